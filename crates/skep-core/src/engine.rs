@@ -1,0 +1,175 @@
+//! `Engine`: what runs a turn. Failure is an event, never a panic or a lost turn.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::Millis;
+use crate::ids::{AgentName, CallId, SessionId, TurnId};
+use crate::message::{Message, Meta};
+use crate::provider::{SystemPrompt, ToolSpec};
+use crate::settings::{AgentSettings, Profile};
+
+pub trait Engine: Send + Sync {
+    fn id(&self) -> &str;
+    fn display_name(&self) -> &str;
+    fn capabilities(&self) -> Capabilities;
+    /// The model as people know it.
+    fn resolve_display_model(&self, agent: &AgentSettings) -> String;
+    fn start(&self, request: TurnRequest) -> TurnHandle;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    pub queue_while_streaming: bool,
+    pub interrupt: bool,
+    pub tool_events: bool,
+    pub full_history: bool,
+    pub approvals: bool,
+    pub own_tools: bool,
+}
+
+pub struct TurnRequest {
+    pub agent: AgentName,
+    pub turn: TurnId,
+    pub session: SessionId,
+    pub profile: Arc<Profile>,
+    pub workspace: PathBuf,
+    pub system: SystemPrompt,
+    /// The session so far, ending with what is to be answered.
+    pub messages: Vec<Arc<Message>>,
+    pub gate: Gate,
+    /// Model calls this turn may still make.
+    pub steps_left: u32,
+    /// Ends the turn at once: the model request and everything the engine started.
+    pub cancel: CancellationToken,
+}
+
+/// A running turn. `events` closes after `End`; closing without it is a crash of the engine.
+pub struct TurnHandle {
+    pub events: mpsc::Receiver<EngineEvent>,
+    /// Takes messages into the run, for engines that keep their own loop.
+    pub steer: Option<mpsc::Sender<Arc<Message>>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum EngineEvent {
+    /// A model call begins, or begins again: what the unfinished one before it said is void.
+    CallStart,
+    Text(String),
+    Thinking(String),
+    /// Closes the current thinking block.
+    Signature(String),
+    RedactedThinking(String),
+    ToolCall {
+        id: CallId,
+        name: String,
+        arguments: Value,
+    },
+    /// The model call is complete: its message can be journalled.
+    Meta(Meta),
+    /// Private words of the engine, for the log.
+    Note(String),
+    End(TurnEnd),
+}
+
+/// How an engine's run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TurnEnd {
+    Finished,
+    Cancelled,
+    /// No step left, and the model wants more.
+    StepLimit,
+    Failed {
+        code: FailureCode,
+        text: String,
+    },
+    /// The vendor asked for a longer pause than a call may sit out.
+    Park {
+        until: Millis,
+        reason: String,
+    },
+    /// Tries used up on a failure that may pass: again later.
+    Retry {
+        text: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCode {
+    ProviderUnavailable,
+    ProviderAuth,
+    ProviderRejected,
+    ContextTooLong,
+    LimitSteps,
+    LimitTime,
+    EngineCrashed,
+    AgentUnavailable,
+    Dead,
+    Cancelled,
+    Interrupted,
+}
+
+impl FailureCode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ProviderUnavailable => "provider_unavailable",
+            Self::ProviderAuth => "provider_auth",
+            Self::ProviderRejected => "provider_rejected",
+            Self::ContextTooLong => "context_too_long",
+            Self::LimitSteps => "limit_steps",
+            Self::LimitTime => "limit_time",
+            Self::EngineCrashed => "engine_crashed",
+            Self::AgentUnavailable => "agent_unavailable",
+            Self::Dead => "dead",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolCall {
+    pub id: CallId,
+    pub name: String,
+    pub arguments: Value,
+}
+
+/// The engine's only way to a tool: a bounded sender of batches, one batch a step.
+#[derive(Clone)]
+pub struct Gate {
+    specs: Arc<[ToolSpec]>,
+    sender: mpsc::Sender<GateBatch>,
+}
+
+/// The calls of one model answer, to be run in their order (or side by side where none of them
+/// changes anything).
+pub struct GateBatch {
+    pub calls: Vec<ToolCall>,
+    pub reply: oneshot::Sender<Vec<Arc<Message>>>,
+}
+
+impl Gate {
+    pub fn new(specs: Arc<[ToolSpec]>, sender: mpsc::Sender<GateBatch>) -> Self {
+        Self { specs, sender }
+    }
+
+    /// What the model is told it has.
+    pub fn specs(&self) -> &Arc<[ToolSpec]> {
+        &self.specs
+    }
+
+    /// Runs a step's calls. The rows that come back (the assistant's message, the results in the
+    /// order of the calls, then messages that arrived meanwhile) are what the next request adds.
+    /// `None`: the turn does not go on here (it waits, or was ended); the engine stops quietly.
+    pub async fn call(&self, calls: Vec<ToolCall>) -> Option<Vec<Arc<Message>>> {
+        let (reply, answer) = oneshot::channel();
+        self.sender.send(GateBatch { calls, reply }).await.ok()?;
+        answer.await.ok()
+    }
+}

@@ -1,0 +1,152 @@
+//! Live events: one closed enum for everything a watcher can be told (spec 04 §7).
+//!
+//! Durable events carry `seq` in commit order; deltas carry turn, token, call and index instead,
+//! and are provisional: a new token or call voids what was shown under the old one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Millis;
+use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId};
+use crate::message::Usage;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seq: Option<i64>,
+    pub at: Millis,
+    pub agent: AgentName,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub session: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub turn: Option<TurnId>,
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A turn has begun, or goes on after a restart or a wait (`resumed`).
+    TurnStart {
+        session_key: SessionKey,
+        token: Token,
+        from: String,
+        body: String,
+        resumed: bool,
+    },
+    /// Provisional words of the model call that is under way.
+    Delta {
+        token: Token,
+        call: u32,
+        index: u32,
+        part: DeltaPart,
+        text: String,
+    },
+    ToolStart {
+        call_id: CallId,
+        tool: String,
+    },
+    ToolEnd {
+        call_id: CallId,
+        tool: String,
+        is_error: bool,
+        state: CallState,
+    },
+    /// Rows `first..=last` of the session are new.
+    HistoryUpdated {
+        first: i64,
+        last: i64,
+    },
+    TurnEnd {
+        ok: bool,
+        outcome: String,
+        note: Option<String>,
+        usage: Usage,
+    },
+    /// The turn gave back its slot and waits for this.
+    TurnWaiting {
+        reason: String,
+        until: Option<Millis>,
+    },
+    InboxAccepted {
+        item: ItemId,
+        message_id: MessageId,
+        session_key: SessionKey,
+    },
+    InboxEnded {
+        item: ItemId,
+        message_id: MessageId,
+        state: ItemState,
+    },
+    /// A call whose outcome a crash left unknown: it is not repeated, a person should look.
+    CallUnknown {
+        call_id: CallId,
+        tool: String,
+    },
+    Status {
+        state: String,
+        reason: Option<String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeltaPart {
+    Text,
+    Thinking,
+}
+
+impl EventKind {
+    /// The word under which the event is stored and sent.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TurnStart { .. } => "turn_start",
+            Self::Delta { .. } => "delta",
+            Self::ToolStart { .. } => "tool_start",
+            Self::ToolEnd { .. } => "tool_end",
+            Self::HistoryUpdated { .. } => "history_updated",
+            Self::TurnEnd { .. } => "turn_end",
+            Self::TurnWaiting { .. } => "turn_waiting",
+            Self::InboxAccepted { .. } => "inbox_accepted",
+            Self::InboxEnded { .. } => "inbox_ended",
+            Self::CallUnknown { .. } => "call_unknown",
+            Self::Status { .. } => "status",
+        }
+    }
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name { $(#[serde(rename = $word)] $variant),+ }
+
+        impl $name {
+            /// The word in rows and on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    )+};
+}
+
+words! {
+    /// pending → running ⇄ waiting → done | failed | cancelled | dead.
+    /// A running item goes back to pending (keeping its turn) when its lease ends unplanned.
+    ItemState {
+        Pending = "pending", Running = "running", Waiting = "waiting", Done = "done",
+        Failed = "failed", Cancelled = "cancelled", Dead = "dead",
+    }
+    /// planned → started → done | unknown; planned → waiting → started …
+    CallState {
+        Planned = "planned", Started = "started", Done = "done", Unknown = "unknown",
+        Waiting = "waiting",
+    }
+    /// ready → running ⇄ waiting; running → ready (crash, retry) → running; any → ended.
+    TurnState { Ready = "ready", Running = "running", Waiting = "waiting", Ended = "ended" }
+    /// Why a turn was asked to end.
+    CancelReason { Stop = "stop", Interrupt = "interrupt" }
+}

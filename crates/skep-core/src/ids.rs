@@ -1,0 +1,86 @@
+//! Ids are newtypes: a turn can never be passed where a session is meant.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! text_id {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub String);
+
+        impl $name {
+            pub fn new(text: impl Into<String>) -> Self {
+                Self(text.into())
+            }
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )+};
+}
+
+text_id! {
+    /// The name of an agent; unique among the living ones.
+    AgentName,
+    /// One conversation of one agent (UUIDv7).
+    SessionId,
+    /// What a door calls a conversation: `main`, a channel id, a topic. It leads to a session.
+    SessionKey,
+    /// One run of an engine (UUIDv7).
+    TurnId,
+    /// The durable unit that wakes an agent (UUIDv7).
+    ItemId,
+    /// What the sender calls a message: its own id, or the item's.
+    MessageId,
+    /// A stable place frames go to, such as `ws:4f…`.
+    ChannelId,
+    /// A tool call, as the model named it.
+    CallId,
+    /// Who a credential belongs to: `operator`, or the id of a token.
+    Principal,
+}
+
+/// The internal id of an agent's row: a new agent of an old name inherits nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AgentId(pub i64);
+
+/// A lane's row: agent + session key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LaneId(pub i64);
+
+/// A lane's fencing token: every lease takes the next one, and a write with an old one is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Token(pub i64);
+
+/// The name rule of agents: lower-case words of letters and digits joined by single dashes.
+pub fn is_agent_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 64
+        && name.split('-').all(|word| {
+            !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_agent_name;
+
+    #[test]
+    fn agent_names() {
+        for good in ["main", "a", "cto-2", "0", &"x".repeat(64)] {
+            assert!(is_agent_name(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", "a--b", "Main", "a_b", "a b", "é", "../x", &"x".repeat(65)] {
+            assert!(!is_agent_name(bad), "{bad}");
+        }
+    }
+}

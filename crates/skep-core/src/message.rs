@@ -1,0 +1,232 @@
+//! The canonical message: one row of history, one line of an export (spec 04 §4).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Millis;
+use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    User,
+    Assistant,
+    ToolResult,
+    System,
+}
+
+/// A piece of a message, kept in the order in which it happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum Block {
+    Text {
+        text: String,
+    },
+    /// Thinking is only shown to the model again together with its signature.
+    Thinking {
+        thinking: String,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        signature: Option<String>,
+    },
+    /// Thinking the vendor encrypted; replayed verbatim, never shown.
+    #[serde(rename = "redacted_thinking")]
+    RedactedThinking {
+        data: String,
+    },
+    ToolCall {
+        id: CallId,
+        name: String,
+        arguments: Value,
+    },
+}
+
+impl Block {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// Tokens as the wire reported them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub total_tokens: u64,
+}
+
+impl Usage {
+    pub fn new(input: u64, output: u64, cache_read: u64, cache_write: u64) -> Self {
+        let total_tokens = input + output + cache_read + cache_write;
+        Self { input, output, cache_read, cache_write, total_tokens }
+    }
+
+    pub fn add(&mut self, other: Usage) {
+        self.input += other.input;
+        self.output += other.output;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.total_tokens += other.total_tokens;
+    }
+}
+
+/// Why a model call, and so an assistant message, ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    EndTurn,
+    ToolUse,
+    MaxTokens,
+    StopSequence,
+    Refusal,
+    /// A person ended the turn; the text so far is kept.
+    Cancelled,
+    /// A newer message took the turn's place; the text so far is kept.
+    Interrupted,
+    /// The turn failed for good; the text so far is kept.
+    Error,
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    pub provider: String,
+    pub model: String,
+    /// The wire format, for instance `anthropic-messages`.
+    pub api: String,
+    pub usage: Usage,
+    pub stop_reason: StopReason,
+}
+
+/// Where a user message came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    pub item: ItemId,
+    pub message_id: MessageId,
+    /// `ws`, `api`, `cli`.
+    pub channel: String,
+    pub principal: String,
+}
+
+/// What stands in a message, before the writer gave it its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Body {
+    pub role: Role,
+    pub content: Vec<Block>,
+    /// What was put before a user's text in the prompt (time, unread, memory…): part of the row,
+    /// so that a request is built from rows alone and stays the same bytes for ever.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub shown: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub meta: Option<Meta>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tool_call_id: Option<CallId>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tool_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub is_error: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub details: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub origin: Option<Origin>,
+}
+
+impl Body {
+    fn bare(role: Role, content: Vec<Block>) -> Self {
+        Self {
+            role,
+            content,
+            shown: None,
+            meta: None,
+            tool_call_id: None,
+            tool_name: None,
+            is_error: None,
+            details: None,
+            origin: None,
+        }
+    }
+
+    pub fn user(text: impl Into<String>, origin: Origin) -> Self {
+        Self { origin: Some(origin), ..Self::bare(Role::User, vec![Block::text(text)]) }
+    }
+
+    pub fn assistant(content: Vec<Block>, meta: Option<Meta>) -> Self {
+        Self { meta, ..Self::bare(Role::Assistant, content) }
+    }
+
+    pub fn tool_result(call: CallId, tool: impl Into<String>, text: String, error: bool) -> Self {
+        Self {
+            tool_call_id: Some(call),
+            tool_name: Some(tool.into()),
+            is_error: Some(error),
+            ..Self::bare(Role::ToolResult, vec![Block::text(text)])
+        }
+    }
+
+    /// All text blocks joined: what a person reads.
+    pub fn plain_text(&self) -> String {
+        let texts = self.content.iter().filter_map(|block| match block {
+            Block::Text { text } => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    pub fn tool_calls(&self) -> impl Iterator<Item = (&CallId, &str, &Value)> {
+        self.content.iter().filter_map(|block| match block {
+            Block::ToolCall { id, name, arguments } => Some((id, name.as_str(), arguments)),
+            _ => None,
+        })
+    }
+}
+
+/// A stored message: a body with its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Message {
+    /// Always `history`, so that a line of an export says what it is.
+    #[serde(rename = "type", default = "history_tag")]
+    pub tag: String,
+    pub id: String,
+    pub agent_id: AgentName,
+    pub session_id: SessionId,
+    pub turn: TurnId,
+    /// Order inside the session; never the timestamp.
+    pub seq: i64,
+    pub timestamp: Millis,
+    #[serde(flatten)]
+    pub body: Body,
+}
+
+pub fn history_tag() -> String {
+    "history".to_owned()
+}
+
+/// Which part of a history a reader asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum View {
+    /// What was said: user and assistant text.
+    #[default]
+    Simple,
+    /// Every block, result, model and usage.
+    Full,
+}
+
+/// A message as the view shows it, or nothing when the view leaves it out.
+pub fn view_of(message: Message, view: View) -> Option<Message> {
+    if view == View::Full {
+        return Some(message);
+    }
+    let mut message = message;
+    message.body.content.retain(|block| matches!(block, Block::Text { .. }));
+    message.body.meta = None;
+    message.body.shown = None;
+    let spoken = matches!(message.body.role, Role::User | Role::Assistant);
+    (spoken && !message.body.content.is_empty()).then_some(message)
+}

@@ -1,0 +1,84 @@
+//! `Provider`: a model vendor. One required method: one call, one try; the engine retries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::BoxStream;
+use crate::ids::CallId;
+use crate::message::{Message, Meta};
+
+pub trait Provider: Send + Sync {
+    /// The vendor's word, for instance `anthropic`.
+    fn id(&self) -> &str;
+
+    /// Asks the model once. The stream ends after `End` or the first error; dropping it ends the
+    /// request on the wire.
+    fn call(
+        &self,
+        request: Arc<ModelRequest>,
+    ) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+}
+
+/// Everything a request is made of. Built from rows and settings only, so that the next request
+/// of a session begins with all of this one.
+#[derive(Clone, Debug)]
+pub struct ModelRequest {
+    pub model: String,
+    pub system: SystemPrompt,
+    pub tools: Arc<[ToolSpec]>,
+    pub messages: Vec<Arc<Message>>,
+    pub max_output_tokens: u32,
+    /// Thinking budget in tokens.
+    pub thinking: Option<u32>,
+    pub temperature: Option<f64>,
+}
+
+/// Two parts, so that the first is the same bytes for every agent of the hive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SystemPrompt {
+    pub shared: Arc<str>,
+    pub agent: Arc<str>,
+}
+
+/// How a tool is described to a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    pub input_schema: Value,
+    /// May run again after a crash: it changes nothing.
+    pub retry_safe: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelEvent {
+    Text(String),
+    Thinking(String),
+    /// Closes the current thinking block.
+    Signature(String),
+    RedactedThinking(String),
+    /// Sent once the arguments are complete and valid JSON; never earlier.
+    ToolCall {
+        id: CallId,
+        name: String,
+        arguments: Value,
+    },
+    /// The model call is complete.
+    End(Meta),
+}
+
+/// Kinds only where someone branches; the text is for people and carries no key and no internals.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ModelError {
+    /// Overloaded, cut, silent, garbage: asking again may help.
+    #[error("{text}")]
+    Passing { text: String, retry_after: Option<Duration> },
+    #[error("{text}")]
+    Auth { text: String },
+    #[error("{text}")]
+    Rejected { text: String },
+    #[error("{text}")]
+    ContextTooLong { text: String },
+}

@@ -1,0 +1,134 @@
+//! Resolved settings: what the files of a home mean after they were read and checked.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::AgentName;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSettings {
+    pub bind: std::net::IpAddr,
+    pub port: u16,
+    pub public_url: Option<String>,
+    pub allowed_origins: Vec<String>,
+    pub ws_enabled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    pub concurrent_turns: usize,
+    /// Time a turn may run; waiting does not count.
+    pub turn: Duration,
+    /// Leases that may end without a new step before an item is dead.
+    pub attempts: u32,
+    /// Model calls in a turn.
+    pub steps: u32,
+    /// Time running turns get after SIGTERM.
+    pub drain: Duration,
+    pub tool_output_bytes: usize,
+    pub inbox_body_bytes: usize,
+    /// After this much silence a session key starts a new session.
+    pub session_idle: Duration,
+    /// How long a durable event and a delivered frame can be asked for again.
+    pub keep_events: Duration,
+    pub keep_frames: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let day = Duration::from_secs(24 * 3600);
+        Self {
+            concurrent_turns: 64,
+            turn: Duration::from_secs(1800),
+            attempts: 3,
+            steps: 50,
+            drain: Duration::from_secs(5),
+            tool_output_bytes: 65536,
+            inbox_body_bytes: 262_144,
+            session_idle: Duration::from_secs(360 * 60),
+            keep_events: 7 * day,
+            keep_frames: 30 * day,
+        }
+    }
+}
+
+/// What happens to a message that arrives while a turn of its session runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueMode {
+    #[default]
+    Queue,
+    Interrupt,
+}
+
+/// A named provider configuration. The key itself lives in the provider, never here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    pub name: String,
+    pub provider: String,
+    pub model: String,
+    pub max_output_tokens: u32,
+    pub thinking: Option<u32>,
+    pub temperature: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    pub connect: Duration,
+    /// Until the first complete event of a stream.
+    pub first: Duration,
+    /// Between two complete events, pings included.
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first: Duration::from_secs(120),
+            idle: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A file of rules: its tier is where it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    pub file: String,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentSettings {
+    pub name: AgentName,
+    pub description: String,
+    pub engine: String,
+    pub profile: Arc<Profile>,
+    pub allowed_tools: Vec<String>,
+    pub max_steps: u32,
+    pub queue_mode: QueueMode,
+    pub workspace: PathBuf,
+    pub org_rules: Vec<Rule>,
+    pub team_rules: Vec<Rule>,
+}
+
+/// An agent as the hive knows it: usable, or disabled by its own broken folder.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AgentState {
+    Active(Arc<AgentSettings>),
+    Failed { reason: String },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct HiveSettings {
+    pub server: ServerSettings,
+    pub limits: Limits,
+    pub hive_rules: Vec<Rule>,
+    pub agents: BTreeMap<AgentName, AgentState>,
+    /// One line for people about which model answers and why.
+    pub model_note: String,
+}

@@ -1,0 +1,464 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use skep_core::BoxStream;
+use skep_core::engine::{Gate, GateBatch};
+use skep_core::ids::{AgentName, CallId, SessionId, TurnId};
+use skep_core::message::{Body, Meta, StopReason, Usage};
+use skep_core::provider::{SystemPrompt, ToolSpec};
+use skep_core::settings::Profile;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+type Item = Result<ModelEvent, ModelError>;
+
+/// A vendor driven by the test: every call reads from the channel the test gave for it.
+#[derive(Default)]
+struct FakeProvider {
+    streams: Mutex<VecDeque<mpsc::UnboundedReceiver<Item>>>,
+    requests: Mutex<Vec<(Instant, Arc<ModelRequest>)>>,
+}
+
+impl FakeProvider {
+    /// The next call gives what is sent here; dropping the sender ends its stream.
+    fn expect_call(&self) -> mpsc::UnboundedSender<Item> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.streams.lock().unwrap().push_back(receiver);
+        sender
+    }
+
+    fn expect(&self, items: impl IntoIterator<Item = Item>) {
+        let sender = self.expect_call();
+        items
+            .into_iter()
+            .for_each(|item| sender.send(item).unwrap());
+    }
+
+    fn expect_failures(&self, error: &ModelError, count: usize) {
+        (0..count).for_each(|_| self.expect([Err(error.clone())]));
+    }
+
+    /// Pauses between the calls, in milliseconds.
+    fn pauses(&self) -> Vec<u128> {
+        let requests = self.requests.lock().unwrap();
+        requests
+            .windows(2)
+            .map(|pair| (pair[1].0 - pair[0].0).as_millis())
+            .collect()
+    }
+
+    fn calls(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+}
+
+impl Provider for FakeProvider {
+    fn id(&self) -> &str {
+        "fake"
+    }
+
+    fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Item> {
+        self.requests
+            .lock()
+            .unwrap()
+            .push((Instant::now(), request));
+        let receiver = self
+            .streams
+            .lock()
+            .unwrap()
+            .pop_front()
+            .expect("an unexpected call");
+        let next = |mut receiver: mpsc::UnboundedReceiver<Item>| async move {
+            receiver.recv().await.map(|item| (item, receiver))
+        };
+        futures_util::stream::unfold(receiver, next).boxed()
+    }
+}
+
+struct Rig {
+    provider: Arc<FakeProvider>,
+    events: mpsc::Receiver<EngineEvent>,
+    gate: mpsc::Receiver<GateBatch>,
+    cancel: CancellationToken,
+}
+
+fn start(provider: FakeProvider, steps_left: u32) -> Rig {
+    let provider = Arc::new(provider);
+    let (sender, gate) = mpsc::channel(1);
+    let spec = ToolSpec {
+        name: "read".to_owned(),
+        description: String::new(),
+        input_schema: json!({}),
+        retry_safe: true,
+    };
+    let cancel = CancellationToken::new();
+    let request = TurnRequest {
+        agent: AgentName::new("main"),
+        turn: TurnId::new("turn"),
+        session: SessionId::new("session"),
+        profile: Arc::new(Profile {
+            name: "default".to_owned(),
+            provider: "fake".to_owned(),
+            model: "model".to_owned(),
+            max_output_tokens: 100,
+            thinking: None,
+            temperature: None,
+        }),
+        workspace: PathBuf::from("/nowhere"),
+        system: SystemPrompt {
+            shared: "shared".into(),
+            agent: "agent".into(),
+        },
+        messages: vec![row("question")],
+        gate: Gate::new(vec![spec].into(), sender),
+        steps_left,
+        cancel: cancel.clone(),
+    };
+    let timing = Timing {
+        now: || 1_000_000,
+        jitter: || 1.0,
+        ..Timing::default()
+    };
+    let shared: Arc<dyn Provider> = Arc::clone(&provider) as Arc<dyn Provider>;
+    let engine = NativeEngine::new(BTreeMap::from([("default".to_owned(), shared)]), timing);
+    let events = engine.start(request).events;
+    Rig {
+        provider,
+        events,
+        gate,
+        cancel,
+    }
+}
+
+impl Rig {
+    async fn next(&mut self) -> EngineEvent {
+        self.events.recv().await.expect("an event")
+    }
+
+    /// All events up to the close, notes left out.
+    async fn rest(&mut self) -> Vec<EngineEvent> {
+        let mut events = Vec::new();
+        while let Some(event) = self.events.recv().await {
+            if !matches!(event, EngineEvent::Note(_)) {
+                events.push(event);
+            }
+        }
+        events
+    }
+
+    async fn end(&mut self) -> TurnEnd {
+        match self.rest().await.pop() {
+            Some(EngineEvent::End(end)) => end,
+            other => panic!("the run ended with {other:?}"),
+        }
+    }
+}
+
+fn row(text: &str) -> Arc<Message> {
+    Arc::new(Message {
+        tag: "history".to_owned(),
+        id: text.to_owned(),
+        agent_id: AgentName::new("main"),
+        session_id: SessionId::new("session"),
+        turn: TurnId::new("turn"),
+        seq: 1,
+        timestamp: 1,
+        body: Body::tool_result(CallId::new(text), "read", text.to_owned(), false),
+    })
+}
+
+fn text(text: &str) -> Item {
+    Ok(ModelEvent::Text(text.to_owned()))
+}
+
+fn call(id: &str) -> Item {
+    let (name, arguments) = ("read".to_owned(), json!({"id": id}));
+    Ok(ModelEvent::ToolCall {
+        id: CallId::new(id),
+        name,
+        arguments,
+    })
+}
+
+fn meta(stop_reason: StopReason) -> Meta {
+    Meta {
+        provider: "fake".to_owned(),
+        model: "model".to_owned(),
+        api: "fake".to_owned(),
+        usage: Usage::new(1, 2, 3, 4),
+        stop_reason,
+    }
+}
+
+fn end(stop_reason: StopReason) -> Item {
+    Ok(ModelEvent::End(meta(stop_reason)))
+}
+
+fn passing(retry_after: Option<u64>) -> ModelError {
+    let retry_after = retry_after.map(Duration::from_secs);
+    ModelError::Passing {
+        text: "overloaded".to_owned(),
+        retry_after,
+    }
+}
+
+fn ids(messages: &[Arc<Message>]) -> Vec<&str> {
+    messages.iter().map(|message| message.id.as_str()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pieces_are_told_as_they_come() {
+    let provider = FakeProvider::default();
+    let stream = provider.expect_call();
+    let mut rig = start(provider, 5);
+    assert_eq!(rig.next().await, EngineEvent::CallStart);
+    stream
+        .send(Ok(ModelEvent::Thinking("hm".to_owned())))
+        .unwrap();
+    assert_eq!(rig.next().await, EngineEvent::Thinking("hm".to_owned()));
+    stream
+        .send(Ok(ModelEvent::Signature("sign".to_owned())))
+        .unwrap();
+    assert_eq!(rig.next().await, EngineEvent::Signature("sign".to_owned()));
+    stream
+        .send(Ok(ModelEvent::RedactedThinking("xyz".to_owned())))
+        .unwrap();
+    assert_eq!(
+        rig.next().await,
+        EngineEvent::RedactedThinking("xyz".to_owned())
+    );
+    stream.send(text("hel")).unwrap();
+    assert_eq!(rig.next().await, EngineEvent::Text("hel".to_owned()));
+    stream.send(end(StopReason::EndTurn)).unwrap();
+    assert_eq!(
+        rig.next().await,
+        EngineEvent::Meta(meta(StopReason::EndTurn))
+    );
+    assert_eq!(rig.rest().await, [EngineEvent::End(TurnEnd::Finished)]);
+    let (_, request) = rig.provider.requests.lock().unwrap()[0].clone();
+    assert_eq!(
+        (request.model.as_str(), request.max_output_tokens),
+        ("model", 100)
+    );
+    assert_eq!(request.tools[0].name, "read");
+    assert_eq!(&*request.system.agent, "agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_go_to_the_gate_as_one_batch_and_its_rows_into_the_next_request() {
+    let provider = FakeProvider::default();
+    provider.expect([
+        text("I look"),
+        call("one"),
+        call("two"),
+        end(StopReason::ToolUse),
+    ]);
+    provider.expect([text("done"), end(StopReason::EndTurn)]);
+    let mut rig = start(provider, 5);
+    let batch = rig.gate.recv().await.unwrap();
+    let expected: Vec<(String, Value)> = ["one", "two"]
+        .map(|id| (id.to_owned(), json!({"id": id})))
+        .into();
+    let calls: Vec<(String, Value)> = batch
+        .calls
+        .iter()
+        .map(|call| (call.id.to_string(), call.arguments.clone()))
+        .collect();
+    assert_eq!(calls, expected);
+    assert_eq!(rig.provider.calls(), 1);
+    batch
+        .reply
+        .send(vec![
+            row("assistant"),
+            row("one"),
+            row("two"),
+            row("steered"),
+        ])
+        .unwrap();
+    assert_eq!(rig.end().await, TurnEnd::Finished);
+    let (_, request) = rig.provider.requests.lock().unwrap()[1].clone();
+    let expected = ["question", "assistant", "one", "two", "steered"];
+    assert_eq!(ids(&request.messages), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_cut_after_its_calls_runs_none_of_them_and_is_asked_for_again() {
+    let provider = FakeProvider::default();
+    // Once with an error, once by just ending.
+    provider.expect([text("a"), call("lost"), Err(passing(None))]);
+    provider.expect([call("lost")]);
+    provider.expect([text("b"), end(StopReason::EndTurn)]);
+    let mut rig = start(provider, 5);
+    let events = rig.rest().await;
+    let starts = events
+        .iter()
+        .filter(|event| **event == EngineEvent::CallStart)
+        .count();
+    assert_eq!(starts, 3);
+    assert_eq!(events.last(), Some(&EngineEvent::End(TurnEnd::Finished)));
+    assert!(rig.gate.try_recv().is_err());
+    assert_eq!(rig.provider.pauses(), [500, 1000]);
+    let (_, request) = rig.provider.requests.lock().unwrap()[2].clone();
+    assert_eq!(ids(&request.messages), ["question"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn four_tries_with_growing_pauses_then_the_turn_is_given_back() {
+    let provider = FakeProvider::default();
+    provider.expect_failures(&passing(None), 4);
+    let mut rig = start(provider, 5);
+    assert_eq!(
+        rig.end().await,
+        TurnEnd::Retry {
+            text: "overloaded".to_owned()
+        }
+    );
+    assert_eq!(rig.provider.pauses(), [500, 1000, 2000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tries_are_counted_anew_for_each_step() {
+    let provider = FakeProvider::default();
+    provider.expect_failures(&passing(None), 3);
+    provider.expect([call("one"), end(StopReason::ToolUse)]);
+    provider.expect_failures(&passing(None), 3);
+    provider.expect([end(StopReason::EndTurn)]);
+    let mut rig = start(provider, 5);
+    let batch = rig.gate.recv().await.unwrap();
+    batch.reply.send(vec![]).unwrap();
+    assert_eq!(rig.end().await, TurnEnd::Finished);
+    assert_eq!(rig.provider.calls(), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_pause_asked_for_is_kept_and_a_long_one_parks() {
+    let provider = FakeProvider::default();
+    provider.expect_failures(&passing(Some(60)), 1);
+    provider.expect_failures(&passing(Some(61)), 1);
+    let mut rig = start(provider, 5);
+    let expected = TurnEnd::Park {
+        until: 1_061_000,
+        reason: "overloaded".to_owned(),
+    };
+    assert_eq!(rig.end().await, expected);
+    assert_eq!(rig.provider.pauses(), [60_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_that_do_not_pass_end_the_turn_at_once() {
+    let said = || "said".to_owned();
+    let table = [
+        (
+            ModelError::Auth { text: said() },
+            FailureCode::ProviderAuth,
+            "said",
+        ),
+        (
+            ModelError::Rejected { text: said() },
+            FailureCode::ProviderRejected,
+            "said",
+        ),
+        (
+            ModelError::ContextTooLong { text: said() },
+            FailureCode::ContextTooLong,
+            "said; start a new session with /new",
+        ),
+    ];
+    for (error, code, text) in table {
+        let provider = FakeProvider::default();
+        provider.expect([Err(error)]);
+        let mut rig = start(provider, 5);
+        assert_eq!(
+            rig.end().await,
+            TurnEnd::Failed {
+                code,
+                text: text.to_owned()
+            }
+        );
+        assert_eq!(rig.provider.calls(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_step_limit_counts_model_answers() {
+    let provider = FakeProvider::default();
+    provider.expect([call("one"), end(StopReason::ToolUse)]);
+    provider.expect([call("two"), end(StopReason::ToolUse)]);
+    let mut rig = start(provider, 2);
+    let batch = rig.gate.recv().await.unwrap();
+    batch.reply.send(vec![]).unwrap();
+    assert_eq!(rig.end().await, TurnEnd::StepLimit);
+    assert_eq!(rig.provider.calls(), 2);
+    assert!(
+        rig.gate.recv().await.is_none(),
+        "calls of the last answer do not run"
+    );
+
+    let provider = FakeProvider::default();
+    provider.expect([text("done"), end(StopReason::EndTurn)]);
+    assert_eq!(start(provider, 1).end().await, TurnEnd::Finished);
+
+    let mut rig = start(FakeProvider::default(), 0);
+    assert_eq!(rig.rest().await, [EngineEvent::End(TurnEnd::StepLimit)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_drops_the_stream_at_once() {
+    let provider = FakeProvider::default();
+    let stream = provider.expect_call();
+    let mut rig = start(provider, 5);
+    stream.send(text("hel")).unwrap();
+    assert_eq!(rig.next().await, EngineEvent::CallStart);
+    assert_eq!(rig.next().await, EngineEvent::Text("hel".to_owned()));
+    rig.cancel.cancel();
+    stream.closed().await;
+    assert_eq!(rig.rest().await, [EngineEvent::End(TurnEnd::Cancelled)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelling_ends_a_pause_and_a_wait_for_the_gate() {
+    let provider = FakeProvider::default();
+    provider.expect_failures(&passing(Some(60)), 1);
+    let mut rig = start(provider, 5);
+    let begun = Instant::now();
+    assert_eq!(rig.next().await, EngineEvent::CallStart);
+    assert!(matches!(rig.next().await, EngineEvent::Note(_)));
+    rig.cancel.cancel();
+    assert_eq!(rig.end().await, TurnEnd::Cancelled);
+    assert!(begun.elapsed() < Duration::from_secs(1));
+
+    let provider = FakeProvider::default();
+    provider.expect([call("one"), end(StopReason::ToolUse)]);
+    let mut rig = start(provider, 5);
+    let batch = rig.gate.recv().await.unwrap();
+    rig.cancel.cancel();
+    assert_eq!(rig.end().await, TurnEnd::Cancelled);
+    assert!(batch.reply.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_does_not_go_on_ends_the_run_quietly() {
+    let provider = FakeProvider::default();
+    provider.expect([call("one"), end(StopReason::ToolUse)]);
+    let mut rig = start(provider, 5);
+    drop(rig.gate.recv().await.unwrap());
+    let last = rig.rest().await.pop();
+    assert_eq!(last, Some(EngineEvent::Meta(meta(StopReason::ToolUse))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_leaves_ends_the_run() {
+    let provider = FakeProvider::default();
+    let stream = provider.expect_call();
+    let mut rig = start(provider, 5);
+    assert_eq!(rig.next().await, EngineEvent::CallStart);
+    drop(rig.events);
+    stream.closed().await;
+}

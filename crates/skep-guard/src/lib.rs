@@ -1,0 +1,17 @@
+//! The dangerous things, once: clock, randomness, environment, instance lock, outgoing connections,
+//! the local socket, child processes, workspace paths, disk space.
+//!
+//! Every other crate reaches the world through here, so that one place can be read, tested and
+//! tightened. This crate never knows agents, turns, models or SQL.
+
+pub mod background;
+pub mod clock;
+pub mod disk;
+pub mod environment;
+pub mod http;
+pub mod lock;
+pub mod process;
+mod process_table;
+pub mod random;
+pub mod socket;
+pub mod workspace;

@@ -1,0 +1,331 @@
+//! The only spawner of child processes.
+//!
+//! A child gets its own session, a minimal environment and bounded output. When it ends, is
+//! cancelled or its future is dropped, the whole tree below it ends too: TERM, a grace period,
+//! then KILL until nothing is left.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::process_table::{self, MARKER, Members, Row};
+use crate::{environment, random};
+
+/// What a child inherits from us; everything else is given in `Job::environment`.
+const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
+/// TERM to KILL for a cancelled tree. With `KILL_WINDOW` well under the promised 5 s.
+const GRACE: Duration = Duration::from_millis(1500);
+/// TERM to KILL for what a child left behind after ending by itself.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
+/// How long KILL is repeated. Only a process stuck in the kernel outlives it.
+const KILL_WINDOW: Duration = Duration::from_millis(1500);
+const POLL: Duration = Duration::from_millis(20);
+
+/// A command to run to its end.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub program: OsString,
+    pub arguments: Vec<OsString>,
+    pub directory: PathBuf,
+    pub environment: Vec<(String, String)>,
+    pub input: Vec<u8>,
+    /// Kept of standard output and of standard error, each; the rest is counted and dropped.
+    pub output_bytes: usize,
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobOutput {
+    pub ending: Ending,
+    pub stdout: Captured,
+    pub stderr: Captured,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    Exited { code: i32 },
+    Signalled { signal: i32 },
+    TimedOut,
+    Cancelled,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Captured {
+    pub bytes: Vec<u8>,
+    pub dropped: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("cannot start {program}: {source}")]
+    Start { program: String, source: io::Error },
+    #[error("cannot follow {program}: {source}")]
+    Follow { program: String, source: io::Error },
+}
+
+/// Runs a job. Cancelling the token or dropping the future ends its whole process tree.
+pub async fn run(job: Job, cancel: &CancellationToken) -> Result<JobOutput, ProcessError> {
+    let program = job.program.to_string_lossy().into_owned();
+    let (mut child, mut tree) = start(&job).map_err(|source| ProcessError::Start {
+        program: program.clone(),
+        source,
+    })?;
+    let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let mut captured = (Captured::default(), Captured::default());
+    let (status, decided) = {
+        let streams = async {
+            tokio::join!(
+                captured.0.fill(stdout, job.output_bytes),
+                captured.1.fill(stderr, job.output_bytes),
+                feed(input, &job.input),
+            );
+        };
+        tokio::pin!(streams);
+        let mut streams_ended = false;
+        let deadline = job.timeout.map(|limit| Instant::now() + limit);
+        let decided = loop {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break Some(Ending::Cancelled),
+                () = reached(deadline) => break Some(Ending::TimedOut),
+                _ = child.wait() => break None,
+                () = &mut streams, if !streams_ended => streams_ended = true,
+            }
+        };
+        let grace = if decided.is_some() {
+            GRACE
+        } else {
+            LEFTOVER_GRACE
+        };
+        let end = tree.end(grace);
+        tokio::pin!(end);
+        loop {
+            // A child that still writes while it ends must not block on a full pipe.
+            tokio::select! {
+                () = &mut end => break,
+                () = &mut streams, if !streams_ended => streams_ended = true,
+            }
+        }
+        if !streams_ended {
+            // All writers are gone, so what the pipes still hold arrives at once.
+            let _ = tokio::time::timeout(LEFTOVER_GRACE, &mut streams).await;
+        }
+        (child.wait().await, decided)
+    };
+    let status = status.map_err(|source| ProcessError::Follow { program, source })?;
+    Ok(JobOutput {
+        ending: decided.unwrap_or_else(|| ending_of(status)),
+        stdout: captured.0,
+        stderr: captured.1,
+    })
+}
+
+/// Declares this process the keeper of everything it starts: orphans fall to us instead of to
+/// init, and what an earlier process of the same `label` left running after a crash is ended.
+/// Returns how many of those were found. Called once, at start, by the program itself.
+pub fn claim(label: &str) -> io::Result<usize> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let prefix = format!("{label}.");
+    let own_pid = process_table::own_pid();
+    let mut found = 0;
+    let started = std::time::Instant::now();
+    loop {
+        let strays: Vec<Row> = process_table::scan()
+            .into_iter()
+            .filter(|row| row.pid != own_pid && !row.zombie)
+            .filter(|row| process_table::is_marked(row.pid, &prefix))
+            .collect();
+        found = found.max(strays.len());
+        if strays.is_empty() || started.elapsed() > KILL_WINDOW {
+            // Last, so that nothing started from now on can be taken for a stray.
+            let _ = LABEL.set(label.to_owned());
+            return Ok(found);
+        }
+        for stray in &strays {
+            process_table::signal(stray, Signal::KILL);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Set by `claim`; it also says that every child of this process was started here.
+static LABEL: OnceLock<String> = OnceLock::new();
+
+/// Pids of the roots of running trees. A plain lock, held for the length of a spawn: a child must
+/// be known before anyone can take it for an orphan.
+static ROOTS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+fn start(job: &Job) -> io::Result<(Child, Tree)> {
+    let label = LABEL.get().map_or("unclaimed", String::as_str);
+    let marker = format!("{label}.{}", random::uuid());
+    let mut command = Command::new(&job.program);
+    command
+        .args(&job.arguments)
+        .current_dir(&job.directory)
+        .env_clear()
+        .envs(
+            INHERITED
+                .iter()
+                .filter_map(|name| Some((name, environment::var(name)?))),
+        )
+        .envs(job.environment.iter().map(|(name, value)| (name, value)))
+        .env(MARKER, &marker)
+        .stdin(if job.input.is_empty() {
+            Stdio::null()
+        } else {
+            Stdio::piped()
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    // SAFETY: setsid is a bare system call and async-signal-safe; nothing is allocated or locked.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            Ok(())
+        });
+    }
+    let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.spawn()?;
+    let root = child
+        .id()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .ok_or_else(|| io::Error::other("the child has no process id"))?;
+    roots.push(root);
+    let tree = Tree {
+        root,
+        members: Arc::new(Mutex::new(Members::new(root, marker))),
+        ended: false,
+    };
+    Ok((child, tree))
+}
+
+/// All processes below one child of ours. Dropped before its end, it kills them at once.
+#[derive(Debug)]
+struct Tree {
+    root: i32,
+    /// Shared with the blocking thread that scans for us, because the future that waits for it may
+    /// be dropped in the middle and the tree must still be ended then.
+    members: Arc<Mutex<Members>>,
+    ended: bool,
+}
+
+impl Tree {
+    /// TERM to all, and after `grace` KILL, until no process of the tree runs.
+    async fn end(&mut self, grace: Duration) {
+        let begun = Instant::now();
+        let mut signal = Some(Signal::TERM);
+        loop {
+            if begun.elapsed() >= grace {
+                signal = Some(Signal::KILL);
+            }
+            let members = Arc::clone(&self.members);
+            let sent = signal.take();
+            // Off the async threads: the process table may be long. A runtime that shuts down
+            // refuses; then dropping the tree does the work.
+            let scan = tokio::task::spawn_blocking(move || signal_all(&members, sent));
+            let Ok(alive) = scan.await else { return };
+            if alive == 0 {
+                break;
+            }
+            if begun.elapsed() >= grace + KILL_WINDOW {
+                tracing::warn!(root = self.root, alive, "processes do not die");
+                break;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        self.ended = true;
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if !self.ended {
+            // A few rounds: what forks during one is found by the next.
+            for _ in 0..5 {
+                if signal_all(&self.members, Some(Signal::KILL)) == 0 {
+                    break;
+                }
+            }
+        }
+        let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+        roots.retain(|root| *root != self.root);
+        if roots.is_empty() && LABEL.get().is_some() {
+            end_orphans();
+        }
+    }
+}
+
+/// Signals every living member and returns how many there were.
+fn signal_all(members: &Mutex<Members>, signal: Option<Signal>) -> usize {
+    let mut members = members.lock().unwrap_or_else(PoisonError::into_inner);
+    let alive = members.alive();
+    if let Some(signal) = signal {
+        alive
+            .iter()
+            .for_each(|row| process_table::signal(row, signal));
+    }
+    alive.len()
+}
+
+/// Ends children of ours that no tree claims: they cleared their environment and left their
+/// session. Only called while no tree runs and the roots are locked, so all found are such.
+fn end_orphans() {
+    let own_pid = process_table::own_pid();
+    let orphans = process_table::scan()
+        .into_iter()
+        .filter(|row| row.parent == own_pid);
+    for orphan in orphans {
+        if orphan.zombie {
+            process_table::reap(orphan.pid);
+        } else {
+            process_table::signal(&orphan, Signal::KILL);
+        }
+    }
+}
+
+impl Captured {
+    async fn fill(&mut self, stream: Option<impl AsyncRead + Unpin>, limit: usize) {
+        let Some(mut stream) = stream else { return };
+        let mut chunk = vec![0_u8; 16 * 1024];
+        // A read error means the pipe is gone: the same as its end.
+        while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+            let room = limit.saturating_sub(self.bytes.len()).min(count);
+            self.bytes.extend_from_slice(&chunk[..room]);
+            self.dropped += (count - room) as u64;
+        }
+    }
+}
+
+async fn feed(stream: Option<ChildStdin>, input: &[u8]) {
+    if let Some(mut stream) = stream {
+        // A child may end without reading all of its input; that is its choice.
+        let _ = stream.write_all(input).await;
+    }
+}
+
+async fn reached(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn ending_of(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exited { code },
+        (None, signal) => Ending::Signalled {
+            signal: signal.unwrap_or(0),
+        },
+    }
+}

@@ -1,0 +1,7 @@
+//! The guard against a real kernel: real children, sockets, locks and files.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod lock;
+mod process;
+mod socket;
+mod workspace;

@@ -1,0 +1,151 @@
+//! What went wrong on the wire, as the kinds the engine branches on. The texts are for people:
+//! they carry what helps them, never the key, an address or a library's words.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use serde::Deserialize;
+use skep_core::provider::ModelError;
+
+/// How much of the vendor's own explanation is passed on.
+const EXPLANATION_CHARACTERS: usize = 400;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ErrorBody {
+    pub error: ErrorDetail,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ErrorDetail {
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    #[serde(default)]
+    pub message: String,
+}
+
+pub(crate) fn passing(text: impl Into<String>) -> ModelError {
+    ModelError::Passing {
+        text: text.into(),
+        retry_after: None,
+    }
+}
+
+/// An answer whose status is not 200.
+pub(crate) fn from_status(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    key: &str,
+) -> ModelError {
+    let number = status.as_u16();
+    let detail = serde_json::from_slice(body).map_or_else(
+        // A page of a proxy in between explains nothing about the request.
+        |_| ErrorDetail::default(),
+        |body: ErrorBody| body.error,
+    );
+    match number {
+        401 | 403 => auth(number),
+        429 | 500..=599 => ModelError::Passing {
+            text: match number {
+                429 => "the model vendor limits the rate of requests (429)".to_owned(),
+                529 => "the model vendor is overloaded (529)".to_owned(),
+                _ => format!("the model vendor failed ({number})"),
+            },
+            retry_after: retry_after(headers),
+        },
+        413 => context_too_long(),
+        300..=399 => ModelError::Rejected {
+            text: format!("the model address redirects ({number}); redirects are not followed"),
+        },
+        _ => rejected(&detail, key, &format!(" ({number})")),
+    }
+}
+
+/// An `error` event inside a stream that began well.
+pub(crate) fn from_event(detail: &ErrorDetail, key: &str) -> ModelError {
+    match detail.kind.as_str() {
+        "authentication_error" | "permission_error" => auth(401),
+        "request_too_large" => context_too_long(),
+        "invalid_request_error" | "not_found_error" => rejected(detail, key, ""),
+        "overloaded_error" => passing("the model vendor is overloaded"),
+        "rate_limit_error" => passing("the model vendor limits the rate of requests"),
+        _ => passing("the model vendor failed in the middle of its answer"),
+    }
+}
+
+/// The connection could not be made or broke before the answer began.
+pub(crate) fn from_transport(error: &reqwest::Error) -> ModelError {
+    if error.is_builder() {
+        return ModelError::Rejected {
+            text: "the model address or key is not usable; check the profile".to_owned(),
+        };
+    }
+    passing(if error.is_connect() {
+        "the model vendor cannot be reached"
+    } else {
+        "the connection to the model vendor broke"
+    })
+}
+
+fn auth(number: u16) -> ModelError {
+    ModelError::Auth {
+        text: format!("the model vendor refused the key ({number}); check the profile's key"),
+    }
+}
+
+fn context_too_long() -> ModelError {
+    ModelError::ContextTooLong {
+        text: "the conversation is too long for the model".to_owned(),
+    }
+}
+
+fn rejected(detail: &ErrorDetail, key: &str, number: &str) -> ModelError {
+    let message = detail.message.to_ascii_lowercase();
+    let long = [
+        "prompt is too long",
+        "exceed context limit",
+        "context window",
+    ];
+    if long.iter().any(|words| message.contains(words)) {
+        return context_too_long();
+    }
+    let explanation = explanation(&detail.message, key);
+    let text = if explanation.is_empty() {
+        format!("the model vendor rejected the request{number}")
+    } else {
+        format!("the model vendor rejected the request{number}: {explanation}")
+    };
+    ModelError::Rejected { text }
+}
+
+fn explanation(message: &str, key: &str) -> String {
+    // The key first: a cut could leave half of it unrecognised.
+    let message = if key.is_empty() {
+        message.to_owned()
+    } else {
+        message.replace(key, "[key]")
+    };
+    let one_line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    one_line
+        .chars()
+        .filter(|character| !character.is_control())
+        .take(EXPLANATION_CHARACTERS)
+        .collect()
+}
+
+/// Seconds, whole or broken. A date is not used by this vendor and counts as absent.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: f64 = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+#[path = "failure_tests.rs"]
+mod tests;

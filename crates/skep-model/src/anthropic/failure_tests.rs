@@ -1,0 +1,125 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use reqwest::header::HeaderValue;
+use serde_json::json;
+
+use super::*;
+
+const KEY: &str = "sk-secret-key";
+
+fn status(number: u16, kind: &str, message: &str) -> ModelError {
+    let body = json!({"type": "error", "error": {"type": kind, "message": message}}).to_string();
+    let status = StatusCode::from_u16(number).unwrap();
+    from_status(status, &HeaderMap::new(), body.as_bytes(), KEY)
+}
+
+fn kind(error: &ModelError) -> &'static str {
+    match error {
+        ModelError::Passing { .. } => "passing",
+        ModelError::Auth { .. } => "auth",
+        ModelError::Rejected { .. } => "rejected",
+        ModelError::ContextTooLong { .. } => "context_too_long",
+    }
+}
+
+#[test]
+fn every_status_has_its_kind() {
+    let table = [
+        (301, "", "", "rejected"),
+        (
+            400,
+            "invalid_request_error",
+            "max_tokens: required",
+            "rejected",
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "prompt is too long: 9 > 8 maximum",
+            "context_too_long",
+        ),
+        (401, "authentication_error", "invalid x-api-key", "auth"),
+        (403, "permission_error", "no", "auth"),
+        (404, "not_found_error", "model: x", "rejected"),
+        (
+            413,
+            "request_too_large",
+            "Request too large",
+            "context_too_long",
+        ),
+        (422, "", "", "rejected"),
+        (429, "rate_limit_error", "slow down", "passing"),
+        (500, "api_error", "Internal", "passing"),
+        (502, "", "", "passing"),
+        (529, "overloaded_error", "Overloaded", "passing"),
+    ];
+    for (number, name, message, expected) in table {
+        assert_eq!(
+            kind(&status(number, name, message)),
+            expected,
+            "{number} {message}"
+        );
+    }
+}
+
+#[test]
+fn every_error_event_has_its_kind() {
+    let table = [
+        ("overloaded_error", "", "passing"),
+        ("rate_limit_error", "", "passing"),
+        ("api_error", "", "passing"),
+        ("something_new", "", "passing"),
+        ("authentication_error", "", "auth"),
+        ("permission_error", "", "auth"),
+        ("invalid_request_error", "bad", "rejected"),
+        (
+            "invalid_request_error",
+            "prompt is too long",
+            "context_too_long",
+        ),
+        ("request_too_large", "", "context_too_long"),
+    ];
+    for (name, message, expected) in table {
+        let detail = ErrorDetail {
+            kind: name.to_owned(),
+            message: message.to_owned(),
+        };
+        assert_eq!(
+            kind(&from_event(&detail, KEY)),
+            expected,
+            "{name} {message}"
+        );
+    }
+}
+
+#[test]
+fn an_explanation_is_bounded_and_without_the_key() {
+    let message = format!("your key {KEY}\n\u{1b}[31m is odd {}", "x".repeat(5000));
+    let text = status(400, "invalid_request_error", &message).to_string();
+    assert!(!text.contains(KEY) && text.contains("[key]"), "{text}");
+    assert!(
+        text.len() < 600 && !text.chars().any(char::is_control),
+        "{text}"
+    );
+    let text = status(401, "authentication_error", &message).to_string();
+    assert!(!text.contains("odd"), "{text}");
+}
+
+#[test]
+fn a_pause_asked_for_is_read_in_seconds() {
+    let table = [
+        ("7", Some(Duration::from_secs(7))),
+        ("0.5", Some(Duration::from_millis(500))),
+        ("-1", None),
+        ("NaN", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+    ];
+    for (value, expected) in table {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]);
+        let error = from_status(StatusCode::TOO_MANY_REQUESTS, &headers, b"", KEY);
+        let ModelError::Passing { retry_after, .. } = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(retry_after, expected, "{value}");
+    }
+}

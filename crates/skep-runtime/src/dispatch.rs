@@ -1,0 +1,80 @@
+//! From the outbox to the channels. The rows are what counts: a frame that is not handed on here
+//! is found by its `seq` when the client comes back or sees the gap.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use skep_core::channel::{Channel, Delivery};
+use skep_core::frame::Frame;
+use skep_core::ids::ChannelId;
+use skep_store::outbox::MarkDelivered;
+
+use crate::hive::Shared;
+
+/// Frames on their way to channels; what is beyond is left to replay.
+const DEPTH: usize = 4096;
+/// Marks only steer expiry, so they are collected.
+const MARK_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Clone)]
+pub(crate) struct Dispatcher {
+    sender: mpsc::Sender<Frame>,
+    /// Written once per channel at start, read per frame.
+    channels: Arc<RwLock<HashMap<String, Arc<dyn Channel>>>>,
+}
+
+impl Dispatcher {
+    pub fn new() -> (Self, mpsc::Receiver<Frame>) {
+        let (sender, receiver) = mpsc::channel(DEPTH);
+        (Self { sender, channels: Arc::default() }, receiver)
+    }
+
+    pub fn add(&self, channel: Arc<dyn Channel>) {
+        let mut channels = self.channels.write().unwrap_or_else(PoisonError::into_inner);
+        channels.insert(channel.id().to_owned(), channel);
+    }
+
+    /// Called by the writer after a commit: never waits.
+    pub fn frames(&self, frames: Vec<Frame>) {
+        for frame in frames {
+            if self.sender.try_send(frame).is_err() {
+                tracing::warn!("frames wait for replay: channels do not keep up");
+                return;
+            }
+        }
+    }
+
+    fn channel_of(&self, id: &ChannelId) -> Option<Arc<dyn Channel>> {
+        let word = id.as_str().split(':').next().unwrap_or_default();
+        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        channels.get(word).cloned()
+    }
+}
+
+pub(crate) async fn run(shared: Arc<Shared>, mut frames: mpsc::Receiver<Frame>) {
+    let mut delivered: HashMap<ChannelId, i64> = HashMap::new();
+    let mut tick = tokio::time::interval(MARK_EVERY);
+    loop {
+        tokio::select! {
+            biased;
+            () = shared.cut_hard.cancelled() => return,
+            frame = frames.recv() => {
+                let Some(frame) = frame else { return };
+                let Some(channel) = shared.dispatcher.channel_of(&frame.channel) else { continue };
+                let (id, seq) = (frame.channel.clone(), frame.seq);
+                if channel.send(Arc::new(frame)).await == Delivery::Delivered {
+                    delivered.insert(id, seq);
+                }
+            }
+            _ = tick.tick() => {
+                if !delivered.is_empty() {
+                    let marks = delivered.drain().collect();
+                    drop(shared.store.submit(MarkDelivered { marks }));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What a door hands in and gets back. Doors know nothing of rows, lanes or engines.
+
+use serde::Serialize;
+
+use skep_core::Millis;
+use skep_core::engine::Capabilities;
+use skep_core::event::ItemState;
+use skep_core::frame::Frame;
+use skep_core::ids::{
+    AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, Token,
+    TurnId,
+};
+use skep_core::message::{Block, Message, View};
+use skep_core::settings::QueueMode;
+
+/// A message on its way in.
+#[derive(Clone, Debug)]
+pub struct Inbound {
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub text: String,
+    /// The sender's wish; else the agent's `queue_mode`.
+    pub mode: Option<QueueMode>,
+    pub principal: Principal,
+    pub source: Source,
+}
+
+/// Where it came from, and so where ids are unique and the answer goes.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Frames of this channel answer it; `id` is unique in the channel.
+    Socket { channel: ChannelId, id: Option<String> },
+    /// Followed by item id; `key` is unique for (principal, agent).
+    Api { key: Option<String> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AckState {
+    Started,
+    Queued,
+    Waiting,
+    /// A command: answered already.
+    Done,
+}
+
+/// The message is durable.
+#[derive(Clone, Debug, Serialize)]
+pub struct Receipt {
+    pub message_id: MessageId,
+    pub item_id: ItemId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub state: AckState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Where the same id and body had been accepted before: the frames that answered it then.
+    #[serde(skip)]
+    pub repeated: Vec<Frame>,
+}
+
+/// A message followed to its end.
+#[derive(Clone, Debug, Serialize)]
+pub struct Followed {
+    pub message_id: MessageId,
+    pub item_id: ItemId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub state: ItemState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<Response>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Response {
+    pub content: String,
+    pub in_reply_to: Vec<MessageId>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    pub code: String,
+    pub error: String,
+}
+
+/// Why a door's wish was not met. `text` says what, why and what to do, and is safe to show.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct DoorError {
+    pub kind: ErrorKind,
+    /// A stable word for programs.
+    pub code: &'static str,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// 400
+    Invalid,
+    /// 403
+    Forbidden,
+    /// 404
+    NotFound,
+    /// 409
+    Conflict,
+    /// 413
+    TooLarge,
+    /// 503 with Retry-After: nothing was taken, try again.
+    Busy,
+    /// 503 `store_unsynced`: outcome unknown, send again with the same id.
+    Unsynced,
+    /// 507
+    DiskFull,
+    /// 503: the hive is stopping.
+    Stopping,
+    /// 500, logged
+    Internal,
+}
+
+impl DoorError {
+    pub fn new(kind: ErrorKind, code: &'static str, text: impl Into<String>) -> Self {
+        Self { kind, code, text: text.into() }
+    }
+}
+
+/// Which conversation of an agent.
+#[derive(Clone, Debug)]
+pub enum SessionChoice {
+    Key(SessionKey),
+    Id(SessionId),
+}
+
+#[derive(Clone, Debug)]
+pub struct HistoryQuery {
+    pub agent: AgentName,
+    pub session: SessionChoice,
+    pub view: View,
+    /// Rows with a lower seq only.
+    pub before: Option<i64>,
+    /// 1..=500
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryPage {
+    /// Oldest first.
+    pub messages: Vec<Message>,
+    pub session: Option<SessionId>,
+    pub view: View,
+    pub streaming: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active: Option<ActiveTurn>,
+    /// Give this as `before` for the page before; absent at the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<i64>,
+}
+
+/// The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ActiveTurn {
+    pub turn: TurnId,
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub token: Token,
+    pub call: u32,
+    pub deltas: u32,
+    pub content: Vec<Block>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct AgentInfo {
+    pub name: AgentName,
+    pub description: String,
+    /// `active` or `failed`.
+    pub status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub engine: String,
+    pub model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
+    /// Items that are not ended.
+    pub queue_depth: i64,
+    pub active_turns: i64,
+}
+
+/// The hive at one moment: everything with a durable `seq` up to `seq` is in it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Snapshot {
+    pub seq: i64,
+    pub hive: HiveInfo,
+    pub agents: Vec<AgentInfo>,
+    pub turns: Vec<TurnInfo>,
+    pub queue: QueueInfo,
+    pub unknown_calls: Vec<UnknownCall>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct HiveInfo {
+    pub version: &'static str,
+    pub started_at: Millis,
+    pub model_note: String,
+    /// `ok`, or why writes are held (`disk_full`, `store_unsynced`).
+    pub store: &'static str,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct TurnInfo {
+    pub turn: TurnId,
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub state: String,
+    pub since: Millis,
+    pub steps: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct QueueInfo {
+    pub pending: i64,
+    pub running: i64,
+    pub waiting: i64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct UnknownCall {
+    pub turn: TurnId,
+    pub call_id: CallId,
+    pub agent: AgentName,
+    pub tool: String,
+    pub at: Millis,
+}
+
+/// A line of the inbox.
+#[derive(Clone, Debug, Serialize)]
+pub struct InboxItem {
+    pub item_id: ItemId,
+    pub message_id: MessageId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub kind: String,
+    pub priority: &'static str,
+    pub state: ItemState,
+    pub attempts: i64,
+    /// The first 200 characters.
+    pub preview: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+    pub created_at: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Millis>,
+    /// Give it as `after` for the next page.
+    pub ord: i64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct InboxQuery {
+    pub agent: Option<AgentName>,
+    pub state: Option<ItemState>,
+    pub after: Option<i64>,
+    /// 1..=500
+    pub limit: u32,
+}
+
+/// Who a credential belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub principal: Principal,
+    pub role: Role,
+}
+
+/// Only operators have credentials so far; further roles come with their doors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    Operator,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct TokenInfo {
+    pub id: String,
+    pub name: String,
+    pub role: Role,
+    pub created_at: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Millis>,
+}
+
+/// A channel as a client finds it.
+#[derive(Clone, Debug)]
+pub struct OpenedChannel {
+    pub channel: ChannelId,
+    /// The newest durable frame.
+    pub seq: i64,
+    /// Frames up to here are gone.
+    pub floor: i64,
+}

@@ -1,0 +1,99 @@
+//! The end of a process, and of old rows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_guard::clock;
+use skep_store::leases::Decide;
+use skep_store::retention::Expire;
+
+use skep_core::ids::{CallId, TurnId};
+
+use crate::door::DoorError;
+use crate::hive::{Hive, Shared, door_error};
+
+/// Turns that were cut have this long to give back their lease.
+const CUT: Duration = Duration::from_secs(4);
+/// Ids can be sent again for this long after their message ended.
+const KEEP_IDS: Duration = Duration::from_secs(7 * 24 * 3600);
+const EXPIRE_EVERY: Duration = Duration::from_secs(600);
+
+impl Hive {
+    /// Stops in order: no new turns; running ones have the drain time, are then cut and stay in
+    /// the inbox; the store is closed. `at_once` cancels the drain time.
+    pub async fn drain(self, at_once: impl Future<Output = ()>) {
+        let shared = Arc::clone(&self.shared);
+        shared.draining.cancel();
+        shared.tasks.close();
+        let idle = async {
+            let all = shared.settings.limits.concurrent_turns;
+            let all = u32::try_from(all).unwrap_or(u32::MAX);
+            // Every slot back means that no turn runs.
+            let _ = shared.slots.acquire_many(all).await;
+        };
+        tokio::select! {
+            () = idle => {}
+            () = tokio::time::sleep(shared.settings.limits.drain) => {}
+            () = at_once => {}
+        }
+        shared.cut.cancel();
+        let cut = async {
+            let all = u32::try_from(shared.settings.limits.concurrent_turns).unwrap_or(u32::MAX);
+            let _ = shared.slots.acquire_many(all).await;
+        };
+        if tokio::time::timeout(CUT, cut).await.is_err() {
+            tracing::warn!("some turns did not end in time; they go on after the next start");
+        }
+        shared.cut_hard.cancel();
+        if tokio::time::timeout(Duration::from_secs(1), shared.tasks.wait()).await.is_err() {
+            tracing::warn!("some tasks did not end in time");
+        }
+        shared.store.clone().close().await;
+    }
+
+    /// Commits a decision on a waiting call; its turn goes on.
+    pub async fn decide(
+        &self,
+        turn: &TurnId,
+        call: &CallId,
+        value: serde_json::Value,
+    ) -> Result<(), DoorError> {
+        let (turn, call, now) = (turn.clone(), call.clone(), clock::now_ms());
+        let command = Decide { turn, call, value, now };
+        self.shared.store.write(command).await.map_err(door_error)?;
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+}
+
+/// Lets old rows go, in bites between which everything else has its turn.
+pub(crate) async fn expire(shared: Arc<Shared>) {
+    let before = |age: Duration| {
+        clock::now_ms().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
+    };
+    let mut tick = tokio::time::interval(EXPIRE_EVERY);
+    // The first tick is at once; a start has better things to do.
+    tick.tick().await;
+    loop {
+        tokio::select! {
+            () = shared.draining.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        loop {
+            let limits = &shared.settings.limits;
+            let command = Expire {
+                events_before: before(limits.keep_events),
+                frames_before: before(limits.keep_frames),
+                ids_before: before(KEEP_IDS),
+            };
+            match shared.store.write(command).await {
+                Ok(true) => tokio::task::yield_now().await,
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "old rows could not be let go");
+                    break;
+                }
+            }
+        }
+    }
+}

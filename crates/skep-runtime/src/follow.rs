@@ -1,0 +1,127 @@
+//! Following a message to its end, now or after a restart.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use skep_core::ids::{AgentName, ItemId, Principal};
+use skep_store::watch::{self, ItemRow};
+
+use crate::door::{DoorError, ErrorKind, Failure, Followed, Response};
+use crate::hive::{Hive, door_error};
+
+/// Who waits for which item. Locked for single map operations by doors and the writer's notify.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    waiting: Mutex<HashMap<ItemId, Vec<oneshot::Sender<()>>>>,
+}
+
+impl Waiters {
+    /// Called with the commit that ended the item.
+    pub fn ended(&self, item: &ItemId) {
+        let Some(waiting) = self.lock().remove(item) else { return };
+        for waiter in waiting {
+            let _ = waiter.send(());
+        }
+    }
+
+    fn wait(&self, item: &ItemId) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.lock();
+        let waiters = waiting.entry(item.clone()).or_default();
+        waiters.retain(|waiter| !waiter.is_closed());
+        waiters.push(sender);
+        receiver
+    }
+
+    /// Forgets those that went away.
+    fn tidy(&self, item: &ItemId) {
+        let mut waiting = self.lock();
+        if let Some(waiters) = waiting.get_mut(item) {
+            waiters.retain(|waiter| !waiter.is_closed());
+            if waiters.is_empty() {
+                waiting.remove(item);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ItemId, Vec<oneshot::Sender<()>>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Hive {
+    /// The message as it stands. `id` is an item id, or a message id this principal gave.
+    pub async fn follow(
+        &self,
+        agent: &AgentName,
+        id: &str,
+        principal: &Principal,
+    ) -> Result<Followed, DoorError> {
+        let agent_id = self.shared.agent_id(agent)?;
+        let read = self.shared.store.read(async |conn| {
+            let Some(item) = watch::item(conn, agent_id, id, principal).await? else {
+                return Ok(None);
+            };
+            let together = match &item.turn {
+                Some(turn) => watch::answered_with(conn, turn).await?,
+                None => vec![item.message_id.clone()],
+            };
+            Ok(Some((item, together)))
+        });
+        let found = read.await.map_err(door_error)?;
+        let (item, together) = found.ok_or_else(|| {
+            let text = format!("The agent {agent} has no message `{id}`.");
+            DoorError::new(ErrorKind::NotFound, "unknown_message", text)
+        })?;
+        let ItemRow { message_id, session_key, state, turn, answer, error, .. } = item;
+        Ok(Followed {
+            message_id,
+            item_id: item.id,
+            agent: item.agent,
+            session_key,
+            state,
+            turn,
+            response: answer.map(|content| Response { content, in_reply_to: together }),
+            error: error.map(|(code, error)| Failure { code, error }),
+        })
+    }
+
+    /// Waits for the message's end; at the time-out it is given as it stands then.
+    pub async fn follow_until_ended(
+        &self,
+        agent: &AgentName,
+        id: &str,
+        principal: &Principal,
+        timeout: Duration,
+    ) -> Result<Followed, DoorError> {
+        let first = self.follow(agent, id, principal).await?;
+        if has_ended(&first) {
+            return Ok(first);
+        }
+        // Registered before looking again: an end between the two is seen by one of them.
+        let ended = self.shared.waiters.wait(&first.item_id);
+        let again = self.follow(agent, first.item_id.as_str(), principal).await?;
+        if has_ended(&again) {
+            self.shared.waiters.tidy(&first.item_id);
+            return Ok(again);
+        }
+        tokio::select! {
+            _ = ended => {}
+            () = tokio::time::sleep(timeout) => {}
+            () = self.shared.cut.cancelled() => {}
+        }
+        self.shared.waiters.tidy(&first.item_id);
+        self.follow(agent, first.item_id.as_str(), principal).await
+    }
+}
+
+fn has_ended(followed: &Followed) -> bool {
+    use skep_core::event::ItemState;
+    match followed.state {
+        ItemState::Done | ItemState::Failed | ItemState::Cancelled | ItemState::Dead => true,
+        ItemState::Pending | ItemState::Running | ItemState::Waiting => false,
+    }
+}

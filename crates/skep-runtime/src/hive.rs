@@ -1,0 +1,249 @@
+//! The hive: one handle for every door, and what all of its parts share.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use skep_core::channel::Channel;
+use skep_core::engine::Engine;
+use skep_core::event::EventKind;
+use skep_core::ids::{AgentId, AgentName};
+use skep_core::retry::RetryPolicy;
+use skep_core::settings::{AgentSettings, AgentState, HiveSettings};
+use skep_core::tool::Tool;
+use skep_guard::clock;
+use skep_store::agents::RegisterAgents;
+use skep_store::leases::Recover;
+use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
+
+use crate::bus::Bus;
+use crate::dispatch::{self, Dispatcher};
+use crate::door::{DoorError, ErrorKind};
+use crate::follow::Waiters;
+use crate::gate::Toolbox;
+use crate::persist::StoreHealth;
+use crate::registry::Registry;
+use crate::scheduler;
+use crate::tokens::TokenCache;
+
+/// What a hive is made of. The composition root names the concrete ones.
+pub struct Parts {
+    /// The home's `run/` folder; the caller holds its lock.
+    pub run: PathBuf,
+    pub settings: HiveSettings,
+    pub engines: Vec<Arc<dyn Engine>>,
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub retry: RetryPolicy,
+    /// The program's version, shown to whoever asks.
+    pub version: &'static str,
+}
+
+/// A cloneable handle to the running hive.
+#[derive(Clone)]
+pub struct Hive {
+    pub(crate) shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub store: Store,
+    pub settings: Arc<HiveSettings>,
+    pub ids: BTreeMap<AgentName, AgentId>,
+    pub engines: HashMap<String, Arc<dyn Engine>>,
+    pub toolbox: Toolbox,
+    pub retry: RetryPolicy,
+    pub version: &'static str,
+    pub started_at: i64,
+    pub bus: Arc<Bus>,
+    pub registry: Arc<Registry>,
+    pub waiters: Arc<Waiters>,
+    pub dispatcher: Dispatcher,
+    pub tokens: TokenCache,
+    pub health: StoreHealth,
+    pub slots: Arc<Semaphore>,
+    /// The scheduler has something to look at.
+    pub wake: Notify,
+    /// When the next parked or retrying turn may go on.
+    next_due: AtomicI64,
+    pub tasks: TaskTracker,
+    /// No new work.
+    pub draining: CancellationToken,
+    /// Running turns give their lease back.
+    pub cut: CancellationToken,
+    /// Writes that hang are given up: the process ends.
+    pub cut_hard: CancellationToken,
+    /// Somebody asked the process to stop.
+    pub shutdown: CancellationToken,
+}
+
+/// Why a hive did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum HiveError {
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    #[error("preparing the hive failed: {0}")]
+    Prepare(#[from] StoreError),
+    #[error("{0}")]
+    Tools(String),
+}
+
+impl Hive {
+    /// Opens the store, takes back what a crash left running, and starts to work.
+    pub async fn open(parts: Parts) -> Result<(Self, OpenReport), HiveError> {
+        let bus = Arc::new(Bus::default());
+        let registry = Arc::new(Registry::default());
+        let waiters = Arc::new(Waiters::default());
+        let (dispatcher, frames) = Dispatcher::new();
+        let notify = {
+            let (bus, registry, waiters) =
+                (Arc::clone(&bus), Arc::clone(&registry), Arc::clone(&waiters));
+            let dispatcher = dispatcher.clone();
+            move |committed: Committed| {
+                for event in committed.events {
+                    registry.note(&event);
+                    if let EventKind::InboxEnded { item, .. } = &event.kind {
+                        waiters.ended(item);
+                    }
+                    bus.publish(event);
+                }
+                dispatcher.frames(committed.frames);
+            }
+        };
+        let toolbox = Toolbox::new(parts.tools).map_err(HiveError::Tools)?;
+        let store = Store::open(OpenOptions::in_run_folder(&parts.run), notify).await?;
+        let report = store.report();
+        let now = clock::now_ms();
+        let names = parts.settings.agents.keys().cloned().collect();
+        let ids = store.write(RegisterAgents { names, now }).await?.into_iter().collect();
+        let taken_back = store.write(Recover { now }).await?;
+        if taken_back > 0 {
+            tracing::info!(turns = taken_back, "turns that were running go on");
+        }
+        let tokens = TokenCache::load(&store).await?;
+        let slots = Arc::new(Semaphore::new(parts.settings.limits.concurrent_turns));
+        let engines = parts.engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
+        let shared = Arc::new(Shared {
+            store,
+            settings: Arc::new(parts.settings),
+            ids,
+            engines: engines.collect(),
+            toolbox,
+            retry: parts.retry,
+            version: parts.version,
+            started_at: now,
+            bus,
+            registry,
+            waiters,
+            dispatcher,
+            tokens,
+            health: StoreHealth::default(),
+            slots,
+            wake: Notify::new(),
+            next_due: AtomicI64::new(i64::MIN),
+            tasks: TaskTracker::new(),
+            draining: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            cut_hard: CancellationToken::new(),
+            shutdown: CancellationToken::new(),
+        });
+        shared.tasks.spawn(scheduler::run(Arc::clone(&shared)));
+        shared.tasks.spawn(dispatch::run(Arc::clone(&shared), frames));
+        shared.tasks.spawn(crate::drain::expire(Arc::clone(&shared)));
+        Ok((Self { shared }, report))
+    }
+
+    pub fn settings(&self) -> Arc<HiveSettings> {
+        Arc::clone(&self.shared.settings)
+    }
+
+    /// Frames for channel ids that begin with the channel's word go to it.
+    pub fn add_channel(&self, channel: Arc<dyn Channel>) {
+        self.shared.dispatcher.add(channel);
+    }
+
+    pub fn is_ready(&self) -> bool {
+        !self.shared.draining.is_cancelled()
+    }
+
+    /// Cancelled when open connections are to be closed.
+    pub fn stopping(&self) -> CancellationToken {
+        self.shared.cut.clone()
+    }
+
+    /// Asks the process to stop, as SIGTERM would.
+    pub fn request_shutdown(&self) {
+        self.shared.shutdown.cancel();
+    }
+
+    /// Cancelled when somebody asked the process to stop.
+    pub fn shutdown_requested(&self) -> CancellationToken {
+        self.shared.shutdown.clone()
+    }
+}
+
+impl Shared {
+    /// The agent's settings, or why it cannot run.
+    pub fn agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, String> {
+        match self.settings.agents.get(name) {
+            Some(AgentState::Active(agent)) => Ok(Arc::clone(agent)),
+            Some(AgentState::Failed { reason }) => Err(reason.clone()),
+            None => Err("it is no longer configured".to_owned()),
+        }
+    }
+
+    pub fn agent_id(&self, name: &AgentName) -> Result<AgentId, DoorError> {
+        self.ids.get(name).copied().ok_or_else(|| {
+            let known: Vec<&str> = self.ids.keys().map(AgentName::as_str).collect();
+            let text = format!("There is no agent `{name}`. This hive has: {}.", known.join(", "));
+            DoorError::new(ErrorKind::NotFound, "unknown_agent", text)
+        })
+    }
+
+    pub fn engine(&self, agent: &AgentSettings) -> Option<Arc<dyn Engine>> {
+        self.engines.get(&agent.engine).cloned()
+    }
+
+    /// A turn may go on at this time: the scheduler looks then at the latest.
+    pub fn note_due(&self, at: Option<i64>) {
+        if let Some(at) = at {
+            self.next_due.fetch_min(at, Ordering::Relaxed);
+        }
+        self.wake.notify_one();
+    }
+
+    pub fn next_due(&self) -> i64 {
+        self.next_due.load(Ordering::Relaxed)
+    }
+
+    pub fn set_next_due(&self, at: i64) {
+        self.next_due.store(at, Ordering::Relaxed);
+    }
+}
+
+/// A store's failure as a door tells it.
+pub(crate) fn door_error(error: StoreError) -> DoorError {
+    use skep_store::Refusal;
+    let text = error.to_string();
+    let (kind, code) = match &error {
+        StoreError::Refused(Refusal::Conflict { code, .. }) => (ErrorKind::Conflict, *code),
+        StoreError::Refused(Refusal::NotFound { .. }) => (ErrorKind::NotFound, "not_found"),
+        StoreError::Refused(_) => {
+            tracing::error!(%error, "a command was refused");
+            return DoorError::new(ErrorKind::Internal, "internal", "The hive failed; see its log.");
+        }
+        StoreError::Busy => (ErrorKind::Busy, "store_busy"),
+        StoreError::DiskFull => (ErrorKind::DiskFull, "disk_full"),
+        StoreError::Unsynced => (ErrorKind::Unsynced, "store_unsynced"),
+        StoreError::Broken { .. } => {
+            tracing::error!(%error, "the store failed");
+            let text = "The store failed and nothing was written; see the log, then send again.";
+            return DoorError::new(ErrorKind::Busy, "store_failed", text);
+        }
+        StoreError::Closed => (ErrorKind::Stopping, "stopping"),
+    };
+    DoorError::new(kind, code, text)
+}

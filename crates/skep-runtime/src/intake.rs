@@ -1,0 +1,401 @@
+//! The way in: a message becomes a row, and its turn begins in the same commit when it can.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::OwnedSemaphorePermit;
+
+use skep_core::BoxFuture;
+use skep_core::event::CancelReason;
+use skep_core::ids::{AgentName, ChannelId, ItemId, MessageId, Principal, SessionKey, TurnId};
+use skep_core::settings::AgentSettings;
+use skep_core::slash::{self, Slash, Typed};
+use skep_guard::{clock, random};
+use skep_store::inbox::{
+    Accept, Accepted, Action, EndedTurn, Letter, Order, Ordered, Repeated, Request, StopLane,
+};
+use skep_store::{Pending, StoreError, outbox, watch};
+
+use crate::door::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source};
+use crate::hive::{Hive, Shared, door_error};
+use crate::scheduler;
+use crate::turn;
+
+/// A stop is on record first; a store that hangs delays it by no more than this.
+const STOP_PATIENCE: Duration = Duration::from_millis(500);
+const LONGEST_ID: usize = 200;
+const LONGEST_KEY: usize = 200;
+
+impl Hive {
+    /// Takes a message or a command. It is queued in the order of the calls before this returns;
+    /// the future gives the receipt once it is durable.
+    pub fn submit(&self, inbound: Inbound) -> BoxFuture<'static, Result<Receipt, DoorError>> {
+        match self.queue(inbound) {
+            Ok(receipt) => receipt,
+            Err(error) => Box::pin(async move { Err(error) }),
+        }
+    }
+
+    fn queue(
+        &self,
+        inbound: Inbound,
+    ) -> Result<BoxFuture<'static, Result<Receipt, DoorError>>, DoorError> {
+        let shared = &self.shared;
+        if shared.draining.is_cancelled() {
+            let text = "The hive is stopping; send again with the same id when it is back.";
+            return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
+        }
+        let agent = self.able_agent(&inbound.agent)?;
+        check(&inbound, shared.settings.limits.inbox_body_bytes)?;
+        let work = match slash::parse(&inbound.text) {
+            Typed::Message(text) => {
+                let letter = self.letter(&inbound, text)?;
+                self.accept(&agent, letter, &inbound, Fresh::No)
+            }
+            Typed::Command(Slash::New { rest: Some(text) }) => {
+                let letter = self.letter(&inbound, text)?;
+                self.accept(&agent, letter, &inbound, Fresh::Yes)
+            }
+            Typed::Command(command) => {
+                let letter = self.letter(&inbound, inbound.text.clone())?;
+                self.order(letter, command)
+            }
+            Typed::Unknown { word } => {
+                let letter = self.letter(&inbound, inbound.text.clone())?;
+                let text = format!("There is no command `{word}`.\n{}", slash::help());
+                self.act(letter, Action::Fail { code: "unknown_command", text })
+            }
+        };
+        // A caller that goes away does not take its turn with it.
+        let task = shared.tasks.spawn(work);
+        Ok(Box::pin(async move {
+            task.await.unwrap_or_else(|_| {
+                let text = "The hive failed; see its log.";
+                Err(DoorError::new(ErrorKind::Internal, "internal", text))
+            })
+        }))
+    }
+
+    /// Ends the running or waiting turn of a session; nothing when there is none.
+    pub async fn stop(
+        &self,
+        agent: &AgentName,
+        key: &SessionKey,
+    ) -> Result<Option<TurnId>, DoorError> {
+        let agent_id = self.shared.agent_id(agent)?;
+        let command =
+            StopLane { agent: agent_id, session_key: key.clone(), now: clock::now_ms() };
+        let pending = self.shared.store.submit(command);
+        let ended = self.on_record(pending, agent, key).await?;
+        if let Some(ended) = &ended {
+            end_turn(&self.shared, ended, CancelReason::Stop);
+        }
+        Ok(ended.map(|ended| ended.turn))
+    }
+
+    /// Waits for a stop to be on record. When the store hangs, the turn is ended all the same:
+    /// after a crash it would go on, and nobody was told otherwise.
+    async fn on_record<T>(
+        &self,
+        mut pending: Pending<T>,
+        agent: &AgentName,
+        key: &SessionKey,
+    ) -> Result<T, DoorError> {
+        if let Ok(done) = tokio::time::timeout(STOP_PATIENCE, &mut pending).await {
+            return done.map_err(|error| self.stop_anyway(error, agent, key));
+        }
+        if let Some(running) = self.shared.registry.of_lane(agent, key) {
+            self.shared.registry.cancel(&running.turn, CancelReason::Stop);
+        }
+        pending.await.map_err(door_error)
+    }
+
+    fn stop_anyway(&self, error: StoreError, agent: &AgentName, key: &SessionKey) -> DoorError {
+        if let Some(running) = self.shared.registry.of_lane(agent, key) {
+            self.shared.registry.cancel(&running.turn, CancelReason::Stop);
+        }
+        door_error(error)
+    }
+
+    fn able_agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, DoorError> {
+        self.shared.agent_id(name)?;
+        self.shared.agent(name).map_err(|reason| {
+            let text = format!("The agent {name} is disabled: {reason}");
+            DoorError::new(ErrorKind::Conflict, "agent_failed", text)
+        })
+    }
+
+    fn letter(&self, inbound: &Inbound, text: String) -> Result<Letter, DoorError> {
+        let item = random::uuid().to_string();
+        let (channel, id, scope) = match &inbound.source {
+            Source::Socket { channel, id } => {
+                (Some(channel.clone()), id.clone(), channel.to_string())
+            }
+            Source::Api { key } => {
+                let scope = format!("api/{}/{}", inbound.principal, inbound.agent);
+                (None, key.clone(), scope)
+            }
+        };
+        let message_id = match (&channel, &id) {
+            (Some(_), Some(id)) => id.clone(),
+            _ => item.clone(),
+        };
+        Ok(Letter {
+            item: ItemId(item),
+            message_id: MessageId(message_id),
+            agent: self.shared.agent_id(&inbound.agent)?,
+            agent_name: inbound.agent.clone(),
+            session_key: inbound.session_key.clone(),
+            principal: inbound.principal.clone(),
+            channel,
+            text,
+            request: id.map(|id| Request { scope, id, body_hash: body_hash(inbound) }),
+            now: clock::now_ms(),
+        })
+    }
+
+    fn accept(
+        &self,
+        agent: &AgentSettings,
+        letter: Letter,
+        inbound: &Inbound,
+        fresh: Fresh,
+    ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
+        let shared = Arc::clone(&self.shared);
+        let engine = shared.engine(agent).map(|engine| engine.capabilities());
+        let Some(engine) = engine else {
+            let text = format!("The agent {} names no engine of this hive.", agent.name);
+            let error = DoorError::new(ErrorKind::Conflict, "agent_failed", text);
+            return Box::pin(async move { Err(error) });
+        };
+        let receipt = Answering::of(&letter);
+        let permit = Arc::clone(&shared.slots).try_acquire_owned().ok();
+        let command = Accept {
+            letter,
+            mode: inbound.mode.unwrap_or(agent.queue_mode),
+            engine,
+            take: permit.is_some().then(|| scheduler::slot(&shared)),
+            fresh: fresh == Fresh::Yes,
+        };
+        let pending = shared.store.submit(command);
+        Box::pin(accepted(shared, pending, permit, receipt))
+    }
+
+    fn order(
+        &self,
+        letter: Letter,
+        command: Slash,
+    ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
+        match command {
+            Slash::Stop => self.act(letter, Action::Stop),
+            Slash::New { .. } => self.act(letter, Action::NewSession),
+            Slash::Help => self.act(letter, Action::Say(slash::help())),
+            Slash::Status => {
+                let hive = self.clone();
+                Box::pin(async move {
+                    let text = hive.lane_status(&letter).await?;
+                    hive.act(letter, Action::Say(text)).await
+                })
+            }
+        }
+    }
+
+    fn act(
+        &self,
+        letter: Letter,
+        action: Action,
+    ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
+        let hive = self.clone();
+        let receipt = Answering::of(&letter);
+        let (agent, key) = (letter.agent_name.clone(), letter.session_key.clone());
+        let stops = matches!(action, Action::Stop);
+        let pending = self.shared.store.submit(Order { letter, action });
+        Box::pin(async move {
+            let ordered = match stops {
+                true => hive.on_record(pending, &agent, &key).await?,
+                false => pending.await.map_err(door_error)?,
+            };
+            match ordered {
+                Ordered::Done { ended, answer } => {
+                    if let Some(ended) = ended {
+                        end_turn(&hive.shared, &ended, CancelReason::Stop);
+                    }
+                    let note = Some(answer.unwrap_or_else(|error| error));
+                    Ok(receipt.say(AckState::Done, note))
+                }
+                Ordered::Repeated(repeated) => receipt.repeat(&hive.shared, repeated).await,
+            }
+        })
+    }
+
+    async fn lane_status(&self, letter: &Letter) -> Result<String, DoorError> {
+        let (agent, key) = (letter.agent, letter.session_key.clone());
+        let read = self.shared.store.read(async |conn| watch::lane_depth(conn, agent, &key).await);
+        let (pending, state, waits) = read.await.map_err(door_error)?.unwrap_or_default();
+        let doing = match (state.as_deref(), waits) {
+            (None, _) => "nothing runs".to_owned(),
+            (Some(_), Some(reason)) => format!("a turn waits: {reason}"),
+            (Some(state), None) => format!("a turn is {state}"),
+        };
+        let store = self.shared.health.word();
+        let note = &self.shared.settings.model_note;
+        Ok(format!(
+            "{} / {}: {doing}, {pending} queued. Store: {store}. {note}",
+            letter.agent_name, letter.session_key
+        ))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fresh {
+    Yes,
+    No,
+}
+
+async fn accepted(
+    shared: Arc<Shared>,
+    pending: Pending<Accepted>,
+    permit: Option<OwnedSemaphorePermit>,
+    receipt: Answering,
+) -> Result<Receipt, DoorError> {
+    let outcome = pending.await;
+    shared.health.note(&outcome);
+    match outcome.map_err(door_error)? {
+        Accepted::Started { lease } => {
+            let task = turn::run(Arc::clone(&shared), *lease, permit);
+            shared.tasks.spawn(task);
+            Ok(receipt.say(AckState::Started, None))
+        }
+        Accepted::Queued { ack, ready, interrupt } => {
+            drop(permit);
+            if let Some(ended) = interrupt {
+                end_turn(&shared, &ended, CancelReason::Interrupt);
+            }
+            if ready {
+                shared.wake.notify_one();
+            }
+            let state =
+                if ack.state == "waiting" { AckState::Waiting } else { AckState::Queued };
+            Ok(receipt.say(state, ack.note))
+        }
+        Accepted::Repeated(repeated) => receipt.repeat(&shared, repeated).await,
+    }
+}
+
+/// Ends a turn whose wish to end is on record: by its task, or here when none runs it. An idle
+/// turn needs no slot for that.
+fn end_turn(shared: &Arc<Shared>, ended: &EndedTurn, reason: CancelReason) {
+    if shared.registry.cancel(&ended.turn, reason) || !ended.idle {
+        return;
+    }
+    let (shared, turn) = (Arc::clone(shared), ended.turn.clone());
+    shared.clone().tasks.spawn(async move {
+        if let Some(lease) = scheduler::take(&shared, Some(turn)).await {
+            turn::run(shared, lease, None).await;
+        }
+    });
+}
+
+/// What the receipt will say, whatever becomes of the letter.
+struct Answering {
+    message_id: MessageId,
+    item_id: ItemId,
+    agent: AgentName,
+    session_key: SessionKey,
+    channel: Option<ChannelId>,
+}
+
+impl Answering {
+    fn of(letter: &Letter) -> Self {
+        Self {
+            message_id: letter.message_id.clone(),
+            item_id: letter.item.clone(),
+            agent: letter.agent_name.clone(),
+            session_key: letter.session_key.clone(),
+            channel: letter.channel.clone(),
+        }
+    }
+
+    fn say(self, state: AckState, note: Option<String>) -> Receipt {
+        Receipt {
+            message_id: self.message_id,
+            item_id: self.item_id,
+            agent: self.agent,
+            session_key: self.session_key,
+            state,
+            note,
+            repeated: Vec::new(),
+        }
+    }
+
+    /// The same answer as before, with the frames that had carried it.
+    async fn repeat(self, shared: &Shared, earlier: Repeated) -> Result<Receipt, DoorError> {
+        let frames = match &self.channel {
+            Some(channel) => {
+                let read = shared.store.read(async |conn| {
+                    outbox::frames_of_item(conn, channel, &earlier.item).await
+                });
+                read.await.map_err(door_error)?
+            }
+            None => Vec::new(),
+        };
+        let state = match earlier.ack.as_str() {
+            "started" => AckState::Started,
+            "waiting" => AckState::Waiting,
+            "done" => AckState::Done,
+            _ => AckState::Queued,
+        };
+        Ok(Receipt {
+            message_id: earlier.message_id,
+            item_id: earlier.item,
+            agent: self.agent,
+            session_key: self.session_key,
+            state,
+            note: earlier.note,
+            repeated: frames,
+        })
+    }
+}
+
+fn check(inbound: &Inbound, longest: usize) -> Result<(), DoorError> {
+    let invalid = |code, text: String| Err(DoorError::new(ErrorKind::Invalid, code, text));
+    if inbound.text.trim().is_empty() {
+        return invalid("blank", "The message is blank; write something.".to_owned());
+    }
+    if inbound.text.len() > longest {
+        let text = format!(
+            "The message has {} bytes, more than inbox_body_bytes ({longest}) allows. Put the \
+             material into a file and name it.",
+            inbound.text.len()
+        );
+        return Err(DoorError::new(ErrorKind::TooLarge, "too_large", text));
+    }
+    let id = match &inbound.source {
+        Source::Socket { id, .. } => id,
+        Source::Api { key } => key,
+    };
+    if let Some(id) = id
+        && (id.is_empty() || id.len() > LONGEST_ID || id.chars().any(char::is_control))
+    {
+        let text = format!("An id has 1 to {LONGEST_ID} bytes and no control characters.");
+        return invalid("bad_id", text);
+    }
+    let key = inbound.session_key.as_str();
+    if key.is_empty() || key.len() > LONGEST_KEY || key.chars().any(char::is_control) {
+        let text = format!("A session has 1 to {LONGEST_KEY} bytes and no control characters.");
+        return invalid("bad_session", text);
+    }
+    Ok(())
+}
+
+/// What makes two messages of one id the same: everything that decides what they do.
+fn body_hash(inbound: &Inbound) -> [u8; 32] {
+    let Inbound { agent, session_key, text, mode, principal: Principal(principal), .. } = inbound;
+    let mut hash = Sha256::new();
+    for part in [agent.as_str(), session_key.as_str(), text, principal, &format!("{mode:?}")] {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}

@@ -1,0 +1,24 @@
+//! The organisation at work: messages in, turns, tool calls through the gate, answers out.
+//!
+//! This crate never knows a socket, a vendor or an SQL statement, and never runs a tool outside
+//! the gate. Persist, then act, then tell: nothing worth a retry happens before it is a row.
+
+pub mod door;
+
+mod bus;
+mod dispatch;
+mod drain;
+mod follow;
+mod gate;
+mod hive;
+mod intake;
+mod persist;
+mod query;
+mod registry;
+mod scheduler;
+mod step;
+mod tokens;
+mod turn;
+
+pub use bus::Live;
+pub use hive::{Hive, HiveError, Parts};

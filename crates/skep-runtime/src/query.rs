@@ -1,0 +1,230 @@
+//! What doors read: snapshot, history, inbox, channels, events.
+
+use skep_core::BoxStream;
+use skep_core::frame::Frame;
+use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
+use skep_core::message::view_of;
+use skep_core::settings::AgentState;
+use skep_guard::{clock, random};
+use skep_store::agents::{self, AgentCounts};
+use skep_store::outbox::{self, OpenChannel};
+use skep_store::{history, watch};
+
+use crate::bus::Live;
+use crate::door::{
+    ActiveTurn, AgentInfo, DoorError, ErrorKind, Failure, HistoryPage, HistoryQuery, HiveInfo,
+    InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Snapshot, TurnInfo,
+    UnknownCall,
+};
+use crate::hive::{Hive, door_error};
+
+/// Rows a snapshot shows of open turns and unknown calls; the counters tell the whole.
+const SHOWN: u32 = 500;
+const PREVIEW: usize = 200;
+
+impl Hive {
+    /// The hive at one moment, and the `seq` from which events go on.
+    pub async fn snapshot(&self) -> Result<Snapshot, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            let (_, seq) = watch::event_range(conn).await?;
+            let counts = agents::counts(conn).await?;
+            let turns = watch::open_turns(conn, SHOWN).await?;
+            Ok((seq, counts, turns, history::unknown_calls(conn, SHOWN).await?))
+        });
+        let (seq, counts, turns, unknown) = read.await.map_err(door_error)?;
+        let mut queue = QueueInfo::default();
+        for count in &counts {
+            queue.pending += count.pending;
+            queue.running += count.running;
+            queue.waiting += count.waiting;
+        }
+        let turns = turns.into_iter().map(|turn| TurnInfo {
+            turn: turn.turn,
+            agent: turn.agent,
+            session: turn.session,
+            session_key: turn.session_key,
+            state: turn.state,
+            since: turn.since,
+            steps: turn.steps,
+            waiting_for: turn.waiting_for,
+        });
+        let unknown = unknown.into_iter().map(|call| UnknownCall {
+            turn: call.turn,
+            call_id: call.call_id,
+            agent: call.agent,
+            tool: call.tool,
+            at: call.at,
+        });
+        Ok(Snapshot {
+            seq,
+            hive: HiveInfo {
+                version: self.shared.version,
+                started_at: self.shared.started_at,
+                model_note: self.shared.settings.model_note.clone(),
+                store: self.shared.health.word(),
+            },
+            agents: self.describe(&counts),
+            turns: turns.collect(),
+            queue,
+            unknown_calls: unknown.collect(),
+        })
+    }
+
+    pub async fn agents(&self) -> Result<Vec<AgentInfo>, DoorError> {
+        let counts = self.shared.store.read(agents::counts).await.map_err(door_error)?;
+        Ok(self.describe(&counts))
+    }
+
+    fn describe(&self, counts: &[AgentCounts]) -> Vec<AgentInfo> {
+        let described = self.shared.settings.agents.iter().map(|(name, state)| {
+            let count = counts.iter().find(|count| count.name == *name);
+            let mut info = AgentInfo {
+                name: name.clone(),
+                description: String::new(),
+                status: "failed",
+                error: None,
+                engine: String::new(),
+                model: String::new(),
+                capabilities: None,
+                queue_depth: count.map_or(0, |c| c.pending + c.running + c.waiting),
+                active_turns: count.map_or(0, |c| c.turns),
+            };
+            match state {
+                AgentState::Failed { reason } => info.error = Some(reason.clone()),
+                AgentState::Active(agent) => {
+                    info.status = "active";
+                    info.description = agent.description.clone();
+                    info.engine = agent.engine.clone();
+                    if let Some(engine) = self.shared.engine(agent) {
+                        info.model = engine.resolve_display_model(agent);
+                        info.capabilities = Some(engine.capabilities());
+                    }
+                }
+            }
+            info
+        });
+        described.collect()
+    }
+
+    pub async fn history(&self, query: HistoryQuery) -> Result<HistoryPage, DoorError> {
+        let agent = self.shared.agent_id(&query.agent)?;
+        let limit = query.limit.clamp(1, 500);
+        let read = self.shared.store.read(async |conn| {
+            let (session, key) = match &query.session {
+                SessionChoice::Key(key) => {
+                    (history::session_of_key(conn, agent, key).await?, Some(key.clone()))
+                }
+                SessionChoice::Id(id) => {
+                    let key = history::key_of_session(conn, agent, id).await?;
+                    (key.is_some().then(|| id.clone()), key)
+                }
+            };
+            let rows = match &session {
+                Some(id) => history::page(conn, &query.agent, id, query.before, limit).await?,
+                None => Vec::new(),
+            };
+            Ok((session, key, rows))
+        });
+        let (session, key, rows) = read.await.map_err(door_error)?;
+        if let (SessionChoice::Id(id), None) = (&query.session, &session) {
+            let text = format!("The agent {} has no session `{id}`.", query.agent);
+            return Err(DoorError::new(ErrorKind::NotFound, "unknown_session", text));
+        }
+        let active = key.and_then(|key| self.active(&query.agent, &key));
+        let active = active.filter(|turn| Some(&turn.session) == session.as_ref());
+        let whole = rows.len() == usize::try_from(limit).unwrap_or(usize::MAX);
+        let before = rows.first().map(|row| row.seq).filter(|seq| whole && *seq > 1);
+        Ok(HistoryPage {
+            messages: rows.into_iter().filter_map(|row| view_of(row, query.view)).collect(),
+            session,
+            view: query.view,
+            streaming: active.is_some(),
+            active,
+            before,
+        })
+    }
+
+    pub async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxItem>, DoorError> {
+        let agent = query.agent.as_ref().map(|name| self.shared.agent_id(name)).transpose()?;
+        let limit = query.limit.clamp(1, 500);
+        let read = self.shared.store.read(async |conn| {
+            watch::items(conn, agent, query.state, query.after, limit).await
+        });
+        let rows = read.await.map_err(door_error)?;
+        let items = rows.into_iter().map(|row| InboxItem {
+            item_id: row.id,
+            message_id: row.message_id,
+            agent: row.agent,
+            session_key: row.session_key,
+            kind: row.kind,
+            priority: match row.priority {
+                0 => "critical",
+                1 => "high",
+                2 => "normal",
+                _ => "low",
+            },
+            state: row.state,
+            attempts: row.attempts,
+            preview: row.body.chars().take(PREVIEW).collect(),
+            error: row.error.map(|(code, error)| Failure { code, error }),
+            created_at: row.created_at,
+            finished_at: row.finished_at,
+            ord: row.ord,
+        });
+        Ok(items.collect())
+    }
+
+    /// Durable events after `since`, then everything that happens. Without `since`: from now.
+    pub fn events(&self, since: Option<i64>) -> BoxStream<'static, Live> {
+        self.shared.bus.watch(self.shared.store.clone(), since)
+    }
+
+    /// The model call under way in a session, for whoever comes late.
+    pub fn active(&self, agent: &AgentName, key: &SessionKey) -> Option<ActiveTurn> {
+        self.shared.registry.active(agent, key)
+    }
+
+    /// A new channel, or one this principal had opened.
+    pub async fn open_channel(
+        &self,
+        principal: &Principal,
+        wanted: Option<ChannelId>,
+    ) -> Result<OpenedChannel, DoorError> {
+        let store = &self.shared.store;
+        let Some(channel) = wanted else {
+            let id = random::uuid().simple().to_string();
+            let channel = ChannelId(format!("ws:{id}"));
+            let (principal, now) = (principal.clone(), clock::now_ms());
+            let command = OpenChannel { channel: channel.clone(), principal, now };
+            store.write(command).await.map_err(door_error)?;
+            return Ok(OpenedChannel { channel, seq: 0, floor: 0 });
+        };
+        let read = store.read(async |conn| outbox::channel(conn, &channel).await);
+        match read.await.map_err(door_error)? {
+            None => {
+                let text = format!("There is no channel `{channel}`; connect without one.");
+                Err(DoorError::new(ErrorKind::NotFound, "unknown_channel", text))
+            }
+            Some(row) if row.principal != *principal => {
+                let text = "This channel belongs to another principal.";
+                Err(DoorError::new(ErrorKind::Forbidden, "foreign_channel", text))
+            }
+            Some(row) => {
+                Ok(OpenedChannel { channel, seq: row.last_seq, floor: row.floor_seq })
+            }
+        }
+    }
+
+    /// Durable frames of a channel after `since`, in order.
+    pub async fn frames_since(
+        &self,
+        channel: &ChannelId,
+        since: i64,
+        limit: u32,
+    ) -> Result<Vec<Frame>, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            outbox::frames_since(conn, channel, since, limit.clamp(1, 1000)).await
+        });
+        read.await.map_err(door_error)
+    }
+}

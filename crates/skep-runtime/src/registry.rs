@@ -1,0 +1,120 @@
+//! The turns that run in this process. Kept by the commits themselves: an entry appears with the
+//! commit that begins a lease, in commit order, so that whoever asks to end a turn finds it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use skep_core::event::{CancelReason, Event, EventKind};
+use skep_core::fold::Fold;
+use skep_core::ids::{AgentName, SessionId, SessionKey, Token, TurnId};
+
+use crate::door::ActiveTurn;
+
+/// Locked for single map operations only; the writer's notify and every door need it at once, so
+/// a handle to an owning task would put a hop into every commit.
+#[derive(Default)]
+pub(crate) struct Registry {
+    turns: Mutex<HashMap<TurnId, Arc<Running>>>,
+}
+
+/// A turn under way.
+pub(crate) struct Running {
+    pub turn: TurnId,
+    pub token: Token,
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub cancel: CancellationToken,
+    reason: OnceLock<CancelReason>,
+    /// What the model says right now. Shared with late watchers; the turn locks it per delta.
+    so_far: Mutex<Fold>,
+}
+
+impl Running {
+    pub fn reason(&self) -> Option<CancelReason> {
+        self.reason.get().copied()
+    }
+
+    pub fn fold(&self) -> MutexGuard<'_, Fold> {
+        self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Registry {
+    /// Called with every committed event, in commit order.
+    pub fn note(&self, event: &Event) {
+        let Some(turn) = &event.turn else { return };
+        match &event.kind {
+            EventKind::TurnStart { session_key, token, .. } => {
+                let Some(session) = &event.session else { return };
+                let running = Running {
+                    turn: turn.clone(),
+                    token: *token,
+                    agent: event.agent.clone(),
+                    session: session.clone(),
+                    session_key: session_key.clone(),
+                    cancel: CancellationToken::new(),
+                    reason: OnceLock::new(),
+                    so_far: Mutex::default(),
+                };
+                self.lock().insert(turn.clone(), Arc::new(running));
+            }
+            EventKind::TurnEnd { .. } | EventKind::TurnWaiting { .. } => {
+                self.lock().remove(turn);
+            }
+            _ => {}
+        }
+    }
+
+    pub fn get(&self, turn: &TurnId) -> Option<Arc<Running>> {
+        self.lock().get(turn).cloned()
+    }
+
+    /// The lease is over though its turn is not.
+    pub fn remove(&self, turn: &TurnId, token: Token) {
+        let mut turns = self.lock();
+        if turns.get(turn).is_some_and(|running| running.token == token) {
+            turns.remove(turn);
+        }
+    }
+
+    /// Ends a running turn; false when none of that id runs here.
+    pub fn cancel(&self, turn: &TurnId, reason: CancelReason) -> bool {
+        match self.get(turn) {
+            Some(running) => {
+                let _ = running.reason.set(reason);
+                running.cancel.cancel();
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub fn of_lane(&self, agent: &AgentName, key: &SessionKey) -> Option<Arc<Running>> {
+        let turns = self.lock();
+        turns.values().find(|turn| turn.agent == *agent && turn.session_key == *key).cloned()
+    }
+
+    /// What a late watcher is shown of a lane's running turn.
+    pub fn active(&self, agent: &AgentName, key: &SessionKey) -> Option<ActiveTurn> {
+        let running = self.of_lane(agent, key)?;
+        let fold = running.fold();
+        let (call, deltas, blocks) = fold.so_far();
+        Some(ActiveTurn {
+            turn: running.turn.clone(),
+            agent: running.agent.clone(),
+            session: running.session.clone(),
+            session_key: running.session_key.clone(),
+            token: running.token,
+            call,
+            deltas,
+            content: blocks.to_vec(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TurnId, Arc<Running>>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,287 @@
+//! A step's tool calls: journalled, run through the gate, journalled. An effectful call has its
+//! `started` on the disk before it runs; calls that change nothing run side by side.
+
+use futures_util::future::join_all;
+
+use skep_core::engine::ToolCall;
+use skep_core::event::CallState;
+use skep_core::ids::CallId;
+use skep_core::message::{Body, Message};
+use skep_core::redelivery::{self, Again};
+use skep_core::tool::ToolAnswer;
+use skep_store::history::{Call, NewMessage};
+use skep_store::journal::{Entry, Journal, NewCall};
+use skep_store::leases::Park;
+
+use skep_guard::random;
+
+use crate::gate::{self, Ran};
+use crate::persist::Lost;
+use crate::turn::{EndRequest, Turn};
+
+/// A call of the step, and what is to be done about it.
+pub(crate) struct Planned {
+    pub call: ToolCall,
+    pub retry_safe: bool,
+    pub decision: Option<serde_json::Value>,
+    pub again: Again,
+    /// What it waits for, when it waits.
+    pub reason: Option<String>,
+}
+
+/// How a step's calls ended.
+pub(crate) enum StepEnd {
+    /// All have their results; these rows are new.
+    Done(Vec<Message>),
+    /// The turn waits and gave its lease back.
+    Parked,
+    /// The turn is to end; `open` gives every call without a result its last word.
+    Ended { request: EndRequest, open: Vec<Entry> },
+}
+
+/// The calls of a message that was just said.
+pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<Planned> {
+    let calls = body.tool_calls().map(|(id, name, arguments)| Planned {
+        call: gate::call_of(id, name, arguments),
+        retry_safe: !turn.toolbox().is_effectful(name),
+        decision: None,
+        again: Again::Run,
+        reason: None,
+    });
+    calls.collect()
+}
+
+/// The calls of the last journalled message, after a restart or a wait.
+pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<Planned> {
+    let calls = body.tool_calls().filter_map(|(id, name, arguments)| {
+        let row = journalled.iter().find(|row| row.call_id == *id)?;
+        Some(Planned {
+            call: gate::call_of(id, name, arguments),
+            retry_safe: row.retry_safe,
+            decision: row.decision.clone(),
+            again: redelivery::decide(row.state, row.retry_safe, row.decision.is_some()),
+            reason: row.reason.clone(),
+        })
+    });
+    calls.collect()
+}
+
+/// Runs the calls. `said` is the message that asks for them, where it is not on record yet.
+pub(crate) async fn run(
+    turn: &Turn,
+    said: Option<NewMessage>,
+    calls: Vec<Planned>,
+) -> Result<StepEnd, Lost> {
+    let mut entries = Vec::new();
+    if let Some(message) = said {
+        let planned = calls.iter().map(|planned| NewCall {
+            id: planned.call.id.clone(),
+            tool: planned.call.name.clone(),
+            retry_safe: planned.retry_safe,
+        });
+        entries.push(Entry::Assistant { message, calls: planned.collect() });
+    }
+    let mut to_run = Vec::new();
+    let mut waiting = Vec::new();
+    for planned in calls {
+        match planned.again {
+            Again::Keep => {}
+            Again::Unknown => entries.push(unknown(&planned.call)),
+            Again::Wait => {
+                let reason = planned.reason.unwrap_or_default();
+                waiting.push((planned.call.id, reason));
+            }
+            Again::Run => to_run.push(planned),
+        }
+    }
+    if to_run.iter().all(|planned| planned.retry_safe) {
+        side_by_side(turn, entries, to_run, waiting).await
+    } else {
+        one_by_one(turn, entries, to_run, waiting).await
+    }
+}
+
+async fn side_by_side(
+    turn: &Turn,
+    mut entries: Vec<Entry>,
+    calls: Vec<Planned>,
+    mut waiting: Vec<(CallId, String)>,
+) -> Result<StepEnd, Lost> {
+    let started = calls.iter().map(|planned| Entry::Started { call: planned.call.id.clone() });
+    entries.extend(started);
+    // Submitted before the calls run, awaited with their results: nothing here has an effect.
+    let before = turn.journal(entries, Steer::No);
+    let submitted = turn.submit(before.clone());
+    let running = join_all(calls.iter().map(|planned| run_one(turn, planned)));
+    let (ended, ran) = turn.guarded(running).await;
+    let mut results = Vec::new();
+    for (planned, ran) in calls.iter().zip(ran) {
+        match settle(planned, ran) {
+            Settled::Result(entry) => results.push(*entry),
+            Settled::Waits(reason) => waiting.push((planned.call.id.clone(), reason)),
+        }
+    }
+    if let Some(request) = ended {
+        let mut rows = turn.confirm(submitted, before).await?;
+        rows.clear();
+        return turn.end_step(request, results, Vec::new()).await;
+    }
+    let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
+    let after = turn.journal(results, steer);
+    let results = turn.submit(after.clone());
+    let mut rows = turn.confirm(submitted, before).await?;
+    rows.extend(turn.confirm(results, after).await?);
+    finish(turn, rows, waiting).await
+}
+
+async fn one_by_one(
+    turn: &Turn,
+    mut entries: Vec<Entry>,
+    calls: Vec<Planned>,
+    mut waiting: Vec<(CallId, String)>,
+) -> Result<StepEnd, Lost> {
+    let mut rows = Vec::new();
+    let mut calls = calls.into_iter();
+    while let Some(planned) = calls.next() {
+        entries.push(Entry::Started { call: planned.call.id.clone() });
+        // The wish to end may have come with the last commit: then this call never starts.
+        if let Some(request) = turn.end_requested() {
+            entries.pop();
+            let mut open = vec![planned.call];
+            open.extend(calls.map(|planned| planned.call));
+            return turn.end_step(request, entries, open).await;
+        }
+        rows.extend(turn.persist(turn.journal(entries, Steer::No)).await?);
+        let (ended, ran) = turn.guarded(run_one(turn, &planned)).await;
+        entries = Vec::new();
+        match settle(&planned, ran) {
+            Settled::Result(entry) => entries.push(*entry),
+            Settled::Waits(reason) => waiting.push((planned.call.id, reason)),
+        }
+        if let Some(request) = ended {
+            let open = calls.map(|planned| planned.call).collect();
+            return turn.end_step(request, entries, open).await;
+        }
+    }
+    let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
+    rows.extend(turn.persist(turn.journal(entries, steer)).await?);
+    finish(turn, rows, waiting).await
+}
+
+/// Whether messages that wait in the lane join the turn now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Steer {
+    Yes,
+    No,
+}
+
+async fn finish(
+    turn: &Turn,
+    rows: Vec<Message>,
+    waiting: Vec<(CallId, String)>,
+) -> Result<StepEnd, Lost> {
+    let Some((_, reason)) = waiting.first() else {
+        return Ok(StepEnd::Done(rows));
+    };
+    let park = Park {
+        turn: turn.lease.turn.clone(),
+        token: turn.lease.token,
+        reason: reason.clone(),
+        calls: waiting,
+        until: None,
+        active_ms: turn.active_ms(),
+        now: skep_guard::clock::now_ms(),
+    };
+    turn.park(park).await?;
+    Ok(StepEnd::Parked)
+}
+
+async fn run_one(turn: &Turn, planned: &Planned) -> Ran {
+    let checked = turn.toolbox().check(&turn.agent, &planned.call);
+    let context = turn.tool_context(&planned.call.id, planned.decision.clone());
+    gate::run(&planned.call, checked, context, turn.output_bound()).await
+}
+
+enum Settled {
+    Result(Box<Entry>),
+    Waits(String),
+}
+
+fn settle(planned: &Planned, ran: Ran) -> Settled {
+    let id = planned.call.id.clone();
+    match ran.answer {
+        ToolAnswer::Wait { reason } => Settled::Waits(reason),
+        _ if ran.cut && !planned.retry_safe => {
+            let Entry::Result { message, call, state, .. } = unknown(&planned.call) else {
+                return Settled::Waits(String::new());
+            };
+            let audit = Some(ran.audit);
+            Settled::Result(Box::new(Entry::Result { message, call, state, audit }))
+        }
+        ToolAnswer::Done { text, is_error, details } => {
+            let mut body = Body::tool_result(id.clone(), &planned.call.name, text, is_error);
+            body.details = details;
+            let message = new_message(body);
+            let (state, audit) = (CallState::Done, Some(ran.audit));
+            Settled::Result(Box::new(Entry::Result { message, call: id, state, audit }))
+        }
+    }
+}
+
+/// The last word on a call that may have had its effect.
+pub(crate) fn unknown(call: &ToolCall) -> Entry {
+    let text = "outcome unknown: the call had begun when the turn was cut off; it may or may not \
+                have had its effect, and it was not repeated";
+    synthetic(call, text, CallState::Unknown)
+}
+
+/// The last word on a call that never ran.
+pub(crate) fn not_run(call: &ToolCall, why: &str) -> Entry {
+    synthetic(call, &format!("cancelled: the call did not run, because {why}"), CallState::Done)
+}
+
+fn synthetic(call: &ToolCall, text: &str, state: CallState) -> Entry {
+    let body = Body::tool_result(call.id.clone(), &call.name, text.to_owned(), true);
+    Entry::Result { message: new_message(body), call: call.id.clone(), state, audit: None }
+}
+
+pub(crate) fn new_message(body: Body) -> NewMessage {
+    NewMessage { id: random::uuid().to_string(), body }
+}
+
+impl Turn {
+    pub(crate) fn journal(&self, entries: Vec<Entry>, steer: Steer) -> Journal {
+        Journal {
+            turn: self.lease.turn.clone(),
+            token: self.lease.token,
+            entries,
+            steer: steer == Steer::Yes && self.can_steer,
+            active_ms: self.active_ms(),
+            now: skep_guard::clock::now_ms(),
+        }
+    }
+
+    /// A step that is cut: what is known is either journalled for the next lease, or handed to
+    /// the close.
+    async fn end_step(
+        &self,
+        request: EndRequest,
+        results: Vec<Entry>,
+        not_started: Vec<ToolCall>,
+    ) -> Result<StepEnd, Lost> {
+        if request == EndRequest::Cut {
+            // Planned calls run in the next lease; a call that was cut has no result and will be
+            // called unknown there.
+            let known: Vec<Entry> = results.into_iter().filter(is_known).collect();
+            self.persist(self.journal(known, Steer::No)).await?;
+            return Ok(StepEnd::Ended { request, open: Vec::new() });
+        }
+        let mut open = results;
+        open.extend(not_started.iter().map(|call| not_run(call, request.because())));
+        Ok(StepEnd::Ended { request, open })
+    }
+}
+
+fn is_known(entry: &Entry) -> bool {
+    !matches!(entry, Entry::Result { state: CallState::Unknown, .. })
+}

@@ -1,0 +1,680 @@
+//! One turn, from its lease to its end. Orchestrates: the engine speaks, the fold keeps, the
+//! journal records, the step runs calls, the close tells.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
+use skep_core::event::{CancelReason, Event, EventKind, ItemState};
+use skep_core::ids::CallId;
+use skep_core::message::{Block, Body, Message, Role, StopReason, Usage};
+use skep_core::prompt;
+use skep_core::settings::AgentSettings;
+use skep_core::tool::ToolContext;
+use skep_guard::clock;
+use skep_store::close::{Close, Outcome};
+use skep_store::history;
+use skep_store::journal::{Entry, Journal, Journalled, NewCall};
+use skep_store::leases::{Lease, Park, Release};
+use skep_store::{Command, Member, Pending, StoreError};
+
+use crate::gate::Toolbox;
+use crate::hive::Shared;
+use crate::persist::{Lost, persist};
+use crate::registry::Running;
+use crate::step::{self, StepEnd};
+
+const SYSTEM_RULES: &str = include_str!("prompts/system.md");
+/// An engine that was told to end has this long before it is dropped.
+const ENGINE_GRACE: Duration = Duration::from_secs(4);
+
+/// Why a running turn is to end before its engine is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndRequest {
+    Cancel(CancelReason),
+    /// The process ends: the turn stays open and goes on after the restart.
+    Cut,
+    Time,
+}
+
+impl EndRequest {
+    pub fn because(self) -> &'static str {
+        match self {
+            Self::Cancel(CancelReason::Stop) => "the turn was stopped",
+            Self::Cancel(CancelReason::Interrupt) => "a newer message took the turn's place",
+            Self::Cut => "the hive is stopping",
+            Self::Time => "the turn ran out of time",
+        }
+    }
+}
+
+/// A turn in hand: its lease and everything its parts need.
+pub(crate) struct Turn {
+    pub shared: Arc<Shared>,
+    pub lease: Lease,
+    pub agent: Arc<AgentSettings>,
+    pub can_steer: bool,
+    running: Arc<Running>,
+    /// Ends the engine and every tool of this lease.
+    ender: CancellationToken,
+    since: Instant,
+    deadline: Instant,
+    /// A row was journalled under this lease.
+    progressed: AtomicBool,
+}
+
+/// What this lease has heard from the engine and not yet journalled, and what it adds up.
+struct Heard {
+    said: Option<Body>,
+    usage: Usage,
+    call_ids: HashSet<CallId>,
+}
+
+/// Runs a lease to its end. Never fails: whatever goes wrong becomes the turn's outcome, or the
+/// turn stays open for the next lease.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    lease: Lease,
+    permit: Option<OwnedSemaphorePermit>,
+) {
+    let (turn, token) = (lease.turn.clone(), lease.token);
+    tracing::debug!(%turn, agent = %lease.agent_name, resumed = lease.resumed, "turn begins");
+    // A task of its own, so that a panic ends this turn's lease and nothing else.
+    let task = tokio::spawn(lead(Arc::clone(&shared), lease.clone()));
+    let lost = match task.await {
+        Ok(Ok(())) => None,
+        Ok(Err(Lost::Stale | Lost::Stopping)) => None,
+        Ok(Err(Lost::Refused(why))) => Some(why),
+        Err(panic) => Some(panic.to_string()),
+    };
+    if let Some(why) = lost {
+        tracing::error!(%turn, why, "a turn broke; it goes on with its next lease");
+        let until = Some(clock::now_ms() + 1000);
+        let release = Release {
+            turn: turn.clone(),
+            token,
+            until,
+            counts: true,
+            active_ms: lease.active_ms,
+            now: clock::now_ms(),
+        };
+        let _ = persist(&shared.store, &shared.health, &shared.cut, release).await;
+        shared.note_due(until);
+    }
+    shared.registry.remove(&turn, token);
+    drop(permit);
+    shared.wake.notify_one();
+}
+
+async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
+    let Some(running) = shared.registry.get(&lease.turn) else {
+        return Err(Lost::Stale);
+    };
+    let agent = match shared.agent(&lease.agent_name) {
+        Ok(agent) => agent,
+        Err(reason) => return close_unable(&shared, &lease, &reason).await,
+    };
+    let now = Instant::now();
+    let used = Duration::from_millis(u64::try_from(lease.active_ms).unwrap_or(0));
+    let engine = shared.engine(&agent);
+    let turn = Turn {
+        deadline: now + shared.settings.limits.turn.saturating_sub(used),
+        since: now,
+        progressed: AtomicBool::new(false),
+        ender: CancellationToken::new(),
+        can_steer: engine.as_ref().is_some_and(|engine| engine.capabilities().queue_while_streaming),
+        running,
+        agent,
+        lease,
+        shared,
+    };
+    turn.go().await
+}
+
+/// Closes a turn whose agent cannot run it.
+async fn close_unable(shared: &Shared, lease: &Lease, reason: &str) -> Result<(), Lost> {
+    let outcome = Outcome::Ended {
+        state: ItemState::Failed,
+        code: FailureCode::AgentUnavailable,
+        text: format!("The agent {} cannot run: {reason}", lease.agent_name),
+    };
+    let close = Close {
+        turn: lease.turn.clone(),
+        token: lease.token,
+        entries: Vec::new(),
+        outcome,
+        usage: Usage::default(),
+        active_ms: lease.active_ms,
+        now: clock::now_ms(),
+    };
+    persist(&shared.store, &shared.health, &shared.cut, close).await?;
+    Ok(())
+}
+
+impl Turn {
+    async fn go(&self) -> Result<(), Lost> {
+        let mut rows = self.read_rows().await?;
+        let usage = self.usage_so_far(&rows);
+        if self.lease.resumed {
+            let open = self.open_calls(&rows).await?;
+            if let Some(ending) = self.ending_at_once() {
+                return self.close_open_calls(ending, open, usage).await;
+            }
+            if let Some((_, calls)) = open {
+                match step::run(self, None, calls).await? {
+                    StepEnd::Parked => return Ok(()),
+                    StepEnd::Ended { request, open } => {
+                        return self.end(request, open, usage).await;
+                    }
+                    StepEnd::Done(_) => rows = self.read_rows().await?,
+                }
+            }
+        }
+        let own = rows.iter().filter(|row| row.turn == self.lease.turn);
+        let call_ids = own.flat_map(|row| row.body.tool_calls().map(|(id, ..)| id.clone()));
+        let heard = Heard { said: None, usage, call_ids: call_ids.collect() };
+        self.speak(rows, heard).await
+    }
+
+    /// Runs the engine over the session and does what it asks for.
+    async fn speak(&self, rows: Vec<Message>, mut heard: Heard) -> Result<(), Lost> {
+        let Some(engine) = self.shared.engine(&self.agent) else {
+            let reason = format!("there is no engine `{}`", self.agent.engine);
+            return close_unable(&self.shared, &self.lease, &reason).await;
+        };
+        let (batches, mut asked) = mpsc::channel(1);
+        let mut handle = engine.start(self.request(rows, batches));
+        loop {
+            let event = tokio::select! {
+                biased;
+                request = self.ended() => {
+                    self.ender.cancel();
+                    drop(asked);
+                    self.hear_out(&mut handle.events, &mut heard).await;
+                    let entries = self.last_words(heard.said, request);
+                    return self.end(request, entries, heard.usage).await;
+                }
+                event = handle.events.recv() => event,
+                Some(batch) = asked.recv() => {
+                    // What the engine said before it asked stands in its events.
+                    while let Ok(event) = handle.events.try_recv() {
+                        self.hear(event, &mut heard);
+                    }
+                    if let Some(end) = self.serve(batch, &mut heard).await? {
+                        self.ender.cancel();
+                        return end;
+                    }
+                    continue;
+                }
+            };
+            match event {
+                Some(EngineEvent::End(end)) => return self.finish(end, heard).await,
+                Some(event) => self.hear(event, &mut heard),
+                None => {
+                    let text = "The engine ended without a word.".to_owned();
+                    return self.retry(FailureCode::EngineCrashed, text, heard.usage).await;
+                }
+            }
+        }
+    }
+
+    /// Lets an engine that was told to end do so, and keeps what it still says.
+    async fn hear_out(&self, events: &mut mpsc::Receiver<EngineEvent>, heard: &mut Heard) {
+        let ended = async {
+            while let Some(event) = events.recv().await {
+                self.hear(event, heard);
+            }
+        };
+        if tokio::time::timeout(ENGINE_GRACE, ended).await.is_err() {
+            tracing::warn!(turn = %self.lease.turn, "an engine did not end in time; dropped");
+        }
+    }
+
+    fn hear(&self, event: EngineEvent, heard: &mut Heard) {
+        match event {
+            EngineEvent::Meta(meta) => {
+                heard.usage.add(meta.usage);
+                let mut body = self.running.fold().finish(meta);
+                make_ids_unique(&mut body, &mut heard.call_ids);
+                heard.said = Some(body);
+            }
+            EngineEvent::Note(text) => tracing::debug!(turn = %self.lease.turn, text, "engine"),
+            EngineEvent::End(_) => {}
+            event => {
+                // Published under the lock: a late watcher's snapshot and the deltas after it fit.
+                let mut fold = self.running.fold();
+                if let Some(delta) = fold.apply(event) {
+                    self.shared.bus.publish(self.event(EventKind::Delta {
+                        token: self.lease.token,
+                        call: delta.call,
+                        index: delta.index,
+                        part: delta.part,
+                        text: delta.text,
+                    }));
+                }
+            }
+        }
+    }
+
+    /// Runs a step's calls. `Some`: the turn is over for this lease.
+    async fn serve(
+        &self,
+        batch: GateBatch,
+        heard: &mut Heard,
+    ) -> Result<Option<Result<(), Lost>>, Lost> {
+        let Some(body) = heard.said.take() else {
+            return Err(Lost::Refused("the engine asked for calls it did not say".to_owned()));
+        };
+        let calls = step::plan(self, &body);
+        match step::run(self, Some(step::new_message(body)), calls).await? {
+            StepEnd::Done(rows) => {
+                let _ = batch.reply.send(rows.into_iter().map(Arc::new).collect());
+                Ok(None)
+            }
+            StepEnd::Parked => Ok(Some(Ok(()))),
+            StepEnd::Ended { request, open } => {
+                Ok(Some(self.end(request, open, heard.usage).await))
+            },
+        }
+    }
+
+    async fn finish(&self, end: TurnEnd, heard: Heard) -> Result<(), Lost> {
+        let Heard { said, usage, .. } = heard;
+        let partial = |reason| self.partial(reason);
+        match end {
+            TurnEnd::Finished => {
+                let text = said.as_ref().map(Body::plain_text).unwrap_or_default();
+                let entries = said.map(|body| self.last_step(body, "")).unwrap_or_default();
+                self.close(entries, Outcome::Answered { text }, usage).await
+            }
+            TurnEnd::StepLimit => {
+                let text = format!(
+                    "The turn used its {} model calls (max_steps) and was not done. Write again \
+                     to go on, or raise the limit.",
+                    self.agent.max_steps
+                );
+                let entries = said.map(|body| self.last_step(body, "no step was left"));
+                let code = FailureCode::LimitSteps;
+                let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+                self.close(entries.unwrap_or_default(), outcome, usage).await
+            }
+            TurnEnd::Failed { code, text } => {
+                let entries = partial(StopReason::Error);
+                let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+                self.close(entries, outcome, usage).await
+            }
+            TurnEnd::Cancelled => {
+                let request = self.end_requested().unwrap_or(EndRequest::Cut);
+                self.end(request, self.last_words(said, request), usage).await
+            }
+            TurnEnd::Park { until, reason } => {
+                let park = Park {
+                    turn: self.lease.turn.clone(),
+                    token: self.lease.token,
+                    calls: Vec::new(),
+                    reason,
+                    until: Some(until),
+                    active_ms: self.active_ms(),
+                    now: clock::now_ms(),
+                };
+                self.park(park).await
+            }
+            TurnEnd::Retry { text } => {
+                self.retry(FailureCode::ProviderUnavailable, text, usage).await
+            }
+        }
+    }
+
+    /// Back to the inbox for a while, or failed when that was the last attempt.
+    async fn retry(&self, code: FailureCode, text: String, usage: Usage) -> Result<(), Lost> {
+        let release = Release {
+            turn: self.lease.turn.clone(),
+            token: self.lease.token,
+            until: Some(clock::now_ms() + millis(self.shared.retry.requeue)),
+            counts: true,
+            active_ms: self.active_ms(),
+            now: clock::now_ms(),
+        };
+        let before = if self.progressed.load(Ordering::Relaxed) { 0 } else { self.lease.attempts };
+        let attempts = before + 1;
+        if attempts >= i64::from(self.shared.settings.limits.attempts) {
+            let entries = self.partial(StopReason::Error);
+            let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+            return self.close(entries, outcome, usage).await;
+        }
+        tracing::info!(turn = %self.lease.turn, attempts, text, "turn goes back to the inbox");
+        let until = release.until;
+        self.persist_any(release).await?;
+        self.shared.note_due(until);
+        Ok(())
+    }
+
+    /// Ends the turn as it was asked to.
+    async fn end(
+        &self,
+        request: EndRequest,
+        entries: Vec<Entry>,
+        usage: Usage,
+    ) -> Result<(), Lost> {
+        let (state, code) = match request {
+            EndRequest::Cut => {
+                let release = Release {
+                    turn: self.lease.turn.clone(),
+                    token: self.lease.token,
+                    until: None,
+                    counts: false,
+                    active_ms: self.active_ms(),
+                    now: clock::now_ms(),
+                };
+                let written = self.shared.store.write(release).await;
+                return written.map(drop).map_err(|_| Lost::Stopping);
+            }
+            EndRequest::Cancel(CancelReason::Stop) => {
+                (ItemState::Cancelled, FailureCode::Cancelled)
+            }
+            EndRequest::Cancel(CancelReason::Interrupt) => {
+                (ItemState::Cancelled, FailureCode::Interrupted)
+            }
+            EndRequest::Time => (ItemState::Failed, FailureCode::LimitTime),
+        };
+        let text = format!("Not finished: {}.", request.because());
+        self.close(entries, Outcome::Ended { state, code, text }, usage).await
+    }
+
+    async fn close(
+        &self,
+        entries: Vec<Entry>,
+        outcome: Outcome,
+        usage: Usage,
+    ) -> Result<(), Lost> {
+        let word = match &outcome {
+            Outcome::Answered { .. } => "done",
+            Outcome::Ended { code, .. } => code.as_str(),
+        };
+        let close = Close {
+            turn: self.lease.turn.clone(),
+            token: self.lease.token,
+            entries,
+            outcome,
+            usage,
+            active_ms: self.active_ms(),
+            now: clock::now_ms(),
+        };
+        self.persist_any(close).await?;
+        let took_ms = self.since.elapsed().as_millis();
+        let (turn, agent) = (&self.lease.turn, &self.agent.name);
+        tracing::info!(%turn, %agent, outcome = word, took_ms, "turn ended");
+        Ok(())
+    }
+
+    pub(crate) async fn park(&self, park: Park) -> Result<(), Lost> {
+        let until = park.until;
+        self.persist_any(park).await?;
+        self.shared.note_due(until);
+        Ok(())
+    }
+
+    /// A message that ends the turn, with a last word for calls that will not run.
+    fn last_step(&self, body: Body, why: &str) -> Vec<Entry> {
+        let calls: Vec<_> = step::plan(self, &body).into_iter().map(|p| p.call).collect();
+        let planned = calls.iter().map(|call| NewCall {
+            id: call.id.clone(),
+            tool: call.name.clone(),
+            retry_safe: true,
+        });
+        let calls_planned = planned.collect();
+        let mut entries =
+            vec![Entry::Assistant { message: step::new_message(body), calls: calls_planned }];
+        entries.extend(calls.iter().map(|call| step::not_run(call, why)));
+        entries
+    }
+
+    /// What is kept when the turn is cut for good between or inside model calls.
+    fn last_words(&self, said: Option<Body>, request: EndRequest) -> Vec<Entry> {
+        match said {
+            Some(body) => self.last_step(body, request.because()),
+            None => self.partial(match request {
+                EndRequest::Cancel(CancelReason::Stop) => StopReason::Cancelled,
+                EndRequest::Cancel(CancelReason::Interrupt) => StopReason::Interrupted,
+                EndRequest::Cut | EndRequest::Time => StopReason::Error,
+            }),
+        }
+    }
+
+    fn partial(&self, reason: StopReason) -> Vec<Entry> {
+        let profile = &self.agent.profile;
+        let body = self.running.fold().partial(&profile.provider, &profile.model, reason);
+        let entry = body.map(|body| Entry::Assistant {
+            message: step::new_message(body),
+            calls: Vec::new(),
+        });
+        entry.into_iter().collect()
+    }
+
+    fn request(&self, rows: Vec<Message>, batches: mpsc::Sender<GateBatch>) -> TurnRequest {
+        let shared = &self.shared;
+        let specs = shared.toolbox.specs(&self.agent);
+        let rules = &shared.settings.hive_rules;
+        let used = u32::try_from(self.lease.steps).unwrap_or(u32::MAX);
+        TurnRequest {
+            agent: self.agent.name.clone(),
+            turn: self.lease.turn.clone(),
+            session: self.lease.session.clone(),
+            profile: Arc::clone(&self.agent.profile),
+            workspace: self.agent.workspace.clone(),
+            system: prompt::assemble(SYSTEM_RULES, rules, &self.agent, &specs),
+            messages: rows.into_iter().map(Arc::new).collect(),
+            gate: Gate::new(specs, batches),
+            steps_left: self.agent.max_steps.saturating_sub(used),
+            cancel: self.ender.clone(),
+        }
+    }
+}
+
+/// What a resumed turn finds.
+impl Turn {
+    async fn read_rows(&self) -> Result<Vec<Message>, Lost> {
+        let (name, session) = (self.agent.name.clone(), self.lease.session.clone());
+        let read = self.shared.store.read(async |conn| history::whole(conn, &name, &session).await);
+        read.await.map_err(|error| Lost::Refused(format!("reading the session: {error}")))
+    }
+
+    /// The last journalled message of this turn and its calls, when it asked for any.
+    async fn open_calls(
+        &self,
+        rows: &[Message],
+    ) -> Result<Option<(Body, Vec<step::Planned>)>, Lost> {
+        let last = rows.iter().rev().find(|row| row.body.role == Role::Assistant);
+        let Some(last) = last.filter(|row| row.turn == self.lease.turn) else {
+            return Ok(None);
+        };
+        let turn = self.lease.turn.clone();
+        let read = self.shared.store.read(async |conn| history::calls(conn, &turn).await);
+        let calls = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
+        let planned = step::replan(&last.body, &calls);
+        Ok((!planned.is_empty()).then(|| (last.body.clone(), planned)))
+    }
+
+    /// A turn that was asked to end, or made no progress too often, asks no model.
+    fn ending_at_once(&self) -> Option<(Outcome, &'static str)> {
+        let ended = |state, code, text: String| Outcome::Ended { state, code, text };
+        if let Some(reason) = self.lease.cancel {
+            let request = EndRequest::Cancel(reason);
+            let code = match reason {
+                CancelReason::Stop => FailureCode::Cancelled,
+                CancelReason::Interrupt => FailureCode::Interrupted,
+            };
+            let text = format!("Not finished: {}.", request.because());
+            return Some((ended(ItemState::Cancelled, code, text), request.because()));
+        }
+        if self.lease.attempts >= i64::from(self.shared.settings.limits.attempts) {
+            let text = format!(
+                "Given up after {} attempts that ended without a step. Send it again to retry.",
+                self.lease.attempts
+            );
+            let because = "the turn was given up";
+            return Some((ended(ItemState::Dead, FailureCode::Dead, text), because));
+        }
+        None
+    }
+
+    async fn close_open_calls(
+        &self,
+        (outcome, because): (Outcome, &'static str),
+        open: Option<(Body, Vec<step::Planned>)>,
+        usage: Usage,
+    ) -> Result<(), Lost> {
+        use skep_core::redelivery::Again;
+        let mut entries = Vec::new();
+        for planned in open.map(|(_, calls)| calls).unwrap_or_default() {
+            match planned.again {
+                Again::Keep => {}
+                Again::Unknown => entries.push(step::unknown(&planned.call)),
+                Again::Run | Again::Wait => entries.push(step::not_run(&planned.call, because)),
+            }
+        }
+        self.close(entries, outcome, usage).await
+    }
+
+    fn usage_so_far(&self, rows: &[Message]) -> Usage {
+        let mut usage = Usage::default();
+        let own = rows.iter().filter(|row| row.turn == self.lease.turn);
+        for meta in own.filter_map(|row| row.body.meta.as_ref()) {
+            usage.add(meta.usage);
+        }
+        usage
+    }
+}
+
+/// What the parts of a turn share.
+impl Turn {
+    pub(crate) fn toolbox(&self) -> &Toolbox {
+        &self.shared.toolbox
+    }
+
+    pub(crate) fn output_bound(&self) -> usize {
+        self.shared.settings.limits.tool_output_bytes
+    }
+
+    pub(crate) fn active_ms(&self) -> i64 {
+        self.lease.active_ms + millis(self.since.elapsed())
+    }
+
+    pub(crate) fn tool_context(&self, call: &CallId, decision: Option<Value>) -> ToolContext {
+        ToolContext {
+            agent: self.agent.name.clone(),
+            workspace: self.agent.workspace.clone(),
+            turn: self.lease.turn.clone(),
+            call: call.clone(),
+            decision,
+            cancel: self.ender.clone(),
+        }
+    }
+
+    pub(crate) fn end_requested(&self) -> Option<EndRequest> {
+        if self.running.cancel.is_cancelled() {
+            let reason = self.running.reason().unwrap_or(CancelReason::Stop);
+            return Some(EndRequest::Cancel(reason));
+        }
+        if self.shared.cut.is_cancelled() {
+            return Some(EndRequest::Cut);
+        }
+        (Instant::now() >= self.deadline).then_some(EndRequest::Time)
+    }
+
+    async fn ended(&self) -> EndRequest {
+        tokio::select! {
+            biased;
+            () = self.running.cancel.cancelled() => {
+                EndRequest::Cancel(self.running.reason().unwrap_or(CancelReason::Stop))
+            }
+            () = self.shared.cut.cancelled() => EndRequest::Cut,
+            () = tokio::time::sleep_until(self.deadline) => EndRequest::Time,
+        }
+    }
+
+    /// Runs tools; when the turn is to end they are told, and waited for within their grace.
+    pub(crate) async fn guarded<F: Future>(&self, work: F) -> (Option<EndRequest>, F::Output) {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            output = &mut work => (None, output),
+            request = self.ended() => {
+                self.ender.cancel();
+                (Some(request), work.await)
+            }
+        }
+    }
+
+    pub(crate) fn submit(&self, journal: Journal) -> Pending<Journalled> {
+        self.shared.store.submit(journal)
+    }
+
+    /// Waits for a submitted write; one that did not go through is written again.
+    pub(crate) async fn confirm(
+        &self,
+        pending: Pending<Journalled>,
+        journal: Journal,
+    ) -> Result<Vec<Message>, Lost> {
+        match pending.await {
+            Ok(written) => Ok(self.rows_of(written)),
+            Err(StoreError::Refused(skep_store::Refusal::Stale)) => Err(Lost::Stale),
+            Err(_) => self.persist(journal).await,
+        }
+    }
+
+    pub(crate) async fn persist(&self, journal: Journal) -> Result<Vec<Message>, Lost> {
+        self.persist_any(journal).await.map(|written| self.rows_of(written))
+    }
+
+    async fn persist_any<C: Member<Command> + Clone>(&self, command: C) -> Result<C::Out, Lost> {
+        let shared = &self.shared;
+        persist(&shared.store, &shared.health, &shared.cut_hard, command).await
+    }
+
+    fn rows_of(&self, written: Journalled) -> Vec<Message> {
+        let mut rows = written.rows;
+        if !rows.is_empty() {
+            self.progressed.store(true, Ordering::Relaxed);
+        }
+        rows.extend(written.steered);
+        rows
+    }
+
+    fn event(&self, kind: EventKind) -> Event {
+        Event {
+            seq: None,
+            at: clock::now_ms(),
+            agent: self.agent.name.clone(),
+            session: Some(self.lease.session.clone()),
+            turn: Some(self.lease.turn.clone()),
+            kind,
+        }
+    }
+}
+
+/// A model may name two calls alike; in the journal each has its own name.
+fn make_ids_unique(body: &mut Body, seen: &mut HashSet<CallId>) {
+    for block in &mut body.content {
+        if let Block::ToolCall { id, .. } = block {
+            let mut unique = id.clone();
+            let mut count = 1;
+            while unique.as_str().is_empty() || !seen.insert(unique.clone()) {
+                count += 1;
+                unique = CallId(format!("{id}_{count}"));
+            }
+            *id = unique;
+        }
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,291 @@
+//! The way in: every request passes here first, whatever its route.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use skep_core::ids::Principal;
+use skep_runtime::door::{Identity, Role};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::doors::{DoorState, Doors};
+use crate::problem::Problem;
+
+/// Longer than any address of ours with all its parameters.
+const URI_BYTES: usize = 8192;
+/// Longer than any token of ours.
+const TOKEN_BYTES: usize = 512;
+
+/// Who is at the other end of a connection, as the kernel says. Nothing in a request changes it.
+#[derive(Clone, Debug)]
+pub(crate) enum Peer {
+    Network {
+        remote: SocketAddr,
+        local: SocketAddr,
+    },
+    /// The local socket, opened by the owner of the home.
+    Owner,
+    /// The local socket, opened by somebody else.
+    Stranger,
+}
+
+/// A connection's place among those we hold; what outlives the request keeps a copy.
+#[derive(Clone)]
+pub(crate) struct Slot {
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+impl Slot {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self { _permit: Arc::new(permit) }
+    }
+}
+
+pub(crate) async fn admit(State(doors): State<Doors>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let mut response = match check(&doors, &parts).await {
+        Ok(identity) => {
+            if let Some(identity) = identity {
+                parts.extensions.insert(identity);
+            }
+            answer(Request::from_parts(parts, body), next).await
+        }
+        Err(problem) => problem.into_response(),
+    };
+    harden(response.headers_mut());
+    response
+}
+
+/// A panic in a handler ends its own request alone.
+async fn answer(request: Request, next: Next) -> Response {
+    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            tracing::error!("a request handler panicked");
+            let detail = "something went wrong inside; the log of the hive has the details";
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail).into_response()
+        }
+    }
+}
+
+/// Who comes in; nobody in particular on the open routes.
+async fn check(doors: &DoorState, request: &Parts) -> Result<Option<Identity>, Problem> {
+    let uri = &request.uri;
+    if uri_length(uri) > URI_BYTES {
+        let detail = format!("the address is longer than {URI_BYTES} bytes");
+        return Err(Problem::new(StatusCode::URI_TOO_LONG, "uri_too_long", detail));
+    }
+    refuse_token_in_url(uri)?;
+    let peer = request.extensions.get::<Peer>().cloned().unwrap_or(Peer::Stranger);
+    let headers = &request.headers;
+    match peer {
+        Peer::Stranger => {
+            let detail = "this socket serves processes of the home's owner only; run as that \
+                          user, or use --url with a token in SKEP_TOKEN";
+            Err(Problem::new(StatusCode::FORBIDDEN, "not_owner", detail))
+        }
+        Peer::Owner => {
+            check_origin(doors, headers, None)?;
+            let principal = Principal::new("operator");
+            Ok(Some(Identity { principal, role: Role::Operator }))
+        }
+        Peer::Network { remote, local } => {
+            check_host(doors, uri, headers, local)?;
+            check_origin(doors, headers, Some(local))?;
+            if is_open(uri.path()) {
+                return Ok(None);
+            }
+            authenticate(doors, headers, remote).await.map(Some)
+        }
+    }
+}
+
+/// These say that a hive is here and no more.
+fn is_open(path: &str) -> bool {
+    matches!(path, "/" | "/health" | "/ready")
+}
+
+fn uri_length(uri: &Uri) -> usize {
+    uri.path_and_query().map_or(0, |path| path.as_str().len())
+}
+
+/// Addresses end up in logs, histories and referrers; a credential there is as good as lost.
+fn refuse_token_in_url(uri: &Uri) -> Result<(), Problem> {
+    let Some(query) = uri.query() else {
+        return Ok(());
+    };
+    let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or(pair));
+    for name in names {
+        let name = name.to_ascii_lowercase();
+        let secret = ["token", "access_token", "auth", "authorization", "api_key", "apikey", "key"];
+        if secret.contains(&name.as_str()) {
+            let detail = format!(
+                "a credential in an address ({name}=…) is not accepted: addresses are logged. \
+                 Send it as the header Authorization: Bearer …, and revoke the one just sent"
+            );
+            return Err(Problem::bad_request("token_in_url", detail));
+        }
+    }
+    Ok(())
+}
+
+fn check_host(
+    doors: &DoorState,
+    uri: &Uri,
+    headers: &HeaderMap,
+    local: SocketAddr,
+) -> Result<(), Problem> {
+    let Some(host) = only(headers, &header::HOST)? else {
+        return Err(Problem::bad_request("host_missing", "the request has no Host header"));
+    };
+    // A request line with a whole address in it names its host twice.
+    let agrees = uri.authority().is_none_or(|authority| authority.as_str() == host);
+    if agrees && doors.hosts.allows_host(host, local) {
+        return Ok(());
+    }
+    let detail = "this name is not one of this hive; use the address `skep up` printed, or set \
+                  server.public_url in skep.yaml";
+    Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host_not_allowed", detail))
+}
+
+fn check_origin(
+    doors: &DoorState,
+    headers: &HeaderMap,
+    local: Option<SocketAddr>,
+) -> Result<(), Problem> {
+    let Some(origin) = only(headers, &header::ORIGIN)? else {
+        return Ok(());
+    };
+    let host = only(headers, &header::HOST)?;
+    if doors.hosts.allows_origin(origin, host, local) {
+        return Ok(());
+    }
+    let detail = "pages of this origin may not talk to this hive; list it under \
+                  server.allowed_origins in skep.yaml if they should";
+    Err(Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", detail))
+}
+
+async fn authenticate(
+    doors: &DoorState,
+    headers: &HeaderMap,
+    remote: SocketAddr,
+) -> Result<Identity, Problem> {
+    let given = only(headers, &header::AUTHORIZATION)?;
+    let Some(given) = given else {
+        let detail = "this needs a token: send Authorization: Bearer <token> \
+                      (`skep token new NAME` makes one)";
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+    };
+    if let Some(identity) = bearer(given).and_then(|token| doors.hive.authenticate(token)) {
+        return Ok(identity);
+    }
+    doors.lockout.hold_back(remote.ip(), &doors.closing).await;
+    let detail = "this token is not valid (any more); `skep token new NAME` makes one";
+    Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail))
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    let usable = !token.is_empty() && token.len() <= TOKEN_BYTES;
+    (scheme.eq_ignore_ascii_case("bearer") && usable).then_some(token)
+}
+
+/// The value of a header that may stand there once.
+pub(crate) fn only<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
+    match (values.next(), first.to_str()) {
+        (None, Ok(text)) => Ok(Some(text)),
+        _ => {
+            let detail = format!("the header {name} must be given once and in plain ASCII");
+            Err(Problem::bad_request("invalid_header", detail))
+        }
+    }
+}
+
+fn harden(headers: &mut HeaderMap) {
+    let fixed = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn bearer_values() {
+        let long = format!("Bearer {}", "x".repeat(TOKEN_BYTES + 1));
+        let cases = [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("Bearer", None),
+            ("Bearer ", None),
+            ("Basic abc", None),
+            ("abc", None),
+            (long.as_str(), None),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(bearer(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn credentials_in_addresses() {
+        for bad in ["/?token=x", "/ws?channel=a&access_token=x", "/?Api_Key", "/x?a=b&KEY=1"] {
+            assert!(refuse_token_in_url(&bad.parse().unwrap()).is_err(), "{bad}");
+        }
+        for good in ["/", "/token", "/x?session_key=main", "/x?q=token"] {
+            assert!(refuse_token_in_url(&good.parse().unwrap()).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_header_given_twice_is_refused() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(only(&headers, &header::HOST).unwrap(), None);
+        headers.append(header::HOST, HeaderValue::from_static("a"));
+        assert_eq!(only(&headers, &header::HOST).unwrap(), Some("a"));
+        headers.append(header::HOST, HeaderValue::from_static("b"));
+        assert!(only(&headers, &header::HOST).is_err());
+        let mut headers = HeaderMap::new();
+        headers.append(header::HOST, HeaderValue::from_bytes(b"\xff").unwrap());
+        assert!(only(&headers, &header::HOST).is_err());
+    }
+
+    #[test]
+    fn only_these_paths_are_open() {
+        for open in ["/", "/health", "/ready"] {
+            assert!(is_open(open), "{open}");
+        }
+        for shut in ["//", "/health/", "/Health", "/api/v1/agents", "/ws", "/ready%00", "/metrics"]
+        {
+            assert!(!is_open(shut), "{shut}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What every door needs: the hive, the rules for coming in, and the signal to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use skep_core::settings::ServerSettings;
+use skep_runtime::Hive;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::hosts::Hosts;
+use crate::lockout::Lockout;
+use crate::standing::Standing;
+use crate::ws::Hub;
+
+pub(crate) type Doors = Arc<DoorState>;
+
+pub(crate) struct DoorState {
+    pub(crate) hive: Hive,
+    pub(crate) settings: ServerSettings,
+    pub(crate) home: PathBuf,
+    /// The user whose processes the local socket serves.
+    pub(crate) owner: u32,
+    pub(crate) hosts: Hosts,
+    pub(crate) lockout: Lockout,
+    pub(crate) standing: Standing,
+    pub(crate) hub: Arc<Hub>,
+    /// Long answers end: sockets close, event streams and waits finish.
+    pub(crate) closing: CancellationToken,
+    /// Connections and sockets that are still open.
+    pub(crate) tasks: TaskTracker,
+}

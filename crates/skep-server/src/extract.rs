@@ -1,0 +1,216 @@
+//! Reading requests strictly: what is not understood is refused with the reason, never guessed.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use skep_core::ids::{AgentName, SessionKey, is_agent_name};
+
+use crate::admission::only;
+use crate::problem::Problem;
+
+/// The largest request body.
+pub(crate) const BODY_BYTES: usize = 1024 * 1024;
+/// A body that has not arrived after this long is not going to.
+const BODY_TIME: Duration = Duration::from_secs(30);
+pub(crate) const ID_BYTES: usize = 200;
+
+/// A JSON body of exactly this shape.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        require_json(&parts.headers)?;
+        parse(&read(&parts.headers, body).await?).map(Self)
+    }
+}
+
+/// The same, where a request may come without a body.
+pub(crate) struct OptionalJsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let bytes = read(&parts.headers, body).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        require_json(&parts.headers)?;
+        parse(&bytes).map(Self)
+    }
+}
+
+/// Query parameters of exactly this shape.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(value)) => Ok(Self(value)),
+            Err(error) => {
+                let text = error.body_text();
+                let why = text.rsplit_once("string: ").map_or(text.as_str(), |(_, why)| why);
+                let detail = format!("the parameters of the address cannot be used: {why}");
+                Err(Problem::bad_request("invalid_query", detail))
+            }
+        }
+    }
+}
+
+/// The variable parts of a path.
+pub(crate) struct Segments<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segments<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(value)) => Ok(Self(value)),
+            Err(error) => Err(Problem::bad_request("invalid_path", error.body_text())),
+        }
+    }
+}
+
+pub(crate) fn agent(name: &str) -> Result<AgentName, Problem> {
+    match is_agent_name(name) {
+        true => Ok(AgentName::new(name)),
+        false => Err(Problem::unknown_agent(name)),
+    }
+}
+
+/// The conversation a door was asked for; the hive checks its form.
+pub(crate) fn session_key(given: Option<String>, default: &str) -> SessionKey {
+    SessionKey::new(given.unwrap_or_else(|| default.to_owned()))
+}
+
+/// An id in a header or an address.
+pub(crate) fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= ID_BYTES && id.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Another type is what a form of a foreign page could send without asking first.
+fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = only(headers, &header::CONTENT_TYPE)?.unwrap_or_default();
+    let kind = given.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let detail = "the body must be JSON and say so: Content-Type: application/json";
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail))
+}
+
+async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    let encoding = only(headers, &header::CONTENT_ENCODING)?.unwrap_or("identity");
+    if !encoding.eq_ignore_ascii_case("identity") {
+        let detail = "compressed bodies are not accepted; send it plain";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed", detail));
+    }
+    let too_large = || {
+        let detail = format!("the body is larger than {BODY_BYTES} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
+    };
+    let announced = only(headers, &header::CONTENT_LENGTH)?.and_then(|text| text.parse().ok());
+    if announced.is_some_and(|length: u64| length > BODY_BYTES as u64) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIME, to_bytes(body, BODY_BYTES)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_length_limit(&error) => Err(too_large()),
+        Ok(Err(_)) => Err(Problem::bad_request("cut_body", "the body ended before its end")),
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail))
+        }
+    }
+}
+
+fn is_length_limit(error: &axum::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.to_string().contains("length limit"))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let code = if error.is_data() { "invalid_body" } else { "bad_json" };
+        Problem::bad_request(code, format!("the body cannot be used: {error}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use axum::response::IntoResponse;
+
+    async fn status_of(request: Request) -> u16 {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Shape {
+            #[allow(dead_code)]
+            message: String,
+        }
+        match JsonBody::<Shape>::from_request(request, &()).await {
+            Ok(_) => 200,
+            Err(problem) => problem.into_response().status().as_u16(),
+        }
+    }
+
+    fn request(kind: Option<&str>, encoding: Option<&str>, body: impl Into<Body>) -> Request {
+        let mut builder = Request::builder().method("POST").uri("/");
+        if let Some(kind) = kind {
+            builder = builder.header("content-type", kind);
+        }
+        if let Some(encoding) = encoding {
+            builder = builder.header("content-encoding", encoding);
+        }
+        builder.body(body.into()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn bodies() {
+        let json = Some("application/json");
+        let good = r#"{"message":"hi"}"#;
+        let deep = format!(r#"{{"message":{}"#, "[".repeat(100_000));
+        let large = format!(r#"{{"message":"{}"}}"#, "x".repeat(BODY_BYTES));
+        let cases = [
+            (request(json, None, good), 200),
+            (request(Some("Application/JSON; charset=utf-8"), None, good), 200),
+            (request(json, Some("identity"), good), 200),
+            (request(json, Some("gzip"), good), 415),
+            (request(Some("text/plain"), None, good), 415),
+            (request(Some("application/jsonx"), None, good), 415),
+            (request(None, None, good), 415),
+            (request(json, None, ""), 400),
+            (request(json, None, "{"), 400),
+            (request(json, None, r#"{"message":1}"#), 400),
+            (request(json, None, r#"{"message":"a","role":"operator"}"#), 400),
+            (request(json, None, r#"{"message":"a","message":"b"}"#), 400),
+            (request(json, None, deep), 400),
+            (request(json, None, large), 413),
+        ];
+        for (number, (request, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(status_of(request).await, expected, "case {number}");
+        }
+    }
+
+    #[test]
+    fn ids() {
+        for good in ["a", "A-1_~!", &"x".repeat(200)] {
+            assert!(is_id(good), "{good}");
+        }
+        for bad in ["", "a b", "é", "a\n", &"x".repeat(201)] {
+            assert!(!is_id(bad), "{bad}");
+        }
+    }
+}

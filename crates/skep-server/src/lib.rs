@@ -1,0 +1,22 @@
+//! The doors of a hive: REST, live events (SSE), the WebSocket channel and the local socket.
+//!
+//! This crate decides who may come in (host, origin, credential, size, pace), translates requests
+//! into calls of `skep_runtime::Hive` and answers into JSON. It never knows rows, lanes, engines
+//! or models, never keeps a message of its own, and never talks to the outside by itself.
+
+mod server;
+
+mod admission;
+mod connection;
+mod doors;
+mod extract;
+mod filter;
+mod hosts;
+mod lockout;
+mod problem;
+mod standing;
+
+mod rest;
+mod ws;
+
+pub use server::{BindError, BindOptions, Server};

@@ -1,0 +1,169 @@
+//! Wrong credentials are answered later and later. Only failing answers wait: a right credential
+//! passes at once, whatever others at the same address tried.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A typing mistake or two costs nothing.
+const FREE_FAILURES: u32 = 3;
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+const LONGEST_DELAY: Duration = Duration::from_secs(8);
+/// Silence after which an address starts afresh.
+const FORGET_AFTER: Duration = Duration::from_secs(15 * 60);
+const ADDRESSES: usize = 4096;
+/// Answers held back at a time; further ones go out at once, so that waiting ones cannot be used
+/// to fill the connections.
+const WAITING_ANSWERS: usize = 256;
+
+pub(crate) struct Lockout {
+    // A lock and not a task: an update is a few instructions and never waits.
+    failures: Mutex<Failures>,
+    waiting: Semaphore,
+}
+
+impl Lockout {
+    pub(crate) fn new() -> Self {
+        Self { failures: Mutex::default(), waiting: Semaphore::new(WAITING_ANSWERS) }
+    }
+
+    /// Counts a failure and returns when its answer may go out.
+    pub(crate) async fn hold_back(&self, address: IpAddr, closing: &CancellationToken) {
+        let delay = {
+            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            failures.count(address, Instant::now())
+        };
+        if delay.is_zero() {
+            return;
+        }
+        let Ok(_place) = self.waiting.try_acquire() else {
+            return;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = closing.cancelled() => {}
+        }
+    }
+}
+
+#[derive(Default)]
+struct Failures {
+    by_address: HashMap<IpAddr, Record>,
+}
+
+struct Record {
+    count: u32,
+    last: Instant,
+}
+
+impl Failures {
+    fn count(&mut self, address: IpAddr, now: Instant) -> Duration {
+        let address = whole_network(address);
+        if !self.by_address.contains_key(&address) && self.by_address.len() >= ADDRESSES {
+            self.make_room(now);
+        }
+        let record = self.by_address.entry(address).or_insert(Record { count: 0, last: now });
+        if now.duration_since(record.last) >= FORGET_AFTER {
+            record.count = 0;
+        }
+        record.count = record.count.saturating_add(1);
+        record.last = now;
+        delay_of(record.count)
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        self.by_address.retain(|_, record| now.duration_since(record.last) < FORGET_AFTER);
+        if self.by_address.len() < ADDRESSES {
+            return;
+        }
+        let oldest = self.by_address.iter().min_by_key(|(_, record)| record.last);
+        if let Some(oldest) = oldest.map(|(address, _)| *address) {
+            self.by_address.remove(&oldest);
+        }
+    }
+}
+
+fn delay_of(failures: u32) -> Duration {
+    match failures.checked_sub(FREE_FAILURES + 1) {
+        None => Duration::ZERO,
+        Some(doublings) => FIRST_DELAY.saturating_mul(1 << doublings.min(16)).min(LONGEST_DELAY),
+    }
+}
+
+/// One host of IPv6 has a whole /64 to choose addresses from.
+fn whole_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn delays_grow_and_are_bounded() {
+        let millis: Vec<_> = (1..=12).map(|count| delay_of(count).as_millis()).collect();
+        let expected = [0, 0, 0, 250, 500, 1000, 2000, 4000, 8000, 8000, 8000, 8000];
+        assert_eq!(millis, expected);
+        assert_eq!(delay_of(u32::MAX), LONGEST_DELAY);
+    }
+
+    #[test]
+    fn addresses_are_counted_apart_and_forgotten() {
+        let mut failures = Failures::default();
+        let now = Instant::now();
+        let (one, two) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        for _ in 0..3 {
+            assert_eq!(failures.count(one, now), Duration::ZERO);
+        }
+        assert_eq!(failures.count(one, now), FIRST_DELAY);
+        assert_eq!(failures.count(two, now), Duration::ZERO);
+        assert_eq!(failures.count(one, now + FORGET_AFTER), Duration::ZERO);
+    }
+
+    #[test]
+    fn neighbours_in_one_network_count_together() {
+        let mut failures = Failures::default();
+        let now = Instant::now();
+        for last in 1..=3 {
+            failures.count(format!("2001:db8::{last}").parse().unwrap(), now);
+        }
+        assert_eq!(failures.count("2001:db8::99".parse().unwrap(), now), FIRST_DELAY);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut failures = Failures::default();
+        let now = Instant::now();
+        for number in 0..(ADDRESSES as u32 + 100) {
+            failures.count(IpAddr::V4(number.into()), now);
+        }
+        assert_eq!(failures.by_address.len(), ADDRESSES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_answer_waits_and_a_stop_releases_it() {
+        let lockout = Lockout::new();
+        let closing = CancellationToken::new();
+        let address = "192.0.2.1".parse().unwrap();
+        let start = Instant::now();
+        for _ in 0..5 {
+            lockout.hold_back(address, &closing).await;
+        }
+        assert_eq!(start.elapsed(), Duration::from_millis(750));
+        closing.cancel();
+        lockout.hold_back(address, &closing).await;
+        assert_eq!(start.elapsed(), Duration::from_millis(750));
+    }
+}

@@ -1,0 +1,133 @@
+//! Live events as a stream that a client can leave and take up again (`Last-Event-ID`).
+//!
+//! Durable events carry their `seq` as `id`. `resync` says that events were left out, or that the
+//! hive stops: read `/api/v1/state` again and go on from its `seq`. `active` comes first when one
+//! conversation was asked for: what its model call under way has said so far.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, StreamExt, stream};
+use serde::{Deserialize, Serialize};
+use skep_core::BoxStream;
+use skep_runtime::Live;
+use skep_runtime::door::Identity;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::only;
+use crate::doors::Doors;
+use crate::extract::{self, Params};
+use crate::filter::EventFilter;
+use crate::problem::Problem;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventParams {
+    since: Option<i64>,
+    agent: Option<String>,
+    session: Option<String>,
+}
+
+pub(crate) async fn stream(
+    State(doors): State<Doors>,
+    Extension(identity): Extension<Identity>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let since = since(&headers, params.since)?;
+    let agent = params.agent.as_deref().map(extract::agent).transpose()?;
+    let mut filter = EventFilter::new(agent, params.session);
+    // Subscribed before anything is read: what happens in between is in the stream.
+    let live = doors.hive.events(since);
+    let active = filter.resolve(&doors.hive).await?;
+    let first = active.map(|active| plain("active", &active));
+    let watch = Watch {
+        live,
+        filter,
+        closing: doors.closing.clone(),
+        revoked: doors.standing.revocation(&identity.principal),
+        ended: false,
+    };
+    let events = stream::iter(first).chain(watch.into_stream()).map(Ok::<_, Infallible>);
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
+    let unbuffered = HeaderName::from_static("x-accel-buffering");
+    response.headers_mut().insert(unbuffered, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// A browser that comes back repeats the old address, but knows better by the header.
+fn since(headers: &HeaderMap, param: Option<i64>) -> Result<Option<i64>, Problem> {
+    let wanted = match only(headers, &LAST_EVENT_ID)? {
+        None => param,
+        Some(text) => Some(text.trim().parse().unwrap_or(-1)),
+    };
+    match wanted {
+        Some(seq) if seq < 0 => {
+            let detail = "since and Last-Event-ID are the seq of an event: a number from 0";
+            Err(Problem::bad_request("invalid_query", detail))
+        }
+        wanted => Ok(wanted),
+    }
+}
+
+struct Watch {
+    live: BoxStream<'static, Live>,
+    filter: EventFilter,
+    closing: CancellationToken,
+    revoked: CancellationToken,
+    ended: bool,
+}
+
+impl Watch {
+    fn into_stream(self) -> impl Stream<Item = Sent> + Send {
+        stream::unfold(self, |mut watch| async move {
+            let event = watch.next().await?;
+            Some((event, watch))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Sent> {
+        while !self.ended {
+            let live = tokio::select! {
+                live = self.live.next() => live,
+                () = self.closing.cancelled() => None,
+                () = self.revoked.cancelled() => None,
+            };
+            match live {
+                Some(Live::Event(event)) => {
+                    if self.filter.admits(&event) {
+                        let sent = plain(event.kind.name(), &*event);
+                        return Some(match event.seq {
+                            Some(seq) => sent.id(seq.to_string()),
+                            None => sent,
+                        });
+                    }
+                }
+                Some(Live::Resync) | None => {
+                    self.ended = true;
+                    return Some(resync());
+                }
+            }
+        }
+        None
+    }
+}
+
+fn resync() -> Sent {
+    Sent::default().event("resync").data("{}")
+}
+
+fn plain(name: &str, value: &impl Serialize) -> Sent {
+    // Events and turns have text keys only, which always serialise.
+    let data = serde_json::to_string(value).unwrap_or_default();
+    Sent::default().event(name).data(data)
+}

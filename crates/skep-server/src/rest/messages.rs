@@ -1,0 +1,175 @@
+//! Sending a message to an agent and following it to its end.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use skep_core::event::ItemState;
+use skep_core::ids::{AgentName, MessageId};
+use skep_core::settings::QueueMode;
+use skep_runtime::door::{Followed, Identity, Inbound, Source};
+
+use crate::admission::only;
+use crate::doors::{DoorState, Doors};
+use crate::extract::{self, ID_BYTES, JsonBody, Params, Segments};
+use crate::problem::Problem;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const USUAL_WAIT: u64 = 120;
+const LONGEST_WAIT: u64 = 600;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewMessage {
+    message: String,
+    session_key: Option<String>,
+    mode: Option<QueueMode>,
+    topic: Option<IgnoredAny>,
+    attachments: Option<Vec<IgnoredAny>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wait {
+    #[serde(default)]
+    wait: bool,
+    /// Seconds.
+    timeout: Option<u64>,
+}
+
+impl Wait {
+    /// How long to wait for the end, if at all.
+    fn time(&self) -> Result<Option<Duration>, Problem> {
+        let seconds = self.timeout.unwrap_or(USUAL_WAIT);
+        if seconds > LONGEST_WAIT {
+            let detail = format!("timeout can be {LONGEST_WAIT} seconds at most");
+            return Err(Problem::bad_request("invalid_query", detail));
+        }
+        Ok(self.wait.then(|| Duration::from_secs(seconds)))
+    }
+}
+
+pub(crate) async fn send(
+    State(doors): State<Doors>,
+    Extension(identity): Extension<Identity>,
+    Segments(agent): Segments<String>,
+    Params(wait): Params<Wait>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<NewMessage>,
+) -> Result<Response, Problem> {
+    let agent = extract::agent(&agent)?;
+    let time = wait.time()?;
+    let inbound = inbound(agent, &identity, &headers, body)?;
+    let receipt = doors.hive.submit(inbound).await?;
+    match time {
+        None => Ok((StatusCode::ACCEPTED, Json(receipt)).into_response()),
+        Some(time) => {
+            let message = Message {
+                agent: receipt.agent,
+                id: receipt.item_id.to_string(),
+                message_id: receipt.message_id,
+            };
+            wait_for(&doors, &identity, message, time).await
+        }
+    }
+}
+
+pub(crate) async fn follow(
+    State(doors): State<Doors>,
+    Extension(identity): Extension<Identity>,
+    Segments((agent, id)): Segments<(String, String)>,
+    Params(wait): Params<Wait>,
+) -> Result<Response, Problem> {
+    let agent = extract::agent(&agent)?;
+    let time = wait.time()?;
+    let found = doors.hive.follow(&agent, &id, &identity.principal).await?;
+    match time {
+        Some(time) if !has_ended(&found) => {
+            let id = found.item_id.to_string();
+            let message = Message { agent, id, message_id: found.message_id };
+            wait_for(&doors, &identity, message, time).await
+        }
+        _ => Ok(Json(found).into_response()),
+    }
+}
+
+fn inbound(
+    agent: AgentName,
+    identity: &Identity,
+    headers: &HeaderMap,
+    body: NewMessage,
+) -> Result<Inbound, Problem> {
+    if body.topic.is_some() {
+        let detail = "topics are not part of this version; use session_key";
+        return Err(Problem::bad_request("unknown_topic", detail));
+    }
+    if body.attachments.is_some_and(|attachments| !attachments.is_empty()) {
+        let detail = "attachments are not part of this version; put the file into the agent's \
+                      workspace and name it";
+        return Err(Problem::bad_request("unsupported", detail));
+    }
+    let key = only(headers, &IDEMPOTENCY_KEY)?;
+    if key.is_some_and(|key| !extract::is_id(key)) {
+        let detail = format!("Idempotency-Key has 1 to {ID_BYTES} visible ASCII characters");
+        return Err(Problem::bad_request("bad_id", detail));
+    }
+    Ok(Inbound {
+        agent,
+        session_key: extract::session_key(body.session_key, "main"),
+        text: body.message,
+        mode: body.mode,
+        principal: identity.principal.clone(),
+        source: Source::Api { key: key.map(str::to_owned) },
+    })
+}
+
+struct Message {
+    agent: AgentName,
+    id: String,
+    message_id: MessageId,
+}
+
+async fn wait_for(
+    doors: &DoorState,
+    identity: &Identity,
+    message: Message,
+    time: Duration,
+) -> Result<Response, Problem> {
+    let Message { agent, id, message_id } = message;
+    let revoked = doors.standing.revocation(&identity.principal);
+    let stopping =
+        || Problem::stopping().with("message_id", message_id.0.clone()).with("item_id", id.clone());
+    let followed = tokio::select! {
+        biased;
+        followed = doors.hive.follow_until_ended(&agent, &id, &identity.principal, time) => followed?,
+        () = revoked.cancelled() => {
+            let detail = "the token was revoked";
+            return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+        }
+        () = doors.closing.cancelled() => return Err(stopping()),
+    };
+    if has_ended(&followed) {
+        return Ok(Json(followed).into_response());
+    }
+    if doors.hive.stopping().is_cancelled() {
+        return Err(stopping());
+    }
+    let detail = format!(
+        "no answer within {} s; the message is kept and goes on. Follow it: GET \
+         /api/v1/agents/{agent}/messages/{id}",
+        time.as_secs()
+    );
+    let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "wait_timeout", detail)
+        .with("message_id", message_id.0)
+        .with("item_id", id)
+        .with("state", followed.state.as_str());
+    Err(problem)
+}
+
+fn has_ended(followed: &Followed) -> bool {
+    !matches!(followed.state, ItemState::Pending | ItemState::Running | ItemState::Waiting)
+}

@@ -1,0 +1,158 @@
+//! The server: bound first, so that what is in the way is said before anything runs; then served
+//! until it is told to stop.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_core::settings::ServerSettings;
+use skep_guard::socket;
+use skep_runtime::Hive;
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::connection;
+use crate::doors::{DoorState, Doors};
+use crate::hosts::Hosts;
+use crate::lockout::Lockout;
+use crate::rest;
+use crate::standing::Standing;
+use crate::ws::{Feed, Hub};
+
+/// Connections the kernel keeps for us while we accept others: a storm of clients coming back.
+const BACKLOG: u32 = 4096;
+/// After this long connections that are still open are left to the end of the process.
+const LAST_CONNECTIONS: Duration = Duration::from_secs(4);
+
+#[derive(Clone, Debug)]
+pub struct BindOptions {
+    pub home: PathBuf,
+    /// Where the local socket is; the caller holds the lock in it.
+    pub run: PathBuf,
+    /// The operator knows that tokens cross the network in plain text.
+    pub insecure_bind: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error(
+        "cannot listen on {address}: another program has this port. \
+         Choose another one with --port or server.port in skep.yaml"
+    )]
+    PortTaken { address: SocketAddr },
+    #[error(
+        "will not listen on {bind}: it can be reached from other machines and the connection is \
+         not encrypted. Use 127.0.0.1 with a TLS proxy in front, or --insecure-bind if the \
+         network is yours"
+    )]
+    TooWide { bind: IpAddr },
+    #[error("cannot listen on {address}: {source}. Check server.bind and server.port in skep.yaml")]
+    Address { address: SocketAddr, source: io::Error },
+    #[error("cannot open the local socket in {run}: {source}. Check who owns the folder")]
+    LocalSocket { run: String, source: io::Error },
+}
+
+pub struct Server {
+    address: SocketAddr,
+    network: TcpListener,
+    local: UnixListener,
+    run: PathBuf,
+    doors: Doors,
+    feed: Feed,
+}
+
+impl Server {
+    /// Takes the port and the local socket, and registers the WebSocket channel with the hive.
+    /// Nothing is answered before `run`.
+    pub fn bind(
+        settings: &ServerSettings,
+        options: BindOptions,
+        hive: Hive,
+    ) -> Result<Self, BindError> {
+        let BindOptions { home, run, insecure_bind } = options;
+        if !settings.bind.is_loopback() && !insecure_bind {
+            return Err(BindError::TooWide { bind: settings.bind });
+        }
+        let wanted = SocketAddr::new(settings.bind, settings.port);
+        let network = listen(wanted).map_err(|error| refusal(wanted, error))?;
+        let address = network.local_addr().map_err(|error| refusal(wanted, error))?;
+        let in_run = |source| BindError::LocalSocket { run: run.display().to_string(), source };
+        let owner = socket::owner(&home).map_err(in_run)?;
+        let local = socket::bind(&run).map_err(in_run)?;
+        let (hub, feed) = Hub::new(hive.events(None));
+        hive.add_channel(hub.clone());
+        let doors = Arc::new(DoorState {
+            hosts: Hosts::new(settings, address.port()),
+            settings: settings.clone(),
+            hive,
+            home,
+            owner,
+            lockout: Lockout::new(),
+            standing: Standing::default(),
+            hub,
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        Ok(Self { address, network, local, run, doors, feed })
+    }
+
+    /// Where the network door is; with port 0 in the settings, the port that was found.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `shutdown`. When the hive says that it stops, which may be earlier, sockets
+    /// are closed and event streams and waits end, while short requests are still answered.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Self { network, local, run, doors, feed, .. } = self;
+        let router = rest::router(Arc::clone(&doors));
+        let closing = doors.closing.clone();
+        let stopping = doors.hive.stopping();
+        let route = Arc::clone(&doors.hub).route(doors.hive.clone(), feed, closing.clone());
+        let close = async {
+            tokio::select! {
+                () = stopping.cancelled() => {}
+                () = shutdown.cancelled() => {}
+            }
+            closing.cancel();
+        };
+        let at_network = connection::accept_network(
+            network,
+            router.clone(),
+            Arc::clone(&doors),
+            shutdown.clone(),
+        );
+        let at_socket =
+            connection::accept_local(local, router, Arc::clone(&doors), shutdown.clone());
+        tokio::join!(doors.tasks.track_future(route), close, at_network, at_socket);
+        doors.tasks.close();
+        if tokio::time::timeout(LAST_CONNECTIONS, doors.tasks.wait()).await.is_err() {
+            tracing::warn!(open = doors.tasks.len(), "connections are cut off at the end");
+        }
+        // A socket file nobody answers would only puzzle people; the next start removes it too.
+        if let Err(error) = std::fs::remove_file(run.join(socket::SOCKET_NAME)) {
+            tracing::debug!(%error, "the local socket's file stays");
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A restart must not wait for connections of the last run to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn refusal(address: SocketAddr, source: io::Error) -> BindError {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::PortTaken { address },
+        _ => BindError::Address { address, source },
+    }
+}

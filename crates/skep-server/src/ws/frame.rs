@@ -1,0 +1,333 @@
+//! The frames of a socket.
+//!
+//! From a client, one JSON object a text message:
+//! - `{content, id?, agent?, session?, mode?}` a message; `id` makes sending it again harmless
+//! - `{type:"interrupt", agent?, session?}` ends the turn that runs in the conversation
+//! - `{type:"subscribe", agent?, session?, since?}` raw live events, as `event` frames
+//!
+//! To a client: `hello {channel, seq}` first; durable `ack`, `response` and `error` with `id` and
+//! `seq`; and without `seq`: `error {error, code, message_id?}` for a frame that was not taken,
+//! `delta`, `progress`, `event`, `active`, and `resync {from}`: frames were left out. Durable ones
+//! after `from` follow by themselves; provisional text shown so far is void. `resync` without
+//! `from` ends the subscription: read the state and subscribe again from its `seq`.
+
+use axum::extract::ws::Utf8Bytes;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use skep_core::event::Event;
+use skep_core::ids::{AgentName, ChannelId, SessionKey, is_agent_name};
+use skep_core::settings::QueueMode;
+use skep_runtime::door::{ActiveTurn, DoorError, ErrorKind};
+
+use crate::extract;
+
+/// What a client asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum ClientFrame {
+    Message { content: String, id: Option<String>, place: Place, mode: Option<QueueMode> },
+    Interrupt(Place),
+    Subscribe { agent: Option<AgentName>, session: Option<String>, since: Option<i64> },
+}
+
+/// A conversation of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) agent: AgentName,
+    pub(crate) session: SessionKey,
+}
+
+/// A frame that was not taken, and the id it carried.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) error: DoorError,
+    pub(crate) message_id: Option<String>,
+}
+
+/// Every field any frame may have; which of them belong together is checked after.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    content: Option<String>,
+    id: Option<String>,
+    agent: Option<String>,
+    session: Option<String>,
+    mode: Option<QueueMode>,
+    since: Option<i64>,
+    topic_id: Option<IgnoredAny>,
+    attachments: Option<Vec<IgnoredAny>>,
+}
+
+impl ClientFrame {
+    /// `channel` is the conversation when a frame names none.
+    pub(crate) fn parse(text: &str, channel: &ChannelId) -> Result<Self, Refused> {
+        let raw: Raw = serde_json::from_str(text)
+            .map_err(|error| Refused { error: unreadable(&error), message_id: id_in(text) })?;
+        let id = raw.id.clone();
+        raw.check(channel).map_err(|error| Refused { error, message_id: id })
+    }
+}
+
+impl Raw {
+    fn check(self, channel: &ChannelId) -> Result<ClientFrame, DoorError> {
+        match self.kind.as_deref() {
+            None => self.message(channel),
+            Some("interrupt") => {
+                self.refuse_others("interrupt", &["type", "agent", "session", "topic_id"])?;
+                self.place(channel).map(ClientFrame::Interrupt)
+            }
+            Some("subscribe") => self.subscribe(),
+            Some(other) => {
+                let shown: String = other.chars().take(40).collect();
+                Err(invalid(
+                    "unknown_type",
+                    format!(
+                        "there is no frame of type {shown:?}; a message has no type, the others \
+                         are interrupt and subscribe"
+                    ),
+                ))
+            }
+        }
+    }
+
+    fn message(self, channel: &ChannelId) -> Result<ClientFrame, DoorError> {
+        let usual = ["content", "id", "agent", "session", "mode", "topic_id", "attachments"];
+        self.refuse_others("message", &usual)?;
+        if self.attachments.as_ref().is_some_and(|attachments| !attachments.is_empty()) {
+            let detail = "attachments are not part of this version";
+            return Err(invalid("unsupported", detail));
+        }
+        let place = self.place(channel)?;
+        // What is written, and under which id, is for the hive to judge.
+        let content = self.content.unwrap_or_default();
+        Ok(ClientFrame::Message { content, id: self.id, place, mode: self.mode })
+    }
+
+    fn subscribe(self) -> Result<ClientFrame, DoorError> {
+        self.refuse_others("subscribe", &["type", "agent", "session", "since"])?;
+        if self.since.is_some_and(|since| since < 0) {
+            return Err(invalid("invalid_frame", "since is a number from 0"));
+        }
+        let agent = self.agent.map(agent_name).transpose()?;
+        Ok(ClientFrame::Subscribe { agent, session: self.session, since: self.since })
+    }
+
+    fn place(&self, channel: &ChannelId) -> Result<Place, DoorError> {
+        if self.topic_id.is_some() {
+            let detail = "topics are not part of this version; use session";
+            return Err(invalid("unknown_topic", detail));
+        }
+        Ok(Place {
+            agent: agent_name(self.agent.clone().unwrap_or_else(|| "main".to_owned()))?,
+            session: extract::session_key(self.session.clone(), channel.as_str()),
+        })
+    }
+
+    fn refuse_others(&self, kind: &str, usual: &[&str]) -> Result<(), DoorError> {
+        let given = [
+            ("type", self.kind.is_some()),
+            ("content", self.content.is_some()),
+            ("id", self.id.is_some()),
+            ("agent", self.agent.is_some()),
+            ("session", self.session.is_some()),
+            ("mode", self.mode.is_some()),
+            ("since", self.since.is_some()),
+            ("topic_id", self.topic_id.is_some()),
+            ("attachments", self.attachments.is_some()),
+        ];
+        let strange = given.iter().find(|(name, given)| *given && !usual.contains(name));
+        match strange {
+            None => Ok(()),
+            Some((name, _)) => {
+                Err(invalid("invalid_frame", format!("a {kind} frame has no field {name:?}")))
+            }
+        }
+    }
+}
+
+fn agent_name(name: String) -> Result<AgentName, DoorError> {
+    match is_agent_name(&name) {
+        true => Ok(AgentName::new(name)),
+        false => {
+            let shown: String = name.chars().take(64).collect();
+            let detail = format!("there is no agent {shown:?}");
+            Err(DoorError::new(ErrorKind::NotFound, "unknown_agent", detail))
+        }
+    }
+}
+
+fn unreadable(error: &serde_json::Error) -> DoorError {
+    match error.is_data() {
+        true => invalid("invalid_frame", format!("this frame cannot be used: {error}")),
+        false => invalid("bad_json", format!("this is not JSON: {error}")),
+    }
+}
+
+/// The id of a frame with another mistake in it, so that its sender can tell which one it was.
+fn id_in(text: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    Some(value.get("id")?.as_str()?.to_owned())
+}
+
+pub(crate) fn invalid(code: &'static str, text: impl Into<String>) -> DoorError {
+    DoorError::new(ErrorKind::Invalid, code, text)
+}
+
+pub(crate) fn hello(channel: &ChannelId, seq: i64) -> Utf8Bytes {
+    wire(&json!({ "type": "hello", "channel": channel, "seq": seq }))
+}
+
+pub(crate) fn resync(from: i64) -> Utf8Bytes {
+    wire(&json!({ "type": "resync", "from": from }))
+}
+
+pub(crate) fn resync_events() -> Utf8Bytes {
+    wire(&json!({ "type": "resync" }))
+}
+
+pub(crate) fn error(refused: &Refused) -> Utf8Bytes {
+    let DoorError { code, text, .. } = &refused.error;
+    let mut frame = json!({ "type": "error", "error": text, "code": code });
+    if let (Some(id), Some(fields)) = (&refused.message_id, frame.as_object_mut()) {
+        fields.insert("message_id".to_owned(), id.clone().into());
+    }
+    wire(&frame)
+}
+
+pub(crate) fn event(event: &Event) -> Utf8Bytes {
+    wire(&json!({ "type": "event", "event": event }))
+}
+
+/// The model call under way, for a subscriber that comes late.
+pub(crate) fn active(active: &ActiveTurn) -> Utf8Bytes {
+    wire(&json!({ "type": "active", "active": active }))
+}
+
+pub(crate) fn progress(place: &Place, turn: &str, tool: &str) -> Utf8Bytes {
+    wire(&json!({
+        "type": "progress",
+        "content": format!("using {tool}"),
+        "tool": tool,
+        "agent": place.agent,
+        "session": place.session,
+        "turn": turn,
+    }))
+}
+
+/// Where a piece of provisional text belongs. Another token or call voids what was shown before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeltaMark {
+    pub(crate) turn: String,
+    pub(crate) token: i64,
+    pub(crate) call: u32,
+    pub(crate) index: u32,
+}
+
+pub(crate) fn delta(place: &Place, mark: &DeltaMark, text: &str) -> Utf8Bytes {
+    wire(&json!({
+        "type": "delta",
+        "content": text,
+        "agent": place.agent,
+        "session": place.session,
+        "turn": mark.turn,
+        "token": mark.token,
+        "call": mark.call,
+        "index": mark.index,
+    }))
+}
+
+pub(crate) fn wire(frame: &Value) -> Utf8Bytes {
+    frame.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(text: &str) -> Result<ClientFrame, Refused> {
+        ClientFrame::parse(text, &ChannelId::new("ws:1"))
+    }
+
+    fn place(agent: &str, session: &str) -> Place {
+        Place { agent: AgentName::new(agent), session: SessionKey::new(session) }
+    }
+
+    #[test]
+    fn frames_that_are_taken() {
+        let message = |content: &str, id: Option<&str>, place, mode| ClientFrame::Message {
+            content: content.to_owned(),
+            id: id.map(str::to_owned),
+            place,
+            mode,
+        };
+        let cases = [
+            (r#"{"content":"hi"}"#, message("hi", None, place("main", "ws:1"), None)),
+            (
+                r#"{"content":"hi","id":"m1","agent":"cto","session":"x","mode":"interrupt"}"#,
+                message("hi", Some("m1"), place("cto", "x"), Some(QueueMode::Interrupt)),
+            ),
+            (
+                r#"{"content":"hi","topic_id":null,"attachments":[],"agent":null}"#,
+                message("hi", None, place("main", "ws:1"), None),
+            ),
+            ("{}", message("", None, place("main", "ws:1"), None)),
+            (r#"{"type":"interrupt"}"#, ClientFrame::Interrupt(place("main", "ws:1"))),
+            (
+                r#"{"type":"subscribe","agent":"cto","session":"s","since":4}"#,
+                ClientFrame::Subscribe {
+                    agent: Some(AgentName::new("cto")),
+                    session: Some("s".to_owned()),
+                    since: Some(4),
+                },
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn frames_that_are_refused() {
+        let deep = "[".repeat(100_000);
+        let cases = [
+            ("", "bad_json", None),
+            ("hello", "bad_json", None),
+            (r#"{"content":"hi""#, "bad_json", None),
+            (deep.as_str(), "invalid_frame", None),
+            ("[]", "invalid_frame", None),
+            ("3", "invalid_frame", None),
+            (r#"{"content":5,"id":"m1"}"#, "invalid_frame", Some("m1")),
+            (r#"{"content":"a","role":"operator","id":"m1"}"#, "invalid_frame", Some("m1")),
+            (r#"{"content":"a","since":1}"#, "invalid_frame", None),
+            (r#"{"content":"a","content":"b"}"#, "invalid_frame", None),
+            (r#"{"content":"a","mode":"steer"}"#, "invalid_frame", None),
+            (r#"{"content":"a","id":7}"#, "invalid_frame", None),
+            (r#"{"content":"a","agent":"../x"}"#, "unknown_agent", None),
+            (r#"{"content":"a","topic_id":"t"}"#, "unknown_topic", None),
+            (r#"{"content":"a","attachments":[{}]}"#, "unsupported", None),
+            (r#"{"type":"approve","id":"m2"}"#, "unknown_type", Some("m2")),
+            (r#"{"type":"message","content":"a"}"#, "unknown_type", None),
+            (r#"{"type":"interrupt","content":"a"}"#, "invalid_frame", None),
+            (r#"{"type":"interrupt","topic_id":"t"}"#, "unknown_topic", None),
+            (r#"{"type":"subscribe","since":-1}"#, "invalid_frame", None),
+            (r#"{"type":"subscribe","content":"a"}"#, "invalid_frame", None),
+        ];
+        for (text, code, id) in cases {
+            let shown = &text[..text.len().min(60)];
+            let refused = parse(text).expect_err(shown);
+            assert_eq!(refused.error.code, code, "{shown}: {}", refused.error.text);
+            assert_eq!(refused.message_id.as_deref(), id, "{shown}");
+        }
+    }
+
+    #[test]
+    fn protocol_errors_have_no_seq() {
+        let refused =
+            Refused { error: invalid("bad_json", "why"), message_id: Some("m1".to_owned()) };
+        let expected = r#"{"type":"error","error":"why","code":"bad_json","message_id":"m1"}"#;
+        assert_eq!(error(&refused).as_str(), expected);
+    }
+}

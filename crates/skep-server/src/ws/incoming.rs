@@ -1,0 +1,207 @@
+//! What one socket sends. Messages are handed to the hive in the order of their frames; nothing is
+//! waited for in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
+use futures_util::stream::{FuturesUnordered, SplitStream};
+use futures_util::{FutureExt, StreamExt};
+use skep_core::frame::Frame;
+use skep_core::ids::{ChannelId, Principal};
+use skep_core::settings::QueueMode;
+use skep_core::{BoxFuture, BoxStream};
+use skep_runtime::Live;
+use skep_runtime::door::{Inbound, Source};
+use tokio::time::{Instant, timeout_at};
+
+use crate::doors::Doors;
+use crate::filter::EventFilter;
+use crate::ws::frame::{self, ClientFrame, Place, Refused, invalid};
+use crate::ws::hub::{Push, Seated};
+use crate::ws::socket::Ended;
+
+/// Two pings unanswered, and some slack.
+const SILENCE: Duration = Duration::from_secs(75);
+/// Messages handed in whose receipt is not there yet; further ones stay in the kernel's buffer.
+const UNDER_WAY: usize = 256;
+
+/// What came of a client's frame.
+type Outcome = BoxFuture<'static, Result<Vec<Frame>, Refused>>;
+
+pub(crate) struct Incoming<'a> {
+    pub(crate) source: &'a mut SplitStream<WebSocket>,
+    pub(crate) seated: &'a Seated,
+    pub(crate) doors: &'a Doors,
+    pub(crate) channel: &'a ChannelId,
+    pub(crate) principal: &'a Principal,
+    pub(crate) stream: bool,
+    pub(crate) under_way: FuturesUnordered<Outcome>,
+    pub(crate) subscription: Option<Subscription>,
+}
+
+/// Raw live events; a socket has one at most, the newest.
+pub(crate) struct Subscription {
+    live: BoxStream<'static, Live>,
+    filter: EventFilter,
+}
+
+impl Incoming<'_> {
+    /// Reads until the connection ends.
+    pub(crate) async fn run(&mut self) -> Ended {
+        let mut heard = Instant::now();
+        loop {
+            let room = self.under_way.len() < UNDER_WAY;
+            let told = tokio::select! {
+                message = timeout_at(heard + SILENCE, self.source.next()), if room => {
+                    heard = Instant::now();
+                    match message {
+                        Ok(Some(Ok(message))) => self.take(message).await,
+                        Ok(Some(Err(error))) => Err(Ended::of(&error)),
+                        Ok(None) => Err(Ended::Gone),
+                        Err(_) => Err(Ended::Silent),
+                    }
+                }
+                Some(outcome) = self.under_way.next() => self.pass_outcome(outcome).await,
+                live = next_event(&mut self.subscription) => self.pass_event(live).await,
+            };
+            if let Err(ended) = told {
+                return ended;
+            }
+        }
+    }
+
+    async fn take(&mut self, message: Message) -> Result<(), Ended> {
+        let text = match message {
+            Message::Text(text) => text,
+            Message::Binary(_) => {
+                let error = invalid("unsupported", "send JSON as text, not as binary");
+                return self.tell(frame::error(&Refused { error, message_id: None })).await;
+            }
+            // The library answers pings; both only show that the other side lives.
+            Message::Ping(_) | Message::Pong(_) => return Ok(()),
+            Message::Close(_) => return Err(Ended::Gone),
+        };
+        match ClientFrame::parse(&text, self.channel) {
+            Ok(ClientFrame::Message { content, id, place, mode }) => {
+                self.submit(content, id, place, mode);
+                Ok(())
+            }
+            Ok(ClientFrame::Interrupt(place)) => {
+                self.interrupt(place);
+                Ok(())
+            }
+            Ok(ClientFrame::Subscribe { agent, session, since }) => {
+                self.subscribe(EventFilter::new(agent, session), since).await
+            }
+            Err(refused) => self.tell(frame::error(&refused)).await,
+        }
+    }
+
+    fn submit(
+        &mut self,
+        content: String,
+        id: Option<String>,
+        place: Place,
+        mode: Option<QueueMode>,
+    ) {
+        if self.stream {
+            self.seated.follow(&place);
+        }
+        let receipt = self.doors.hive.submit(Inbound {
+            agent: place.agent,
+            session_key: place.session,
+            text: content,
+            mode,
+            principal: self.principal.clone(),
+            source: Source::Socket { channel: self.channel.clone(), id: id.clone() },
+        });
+        // An ack is a durable frame and comes through the hub. Only a message that had been taken
+        // before is answered here, with the frames of then.
+        let outcome = receipt.map(|receipt| match receipt {
+            Ok(receipt) => Ok(receipt.repeated),
+            Err(error) => Err(Refused { error, message_id: id }),
+        });
+        self.under_way.push(outcome.boxed());
+    }
+
+    fn interrupt(&mut self, place: Place) {
+        let hive = self.doors.hive.clone();
+        let mut outcome = async move {
+            match hive.stop(&place.agent, &place.session).await {
+                Ok(Some(_)) => Ok(Vec::new()),
+                Ok(None) => {
+                    let error = invalid("nothing_running", "nothing runs in this conversation");
+                    Err(Refused { error, message_id: None })
+                }
+                Err(error) => Err(Refused { error, message_id: None }),
+            }
+        }
+        .boxed();
+        // Begun here, so that it stands before the messages of later frames.
+        match (&mut outcome).now_or_never() {
+            Some(done) => self.under_way.push(std::future::ready(done).boxed()),
+            None => self.under_way.push(outcome),
+        }
+    }
+
+    async fn subscribe(&mut self, filter: EventFilter, since: Option<i64>) -> Result<(), Ended> {
+        let mut filter = filter;
+        // Subscribed before anything is read: what happens in between is in the stream.
+        let live = self.doors.hive.events(since);
+        match filter.resolve(&self.doors.hive).await {
+            Ok(active) => {
+                self.subscription = Some(Subscription { live, filter });
+                match active {
+                    Some(active) => self.tell(frame::active(&active)).await,
+                    None => Ok(()),
+                }
+            }
+            Err(error) => self.tell(frame::error(&Refused { error, message_id: None })).await,
+        }
+    }
+
+    async fn pass_outcome(&mut self, outcome: Result<Vec<Frame>, Refused>) -> Result<(), Ended> {
+        let again = match outcome {
+            Ok(again) => again,
+            Err(refused) => return self.tell(frame::error(&refused)).await,
+        };
+        for frame in again {
+            self.push(Push::Again(Arc::new(frame))).await?;
+        }
+        Ok(())
+    }
+
+    async fn pass_event(&mut self, live: Option<Live>) -> Result<(), Ended> {
+        match live {
+            Some(Live::Event(event)) => {
+                let subscription = self.subscription.as_mut();
+                if subscription.is_some_and(|subscription| subscription.filter.admits(&event)) {
+                    return self.tell(frame::event(&event)).await;
+                }
+                Ok(())
+            }
+            // After a gap the client reads the state and subscribes from there.
+            Some(Live::Resync) | None => {
+                self.subscription = None;
+                self.tell(frame::resync_events()).await
+            }
+        }
+    }
+
+    async fn tell(&mut self, text: Utf8Bytes) -> Result<(), Ended> {
+        self.push(Push::Plain(text)).await
+    }
+
+    /// Waits for room in the queue: who does not read what it caused is not read further either.
+    async fn push(&mut self, push: Push) -> Result<(), Ended> {
+        self.seated.queue().send(push).await.map_err(|_| Ended::Gone)
+    }
+}
+
+async fn next_event(subscription: &mut Option<Subscription>) -> Option<Live> {
+    match subscription {
+        Some(subscription) => subscription.live.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,106 @@
+//! One socket from its upgrade to its close: reading and writing side by side, so that a slow
+//! reader does not keep its own messages from being taken.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use axum::extract::ws::{WebSocket, close_code};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use skep_core::ids::Principal;
+use skep_runtime::door::OpenedChannel;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::admission::Slot;
+use crate::doors::Doors;
+use crate::ws::incoming::Incoming;
+use crate::ws::outgoing::Outgoing;
+
+/// For the last frames, the close, and the other side's answer to it.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+pub(crate) struct Socket {
+    pub(crate) doors: Doors,
+    pub(crate) opened: OpenedChannel,
+    pub(crate) since: Option<i64>,
+    pub(crate) stream: bool,
+    pub(crate) principal: Principal,
+    pub(crate) _slot: Option<Slot>,
+    pub(crate) _task: TaskTrackerToken,
+}
+
+/// Why a socket ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The other side closed, vanished, or does not read.
+    Gone,
+    Silent,
+    Stopping,
+    Revoked,
+    /// The channel's rows cannot be read now.
+    Unreadable,
+    TooLarge,
+    NotText,
+    Protocol,
+}
+
+impl Ended {
+    pub(crate) fn of(error: &axum::Error) -> Self {
+        let source = error.source().and_then(|source| source.downcast_ref());
+        match source {
+            Some(tungstenite::Error::Capacity(_)) => Self::TooLarge,
+            Some(tungstenite::Error::Utf8(_)) => Self::NotText,
+            Some(tungstenite::Error::Protocol(_)) => Self::Protocol,
+            _ => Self::Gone,
+        }
+    }
+
+    pub(crate) fn close_code(&self) -> Option<(u16, &'static str)> {
+        match self {
+            Self::Gone => None,
+            Self::Silent => Some((close_code::AWAY, "no sign of life")),
+            Self::Stopping => Some((close_code::AWAY, "the hive stops")),
+            Self::Revoked => Some((close_code::POLICY, "the token was revoked")),
+            Self::Unreadable => Some((close_code::ERROR, "cannot read the channel; come back")),
+            Self::TooLarge => Some((close_code::SIZE, "a message may have 1 MiB")),
+            Self::NotText => Some((close_code::INVALID, "text must be UTF-8")),
+            Self::Protocol => Some((close_code::PROTOCOL, "not the WebSocket protocol")),
+        }
+    }
+}
+
+impl Socket {
+    pub(crate) async fn serve(self, connection: WebSocket) {
+        let (sink, mut source) = connection.split();
+        let revoked = self.doors.standing.revocation(&self.principal);
+        let (seated, queue) = self.doors.hub.sit(&self.opened.channel, self.stream);
+        let mut outgoing =
+            Outgoing::new(sink, queue, &seated, &self.doors, &self.opened, self.stream);
+        let mut incoming = Incoming {
+            source: &mut source,
+            seated: &seated,
+            doors: &self.doors,
+            channel: &self.opened.channel,
+            principal: &self.principal,
+            stream: self.stream,
+            under_way: FuturesUnordered::new(),
+            subscription: None,
+        };
+        let ended = tokio::select! {
+            ended = incoming.run() => ended,
+            ended = outgoing.run(self.since) => ended,
+            () = self.doors.closing.cancelled() => Ended::Stopping,
+            () = revoked.cancelled() => Ended::Revoked,
+        };
+        tracing::debug!(channel = %self.opened.channel, ?ended, "socket ended");
+        let goodbye = async {
+            outgoing.say_goodbye(&ended).await;
+            // Closing with unread input would make the kernel throw our last frames away.
+            while let Some(Ok(_)) = source.next().await {}
+        };
+        // Whoever does not answer in time is cut off.
+        let _ = timeout(GOODBYE, goodbye).await;
+    }
+}

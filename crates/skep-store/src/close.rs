@@ -1,0 +1,197 @@
+//! The closing transaction: the last step, the end of every item the turn answered, and the
+//! frames that tell it, in one commit.
+
+use serde_json::json;
+use skep_core::Millis;
+use skep_core::engine::FailureCode;
+use skep_core::event::{EventKind, ItemState};
+use skep_core::frame::FrameKind;
+use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId, SessionId};
+use skep_core::ids::{Token, TurnId};
+use skep_core::message::Usage;
+
+use crate::agents::{Tally, tally};
+use crate::command::Run;
+use crate::error::Refusal;
+use crate::journal::{Entry, Leased, cost_of, tell_rows, write_entries};
+use crate::lanes;
+use crate::outbox::{self, NewFrame};
+use crate::tx::Tx;
+
+#[derive(Clone)]
+pub struct Close {
+    pub turn: TurnId,
+    pub token: Token,
+    pub entries: Vec<Entry>,
+    pub outcome: Outcome,
+    pub usage: Usage,
+    pub active_ms: i64,
+    pub now: Millis,
+}
+
+/// How a turn ended, for all of its items alike.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Answered { text: String },
+    Ended { state: ItemState, code: FailureCode, text: String },
+}
+
+impl Outcome {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Answered { .. } => "done",
+            Self::Ended { code, .. } => code.as_str(),
+        }
+    }
+
+    fn state(&self) -> ItemState {
+        match self {
+            Self::Answered { .. } => ItemState::Done,
+            Self::Ended { state, .. } => *state,
+        }
+    }
+}
+
+pub struct Closed {
+    /// The lane has more to do.
+    pub more: bool,
+}
+
+impl Run for Close {
+    type Out = Closed;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let update = "UPDATE turns SET state = 'ended', ended_at = $3, changed_at = $3, \
+                      outcome = $4, answer = $5, error = $6, active_ms = $7, \
+                      waiting_for = NULL, available_at = NULL \
+                      WHERE id = $1 AND token = $2 AND state = 'running' \
+                      RETURNING lane, agent, session, \
+                      (SELECT name FROM agents WHERE agents.id = agent), \
+                      (SELECT pending FROM lanes WHERE lanes.id = lane)";
+        let (answer, error) = match &self.outcome {
+            Outcome::Answered { text } => (Some(text), None),
+            Outcome::Ended { text, .. } => (None, Some(text)),
+        };
+        let args = [
+            self.turn.as_str().into(),
+            self.token.0.into(),
+            self.now.into(),
+            self.outcome.word().into(),
+            answer.into(),
+            error.into(),
+            self.active_ms.into(),
+        ];
+        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
+        let leased = Leased {
+            turn: &self.turn,
+            lane: LaneId(row.int(0)?),
+            agent: AgentId(row.int(1)?),
+            session: SessionId(row.text(2)?),
+            agent_name: AgentName(row.text(3)?),
+            now: self.now,
+        };
+        let more = row.int(4)? > 0;
+        let rows = write_entries(tx, &leased, &self.entries).await?;
+        tell_rows(tx, &leased, rows.iter());
+        self.end_items(tx, &leased).await?;
+        if more {
+            lanes::refresh(tx, leased.lane, leased.agent, self.now).await?;
+        }
+        let note = match &self.outcome {
+            Outcome::Answered { .. } => None,
+            Outcome::Ended { text, .. } => Some(text.clone()),
+        };
+        let kind = EventKind::TurnEnd {
+            ok: note.is_none(),
+            outcome: self.outcome.word().to_owned(),
+            note,
+            usage: self.usage,
+        };
+        tx.event(leased.event(kind));
+        Ok(Closed { more })
+    }
+
+    fn cost(&self) -> usize {
+        cost_of(&self.entries) + 1024
+    }
+}
+
+struct EndedItem {
+    id: ItemId,
+    message_id: MessageId,
+    channel: Option<ChannelId>,
+}
+
+impl Close {
+    async fn end_items(&self, tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<(), Refusal> {
+        let select = "SELECT id, message_id, channel FROM items WHERE turn = $1 ORDER BY ord";
+        let mut items = Vec::new();
+        for row in tx.conn.rows(select, &[self.turn.as_str().into()]).await? {
+            items.push(EndedItem {
+                id: ItemId(row.text(0)?),
+                message_id: MessageId(row.text(1)?),
+                channel: row.text_opt(2)?.map(ChannelId),
+            });
+        }
+        let (code, error) = match &self.outcome {
+            Outcome::Answered { .. } => (None, None),
+            Outcome::Ended { code, text, .. } => (Some(code.as_str()), Some(text)),
+        };
+        let state = self.outcome.state();
+        let update = "UPDATE items SET state = $2, error_code = $3, error = $4, \
+                      finished_at = $5 WHERE turn = $1";
+        let args = [
+            self.turn.as_str().into(),
+            state.as_str().into(),
+            code.into(),
+            error.into(),
+            self.now.into(),
+        ];
+        tx.conn.run(update, &args).await?;
+        let ended = i64::try_from(items.len()).unwrap_or(0);
+        let by = Tally { running: -ended, turns: -1, ..Tally::default() };
+        tally(tx, leased.agent, by).await?;
+        self.answer_channels(tx, leased, &items).await?;
+        for EndedItem { id: item, message_id, .. } in items {
+            tx.event(leased.event(EventKind::InboxEnded { item, message_id, state }));
+        }
+        Ok(())
+    }
+
+    /// One frame for each channel that asked, naming all of its messages.
+    async fn answer_channels(
+        &self,
+        tx: &mut Tx<'_>,
+        leased: &Leased<'_>,
+        items: &[EndedItem],
+    ) -> Result<(), Refusal> {
+        let mut told: Vec<&ChannelId> = Vec::new();
+        for item in items {
+            let Some(channel) = &item.channel else {
+                continue;
+            };
+            if told.contains(&channel) {
+                continue;
+            }
+            told.push(channel);
+            let asked = items.iter().filter(|other| other.channel.as_ref() == Some(channel));
+            let to: Vec<&str> = asked.map(|item| item.message_id.as_str()).collect();
+            let agent = &leased.agent_name;
+            let (kind, payload) = match &self.outcome {
+                Outcome::Answered { text } => (
+                    FrameKind::Response,
+                    json!({"content": text, "in_reply_to": to, "agent": agent, "turn": self.turn}),
+                ),
+                Outcome::Ended { code, text, .. } => (
+                    FrameKind::Error,
+                    json!({"code": code.as_str(), "error": text, "in_reply_to": to,
+                           "agent": agent, "turn": self.turn}),
+                ),
+            };
+            let id = format!("{}.end", item.id);
+            let new = NewFrame { id, channel, item: &item.id, kind, payload, now: self.now };
+            outbox::push(tx, new).await?;
+        }
+        Ok(())
+    }
+}

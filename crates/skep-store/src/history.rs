@@ -1,0 +1,235 @@
+//! Sessions and their messages: the canonical history, and with `calls` the journal of a turn.
+
+use skep_core::Millis;
+use skep_core::event::CallState;
+use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
+use skep_core::message::{Body, Message, history_tag};
+
+use crate::conn::{Conn, Row};
+use crate::error::SqlError;
+use crate::tx::Tx;
+
+/// A message that has its id but no place yet.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    pub id: String,
+    pub body: Body,
+}
+
+/// Where new rows go.
+pub(crate) struct Place<'a> {
+    pub agent: &'a AgentName,
+    pub session: &'a SessionId,
+    pub turn: &'a TurnId,
+    pub now: Millis,
+}
+
+/// Appends rows in order.
+pub(crate) async fn append(
+    tx: &mut Tx<'_>,
+    place: &Place<'_>,
+    messages: Vec<NewMessage>,
+) -> Result<Vec<Message>, SqlError> {
+    if messages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+    let reserve = "UPDATE sessions SET last_seq = last_seq + $2, last_at = $3 WHERE id = $1 \
+                   RETURNING last_seq";
+    let args = [place.session.as_str().into(), count.into(), place.now.into()];
+    let row = tx.conn.row(reserve, &args).await?;
+    let last = row.ok_or_else(|| SqlError::decode("the session of a turn is gone"))?.int(0)?;
+    let mut rows = Vec::with_capacity(messages.len());
+    for (seq, message) in (last - count + 1..).zip(messages) {
+        rows.push(insert(tx, place, seq, message).await?);
+    }
+    Ok(rows)
+}
+
+async fn insert(
+    tx: &mut Tx<'_>,
+    place: &Place<'_>,
+    seq: i64,
+    message: NewMessage,
+) -> Result<Message, SqlError> {
+    let body = serde_json::to_string(&message.body)
+        .map_err(|error| SqlError::decode(format!("message as JSON: {error}")))?;
+    let insert = "INSERT INTO history (session, seq, id, turn, at, body) \
+                  VALUES ($1, $2, $3, $4, $5, $6)";
+    let args = [
+        place.session.as_str().into(),
+        seq.into(),
+        (&message.id).into(),
+        place.turn.as_str().into(),
+        place.now.into(),
+        (&body).into(),
+    ];
+    tx.conn.run(insert, &args).await?;
+    Ok(Message {
+        tag: history_tag(),
+        id: message.id,
+        agent_id: place.agent.clone(),
+        session_id: place.session.clone(),
+        turn: place.turn.clone(),
+        seq,
+        timestamp: place.now,
+        body: message.body,
+    })
+}
+
+/// The session a new turn of a lane runs in: the lane's own while it is fresh enough, else `new`.
+pub(crate) async fn resolve(
+    tx: &mut Tx<'_>,
+    lane: &crate::lanes::Lane,
+    agent: AgentId,
+    wanted: &NewSession<'_>,
+) -> Result<SessionId, SqlError> {
+    if let Some(session) = &lane.session
+        && session.last_at.saturating_add(wanted.idle_ms) > wanted.now
+    {
+        return Ok(session.id.clone());
+    }
+    let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at) \
+                  VALUES ($1, $2, $3, $4, $4)";
+    let args = [wanted.id.as_str().into(), agent.0.into(), wanted.key.into(), wanted.now.into()];
+    tx.conn.run(insert, &args).await?;
+    let point = "UPDATE lanes SET session = $2 WHERE id = $1";
+    tx.conn.run(point, &[lane.id.0.into(), wanted.id.as_str().into()]).await?;
+    Ok(wanted.id.clone())
+}
+
+pub(crate) struct NewSession<'a> {
+    pub id: &'a SessionId,
+    pub key: &'a str,
+    pub now: Millis,
+    pub idle_ms: i64,
+}
+
+/// Newest rows below `before`, oldest first.
+pub async fn page(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Vec<Message>, SqlError> {
+    let before = before.unwrap_or(i64::MAX);
+    let args = [session.as_str().into(), before.into(), limit.into()];
+    let rows = conn.rows(PAGE, &args).await?;
+    rows.iter().rev().map(|row| decode(agent, session, row)).collect()
+}
+
+pub(crate) const PAGE: &str = "SELECT seq, id, turn, at, body FROM history \
+                               WHERE session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3";
+
+/// Everything a model is shown of a session.
+pub async fn whole(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+) -> Result<Vec<Message>, SqlError> {
+    let select = "SELECT seq, id, turn, at, body FROM history WHERE session = $1 ORDER BY seq";
+    let rows = conn.rows(select, &[session.as_str().into()]).await?;
+    rows.iter().map(|row| decode(agent, session, row)).collect()
+}
+
+fn decode(agent: &AgentName, session: &SessionId, row: &Row) -> Result<Message, SqlError> {
+    let id = row.text(1)?;
+    let body: Body = serde_json::from_str(&row.text(4)?)
+        .map_err(|error| SqlError::decode(format!("message {id}: {error}")))?;
+    Ok(Message {
+        tag: history_tag(),
+        id,
+        agent_id: agent.clone(),
+        session_id: session.clone(),
+        turn: TurnId(row.text(2)?),
+        seq: row.int(0)?,
+        timestamp: row.int(3)?,
+        body,
+    })
+}
+
+/// The session a key leads to now.
+pub async fn session_of_key(
+    conn: &mut Conn,
+    agent: AgentId,
+    key: &SessionKey,
+) -> Result<Option<SessionId>, SqlError> {
+    let select = "SELECT session FROM lanes WHERE agent = $1 AND key = $2";
+    let row = conn.row(select, &[agent.0.into(), key.as_str().into()]).await?;
+    Ok(row.map(|row| row.text_opt(0)).transpose()?.flatten().map(SessionId))
+}
+
+/// The key under which a session of this agent was opened.
+pub async fn key_of_session(
+    conn: &mut Conn,
+    agent: AgentId,
+    session: &SessionId,
+) -> Result<Option<SessionKey>, SqlError> {
+    let select = "SELECT key FROM sessions WHERE id = $1 AND agent = $2";
+    let row = conn.row(select, &[session.as_str().into(), agent.0.into()]).await?;
+    row.map(|row| row.text(0).map(SessionKey)).transpose()
+}
+
+/// A journalled call of a turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub call_id: CallId,
+    /// The assistant message it stands in.
+    pub seq: i64,
+    pub position: i64,
+    pub tool: String,
+    pub retry_safe: bool,
+    pub state: CallState,
+    pub reason: Option<String>,
+    pub decision: Option<serde_json::Value>,
+}
+
+pub async fn calls(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Call>, SqlError> {
+    let select = "SELECT call_id, seq, position, tool, retry_safe, state, reason, decision \
+                  FROM calls WHERE turn = $1 ORDER BY seq, position";
+    let rows = conn.rows(select, &[turn.as_str().into()]).await?;
+    let calls = rows.iter().map(|row| {
+        let state = row.text(5)?;
+        let decision = row.text_opt(7)?.map(|text| serde_json::from_str(&text)).transpose();
+        Ok(Call {
+            call_id: CallId(row.text(0)?),
+            seq: row.int(1)?,
+            position: row.int(2)?,
+            tool: row.text(3)?,
+            retry_safe: row.bool(4)?,
+            state: CallState::parse(&state)
+                .ok_or_else(|| SqlError::decode(format!("call state {state}")))?,
+            reason: row.text_opt(6)?,
+            decision: decision.map_err(|error| SqlError::decode(error.to_string()))?,
+        })
+    });
+    calls.collect()
+}
+
+/// A call whose outcome a crash left unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnknownCall {
+    pub turn: TurnId,
+    pub call_id: CallId,
+    pub agent: AgentName,
+    pub tool: String,
+    pub at: Millis,
+}
+
+pub async fn unknown_calls(conn: &mut Conn, limit: u32) -> Result<Vec<UnknownCall>, SqlError> {
+    let select = "SELECT c.turn, c.call_id, a.name, c.tool, c.changed_at FROM calls c \
+                  JOIN turns t ON t.id = c.turn JOIN agents a ON a.id = t.agent \
+                  WHERE c.state = 'unknown' ORDER BY c.changed_at DESC LIMIT $1";
+    let rows = conn.rows(select, &[limit.into()]).await?;
+    let unknown = rows.iter().map(|row| {
+        Ok(UnknownCall {
+            turn: TurnId(row.text(0)?),
+            call_id: CallId(row.text(1)?),
+            agent: AgentName(row.text(2)?),
+            tool: row.text(3)?,
+            at: row.int(4)?,
+        })
+    });
+    unknown.collect()
+}

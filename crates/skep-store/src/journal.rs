@@ -1,0 +1,315 @@
+//! The journal of a turn: each step is on record before the next one acts on it.
+
+use serde_json::Value as Json;
+use skep_core::Millis;
+use skep_core::event::{CallState, EventKind};
+use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
+use skep_core::message::Message;
+
+use crate::agents::{Tally, tally};
+use crate::command::Run;
+use crate::error::{Refusal, SqlError};
+use crate::history::{self, NewMessage, Place};
+use crate::leases::PendingItem;
+use crate::tx::{NewEvent, Tx};
+
+/// How many messages a step takes in at the most; the rest come with the next one.
+const STEERED_AT_ONCE: i64 = 32;
+
+/// Writes what happened in a turn, under its lease.
+#[derive(Clone)]
+pub struct Journal {
+    pub turn: TurnId,
+    pub token: Token,
+    pub entries: Vec<Entry>,
+    /// A step is complete: messages that wait in the lane join the turn after it.
+    pub steer: bool,
+    pub active_ms: i64,
+    pub now: Millis,
+}
+
+#[derive(Clone)]
+pub enum Entry {
+    /// A model call ended: its message, and the calls it asks for.
+    Assistant { message: NewMessage, calls: Vec<NewCall> },
+    /// The call is about to run.
+    Started { call: CallId },
+    /// The call has its answer, or will never have one.
+    Result { message: NewMessage, call: CallId, state: CallState, audit: Option<Audit> },
+}
+
+#[derive(Clone)]
+pub struct NewCall {
+    pub id: CallId,
+    pub tool: String,
+    pub retry_safe: bool,
+}
+
+/// One row of the audit trail: a call and what the gate made of it.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    pub call: CallId,
+    pub tool: String,
+    pub arguments: Json,
+    /// The stages it passed, and the one that refused it.
+    pub decision: String,
+    pub outcome: &'static str,
+    pub took_ms: i64,
+    pub bytes: i64,
+}
+
+#[derive(Debug, Default)]
+pub struct Journalled {
+    /// The rows of `entries`, in their order.
+    pub rows: Vec<Message>,
+    /// Messages that joined the turn.
+    pub steered: Vec<Message>,
+}
+
+impl Run for Journal {
+    type Out = Journalled;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        // A step forward: earlier leases without one no longer count.
+        let update = "UPDATE turns SET active_ms = $3, changed_at = $4, steps = steps + $5, \
+                      marks = marks + $6, attempts = CASE WHEN $6 > 0 THEN 0 ELSE attempts END \
+                      WHERE id = $1 AND token = $2 AND state = 'running' \
+                      RETURNING lane, agent, session, \
+                      (SELECT name FROM agents WHERE agents.id = agent), \
+                      (SELECT pending FROM lanes WHERE lanes.id = lane)";
+        let args = [
+            self.turn.as_str().into(),
+            self.token.0.into(),
+            self.active_ms.into(),
+            self.now.into(),
+            self.count(|entry| matches!(entry, Entry::Assistant { .. })).into(),
+            self.count(|entry| !matches!(entry, Entry::Started { .. })).into(),
+        ];
+        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
+        let leased = Leased {
+            turn: &self.turn,
+            lane: LaneId(row.int(0)?),
+            agent: AgentId(row.int(1)?),
+            session: SessionId(row.text(2)?),
+            agent_name: AgentName(row.text(3)?),
+            now: self.now,
+        };
+        let pending = row.int(4)?;
+        let rows = write_entries(tx, &leased, &self.entries).await?;
+        let steered = match self.steer && pending > 0 {
+            true => steer(tx, &leased).await?,
+            false => Vec::new(),
+        };
+        tell_rows(tx, &leased, rows.iter().chain(&steered));
+        Ok(Journalled { rows, steered })
+    }
+
+    fn cost(&self) -> usize {
+        cost_of(&self.entries)
+    }
+}
+
+impl Journal {
+    fn count(&self, counts: impl Fn(&Entry) -> bool) -> i64 {
+        let entries = self.entries.iter().filter(|entry| counts(entry));
+        i64::try_from(entries.count()).unwrap_or(i64::MAX)
+    }
+}
+
+pub(crate) fn cost_of(entries: &[Entry]) -> usize {
+    let text = |message: &NewMessage| {
+        let body = &message.body;
+        body.plain_text().len()
+            + body.tool_calls().map(|(_, _, args)| 64 + size(args)).sum::<usize>()
+    };
+    let costs = entries.iter().map(|entry| match entry {
+        Entry::Assistant { message, .. } | Entry::Result { message, .. } => 512 + text(message),
+        Entry::Started { .. } => 64,
+    });
+    costs.sum()
+}
+
+fn size(value: &Json) -> usize {
+    match value {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(size).sum(),
+        Json::Object(fields) => fields.iter().map(|(key, value)| key.len() + size(value)).sum(),
+        Json::Null | Json::Bool(_) | Json::Number(_) => 8,
+    }
+}
+
+/// The turn whose lease was checked in this command.
+pub(crate) struct Leased<'a> {
+    pub turn: &'a TurnId,
+    pub lane: LaneId,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
+    pub session: SessionId,
+    pub now: Millis,
+}
+
+impl Leased<'_> {
+    fn place(&self) -> Place<'_> {
+        Place { agent: &self.agent_name, session: &self.session, turn: self.turn, now: self.now }
+    }
+
+    pub fn event(&self, kind: EventKind) -> NewEvent {
+        NewEvent {
+            at: self.now,
+            agent: self.agent_name.clone(),
+            session: Some(self.session.clone()),
+            turn: Some(self.turn.clone()),
+            kind,
+        }
+    }
+}
+
+pub(crate) async fn write_entries(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    entries: &[Entry],
+) -> Result<Vec<Message>, Refusal> {
+    let mut messages = Vec::new();
+    for entry in entries {
+        if let Entry::Assistant { message, .. } | Entry::Result { message, .. } = entry {
+            messages.push(message.clone());
+        }
+    }
+    let rows = history::append(tx, &leased.place(), messages).await?;
+    let mut seqs = rows.iter().map(|row| row.seq);
+    for entry in entries {
+        match entry {
+            Entry::Assistant { calls, .. } => {
+                let seq = seqs.next().unwrap_or_default();
+                plan(tx, leased, seq, calls).await?;
+            }
+            Entry::Started { call } => start(tx, leased, call).await?,
+            Entry::Result { message, call, state, audit } => {
+                seqs.next();
+                let error = message.body.is_error.unwrap_or(false);
+                finish(tx, leased, call, *state, error).await?;
+                if let Some(audit) = audit {
+                    write_audit(tx, leased, audit).await?;
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+pub(crate) fn tell_rows<'m>(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    rows: impl Iterator<Item = &'m Message>,
+) {
+    let seqs: Vec<i64> = rows.map(|row| row.seq).collect();
+    if let (Some(first), Some(last)) = (seqs.first(), seqs.last()) {
+        let kind = EventKind::HistoryUpdated { first: *first, last: *last };
+        tx.event(leased.event(kind));
+    }
+}
+
+async fn plan(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    seq: i64,
+    calls: &[NewCall],
+) -> Result<(), SqlError> {
+    for (position, call) in (0_i64..).zip(calls) {
+        let insert = "INSERT INTO calls (turn, call_id, seq, position, tool, retry_safe, state, \
+                      changed_at) VALUES ($1, $2, $3, $4, $5, $6, 'planned', $7)";
+        let args = [
+            leased.turn.as_str().into(),
+            call.id.as_str().into(),
+            seq.into(),
+            position.into(),
+            (&call.tool).into(),
+            call.retry_safe.into(),
+            leased.now.into(),
+        ];
+        tx.conn.run(insert, &args).await?;
+    }
+    Ok(())
+}
+
+async fn start(tx: &mut Tx<'_>, leased: &Leased<'_>, call: &CallId) -> Result<(), Refusal> {
+    let tool = set_call(tx, leased, call, CallState::Started).await?;
+    tx.event(leased.event(EventKind::ToolStart { call_id: call.clone(), tool }));
+    Ok(())
+}
+
+async fn finish(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    call: &CallId,
+    state: CallState,
+    is_error: bool,
+) -> Result<(), Refusal> {
+    let tool = set_call(tx, leased, call, state).await?;
+    if state == CallState::Unknown {
+        let kind = EventKind::CallUnknown { call_id: call.clone(), tool: tool.clone() };
+        tx.event(leased.event(kind));
+    }
+    let kind = EventKind::ToolEnd { call_id: call.clone(), tool, is_error, state };
+    tx.event(leased.event(kind));
+    Ok(())
+}
+
+async fn set_call(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    call: &CallId,
+    state: CallState,
+) -> Result<String, Refusal> {
+    let update = "UPDATE calls SET state = $3, changed_at = $4 WHERE turn = $1 AND call_id = $2 \
+                  RETURNING tool";
+    let args = [
+        leased.turn.as_str().into(),
+        call.as_str().into(),
+        state.as_str().into(),
+        leased.now.into(),
+    ];
+    let row = tx.conn.row(update, &args).await?;
+    Ok(row.ok_or_else(|| Refusal::not_found(format!("call {call}")))?.text(0)?)
+}
+
+async fn write_audit(tx: &mut Tx<'_>, leased: &Leased<'_>, audit: &Audit) -> Result<(), SqlError> {
+    let insert = "INSERT INTO audit (at, turn, agent, call_id, tool, arguments, decision, \
+                  outcome, took_ms, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    let arguments = audit.arguments.to_string();
+    let args = [
+        leased.now.into(),
+        leased.turn.as_str().into(),
+        leased.agent.0.into(),
+        audit.call.as_str().into(),
+        (&audit.tool).into(),
+        (&arguments).into(),
+        (&audit.decision).into(),
+        audit.outcome.into(),
+        audit.took_ms.into(),
+        audit.bytes.into(),
+    ];
+    tx.conn.run(insert, &args).await?;
+    Ok(())
+}
+
+async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Refusal> {
+    let select = "SELECT id, message_id, channel, principal, body, priority, ord FROM items \
+                  WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
+                  ORDER BY priority, ord LIMIT $2";
+    let rows = tx.conn.rows(select, &[leased.lane.0.into(), STEERED_AT_ONCE.into()]).await?;
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let item = PendingItem::decode(row)?;
+        let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
+        let args = [item.id.as_str().into(), leased.turn.as_str().into(), leased.now.into()];
+        tx.conn.run(join, &args).await?;
+        messages.push(NewMessage { id: item.id.0.clone(), body: item.message(leased.now) });
+    }
+    let taken = i64::try_from(messages.len()).unwrap_or(0);
+    let less = "UPDATE lanes SET pending = pending - $2 WHERE id = $1";
+    tx.conn.run(less, &[leased.lane.0.into(), taken.into()]).await?;
+    let by = Tally { pending: -taken, running: taken, ..Tally::default() };
+    tally(tx, leased.agent, by).await?;
+    Ok(history::append(tx, &leased.place(), messages).await?)
+}

@@ -1,0 +1,253 @@
+//! Opening: look before touching, refuse what cannot be trusted, then make it ready.
+//!
+//! Everything up to [`make_ready`] only reads, so that a database which is newer, damaged or
+//! read-only is left exactly as it was found.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+
+use crate::command::Schema;
+use crate::conn::Conn;
+use crate::dialect;
+use crate::error::{OpenError, SqlError, SqlKind};
+use crate::file::{self, Found, SideFiles};
+use crate::tx::Counters;
+
+/// The start check stops here; what it has not seen by then counts as passed.
+const CHECK: Duration = Duration::from_millis(100);
+const READERS: usize = 4;
+
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    pub database: PathBuf,
+    /// There after a clean stop, and only then.
+    pub clean_marker: PathBuf,
+    /// How many reads run at the same time.
+    pub readers: usize,
+}
+
+impl OpenOptions {
+    /// The usual names in the home's `run/` folder, which must exist.
+    pub fn in_run_folder(run: &Path) -> Self {
+        Self { database: run.join("skep.db"), clean_marker: run.join("clean"), readers: READERS }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenReport {
+    /// The last run did not end with `close`.
+    pub unclean: bool,
+    /// There was no database before.
+    pub fresh: bool,
+}
+
+pub(crate) struct Opened {
+    pub writer: Conn,
+    pub reader: Conn,
+    pub counters: Counters,
+    pub report: OpenReport,
+}
+
+pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<Opened, OpenError> {
+    let database = options.database.as_path();
+    let fresh = match file::examine(database)? {
+        Found::Missing => {
+            create(options, schema).await?;
+            true
+        }
+        Found::Database => false,
+    };
+    let side_files = SideFiles::of(database);
+    let reader = match check(database, schema, CHECK).await {
+        Ok(reader) => reader,
+        Err(error) => {
+            side_files.remove_new();
+            return Err(error);
+        }
+    };
+    let clean = remove_marker(&options.clean_marker)?;
+    let failed = |error: SqlError| open_error(database, error);
+    let mut writer = dialect::connect_writer(database).await.map_err(failed)?;
+    let counters = make_ready(database, &mut writer, schema).await?;
+    let report = OpenReport { unclean: !clean && !fresh, fresh };
+    Ok(Opened { writer, reader, counters, report })
+}
+
+/// Builds the database under another name and moves it into place when it is complete and
+/// synced: a file of the right name is never half made, so a short one is always damage.
+async fn create(options: &OpenOptions, schema: &Schema) -> Result<(), OpenError> {
+    let database = options.database.as_path();
+    let failed = |error: SqlError| open_error(database, error);
+    let new = file::beside(database, ".new");
+    for leftover in ["", "-journal", "-wal", "-shm"] {
+        let path = file::beside(&new, leftover);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(io_error("could not remove", &path, source));
+            }
+            _ => {}
+        }
+    }
+    let mut conn = dialect::connect_new(&new).await.map_err(failed)?;
+    migrate(database, &mut conn, schema).await?;
+    conn.run_once(dialect::KEEP_LOG).await.map_err(failed)?;
+    conn.close().await.map_err(failed)?;
+    let moved =
+        File::open(&new).and_then(|file| file.sync_all()).and_then(|()| fs::rename(&new, database));
+    moved.map_err(|source| io_error("could not put in place", database, source))?;
+    // The entries of the file, of its folder and of the home, so that a power cut right after
+    // the first acknowledged write finds the way to it.
+    let folders = database.ancestors().skip(1).take(3).filter(|path| path.is_absolute());
+    for folder in folders.chain(options.clean_marker.parent()) {
+        file::sync_folder(folder).map_err(|e| io_error("could not sync", folder, e))?;
+    }
+    Ok(())
+}
+
+/// Reads only. Returns the connection it used; it becomes the first reader.
+pub(crate) async fn check(
+    database: &Path,
+    schema: &Schema,
+    bound: Duration,
+) -> Result<Conn, OpenError> {
+    let failed = |error: SqlError| open_error(database, error);
+    let mut conn = dialect::connect_reader(database).await.map_err(failed)?;
+    let checked = async {
+        refuse_newer(database, &mut conn, schema).await?;
+        refuse_damaged(database, &mut conn, bound).await
+    };
+    if let Err(error) = checked.await {
+        // Closed before anybody tidies up after it.
+        let _ = conn.close().await;
+        return Err(error);
+    }
+    Ok(conn)
+}
+
+pub(crate) async fn inspect(database: &Path, schema: &Schema) -> Result<Option<i64>, OpenError> {
+    if file::examine(database)? == Found::Missing {
+        return Ok(None);
+    }
+    let failed = |error: SqlError| open_error(database, error);
+    let mut conn = check(database, schema, CHECK).await?;
+    let newest = conn.row(dialect::NEWEST_MIGRATION, &[]).await.map_err(failed)?;
+    let version = newest.map_or(Ok(None), |row| row.int_opt(0)).map_err(failed)?;
+    conn.close().await.map_err(failed)?;
+    Ok(version)
+}
+
+async fn refuse_newer(database: &Path, conn: &mut Conn, schema: &Schema) -> Result<(), OpenError> {
+    let failed = |error: SqlError| open_error(database, error);
+    let tables = conn.row(dialect::HAS_MIGRATIONS, &[]).await.map_err(failed)?;
+    let recorded = tables.map_or(Ok(0), |row| row.int(0)).map_err(failed)?;
+    if recorded == 0 {
+        let reason = "it is a database, but not one of Skep".to_owned();
+        return Err(OpenError::Corrupt { path: database.to_owned(), reason });
+    }
+    let newest = conn.row(dialect::NEWEST_MIGRATION, &[]).await.map_err(failed)?;
+    let found = newest.map_or(Ok(None), |row| row.int_opt(0)).map_err(failed)?.unwrap_or(0);
+    let known = schema.migrations.iter().map(|file| file.version).max().unwrap_or(0);
+    if found > known {
+        return Err(OpenError::Newer { path: database.to_owned(), found, known });
+    }
+    Ok(())
+}
+
+async fn refuse_damaged(
+    database: &Path,
+    conn: &mut Conn,
+    bound: Duration,
+) -> Result<(), OpenError> {
+    let failed = |error: SqlError| open_error(database, error);
+    let started = Instant::now();
+    dialect::watch(conn, move || started.elapsed() < bound).await.map_err(failed)?;
+    let checked = conn.rows(dialect::QUICK_CHECK, &[]).await;
+    dialect::unwatch(conn).await.map_err(failed)?;
+    let findings = match checked {
+        Ok(rows) => rows,
+        Err(error) if error.kind == SqlKind::Interrupted => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    let findings: Result<Vec<String>, SqlError> = findings.iter().map(|row| row.text(0)).collect();
+    let findings = findings.map_err(failed)?;
+    if findings.iter().all(|finding| finding == "ok") {
+        return Ok(());
+    }
+    Err(OpenError::Corrupt { path: database.to_owned(), reason: findings.join("; ") })
+}
+
+/// The first writes. What a crash left in the log is brought to the disk before anybody can read
+/// it: after that, nothing seen is unsynced.
+async fn make_ready(
+    database: &Path,
+    writer: &mut Conn,
+    schema: &Schema,
+) -> Result<Counters, OpenError> {
+    let failed = |error: SqlError| open_error(database, error);
+    let state = writer.row(dialect::CHECKPOINT_ALL, &[]).await.map_err(failed)?;
+    if state.map_or(Ok(0), |row| row.int(0)).map_err(failed)? != 0 {
+        let reason = "another program is using it; stop that program".to_owned();
+        return Err(OpenError::Sql { path: database.to_owned(), reason });
+    }
+    migrate(database, writer, schema).await?;
+    Counters::load(writer, schema.counters).await.map_err(failed)
+}
+
+async fn migrate(database: &Path, conn: &mut Conn, schema: &Schema) -> Result<(), OpenError> {
+    let migrations = schema.migrations.iter().map(|file| {
+        let sql = file.sql.into_sql_str();
+        Migration::new(file.version, file.name.into(), MigrationType::Simple, sql, false)
+    });
+    let migrator = Migrator::with_migrations(migrations.collect());
+    let Conn::Sqlite(connection) = conn;
+    migrator.run(connection).await.map_err(|error| match error {
+        sqlx::migrate::MigrateError::Execute(error)
+        | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
+            open_error(database, dialect::sql_error(error))
+        }
+        other => OpenError::Sql { path: database.to_owned(), reason: other.to_string() },
+    })
+}
+
+fn open_error(database: &Path, error: SqlError) -> OpenError {
+    let path = database.to_owned();
+    match error.kind {
+        SqlKind::Corrupt => OpenError::Corrupt { path, reason: error.message },
+        SqlKind::DiskFull => OpenError::DiskFull { path },
+        SqlKind::ReadOnly => OpenError::ReadOnly { path, reason: error.message },
+        _ => OpenError::Sql { path, reason: error.message },
+    }
+}
+
+fn io_error(attempt: &'static str, path: &Path, source: io::Error) -> OpenError {
+    match source.kind() {
+        io::ErrorKind::StorageFull => OpenError::DiskFull { path: path.to_owned() },
+        _ => OpenError::Io { attempt, path: path.to_owned(), source },
+    }
+}
+
+/// Answers whether it was there.
+fn remove_marker(marker: &Path) -> Result<bool, OpenError> {
+    let removed = match fs::remove_file(marker) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        removed => removed,
+    };
+    // Not synced here: the first sync of the log, which lies in the same folder, syncs that too,
+    // so no acknowledged write can meet the old marker again.
+    removed.map_err(|source| io_error("could not remove", marker, source))?;
+    Ok(true)
+}
+
+pub(crate) fn mark_clean(marker: &Path) -> io::Result<()> {
+    File::create(marker)?.sync_all()?;
+    marker.parent().map_or(Ok(()), file::sync_folder)
+}
+
+#[cfg(test)]
+#[path = "open_tests.rs"]
+mod tests;

@@ -1,0 +1,50 @@
+//! What is let go in time. Each command takes a bounded bite, so that it never holds the writer.
+
+use skep_core::Millis;
+
+use crate::command::Run;
+use crate::error::Refusal;
+use crate::tx::Tx;
+
+/// Rows let go by one command and table.
+const BITE: i64 = 500;
+
+/// Lets go of events, frames and remembered ids that are older than their time. The newest event
+/// and the newest frame of a channel stay: numbers given after them go on from there.
+pub struct Expire {
+    pub events_before: Millis,
+    pub frames_before: Millis,
+    /// Ids of messages that ended before this may be used anew.
+    pub ids_before: Millis,
+}
+
+impl Run for Expire {
+    /// True: there is more.
+    type Out = bool;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
+        let events = "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < $1 \
+                      AND seq < (SELECT max(seq) FROM events) ORDER BY at LIMIT $2)";
+        let args = [self.events_before.into(), BITE.into()];
+        let mut gone = tx.conn.run(events, &args).await?;
+        // Frames of items that are not ended stay, whatever their age.
+        let select = "SELECT o.channel, max(o.seq) FROM (SELECT channel, seq, item FROM outbox \
+                      WHERE at < $1 ORDER BY at LIMIT $2) o JOIN items i ON i.id = o.item \
+                      WHERE i.finished_at IS NOT NULL GROUP BY o.channel";
+        let args = [self.frames_before.into(), BITE.into()];
+        for row in tx.conn.rows(select, &args).await? {
+            let (channel, seq) = (row.text(0)?, row.int(1)?);
+            let delete = "DELETE FROM outbox WHERE channel = $1 AND seq <= $2 AND at < $3 \
+                          AND item IN (SELECT id FROM items WHERE finished_at IS NOT NULL)";
+            let args = [(&channel).into(), seq.into(), self.frames_before.into()];
+            gone += tx.conn.run(delete, &args).await?;
+            let floor = "UPDATE channels SET floor_seq = $2 WHERE id = $1 AND floor_seq < $2";
+            tx.conn.run(floor, &[(&channel).into(), seq.into()]).await?;
+        }
+        let ids = "DELETE FROM requests WHERE item IN (SELECT r.item FROM items i \
+                   JOIN requests r ON r.item = i.id WHERE i.finished_at < $1 \
+                   ORDER BY i.finished_at LIMIT $2)";
+        gone += tx.conn.run(ids, &[self.ids_before.into(), BITE.into()]).await?;
+        Ok(gone > 0)
+    }
+}

@@ -1,0 +1,45 @@
+//! The commands of the product, joined, and the schema they run on.
+
+use crate::agents::RegisterAgents;
+use crate::close::Close;
+use crate::command::{MigrationFile, Schema};
+use crate::inbox::{Accept, Order, StopLane};
+use crate::journal::Journal;
+use crate::lanes::WakeLanes;
+use crate::leases::{Decide, Park, Recover, Release, Take};
+use crate::outbox::{MarkDelivered, OpenChannel};
+use crate::retention::Expire;
+use crate::tokens::{NewToken, RevokeToken};
+
+crate::commands! {
+    /// Every write there is.
+    pub enum Command -> Outcome, SCHEMA;
+    RegisterAgents,
+    Accept,
+    Order,
+    StopLane,
+    Take,
+    Journal,
+    Park,
+    Release,
+    Close,
+    Decide,
+    Recover,
+    WakeLanes,
+    OpenChannel,
+    MarkDelivered,
+    NewToken,
+    RevokeToken,
+    Expire,
+}
+
+const SCHEMA: Schema = Schema {
+    migrations: &[MigrationFile {
+        version: 1,
+        name: "spine",
+        sql: include_str!("../migrations/sqlite/0001_spine.sql"),
+    }],
+    counters: "SELECT (SELECT max(seq) FROM events), \
+               (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \
+               UNION ALL SELECT max(served) FROM agents))",
+};

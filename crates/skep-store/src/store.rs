@@ -1,0 +1,160 @@
+//! The handle everybody holds.
+
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::checkpoint::{Gauge, checkpoint_on_demand};
+use crate::command::{CommandSet, Member};
+use crate::conn::Conn;
+use crate::error::{OpenError, SqlError, StoreError};
+use crate::open::{self, OpenOptions, OpenReport};
+use crate::readers::Readers;
+use crate::tx::Committed;
+use crate::writer::{Job, QUEUE, Writer};
+
+/// How long closing waits for the last writes; a hung sync must not keep the process.
+const CLOSE: Duration = Duration::from_secs(4);
+
+/// A cheap, cloneable handle to one open database and its set of commands.
+pub struct StoreOf<S: CommandSet> {
+    shared: Arc<Shared<S>>,
+}
+
+struct Shared<S: CommandSet> {
+    queue: mpsc::Sender<Job<S>>,
+    readers: Readers,
+    closing: watch::Sender<bool>,
+    /// Taken by whoever closes; locked for that alone.
+    writer: Mutex<Option<JoinHandle<bool>>>,
+    clean_marker: PathBuf,
+    report: OpenReport,
+}
+
+impl<S: CommandSet> StoreOf<S> {
+    /// Checks, migrates and opens the database; the caller holds the instance lock. `notify` is
+    /// called by the writer after each commit: it must neither block nor write.
+    pub async fn open(
+        options: OpenOptions,
+        notify: impl Fn(Committed) + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        let opened = open::open(&options, &S::SCHEMA).await?;
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let (closing, closed) = watch::channel(false);
+        let wanted = Arc::new(Notify::new());
+        let gauge = Gauge::new(Arc::clone(&wanted));
+        let checkpoints = checkpoint_on_demand(options.database.clone(), wanted, closed.clone());
+        let writer = Writer {
+            database: options.database.clone(),
+            queue: jobs,
+            closing: closed,
+            conn: Some(opened.writer),
+            counters: opened.counters,
+            notify: Box::new(notify),
+            gauge,
+            checkpointer: tokio::spawn(checkpoints),
+        };
+        let shared = Shared {
+            queue,
+            readers: Readers::new(options.database, options.readers, opened.reader),
+            closing,
+            writer: Mutex::new(Some(tokio::spawn(writer.run()))),
+            clean_marker: options.clean_marker,
+            report: opened.report,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    pub fn report(&self) -> OpenReport {
+        self.shared.report
+    }
+
+    /// Runs the command; the answer comes when it is durable.
+    pub async fn write<C: Member<S>>(&self, command: C) -> Result<C::Out, StoreError> {
+        self.submit(command).await
+    }
+
+    /// Queues the command now, in the order of the calls, and answers later. Dropping the answer
+    /// does not stop the command.
+    pub fn submit<C: Member<S>>(&self, command: C) -> Pending<C::Out> {
+        let (answer, pending) = oneshot::channel();
+        let reply = move |outcome: Result<S::Outcome, StoreError>| {
+            let own = outcome.and_then(|outcome| {
+                let mixed_up = || StoreError::Broken { detail: "another command's answer".into() };
+                C::outcome(outcome).ok_or_else(mixed_up)
+            });
+            let _ = answer.send(own);
+        };
+        let job = Job { command: command.join(), reply: Box::new(reply) };
+        match self.shared.queue.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job)) => (job.reply)(Err(StoreError::Busy)),
+            Err(TrySendError::Closed(job)) => (job.reply)(Err(StoreError::Closed)),
+        }
+        Pending(pending)
+    }
+
+    /// Runs `query` on a reading connection, inside one read transaction.
+    pub async fn read<T>(
+        &self,
+        query: impl AsyncFnOnce(&mut Conn) -> Result<T, SqlError>,
+    ) -> Result<T, StoreError> {
+        self.shared.readers.read(query).await
+    }
+
+    /// Looks at the database without opening it for use: the schema version it has, or nothing
+    /// where there is none yet. For a process that does not hold the store open itself.
+    pub async fn inspect(database: &Path) -> Result<Option<i64>, OpenError> {
+        open::inspect(database, &S::SCHEMA).await
+    }
+
+    /// Lets the queued writes finish, takes no new ones, and marks the stop as clean. With a
+    /// disk that hangs it gives up after four seconds, and the next start calls it unclean.
+    pub async fn close(self) {
+        let writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(writer) = writer else { return };
+        match tokio::time::timeout(CLOSE, self.close_in_order(writer)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the store did not close in order"),
+            Err(_) => tracing::error!("the last writes did not finish in time"),
+        }
+    }
+
+    async fn close_in_order(&self, writer: JoinHandle<bool>) -> io::Result<()> {
+        self.shared.readers.close().await;
+        self.shared.closing.send_replace(true);
+        if !writer.await? {
+            return Err(io::Error::other("the writing connection was lost"));
+        }
+        let marker = self.shared.clean_marker.clone();
+        tokio::task::spawn_blocking(move || open::mark_clean(&marker)).await?
+    }
+}
+
+impl<S: CommandSet> Clone for StoreOf<S> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// The answer to a submitted command. The command runs whether or not anybody waits for this.
+#[must_use = "the command runs anyway, but only this says whether it was kept"]
+pub struct Pending<T>(oneshot::Receiver<Result<T, StoreError>>);
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // A writer that vanished without a word may or may not have committed.
+        let answer = std::task::ready!(Pin::new(&mut self.0).poll(context));
+        Poll::Ready(answer.unwrap_or(Err(StoreError::Unsynced)))
+    }
+}

@@ -1,0 +1,13 @@
+//! The testkit tried on itself: a tool that proves nothing about itself proves nothing at all.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod hive;
+mod model;
+mod model_check;
+mod model_faults;
+mod oracles;
+mod power;
+mod recorder;
+mod shim;
+mod stand_in;
+mod ws;

@@ -1,0 +1,248 @@
+//! `read`: a text file of the workspace as numbered lines, in pages.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use skep_core::provider::ToolSpec;
+use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::workspace::Workspace;
+use tokio_util::sync::CancellationToken;
+
+/// The most one answer holds (spec 05 §3), whatever the gate would let through.
+const PAGE_BYTES: usize = 256 * 1024;
+/// How much of a file is looked at to tell text from the rest.
+const SNIFF_BYTES: usize = 8 * 1024;
+/// Room left in a page for the closing note.
+const NOTE_BYTES: usize = 256;
+
+#[derive(Debug)]
+pub struct ReadTool {
+    spec: ToolSpec,
+    page_bytes: usize,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    file_path: String,
+    offset: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl ReadTool {
+    /// `output_bytes` is what the gate lets an answer hold: a page that fits is not cut by it.
+    pub fn new(output_bytes: usize) -> Self {
+        let description = "Reads a text file of the workspace. Answers with numbered lines; a long \
+             file comes in pages, and the last line then says which offset continues.";
+        let spec = ToolSpec {
+            name: "read".to_owned(),
+            description: description.to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "file_path": {
+                        "type": "string",
+                        "description": "Path relative to the workspace, or absolute inside it.",
+                    },
+                    "offset": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "First line to read, counted from 1.",
+                    },
+                    "limit": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "description": "Most lines to read.",
+                    },
+                },
+                "required": ["file_path"],
+                "additionalProperties": false,
+            }),
+            retry_safe: true,
+        };
+        Self {
+            spec,
+            page_bytes: output_bytes.min(PAGE_BYTES),
+        }
+    }
+}
+
+impl Tool for ReadTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn aliases(&self) -> &[&'static str] {
+        &["Read"]
+    }
+
+    fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
+        let arguments: Arguments = serde_json::from_value(arguments).map_err(|error| {
+            format!("read takes file_path (text), offset and limit (whole numbers): {error}")
+        })?;
+        if arguments.offset == Some(0) || arguments.limit == Some(0) {
+            return Err("offset and limit are counted from 1".to_owned());
+        }
+        let page_bytes = self.page_bytes;
+        Ok(Box::new(move |context| {
+            Box::pin(run(arguments, page_bytes, context))
+        }))
+    }
+}
+
+async fn run(arguments: Arguments, page_bytes: usize, context: ToolContext) -> ToolAnswer {
+    let work = move || answer(&arguments, page_bytes, &context);
+    match tokio::task::spawn_blocking(work).await {
+        Ok(answer) => answer,
+        Err(_) => ToolAnswer::error("reading was broken off"),
+    }
+}
+
+fn answer(arguments: &Arguments, page_bytes: usize, context: &ToolContext) -> ToolAnswer {
+    let path = &arguments.file_path;
+    let workspace = match Workspace::open(&context.workspace) {
+        Ok(workspace) => workspace,
+        Err(error) => return ToolAnswer::error(format!("the workspace cannot be opened: {error}")),
+    };
+    let file = match workspace.open_file(path) {
+        Ok(file) => file,
+        Err(refusal) => return ToolAnswer::error(refusal.to_string()),
+    };
+    match page(file, arguments, page_bytes, &context.cancel) {
+        Ok(Page::Text(text)) => ToolAnswer::ok(text),
+        Ok(Page::NotText { kind, bytes }) => ToolAnswer::error(format!(
+            "not_text: {path} is {kind} ({bytes} bytes); read shows text only"
+        )),
+        Ok(Page::PastEnd { lines }) => ToolAnswer::error(format!(
+            "past_end: {path} has {lines} lines; offset must not be larger"
+        )),
+        Ok(Page::Cancelled) => ToolAnswer::error("cancelled"),
+        Err(error) => ToolAnswer::error(format!("io_error: {path} could not be read: {error}")),
+    }
+}
+
+#[derive(Debug)]
+enum Page {
+    Text(String),
+    NotText { kind: &'static str, bytes: u64 },
+    PastEnd { lines: u64 },
+    Cancelled,
+}
+
+fn page(
+    file: File,
+    arguments: &Arguments,
+    page_bytes: usize,
+    cancel: &CancellationToken,
+) -> io::Result<Page> {
+    let bytes = file.metadata()?.len();
+    let mut reader = BufReader::with_capacity(64 * 1024, file);
+    if let Some(kind) = foreign_kind(reader.fill_buf()?) {
+        return Ok(Page::NotText { kind, bytes });
+    }
+    let first = arguments.offset.unwrap_or(1);
+    let last = arguments
+        .limit
+        .map_or(u64::MAX, |limit| first.saturating_add(limit - 1));
+    let room = page_bytes.saturating_sub(NOTE_BYTES).max(NOTE_BYTES);
+    let mut text = String::new();
+    let mut number = 0;
+    loop {
+        if cancel.is_cancelled() {
+            return Ok(Page::Cancelled);
+        }
+        let keep = if number + 1 < first { 0 } else { room };
+        let Some(line) = next_line(&mut reader, keep)? else {
+            break;
+        };
+        number += 1;
+        if number < first {
+            continue;
+        }
+        let shown = numbered(number, &line, room);
+        if number > last || text.len() + shown.len() > room {
+            let _ = write!(text, "[more lines follow: read again with offset {number}]");
+            return Ok(Page::Text(text));
+        }
+        text.push_str(&shown);
+    }
+    match number {
+        0 => Ok(Page::Text("[the file is empty]".to_owned())),
+        lines if lines < first => Ok(Page::PastEnd { lines }),
+        _ => Ok(Page::Text(text)),
+    }
+}
+
+struct Line {
+    kept: Vec<u8>,
+    /// Length in the file, without its end.
+    length: u64,
+}
+
+/// The next line, of which at most `keep` bytes are held in memory.
+fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Option<Line>> {
+    let mut line = Line {
+        kept: Vec::new(),
+        length: 0,
+    };
+    let mut any = false;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(any.then_some(line));
+        }
+        any = true;
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let piece = &buffer[..end.unwrap_or(buffer.len())];
+        let room = keep.saturating_sub(line.kept.len()).min(piece.len());
+        line.kept.extend_from_slice(&piece[..room]);
+        line.length += piece.len() as u64;
+        let used = end.map_or(buffer.len(), |end| end + 1);
+        reader.consume(used);
+        if end.is_some() {
+            return Ok(Some(line));
+        }
+    }
+}
+
+fn numbered(number: u64, line: &Line, room: usize) -> String {
+    let whole = line.kept.len() as u64 == line.length;
+    let bytes = line
+        .kept
+        .strip_suffix(b"\r")
+        .filter(|_| whole)
+        .unwrap_or(&line.kept);
+    let text = String::from_utf8_lossy(bytes);
+    // 64 bytes: the number before the line and the note behind it.
+    let longest = room.saturating_sub(64);
+    if whole && text.len() <= longest {
+        return format!("{number:>6}\t{text}\n");
+    }
+    let cut = text.floor_char_boundary(longest);
+    format!(
+        "{number:>6}\t{} [cut: the line has {} bytes]\n",
+        &text[..cut],
+        line.length
+    )
+}
+
+/// What a file that is not text seems to be, judged by its beginning.
+fn foreign_kind(start: &[u8]) -> Option<&'static str> {
+    const KNOWN: [(&[u8], &str); 6] = [
+        (b"\x89PNG\r\n\x1a\n", "a PNG image"),
+        (b"\xff\xd8\xff", "a JPEG image"),
+        (b"GIF8", "a GIF image"),
+        (b"%PDF-", "a PDF document"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"\x1f\x8b", "a gzip archive"),
+    ];
+    let known = KNOWN.iter().find(|(magic, _)| start.starts_with(magic));
+    if let Some((_, kind)) = known {
+        return Some(kind);
+    }
+    let sniffed = &start[..start.len().min(SNIFF_BYTES)];
+    sniffed.contains(&0).then_some("binary data")
+}

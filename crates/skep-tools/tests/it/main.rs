@@ -1,0 +1,4 @@
+//! The tools as the gate calls them: `prepare`, then the prepared call in a real workspace.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod read;

@@ -1,0 +1,39 @@
+//! The test rig: the product's own root with tools and an engine that only tests need, short
+//! pauses, and a door for decisions. Everything else is what `skep` runs.
+
+mod blunt;
+mod decide;
+mod tools;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep::cli::{self, Program};
+use skep::compose::{self, Extras};
+use skep::home::Known;
+use skep_core::retry::RetryPolicy;
+
+fn main() -> ExitCode {
+    cli::main(Program {
+        known: Known::new(&["native", "blunt"], tools::NAMES),
+        serve: async |home, loaded, options| {
+            compose::serve(home, loaded, options, extras()).await
+        },
+    })
+}
+
+fn extras() -> Extras {
+    Extras {
+        engines: Box::new(|native| vec![Arc::new(blunt::BluntEngine::new(Arc::clone(native)))]),
+        tools: tools::all(),
+        retry: RetryPolicy {
+            tries: 4,
+            first_pause: Duration::from_millis(20),
+            longest_pause: Duration::from_millis(80),
+            longest_retry_after: Duration::from_secs(1),
+            requeue: Duration::from_millis(200),
+        },
+        opened: Box::new(decide::open),
+    }
+}

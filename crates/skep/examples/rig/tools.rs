@@ -1,0 +1,132 @@
+//! Tools for tests: with an effect that is counted, that wait, that start processes, that break.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use skep_core::BoxFuture;
+use skep_core::provider::ToolSpec;
+use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::process::{self, Job};
+use skep_testkit::effects::Effects;
+
+pub const NAMES: &[&str] =
+    &["read", "effect", "ask", "spawn", "look", "boom", "flood", "deaf", "hang"];
+
+/// Where effects are counted: outside the home, named by the test.
+const EFFECTS: &str = "RIG_EFFECTS";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    ms: u64,
+}
+
+type Body = fn(Arguments, ToolContext) -> BoxFuture<'static, ToolAnswer>;
+
+struct RigTool {
+    spec: ToolSpec,
+    body: Body,
+}
+
+impl Tool for RigTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
+        let arguments: Arguments =
+            serde_json::from_value(arguments).map_err(|error| error.to_string())?;
+        let body = self.body;
+        Ok(Box::new(move |context| body(arguments, context)))
+    }
+}
+
+pub fn all() -> Vec<Arc<dyn Tool>> {
+    let tool = |name: &str, retry_safe: bool, body: Body| {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: format!("Rig tool {name}."),
+            input_schema: json!({
+                "type": "object",
+                "properties": {"text": {"type": "string"}, "ms": {"type": "integer"}},
+                "additionalProperties": false,
+            }),
+            retry_safe,
+        };
+        Arc::new(RigTool { spec, body }) as Arc<dyn Tool>
+    };
+    vec![
+        tool("effect", false, |arguments, context| Box::pin(effect(arguments, context))),
+        tool("ask", false, |arguments, context| Box::pin(ask(arguments, context))),
+        tool("spawn", false, |arguments, context| Box::pin(spawn(arguments, context))),
+        tool("look", true, |arguments, _| {
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_millis(arguments.ms)).await;
+                ToolAnswer::ok(format!("looked at {}", arguments.text))
+            })
+        }),
+        tool("boom", false, |_, _| Box::pin(async { panic!("boom") })),
+        tool("flood", true, |arguments, _| {
+            let size = usize::try_from(arguments.ms).unwrap();
+            Box::pin(async move { ToolAnswer::ok("é".repeat(size)) })
+        }),
+        tool("deaf", false, |_, _| Box::pin(std::future::pending())),
+        tool("hang", true, |_, context| {
+            Box::pin(async move {
+                context.cancel.cancelled().await;
+                ToolAnswer::error("told to end")
+            })
+        }),
+    ]
+}
+
+/// Counts one effect of this call, before or in the middle of the time it takes.
+async fn effect(arguments: Arguments, context: ToolContext) -> ToolAnswer {
+    count(&context);
+    tokio::time::sleep(Duration::from_millis(arguments.ms)).await;
+    ToolAnswer::ok(format!("done {}", arguments.text))
+}
+
+async fn ask(arguments: Arguments, context: ToolContext) -> ToolAnswer {
+    match &context.decision {
+        None => ToolAnswer::Wait { reason: format!("a decision on: {}", arguments.text) },
+        Some(decision) => {
+            count(&context);
+            ToolAnswer::ok(format!("decided {decision}"))
+        }
+    }
+}
+
+/// A child with a grandchild and one in a session of its own; all carry the text as a mark.
+async fn spawn(arguments: Arguments, context: ToolContext) -> ToolAnswer {
+    let mark = &arguments.text;
+    let script = format!("sleep 600 {mark} & setsid sleep 600 {mark} & wait; : {mark}");
+    let script = script.replace(&format!("sleep 600 {mark}"), &format!(
+        "sh -c 'trap \"\" TERM; while :; do sleep 1; done' {mark}"
+    ));
+    let job = Job {
+        program: "sh".into(),
+        arguments: vec!["-c".into(), script.into()],
+        directory: context.workspace.clone(),
+        environment: Vec::new(),
+        input: Vec::new(),
+        output_bytes: 1024,
+        timeout: None,
+    };
+    match process::run(job, &context.cancel).await {
+        Ok(output) => ToolAnswer::ok(format!("{:?}", output.ending)),
+        Err(error) => ToolAnswer::error(error.to_string()),
+    }
+}
+
+fn count(context: &ToolContext) {
+    let path = std::env::var(EFFECTS).unwrap();
+    let call = format!("{}/{}", context.turn, context.call);
+    Effects::at(Path::new(&path)).record(&call).unwrap();
+}

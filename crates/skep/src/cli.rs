@@ -1,0 +1,156 @@
+//! The command line: one file per command. It serves a hive (`up`) or talks to one over HTTP.
+//!
+//! Commands never open the database or read another hive's files: what they show comes from the
+//! running hive. `doctor` alone looks at the home itself, and changes nothing.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::home::{Home, Known, Loaded};
+
+mod client;
+mod detach;
+mod doctor;
+mod down;
+mod failure;
+mod history;
+mod output;
+mod send;
+mod status;
+mod stream;
+mod time;
+mod token;
+pub mod up;
+
+#[cfg(test)]
+mod cli_tests;
+#[cfg(test)]
+mod fake_hive;
+#[cfg(test)]
+mod send_tests;
+
+pub use failure::{Exit, Failure};
+pub use up::{UpOptions, announce};
+
+/// What the composition root brings along.
+pub struct Program<S> {
+    /// Names that configuration files may refer to.
+    pub known: Known,
+    /// Serves a home until it is told to stop. The instance lock is held while it runs.
+    pub serve: S,
+}
+
+/// A hive for your agents: keeps LLM agents, their work and their talk.
+#[derive(Parser)]
+#[command(name = "skep", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  skep up                              serve the hive in ~/.skep
+  skep send main \"hello\" --wait        say something and wait for the answer
+  skep history show main               read what was said
+  skep status                          see what is going on
+
+Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused";
+
+/// Which hive is meant, and how it is shown.
+#[derive(Args, Clone)]
+struct Place {
+    /// Home folder of the hive (default: $SKEP_HOME, else ~/.skep)
+    #[arg(long, global = true, value_name = "FOLDER")]
+    home: Option<PathBuf>,
+    /// Address of a hive elsewhere; needs a token in SKEP_TOKEN
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// Print JSON for programs
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+impl Place {
+    fn home(&self) -> Result<Home, Failure> {
+        Home::locate(self.home.as_deref()).map_err(|error| {
+            Failure::new(Exit::Usage, "find the home folder", error.to_string())
+                .next("skep --home FOLDER …")
+        })
+    }
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the hive
+    Up(up::Up),
+    /// Stop the hive that runs in this home
+    Down(down::Down),
+    /// Show what the hive is doing
+    Status(status::Status),
+    /// Check the home and say what is wrong with it
+    Doctor(doctor::Doctor),
+    /// Send a message to an agent
+    Send(send::Send),
+    /// Read what was said
+    History(history::History),
+    /// Tokens for programs and other machines
+    Token(token::Token),
+}
+
+/// The whole program. Everything that can go wrong becomes a message and an exit code.
+pub fn main<S>(program: Program<S>) -> ExitCode
+where
+    S: AsyncFnOnce(Home, Loaded, UpOptions) -> Result<(), Failure>,
+{
+    run(program, std::env::args_os())
+}
+
+fn run<S>(program: Program<S>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode
+where
+    S: AsyncFnOnce(Home, Loaded, UpOptions) -> Result<(), Failure>,
+{
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version come this way too; printing can only fail on a closed stream.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { Exit::Usage.code() } else { 0 });
+        }
+    };
+    let json = arguments.place.json;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let failure = Failure::new(Exit::Failed, "start", error.to_string());
+            return output::failure(&failure, json);
+        }
+    };
+    let result = runtime.block_on(Box::pin(dispatch(program, arguments)));
+    // What still runs belongs to a request nobody waits for any more.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => output::failure(&failure, json),
+    }
+}
+
+async fn dispatch<S>(program: Program<S>, arguments: Arguments) -> Result<(), Failure>
+where
+    S: AsyncFnOnce(Home, Loaded, UpOptions) -> Result<(), Failure>,
+{
+    let place = arguments.place;
+    match arguments.command {
+        Command::Up(command) => up::run(command, &place, program).await,
+        Command::Down(command) => down::run(command, &place).await,
+        Command::Status(command) => status::run(command, &place).await,
+        Command::Doctor(command) => doctor::run(command, &place, &program.known).await,
+        Command::Send(command) => send::run(command, &place).await,
+        Command::History(command) => history::run(command, &place).await,
+        Command::Token(command) => token::run(command, &place).await,
+    }
+}

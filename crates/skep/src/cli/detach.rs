@@ -1,0 +1,116 @@
+//! `skep up --detach`: the same command again in the background, watched until it is ready.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use skep_guard::background;
+use skep_guard::http::LocalClient;
+use tokio::time::{Instant, sleep};
+
+use super::failure::{Exit, Failure};
+use super::output;
+use super::up::LISTENING;
+use crate::home::Home;
+
+const ATTEMPTED: &str = "start the hive in the background";
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(50);
+/// The most that is shown of what the hive said.
+const SHOWN_BYTES: usize = 64 << 10;
+
+/// Starts `skep up` with these options. The caller has seen that no other instance runs.
+pub async fn run(home: &Home, options: Vec<OsString>) -> Result<(), Failure> {
+    let failed =
+        |error: io::Error| Failure::new(Exit::Failed, ATTEMPTED, error.to_string()).next("skep up");
+    fs::create_dir_all(home.logs()).map_err(failed)?;
+    let log_path = home.logs().join("skep.log");
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&log_path);
+    let log = log.map_err(failed)?;
+    let seen = Seen { begun: log.metadata().map_err(failed)?.len(), log: &log_path };
+    let said = nameless(&home.run()).map_err(failed)?;
+    let stdout = said.try_clone().map_err(failed)?;
+    let mut arguments = vec!["up".into(), "--home".into(), home.root().into()];
+    arguments.extend(options);
+    let child = background::again(&arguments, home.root(), stdout, log).map_err(failed)?;
+    let pid = child.id();
+    let text = wait_until_ready(home, child, &said, &seen).await?;
+    text.lines().for_each(output::line);
+    output::line(format!("in the background as process {pid}; skep down ends it"));
+    output::line(format!("log: {}", log_path.display()));
+    Ok(())
+}
+
+async fn wait_until_ready(
+    home: &Home,
+    mut child: Child,
+    said: &File,
+    seen: &Seen<'_>,
+) -> Result<String, Failure> {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        match child.try_wait() {
+            Ok(None) => {}
+            Ok(Some(status)) => return Err(seen.ended(status.code())),
+            Err(error) => return Err(Failure::new(Exit::Failed, ATTEMPTED, error.to_string())),
+        }
+        let text = text_from(said, 0);
+        // What it says at its start comes in one piece.
+        if text.contains(LISTENING) && is_ready(home).await {
+            return Ok(text);
+        }
+        sleep(POLL).await;
+    }
+    let why = format!("it is not ready after {} s", PATIENCE.as_secs());
+    let failure = Failure::new(Exit::Failed, ATTEMPTED, why);
+    Err(failure.next(format!("look into {}, or skep down", seen.log.display())))
+}
+
+async fn is_ready(home: &Home) -> bool {
+    let Ok(client) = LocalClient::new(&home.run()) else {
+        return false;
+    };
+    let asked = client.http().get("http://localhost/ready").timeout(Duration::from_secs(5));
+    asked.send().await.is_ok_and(|answer| answer.status().is_success())
+}
+
+/// Where in the log this start began.
+struct Seen<'a> {
+    begun: u64,
+    log: &'a Path,
+}
+
+impl Seen<'_> {
+    /// The process ended before it was ready: what it said goes to whoever started it.
+    fn ended(&self, code: Option<i32>) -> Failure {
+        let text = File::open(self.log).map(|log| text_from(&log, self.begun));
+        let why = text.unwrap_or_else(|error| format!("{}: {error}", self.log.display()));
+        let exit = match code {
+            Some(2) => Exit::Usage,
+            Some(3) => Exit::Refused,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, ATTEMPTED, why)
+    }
+}
+
+/// What the hive says at its start may hold the operator token: it goes to a file without a name
+/// that only these two processes have, never to the log.
+fn nameless(run: &Path) -> io::Result<File> {
+    let path = run.join(format!(".said-{}", std::process::id()));
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Reads without moving the place where the other process writes.
+fn text_from(file: &File, start: u64) -> String {
+    let mut bytes = vec![0; SHOWN_BYTES];
+    let length = file.read_at(&mut bytes, start).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}

@@ -1,0 +1,229 @@
+//! `skep doctor`: looks at the home and says what is wrong with it. Changes nothing.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use clap::Args;
+use serde_json::{Value, json};
+use skep_core::settings::AgentState;
+use skep_guard::{disk, environment, lock, socket};
+use skep_store::Store;
+
+use super::Place;
+use super::client::Client;
+use super::failure::{Exit, Failure};
+use super::output::{self, Tone, toned};
+use crate::home::{Home, Known, load};
+
+/// Below this a busy hive fills the disk within hours.
+const LITTLE_SPACE: u64 = 512 << 20;
+/// Below this the next messages are refused.
+const NO_SPACE: u64 = 16 << 20;
+
+const NO_DATABASE: &str = "none yet; the first start makes it";
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep doctor
+  skep doctor --home /srv/hive --json
+
+The exit code is 0 when nothing is wrong, else 1.")]
+pub struct Doctor {}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Grade {
+    Good,
+    /// Works, but should be looked at.
+    Doubtful,
+    Bad,
+}
+
+struct Finding {
+    grade: Grade,
+    about: &'static str,
+    text: String,
+    /// What to do about it.
+    next: Option<String>,
+}
+
+impl Finding {
+    fn new(grade: Grade, about: &'static str, text: impl Into<String>) -> Self {
+        Self { grade, about, text: text.into(), next: None }
+    }
+
+    fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+}
+
+pub async fn run(_: Doctor, place: &Place, known: &Known) -> Result<(), Failure> {
+    if place.url.is_some() {
+        let why = "it looks at a home folder, and --url names a hive elsewhere";
+        return Err(Failure::new(Exit::Usage, "examine the hive", why).next("skep status --url …"));
+    }
+    let home = place.home()?;
+    let findings = examine(&home, place, known).await;
+    let bad = findings.iter().filter(|finding| finding.grade == Grade::Bad).count();
+    if place.json {
+        let findings: Vec<Value> = findings.iter().map(as_json).collect();
+        output::json(&json!({ "home": home.root(), "ok": bad == 0, "findings": findings }));
+    } else {
+        findings.iter().flat_map(lines).for_each(output::line);
+    }
+    match bad {
+        0 => Ok(()),
+        _ => Err(Failure::new(
+            Exit::Failed,
+            "find the home in order",
+            format!("{bad} of {} checks found something wrong", findings.len()),
+        )),
+    }
+}
+
+async fn examine(home: &Home, place: &Place, known: &Known) -> Vec<Finding> {
+    if !home.root().is_dir() {
+        let text = format!("{} is not there yet", home.root().display());
+        return vec![Finding::new(Grade::Doubtful, "home", text).next("skep up creates it")];
+    }
+    let mut findings = vec![usable(home.root())];
+    findings.extend([home.root().to_path_buf(), home.run()].iter().filter_map(|p| private(p)));
+    findings.extend(configuration(home, known));
+    let (running, finding) = instance(home, place).await;
+    findings.push(finding);
+    findings.push(database(home, place, running).await);
+    findings.push(space(home));
+    findings
+}
+
+fn usable(root: &Path) -> Finding {
+    match disk::check_writable(root) {
+        Ok(()) => Finding::new(Grade::Good, "home", root.display().to_string()),
+        Err(error) => {
+            let text = format!("{} cannot be written: {error}", root.display());
+            let next = "make the folder writable, or name another one with --home";
+            Finding::new(Grade::Bad, "home", text).next(next)
+        }
+    }
+}
+
+/// Keys, tokens and everything that was said are in there.
+fn private(path: &Path) -> Option<Finding> {
+    let found = std::fs::metadata(path).ok()?;
+    let mode = found.permissions().mode() & 0o777;
+    let open = mode & 0o077 != 0;
+    let text = format!("{} has mode {mode:04o}", path.display());
+    Some(match open {
+        true => Finding::new(Grade::Doubtful, "permissions", format!("{text}: others can look in"))
+            .next(format!("chmod 700 {}", path.display())),
+        false => Finding::new(Grade::Good, "permissions", text),
+    })
+}
+
+fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
+    let loaded = match load(home, known, &environment::var) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            let bad = |problem| Finding::new(Grade::Bad, "configuration", format!("{problem}"));
+            return error.problems.iter().map(bad).collect();
+        }
+    };
+    let mut findings = Vec::new();
+    for warning in &loaded.warnings {
+        findings.push(Finding::new(Grade::Doubtful, "configuration", warning));
+    }
+    let mut active = 0;
+    for (name, state) in &loaded.settings.agents {
+        match state {
+            AgentState::Active(_) => active += 1,
+            AgentState::Failed { reason } => {
+                let text = format!("{name} is disabled: {reason}");
+                findings.push(Finding::new(Grade::Bad, "agent", text));
+            }
+        }
+    }
+    let text = format!("in order; agents that can work: {active}");
+    findings.push(Finding::new(Grade::Good, "configuration", text));
+    findings.push(Finding::new(Grade::Good, "model", loaded.settings.model_note));
+    findings
+}
+
+/// Whether a hive runs here; the lock is the proof, the socket the way to it.
+async fn instance(home: &Home, place: &Place) -> (bool, Finding) {
+    if let Ok(client) = Client::open(place)
+        && client.get("/health").await.is_ok()
+    {
+        return (true, Finding::new(Grade::Good, "hive", "runs and answers"));
+    }
+    if !home.lock().exists() {
+        return (false, Finding::new(Grade::Good, "hive", "has not run yet"));
+    }
+    match lock::InstanceLock::acquire(&home.lock()) {
+        Ok(_) => (false, Finding::new(Grade::Good, "hive", "does not run")),
+        Err(error @ lock::LockError::Held { .. }) => {
+            let text = format!("{error}, but does not answer at {}", socket::SOCKET_NAME);
+            (true, Finding::new(Grade::Bad, "hive", text).next("end that process, then skep up"))
+        }
+        Err(error) => (false, Finding::new(Grade::Bad, "hive", error.to_string())),
+    }
+}
+
+/// A running hive is asked: nobody else opens its database.
+async fn database(home: &Home, place: &Place, running: bool) -> Finding {
+    if running {
+        let asked = match Client::open(place) {
+            Ok(client) => client.get("/api/v1/state").await.map_err(|error| error.to_string()),
+            Err(failure) => Err(failure.to_string()),
+        };
+        return match asked {
+            Ok(_) => Finding::new(Grade::Good, "database", "the running hive reads it"),
+            Err(why) => Finding::new(Grade::Bad, "database", why),
+        };
+    }
+    if !home.run().is_dir() {
+        return Finding::new(Grade::Good, "database", NO_DATABASE);
+    }
+    match Store::inspect(&home.database()).await {
+        Ok(None) => Finding::new(Grade::Good, "database", NO_DATABASE),
+        Ok(Some(version)) => {
+            Finding::new(Grade::Good, "database", format!("readable, version {version}"))
+        }
+        Err(error) => Finding::new(Grade::Bad, "database", error.to_string()),
+    }
+}
+
+fn space(home: &Home) -> Finding {
+    let free = match disk::free_bytes(home.root()) {
+        Ok(free) => free,
+        Err(error) => return Finding::new(Grade::Bad, "disk", error.to_string()),
+    };
+    let text = format!("{} MiB free", free >> 20);
+    let grade = match free {
+        0..NO_SPACE => Grade::Bad,
+        NO_SPACE..LITTLE_SPACE => Grade::Doubtful,
+        _ => return Finding::new(Grade::Good, "disk", text),
+    };
+    Finding::new(grade, "disk", text).next("free some space; what is already accepted is safe")
+}
+
+fn lines(finding: &Finding) -> Vec<String> {
+    let mark = match finding.grade {
+        Grade::Good => toned("ok  ", Tone::Good),
+        Grade::Doubtful => toned("look", Tone::Strong),
+        Grade::Bad => toned("bad ", Tone::Bad),
+    };
+    let mut lines = vec![format!("{mark}  {:<13}  {}", finding.about, finding.text)];
+    lines.extend(finding.next.iter().map(|next| format!("{:21}next: {next}", "")));
+    lines
+}
+
+fn as_json(finding: &Finding) -> Value {
+    let grade = match finding.grade {
+        Grade::Good => "ok",
+        Grade::Doubtful => "look",
+        Grade::Bad => "bad",
+    };
+    json!({
+        "about": finding.about, "grade": grade, "text": finding.text, "next": finding.next
+    })
+}

@@ -1,0 +1,52 @@
+//! `skep down`: asks the hive to stop and waits until it has.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::Place;
+use super::client::{CallError, Client};
+use super::failure::{Exit, Failure};
+use super::output;
+
+/// Drain and the end of everything are the hive's to bound; this only notices that it hangs.
+const PATIENCE: Duration = Duration::from_secs(3600 + 30);
+const POLL: Duration = Duration::from_millis(50);
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep down
+  skep down --home /srv/hive
+
+Running turns get the drain time of skep.yaml (limits.drain_seconds) to finish; what is cut off
+goes on at the next start.")]
+pub struct Down {}
+
+pub async fn run(_: Down, place: &Place) -> Result<(), Failure> {
+    let attempted = "stop the hive";
+    if place.url.is_some() {
+        let why = "only the owner of the home can stop it, on its own machine";
+        return Err(Failure::new(Exit::Usage, attempted, why).next("skep down --home FOLDER"));
+    }
+    let client = Client::open(place)?;
+    let asked = client.post("/api/v1/shutdown", &json!({}), None).await;
+    asked.map_err(|error| client.failure(attempted, error))?;
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        match client.get("/health").await {
+            Err(CallError::Unreachable { .. }) => {
+                if place.json {
+                    output::json(&json!({ "stopped": true }));
+                } else {
+                    output::line("stopped");
+                }
+                return Ok(());
+            }
+            _ => sleep(POLL).await,
+        }
+    }
+    Err(Failure::new(Exit::Failed, attempted, "it was told to stop and still runs")
+        .next("skep status"))
+}

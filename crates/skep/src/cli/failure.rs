@@ -1,0 +1,60 @@
+//! Why a command did not do what it was asked to, in three parts for people.
+
+use std::fmt;
+
+/// The exit codes of every command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It was tried and did not work.
+    Failed,
+    /// The command line or a configuration file is wrong.
+    Usage,
+    /// It could be done but must not be: another instance, a newer database, an open door.
+    Refused,
+}
+
+impl Exit {
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub exit: Exit,
+    /// What was attempted, after "could not".
+    pub attempted: String,
+    pub why: String,
+    /// The next command to try, or what else to do.
+    pub next: Option<String>,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, attempted: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { exit, attempted: attempted.into(), why: why.into(), next: None }
+    }
+
+    pub fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "could not {}", self.attempted)?;
+        for line in self.why.lines() {
+            write!(f, "\n  {line}")?;
+        }
+        if let Some(next) = &self.next {
+            write!(f, "\n  next: {next}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! What is printed. Colour only on a terminal; nothing an agent says can drive the terminal.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use skep_guard::environment;
+
+use super::failure::Failure;
+
+/// A line on standard output. A reader that went away is no failure of ours.
+pub fn line(text: impl AsRef<str>) {
+    let _ = writeln!(std::io::stdout(), "{}", text.as_ref());
+}
+
+/// A piece of a line, shown at once.
+pub fn piece(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// A line for people beside the result.
+pub fn note(text: impl AsRef<str>) {
+    let _ = writeln!(std::io::stderr(), "{}", text.as_ref());
+}
+
+/// One JSON document on one line.
+pub fn json(value: &Value) {
+    line(value.to_string());
+}
+
+pub fn failure(failure: &Failure, as_json: bool) -> ExitCode {
+    if as_json {
+        note(
+            json!({ "error": {
+                "attempted": failure.attempted, "why": failure.why, "next": failure.next,
+                "exit": failure.exit.code(),
+            }})
+            .to_string(),
+        );
+    } else {
+        let coloured = std::io::stderr().is_terminal() && colour_wanted();
+        let name = if coloured { "\x1b[31mskep:\x1b[0m" } else { "skep:" };
+        note(format!("{name} {failure}"));
+    }
+    ExitCode::from(failure.exit.code())
+}
+
+/// How a word stands out, on a terminal that wants it.
+#[derive(Clone, Copy)]
+pub enum Tone {
+    Good,
+    Bad,
+    Faint,
+    Strong,
+}
+
+pub fn toned(text: &str, tone: Tone) -> String {
+    if !(std::io::stdout().is_terminal() && colour_wanted()) {
+        return text.to_owned();
+    }
+    let code = match tone {
+        Tone::Good => 32,
+        Tone::Bad => 31,
+        Tone::Faint => 2,
+        Tone::Strong => 1,
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+pub fn colour_wanted() -> bool {
+    environment::var("NO_COLOR").is_none()
+        && environment::var("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
+/// Text from elsewhere: on a terminal without the characters that would drive it.
+pub fn foreign(text: &str) -> String {
+    if std::io::stdout().is_terminal() { harmless(text) } else { text.to_owned() }
+}
+
+fn harmless(text: &str) -> String {
+    let kept = |letter: &char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    text.chars().filter(kept).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn escape_sequences_lose_their_power() {
+        let text = "a\x1b]0;title\x07b\x1b[2J\u{9b}c\r\nd\te";
+        assert_eq!(super::harmless(text), "a]0;titleb[2Jc\nd\te");
+    }
+}

@@ -1,0 +1,94 @@
+//! `skep status`: what the hive is doing right now.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::Place;
+use super::client::Client;
+use super::failure::Failure;
+use super::output::{self, Tone, foreign, toned};
+use super::time;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep status
+  skep status --json")]
+pub struct Status {}
+
+pub async fn run(_: Status, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let state = client
+        .get("/api/v1/state")
+        .await
+        .map_err(|error| client.failure("show the state", error))?;
+    if place.json {
+        output::json(&state);
+    } else {
+        lines(&state).into_iter().for_each(output::line);
+    }
+    Ok(())
+}
+
+pub fn lines(state: &Value) -> Vec<String> {
+    let hive = &state["hive"];
+    let up = time::span(hive["uptime_ms"].as_i64().unwrap_or(0));
+    let mut lines = vec![
+        format!("{} skep {}, up {up}", toned("running", Tone::Good), word(&hive["version"])),
+        format!("home   {}", word(&hive["home"])),
+        format!("model  {}", word(&hive["model_note"])),
+    ];
+    let queue = &state["queue"];
+    let count = |key: &str| queue[key].as_i64().unwrap_or(0);
+    let (running, queued, waiting) = (count("running"), count("pending"), count("waiting"));
+    lines.push(format!("work   {running} running, {queued} queued, {waiting} waiting"));
+    lines.push(String::new());
+    lines.extend(items(&state["agents"]).map(agent));
+    let turns: Vec<String> = items(&state["turns"]).map(turn).collect();
+    if !turns.is_empty() {
+        lines.push(String::new());
+        lines.extend(turns);
+    }
+    let unknown: Vec<String> = items(&state["unknown_calls"]).map(unknown_call).collect();
+    if !unknown.is_empty() {
+        lines.push(String::new());
+        lines.push(toned("calls whose outcome is unknown (look what they did):", Tone::Bad));
+        lines.extend(unknown);
+    }
+    lines
+}
+
+fn agent(agent: &Value) -> String {
+    let name = toned(&word(&agent["name"]), Tone::Strong);
+    if agent["status"] == "failed" {
+        return format!("agent {name}  {}  {}", toned("failed", Tone::Bad), word(&agent["error"]));
+    }
+    let (engine, model) = (word(&agent["engine"]), word(&agent["model"]));
+    let depth = agent["queue_depth"].as_i64().unwrap_or(0);
+    let active = agent["active_turns"].as_i64().unwrap_or(0);
+    let status = word(&agent["status"]);
+    format!("agent {name}  {status}  {engine} · {model}  {active} running, {depth} queued")
+}
+
+fn turn(turn: &Value) -> String {
+    let since = turn["since"].as_i64().map(time::stamp).unwrap_or_default();
+    let (agent, key) = (word(&turn["agent"]), word(&turn["session_key"]));
+    let mut line = format!("turn  {agent}/{key}  {}  since {since}", word(&turn["state"]));
+    if let Some(reason) = turn["waiting_for"].as_str() {
+        line.push_str(&format!("  waits for {}", foreign(reason)));
+    }
+    line
+}
+
+fn unknown_call(call: &Value) -> String {
+    let at = call["at"].as_i64().map(time::stamp).unwrap_or_default();
+    let (agent, tool) = (word(&call["agent"]), word(&call["tool"]));
+    format!("  {agent}  {tool}  {}  {at}", word(&call["call_id"]))
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| "?".to_owned(), foreign)
+}

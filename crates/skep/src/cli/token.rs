@@ -1,0 +1,85 @@
+//! `skep token`: credentials for programs and other machines. A token is shown once.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::Place;
+use super::client::{Client, escaped};
+use super::failure::Failure;
+use super::output::{self, foreign};
+use super::time;
+
+#[derive(Args)]
+pub struct Token {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Subcommand)]
+enum TokenCommand {
+    /// Make a token and show it, this once
+    #[command(after_help = "Examples:
+  skep token new --name laptop
+  SKEP_TOKEN=$(skep token new --json | jq -r .token)")]
+    New {
+        /// What the token is for
+        #[arg(long, default_value = "cli")]
+        name: String,
+    },
+    /// List tokens, without what they are
+    #[command(after_help = "Examples:\n  skep token list")]
+    List,
+    /// Make a token worthless
+    #[command(after_help = "Examples:\n  skep token revoke 0197c0de-…")]
+    Revoke {
+        /// The id that `skep token list` shows
+        id: String,
+    },
+}
+
+pub async fn run(command: Token, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    match command.command {
+        TokenCommand::New { name } => {
+            let made = client.post("/api/v1/tokens", &json!({ "name": name }), None).await;
+            let made = made.map_err(|error| client.failure("make a token", error))?;
+            show(place, &made, |made| vec![text(&made["token"])]);
+            if !place.json {
+                output::note("keep it: it is not shown again");
+            }
+        }
+        TokenCommand::List => {
+            let list = client.get("/api/v1/tokens").await;
+            let list = list.map_err(|error| client.failure("list the tokens", error))?;
+            show(place, &list, |list| {
+                list["tokens"].as_array().into_iter().flatten().map(row).collect()
+            });
+        }
+        TokenCommand::Revoke { id } => {
+            let gone = client.delete(&format!("/api/v1/tokens/{}", escaped(&id))).await;
+            gone.map_err(|error| client.failure(format!("revoke the token {id}"), error))?;
+            show(place, &json!({ "revoked": id }), |gone| {
+                vec![format!("revoked {}", text(&gone["revoked"]))]
+            });
+        }
+    }
+    Ok(())
+}
+
+fn show(place: &Place, value: &Value, lines: impl Fn(&Value) -> Vec<String>) {
+    if place.json {
+        output::json(value);
+    } else {
+        lines(value).into_iter().for_each(output::line);
+    }
+}
+
+fn row(token: &Value) -> String {
+    let made = token["created_at"].as_i64().map(time::stamp).unwrap_or_default();
+    let revoked = if token["revoked_at"].is_null() { "" } else { "  revoked" };
+    format!("{}  {made}  {}{revoked}", text(&token["id"]), text(&token["name"]))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map(foreign).unwrap_or_default()
+}

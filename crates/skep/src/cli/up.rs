@@ -1,0 +1,163 @@
+//! `skep up`: prepares the home, takes the instance lock, reads the files, serves.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+
+use clap::Args;
+use skep_core::settings::AgentState;
+use skep_guard::environment;
+use skep_guard::lock::{InstanceLock, LockError};
+use tracing_subscriber::EnvFilter;
+
+use super::failure::{Exit, Failure};
+use super::{Place, Program, detach, output};
+use crate::home::create::{self, HomeError};
+use crate::home::{Home, Loaded, load};
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep up                       serve the hive in ~/.skep on port 7537
+  skep up --home /srv/hive --port 0
+  skep up --detach              serve in the background; skep down ends it")]
+pub struct Up {
+    /// Port to listen on instead of the one in skep.yaml; 0 takes a free one
+    #[arg(long, value_name = "N")]
+    port: Option<u16>,
+    /// Serve in the background; returns when the hive is ready
+    #[arg(long)]
+    detach: bool,
+    /// Listen on an address others can reach, without TLS
+    #[arg(long)]
+    insecure_bind: bool,
+}
+
+/// Programs read this line; it stands alone.
+pub const LISTENING: &str = "listening on ";
+
+/// What the command line says about this run, beyond the files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpOptions {
+    /// Already part of the settings; here for whoever wants to know that it was asked for.
+    pub port: Option<u16>,
+    pub insecure_bind: bool,
+}
+
+pub(super) async fn run<S>(command: Up, place: &Place, program: Program<S>) -> Result<(), Failure>
+where
+    S: AsyncFnOnce(Home, Loaded, UpOptions) -> Result<(), Failure>,
+{
+    let home = place.home()?;
+    create::folders(&home).map_err(unusable)?;
+    // Held until everything has ended; the kernel gives it back however that happens.
+    let lock = InstanceLock::acquire(&home.lock()).map_err(|error| locked(&home, &error))?;
+    if command.detach {
+        drop(lock);
+        return detach::run(&home, command.options()).await;
+    }
+    start_log();
+    create::files(&home).map_err(unusable)?;
+    let mut loaded = load(&home, &program.known, &environment::var).map_err(|error| {
+        let why = format!("{error}\nnothing was started");
+        Failure::new(Exit::Usage, "read the configuration", why)
+            .next("correct the file, then skep doctor")
+    })?;
+    if let Some(port) = command.port {
+        loaded.settings.server.port = port;
+    }
+    check_bind(&loaded, command.insecure_bind)?;
+    create::workspaces(&home, &loaded).map_err(unusable)?;
+    warn(&loaded);
+    let options = UpOptions { port: command.port, insecure_bind: command.insecure_bind };
+    let served = (program.serve)(home, loaded, options).await;
+    drop(lock);
+    served
+}
+
+impl Up {
+    /// As they stood on the command line, for the process in the background.
+    fn options(&self) -> Vec<OsString> {
+        let mut options = Vec::new();
+        if let Some(port) = self.port {
+            options.extend(["--port".into(), port.to_string().into()]);
+        }
+        if self.insecure_bind {
+            options.push("--insecure-bind".into());
+        }
+        options
+    }
+}
+
+/// Says where the hive is, once it can be reached. `token` is the operator token of a first
+/// start: this is the only time it is shown.
+pub fn announce(home: &Home, loaded: &Loaded, address: SocketAddr, token: Option<&str>) {
+    let mut text = format!(
+        "{LISTENING}http://{address}\n\
+         model: {}\n\
+         talk to it: skep send main \"hello\" --wait\n\
+         read and change it: {}",
+        loaded.settings.model_note,
+        home.root().display()
+    );
+    if let Some(token) = token {
+        text.push_str(&format!("\noperator token for other machines, shown this once: {token}"));
+    }
+    // In one piece: whoever sees the first line has all of it.
+    output::line(text);
+}
+
+/// The log goes to standard error; `SKEP_LOG` chooses what is in it.
+fn start_log() {
+    let wanted = environment::var("SKEP_LOG").unwrap_or_else(|| "info".to_owned());
+    let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new("info"));
+    let colour = std::io::stderr().is_terminal() && output::colour_wanted();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that is already there (a test's) stays.
+    let _ = log.with_ansi(colour).try_init();
+}
+
+fn warn(loaded: &Loaded) {
+    for warning in &loaded.warnings {
+        output::note(format!("warning: {warning}"));
+    }
+    for (name, state) in &loaded.settings.agents {
+        if let AgentState::Failed { reason } = state {
+            output::note(format!("warning: agent {name} is disabled: {reason}"));
+        }
+    }
+}
+
+/// Without TLS everybody on the way reads along: only this machine is reached unasked. A public
+/// https address says that a proxy in front does the TLS.
+fn check_bind(loaded: &Loaded, insecure: bool) -> Result<(), Failure> {
+    let server = &loaded.settings.server;
+    let proxied = server.public_url.as_ref().is_some_and(|url| url.starts_with("https://"));
+    if server.bind.is_loopback() || insecure || proxied {
+        return Ok(());
+    }
+    let why = format!(
+        "server.bind in skep.yaml is {}, which other machines can reach without encryption",
+        server.bind
+    );
+    Err(Failure::new(Exit::Refused, "start the hive", why).next(
+        "bind to 127.0.0.1, or name the proxy in server.public_url (https://…), or skep up \
+         --insecure-bind",
+    ))
+}
+
+fn unusable(error: HomeError) -> Failure {
+    let next = "make the folder writable, or name another one with --home";
+    let why = format!("{}: {}", error.path.display(), error.source);
+    let attempted = format!("prepare the home {}", error.home.display());
+    Failure::new(Exit::Failed, attempted, why).next(next)
+}
+
+fn locked(home: &Home, error: &LockError) -> Failure {
+    let attempted = format!("start the hive in {}", home.root().display());
+    match error {
+        LockError::Held { .. } => Failure::new(Exit::Refused, attempted, error.to_string())
+            .next("skep status, or skep down to stop it"),
+        LockError::Io { .. } => Failure::new(Exit::Failed, attempted, error.to_string())
+            .next("make the folder writable, or name another one with --home"),
+    }
+}

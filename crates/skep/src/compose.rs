@@ -1,0 +1,201 @@
+//! The composition root: the only place that names concrete engines, vendors, tools and doors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use sha2::{Digest, Sha256};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use skep_core::engine::Engine;
+use skep_core::provider::Provider;
+use skep_core::retry::RetryPolicy;
+use skep_core::settings::{AgentState, HiveSettings};
+use skep_core::tool::Tool;
+use skep_engine::{NativeEngine, Timing};
+use skep_model::{AnthropicProvider, AnthropicSettings, RehearsalProvider};
+use skep_runtime::{Hive, HiveError, Parts};
+use skep_server::{BindOptions, Server};
+use skep_store::OpenError;
+use skep_tools::ReadTool;
+
+use crate::cli::up::{self, UpOptions};
+use crate::cli::{Exit, Failure};
+use crate::home::providers::{Connection, Vendor};
+use crate::home::{Home, Known, Loaded};
+
+/// What configuration files may name.
+pub fn known() -> Known {
+    Known::new(&["native"], &["read"])
+}
+
+/// What a program built on this one adds: the test rig's engines and tools, its own pauses.
+pub struct Extras {
+    pub engines: Box<dyn FnOnce(&Arc<NativeEngine>) -> Vec<Arc<dyn Engine>> + Send>,
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub retry: RetryPolicy,
+    pub opened: Box<dyn FnOnce(&Hive) + Send>,
+}
+
+impl Default for Extras {
+    fn default() -> Self {
+        Self {
+            engines: Box::new(|_| Vec::new()),
+            tools: Vec::new(),
+            retry: RetryPolicy::default(),
+            opened: Box::new(|_| {}),
+        }
+    }
+}
+
+/// Serves the hive until it is told to stop; the caller holds the home's lock.
+pub async fn serve(
+    home: Home,
+    mut loaded: Loaded,
+    options: UpOptions,
+    extras: Extras,
+) -> Result<(), Failure> {
+    let mut terminate = listen_for(SignalKind::terminate())?;
+    let mut interrupt = listen_for(SignalKind::interrupt())?;
+    end_leftovers(&home);
+    let providers = providers(&loaded.connections, &mut loaded.settings);
+    let timing = Timing { policy: extras.retry, ..Timing::default() };
+    let native = Arc::new(NativeEngine::new(providers, timing));
+    let mut engines: Vec<Arc<dyn Engine>> = (extras.engines)(&native);
+    engines.push(native);
+    let mut tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(ReadTool::new(loaded.settings.limits.tool_output_bytes))];
+    tools.extend(extras.tools);
+    let parts = Parts {
+        run: home.run(),
+        settings: loaded.settings.clone(),
+        engines,
+        tools,
+        retry: extras.retry,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let (hive, report) = Hive::open(parts).await.map_err(|error| not_opened(&error))?;
+    if report.unclean && !report.fresh {
+        tracing::info!("the last run did not end in order; its work goes on");
+    }
+    let bind = BindOptions {
+        home: home.root().to_path_buf(),
+        run: home.run(),
+        // `skep up` has looked at it before anything was opened.
+        insecure_bind: true,
+    };
+    let bound = Server::bind(&loaded.settings.server, bind, hive.clone());
+    let server = match bound {
+        Ok(server) => server,
+        Err(error) => {
+            hive.drain(std::future::ready(())).await;
+            return Err(Failure::new(Exit::Failed, "open the doors", error.to_string()));
+        }
+    };
+    let token = first_token(&hive).await?;
+    (extras.opened)(&hive);
+    let address = server.address();
+    let close_doors = CancellationToken::new();
+    let doors = tokio::spawn(server.run(close_doors.clone()));
+    up::announce(&home, &loaded, address, token.as_deref());
+    let _ = options;
+    let asked = hive.shutdown_requested();
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = asked.cancelled() => {}
+    }
+    tracing::info!("stopping: running turns have {:?}", loaded.settings.limits.drain);
+    hive.drain(async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+    .await;
+    close_doors.cancel();
+    if doors.await.is_err() {
+        tracing::error!("the doors did not close in order");
+    }
+    Ok(())
+}
+
+/// One provider a profile. A profile whose vendor cannot be reached at all disables the agents
+/// that use it, and nothing else.
+fn providers(
+    connections: &BTreeMap<String, Connection>,
+    settings: &mut HiveSettings,
+) -> BTreeMap<String, Arc<dyn Provider>> {
+    let mut providers: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
+    for (name, connection) in connections {
+        match connection.vendor {
+            Vendor::Rehearsal => {
+                providers.insert(name.clone(), Arc::new(RehearsalProvider));
+            }
+            Vendor::Anthropic => match anthropic(connection) {
+                Ok(provider) => {
+                    providers.insert(name.clone(), Arc::new(provider));
+                }
+                Err(reason) => disable(settings, name, &reason),
+            },
+        }
+    }
+    providers
+}
+
+fn anthropic(connection: &Connection) -> Result<AnthropicProvider, String> {
+    let settings = AnthropicSettings {
+        base_url: connection.api_url.clone(),
+        key: connection.api_key.clone().unwrap_or_else(|| SecretString::from("")),
+        timeouts: connection.timeouts,
+        extra_headers: connection.extra_headers.clone(),
+    };
+    AnthropicProvider::new(settings).map_err(|error| error.to_string())
+}
+
+fn disable(settings: &mut HiveSettings, profile: &str, reason: &str) {
+    for state in settings.agents.values_mut() {
+        if matches!(state, AgentState::Active(agent) if agent.profile.name == profile) {
+            let reason = format!("its profile {profile} cannot be used: {reason}");
+            *state = AgentState::Failed { reason };
+        }
+    }
+}
+
+/// Ends what tools of an earlier run of this home left behind.
+fn end_leftovers(home: &Home) {
+    let hash = Sha256::digest(home.root().as_os_str().as_encoded_bytes());
+    let label: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    match skep_guard::process::claim(&label) {
+        Ok(0) => {}
+        Ok(ended) => tracing::info!(ended, "processes of an earlier run were ended"),
+        Err(error) => tracing::warn!(%error, "processes of an earlier run were not looked for"),
+    }
+}
+
+/// A hive without any token gets its operator token, shown once.
+async fn first_token(hive: &Hive) -> Result<Option<String>, Failure> {
+    let failed = |error: skep_runtime::door::DoorError| {
+        Failure::new(Exit::Failed, "make the operator token", error.to_string())
+    };
+    if !hive.tokens().await.map_err(failed)?.is_empty() {
+        return Ok(None);
+    }
+    let (_, token) = hive.new_token("operator").await.map_err(failed)?;
+    Ok(Some(token))
+}
+
+fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| {
+        Failure::new(Exit::Failed, "listen for the signal to stop", error.to_string())
+    })
+}
+
+fn not_opened(error: &HiveError) -> Failure {
+    let exit = match error {
+        HiveError::Store(OpenError::Newer { .. } | OpenError::Corrupt { .. }) => Exit::Refused,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, "open the hive", error.to_string())
+}

@@ -1,0 +1,35 @@
+//! The home folder: where things are, what a first start creates, and what its files mean.
+//!
+//! Raw types (one file each: `hive`, `providers`, `channels`, `agent`) mirror the YAML; they are
+//! turned once into the settings of skep-core and never travel further.
+
+pub mod create;
+pub mod layout;
+pub mod load;
+
+mod agent;
+mod channels;
+mod environment;
+mod expect;
+mod hive;
+mod place;
+mod problem;
+pub mod providers;
+mod rules;
+mod scalar;
+mod schema;
+mod source;
+mod yaml;
+
+#[cfg(test)]
+mod create_tests;
+#[cfg(test)]
+mod load_tests;
+#[cfg(test)]
+mod mistake_tests;
+
+pub use create::{Created, HomeError};
+pub use layout::Home;
+pub use load::{Known, LoadError, Loaded, load};
+pub use problem::Problem;
+pub use providers::{Connection, Vendor};

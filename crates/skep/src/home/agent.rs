@@ -1,0 +1,180 @@
+//! `teams/<agent>/`: one agent's settings and rules. Every key is optional.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use skep_core::ids::{AgentName, is_agent_name};
+use skep_core::settings::{AgentSettings, Profile, QueueMode};
+
+use super::environment::{Reader, Variables};
+use super::hive::{self, Hive};
+use super::layout::Home;
+use super::load::Known;
+use super::problem::Problem;
+use super::rules;
+use super::scalar::{Text, Whole, present};
+use super::source::{FILE_BYTES, Source};
+use super::yaml;
+
+/// One agent.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawAgent {
+    /// The agent's name; when written, it is the name of its folder.
+    name: Option<Text>,
+    /// What the agent is for, in a sentence.
+    description: Option<Text>,
+    /// What runs its turns.
+    engine: Option<Text>,
+    /// Another word for `engine`.
+    sdk: Option<Text>,
+    /// The model profile it uses.
+    profile: Option<Text>,
+    /// The tools it may use: exact names or patterns with `*`. What is not listed is not there.
+    #[serde(deserialize_with = "present")]
+    #[schemars(with = "Vec<String>")]
+    allowed_tools: Option<Vec<Text>>,
+    /// Model calls in a turn; the hive's limits.steps when absent.
+    max_steps: Option<Whole<1, 10_000>>,
+    /// What happens to a message that arrives while a turn runs.
+    queue_mode: Option<RawQueueMode>,
+    /// The folder it works in; `work/` beside this file when absent.
+    workspace: Option<Text>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RawQueueMode {
+    Queue,
+    Interrupt,
+}
+
+/// What an agent's file may refer to.
+pub struct Around<'a> {
+    pub home: &'a Home,
+    pub hive: &'a Hive,
+    pub profiles: &'a BTreeMap<String, Arc<Profile>>,
+    pub known: &'a Known,
+    pub variables: Variables<'a>,
+}
+
+pub fn read(name: &str, around: &Around<'_>) -> Result<AgentSettings, Problem> {
+    let folder = around.home.agent(name);
+    if !is_agent_name(name) {
+        let problem = Problem::of_file(&folder, "the folder's name cannot be an agent's name");
+        return Err(problem.expecting("1 to 64 lower-case letters, digits and single dashes"));
+    }
+    let file = folder.join("config.yaml");
+    let Some(source) = Source::read(&file, FILE_BYTES)? else {
+        let problem = Problem::of_file(&file, "is missing");
+        return Err(problem.expecting("the agent's settings; an empty file is enough"));
+    };
+    let raw: RawAgent = yaml::parse(&source)?;
+    let reader = Reader { source: &source, variables: around.variables };
+    resolve(name, &folder, &raw, &reader, around)
+}
+
+fn resolve(
+    name: &str,
+    folder: &Path,
+    raw: &RawAgent,
+    reader: &Reader<'_>,
+    around: &Around<'_>,
+) -> Result<AgentSettings, Problem> {
+    check_name(name, raw, reader)?;
+    let defaults = &around.hive.defaults;
+    let allowed_tools = match &raw.allowed_tools {
+        None => defaults.allowed_tools.clone(),
+        Some(listed) => hive::tools(reader, listed, around.known)?,
+    };
+    let description = raw.description.as_ref().map(|text| reader.text(text)).transpose()?;
+    Ok(AgentSettings {
+        name: AgentName::new(name),
+        description: description.unwrap_or_default(),
+        engine: engine(raw, reader, around)?,
+        profile: profile(raw, reader, around)?,
+        allowed_tools,
+        max_steps: raw.max_steps.map_or(around.hive.limits.steps, |n| n.0 as u32),
+        queue_mode: match raw.queue_mode {
+            Some(RawQueueMode::Interrupt) => QueueMode::Interrupt,
+            Some(RawQueueMode::Queue) | None => QueueMode::Queue,
+        },
+        workspace: workspace(folder, raw, reader, around)?,
+        org_rules: rules::read(&folder.join("org-rules"))?,
+        team_rules: rules::read(&folder.join("team-rules"))?,
+    })
+}
+
+fn check_name(folder: &str, raw: &RawAgent, reader: &Reader<'_>) -> Result<(), Problem> {
+    let Some(text) = &raw.name else { return Ok(()) };
+    let written = reader.text(text)?;
+    if written == folder {
+        return Ok(());
+    }
+    let problem = reader.problem(text, format!("`{written}` is not the name of the folder"));
+    Err(problem.expecting(format!("`{folder}`")))
+}
+
+fn engine(raw: &RawAgent, reader: &Reader<'_>, around: &Around<'_>) -> Result<String, Problem> {
+    match (&raw.engine, &raw.sdk) {
+        (Some(_), Some(sdk)) => {
+            let problem = reader.problem(sdk, "is another word for `engine`, which is there too");
+            Err(problem.expecting("only one of the two keys"))
+        }
+        (Some(text), None) | (None, Some(text)) => hive::engine(reader, text, around.known),
+        (None, None) => Ok(around.hive.defaults.engine.clone()),
+    }
+}
+
+fn profile(
+    raw: &RawAgent,
+    reader: &Reader<'_>,
+    around: &Around<'_>,
+) -> Result<Arc<Profile>, Problem> {
+    let name = match &raw.profile {
+        None => around.hive.defaults.profile.clone(),
+        Some(text) => {
+            let names: Vec<&str> = around.profiles.keys().map(String::as_str).collect();
+            hive::profile(reader, text, &names)?
+        }
+    };
+    around.profiles.get(&name).cloned().ok_or_else(|| {
+        Problem::of_file(&reader.source.file, format!("there is no profile `{name}`"))
+    })
+}
+
+/// The folder an agent works in. One written by hand has to exist and must not hold the hive
+/// itself: an agent that can read its home reads keys and other agents' talk.
+fn workspace(
+    folder: &Path,
+    raw: &RawAgent,
+    reader: &Reader<'_>,
+    around: &Around<'_>,
+) -> Result<PathBuf, Problem> {
+    let Some(text) = &raw.workspace else {
+        return Ok(folder.join("work"));
+    };
+    let written = reader.text(text)?;
+    let path = match (written.strip_prefix("~/"), (around.variables)("HOME")) {
+        (Some(rest), Some(home)) => Path::new(&home).join(rest),
+        _ => folder.join(&written),
+    };
+    let found = std::fs::canonicalize(&path)
+        .map_err(|error| reader.problem(text, format!("{}: {error}", path.display())))?;
+    if !found.is_dir() {
+        let what = format!("{} is not a folder", found.display());
+        return Err(reader.problem(text, what).expecting("an existing folder"));
+    }
+    let secret = [around.home.root().to_path_buf(), around.home.run()];
+    for path in secret.iter().filter_map(|path| std::fs::canonicalize(path).ok()) {
+        let inside_run = path.ends_with("run") && found.starts_with(&path);
+        if path.starts_with(&found) || inside_run {
+            let problem = reader.problem(text, "would show the agent the hive's own files");
+            return Err(problem.expecting("a folder that does not hold the home"));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,246 @@
+//! `skep.yaml`: the hive as a whole. Every key is optional.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use skep_core::settings::{Limits, ServerSettings};
+
+use super::environment::{Reader, Variables};
+use super::load::Known;
+use super::problem::Problem;
+use super::scalar::{Period, Text, Whole};
+use super::source::Source;
+use super::yaml;
+
+/// 7537 spells SKEP on a phone's keys.
+const PORT: u16 = 7537;
+
+/// The hive: how it is reached, what it may use, what agents get by default.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawHive {
+    server: RawServer,
+    limits: RawLimits,
+    sessions: RawSessions,
+    retention: RawRetention,
+    defaults: RawDefaults,
+}
+
+/// Where the hive listens.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawServer {
+    /// Address to listen on (127.0.0.1).
+    bind: Option<Text>,
+    /// Port to listen on (7537); 0 takes a free one.
+    port: Option<Whole<0, 65535>>,
+    /// Address under which people reach the hive through a proxy.
+    public_url: Option<Text>,
+    /// Origins of other web pages that may talk to the hive.
+    allowed_origins: Vec<Text>,
+}
+
+/// What turns may use.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawLimits {
+    /// Turns that run at the same time (64).
+    concurrent_turns: Option<Whole<1, 100_000>>,
+    /// Seconds a turn may run (1800).
+    turn_seconds: Option<Whole<1, 604_800>>,
+    /// Times a turn may break off without progress before it is given up (3).
+    attempts: Option<Whole<1, 1000>>,
+    /// Model calls in a turn (50).
+    steps: Option<Whole<1, 10_000>>,
+    /// Seconds running turns get to finish when the hive stops (5).
+    drain_seconds: Option<Whole<0, 3600>>,
+    /// Bytes of a tool's output that the model is shown (65536).
+    tool_output_bytes: Option<Whole<1, 16_777_216>>,
+    /// Bytes a message may have (262144).
+    inbox_body_bytes: Option<Whole<1, 1_048_576>>,
+}
+
+/// Conversations.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawSessions {
+    /// Minutes of silence after which a new session begins (360).
+    idle_minutes: Option<Whole<1, 5_256_000>>,
+}
+
+/// How long things can be asked for again.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawRetention {
+    /// Live events (7d).
+    events: Option<Period>,
+    /// Delivered replies (30d).
+    delivered: Option<Period>,
+}
+
+/// What an agent gets when its own file does not say.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawDefaults {
+    /// Engine (native).
+    engine: Option<Text>,
+    /// Model profile (default).
+    profile: Option<Text>,
+    /// Tools: exact names or patterns with `*` (none).
+    allowed_tools: Vec<Text>,
+}
+
+pub struct Hive {
+    pub server: ServerSettings,
+    pub limits: Limits,
+    pub defaults: Defaults,
+}
+
+pub struct Defaults {
+    pub engine: String,
+    pub profile: String,
+    pub allowed_tools: Vec<String>,
+}
+
+/// Reads `skep.yaml`. `profiles` are the names that `defaults.profile` may refer to; `None` when
+/// providers.yaml is broken itself and nothing can be said about them.
+pub fn read(
+    source: &Source,
+    variables: Variables,
+    known: &Known,
+    profiles: Option<&[&str]>,
+) -> Result<Hive, Problem> {
+    let raw: RawHive = yaml::parse(source)?;
+    let reader = Reader { source, variables };
+    Ok(Hive {
+        server: server(&reader, &raw.server)?,
+        limits: limits(&raw),
+        defaults: defaults(&reader, &raw.defaults, known, profiles)?,
+    })
+}
+
+fn server(reader: &Reader<'_>, raw: &RawServer) -> Result<ServerSettings, Problem> {
+    let bind = match &raw.bind {
+        None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Some(text) => reader.text(text)?.parse().map_err(|_| {
+            reader.problem(text, "is not an address").expecting("an IP address such as 127.0.0.1")
+        })?,
+    };
+    let public_url = match &raw.public_url {
+        None => None,
+        Some(text) => Some(web_address(reader, text)?),
+    };
+    let mut allowed_origins = Vec::new();
+    for text in &raw.allowed_origins {
+        allowed_origins.push(origin(reader, text)?);
+    }
+    Ok(ServerSettings {
+        bind,
+        port: raw.port.map_or(PORT, |port| port.0 as u16),
+        public_url,
+        allowed_origins,
+        ws_enabled: true,
+    })
+}
+
+/// An `http` or `https` address with a host, without a slash at its end.
+pub fn web_address(reader: &Reader<'_>, text: &Text) -> Result<String, Problem> {
+    let value = reader.text(text)?;
+    let usable = Url::parse(&value)
+        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if !usable {
+        let problem = reader.problem(text, "is not a web address");
+        return Err(problem.expecting("an address that starts with http:// or https://"));
+    }
+    Ok(value.trim_end_matches('/').to_owned())
+}
+
+fn origin(reader: &Reader<'_>, text: &Text) -> Result<String, Problem> {
+    let value = web_address(reader, text)?;
+    match Url::parse(&value) {
+        Ok(url) if url.path() == "/" && url.query().is_none() && url.username().is_empty() => {
+            Ok(url.origin().ascii_serialization())
+        }
+        _ => Err(reader
+            .problem(text, "is not an origin")
+            .expecting("scheme, host and port alone, such as https://example.org")),
+    }
+}
+
+fn limits(raw: &RawHive) -> Limits {
+    let usual = Limits::default();
+    let limits = &raw.limits;
+    let seconds = Duration::from_secs;
+    Limits {
+        concurrent_turns: limits.concurrent_turns.map_or(usual.concurrent_turns, |n| n.0 as usize),
+        turn: limits.turn_seconds.map_or(usual.turn, |n| seconds(n.0)),
+        attempts: limits.attempts.map_or(usual.attempts, |n| n.0 as u32),
+        steps: limits.steps.map_or(usual.steps, |n| n.0 as u32),
+        drain: limits.drain_seconds.map_or(usual.drain, |n| seconds(n.0)),
+        tool_output_bytes: limits
+            .tool_output_bytes
+            .map_or(usual.tool_output_bytes, |n| n.0 as usize),
+        inbox_body_bytes: limits.inbox_body_bytes.map_or(usual.inbox_body_bytes, |n| n.0 as usize),
+        session_idle: raw.sessions.idle_minutes.map_or(usual.session_idle, |n| seconds(n.0 * 60)),
+        keep_events: raw.retention.events.map_or(usual.keep_events, |period| period.0),
+        keep_frames: raw.retention.delivered.map_or(usual.keep_frames, |period| period.0),
+    }
+}
+
+fn defaults(
+    reader: &Reader<'_>,
+    raw: &RawDefaults,
+    known: &Known,
+    profiles: Option<&[&str]>,
+) -> Result<Defaults, Problem> {
+    let engine = match &raw.engine {
+        None => "native".to_owned(),
+        Some(text) => engine(reader, text, known)?,
+    };
+    let profile = match (&raw.profile, profiles) {
+        (None, _) => "default".to_owned(),
+        (Some(text), None) => reader.text(text)?,
+        (Some(text), Some(profiles)) => profile(reader, text, profiles)?,
+    };
+    Ok(Defaults { engine, profile, allowed_tools: tools(reader, &raw.allowed_tools, known)? })
+}
+
+pub fn engine(reader: &Reader<'_>, text: &Text, known: &Known) -> Result<String, Problem> {
+    let names: Vec<&str> = known.engines.iter().map(String::as_str).collect();
+    reference(reader, text, "engine", &names)
+}
+
+pub fn profile(reader: &Reader<'_>, text: &Text, profiles: &[&str]) -> Result<String, Problem> {
+    reference(reader, text, "profile", profiles)
+}
+
+/// Tool names are checked; a pattern with `*` may name tools that come later.
+pub fn tools(reader: &Reader<'_>, raw: &[Text], known: &Known) -> Result<Vec<String>, Problem> {
+    let names: Vec<&str> = known.tools.iter().map(String::as_str).collect();
+    let mut allowed = Vec::new();
+    for text in raw {
+        if text.as_str().contains('*') {
+            allowed.push(reader.text(text)?);
+        } else {
+            allowed.push(reference(reader, text, "tool", &names)?);
+        }
+    }
+    Ok(allowed)
+}
+
+fn reference(
+    reader: &Reader<'_>,
+    text: &Text,
+    kind: &str,
+    names: &[&str],
+) -> Result<String, Problem> {
+    let name = reader.text(text)?;
+    if names.contains(&name.as_str()) {
+        return Ok(name);
+    }
+    let problem = reader.problem(text, format!("there is no {kind} `{name}`"));
+    Err(problem.expecting_one_of(&name, names.iter().copied()))
+}

@@ -1,0 +1,408 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+use skep_core::ids::AgentName;
+use skep_core::settings::{AgentSettings, AgentState, Limits, QueueMode, Timeouts};
+
+use super::layout::Home;
+use super::load::{Known, LoadError, Loaded, load};
+use super::providers::Vendor;
+
+struct Folder {
+    home: Home,
+    _kept: tempfile::TempDir,
+}
+
+impl Folder {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let kept = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = kept.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        Self { home: Home::new(kept.path()), _kept: kept }
+    }
+
+    fn load(&self) -> Result<Loaded, LoadError> {
+        self.load_with(&[])
+    }
+
+    fn load_with(&self, variables: &[(&str, &str)]) -> Result<Loaded, LoadError> {
+        let known = Known::new(&["native", "other"], &["read", "effect"]);
+        let find = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        load(&self.home, &known, &find)
+    }
+
+    /// What is said about the hive's files, without the folder's changing name.
+    fn told(&self, variables: &[(&str, &str)]) -> String {
+        let error = self.load_with(variables).expect_err("the files are wrong");
+        error.to_string().replace(&format!("{}/", self.home.root().display()), "")
+    }
+
+    /// What is said about one agent.
+    fn told_of(&self, name: &str) -> String {
+        let loaded = self.load().unwrap();
+        match &loaded.settings.agents[&AgentName::new(name)] {
+            AgentState::Failed { reason } => {
+                reason.replace(&format!("{}/", self.home.root().display()), "")
+            }
+            AgentState::Active(_) => panic!("{name} is active"),
+        }
+    }
+}
+
+fn agent<'a>(loaded: &'a Loaded, name: &str) -> &'a AgentSettings {
+    match &loaded.settings.agents[&AgentName::new(name)] {
+        AgentState::Active(settings) => settings,
+        AgentState::Failed { reason } => panic!("{reason}"),
+    }
+}
+
+#[test]
+fn an_empty_home_has_the_documented_defaults() {
+    let loaded = Folder::new(&[]).load().unwrap();
+    assert_eq!(loaded.settings.limits, Limits::default());
+    assert_eq!(loaded.settings.server.bind.to_string(), "127.0.0.1");
+    assert_eq!(loaded.settings.server.port, 7537);
+    assert!(loaded.settings.server.ws_enabled);
+    assert!(loaded.settings.agents.is_empty());
+    assert_eq!(loaded.connections["default"].vendor, Vendor::Rehearsal);
+    assert!(loaded.settings.model_note.starts_with("rehearsal"));
+}
+
+#[test]
+fn every_key_acts() {
+    let folder = Folder::new(&[
+        (
+            "skep.yaml",
+            "server: {bind: '::1', port: 0, public_url: 'https://h.example/', \
+             allowed_origins: ['https://Page.example:443']}\n\
+             limits: {concurrent_turns: 1, turn_seconds: 2, attempts: 4, steps: 5, \
+             drain_seconds: 0, tool_output_bytes: 7, inbox_body_bytes: 8}\n\
+             sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h}\n\
+             defaults: {engine: other, profile: small, allowed_tools: [effect]}\n",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  default: {provider: rehearsal}\n  small:\n    provider: anthropic\n\
+             \x20   model: m-${SIZE}\n    api_key: ${KEY}\n    api_url: http://127.0.0.1:1/\n\
+             \x20   max_output_tokens: 4096\n    thinking: 1024\n\
+             \x20   timeouts: {connect: 1, first: 2, idle: 3}\n    extra_headers: {x-a: 'b ${SIZE}'}\n",
+        ),
+        ("channels.yaml", "ws: {enabled: false}\n"),
+        ("rules/b.md", "B"),
+        ("rules/a.md", "A"),
+        ("rules/notes.txt", "no rule"),
+        ("teams/main/config.yaml", ""),
+        ("teams/main/org-rules/x.md", "X"),
+        (
+            "teams/cto/config.yaml",
+            "name: cto\ndescription: d\nsdk: native\nprofile: default\nallowed_tools: [read, 'e*']\n\
+             max_steps: 3\nqueue_mode: interrupt\nworkspace: ../../place\n",
+        ),
+        ("teams/README.md", "not an agent"),
+        ("place/file", ""),
+    ]);
+    let loaded = folder.load_with(&[("SIZE", "tiny"), ("KEY", "k-1")]).unwrap();
+    let settings = &loaded.settings;
+    assert_eq!(settings.server.bind.to_string(), "::1");
+    assert_eq!(settings.server.port, 0);
+    assert_eq!(settings.server.public_url.as_deref(), Some("https://h.example"));
+    assert_eq!(settings.server.allowed_origins, ["https://page.example"]);
+    assert!(!settings.server.ws_enabled);
+    let limits = Limits {
+        concurrent_turns: 1,
+        turn: Duration::from_secs(2),
+        attempts: 4,
+        steps: 5,
+        drain: Duration::ZERO,
+        tool_output_bytes: 7,
+        inbox_body_bytes: 8,
+        session_idle: Duration::from_secs(540),
+        keep_events: Duration::from_secs(600),
+        keep_frames: Duration::from_secs(11 * 3600),
+    };
+    assert_eq!(settings.limits, limits);
+    let rules: Vec<&str> = settings.hive_rules.iter().map(|rule| rule.text.as_str()).collect();
+    assert_eq!(rules, ["A", "B"]);
+    assert_eq!(settings.agents.len(), 2);
+    let main = agent(&loaded, "main");
+    assert_eq!((main.engine.as_str(), main.profile.name.as_str()), ("other", "small"));
+    assert_eq!((main.max_steps, main.queue_mode), (5, QueueMode::Queue));
+    assert_eq!(main.allowed_tools, ["effect"]);
+    assert_eq!(main.org_rules[0].text, "X");
+    assert_eq!(main.workspace, folder.home.agent("main").join("work"));
+    let profile = &main.profile;
+    assert_eq!((profile.model.as_str(), profile.thinking), ("m-tiny", Some(1024)));
+    assert_eq!(profile.max_output_tokens, 4096);
+    let cto = agent(&loaded, "cto");
+    assert_eq!((cto.engine.as_str(), cto.profile.provider.as_str()), ("native", "rehearsal"));
+    assert_eq!((cto.max_steps, cto.queue_mode), (3, QueueMode::Interrupt));
+    assert_eq!(cto.allowed_tools, ["read", "e*"]);
+    assert_eq!(cto.workspace, folder.home.root().join("place").canonicalize().unwrap());
+    let connection = &loaded.connections["small"];
+    assert_eq!(connection.vendor, Vendor::Anthropic);
+    assert_eq!(connection.api_url, "http://127.0.0.1:1");
+    assert_eq!(connection.api_key.as_ref().unwrap().expose_secret(), "k-1");
+    assert_eq!(connection.extra_headers[0].1.expose_secret(), "b tiny");
+    let seconds = Duration::from_secs;
+    let timeouts = Timeouts { connect: seconds(1), first: seconds(2), idle: seconds(3) };
+    assert_eq!(connection.timeouts, timeouts);
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+}
+
+#[test]
+fn a_key_in_the_environment_is_used_only_when_nothing_is_configured() {
+    let variables = [("ANTHROPIC_API_KEY", "k-2"), ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/")];
+    let loaded = Folder::new(&[]).load_with(&variables).unwrap();
+    let connection = &loaded.connections["default"];
+    assert_eq!(connection.vendor, Vendor::Anthropic);
+    assert_eq!(connection.api_url, "http://127.0.0.1:9");
+    assert_eq!(connection.api_key.as_ref().unwrap().expose_secret(), "k-2");
+    assert!(loaded.settings.model_note.contains("ANTHROPIC_API_KEY"));
+    let configured =
+        Folder::new(&[("providers.yaml", "profiles: {default: {provider: rehearsal}}\n")]);
+    let loaded = configured.load_with(&variables).unwrap();
+    assert_eq!(loaded.connections["default"].vendor, Vendor::Rehearsal);
+}
+
+#[test]
+fn a_key_written_out_is_warned_of_and_never_shown() {
+    let folder = Folder::new(&[(
+        "providers.yaml",
+        "profiles:\n  default:\n    provider: anthropic\n    model: m\n    api_key: canary-1\n",
+    )]);
+    let loaded = folder.load().unwrap();
+    assert_eq!(loaded.warnings.len(), 1);
+    let warning = &loaded.warnings[0];
+    assert!(warning.contains("providers.yaml:5:14: `profiles.default.api_key`"), "{warning}");
+    assert!(warning.contains("${ANTHROPIC_API_KEY}"), "{warning}");
+    assert!(!format!("{warning} {loaded:?}").contains("canary-1"));
+}
+
+#[test]
+fn mistakes_of_the_hive_files() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("skep.yaml", "server: {bind: here}", "skep.yaml:1:16: `server.bind`: is not an address"),
+        (
+            "skep.yaml",
+            "server:\n  public_url: ftp://x",
+            "skep.yaml:2:15: `server.public_url`: is not a web address",
+        ),
+        (
+            "skep.yaml",
+            "server: {allowed_origins: ['https://a/b']}",
+            "skep.yaml:1:28: `server.allowed_origins.0`: is not an origin",
+        ),
+        (
+            "skep.yaml",
+            "defaults:\n  engine: natve\n",
+            "skep.yaml:2:11: `defaults.engine`: there is no engine `natve`; expected one of \
+             native, other; did you mean `native`?",
+        ),
+        (
+            "skep.yaml",
+            "defaults: {profile: defualt}",
+            "skep.yaml:1:21: `defaults.profile`: there is no profile `defualt`; expected \
+             `default`; did you mean `default`?",
+        ),
+        (
+            "skep.yaml",
+            "defaults:\n  allowed_tools:\n    - read\n    - raed\n",
+            "skep.yaml:4:7: `defaults.allowed_tools.1`: there is no tool `raed`",
+        ),
+        ("skep.yaml", "server:\n  port: 1\nserver:\n", "skep.yaml:3:1: `server`: stands twice"),
+        ("skep.yaml", "a: b: c\n", "skep.yaml:1:1: `a`: unknown key"),
+        ("skep.yaml", "server: {port: 1\n", "skep.yaml:"),
+        ("skep.yaml", "server:\n\tport: 1\n", "skep.yaml:2:2: is not valid YAML"),
+        ("skep.yaml", "server: {}\n---\nserver: {}\n", "skep.yaml:"),
+        ("skep.yaml", "- a\n", "skep.yaml:1:1: wrong value; expected a mapping with the keys"),
+        ("skep.yaml", "server: *a\n", "skep.yaml:1:9: an alias names no anchor"),
+        (
+            "skep.yaml",
+            "server: {bind: '${NOPE}'}\n",
+            "skep.yaml:1:16: `server.bind`: the environment \
+            variable NOPE is not set; expected NOPE in the environment of `skep up`",
+        ),
+        (
+            "skep.yaml",
+            "server: {bind: '${NO'}\n",
+            "skep.yaml:1:16: `server.bind`: `${` is not closed",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  big:\n    provider: rehearsal\n",
+            "providers.yaml:1:1: `profiles`: there is no profile `default`",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  default:\n    provider: antropic\n",
+            "providers.yaml:3:15: `profiles.default.provider`: `antropic` is not known here; \
+             expected one of anthropic, rehearsal; did you mean `anthropic`?",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  default:\n    model: m\n",
+            "providers.yaml:3:5: `profiles.default.provider`: the key `provider` is missing",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  default: {provider: anthropic, model: m}\n",
+            "providers.yaml:2:3: `profiles.default`: the key `api_key` is missing; expected for \
+             instance `api_key: ${ANTHROPIC_API_KEY}`",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  My Profile: {provider: rehearsal}\n",
+            "providers.yaml:2:3: `profiles.My Profile`: is not a profile name",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  default: {provider: rehearsal, thinking: 9000}\n",
+            "providers.yaml:2:34: `profiles.default.thinking`: leaves no room for an answer",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  default: {provider: rehearsal, extra_headers: {'a b': c}}\n",
+            "providers.yaml:2:50: `profiles.default.extra_headers.a b`: is not a header name",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  a: &a {provider: rehearsal}\n  default: {<<: *a}\n",
+            "providers.yaml:3:13: merge keys (`<<`) are not supported",
+        ),
+        (
+            "channels.yaml",
+            "discord: {}\n",
+            "channels.yaml:1:1: `discord`: unknown key; expected `ws`",
+        ),
+    ];
+    for (file, text, expected) in cases {
+        let told = Folder::new(&[(file, text)]).told(&[]);
+        assert!(told.starts_with(expected), "{text}\n   {told}\n   {expected}");
+    }
+}
+
+#[test]
+fn each_broken_file_is_told_once() {
+    let folder = Folder::new(&[
+        ("skep.yaml", "a: 1\nb: 2\n"),
+        ("providers.yaml", "c: 3\n"),
+        ("channels.yaml", "d: 4\n"),
+    ]);
+    let error = folder.load().unwrap_err();
+    let files: Vec<_> = error.problems.iter().map(|p| p.file.file_name().unwrap()).collect();
+    assert_eq!(files, ["providers.yaml", "skep.yaml", "channels.yaml"]);
+}
+
+#[test]
+fn a_broken_agent_is_disabled_alone() {
+    let long = format!("teams/{}/config.yaml", "x".repeat(65));
+    let folder = Folder::new(&[
+        ("teams/main/config.yaml", "allowed_tools: [read]\n"),
+        ("teams/typo/config.yaml", "allowed_tool: [read]\n"),
+        ("teams/lost/config.yaml", "profile: big\n"),
+        ("teams/both/config.yaml", "engine: native\nsdk: native\n"),
+        ("teams/named/config.yaml", "name: other\n"),
+        ("teams/Big/config.yaml", ""),
+        (&long, ""),
+        ("teams/bare/work/file", ""),
+        ("teams/spy/config.yaml", "workspace: ../..\n"),
+        ("teams/mole/config.yaml", "workspace: ../../run/logs\n"),
+        ("teams/gone/config.yaml", "workspace: nowhere\n"),
+        ("run/logs/x", ""),
+        ("teams/.hidden/config.yaml", "nonsense: 1\n"),
+    ]);
+    let loaded = folder.load().unwrap();
+    agent(&loaded, "main");
+    assert_eq!(loaded.settings.agents.len(), 11);
+    let cases = [
+        ("typo", "teams/typo/config.yaml:1:1: `allowed_tool`: unknown key"),
+        ("lost", "teams/lost/config.yaml:1:10: `profile`: there is no profile `big`"),
+        ("both", "teams/both/config.yaml:2:6: `sdk`: is another word for `engine`"),
+        ("named", "teams/named/config.yaml:1:7: `name`: `other` is not the name of the folder"),
+        ("Big", "teams/Big: the folder's name cannot be an agent's name"),
+        ("bare", "teams/bare/config.yaml: is missing"),
+        ("spy", "teams/spy/config.yaml:1:12: `workspace`: would show the agent"),
+        ("mole", "teams/mole/config.yaml:1:12: `workspace`: would show the agent"),
+        ("gone", "teams/gone/config.yaml:1:12: `workspace`: "),
+    ];
+    for (name, expected) in cases {
+        let told = folder.told_of(name);
+        assert!(told.starts_with(expected), "{told}\n{expected}");
+    }
+}
+
+#[test]
+fn tools_left_empty_mean_none_not_the_default() {
+    let folder = Folder::new(&[
+        ("skep.yaml", "defaults: {allowed_tools: [read]}\n"),
+        ("teams/a/config.yaml", "allowed_tools:\n"),
+        ("teams/b/config.yaml", "allowed_tools: []\n"),
+        ("teams/c/config.yaml", "description: inherits\n"),
+    ]);
+    let loaded = folder.load().unwrap();
+    assert!(agent(&loaded, "a").allowed_tools.is_empty());
+    assert!(agent(&loaded, "b").allowed_tools.is_empty());
+    assert_eq!(agent(&loaded, "c").allowed_tools, ["read"]);
+}
+
+#[test]
+fn odd_files_are_refused_and_never_waited_for() {
+    let folder = Folder::new(&[("teams/main/config.yaml", "")]);
+    let skep = folder.home.skep_yaml();
+    type Make<'a> = &'a dyn Fn(&Path);
+    let cases: [(&str, Make<'_>); 4] = [
+        ("skep.yaml: is a folder", &|path| std::fs::create_dir(path).unwrap()),
+        ("skep.yaml: is not a regular file", &|path| {
+            std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+        }),
+        ("skep.yaml: is too large; expected at most 1024 KiB", &|path| {
+            std::fs::write(path, vec![b'#'; (1 << 20) + 1]).unwrap();
+        }),
+        ("skep.yaml:2:3: is not UTF-8", &|path| std::fs::write(path, b"# ok\n# \xff\n").unwrap()),
+    ];
+    for (expected, make) in cases {
+        make(&skep);
+        let told = folder.told(&[]);
+        assert!(told.starts_with(expected), "{told}");
+        let removed = std::fs::remove_file(&skep).or_else(|_| std::fs::remove_dir(&skep));
+        removed.unwrap();
+    }
+    let _listener = std::os::unix::net::UnixListener::bind(&skep).unwrap();
+    assert!(folder.told(&[]).starts_with("skep.yaml: is not a regular file"));
+}
+
+#[test]
+fn a_yaml_bomb_is_small() {
+    let mut text = String::from("a: &a [x, x, x, x, x, x, x, x, x]\n");
+    for (name, before) in [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e"), ("g", "f")] {
+        let nine = format!("*{before}, ").repeat(9);
+        text.push_str(&format!("{name}: &{name} [{nine}]\n"));
+    }
+    let deep = format!("server: {}", "[".repeat(2000));
+    let blocks = format!("defaults:\n  allowed_tools: {}\n", "- ".repeat(50_000));
+    let tools = format!("defaults:\n  allowed_tools: [{}]\n", "read, ".repeat(60_000));
+    for text in [text, deep, blocks, tools] {
+        let told = Folder::new(&[("skep.yaml", &text)]).told(&[]);
+        assert!(told.starts_with("skep.yaml:"), "{told}");
+        assert!(told.len() < 1000, "{told}");
+    }
+}
+
+#[test]
+fn a_rule_too_long_disables_its_agent_or_stops_the_hive() {
+    let long = "r".repeat((64 << 10) + 1);
+    let folder =
+        Folder::new(&[("teams/main/config.yaml", ""), ("teams/main/team-rules/long.md", &long)]);
+    assert!(folder.told_of("main").starts_with("teams/main/team-rules/long.md: is too large"));
+    let folder = Folder::new(&[("rules/long.md", &long)]);
+    assert!(folder.told(&[]).starts_with("rules/long.md: is too large; expected at most 64 KiB"));
+}

@@ -1,0 +1,142 @@
+//! Every key of every file, misspelt and with a wrong value: the table is the schema itself.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use skep_core::ids::AgentName;
+use skep_core::settings::AgentState;
+
+use super::layout::Home;
+use super::load::{Known, load};
+use super::schema;
+
+/// A key of a file: its path, and its part of the schema.
+struct Key {
+    path: Vec<String>,
+    node: Value,
+}
+
+/// All keys of a schema; a name chosen by the operator is called `default`.
+fn keys(schema: &Value, above: &[String], found: &mut Vec<Key>) {
+    let node = solid(schema);
+    for (name, child) in node["properties"].as_object().into_iter().flatten() {
+        let path = [above, std::slice::from_ref(name)].concat();
+        keys(child, &path, found);
+        found.push(Key { path, node: solid(child).clone() });
+    }
+    if node["additionalProperties"].is_object() {
+        let path = [above, &["default".to_owned()]].concat();
+        keys(&node["additionalProperties"], &path, found);
+    }
+}
+
+fn solid(node: &Value) -> &Value {
+    node["anyOf"].as_array().map_or(node, |choices| &choices[0])
+}
+
+/// A file that holds one path and a value, one key a line.
+fn yaml(path: &[String], value: &str) -> String {
+    let mut text = String::from("# a comment\n");
+    for (depth, key) in path.iter().enumerate() {
+        let value = if depth + 1 == path.len() { value } else { "" };
+        text.push_str(&format!("{}{key}: {value}\n", "  ".repeat(depth)));
+    }
+    text
+}
+
+/// Writes the text as the file of a schema into a new home and returns what is said about it.
+fn told(schema: &str, text: &str) -> (PathBuf, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::new(folder.path());
+    std::fs::create_dir_all(home.agent("main")).unwrap();
+    let file = match schema {
+        "skep.json" => home.skep_yaml(),
+        "providers.json" => home.providers_yaml(),
+        "channels.json" => home.channels_yaml(),
+        _ => home.agent("main").join("config.yaml"),
+    };
+    std::fs::write(&file, text).unwrap();
+    let known = Known::new(&["native"], &["read"]);
+    let message = match load(&home, &known, &|_| None) {
+        Err(error) => error.to_string(),
+        Ok(loaded) => match &loaded.settings.agents[&AgentName::new("main")] {
+            AgentState::Failed { reason } => reason.clone(),
+            AgentState::Active(_) => panic!("accepted: {text}"),
+        },
+    };
+    (file, message)
+}
+
+#[test]
+fn every_misspelt_key_is_found_with_its_line_and_the_right_name() {
+    let mut count = 0;
+    for (name, schema) in schema::all() {
+        let mut found = Vec::new();
+        keys(&schema, &[], &mut found);
+        for key in found {
+            let mut path = key.path.clone();
+            let right = path.pop().unwrap();
+            path.push(format!("{right}x"));
+            let (file, message) = told(name, &yaml(&path, "1"));
+            let depth = path.len();
+            let place = format!("{}:{}:{}: ", file.display(), depth + 1, depth * 2 - 1);
+            assert!(message.starts_with(&place), "{place} not in {message}");
+            let dotted = format!("`{}`: unknown key; expected ", path.join("."));
+            assert!(message.contains(&dotted), "{dotted} not in {message}");
+            let nearest = format!("did you mean `{right}`?");
+            assert!(message.ends_with(&nearest), "{nearest} not in {message}");
+            count += 1;
+        }
+    }
+    assert!(count >= 40, "the schemas have only {count} keys");
+}
+
+#[test]
+fn every_wrong_value_is_found_with_its_line_and_what_was_expected() {
+    for (name, schema) in schema::all() {
+        let mut found = Vec::new();
+        keys(&schema, &[], &mut found);
+        for key in found {
+            let kind = match &key.node["type"] {
+                Value::Array(kinds) => kinds[0].as_str().unwrap().to_owned(),
+                kind => kind.as_str().unwrap().to_owned(),
+            };
+            let expected = match kind.as_str() {
+                _ if key.node["enum"].is_array() => "one of ",
+                "string" if key.node["pattern"].is_string() => "a length of time",
+                "string" => "a string",
+                "integer" => "a whole number from ",
+                "number" => "a number from 0 to 1",
+                "boolean" => "true or false",
+                "array" => "a list, each entry a string",
+                "object" => "a mapping",
+                other => panic!("no wrong value for {other}"),
+            };
+            let wrong: &[&str] = match kind.as_str() {
+                "string" => &["5", "true", "[a]", "{a: b}"],
+                "integer" => &["many", "-1", "1.5", "99999999999", "[1]", "{a: b}"],
+                "number" => &["warm", "-0.1", "1.1", ".nan", "[1]"],
+                "boolean" => &["maybe", "yes", "1", "[true]"],
+                "array" => &["read", "{a: b}", "[5]", "[[a]]"],
+                _ => &["5", "word", "[a]"],
+            };
+            for value in wrong {
+                check_wrong(name, &key.path, value, expected);
+            }
+        }
+    }
+}
+
+fn check_wrong(schema: &str, path: &[String], value: &str, expected: &str) {
+    let text = yaml(path, value);
+    let (file, message) = told(schema, &text);
+    let place = format!("{}:{}:", file.display(), path.len() + 1);
+    assert!(message.starts_with(&place), "{place} not in {message}\n{text}");
+    assert!(message.contains(&format!("`{}", path.join("."))), "{message}\n{text}");
+    // An entry of a list is told as that entry.
+    let entry = expected.rsplit("each entry ").next().unwrap();
+    let either = message.contains(&format!("expected {expected}"))
+        || message.contains(&format!("expected {entry}"));
+    assert!(either, "expected {expected} not in {message}\n{text}");
+}

@@ -1,0 +1,327 @@
+//! `providers.yaml`: named ways to reach a model, and what is used when there is none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::Deserialize;
+use skep_core::ids::is_agent_name;
+use skep_core::settings::{Profile, Timeouts};
+
+use super::environment::{Reader, Variables};
+use super::hive::web_address;
+use super::problem::Problem;
+use super::scalar::{Temperature, Text, Whole};
+use super::source::Source;
+use super::yaml;
+
+const ANTHROPIC_URL: &str = "https://api.anthropic.com";
+/// Used only when the key came from the environment and nobody named a model.
+const ANTHROPIC_MODEL: &str = "claude-sonnet-4-5";
+const MAX_OUTPUT_TOKENS: u32 = 8192;
+const DEFAULT: &str = "default";
+
+/// Model profiles. With none, a provider is detected from the environment.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawProviders {
+    /// By name; `default` is the one agents use when they name none.
+    profiles: BTreeMap<String, RawProfile>,
+}
+
+/// One way to reach a model.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RawProfile {
+    /// The vendor's wire: anthropic, or the built-in offline rehearsal model.
+    provider: RawVendor,
+    /// Base address of the vendor's API.
+    #[serde(default)]
+    api_url: Option<Text>,
+    /// The key: write `${NAME}` to take it from the environment.
+    #[serde(default)]
+    api_key: Option<Text>,
+    /// The model's name at the vendor.
+    #[serde(default)]
+    model: Option<Text>,
+    /// Tokens one answer may have (8192).
+    #[serde(default)]
+    max_output_tokens: Option<Whole<1, 1_000_000>>,
+    /// Tokens the model may think before it answers (no thinking).
+    #[serde(default)]
+    thinking: Option<Whole<1024, 1_000_000>>,
+    /// How freely the model chooses its words.
+    #[serde(default)]
+    temperature: Option<Temperature>,
+    #[serde(default)]
+    timeouts: RawTimeouts,
+    /// Headers sent with every request.
+    #[serde(default)]
+    extra_headers: BTreeMap<String, Text>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RawVendor {
+    Anthropic,
+    Rehearsal,
+}
+
+/// Seconds after which a silent vendor is given up.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawTimeouts {
+    /// To connect (10).
+    connect: Option<Whole<1, 3600>>,
+    /// To the first complete event of an answer (120).
+    first: Option<Whole<1, 3600>>,
+    /// Between two complete events (60).
+    idle: Option<Whole<1, 3600>>,
+}
+
+pub struct Providers {
+    pub profiles: BTreeMap<String, Arc<Profile>>,
+    pub connections: BTreeMap<String, Connection>,
+    pub warnings: Vec<String>,
+    /// Which model answers by default, and why.
+    pub note: String,
+}
+
+/// How a profile's vendor is reached. Never leaves the composition root.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub vendor: Vendor,
+    pub api_url: String,
+    pub api_key: Option<SecretString>,
+    pub timeouts: Timeouts,
+    pub extra_headers: Vec<(String, SecretString)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    Anthropic,
+    Rehearsal,
+}
+
+impl Vendor {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Rehearsal => "rehearsal",
+        }
+    }
+}
+
+pub fn read(source: &Source, variables: Variables) -> Result<Providers, Problem> {
+    let raw: RawProviders = yaml::parse(source)?;
+    if raw.profiles.is_empty() {
+        return Ok(detect(variables));
+    }
+    let reader = Reader { source, variables };
+    let mut profiles = BTreeMap::new();
+    let mut connections = BTreeMap::new();
+    let mut warnings = Vec::new();
+    for (name, raw) in &raw.profiles {
+        if !is_agent_name(name) {
+            let problem = source.problem_at_path(&["profiles", name], "is not a profile name");
+            return Err(problem.expecting("lower-case letters, digits and single dashes"));
+        }
+        let (profile, connection) = resolve(&reader, name, raw, &mut warnings)?;
+        profiles.insert(name.clone(), Arc::new(profile));
+        connections.insert(name.clone(), connection);
+    }
+    let Some(usual) = profiles.get(DEFAULT) else {
+        let problem = source.problem_at_path(&["profiles"], "there is no profile `default`");
+        return Err(problem.expecting("one profile of that name, used when an agent names none"));
+    };
+    let note = format!("{} {} (profile default of providers.yaml)", usual.provider, usual.model);
+    Ok(Providers { profiles, connections, warnings, note })
+}
+
+fn resolve(
+    reader: &Reader<'_>,
+    name: &str,
+    raw: &RawProfile,
+    warnings: &mut Vec<String>,
+) -> Result<(Profile, Connection), Problem> {
+    let vendor = match raw.provider {
+        RawVendor::Anthropic => Vendor::Anthropic,
+        RawVendor::Rehearsal => Vendor::Rehearsal,
+    };
+    let (model, api_url, api_key) = match vendor {
+        Vendor::Anthropic => (
+            reader.text(needed(reader, name, "model", raw.model.as_ref())?)?,
+            match &raw.api_url {
+                None => ANTHROPIC_URL.to_owned(),
+                Some(text) => web_address(reader, text)?,
+            },
+            Some(api_key(reader, name, raw, warnings)?),
+        ),
+        Vendor::Rehearsal => {
+            if let Some(text) = raw.api_key.as_ref().or(raw.api_url.as_ref()) {
+                let problem = reader.problem(text, "has no meaning for provider rehearsal");
+                return Err(problem.expecting("the key to be left out"));
+            }
+            let model = raw.model.as_ref().map(|text| reader.text(text)).transpose()?;
+            (model.unwrap_or_else(|| "rehearsal".to_owned()), String::new(), None)
+        }
+    };
+    let max_output_tokens = raw.max_output_tokens.map_or(MAX_OUTPUT_TOKENS, |n| n.0 as u32);
+    let thinking = raw.thinking.map(|n| n.0 as u32);
+    check_thinking(reader, name, raw, max_output_tokens)?;
+    let profile = Profile {
+        name: name.to_owned(),
+        provider: vendor.as_str().to_owned(),
+        model,
+        max_output_tokens,
+        thinking,
+        temperature: raw.temperature.map(|value| value.0),
+    };
+    let extra_headers = extra_headers(reader, name, raw)?;
+    let timeouts = timeouts(&raw.timeouts);
+    Ok((profile, Connection { vendor, api_url, api_key, timeouts, extra_headers }))
+}
+
+fn needed<'a>(
+    reader: &Reader<'_>,
+    profile: &str,
+    key: &str,
+    found: Option<&'a Text>,
+) -> Result<&'a Text, Problem> {
+    found.ok_or_else(|| {
+        let what = format!("the key `{key}` is missing");
+        let problem = reader.source.problem_at_path(&["profiles", profile], what);
+        let example = if key == "api_key" { "${ANTHROPIC_API_KEY}" } else { ANTHROPIC_MODEL };
+        problem.expecting(format!("for instance `{key}: {example}`"))
+    })
+}
+
+fn api_key(
+    reader: &Reader<'_>,
+    name: &str,
+    raw: &RawProfile,
+    warnings: &mut Vec<String>,
+) -> Result<SecretString, Problem> {
+    let text = needed(reader, name, "api_key", raw.api_key.as_ref())?;
+    let key = reader.expand(text)?;
+    if key.value.is_empty() || HeaderValue::from_str(&key.value).is_err() {
+        let problem = reader.problem(text, "cannot be sent as a key");
+        return Err(problem.expecting("visible ASCII characters without spaces around them"));
+    }
+    if !key.from_environment {
+        let (line, column) = text.at();
+        warnings.push(format!(
+            "{}:{line}:{column}: `profiles.{name}.api_key` is written out in the file; put it \
+             into an environment variable and write `api_key: ${{ANTHROPIC_API_KEY}}` instead",
+            reader.source.file.display()
+        ));
+    }
+    Ok(SecretString::from(key.value))
+}
+
+/// The vendor refuses these combinations on every request; better said at the start.
+fn check_thinking(
+    reader: &Reader<'_>,
+    name: &str,
+    raw: &RawProfile,
+    max_output_tokens: u32,
+) -> Result<(), Problem> {
+    let Some(thinking) = raw.thinking else {
+        return Ok(());
+    };
+    let path = ["profiles", name, "thinking"];
+    if thinking.0 >= u64::from(max_output_tokens) {
+        let problem = reader.source.problem_at_path(&path, "leaves no room for an answer");
+        return Err(
+            problem.expecting(format!("less than max_output_tokens, which is {max_output_tokens}"))
+        );
+    }
+    if raw.temperature.is_some() {
+        let problem = reader.source.problem_at_path(&path, "cannot go with `temperature`");
+        return Err(problem.expecting("only one of the two keys"));
+    }
+    Ok(())
+}
+
+fn extra_headers(
+    reader: &Reader<'_>,
+    name: &str,
+    raw: &RawProfile,
+) -> Result<Vec<(String, SecretString)>, Problem> {
+    let mut headers = Vec::new();
+    for (header, text) in &raw.extra_headers {
+        if HeaderName::from_bytes(header.as_bytes()).is_err() {
+            let path = ["profiles", name, "extra_headers", header];
+            let problem = reader.source.problem_at_path(&path, "is not a header name");
+            return Err(problem.expecting("letters, digits and dashes"));
+        }
+        let value = reader.text(text)?;
+        if HeaderValue::from_str(&value).is_err() {
+            let problem = reader.problem(text, "cannot be sent as a header");
+            return Err(problem.expecting("one line of visible ASCII characters"));
+        }
+        headers.push((header.clone(), SecretString::from(value)));
+    }
+    Ok(headers)
+}
+
+fn timeouts(raw: &RawTimeouts) -> Timeouts {
+    let usual = Timeouts::default();
+    let seconds = Duration::from_secs;
+    Timeouts {
+        connect: raw.connect.map_or(usual.connect, |n| seconds(n.0)),
+        first: raw.first.map_or(usual.first, |n| seconds(n.0)),
+        idle: raw.idle.map_or(usual.idle, |n| seconds(n.0)),
+    }
+}
+
+/// Nothing is configured: a key in the environment decides, else the offline rehearsal model.
+fn detect(variables: Variables) -> Providers {
+    match variables("ANTHROPIC_API_KEY") {
+        Some(key) => detected(
+            Vendor::Anthropic,
+            ANTHROPIC_MODEL,
+            variables("ANTHROPIC_BASE_URL").unwrap_or_else(|| ANTHROPIC_URL.to_owned()),
+            Some(SecretString::from(key)),
+            format!("anthropic {ANTHROPIC_MODEL} (ANTHROPIC_API_KEY is set in the environment)"),
+        ),
+        None => detected(
+            Vendor::Rehearsal,
+            "rehearsal",
+            String::new(),
+            None,
+            "rehearsal: a scripted offline model, because no provider is configured; set \
+             ANTHROPIC_API_KEY or write providers.yaml to use a real one"
+                .to_owned(),
+        ),
+    }
+}
+
+fn detected(
+    vendor: Vendor,
+    model: &str,
+    api_url: String,
+    api_key: Option<SecretString>,
+    note: String,
+) -> Providers {
+    let profile = Profile {
+        name: DEFAULT.to_owned(),
+        provider: vendor.as_str().to_owned(),
+        model: model.to_owned(),
+        max_output_tokens: MAX_OUTPUT_TOKENS,
+        thinking: None,
+        temperature: None,
+    };
+    let api_url = api_url.trim_end_matches('/').to_owned();
+    let timeouts = Timeouts::default();
+    let connection = Connection { vendor, api_url, api_key, timeouts, extra_headers: Vec::new() };
+    Providers {
+        profiles: BTreeMap::from([(DEFAULT.to_owned(), Arc::new(profile))]),
+        connections: BTreeMap::from([(DEFAULT.to_owned(), connection)]),
+        warnings: Vec::new(),
+        note,
+    }
+}

@@ -1,0 +1,9 @@
+//! The program: home folder and configuration, the command line, and the composition root — the
+//! only place that names concrete engines, vendors and channels.
+//!
+//! This crate never runs a turn, never speaks SQL and never serves a request itself: it reads
+//! what the operator wrote, builds the parts and hands them to each other.
+
+pub mod cli;
+pub mod compose;
+pub mod home;

@@ -1,0 +1,13 @@
+use std::process::ExitCode;
+
+use skep::cli::{self, Program};
+use skep::compose::{self, Extras};
+
+fn main() -> ExitCode {
+    cli::main(Program {
+        known: compose::known(),
+        serve: async |home, loaded, options| {
+            compose::serve(home, loaded, options, Extras::default()).await
+        },
+    })
+}

@@ -1,0 +1,151 @@
+//! Where a journey plays: a home of its own, a scripted model, and the rig on them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use skep_testkit::effects::Effects;
+use skep_testkit::hive::Start;
+use skep_testkit::http::Api;
+use skep_testkit::ws::WsTarget;
+use skep_testkit::{Hive, ScriptedModel, WsClient, locate};
+use tempfile::TempDir;
+
+pub struct Stage {
+    pub model: ScriptedModel,
+    pub effects: Effects,
+    home: PathBuf,
+    /// Shown at the first start only.
+    token: Mutex<Option<String>>,
+    /// Holds everything; gone with the stage.
+    folder: TempDir,
+}
+
+impl Stage {
+    /// `main` on the native engine, `plain` on the one that can neither queue nor interrupt; both
+    /// with every tool of the rig and the scripted model behind them.
+    pub async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let model = ScriptedModel::start().await.unwrap();
+        let home = folder.path().join("home");
+        let stage = Self {
+            effects: Effects::at(&folder.path().join("effects")),
+            token: Mutex::new(None),
+            model,
+            home,
+            folder,
+        };
+        stage.write(
+            "providers.yaml",
+            &format!(
+                "profiles:\n  default:\n    provider: anthropic\n    model: scripted\n    \
+                 api_url: {}\n    api_key: ${{RIG_KEY}}\n    max_output_tokens: 1024\n    \
+                 timeouts: {{ connect: 2, first: 2, idle: 2 }}\n",
+                stage.model.base_url()
+            ),
+        );
+        stage.write("teams/main/config.yaml", "allowed_tools: ['*']\n");
+        stage.write("teams/plain/config.yaml", "engine: blunt\nallowed_tools: ['*']\n");
+        stage
+    }
+
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Outside the home.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, file: &str, text: &str) {
+        let path = self.home.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// The rig, about to start on this home.
+    pub fn start(&self) -> Start {
+        Start::up(&locate::rig().unwrap(), &self.home)
+            .env("RIG_EFFECTS", self.effects.path())
+            .env("RIG_KEY", "rig-key-canary-1f7c")
+    }
+
+    /// The rig, listening.
+    pub async fn up(&self) -> Play {
+        self.run(self.start()).await
+    }
+
+    pub async fn run(&self, start: Start) -> Play {
+        let hive = start.listening().await.unwrap();
+        let mut token = self.token.lock().unwrap();
+        let shown = hive.stdout();
+        if let Some((_, after)) = shown.split_once("shown this once: ") {
+            *token = Some(after.lines().next().unwrap().to_owned());
+        }
+        let token = token.clone().expect("the first start shows a token");
+        Play { hive, token }
+    }
+}
+
+/// A running rig.
+pub struct Play {
+    pub hive: Hive,
+    pub token: String,
+}
+
+impl Play {
+    pub fn api(&self) -> Api {
+        self.hive.api(Some(&self.token)).unwrap()
+    }
+
+    pub fn target(&self) -> WsTarget {
+        self.hive.ws(Some(&self.token)).unwrap()
+    }
+
+    pub async fn ws(&self) -> WsClient {
+        WsClient::connect(&self.target()).await.unwrap()
+    }
+
+    /// Sends and waits for the end; the followed message.
+    pub async fn ask(&self, agent: &str, text: &str) -> Value {
+        let path = format!("/api/v1/agents/{agent}/messages?wait=true&timeout=60");
+        let answer = self.api().post(&path, &json!({"message": text})).await.unwrap();
+        answer.good().unwrap()
+    }
+
+    /// Sends without waiting; the receipt.
+    pub async fn tell(&self, agent: &str, session: &str, text: &str) -> Value {
+        let path = format!("/api/v1/agents/{agent}/messages");
+        let body = json!({"message": text, "session_key": session});
+        self.api().post(&path, &body).await.unwrap().good().unwrap()
+    }
+
+    /// The end of a message that was sent.
+    pub async fn ended(&self, agent: &str, item: &str) -> Value {
+        let path = format!("/api/v1/agents/{agent}/messages/{item}?wait=true&timeout=60");
+        self.api().get(&path).await.unwrap().good().unwrap()
+    }
+
+    /// Every message of a session, full.
+    pub async fn history(&self, agent: &str, session: &str) -> Vec<Value> {
+        let path =
+            format!("/api/v1/agents/{agent}/history?session_key={session}&view=full&limit=500");
+        let page = self.api().get(&path).await.unwrap().good().unwrap();
+        page["messages"].as_array().unwrap().clone()
+    }
+
+    pub async fn state(&self) -> Value {
+        self.api().get("/api/v1/state").await.unwrap().good().unwrap()
+    }
+
+    /// Decides a waiting call through the rig's own door.
+    pub async fn decide(&self, turn: &str, call: &str, value: Value) -> u16 {
+        let shown = self.hive.stdout();
+        let (_, after) = shown.split_once("deciding on ").expect("the rig names its door");
+        let door = Api::tcp(after.lines().next().unwrap(), None).unwrap();
+        let body = json!({"turn": turn, "call": call, "value": value});
+        door.post("/decide", &body).await.unwrap().status
+    }
+}

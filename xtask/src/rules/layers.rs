@@ -1,0 +1,91 @@
+//! A crate depends only on crates of strictly lower layers.
+
+use crate::finding::Finding;
+use crate::tree::{Dependency, Manifest, Tree};
+
+const RULE: &str = "layers";
+
+/// The order of ARCHITECTURE.md. A new crate gets its line here and there.
+const LAYERS: [(&str, u8); 13] = [
+    ("skep-core", 0),
+    ("skep-store", 1),
+    ("skep-guard", 1),
+    ("skep-model", 2),
+    ("skep-tools", 2),
+    ("skep-mcp", 2),
+    ("skep-discord", 2),
+    ("skep-engine", 3),
+    ("skep-plugin", 3),
+    ("skep-runtime", 4),
+    ("skep-server", 5),
+    ("skep", 6),
+    ("skep-bench", 7),
+];
+
+/// Not part of the product: they stand beside the layers and only tests may use them.
+const TESTKIT: [&str; 2] = ["skep-testkit", "skep-testkit-shim"];
+
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for manifest in &tree.manifests {
+        let is_product = manifest.path.starts_with("crates/");
+        if is_product && layer(&manifest.name).is_none() && !is_testkit(&manifest.name) {
+            findings.push(Finding {
+                path: manifest.path.clone(),
+                line: 1,
+                rule: RULE,
+                text: format!(
+                    "crate {} has no layer: give it one in xtask/src/rules/layers.rs and \
+                     ARCHITECTURE.md",
+                    manifest.name
+                ),
+            });
+        }
+        for dependency in &manifest.dependencies {
+            findings.extend(judge(manifest, dependency));
+        }
+    }
+    findings
+}
+
+fn judge(manifest: &Manifest, dependency: &Dependency) -> Option<Finding> {
+    let (from, to) = (&manifest.name, &dependency.name);
+    let complain = |text: String| {
+        Some(Finding {
+            path: manifest.path.clone(),
+            line: dependency.line,
+            rule: RULE,
+            text,
+        })
+    };
+    if is_testkit(to) {
+        if dependency.is_dev || is_testkit(from) || from == "skep-bench" {
+            return None;
+        }
+        return complain(format!("{from} ships {to}: move it to [dev-dependencies]"));
+    }
+    let target = layer(to)?;
+    match layer(from) {
+        Some(own) if own > target => None,
+        Some(own) => complain(format!(
+            "{from} (layer {own}) depends on {to} (layer {target}): move what it needs to a lower \
+             layer, or turn the call around"
+        )),
+        // The testkit may know the vocabulary and nothing else of what it tests.
+        None if is_testkit(from) && target == 0 => None,
+        None => complain(format!(
+            "{from} depends on {to}: it stands beside the layers and must not know the product"
+        )),
+    }
+}
+
+fn layer(name: &str) -> Option<u8> {
+    LAYERS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, layer)| *layer)
+}
+
+fn is_testkit(name: &str) -> bool {
+    TESTKIT.contains(&name)
+}

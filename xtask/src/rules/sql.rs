@@ -1,0 +1,121 @@
+//! SQL stands in skep-store alone, and what only one database understands in its dialect file.
+
+use crate::finding::Finding;
+use crate::source::{Kind, Source, Token};
+use crate::tree::Tree;
+
+const RULE: &str = "sql";
+const STORE: &str = "crates/skep-store/";
+const DIALECT_FILE: &str = "crates/skep-store/src/dialect.rs";
+
+/// How a statement begins, in capitals as we write SQL.
+const STATEMENTS: [&str; 13] = [
+    "SELECT ",
+    "INSERT INTO ",
+    "INSERT OR ",
+    "UPDATE ",
+    "DELETE FROM ",
+    "CREATE TABLE ",
+    "CREATE INDEX ",
+    "CREATE UNIQUE INDEX ",
+    "ALTER TABLE ",
+    "DROP TABLE ",
+    "SAVEPOINT ",
+    "BEGIN IMMEDIATE",
+    "PRAGMA ",
+];
+
+const DIALECT_WORDS: [&str; 20] = [
+    "PRAGMA",
+    "AUTOINCREMENT",
+    "WITHOUT ROWID",
+    "BEGIN IMMEDIATE",
+    "INSERT OR ",
+    "FOR UPDATE",
+    "SKIP LOCKED",
+    "EXPLAIN",
+    "VACUUM",
+    "BIGSERIAL",
+    "BYTEA",
+    "INDEXED BY",
+    "sqlite_master",
+    "sqlite_schema",
+    "sqlite_sequence",
+    "last_insert_rowid",
+    "wal_checkpoint",
+    "strftime",
+    "unixepoch",
+    "pg_",
+];
+
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in &tree.sources {
+        // The words themselves are listed in xtask.
+        if source.path == DIALECT_FILE || source.path.starts_with("xtask/") {
+            continue;
+        }
+        for (_, token) in source.product_tokens() {
+            if let Some(text) = judge(source, token) {
+                let path = source.path.clone();
+                findings.push(Finding {
+                    path,
+                    line: token.line,
+                    rule: RULE,
+                    text,
+                });
+            }
+        }
+    }
+    findings.extend(tree.manifests.iter().flat_map(|manifest| {
+        let strange = |name: &str| name == "sqlx" && !manifest.path.starts_with(STORE);
+        manifest
+            .dependencies
+            .iter()
+            .filter(move |it| !it.is_dev && strange(&it.name))
+            .map(|it| Finding {
+                path: manifest.path.clone(),
+                line: it.line,
+                rule: RULE,
+                text: "sqlx outside skep-store: ask the store by a command or a read".to_owned(),
+            })
+    }));
+    findings
+}
+
+fn judge(source: &Source, token: &Token) -> Option<String> {
+    let in_store = source.path.starts_with(STORE);
+    match token.kind {
+        Kind::Word if !in_store && token.text == "sqlx" => {
+            Some("sqlx outside skep-store: ask the store by a command or a read".to_owned())
+        }
+        Kind::Text if in_store => {
+            let word = DIALECT_WORDS
+                .iter()
+                .find(|word| contains_word(&token.text, word))?;
+            Some(format!("dialect word `{word}`: move it to {DIALECT_FILE}"))
+        }
+        Kind::Text => {
+            let text = token
+                .text
+                .trim_start_matches(|c: char| c.is_whitespace() || c == '\\');
+            let start = STATEMENTS.iter().find(|start| text.starts_with(**start))?;
+            let start = start.trim();
+            Some(format!(
+                "`{start}` outside skep-store: make it a command or a read of the store"
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// `word` begins where no other word is going on, and ends so unless it is a prefix like `pg_`.
+fn contains_word(text: &str, word: &str) -> bool {
+    let is_word = |c: char| c == '_' || c.is_alphanumeric();
+    text.match_indices(word).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        let open_end = !word.ends_with(char::is_alphanumeric);
+        !before.is_some_and(is_word) && (open_end || !after.is_some_and(is_word))
+    })
+}

@@ -1,0 +1,379 @@
+//! Each rule is shown to fail on a tree that breaks it and to pass on one that comes close.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+
+use crate::rules;
+use crate::tree::Tree;
+
+const CORE_MANIFEST: &str = "[package]\nname = \"skep-core\"\n";
+const RUNTIME_MANIFEST: &str =
+    "[package]\nname = \"skep-runtime\"\n\n[dependencies]\nskep-core.workspace = true\n";
+const STORE_MANIFEST: &str = "[package]\nname = \"skep-store\"\n\n[dependencies]\nsqlx = \"1\"\n";
+const ARCHITECTURE: &str = "`skep-core` `skep-store` `skep-runtime` `skep-testkit` `skep-odd`";
+const CORE: &str = "crates/skep-core/src/lib.rs";
+const RUNTIME: &str = "crates/skep-runtime/src/lib.rs";
+const STORE: &str = "crates/skep-store/src/lib.rs";
+
+/// The findings of a small clean repository with `files` laid over it.
+fn findings(files: &[(&str, &str)]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let base = [
+        ("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\n"),
+        ("ARCHITECTURE.md", ARCHITECTURE),
+        ("crates/skep-core/Cargo.toml", CORE_MANIFEST),
+        ("crates/skep-runtime/Cargo.toml", RUNTIME_MANIFEST),
+        ("crates/skep-store/Cargo.toml", STORE_MANIFEST),
+        (CORE, "//! Words.\n"),
+        (RUNTIME, "//! Turns.\n"),
+        (STORE, "//! Rows.\nmod dialect;\n"),
+        (
+            "crates/skep-store/src/dialect.rs",
+            "pub const BEGIN: &str = \"BEGIN IMMEDIATE\";\n",
+        ),
+    ];
+    for (path, text) in base.iter().chain(files) {
+        write(folder.path(), path, text);
+    }
+    let tree = Tree::read(folder.path()).unwrap();
+    rules::check(&tree)
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let file = root.join(path);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, text).unwrap();
+}
+
+/// One finding for each expected beginning, in order, and nothing else.
+#[track_caller]
+fn assert_found(files: &[(&str, &str)], expected: &[&str]) {
+    let found = findings(files);
+    let matches = found.len() == expected.len()
+        && found
+            .iter()
+            .zip(expected)
+            .all(|(found, start)| found.starts_with(start));
+    assert!(matches, "expected {expected:#?}\nfound {found:#?}");
+}
+
+#[track_caller]
+fn assert_clean(files: &[(&str, &str)]) {
+    assert_found(files, &[]);
+}
+
+#[test]
+fn the_base_tree_is_clean() {
+    assert_clean(&[]);
+}
+
+#[test]
+fn layers() {
+    let upward = format!("{CORE_MANIFEST}\n[dependencies]\nskep-runtime = {{ path = \"x\" }}\n");
+    assert_found(
+        &[("crates/skep-core/Cargo.toml", &upward)],
+        &["crates/skep-core/Cargo.toml:5: layers: skep-core (layer 0) depends on skep-runtime"],
+    );
+    let sideways = format!("{CORE_MANIFEST}\n[dependencies.skep-core]\npath = \"x\"\n");
+    assert_found(
+        &[("crates/skep-core/Cargo.toml", &sideways)],
+        &["crates/skep-core/Cargo.toml:4: layers: skep-core (layer 0) depends on skep-core"],
+    );
+    let renamed =
+        format!("{CORE_MANIFEST}\n[dependencies]\nrows = {{ package = \"skep-store\" }}\n");
+    assert_found(
+        &[("crates/skep-core/Cargo.toml", &renamed)],
+        &["crates/skep-core/Cargo.toml:5: layers: skep-core (layer 0) depends on skep-store"],
+    );
+    let shipped = format!("{RUNTIME_MANIFEST}skep-testkit.workspace = true\n");
+    assert_found(
+        &[("crates/skep-runtime/Cargo.toml", &shipped)],
+        &["crates/skep-runtime/Cargo.toml:6: layers: skep-runtime ships skep-testkit"],
+    );
+    assert_found(
+        &[(
+            "crates/skep-odd/Cargo.toml",
+            "[package]\nname = \"skep-odd\"\n",
+        )],
+        &["crates/skep-odd/Cargo.toml:1: layers: crate skep-odd has no layer"],
+    );
+    assert_found(
+        &[(
+            "crates/skep-testkit/Cargo.toml",
+            "[package]\nname = \"skep-testkit\"\n[dependencies]\nskep-store = \"1\"\n",
+        )],
+        &["crates/skep-testkit/Cargo.toml:4: layers: skep-testkit depends on skep-store"],
+    );
+    let dev = format!("{RUNTIME_MANIFEST}\n[dev-dependencies]\nskep-testkit.workspace = true\n");
+    assert_clean(&[("crates/skep-runtime/Cargo.toml", &dev)]);
+}
+
+#[test]
+fn file_size() {
+    assert_found(
+        &[(CORE, &"// why\n".repeat(601))],
+        &["crates/skep-core/src/lib.rs:1: size: file of 601 lines"],
+    );
+    assert_found(
+        &[("web/src/page.ts", &"// why\n".repeat(601))],
+        &["web/src/page.ts:1: size: file of 601 lines"],
+    );
+    assert_clean(&[(CORE, &"// why\n".repeat(600))]);
+}
+
+#[test]
+fn function_size() {
+    let function = |body: usize| {
+        let lines = "    // \"{\" '{' why\n".repeat(body);
+        format!("trait T {{ fn t(&self); }}\nfn long<A>() where A: Copy, A: Clone {{\n{lines}}}\n")
+    };
+    assert_found(
+        &[(CORE, &function(99))],
+        &["crates/skep-core/src/lib.rs:2: size: fn long has 101 lines"],
+    );
+    assert_clean(&[(CORE, &function(98))]);
+}
+
+#[test]
+fn line_size() {
+    assert_found(
+        &[(CORE, &format!("// {}\n", "é".repeat(98)))],
+        &["crates/skep-core/src/lib.rs:1: size: line of 101 characters"],
+    );
+    assert_clean(&[(CORE, &format!("// {}\n", "é".repeat(97)))]);
+}
+
+#[test]
+fn panics() {
+    let bad = [
+        "fn a() { x.unwrap(); }",
+        "fn b() { x\n    .expect(\"y\"); }",
+        "#[cfg(not(test))]\nfn c() { panic!(\"y\"); }",
+        "fn d() { todo!() }",
+        "fn e() { dbg!(1); unimplemented!() }",
+        "#[cfg(test)]\nfn f() {}\nfn g() { x.unwrap_err(); }",
+    ];
+    assert_found(
+        &[(CORE, &bad.join("\n"))],
+        &[
+            "crates/skep-core/src/lib.rs:1: panics: `.unwrap()`",
+            "crates/skep-core/src/lib.rs:3: panics: `.expect(`",
+            "crates/skep-core/src/lib.rs:5: panics: `panic!`",
+            "crates/skep-core/src/lib.rs:6: panics: `todo!`",
+            "crates/skep-core/src/lib.rs:7: panics: `dbg!`",
+            "crates/skep-core/src/lib.rs:7: panics: `unimplemented!`",
+            "crates/skep-core/src/lib.rs:10: panics: `.unwrap_err()`",
+        ],
+    );
+    let good = [
+        "/// `x.unwrap()` in words; /* \" */",
+        "fn a<'a>(x: &'a str) -> char { x.unwrap_or_default(); '\"' }",
+        "const B: &str = \"panic!\"; const C: &str = r#\"x\".unwrap()\"#;",
+        "/* todo!() /* */ dbg!() */",
+        "#[cfg(test)]\nuse a::{b, c};",
+        "#[cfg(test)]\n#[allow(dead_code)]\nmod tests { fn d() { x.unwrap(); { panic!() } } }",
+        "#[tokio::test(flavor = \"multi_thread\")]\nasync fn e() { x.expect(\"y\"); }",
+        "#[cfg(test)]\nmod rows;",
+    ];
+    let test = "fn f() { x.unwrap(); }\n";
+    assert_clean(&[
+        (CORE, &good.join("\n")),
+        // A test file because of the line that includes it.
+        ("crates/skep-core/src/rows.rs", test),
+        ("crates/skep-core/tests/it/main.rs", test),
+        ("crates/skep-core/examples/show.rs", test),
+        (
+            "crates/skep-testkit/Cargo.toml",
+            "[package]\nname = \"skep-testkit\"\n",
+        ),
+        ("crates/skep-testkit/src/lib.rs", test),
+        (RUNTIME, "#[cfg(test)]\nmod lane_tests;\n"),
+        ("crates/skep-runtime/src/lane_tests.rs", test),
+    ]);
+}
+
+#[test]
+fn sql() {
+    let statement = "const A: &str = \"\\\n    SELECT id FROM items\";\n";
+    assert_found(
+        &[(RUNTIME, statement)],
+        &["crates/skep-runtime/src/lib.rs:1: sql: `SELECT` outside skep-store"],
+    );
+    assert_found(
+        &[(RUNTIME, "use sqlx::Row;\n")],
+        &["crates/skep-runtime/src/lib.rs:1: sql: sqlx outside skep-store"],
+    );
+    assert_found(
+        &[(
+            "crates/skep-runtime/Cargo.toml",
+            &format!("{RUNTIME_MANIFEST}sqlx = \"1\"\n"),
+        )],
+        &["crates/skep-runtime/Cargo.toml:6: sql: sqlx outside skep-store"],
+    );
+    assert_found(
+        &[(
+            STORE,
+            "mod dialect;\nconst A: &str = \"SELECT 1 FOR UPDATE\";\n",
+        )],
+        &["crates/skep-store/src/lib.rs:2: sql: dialect word `FOR UPDATE`"],
+    );
+    assert_found(
+        &[(
+            STORE,
+            "mod dialect;\nconst A: &str = \"SELECT pg_sleep(1)\";\n",
+        )],
+        &["crates/skep-store/src/lib.rs:2: sql: dialect word `pg_`"],
+    );
+    assert_clean(&[
+        (
+            STORE,
+            "mod dialect;\n// PRAGMA\nconst A: &str = \"SELECT apg_x FROM PRAGMATIC\";\n",
+        ),
+        (RUNTIME, "const A: &str = \"Select a row; UPDATED\";\n"),
+        (
+            "crates/skep-store/src/dialect.rs",
+            "pub const A: &str = \"PRAGMA x\";\n",
+        ),
+    ]);
+}
+
+#[test]
+fn funnel() {
+    let bad = [
+        "fn a() { std::process::Command::new(\"x\"); }",
+        "fn b() { tokio::net::TcpStream::connect(1); UnixStream::connect(1); }",
+        "fn c() { reqwest::Client::builder(); }",
+        "fn d() { SystemTime::now(); Utc::now(); Uuid::now_v7(); }",
+        "fn e() { std::env::var(\"X\"); env::vars(); }",
+    ];
+    assert_found(
+        &[(RUNTIME, &bad.join("\n"))],
+        &[
+            "crates/skep-runtime/src/lib.rs:1: funnel: `Command::new` starts a process",
+            "crates/skep-runtime/src/lib.rs:2: funnel: `TcpStream::connect` dials",
+            "crates/skep-runtime/src/lib.rs:2: funnel: `UnixStream::connect` dials",
+            "crates/skep-runtime/src/lib.rs:3: funnel: `Client::builder` dials",
+            "crates/skep-runtime/src/lib.rs:4: funnel: `SystemTime::now` reads the wall clock",
+            "crates/skep-runtime/src/lib.rs:4: funnel: `Utc::now` reads the wall clock",
+            "crates/skep-runtime/src/lib.rs:4: funnel: `now_v7` reads the wall clock",
+            "crates/skep-runtime/src/lib.rs:5: funnel: `env::var` reads or changes",
+            "crates/skep-runtime/src/lib.rs:5: funnel: `env::vars` reads or changes",
+        ],
+    );
+    let all = bad.join("\n");
+    assert_clean(&[
+        (
+            RUNTIME,
+            "fn a() { Instant::now(); env!(\"X\"); std::env::args(); }\n",
+        ),
+        ("crates/skep-runtime/build.rs", &all),
+        ("crates/skep-runtime/examples/rig.rs", &all),
+        ("crates/skep-runtime/tests/it/main.rs", &all),
+        ("ARCHITECTURE.md", &format!("{ARCHITECTURE} `skep-guard`")),
+        (
+            "crates/skep-guard/Cargo.toml",
+            "[package]\nname = \"skep-guard\"\n",
+        ),
+        ("crates/skep-guard/src/lib.rs", &all),
+    ]);
+}
+
+#[test]
+fn names() {
+    assert_found(
+        &[
+            (CORE, "mod utils;\n"),
+            ("crates/skep-core/src/utils.rs", ""),
+        ],
+        &[
+            "crates/skep-core/src/lib.rs:1: names: module `utils`",
+            "crates/skep-core/src/utils.rs:1: names: module `utils`",
+        ],
+    );
+    assert_found(
+        &[
+            (
+                "crates/skep-core/tests/it/main.rs",
+                "mod journeys { mod common {} }\n",
+            ),
+            (CORE, "mod manager { }\n"),
+        ],
+        &[
+            "crates/skep-core/src/lib.rs:1: names: module `manager`",
+            "crates/skep-core/tests/it/main.rs:1: names: module `common`",
+        ],
+    );
+    assert_clean(&[(CORE, "mod miscellany { fn common() {} }\n")]);
+}
+
+#[test]
+fn ignored() {
+    assert_found(
+        &[(
+            CORE,
+            "#[test]\n#[ignore = \"slow\"]\nfn a() {}\n#[cfg_attr(all(), ignore)]\nfn b() {}\n",
+        )],
+        &[
+            "crates/skep-core/src/lib.rs:2: ignored",
+            "crates/skep-core/src/lib.rs:4: ignored",
+        ],
+    );
+    assert_clean(&[(CORE, "// #[ignore]\nfn ignore(x: [u8; 2]) { ignore(x) }\n")]);
+}
+
+#[test]
+fn compiled() {
+    assert_found(
+        &[
+            ("crates/skep-core/src/lost.rs", ""),
+            ("crates/skep-core/tests/it/main.rs", "mod found;\n"),
+            ("crates/skep-core/tests/it/found.rs", ""),
+            ("crates/skep-core/tests/it/lost.rs", ""),
+        ],
+        &[
+            "crates/skep-core/src/lost.rs:1: compiled: not compiled in: add `mod lost;` where",
+            "crates/skep-core/tests/it/lost.rs:1: compiled: not compiled in: add `mod lost;` to",
+        ],
+    );
+    assert_clean(&[
+        (
+            CORE,
+            "mod a { mod b; }\nmod c;\n#[path = \"../odd/d.rs\"]\nmod d;\n",
+        ),
+        ("crates/skep-core/src/a/b.rs", ""),
+        ("crates/skep-core/src/c.rs", "pub(crate) mod e;\n"),
+        ("crates/skep-core/src/c/e/mod.rs", "mod f;\n"),
+        ("crates/skep-core/src/c/e/f.rs", "include!(\"g.rs\");\n"),
+        ("crates/skep-core/src/c/e/g.rs", ""),
+        ("crates/skep-core/odd/d.rs", ""),
+        ("crates/skep-core/src/bin/h.rs", "mod i;\n"),
+        ("crates/skep-core/src/bin/i.rs", ""),
+        ("crates/skep-core/examples/j/main.rs", ""),
+    ]);
+}
+
+#[test]
+fn prompts() {
+    let literal = |length: usize| {
+        let prose = "You are a\n".repeat(length / 10);
+        format!("const A: &str = \"{prose}\";\n")
+    };
+    assert_found(
+        &[(RUNTIME, &literal(410))],
+        &["crates/skep-runtime/src/lib.rs:1: prompts: string of 410 characters"],
+    );
+    assert_clean(&[(RUNTIME, &literal(400)), (CORE, &literal(1000))]);
+}
+
+#[test]
+fn architecture() {
+    assert_found(
+        &[("ARCHITECTURE.md", "`skep-store` `skep-runtime` skep-core")],
+        &["ARCHITECTURE.md:1: architecture: crate skep-core is not named"],
+    );
+    assert_clean(&[("ARCHITECTURE.md", "`skep-store` `skep-runtime` `skep-core`")]);
+}

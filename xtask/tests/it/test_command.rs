@@ -1,0 +1,186 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// A folder with a copy of `./test` and a `cargo` that prints what a case tells it to.
+struct Stage {
+    folder: TempDir,
+}
+
+struct Outcome {
+    text: String,
+    last_line: String,
+    succeeded: bool,
+}
+
+impl Stage {
+    /// `answers` is the body of a shell `case` over cargo's first argument.
+    fn new(answers: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        fs::copy(repository.join("test"), folder.path().join("test")).unwrap();
+        let programs = folder.path().join("programs");
+        fs::create_dir(&programs).unwrap();
+        let calls = folder.path().join("calls");
+        let cargo = format!(
+            "echo \"$*\" >> {}\ncase $1 in\n{answers}\nesac\n",
+            calls.display()
+        );
+        script(&programs.join("cargo"), &cargo);
+        script(&programs.join("rustc"), "echo host: test-machine\n");
+        // Present, so that nothing is installed on the machine that runs this test.
+        for name in ["cc", "strace", "mkfs.ext4", "losetup", "sqlite3"] {
+            script(&programs.join(name), "");
+        }
+        script(&programs.join("apt-get"), "exit 1\n");
+        Self { folder }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        let programs = self.folder.path().join("programs");
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        let output = Command::new(self.folder.path().join("test"))
+            .args(arguments)
+            .env("PATH", path)
+            .env("SKEP_CACHE", self.folder.path().join("cache"))
+            .env_remove("SKEP_TEST_ALL")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let last_line = text.lines().last().unwrap_or_default().to_owned();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        Outcome {
+            text: text + &errors,
+            last_line,
+            succeeded: output.status.success(),
+        }
+    }
+
+    fn calls(&self) -> String {
+        fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default()
+    }
+}
+
+fn script(path: &Path, body: &str) {
+    fs::write(path, format!("#!/bin/sh\n{body}")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[track_caller]
+fn assert_ends(outcome: &Outcome, last_line: &str) {
+    assert_eq!(
+        outcome.last_line, last_line,
+        "whole output:\n{}",
+        outcome.text
+    );
+    assert_eq!(outcome.succeeded, last_line.ends_with(" 0 failed"));
+}
+
+const TWO_GOOD_PROGRAMS: &str = "test) \
+    echo 'test a ... ok'; \
+    echo 'test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'; \
+    echo 'test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out';;";
+
+#[test]
+fn adds_fmt_clippy_tidy_and_every_test() {
+    let stage = Stage::new(TWO_GOOD_PROGRAMS);
+    let outcome = stage.run(&[]);
+    assert_ends(&outcome, "18 passed, 0 failed");
+    assert!(
+        !outcome.text.contains("test a ... ok"),
+        "passing tests are not listed"
+    );
+    let calls = stage.calls();
+    let commands: Vec<&str> = calls
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(commands, ["fmt", "clippy", "run", "build", "test"]);
+}
+
+#[test]
+fn a_failing_check_counts_once_and_the_rest_still_runs() {
+    let stage = Stage::new(&format!("fmt) exit 1;; {TWO_GOOD_PROGRAMS}"));
+    assert_ends(&stage.run(&[]), "17 passed, 1 failed");
+}
+
+#[test]
+fn failing_tests_are_counted_and_shown() {
+    let stage = Stage::new(
+        "test) echo 'test b ... FAILED'; echo 'thread b panicked: left != right'; \
+         echo 'test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out'; \
+         echo 'error: 1 target failed:'; echo '    `-p skep --lib`'; exit 101;;",
+    );
+    let outcome = stage.run(&[]);
+    assert_ends(&outcome, "7 passed, 2 failed");
+    assert!(outcome.text.contains("left != right"));
+}
+
+#[test]
+fn a_program_that_hung_or_died_counts_as_failed() {
+    let stage = Stage::new(
+        "test) \
+         echo 'test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'; \
+         echo 'error: 1 target failed:'; echo '    `-p skep --test it`'; exit 101;;",
+    );
+    assert_ends(&stage.run(&[]), "7 passed, 1 failed");
+}
+
+#[test]
+fn a_program_that_does_not_build_counts_as_failed() {
+    let stage = Stage::new(
+        "test) \
+         echo 'error: could not compile `skep` (test \"it\") due to 1 previous error'; \
+         echo 'error: could not compile `skep-core` (lib test) due to 3 previous errors'; \
+         exit 101;;",
+    );
+    assert_ends(&stage.run(&[]), "3 passed, 2 failed");
+}
+
+#[test]
+fn a_failure_without_a_known_message_still_fails() {
+    let stage = Stage::new("test) echo 'error: the lock file needs to be updated'; exit 101;;");
+    assert_ends(&stage.run(&[]), "3 passed, 1 failed");
+}
+
+#[test]
+fn an_area_runs_its_own_tests_alone() {
+    let stage = Stage::new(TWO_GOOD_PROGRAMS);
+    assert_ends(&stage.run(&["--only", "store"]), "15 passed, 0 failed");
+    assert!(stage.calls().contains("-p skep-store"));
+    assert!(!stage.calls().contains("clippy"));
+}
+
+#[test]
+fn an_area_without_tests_says_so_and_fails() {
+    let empty = "test) \
+        echo 'test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out';;";
+    for area in ["plugins", "attacks"] {
+        let outcome = Stage::new(empty).run(&["--only", area]);
+        assert_ends(&outcome, "0 passed, 1 failed");
+        assert!(
+            outcome
+                .text
+                .contains(&format!("area {area} has no tests yet"))
+        );
+    }
+}
+
+#[test]
+fn all_raises_the_counts() {
+    let stage = Stage::new("test) echo \"all=$SKEP_TEST_ALL\";;");
+    assert!(stage.run(&["--all"]).text.contains("all=1"));
+    assert!(!stage.run(&[]).text.contains("all=1"));
+}
+
+#[test]
+fn a_wrong_argument_is_refused() {
+    let stage = Stage::new(TWO_GOOD_PROGRAMS);
+    for arguments in [&["--fast"][..], &["--only"], &["--only", "kitchen"]] {
+        assert_ends(&stage.run(arguments), "0 passed, 1 failed");
+    }
+    assert_eq!(stage.calls(), "");
+}
