@@ -15,10 +15,6 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "{}:{}: {}: {}",
-            self.path, self.line, self.rule, self.text
-        )
+        write!(out, "{}:{}: {}: {}", self.path, self.line, self.rule, self.text)
     }
 }

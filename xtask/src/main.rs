@@ -45,7 +45,5 @@ fn tidy() -> Result<ExitCode> {
 /// The folder above this crate, as it stood when xtask was built.
 fn repository_root() -> Result<PathBuf> {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    here.parent()
-        .map(PathBuf::from)
-        .context("xtask must lie in a folder of the repository")
+    here.parent().map(PathBuf::from).context("xtask must lie in a folder of the repository")
 }

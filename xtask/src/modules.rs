@@ -13,17 +13,12 @@ pub enum Reach {
 }
 
 pub fn reach(sources: &[Source], manifests: &[Manifest]) -> HashMap<String, Reach> {
-    let by_path: HashMap<&str, &Source> = sources
-        .iter()
-        .map(|source| (source.path.as_str(), source))
-        .collect();
+    let by_path: HashMap<&str, &Source> =
+        sources.iter().map(|source| (source.path.as_str(), source)).collect();
     let mut reached = HashMap::new();
     let mut open: Vec<(String, Reach, bool)> = Vec::new();
     for manifest in manifests {
-        for source in sources
-            .iter()
-            .filter(|source| is_root(&source.path, manifest))
-        {
+        for source in sources.iter().filter(|source| is_root(&source.path, manifest)) {
             open.push((source.path.clone(), Reach::Product, true));
         }
     }
@@ -69,11 +64,7 @@ fn children(source: &Source, is_root: bool) -> Vec<(String, bool)> {
     let (folder, file) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let stem = file.strip_suffix(".rs").unwrap_or(file);
     let owns_folder = is_root || stem == "mod";
-    let base = if owns_folder {
-        folder.to_owned()
-    } else {
-        format!("{folder}/{stem}")
-    };
+    let base = if owns_folder { folder.to_owned() } else { format!("{folder}/{stem}") };
     let mut found = Vec::new();
     for module in source.modules() {
         let mut inside = base.clone();
@@ -81,11 +72,7 @@ fn children(source: &Source, is_root: bool) -> Vec<(String, bool)> {
             inside = format!("{inside}/{name}");
         }
         if let Some(path) = &module.path {
-            let from = if module.inside.is_empty() {
-                folder
-            } else {
-                &inside
-            };
+            let from = if module.inside.is_empty() { folder } else { &inside };
             found.push((resolve(from, path), module.is_test));
         } else {
             let name = &module.name;

@@ -26,12 +26,7 @@ impl Source {
             items::mark_tests(&mut tokens);
         }
         let is_test = has_test_path(&path) || items::is_test_as_a_whole(&tokens);
-        Self {
-            path,
-            text,
-            tokens,
-            is_test,
-        }
+        Self { path, text, tokens, is_test }
     }
 
     pub fn is_rust(&self) -> bool {
@@ -49,10 +44,7 @@ impl Source {
     /// Tokens that end up in the product.
     pub fn product_tokens(&self) -> impl Iterator<Item = (usize, &Token)> {
         let whole = !self.is_test;
-        self.tokens
-            .iter()
-            .enumerate()
-            .filter(move |(_, token)| whole && !token.is_test)
+        self.tokens.iter().enumerate().filter(move |(_, token)| whole && !token.is_test)
     }
 
     /// Whether the tokens from `start` on spell `pattern`, written as Rust code.
@@ -60,9 +52,7 @@ impl Source {
         let Some(here) = self.tokens.get(start..start + pattern.len()) else {
             return false;
         };
-        here.iter()
-            .zip(pattern)
-            .all(|(a, b)| a.kind == b.kind && a.text == b.text)
+        here.iter().zip(pattern).all(|(a, b)| a.kind == b.kind && a.text == b.text)
     }
 }
 

@@ -28,19 +28,13 @@ fn findings(files: &[(&str, &str)]) -> Vec<String> {
         (CORE, "//! Words.\n"),
         (RUNTIME, "//! Turns.\n"),
         (STORE, "//! Rows.\nmod dialect;\n"),
-        (
-            "crates/skep-store/src/dialect.rs",
-            "pub const BEGIN: &str = \"BEGIN IMMEDIATE\";\n",
-        ),
+        ("crates/skep-store/src/dialect.rs", "pub const BEGIN: &str = \"BEGIN IMMEDIATE\";\n"),
     ];
     for (path, text) in base.iter().chain(files) {
         write(folder.path(), path, text);
     }
     let tree = Tree::read(folder.path()).unwrap();
-    rules::check(&tree)
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    rules::check(&tree).iter().map(ToString::to_string).collect()
 }
 
 fn write(root: &Path, path: &str, text: &str) {
@@ -54,10 +48,7 @@ fn write(root: &Path, path: &str, text: &str) {
 fn assert_found(files: &[(&str, &str)], expected: &[&str]) {
     let found = findings(files);
     let matches = found.len() == expected.len()
-        && found
-            .iter()
-            .zip(expected)
-            .all(|(found, start)| found.starts_with(start));
+        && found.iter().zip(expected).all(|(found, start)| found.starts_with(start));
     assert!(matches, "expected {expected:#?}\nfound {found:#?}");
 }
 
@@ -95,10 +86,7 @@ fn layers() {
         &["crates/skep-runtime/Cargo.toml:6: layers: skep-runtime ships skep-testkit"],
     );
     assert_found(
-        &[(
-            "crates/skep-odd/Cargo.toml",
-            "[package]\nname = \"skep-odd\"\n",
-        )],
+        &[("crates/skep-odd/Cargo.toml", "[package]\nname = \"skep-odd\"\n")],
         &["crates/skep-odd/Cargo.toml:1: layers: crate skep-odd has no layer"],
     );
     assert_found(
@@ -186,10 +174,7 @@ fn panics() {
         ("crates/skep-core/src/rows.rs", test),
         ("crates/skep-core/tests/it/main.rs", test),
         ("crates/skep-core/examples/show.rs", test),
-        (
-            "crates/skep-testkit/Cargo.toml",
-            "[package]\nname = \"skep-testkit\"\n",
-        ),
+        ("crates/skep-testkit/Cargo.toml", "[package]\nname = \"skep-testkit\"\n"),
         ("crates/skep-testkit/src/lib.rs", test),
         (RUNTIME, "#[cfg(test)]\nmod lane_tests;\n"),
         ("crates/skep-runtime/src/lane_tests.rs", test),
@@ -208,36 +193,21 @@ fn sql() {
         &["crates/skep-runtime/src/lib.rs:1: sql: sqlx outside skep-store"],
     );
     assert_found(
-        &[(
-            "crates/skep-runtime/Cargo.toml",
-            &format!("{RUNTIME_MANIFEST}sqlx = \"1\"\n"),
-        )],
+        &[("crates/skep-runtime/Cargo.toml", &format!("{RUNTIME_MANIFEST}sqlx = \"1\"\n"))],
         &["crates/skep-runtime/Cargo.toml:6: sql: sqlx outside skep-store"],
     );
     assert_found(
-        &[(
-            STORE,
-            "mod dialect;\nconst A: &str = \"SELECT 1 FOR UPDATE\";\n",
-        )],
+        &[(STORE, "mod dialect;\nconst A: &str = \"SELECT 1 FOR UPDATE\";\n")],
         &["crates/skep-store/src/lib.rs:2: sql: dialect word `FOR UPDATE`"],
     );
     assert_found(
-        &[(
-            STORE,
-            "mod dialect;\nconst A: &str = \"SELECT pg_sleep(1)\";\n",
-        )],
+        &[(STORE, "mod dialect;\nconst A: &str = \"SELECT pg_sleep(1)\";\n")],
         &["crates/skep-store/src/lib.rs:2: sql: dialect word `pg_`"],
     );
     assert_clean(&[
-        (
-            STORE,
-            "mod dialect;\n// PRAGMA\nconst A: &str = \"SELECT apg_x FROM PRAGMATIC\";\n",
-        ),
+        (STORE, "mod dialect;\n// PRAGMA\nconst A: &str = \"SELECT apg_x FROM PRAGMATIC\";\n"),
         (RUNTIME, "const A: &str = \"Select a row; UPDATED\";\n"),
-        (
-            "crates/skep-store/src/dialect.rs",
-            "pub const A: &str = \"PRAGMA x\";\n",
-        ),
+        ("crates/skep-store/src/dialect.rs", "pub const A: &str = \"PRAGMA x\";\n"),
     ]);
 }
 
@@ -266,18 +236,12 @@ fn funnel() {
     );
     let all = bad.join("\n");
     assert_clean(&[
-        (
-            RUNTIME,
-            "fn a() { Instant::now(); env!(\"X\"); std::env::args(); }\n",
-        ),
+        (RUNTIME, "fn a() { Instant::now(); env!(\"X\"); std::env::args(); }\n"),
         ("crates/skep-runtime/build.rs", &all),
         ("crates/skep-runtime/examples/rig.rs", &all),
         ("crates/skep-runtime/tests/it/main.rs", &all),
         ("ARCHITECTURE.md", &format!("{ARCHITECTURE} `skep-guard`")),
-        (
-            "crates/skep-guard/Cargo.toml",
-            "[package]\nname = \"skep-guard\"\n",
-        ),
+        ("crates/skep-guard/Cargo.toml", "[package]\nname = \"skep-guard\"\n"),
         ("crates/skep-guard/src/lib.rs", &all),
     ]);
 }
@@ -285,10 +249,7 @@ fn funnel() {
 #[test]
 fn names() {
     assert_found(
-        &[
-            (CORE, "mod utils;\n"),
-            ("crates/skep-core/src/utils.rs", ""),
-        ],
+        &[(CORE, "mod utils;\n"), ("crates/skep-core/src/utils.rs", "")],
         &[
             "crates/skep-core/src/lib.rs:1: names: module `utils`",
             "crates/skep-core/src/utils.rs:1: names: module `utils`",
@@ -296,10 +257,7 @@ fn names() {
     );
     assert_found(
         &[
-            (
-                "crates/skep-core/tests/it/main.rs",
-                "mod journeys { mod common {} }\n",
-            ),
+            ("crates/skep-core/tests/it/main.rs", "mod journeys { mod common {} }\n"),
             (CORE, "mod manager { }\n"),
         ],
         &[
@@ -317,10 +275,7 @@ fn ignored() {
             CORE,
             "#[test]\n#[ignore = \"slow\"]\nfn a() {}\n#[cfg_attr(all(), ignore)]\nfn b() {}\n",
         )],
-        &[
-            "crates/skep-core/src/lib.rs:2: ignored",
-            "crates/skep-core/src/lib.rs:4: ignored",
-        ],
+        &["crates/skep-core/src/lib.rs:2: ignored", "crates/skep-core/src/lib.rs:4: ignored"],
     );
     assert_clean(&[(CORE, "// #[ignore]\nfn ignore(x: [u8; 2]) { ignore(x) }\n")]);
 }
@@ -340,10 +295,7 @@ fn compiled() {
         ],
     );
     assert_clean(&[
-        (
-            CORE,
-            "mod a { mod b; }\nmod c;\n#[path = \"../odd/d.rs\"]\nmod d;\n",
-        ),
+        (CORE, "mod a { mod b; }\nmod c;\n#[path = \"../odd/d.rs\"]\nmod d;\n"),
         ("crates/skep-core/src/a/b.rs", ""),
         ("crates/skep-core/src/c.rs", "pub(crate) mod e;\n"),
         ("crates/skep-core/src/c/e/mod.rs", "mod f;\n"),

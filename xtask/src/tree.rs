@@ -97,12 +97,8 @@ impl Tree {
 
 /// None for a manifest without `[package]`: the workspace's own.
 fn parse_manifest(path: String, text: &str) -> Option<Manifest> {
-    let mut manifest = Manifest {
-        path,
-        name: String::new(),
-        dependencies: Vec::new(),
-        target_paths: Vec::new(),
-    };
+    let mut manifest =
+        Manifest { path, name: String::new(), dependencies: Vec::new(), target_paths: Vec::new() };
     let mut section = "";
     for (index, line) in text.lines().enumerate() {
         let line = line.split(" #").next().unwrap_or(line).trim();
@@ -126,9 +122,7 @@ fn parse_manifest(path: String, text: &str) -> Option<Manifest> {
                 manifest.depend(renamed(value).unwrap_or(key), index + 1, section);
             }
             (_, "path") if value.ends_with(".rs\"") => {
-                manifest
-                    .target_paths
-                    .push(value.trim_matches('"').to_owned());
+                manifest.target_paths.push(value.trim_matches('"').to_owned());
             }
             _ => {}
         }
@@ -139,11 +133,7 @@ fn parse_manifest(path: String, text: &str) -> Option<Manifest> {
 impl Manifest {
     fn depend(&mut self, name: &str, line: usize, section: &str) {
         let is_dev = section.ends_with("dev-dependencies");
-        self.dependencies.push(Dependency {
-            name: name.to_owned(),
-            line,
-            is_dev,
-        });
+        self.dependencies.push(Dependency { name: name.to_owned(), line, is_dev });
     }
 }
 

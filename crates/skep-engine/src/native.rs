@@ -79,10 +79,7 @@ impl Engine for NativeEngine {
         let provider = self.providers.get(&request.profile.name).cloned();
         // Owned by the receiver: the task ends when that is dropped, or by the cancel token.
         tokio::spawn(run(provider, request, self.timing, sender));
-        TurnHandle {
-            events,
-            steer: None,
-        }
+        TurnHandle { events, steer: None }
     }
 }
 
@@ -95,12 +92,7 @@ async fn run(
     let cancel = request.cancel.clone();
     let stop = match provider {
         Some(provider) => {
-            let turn = Turn {
-                provider,
-                request,
-                timing,
-                events: events.clone(),
-            };
+            let turn = Turn { provider, request, timing, events: events.clone() };
             tokio::select! {
                 biased;
                 // Leaving the branch drops the stream, and with it the request on the wire.
@@ -111,10 +103,7 @@ async fn run(
         }
         None => Stop::Ended(TurnEnd::Failed {
             code: FailureCode::AgentUnavailable,
-            text: format!(
-                "no model is set up for the profile {}",
-                request.profile.name
-            ),
+            text: format!("no model is set up for the profile {}", request.profile.name),
         }),
     };
     if let Stop::Ended(end) = stop {
@@ -207,28 +196,11 @@ impl Turn {
                 ModelEvent::RedactedThinking(data) => {
                     self.emit(EngineEvent::RedactedThinking(data)).await?;
                 }
-                ModelEvent::ToolCall {
-                    id,
-                    name,
-                    arguments,
-                } => {
-                    let call = ToolCall {
-                        id,
-                        name,
-                        arguments,
-                    };
+                ModelEvent::ToolCall { id, name, arguments } => {
+                    let call = ToolCall { id, name, arguments };
                     calls.push(call.clone());
-                    let ToolCall {
-                        id,
-                        name,
-                        arguments,
-                    } = call;
-                    self.emit(EngineEvent::ToolCall {
-                        id,
-                        name,
-                        arguments,
-                    })
-                    .await?;
+                    let ToolCall { id, name, arguments } = call;
+                    self.emit(EngineEvent::ToolCall { id, name, arguments }).await?;
                 }
                 ModelEvent::End(meta) => {
                     self.emit(EngineEvent::Meta(meta)).await?;
@@ -237,10 +209,7 @@ impl Turn {
             }
         }
         let text = "the model's answer ended before it was complete".to_owned();
-        Ok(Err(ModelError::Passing {
-            text,
-            retry_after: None,
-        }))
+        Ok(Err(ModelError::Passing { text, retry_after: None }))
     }
 
     fn model_request(&self, messages: &[Arc<Message>]) -> ModelRequest {
@@ -268,10 +237,9 @@ fn end_of(error: ModelError) -> TurnEnd {
         ModelError::Passing { text, .. } => TurnEnd::Retry { text },
         ModelError::Auth { text } => failed(FailureCode::ProviderAuth, text),
         ModelError::Rejected { text } => failed(FailureCode::ProviderRejected, text),
-        ModelError::ContextTooLong { text } => failed(
-            FailureCode::ContextTooLong,
-            format!("{text}; start a new session with /new"),
-        ),
+        ModelError::ContextTooLong { text } => {
+            failed(FailureCode::ContextTooLong, format!("{text}; start a new session with /new"))
+        }
     }
 }
 

@@ -36,9 +36,7 @@ impl FakeProvider {
 
     fn expect(&self, items: impl IntoIterator<Item = Item>) {
         let sender = self.expect_call();
-        items
-            .into_iter()
-            .for_each(|item| sender.send(item).unwrap());
+        items.into_iter().for_each(|item| sender.send(item).unwrap());
     }
 
     fn expect_failures(&self, error: &ModelError, count: usize) {
@@ -48,10 +46,7 @@ impl FakeProvider {
     /// Pauses between the calls, in milliseconds.
     fn pauses(&self) -> Vec<u128> {
         let requests = self.requests.lock().unwrap();
-        requests
-            .windows(2)
-            .map(|pair| (pair[1].0 - pair[0].0).as_millis())
-            .collect()
+        requests.windows(2).map(|pair| (pair[1].0 - pair[0].0).as_millis()).collect()
     }
 
     fn calls(&self) -> usize {
@@ -65,16 +60,8 @@ impl Provider for FakeProvider {
     }
 
     fn call(&self, request: Arc<ModelRequest>) -> BoxStream<'static, Item> {
-        self.requests
-            .lock()
-            .unwrap()
-            .push((Instant::now(), request));
-        let receiver = self
-            .streams
-            .lock()
-            .unwrap()
-            .pop_front()
-            .expect("an unexpected call");
+        self.requests.lock().unwrap().push((Instant::now(), request));
+        let receiver = self.streams.lock().unwrap().pop_front().expect("an unexpected call");
         let next = |mut receiver: mpsc::UnboundedReceiver<Item>| async move {
             receiver.recv().await.map(|item| (item, receiver))
         };
@@ -112,29 +99,17 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
             temperature: None,
         }),
         workspace: PathBuf::from("/nowhere"),
-        system: SystemPrompt {
-            shared: "shared".into(),
-            agent: "agent".into(),
-        },
+        system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
         messages: vec![row("question")],
         gate: Gate::new(vec![spec].into(), sender),
         steps_left,
         cancel: cancel.clone(),
     };
-    let timing = Timing {
-        now: || 1_000_000,
-        jitter: || 1.0,
-        ..Timing::default()
-    };
+    let timing = Timing { now: || 1_000_000, jitter: || 1.0, ..Timing::default() };
     let shared: Arc<dyn Provider> = Arc::clone(&provider) as Arc<dyn Provider>;
     let engine = NativeEngine::new(BTreeMap::from([("default".to_owned(), shared)]), timing);
     let events = engine.start(request).events;
-    Rig {
-        provider,
-        events,
-        gate,
-        cancel,
-    }
+    Rig { provider, events, gate, cancel }
 }
 
 impl Rig {
@@ -180,11 +155,7 @@ fn text(text: &str) -> Item {
 
 fn call(id: &str) -> Item {
     let (name, arguments) = ("read".to_owned(), json!({"id": id}));
-    Ok(ModelEvent::ToolCall {
-        id: CallId::new(id),
-        name,
-        arguments,
-    })
+    Ok(ModelEvent::ToolCall { id: CallId::new(id), name, arguments })
 }
 
 fn meta(stop_reason: StopReason) -> Meta {
@@ -203,10 +174,7 @@ fn end(stop_reason: StopReason) -> Item {
 
 fn passing(retry_after: Option<u64>) -> ModelError {
     let retry_after = retry_after.map(Duration::from_secs);
-    ModelError::Passing {
-        text: "overloaded".to_owned(),
-        retry_after,
-    }
+    ModelError::Passing { text: "overloaded".to_owned(), retry_after }
 }
 
 fn ids(messages: &[Arc<Message>]) -> Vec<&str> {
@@ -219,34 +187,19 @@ async fn pieces_are_told_as_they_come() {
     let stream = provider.expect_call();
     let mut rig = start(provider, 5);
     assert_eq!(rig.next().await, EngineEvent::CallStart);
-    stream
-        .send(Ok(ModelEvent::Thinking("hm".to_owned())))
-        .unwrap();
+    stream.send(Ok(ModelEvent::Thinking("hm".to_owned()))).unwrap();
     assert_eq!(rig.next().await, EngineEvent::Thinking("hm".to_owned()));
-    stream
-        .send(Ok(ModelEvent::Signature("sign".to_owned())))
-        .unwrap();
+    stream.send(Ok(ModelEvent::Signature("sign".to_owned()))).unwrap();
     assert_eq!(rig.next().await, EngineEvent::Signature("sign".to_owned()));
-    stream
-        .send(Ok(ModelEvent::RedactedThinking("xyz".to_owned())))
-        .unwrap();
-    assert_eq!(
-        rig.next().await,
-        EngineEvent::RedactedThinking("xyz".to_owned())
-    );
+    stream.send(Ok(ModelEvent::RedactedThinking("xyz".to_owned()))).unwrap();
+    assert_eq!(rig.next().await, EngineEvent::RedactedThinking("xyz".to_owned()));
     stream.send(text("hel")).unwrap();
     assert_eq!(rig.next().await, EngineEvent::Text("hel".to_owned()));
     stream.send(end(StopReason::EndTurn)).unwrap();
-    assert_eq!(
-        rig.next().await,
-        EngineEvent::Meta(meta(StopReason::EndTurn))
-    );
+    assert_eq!(rig.next().await, EngineEvent::Meta(meta(StopReason::EndTurn)));
     assert_eq!(rig.rest().await, [EngineEvent::End(TurnEnd::Finished)]);
     let (_, request) = rig.provider.requests.lock().unwrap()[0].clone();
-    assert_eq!(
-        (request.model.as_str(), request.max_output_tokens),
-        ("model", 100)
-    );
+    assert_eq!((request.model.as_str(), request.max_output_tokens), ("model", 100));
     assert_eq!(request.tools[0].name, "read");
     assert_eq!(&*request.system.agent, "agent");
 }
@@ -254,34 +207,17 @@ async fn pieces_are_told_as_they_come() {
 #[tokio::test(start_paused = true)]
 async fn calls_go_to_the_gate_as_one_batch_and_its_rows_into_the_next_request() {
     let provider = FakeProvider::default();
-    provider.expect([
-        text("I look"),
-        call("one"),
-        call("two"),
-        end(StopReason::ToolUse),
-    ]);
+    provider.expect([text("I look"), call("one"), call("two"), end(StopReason::ToolUse)]);
     provider.expect([text("done"), end(StopReason::EndTurn)]);
     let mut rig = start(provider, 5);
     let batch = rig.gate.recv().await.unwrap();
-    let expected: Vec<(String, Value)> = ["one", "two"]
-        .map(|id| (id.to_owned(), json!({"id": id})))
-        .into();
-    let calls: Vec<(String, Value)> = batch
-        .calls
-        .iter()
-        .map(|call| (call.id.to_string(), call.arguments.clone()))
-        .collect();
+    let expected: Vec<(String, Value)> =
+        ["one", "two"].map(|id| (id.to_owned(), json!({"id": id}))).into();
+    let calls: Vec<(String, Value)> =
+        batch.calls.iter().map(|call| (call.id.to_string(), call.arguments.clone())).collect();
     assert_eq!(calls, expected);
     assert_eq!(rig.provider.calls(), 1);
-    batch
-        .reply
-        .send(vec![
-            row("assistant"),
-            row("one"),
-            row("two"),
-            row("steered"),
-        ])
-        .unwrap();
+    batch.reply.send(vec![row("assistant"), row("one"), row("two"), row("steered")]).unwrap();
     assert_eq!(rig.end().await, TurnEnd::Finished);
     let (_, request) = rig.provider.requests.lock().unwrap()[1].clone();
     let expected = ["question", "assistant", "one", "two", "steered"];
@@ -297,10 +233,7 @@ async fn an_answer_cut_after_its_calls_runs_none_of_them_and_is_asked_for_again(
     provider.expect([text("b"), end(StopReason::EndTurn)]);
     let mut rig = start(provider, 5);
     let events = rig.rest().await;
-    let starts = events
-        .iter()
-        .filter(|event| **event == EngineEvent::CallStart)
-        .count();
+    let starts = events.iter().filter(|event| **event == EngineEvent::CallStart).count();
     assert_eq!(starts, 3);
     assert_eq!(events.last(), Some(&EngineEvent::End(TurnEnd::Finished)));
     assert!(rig.gate.try_recv().is_err());
@@ -314,12 +247,7 @@ async fn four_tries_with_growing_pauses_then_the_turn_is_given_back() {
     let provider = FakeProvider::default();
     provider.expect_failures(&passing(None), 4);
     let mut rig = start(provider, 5);
-    assert_eq!(
-        rig.end().await,
-        TurnEnd::Retry {
-            text: "overloaded".to_owned()
-        }
-    );
+    assert_eq!(rig.end().await, TurnEnd::Retry { text: "overloaded".to_owned() });
     assert_eq!(rig.provider.pauses(), [500, 1000, 2000]);
 }
 
@@ -343,10 +271,7 @@ async fn a_short_pause_asked_for_is_kept_and_a_long_one_parks() {
     provider.expect_failures(&passing(Some(60)), 1);
     provider.expect_failures(&passing(Some(61)), 1);
     let mut rig = start(provider, 5);
-    let expected = TurnEnd::Park {
-        until: 1_061_000,
-        reason: "overloaded".to_owned(),
-    };
+    let expected = TurnEnd::Park { until: 1_061_000, reason: "overloaded".to_owned() };
     assert_eq!(rig.end().await, expected);
     assert_eq!(rig.provider.pauses(), [60_000]);
 }
@@ -355,16 +280,8 @@ async fn a_short_pause_asked_for_is_kept_and_a_long_one_parks() {
 async fn errors_that_do_not_pass_end_the_turn_at_once() {
     let said = || "said".to_owned();
     let table = [
-        (
-            ModelError::Auth { text: said() },
-            FailureCode::ProviderAuth,
-            "said",
-        ),
-        (
-            ModelError::Rejected { text: said() },
-            FailureCode::ProviderRejected,
-            "said",
-        ),
+        (ModelError::Auth { text: said() }, FailureCode::ProviderAuth, "said"),
+        (ModelError::Rejected { text: said() }, FailureCode::ProviderRejected, "said"),
         (
             ModelError::ContextTooLong { text: said() },
             FailureCode::ContextTooLong,
@@ -375,13 +292,7 @@ async fn errors_that_do_not_pass_end_the_turn_at_once() {
         let provider = FakeProvider::default();
         provider.expect([Err(error)]);
         let mut rig = start(provider, 5);
-        assert_eq!(
-            rig.end().await,
-            TurnEnd::Failed {
-                code,
-                text: text.to_owned()
-            }
-        );
+        assert_eq!(rig.end().await, TurnEnd::Failed { code, text: text.to_owned() });
         assert_eq!(rig.provider.calls(), 1);
     }
 }
@@ -396,10 +307,7 @@ async fn the_step_limit_counts_model_answers() {
     batch.reply.send(vec![]).unwrap();
     assert_eq!(rig.end().await, TurnEnd::StepLimit);
     assert_eq!(rig.provider.calls(), 2);
-    assert!(
-        rig.gate.recv().await.is_none(),
-        "calls of the last answer do not run"
-    );
+    assert!(rig.gate.recv().await.is_none(), "calls of the last answer do not run");
 
     let provider = FakeProvider::default();
     provider.expect([text("done"), end(StopReason::EndTurn)]);

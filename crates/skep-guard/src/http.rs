@@ -24,11 +24,8 @@ pub enum ClientError {
 /// caller's: only it knows when an answer counts as begun.
 pub fn client(base_url: &str, connect: Duration) -> Result<Client, ClientError> {
     let builder = plain_builder().connect_timeout(connect).tcp_nodelay(true);
-    let builder = if base_url.starts_with("https:") {
-        builder
-    } else {
-        without_certificates(builder)
-    };
+    let builder =
+        if base_url.starts_with("https:") { builder } else { without_certificates(builder) };
     Ok(builder.build()?)
 }
 
@@ -42,18 +39,11 @@ pub struct LocalClient {
 
 impl LocalClient {
     pub fn new(run: &Path) -> Result<Self, ClientError> {
-        let directory = socket::open_directory(run).map_err(|source| ClientError::Directory {
-            path: run.display().to_string(),
-            source,
-        })?;
+        let directory = socket::open_directory(run)
+            .map_err(|source| ClientError::Directory { path: run.display().to_string(), source })?;
         let builder = without_certificates(plain_builder());
-        let client = builder
-            .unix_socket(socket::short_path(&directory))
-            .build()?;
-        Ok(Self {
-            client,
-            _directory: std::sync::Arc::new(directory),
-        })
+        let client = builder.unix_socket(socket::short_path(&directory)).build()?;
+        Ok(Self { client, _directory: std::sync::Arc::new(directory) })
     }
 
     pub fn http(&self) -> &Client {

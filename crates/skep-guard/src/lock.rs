@@ -26,10 +26,7 @@ pub enum LockError {
 impl InstanceLock {
     /// Takes the lock or says who has it. Never waits.
     pub fn acquire(path: &Path) -> Result<Self, LockError> {
-        let io_error = |source: io::Error| LockError::Io {
-            path: path.to_path_buf(),
-            source,
-        };
+        let io_error = |source: io::Error| LockError::Io { path: path.to_path_buf(), source };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -41,9 +38,7 @@ impl InstanceLock {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(LockError::Held {
-                    holder: read_holder(&mut file),
-                });
+                return Err(LockError::Held { holder: read_holder(&mut file) });
             }
             Err(errno) => return Err(io_error(errno.into())),
         }

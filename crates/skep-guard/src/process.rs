@@ -76,10 +76,8 @@ pub enum ProcessError {
 /// Runs a job. Cancelling the token or dropping the future ends its whole process tree.
 pub async fn run(job: Job, cancel: &CancellationToken) -> Result<JobOutput, ProcessError> {
     let program = job.program.to_string_lossy().into_owned();
-    let (mut child, mut tree) = start(&job).map_err(|source| ProcessError::Start {
-        program: program.clone(),
-        source,
-    })?;
+    let (mut child, mut tree) =
+        start(&job).map_err(|source| ProcessError::Start { program: program.clone(), source })?;
     let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let mut captured = (Captured::default(), Captured::default());
     let (status, decided) = {
@@ -102,11 +100,7 @@ pub async fn run(job: Job, cancel: &CancellationToken) -> Result<JobOutput, Proc
                 () = &mut streams, if !streams_ended => streams_ended = true,
             }
         };
-        let grace = if decided.is_some() {
-            GRACE
-        } else {
-            LEFTOVER_GRACE
-        };
+        let grace = if decided.is_some() { GRACE } else { LEFTOVER_GRACE };
         let end = tree.end(grace);
         tokio::pin!(end);
         loop {
@@ -173,18 +167,10 @@ fn start(job: &Job) -> io::Result<(Child, Tree)> {
         .args(&job.arguments)
         .current_dir(&job.directory)
         .env_clear()
-        .envs(
-            INHERITED
-                .iter()
-                .filter_map(|name| Some((name, environment::var(name)?))),
-        )
+        .envs(INHERITED.iter().filter_map(|name| Some((name, environment::var(name)?))))
         .envs(job.environment.iter().map(|(name, value)| (name, value)))
         .env(MARKER, &marker)
-        .stdin(if job.input.is_empty() {
-            Stdio::null()
-        } else {
-            Stdio::piped()
-        })
+        .stdin(if job.input.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
@@ -202,11 +188,8 @@ fn start(job: &Job) -> io::Result<(Child, Tree)> {
         .and_then(|pid| i32::try_from(pid).ok())
         .ok_or_else(|| io::Error::other("the child has no process id"))?;
     roots.push(root);
-    let tree = Tree {
-        root,
-        members: Arc::new(Mutex::new(Members::new(root, marker))),
-        ended: false,
-    };
+    let tree =
+        Tree { root, members: Arc::new(Mutex::new(Members::new(root, marker))), ended: false };
     Ok((child, tree))
 }
 
@@ -271,9 +254,7 @@ fn signal_all(members: &Mutex<Members>, signal: Option<Signal>) -> usize {
     let mut members = members.lock().unwrap_or_else(PoisonError::into_inner);
     let alive = members.alive();
     if let Some(signal) = signal {
-        alive
-            .iter()
-            .for_each(|row| process_table::signal(row, signal));
+        alive.iter().for_each(|row| process_table::signal(row, signal));
     }
     alive.len()
 }
@@ -282,9 +263,7 @@ fn signal_all(members: &Mutex<Members>, signal: Option<Signal>) -> usize {
 /// session. Only called while no tree runs and the roots are locked, so all found are such.
 fn end_orphans() {
     let own_pid = process_table::own_pid();
-    let orphans = process_table::scan()
-        .into_iter()
-        .filter(|row| row.parent == own_pid);
+    let orphans = process_table::scan().into_iter().filter(|row| row.parent == own_pid);
     for orphan in orphans {
         if orphan.zombie {
             process_table::reap(orphan.pid);
@@ -324,8 +303,6 @@ async fn reached(deadline: Option<Instant>) {
 fn ending_of(status: ExitStatus) -> Ending {
     match (status.code(), status.signal()) {
         (Some(code), _) => Ending::Exited { code },
-        (None, signal) => Ending::Signalled {
-            signal: signal.unwrap_or(0),
-        },
+        (None, signal) => Ending::Signalled { signal: signal.unwrap_or(0) },
     }
 }

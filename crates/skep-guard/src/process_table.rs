@@ -34,10 +34,7 @@ pub(crate) fn scan() -> Vec<Row> {
 }
 
 pub(crate) fn read_row(pid: i32) -> Option<Row> {
-    parse_stat(
-        pid,
-        &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?,
-    )
+    parse_stat(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Fields of `/proc/PID/stat` after the program name, which may itself hold spaces and brackets.
@@ -59,9 +56,7 @@ fn parse_stat(pid: i32, text: &str) -> Option<Row> {
 pub(crate) fn is_marked(pid: i32, prefix: &str) -> bool {
     let wanted = format!("{MARKER}={prefix}");
     std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| {
-        bytes
-            .split(|byte| *byte == 0)
-            .any(|variable| variable.starts_with(wanted.as_bytes()))
+        bytes.split(|byte| *byte == 0).any(|variable| variable.starts_with(wanted.as_bytes()))
     })
 }
 
@@ -77,12 +72,7 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn new(root: i32, marker: String) -> Self {
         let root_started = read_row(root).map_or(0, |row| row.started);
-        Self {
-            root,
-            root_started,
-            marker,
-            seen: HashSet::from([(root, root_started)]),
-        }
+        Self { root, root_started, marker, seen: HashSet::from([(root, root_started)]) }
     }
 
     /// The tree's processes that still run. Dead ones that fell to us are reaped on the way; the
@@ -90,9 +80,8 @@ impl Members {
     pub(crate) fn alive(&mut self) -> Vec<Row> {
         let own_pid = own_pid();
         let rows = scan();
-        let foreign_root = rows
-            .iter()
-            .any(|row| row.pid == self.root && row.started != self.root_started);
+        let foreign_root =
+            rows.iter().any(|row| row.pid == self.root && row.started != self.root_started);
         for row in &rows {
             let by_group = row.group == self.root || row.session == self.root;
             if row.pid != own_pid
@@ -102,9 +91,7 @@ impl Members {
             }
         }
         self.close_over_descent(&rows, own_pid);
-        let members = rows
-            .into_iter()
-            .filter(|row| self.seen.contains(&(row.pid, row.started)));
+        let members = rows.into_iter().filter(|row| self.seen.contains(&(row.pid, row.started)));
         let (dead, alive): (Vec<Row>, Vec<Row>) = members.partition(|row| row.zombie);
         for row in dead {
             if row.parent == own_pid && row.pid != self.root {
@@ -166,14 +153,8 @@ mod tests {
     #[test]
     fn a_program_name_with_brackets_does_not_shift_the_fields() {
         let text = "42 (a) b (c) S 7 42 40 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2 3";
-        let expected = Row {
-            pid: 42,
-            parent: 7,
-            group: 42,
-            session: 40,
-            started: 9876,
-            zombie: false,
-        };
+        let expected =
+            Row { pid: 42, parent: 7, group: 42, session: 40, started: 9876, zombie: false };
         assert_eq!(parse_stat(42, text), Some(expected));
         assert_eq!(parse_stat(42, "42 (cut"), None);
     }

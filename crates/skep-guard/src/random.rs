@@ -35,13 +35,11 @@ pub fn jitter() -> f64 {
 
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
 }
 
 #[cfg(test)]
@@ -60,10 +58,7 @@ mod tests {
     fn uuids_are_version_seven_with_the_current_time() {
         let id = uuid();
         assert_eq!(id.get_version_num(), 7);
-        let (seconds, _) = id
-            .get_timestamp()
-            .map(|time| time.to_unix())
-            .unwrap_or((0, 0));
+        let (seconds, _) = id.get_timestamp().map(|time| time.to_unix()).unwrap_or((0, 0));
         let now = u64::try_from(clock::now_ms() / 1000).unwrap_or(0);
         assert!(now.abs_diff(seconds) < 60, "{seconds} is not near {now}");
     }

@@ -62,8 +62,5 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 
 /// A path to the socket that fits a socket address; valid while `directory` is open.
 pub(crate) fn short_path(directory: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!(
-        "/proc/self/fd/{}/{SOCKET_NAME}",
-        directory.as_raw_fd()
-    ))
+    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET_NAME}", directory.as_raw_fd()))
 }

@@ -44,11 +44,7 @@ impl Workspace {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self {
-            root,
-            path: std::path::absolute(path)?,
-            canonical: path.canonicalize()?,
-        })
+        Ok(Self { root, path: std::path::absolute(path)?, canonical: path.canonicalize()? })
     }
 
     pub fn path(&self) -> &Path {
@@ -59,35 +55,23 @@ impl Workspace {
     /// for waiting.
     pub fn open_file(&self, requested: &str) -> Result<File, Refusal> {
         let relative = self.relative(requested)?;
-        let opened = self
-            .resolve(&relative, ResolveFlags::empty())
-            .or_else(|errno| {
-                if errno == Errno::XDEV {
-                    self.resolve_absolute_link(&relative)
-                } else {
-                    Err(errno)
-                }
-            });
+        let opened = self.resolve(&relative, ResolveFlags::empty()).or_else(|errno| {
+            if errno == Errno::XDEV { self.resolve_absolute_link(&relative) } else { Err(errno) }
+        });
         let fd = opened.map_err(|errno| refusal(requested, errno))?;
         let status = rustix::fs::fstat(&fd).map_err(|errno| refusal(requested, errno))?;
         match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => Ok(File::from(fd)),
-            FileType::Directory => Err(Refusal::IsDirectory {
-                path: requested.to_owned(),
-            }),
-            other => Err(Refusal::NotRegular {
-                path: requested.to_owned(),
-                kind: kind_name(other),
-            }),
+            FileType::Directory => Err(Refusal::IsDirectory { path: requested.to_owned() }),
+            other => {
+                Err(Refusal::NotRegular { path: requested.to_owned(), kind: kind_name(other) })
+            }
         }
     }
 
     /// The path relative to the workspace: given relative, or absolute and inside it.
     fn relative(&self, requested: &str) -> Result<PathBuf, Refusal> {
-        let bad = |why| Refusal::BadPath {
-            path: requested.to_owned(),
-            why,
-        };
+        let bad = |why| Refusal::BadPath { path: requested.to_owned(), why };
         if requested.trim().is_empty() {
             return Err(bad("it is empty"));
         }
@@ -101,14 +85,8 @@ impl Workspace {
         let inside = path
             .strip_prefix(&self.path)
             .or_else(|_| path.strip_prefix(&self.canonical))
-            .map_err(|_| Refusal::OutsideWorkspace {
-                path: requested.to_owned(),
-            })?;
-        Ok(if inside.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            inside.to_path_buf()
-        })
+            .map_err(|_| Refusal::OutsideWorkspace { path: requested.to_owned() })?;
+        Ok(if inside.as_os_str().is_empty() { PathBuf::from(".") } else { inside.to_path_buf() })
     }
 
     fn resolve(&self, relative: &Path, extra: ResolveFlags) -> Result<OwnedFd, Errno> {
@@ -128,18 +106,9 @@ impl Workspace {
     /// The kernel refuses every absolute link, also one that points back into the workspace. Such
     /// a target is opened by its own path, without following any link on the way.
     fn resolve_absolute_link(&self, relative: &Path) -> Result<OwnedFd, Errno> {
-        let target = self
-            .canonical
-            .join(relative)
-            .canonicalize()
-            .map_err(|_| Errno::XDEV)?;
-        let inside = target
-            .strip_prefix(&self.canonical)
-            .map_err(|_| Errno::XDEV)?;
-        if inside
-            .components()
-            .any(|part| !matches!(part, Component::Normal(_)))
-        {
+        let target = self.canonical.join(relative).canonicalize().map_err(|_| Errno::XDEV)?;
+        let inside = target.strip_prefix(&self.canonical).map_err(|_| Errno::XDEV)?;
+        if inside.components().any(|part| !matches!(part, Component::Normal(_))) {
             return Err(Errno::XDEV);
         }
         self.resolve(inside, ResolveFlags::NO_SYMLINKS)
@@ -152,23 +121,13 @@ fn refusal(requested: &str, errno: Errno) -> Refusal {
         Errno::XDEV => Refusal::OutsideWorkspace { path },
         Errno::NOENT | Errno::NOTDIR => Refusal::NotFound { path },
         Errno::ACCESS | Errno::PERM => Refusal::NoPermission { path },
-        Errno::LOOP => Refusal::BadPath {
-            path,
-            why: "its links lead in a circle or into the system",
-        },
-        Errno::NAMETOOLONG => Refusal::BadPath {
-            path,
-            why: "it is too long",
-        },
+        Errno::LOOP => {
+            Refusal::BadPath { path, why: "its links lead in a circle or into the system" }
+        }
+        Errno::NAMETOOLONG => Refusal::BadPath { path, why: "it is too long" },
         // What opening a socket (NXIO) or a device without a driver (NODEV) answers.
-        Errno::NXIO | Errno::NODEV => Refusal::NotRegular {
-            path,
-            kind: "socket or device",
-        },
-        other => Refusal::Io {
-            path,
-            source: other.into(),
-        },
+        Errno::NXIO | Errno::NODEV => Refusal::NotRegular { path, kind: "socket or device" },
+        other => Refusal::Io { path, source: other.into() },
     }
 }
 

@@ -56,9 +56,7 @@ impl AnthropicProvider {
             timeouts: settings.timeouts,
             extra_headers: settings.extra_headers,
         };
-        Ok(Self {
-            link: Arc::new(link),
-        })
+        Ok(Self { link: Arc::new(link) })
     }
 }
 

@@ -61,31 +61,19 @@ fn perform(request: &ModelRequest) -> Result<VecDeque<Action>, String> {
         Some(text) => Script::parse(text)?,
         None => Script::built_in(request, scene.typed),
     };
-    let mut stage = Stage {
-        calls_before: scene.calls_before,
-        ..Stage::default()
-    };
+    let mut stage = Stage { calls_before: scene.calls_before, ..Stage::default() };
     let block = script.block(scene.block);
     for step in block {
         if !stage.play(step) {
             return Ok(stage.actions);
         }
     }
-    let stop_reason = if stage.calls == 0 {
-        StopReason::EndTurn
-    } else {
-        StopReason::ToolUse
-    };
+    let stop_reason = if stage.calls == 0 { StopReason::EndTurn } else { StopReason::ToolUse };
     let meta = Meta {
         provider: NAME.to_owned(),
         model: NAME.to_owned(),
         api: NAME.to_owned(),
-        usage: Usage::new(
-            estimate(input_bytes(request)),
-            estimate(stage.output_bytes),
-            0,
-            0,
-        ),
+        usage: Usage::new(estimate(input_bytes(request)), estimate(stage.output_bytes), 0, 0),
         stop_reason,
     };
     stage.actions.push_back(Action::Emit(ModelEvent::End(meta)));
@@ -107,14 +95,11 @@ impl<'a> Scene<'a> {
     fn of(rows: &'a [Arc<Message>]) -> Self {
         let turn = rows.last().map(|row| &row.turn);
         let in_turn = |row: &Message| row.body.role == Role::User && Some(&row.turn) == turn;
-        let newest_script = rows
-            .iter()
-            .rposition(|row| in_turn(row) && script::is_script(typed(row)));
+        let newest_script =
+            rows.iter().rposition(|row| in_turn(row) && script::is_script(typed(row)));
         let start = newest_script.or_else(|| rows.iter().position(|row| in_turn(row)));
         let assistants = |rows: &[Arc<Message>]| {
-            rows.iter()
-                .filter(|row| row.body.role == Role::Assistant)
-                .count()
+            rows.iter().filter(|row| row.body.role == Role::Assistant).count()
         };
         let start_text = start.map_or("", |index| typed(&rows[index]));
         Self {
@@ -193,24 +178,17 @@ impl Stage {
 /// Lines of one block are lines of one text.
 fn after(lines: &mut usize, text: &str) -> String {
     *lines += 1;
-    if *lines == 1 {
-        text.to_owned()
-    } else {
-        format!("\n{text}")
-    }
+    if *lines == 1 { text.to_owned() } else { format!("\n{text}") }
 }
 
 fn error_of(fault: Fault) -> ModelError {
-    let passing = |text: &str| ModelError::Passing {
-        text: text.to_owned(),
-        retry_after: None,
-    };
+    let passing = |text: &str| ModelError::Passing { text: text.to_owned(), retry_after: None };
     match fault {
         Fault::Overloaded => passing("the rehearsal model plays an overloaded vendor"),
         Fault::Cut => passing("the rehearsal model cut its answer off"),
-        Fault::Auth => ModelError::Auth {
-            text: "the rehearsal model plays a refused key".to_owned(),
-        },
+        Fault::Auth => {
+            ModelError::Auth { text: "the rehearsal model plays a refused key".to_owned() }
+        }
     }
 }
 

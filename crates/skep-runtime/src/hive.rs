@@ -233,7 +233,11 @@ pub(crate) fn door_error(error: StoreError) -> DoorError {
         StoreError::Refused(Refusal::NotFound { .. }) => (ErrorKind::NotFound, "not_found"),
         StoreError::Refused(_) => {
             tracing::error!(%error, "a command was refused");
-            return DoorError::new(ErrorKind::Internal, "internal", "The hive failed; see its log.");
+            return DoorError::new(
+                ErrorKind::Internal,
+                "internal",
+                "The hive failed; see its log.",
+            );
         }
         StoreError::Busy => (ErrorKind::Busy, "store_busy"),
         StoreError::DiskFull => (ErrorKind::DiskFull, "disk_full"),

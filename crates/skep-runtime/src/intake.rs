@@ -84,8 +84,7 @@ impl Hive {
         key: &SessionKey,
     ) -> Result<Option<TurnId>, DoorError> {
         let agent_id = self.shared.agent_id(agent)?;
-        let command =
-            StopLane { agent: agent_id, session_key: key.clone(), now: clock::now_ms() };
+        let command = StopLane { agent: agent_id, session_key: key.clone(), now: clock::now_ms() };
         let pending = self.shared.store.submit(command);
         let ended = self.on_record(pending, agent, key).await?;
         if let Some(ended) = &ended {
@@ -275,8 +274,7 @@ async fn accepted(
             if ready {
                 shared.wake.notify_one();
             }
-            let state =
-                if ack.state == "waiting" { AckState::Waiting } else { AckState::Queued };
+            let state = if ack.state == "waiting" { AckState::Waiting } else { AckState::Queued };
             Ok(receipt.say(state, ack.note))
         }
         Accepted::Repeated(repeated) => receipt.repeat(&shared, repeated).await,
@@ -333,9 +331,9 @@ impl Answering {
     async fn repeat(self, shared: &Shared, earlier: Repeated) -> Result<Receipt, DoorError> {
         let frames = match &self.channel {
             Some(channel) => {
-                let read = shared.store.read(async |conn| {
-                    outbox::frames_of_item(conn, channel, &earlier.item).await
-                });
+                let read = shared
+                    .store
+                    .read(async |conn| outbox::frames_of_item(conn, channel, &earlier.item).await);
                 read.await.map_err(door_error)?
             }
             None => Vec::new(),

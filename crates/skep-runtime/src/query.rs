@@ -147,9 +147,10 @@ impl Hive {
     pub async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxItem>, DoorError> {
         let agent = query.agent.as_ref().map(|name| self.shared.agent_id(name)).transpose()?;
         let limit = query.limit.clamp(1, 500);
-        let read = self.shared.store.read(async |conn| {
-            watch::items(conn, agent, query.state, query.after, limit).await
-        });
+        let read = self
+            .shared
+            .store
+            .read(async |conn| watch::items(conn, agent, query.state, query.after, limit).await);
         let rows = read.await.map_err(door_error)?;
         let items = rows.into_iter().map(|row| InboxItem {
             item_id: row.id,
@@ -209,9 +210,7 @@ impl Hive {
                 let text = "This channel belongs to another principal.";
                 Err(DoorError::new(ErrorKind::Forbidden, "foreign_channel", text))
             }
-            Some(row) => {
-                Ok(OpenedChannel { channel, seq: row.last_seq, floor: row.floor_seq })
-            }
+            Some(row) => Ok(OpenedChannel { channel, seq: row.last_seq, floor: row.floor_seq }),
         }
     }
 

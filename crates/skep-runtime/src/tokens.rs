@@ -42,8 +42,7 @@ impl Hive {
     pub async fn new_token(&self, name: &str) -> Result<(TokenInfo, String), DoorError> {
         let text = format!("skep_{}", random::token());
         let (id, now) = (random::uuid().simple().to_string(), clock::now_ms());
-        let command =
-            NewToken { id: id.clone(), name: name.to_owned(), hash: hash(&text), now };
+        let command = NewToken { id: id.clone(), name: name.to_owned(), hash: hash(&text), now };
         self.shared.store.write(command).await.map_err(door_error)?;
         let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
         valid.push((id.clone(), hash(&text)));

@@ -11,18 +11,17 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
+use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnRequest};
 use skep_core::event::{CancelReason, Event, EventKind, ItemState};
 use skep_core::ids::CallId;
-use skep_core::message::{Block, Body, Message, Role, StopReason, Usage};
+use skep_core::message::{Block, Body, Message, Usage};
 use skep_core::prompt;
 use skep_core::settings::AgentSettings;
 use skep_core::tool::ToolContext;
 use skep_guard::clock;
 use skep_store::close::{Close, Outcome};
-use skep_store::history;
-use skep_store::journal::{Entry, Journal, Journalled, NewCall};
-use skep_store::leases::{Lease, Park, Release};
+use skep_store::journal::{Journal, Journalled};
+use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
 
 use crate::gate::Toolbox;
@@ -61,29 +60,25 @@ pub(crate) struct Turn {
     pub lease: Lease,
     pub agent: Arc<AgentSettings>,
     pub can_steer: bool,
-    running: Arc<Running>,
+    pub running: Arc<Running>,
     /// Ends the engine and every tool of this lease.
     ender: CancellationToken,
-    since: Instant,
+    pub since: Instant,
     deadline: Instant,
     /// A row was journalled under this lease.
-    progressed: AtomicBool,
+    pub progressed: AtomicBool,
 }
 
 /// What this lease has heard from the engine and not yet journalled, and what it adds up.
-struct Heard {
-    said: Option<Body>,
-    usage: Usage,
+pub(crate) struct Heard {
+    pub said: Option<Body>,
+    pub usage: Usage,
     call_ids: HashSet<CallId>,
 }
 
 /// Runs a lease to its end. Never fails: whatever goes wrong becomes the turn's outcome, or the
 /// turn stays open for the next lease.
-pub(crate) async fn run(
-    shared: Arc<Shared>,
-    lease: Lease,
-    permit: Option<OwnedSemaphorePermit>,
-) {
+pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedSemaphorePermit>) {
     let (turn, token) = (lease.turn.clone(), lease.token);
     tracing::debug!(%turn, agent = %lease.agent_name, resumed = lease.resumed, "turn begins");
     // A task of its own, so that a panic ends this turn's lease and nothing else.
@@ -129,7 +124,9 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         since: now,
         progressed: AtomicBool::new(false),
         ender: CancellationToken::new(),
-        can_steer: engine.as_ref().is_some_and(|engine| engine.capabilities().queue_while_streaming),
+        can_steer: engine
+            .as_ref()
+            .is_some_and(|engine| engine.capabilities().queue_while_streaming),
         running,
         agent,
         lease,
@@ -281,181 +278,8 @@ impl Turn {
             StepEnd::Parked => Ok(Some(Ok(()))),
             StepEnd::Ended { request, open } => {
                 Ok(Some(self.end(request, open, heard.usage).await))
-            },
-        }
-    }
-
-    async fn finish(&self, end: TurnEnd, heard: Heard) -> Result<(), Lost> {
-        let Heard { said, usage, .. } = heard;
-        let partial = |reason| self.partial(reason);
-        match end {
-            TurnEnd::Finished => {
-                let text = said.as_ref().map(Body::plain_text).unwrap_or_default();
-                let entries = said.map(|body| self.last_step(body, "")).unwrap_or_default();
-                self.close(entries, Outcome::Answered { text }, usage).await
-            }
-            TurnEnd::StepLimit => {
-                let text = format!(
-                    "The turn used its {} model calls (max_steps) and was not done. Write again \
-                     to go on, or raise the limit.",
-                    self.agent.max_steps
-                );
-                let entries = said.map(|body| self.last_step(body, "no step was left"));
-                let code = FailureCode::LimitSteps;
-                let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
-                self.close(entries.unwrap_or_default(), outcome, usage).await
-            }
-            TurnEnd::Failed { code, text } => {
-                let entries = partial(StopReason::Error);
-                let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
-                self.close(entries, outcome, usage).await
-            }
-            TurnEnd::Cancelled => {
-                let request = self.end_requested().unwrap_or(EndRequest::Cut);
-                self.end(request, self.last_words(said, request), usage).await
-            }
-            TurnEnd::Park { until, reason } => {
-                let park = Park {
-                    turn: self.lease.turn.clone(),
-                    token: self.lease.token,
-                    calls: Vec::new(),
-                    reason,
-                    until: Some(until),
-                    active_ms: self.active_ms(),
-                    now: clock::now_ms(),
-                };
-                self.park(park).await
-            }
-            TurnEnd::Retry { text } => {
-                self.retry(FailureCode::ProviderUnavailable, text, usage).await
             }
         }
-    }
-
-    /// Back to the inbox for a while, or failed when that was the last attempt.
-    async fn retry(&self, code: FailureCode, text: String, usage: Usage) -> Result<(), Lost> {
-        let release = Release {
-            turn: self.lease.turn.clone(),
-            token: self.lease.token,
-            until: Some(clock::now_ms() + millis(self.shared.retry.requeue)),
-            counts: true,
-            active_ms: self.active_ms(),
-            now: clock::now_ms(),
-        };
-        let before = if self.progressed.load(Ordering::Relaxed) { 0 } else { self.lease.attempts };
-        let attempts = before + 1;
-        if attempts >= i64::from(self.shared.settings.limits.attempts) {
-            let entries = self.partial(StopReason::Error);
-            let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
-            return self.close(entries, outcome, usage).await;
-        }
-        tracing::info!(turn = %self.lease.turn, attempts, text, "turn goes back to the inbox");
-        let until = release.until;
-        self.persist_any(release).await?;
-        self.shared.note_due(until);
-        Ok(())
-    }
-
-    /// Ends the turn as it was asked to.
-    async fn end(
-        &self,
-        request: EndRequest,
-        entries: Vec<Entry>,
-        usage: Usage,
-    ) -> Result<(), Lost> {
-        let (state, code) = match request {
-            EndRequest::Cut => {
-                let release = Release {
-                    turn: self.lease.turn.clone(),
-                    token: self.lease.token,
-                    until: None,
-                    counts: false,
-                    active_ms: self.active_ms(),
-                    now: clock::now_ms(),
-                };
-                let written = self.shared.store.write(release).await;
-                return written.map(drop).map_err(|_| Lost::Stopping);
-            }
-            EndRequest::Cancel(CancelReason::Stop) => {
-                (ItemState::Cancelled, FailureCode::Cancelled)
-            }
-            EndRequest::Cancel(CancelReason::Interrupt) => {
-                (ItemState::Cancelled, FailureCode::Interrupted)
-            }
-            EndRequest::Time => (ItemState::Failed, FailureCode::LimitTime),
-        };
-        let text = format!("Not finished: {}.", request.because());
-        self.close(entries, Outcome::Ended { state, code, text }, usage).await
-    }
-
-    async fn close(
-        &self,
-        entries: Vec<Entry>,
-        outcome: Outcome,
-        usage: Usage,
-    ) -> Result<(), Lost> {
-        let word = match &outcome {
-            Outcome::Answered { .. } => "done",
-            Outcome::Ended { code, .. } => code.as_str(),
-        };
-        let close = Close {
-            turn: self.lease.turn.clone(),
-            token: self.lease.token,
-            entries,
-            outcome,
-            usage,
-            active_ms: self.active_ms(),
-            now: clock::now_ms(),
-        };
-        self.persist_any(close).await?;
-        let took_ms = self.since.elapsed().as_millis();
-        let (turn, agent) = (&self.lease.turn, &self.agent.name);
-        tracing::info!(%turn, %agent, outcome = word, took_ms, "turn ended");
-        Ok(())
-    }
-
-    pub(crate) async fn park(&self, park: Park) -> Result<(), Lost> {
-        let until = park.until;
-        self.persist_any(park).await?;
-        self.shared.note_due(until);
-        Ok(())
-    }
-
-    /// A message that ends the turn, with a last word for calls that will not run.
-    fn last_step(&self, body: Body, why: &str) -> Vec<Entry> {
-        let calls: Vec<_> = step::plan(self, &body).into_iter().map(|p| p.call).collect();
-        let planned = calls.iter().map(|call| NewCall {
-            id: call.id.clone(),
-            tool: call.name.clone(),
-            retry_safe: true,
-        });
-        let calls_planned = planned.collect();
-        let mut entries =
-            vec![Entry::Assistant { message: step::new_message(body), calls: calls_planned }];
-        entries.extend(calls.iter().map(|call| step::not_run(call, why)));
-        entries
-    }
-
-    /// What is kept when the turn is cut for good between or inside model calls.
-    fn last_words(&self, said: Option<Body>, request: EndRequest) -> Vec<Entry> {
-        match said {
-            Some(body) => self.last_step(body, request.because()),
-            None => self.partial(match request {
-                EndRequest::Cancel(CancelReason::Stop) => StopReason::Cancelled,
-                EndRequest::Cancel(CancelReason::Interrupt) => StopReason::Interrupted,
-                EndRequest::Cut | EndRequest::Time => StopReason::Error,
-            }),
-        }
-    }
-
-    fn partial(&self, reason: StopReason) -> Vec<Entry> {
-        let profile = &self.agent.profile;
-        let body = self.running.fold().partial(&profile.provider, &profile.model, reason);
-        let entry = body.map(|body| Entry::Assistant {
-            message: step::new_message(body),
-            calls: Vec::new(),
-        });
-        entry.into_iter().collect()
     }
 
     fn request(&self, rows: Vec<Message>, batches: mpsc::Sender<GateBatch>) -> TurnRequest {
@@ -475,81 +299,6 @@ impl Turn {
             steps_left: self.agent.max_steps.saturating_sub(used),
             cancel: self.ender.clone(),
         }
-    }
-}
-
-/// What a resumed turn finds.
-impl Turn {
-    async fn read_rows(&self) -> Result<Vec<Message>, Lost> {
-        let (name, session) = (self.agent.name.clone(), self.lease.session.clone());
-        let read = self.shared.store.read(async |conn| history::whole(conn, &name, &session).await);
-        read.await.map_err(|error| Lost::Refused(format!("reading the session: {error}")))
-    }
-
-    /// The last journalled message of this turn and its calls, when it asked for any.
-    async fn open_calls(
-        &self,
-        rows: &[Message],
-    ) -> Result<Option<(Body, Vec<step::Planned>)>, Lost> {
-        let last = rows.iter().rev().find(|row| row.body.role == Role::Assistant);
-        let Some(last) = last.filter(|row| row.turn == self.lease.turn) else {
-            return Ok(None);
-        };
-        let turn = self.lease.turn.clone();
-        let read = self.shared.store.read(async |conn| history::calls(conn, &turn).await);
-        let calls = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
-        let planned = step::replan(&last.body, &calls);
-        Ok((!planned.is_empty()).then(|| (last.body.clone(), planned)))
-    }
-
-    /// A turn that was asked to end, or made no progress too often, asks no model.
-    fn ending_at_once(&self) -> Option<(Outcome, &'static str)> {
-        let ended = |state, code, text: String| Outcome::Ended { state, code, text };
-        if let Some(reason) = self.lease.cancel {
-            let request = EndRequest::Cancel(reason);
-            let code = match reason {
-                CancelReason::Stop => FailureCode::Cancelled,
-                CancelReason::Interrupt => FailureCode::Interrupted,
-            };
-            let text = format!("Not finished: {}.", request.because());
-            return Some((ended(ItemState::Cancelled, code, text), request.because()));
-        }
-        if self.lease.attempts >= i64::from(self.shared.settings.limits.attempts) {
-            let text = format!(
-                "Given up after {} attempts that ended without a step. Send it again to retry.",
-                self.lease.attempts
-            );
-            let because = "the turn was given up";
-            return Some((ended(ItemState::Dead, FailureCode::Dead, text), because));
-        }
-        None
-    }
-
-    async fn close_open_calls(
-        &self,
-        (outcome, because): (Outcome, &'static str),
-        open: Option<(Body, Vec<step::Planned>)>,
-        usage: Usage,
-    ) -> Result<(), Lost> {
-        use skep_core::redelivery::Again;
-        let mut entries = Vec::new();
-        for planned in open.map(|(_, calls)| calls).unwrap_or_default() {
-            match planned.again {
-                Again::Keep => {}
-                Again::Unknown => entries.push(step::unknown(&planned.call)),
-                Again::Run | Again::Wait => entries.push(step::not_run(&planned.call, because)),
-            }
-        }
-        self.close(entries, outcome, usage).await
-    }
-
-    fn usage_so_far(&self, rows: &[Message]) -> Usage {
-        let mut usage = Usage::default();
-        let own = rows.iter().filter(|row| row.turn == self.lease.turn);
-        for meta in own.filter_map(|row| row.body.meta.as_ref()) {
-            usage.add(meta.usage);
-        }
-        usage
     }
 }
 
@@ -634,7 +383,10 @@ impl Turn {
         self.persist_any(journal).await.map(|written| self.rows_of(written))
     }
 
-    async fn persist_any<C: Member<Command> + Clone>(&self, command: C) -> Result<C::Out, Lost> {
+    pub(crate) async fn persist_any<C: Member<Command> + Clone>(
+        &self,
+        command: C,
+    ) -> Result<C::Out, Lost> {
         let shared = &self.shared;
         persist(&shared.store, &shared.health, &shared.cut_hard, command).await
     }
@@ -675,6 +427,6 @@ fn make_ids_unique(body: &mut Body, seen: &mut HashSet<CallId>) {
     }
 }
 
-fn millis(duration: Duration) -> i64 {
+pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -29,7 +29,7 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 const HEAD_BYTES: usize = 64 * 1024;
 const HEADERS: usize = 64;
 /// For a request in flight when the server stops.
-const LAST_ANSWER: Duration = Duration::from_secs(3);
+const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Data that the other side does not take for this long ends the connection.

@@ -43,13 +43,22 @@ pub(crate) struct Tally {
     pub running: i64,
     pub waiting: i64,
     pub turns: i64,
+    /// Its place among the agents that were served.
+    pub served: Option<i64>,
 }
 
 pub(crate) async fn tally(tx: &mut Tx<'_>, agent: AgentId, by: Tally) -> Result<(), SqlError> {
     let update = "UPDATE agents SET pending = pending + $2, running = running + $3, \
-                  waiting = waiting + $4, turns = turns + $5 WHERE id = $1";
-    let args =
-        [agent.0.into(), by.pending.into(), by.running.into(), by.waiting.into(), by.turns.into()];
+                  waiting = waiting + $4, turns = turns + $5, \
+                  served = COALESCE($6, served) WHERE id = $1";
+    let args = [
+        agent.0.into(),
+        by.pending.into(),
+        by.running.into(),
+        by.waiting.into(),
+        by.turns.into(),
+        by.served.into(),
+    ];
     tx.conn.run(update, &args).await?;
     Ok(())
 }

@@ -55,7 +55,7 @@ pub struct Accept {
     pub mode: QueueMode,
     pub engine: Capabilities,
     pub take: Option<Slot>,
-    /// `/new` before it: the turn runs in a new session.
+    /// `/new` before it: its turn begins a new session, and a waiting turn is ended.
     pub fresh: bool,
 }
 
@@ -100,9 +100,7 @@ impl Run for Accept {
         }
         let letter = &self.letter;
         let mut lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
-        if self.fresh {
-            forget_session(tx, &mut lane).await?;
-        }
+        lane.fresh |= self.fresh;
         let ord = tx.next_ord();
         match &self.take {
             Some(slot) if lane.open.is_none() && lane.pending == 0 => {
@@ -121,7 +119,7 @@ impl Accept {
     async fn start(
         &self,
         tx: &mut Tx<'_>,
-        lane: Lane,
+        mut lane: Lane,
         ord: i64,
         slot: &Slot,
     ) -> Result<Accepted, Refusal> {
@@ -129,6 +127,9 @@ impl Accept {
         let ack = Ack { state: "started", note: None };
         insert(tx, letter, &lane, ord, "message", ItemState::Running, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
+        if lane.fresh {
+            forget_session(tx, &mut lane).await?;
+        }
         let opening = Opening {
             lane,
             agent: letter.agent,
@@ -145,7 +146,7 @@ impl Accept {
             text: &letter.text,
             message: user_message(letter),
         };
-        let by = Tally { running: 1, turns: 1, ..Tally::default() };
+        let by = Tally { running: 1, turns: 1, served: Some(ord), ..Tally::default() };
         tally(tx, letter.agent, by).await?;
         let lease = leases::open(tx, opening, first).await?;
         Ok(Accepted::Started { lease: Box::new(lease) })
@@ -161,23 +162,28 @@ impl Accept {
         let arrival = arrival::decide(self.mode, self.engine, activity);
         let open = lane.open.as_ref();
         let ack = match arrival {
-            Arrival::Hold => {
+            Arrival::Hold if !self.fresh => {
                 Ack { state: "waiting", note: open.and_then(|turn| turn.waiting_for.clone()) }
             }
             _ => Ack { state: "queued", note: None },
         };
         insert(tx, letter, &lane, ord, "message", ItemState::Pending, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
-        let more = "UPDATE lanes SET pending = pending + 1 WHERE id = $1";
+        let more = "UPDATE lanes SET pending = pending + 1, fresh = 0 WHERE id = $1";
         tx.conn.run(more, &[lane.id.0.into()]).await?;
         tally(tx, letter.agent, Tally { pending: 1, ..Tally::default() }).await?;
-        let mut interrupt = None;
-        if let (Arrival::Interrupt, Some(turn)) = (arrival, open) {
-            interrupt = Some(end(tx, turn, CancelReason::Interrupt, letter.now).await?);
-        }
-        // Behind an open turn nothing becomes ready; behind other items the head stays what it is.
+        let reason = match arrival {
+            Arrival::Interrupt => Some(CancelReason::Interrupt),
+            Arrival::Hold if self.fresh => Some(CancelReason::Stop),
+            _ => None,
+        };
+        let interrupt = match (open, reason) {
+            (Some(turn), Some(reason)) => Some(end(tx, turn, reason, letter.now).await?),
+            _ => None,
+        };
+        // Behind an open turn nothing becomes ready; behind an equal the head stays what it is.
         let ready = lane.open.is_none();
-        if ready && lane.pending == 0 {
+        if ready && lane.ready.is_none_or(|priority| priority > NORMAL) {
             lanes::refresh(tx, lane.id, letter.agent, letter.now).await?;
         }
         Ok(Accepted::Queued { ack, ready, interrupt })
@@ -193,7 +199,7 @@ pub struct Order {
 pub enum Action {
     /// Ends the lane's running or waiting turn.
     Stop,
-    /// The next turn of the lane begins a new session; a waiting turn is ended.
+    /// The next message of the lane begins a new session; a waiting turn is ended.
     NewSession,
     Say(String),
     Fail {
@@ -223,9 +229,9 @@ impl Run for Order {
             return Ok(Ordered::Repeated(repeated));
         }
         let letter = &self.letter;
-        let mut lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
+        let lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
         let ord = tx.next_ord();
-        let (ended, answer) = self.act(tx, &mut lane).await?;
+        let (ended, answer) = self.act(tx, &lane).await?;
         let ack = Ack { state: "done", note: None };
         let state = if answer.is_ok() { ItemState::Done } else { ItemState::Failed };
         insert(tx, letter, &lane, ord, "command", state, &ack).await?;
@@ -260,7 +266,7 @@ impl Order {
     async fn act(
         &self,
         tx: &mut Tx<'_>,
-        lane: &mut Lane,
+        lane: &Lane,
     ) -> Result<(Option<EndedTurn>, Answer), Refusal> {
         match &self.action {
             Action::Say(text) => Ok((None, Ok(text.clone()))),
@@ -277,7 +283,12 @@ impl Order {
                 let waits = lane.open.as_ref().is_some_and(|turn| turn.state == TurnState::Waiting);
                 let ended =
                     if waits { end_open_turn(tx, lane, self.letter.now).await? } else { None };
-                forget_session(tx, lane).await?;
+                let next = match lane.open.is_none() && lane.pending == 0 {
+                    true => "UPDATE lanes SET session = NULL, fresh = 0 WHERE id = $1",
+                    // What is there already belongs to the session that is.
+                    false => "UPDATE lanes SET fresh = 1 WHERE id = $1",
+                };
+                tx.conn.run(next, &[lane.id.0.into()]).await?;
                 Ok((ended, Ok("The next message begins a new session.".to_owned())))
             }
         }
@@ -325,7 +336,8 @@ async fn end(
 
 async fn forget_session(tx: &mut Tx<'_>, lane: &mut Lane) -> Result<(), SqlError> {
     lane.session = None;
-    tx.conn.run("UPDATE lanes SET session = NULL WHERE id = $1", &[lane.id.0.into()]).await?;
+    let forget = "UPDATE lanes SET session = NULL, fresh = 0 WHERE id = $1";
+    tx.conn.run(forget, &[lane.id.0.into()]).await?;
     Ok(())
 }
 
@@ -365,8 +377,8 @@ async fn insert(
     ack: &Ack,
 ) -> Result<(), SqlError> {
     let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
-                  principal, channel, body, ack, note, state, created_at) VALUES \
-                  ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+                  principal, channel, body, ack, note, state, created_at, fresh) VALUES \
+                  ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
     let args = [
         letter.item.as_str().into(),
         ord.into(),
@@ -382,6 +394,7 @@ async fn insert(
         (&ack.note).into(),
         state.as_str().into(),
         letter.now.into(),
+        (kind == "message" && lane.fresh).into(),
     ];
     tx.conn.run(insert, &args).await?;
     if let Some(request) = &letter.request {

@@ -10,7 +10,7 @@ use crate::agents::{Tally, tally};
 use crate::command::Run;
 use crate::error::{Refusal, SqlError};
 use crate::history::{self, NewMessage, Place};
-use crate::leases::PendingItem;
+use crate::leases::{NEXT_ITEMS, PendingItem};
 use crate::tx::{NewEvent, Tx};
 
 /// How many messages a step takes in at the most; the rest come with the next one.
@@ -76,7 +76,7 @@ impl Run for Journal {
                       WHERE id = $1 AND token = $2 AND state = 'running' \
                       RETURNING lane, agent, session, \
                       (SELECT name FROM agents WHERE agents.id = agent), \
-                      (SELECT pending FROM lanes WHERE lanes.id = lane)";
+                      (SELECT pending FROM lanes WHERE lanes.id = lane), cancel";
         let args = [
             self.turn.as_str().into(),
             self.token.0.into(),
@@ -94,9 +94,10 @@ impl Run for Journal {
             agent_name: AgentName(row.text(3)?),
             now: self.now,
         };
-        let pending = row.int(4)?;
+        // A turn that is to end takes nothing with it: what waits is for the next one.
+        let joins = self.steer && row.int(4)? > 0 && row.text_opt(5)?.is_none();
         let rows = write_entries(tx, &leased, &self.entries).await?;
-        let steered = match self.steer && pending > 0 {
+        let steered = match joins {
             true => steer(tx, &leased).await?,
             false => Vec::new(),
         };
@@ -261,8 +262,9 @@ async fn set_call(
     call: &CallId,
     state: CallState,
 ) -> Result<String, Refusal> {
+    // A call that has its result keeps it: no second one is ever written.
     let update = "UPDATE calls SET state = $3, changed_at = $4 WHERE turn = $1 AND call_id = $2 \
-                  RETURNING tool";
+                  AND state NOT IN ('done', 'unknown') RETURNING tool";
     let args = [
         leased.turn.as_str().into(),
         call.as_str().into(),
@@ -270,7 +272,7 @@ async fn set_call(
         leased.now.into(),
     ];
     let row = tx.conn.row(update, &args).await?;
-    Ok(row.ok_or_else(|| Refusal::not_found(format!("call {call}")))?.text(0)?)
+    Ok(row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?.text(0)?)
 }
 
 async fn write_audit(tx: &mut Tx<'_>, leased: &Leased<'_>, audit: &Audit) -> Result<(), SqlError> {
@@ -294,13 +296,15 @@ async fn write_audit(tx: &mut Tx<'_>, leased: &Leased<'_>, audit: &Audit) -> Res
 }
 
 async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Refusal> {
-    let select = "SELECT id, message_id, channel, principal, body, priority, ord FROM items \
-                  WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
-                  ORDER BY priority, ord LIMIT $2";
-    let rows = tx.conn.rows(select, &[leased.lane.0.into(), STEERED_AT_ONCE.into()]).await?;
+    let args = [leased.lane.0.into(), STEERED_AT_ONCE.into()];
+    let rows = tx.conn.rows(NEXT_ITEMS, &args).await?;
     let mut messages = Vec::with_capacity(rows.len());
     for row in &rows {
         let item = PendingItem::decode(row)?;
+        // It begins a session of its own, and what stands behind it belongs there.
+        if item.fresh {
+            break;
+        }
         let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
         let args = [item.id.as_str().into(), leased.turn.as_str().into(), leased.now.into()];
         tx.conn.run(join, &args).await?;

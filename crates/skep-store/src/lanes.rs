@@ -14,6 +14,10 @@ use crate::tx::Tx;
 pub(crate) struct Lane {
     pub id: LaneId,
     pub pending: i64,
+    /// The priority it is ready at, when it is.
+    pub ready: Option<i64>,
+    /// The next message accepted begins a new session.
+    pub fresh: bool,
     pub session: Option<LaneSession>,
     pub open: Option<OpenTurn>,
 }
@@ -50,7 +54,7 @@ pub(crate) async fn find(
     key: &str,
 ) -> Result<Option<Lane>, SqlError> {
     let select = "SELECT l.id, l.pending, l.session, s.last_at, t.id, t.state, \
-                  t.waiting_for FROM lanes l \
+                  t.waiting_for, l.ready_priority, l.fresh FROM lanes l \
                   LEFT JOIN sessions s ON s.id = l.session \
                   LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
                   WHERE l.agent = $1 AND l.key = $2";
@@ -69,7 +73,14 @@ pub(crate) async fn find(
         }),
         None => None,
     };
-    Ok(Some(Lane { id: LaneId(row.int(0)?), pending: row.int(1)?, session, open }))
+    Ok(Some(Lane {
+        id: LaneId(row.int(0)?),
+        pending: row.int(1)?,
+        ready: row.int_opt(7)?,
+        fresh: row.bool(8)?,
+        session,
+        open,
+    }))
 }
 
 pub(crate) fn turn_state(word: &str) -> Result<TurnState, SqlError> {

@@ -228,14 +228,17 @@ impl Take {
     async fn begin(
         &self,
         tx: &mut Tx<'_>,
-        lane: Lane,
+        mut lane: Lane,
         agent: AgentId,
         agent_name: AgentName,
         session_key: SessionKey,
     ) -> Result<Lease, Refusal> {
-        let head = tx.conn.row(HEAD_ITEM, &[lane.id.0.into()]).await?;
+        let head = tx.conn.row(NEXT_ITEMS, &[lane.id.0.into(), 1.into()]).await?;
         let head = head.ok_or_else(|| SqlError::decode("a ready lane has no item"))?;
         let item = PendingItem::decode(&head)?;
+        if item.fresh {
+            lane.session = None;
+        }
         let less = "UPDATE lanes SET pending = pending - 1 WHERE id = $1";
         tx.conn.run(less, &[lane.id.0.into()]).await?;
         let by = Tally { pending: -1, running: 1, turns: 1, ..Tally::default() };
@@ -256,10 +259,11 @@ impl Take {
     }
 }
 
-pub(crate) const HEAD_ITEM: &str = "SELECT id, message_id, channel, principal, body, priority, \
-                                    ord FROM items \
-                                    WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
-                                    ORDER BY priority, ord LIMIT 1";
+/// The first items of a lane that nobody has begun.
+pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
+                                     ord, fresh FROM items \
+                                     WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
+                                     ORDER BY priority, ord LIMIT $2";
 
 /// An item nobody has begun.
 pub(crate) struct PendingItem {
@@ -270,6 +274,8 @@ pub(crate) struct PendingItem {
     pub body: String,
     pub priority: i64,
     pub ord: i64,
+    /// Its turn begins a new session.
+    pub fresh: bool,
 }
 
 impl PendingItem {
@@ -282,6 +288,7 @@ impl PendingItem {
             body: row.text(4)?,
             priority: row.int(5)?,
             ord: row.int(6)?,
+            fresh: row.bool(7)?,
         })
     }
 
@@ -365,8 +372,8 @@ async fn make_ready(
     at: Option<Millis>,
     now: Millis,
 ) -> Result<(), Refusal> {
-    let ready = "UPDATE turns SET state = 'ready', available_at = $2, changed_at = $3 \
-                 WHERE id = $1";
+    let ready = "UPDATE turns SET state = 'ready', available_at = $2, waiting_for = NULL, \
+                 changed_at = $3 WHERE id = $1";
     tx.conn.run(ready, &[turn.as_str().into(), at.into(), now.into()]).await?;
     move_items(tx, turn, agent, ItemState::Waiting, ItemState::Pending).await?;
     move_items(tx, turn, agent, ItemState::Running, ItemState::Pending).await?;
@@ -394,7 +401,7 @@ impl Run for Release {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let update = "UPDATE turns SET active_ms = $4, attempts = attempts + $3 \
                       WHERE id = $1 AND token = $2 AND state = 'running' \
-                      RETURNING lane, agent, attempts";
+                      RETURNING lane, agent, attempts, cancel";
         let args = [
             self.turn.as_str().into(),
             self.token.0.into(),
@@ -403,7 +410,9 @@ impl Run for Release {
         ];
         let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
         let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
-        make_ready(tx, &self.turn, lane, agent, self.until, self.now).await?;
+        // One that was asked to end meanwhile does so at once.
+        let until = if row.text_opt(3)?.is_some() { None } else { self.until };
+        make_ready(tx, &self.turn, lane, agent, until, self.now).await?;
         Ok(row.int(2)?)
     }
 }
@@ -441,16 +450,21 @@ impl Run for Park {
         let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
         let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
         let session = SessionId(row.text(2)?);
-        let cancelled = row.text_opt(3)?.is_some();
+        let mut goes_on = row.text_opt(3)?.is_some();
         for (call, reason) in &self.calls {
-            let wait = "UPDATE calls SET state = 'waiting', reason = $3, changed_at = $4 \
-                        WHERE turn = $1 AND call_id = $2";
+            // A decision on a call that still waited is news; one that it ran with is used up.
+            let wait = "UPDATE calls SET decision = CASE WHEN state = 'waiting' THEN decision END, \
+                        state = 'waiting', reason = $3, changed_at = $4 \
+                        WHERE turn = $1 AND call_id = $2 AND state NOT IN ('done', 'unknown') \
+                        RETURNING decision IS NOT NULL";
             let args =
                 [self.turn.as_str().into(), call.as_str().into(), reason.into(), self.now.into()];
-            tx.conn.run(wait, &args).await?;
+            let row = tx.conn.row(wait, &args).await?;
+            let row = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
+            goes_on |= row.bool(0)?;
         }
         move_items(tx, &self.turn, agent, ItemState::Running, ItemState::Waiting).await?;
-        if cancelled {
+        if goes_on {
             make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
             return Ok(false);
         }
@@ -483,7 +497,8 @@ impl Run for Decide {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         let value = self.value.to_string();
         let update = "UPDATE calls SET decision = $3, changed_at = $4 WHERE turn = $1 \
-                      AND call_id = $2 AND state = 'waiting' AND decision IS NULL";
+                      AND call_id = $2 AND state = 'waiting' AND decision IS NULL \
+                      AND EXISTS (SELECT 1 FROM turns WHERE id = $1 AND ended_at IS NULL)";
         let args = [
             self.turn.as_str().into(),
             self.call.as_str().into(),

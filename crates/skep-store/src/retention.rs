@@ -10,7 +10,7 @@ use crate::tx::Tx;
 const BITE: i64 = 500;
 
 /// Lets go of events, frames and remembered ids that are older than their time. The newest event
-/// and the newest frame of a channel stay: numbers given after them go on from there.
+/// stays: numbers given after it go on from there.
 pub struct Expire {
     pub events_before: Millis,
     pub frames_before: Millis,
@@ -28,22 +28,22 @@ impl Run for Expire {
         let args = [self.events_before.into(), BITE.into()];
         let mut gone = tx.conn.run(events, &args).await?;
         // Frames of items that are not ended stay, whatever their age.
-        let select = "SELECT o.channel, max(o.seq) FROM (SELECT channel, seq, item FROM outbox \
-                      WHERE at < $1 ORDER BY at LIMIT $2) o JOIN items i ON i.id = o.item \
-                      WHERE i.finished_at IS NOT NULL GROUP BY o.channel";
+        let select = "SELECT o.channel, o.seq FROM outbox o WHERE o.at < $1 AND EXISTS \
+                      (SELECT 1 FROM items i WHERE i.id = o.item AND i.finished_at IS NOT NULL) \
+                      ORDER BY o.at LIMIT $2";
         let args = [self.frames_before.into(), BITE.into()];
         for row in tx.conn.rows(select, &args).await? {
             let (channel, seq) = (row.text(0)?, row.int(1)?);
-            let delete = "DELETE FROM outbox WHERE channel = $1 AND seq <= $2 AND at < $3 \
-                          AND item IN (SELECT id FROM items WHERE finished_at IS NOT NULL)";
-            let args = [(&channel).into(), seq.into(), self.frames_before.into()];
-            gone += tx.conn.run(delete, &args).await?;
+            let delete = "DELETE FROM outbox WHERE channel = $1 AND seq = $2";
+            gone += tx.conn.run(delete, &[(&channel).into(), seq.into()]).await?;
             let floor = "UPDATE channels SET floor_seq = $2 WHERE id = $1 AND floor_seq < $2";
             tx.conn.run(floor, &[(&channel).into(), seq.into()]).await?;
         }
-        let ids = "DELETE FROM requests WHERE item IN (SELECT r.item FROM items i \
-                   JOIN requests r ON r.item = i.id WHERE i.finished_at < $1 \
-                   ORDER BY i.finished_at LIMIT $2)";
+        // By their own age first: a message cannot have ended before it was accepted.
+        let ids = "DELETE FROM requests WHERE (scope, id) IN (SELECT r.scope, r.id \
+                   FROM requests r WHERE r.created_at < $1 AND EXISTS \
+                   (SELECT 1 FROM items i WHERE i.id = r.item AND i.finished_at < $1) \
+                   ORDER BY r.created_at LIMIT $2)";
         gone += tx.conn.run(ids, &[self.ids_before.into(), BITE.into()]).await?;
         Ok(gone > 0)
     }

@@ -55,19 +55,10 @@ impl Canary {
             ("hex", hex),
         ];
         for skipped in 0..3 {
-            forms.push((
-                "base64",
-                base64_inside(value.as_bytes(), skipped, PLAIN_BASE64),
-            ));
-            forms.push((
-                "base64",
-                base64_inside(value.as_bytes(), skipped, URL_BASE64),
-            ));
+            forms.push(("base64", base64_inside(value.as_bytes(), skipped, PLAIN_BASE64)));
+            forms.push(("base64", base64_inside(value.as_bytes(), skipped, URL_BASE64)));
         }
-        Canary {
-            value: value.to_owned(),
-            forms,
-        }
+        Canary { value: value.to_owned(), forms }
     }
 
     pub fn value(&self) -> &str {
@@ -78,10 +69,7 @@ impl Canary {
     pub fn find_in(&self, bytes: &[u8]) -> Option<&'static str> {
         // Every form but the plain one is ASCII, which a lossy reading keeps.
         let text = String::from_utf8_lossy(bytes);
-        self.forms
-            .iter()
-            .find(|(_, form)| text.contains(form))
-            .map(|(name, _)| *name)
+        self.forms.iter().find(|(_, form)| text.contains(form)).map(|(name, _)| *name)
     }
 
     /// Every regular file below the folder that contains the secret, in whatever form; also file
@@ -91,20 +79,10 @@ impl Canary {
         let mut next = vec![folder.to_owned()];
         while let Some(path) = next.pop() {
             let kind = fs::symlink_metadata(&path)?.file_type();
-            let name = path
-                .file_name()
-                .map(|name| name.as_encoded_bytes())
-                .unwrap_or_default();
-            let inside = if kind.is_file() {
-                self.find_in(&fs::read(&path)?)
-            } else {
-                None
-            };
+            let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
+            let inside = if kind.is_file() { self.find_in(&fs::read(&path)?) } else { None };
             if let Some(form) = self.find_in(name).or(inside) {
-                found.push(Sighting {
-                    path: path.clone(),
-                    form,
-                });
+                found.push(Sighting { path: path.clone(), form });
             }
             if kind.is_dir() {
                 for entry in fs::read_dir(&path)? {
@@ -121,11 +99,7 @@ impl CanaryFile {
         let content = Canary::new("file");
         fs::write(path, content.value())?;
         let changed = fs::metadata(path)?.modified()?;
-        Ok(CanaryFile {
-            path: path.to_owned(),
-            content,
-            changed,
-        })
+        Ok(CanaryFile { path: path.to_owned(), content, changed })
     }
 
     pub fn path(&self) -> &Path {
@@ -148,10 +122,7 @@ impl CanaryFile {
 
 fn fresh() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let time = SystemTime::UNIX_EPOCH
-        .elapsed()
-        .unwrap_or_default()
-        .as_nanos();
+    let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("{:x}{time:x}{number:x}", std::process::id())
 }
@@ -159,11 +130,7 @@ fn fresh() -> String {
 fn percent_encoded(value: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let encode = |byte: u8| {
-        if keep(byte) {
-            char::from(byte).to_string()
-        } else {
-            format!("%{byte:02X}")
-        }
+        if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
     value.bytes().map(encode).collect()
 }

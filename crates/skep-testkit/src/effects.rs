@@ -13,9 +13,7 @@ pub struct Effects {
 
 impl Effects {
     pub fn at(path: &Path) -> Self {
-        Effects {
-            path: path.to_owned(),
-        }
+        Effects { path: path.to_owned() }
     }
 
     pub fn path(&self) -> &Path {
@@ -24,10 +22,7 @@ impl Effects {
 
     /// One effect of this call: one line, written whole and synced.
     pub fn record(&self, call_id: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.path)?;
+        let mut file = OpenOptions::new().create(true).append(true).open(&self.path)?;
         file.write_all(format!("{call_id}\n").as_bytes())?;
         file.sync_data()
     }
@@ -53,9 +48,6 @@ impl Effects {
     /// Calls that happened more than once: must be empty, always.
     pub fn repeated(&self) -> io::Result<Vec<String>> {
         let counts = self.counts()?.into_iter();
-        Ok(counts
-            .filter(|(_, count)| *count > 1)
-            .map(|(call_id, _)| call_id)
-            .collect())
+        Ok(counts.filter(|(_, count)| *count > 1).map(|(call_id, _)| call_id).collect())
     }
 }

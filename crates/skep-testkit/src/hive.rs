@@ -20,13 +20,7 @@ use crate::ws::WsTarget;
 /// Printed once on standard output when the doors are open.
 const LISTENING: &str = "listening on ";
 /// What a hermetic program still needs of this environment.
-const INHERITED: &[&str] = &[
-    "PATH",
-    "TMPDIR",
-    "LANG",
-    "RUST_BACKTRACE",
-    "LLVM_PROFILE_FILE",
-];
+const INHERITED: &[&str] = &["PATH", "TMPDIR", "LANG", "RUST_BACKTRACE", "LLVM_PROFILE_FILE"];
 
 /// How to start it. The environment is empty but for what is said here, so that no key or setting
 /// of the machine reaches a test.
@@ -110,9 +104,7 @@ impl Start {
         let logs = tempfile::tempdir().context("making a folder for the output")?;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear();
-        let inherited = INHERITED
-            .iter()
-            .filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.envs(inherited).envs(self.environment);
         let preload = self.preload.iter().flat_map(Command::get_envs);
         command.envs(preload.filter_map(|(name, value)| Some((name, value?))));
@@ -121,29 +113,17 @@ impl Start {
             .stdout(File::create(logs.path().join("stdout"))?)
             .stderr(File::create(logs.path().join("stderr"))?)
             .process_group(0);
-        let child = tokio::process::Command::from(command)
-            .kill_on_drop(true)
-            .spawn();
+        let child = tokio::process::Command::from(command).kill_on_drop(true).spawn();
         let child = child.with_context(|| format!("starting {}", self.program.display()))?;
         let process = child.id().context("the process ended at once")?;
-        Ok(Hive {
-            child,
-            process,
-            home: self.home,
-            logs,
-            url: None,
-        })
+        Ok(Hive { child, process, home: self.home, logs, url: None })
     }
 
     /// Runs it to its end.
     pub async fn finish(self) -> Result<Finished> {
         let mut hive = self.spawn()?;
         let status = hive.wait(PATIENCE).await?;
-        Ok(Finished {
-            code: status.code(),
-            stdout: hive.stdout(),
-            stderr: hive.stderr(),
-        })
+        Ok(Finished { code: status.code(), stdout: hive.stdout(), stderr: hive.stderr() })
     }
 }
 
@@ -191,16 +171,10 @@ impl Hive {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!(
-                    "the hive ended ({status}) before it listened:\n{}",
-                    self.stderr()
-                );
+                bail!("the hive ended ({status}) before it listened:\n{}", self.stderr());
             }
             if tokio::time::Instant::now() > end {
-                bail!(
-                    "the hive did not listen within {PATIENCE:?}:\n{}",
-                    self.stderr()
-                );
+                bail!("the hive did not listen within {PATIENCE:?}:\n{}", self.stderr());
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -276,10 +250,7 @@ impl Drop for Hive {
 }
 
 fn pid(process: u32) -> Result<Pid> {
-    i32::try_from(process)
-        .ok()
-        .and_then(Pid::from_raw)
-        .context("not a process id")
+    i32::try_from(process).ok().and_then(Pid::from_raw).context("not a process id")
 }
 
 fn listening_line(output: &str) -> Option<String> {

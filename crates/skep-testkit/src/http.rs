@@ -47,24 +47,13 @@ impl Api {
     pub fn tcp(base: &str, token: Option<&str>) -> Result<Self> {
         let client = builder().build().context("building the HTTP client")?;
         let base = base.trim_end_matches('/').to_owned();
-        Ok(Api {
-            client,
-            base,
-            token: token.map(str::to_owned),
-        })
+        Ok(Api { client, base, token: token.map(str::to_owned) })
     }
 
     /// Through a unix socket, without a token: the socket tells who we are.
     pub fn unix(socket: &Path) -> Result<Self> {
-        let client = builder()
-            .unix_socket(socket)
-            .build()
-            .context("building the HTTP client")?;
-        Ok(Api {
-            client,
-            base: "http://localhost".to_owned(),
-            token: None,
-        })
+        let client = builder().unix_socket(socket).build().context("building the HTTP client")?;
+        Ok(Api { client, base: "http://localhost".to_owned(), token: None })
     }
 
     pub async fn get(&self, path: &str) -> Result<Answer> {
@@ -90,50 +79,27 @@ impl Api {
 
     /// Opens an event stream.
     pub async fn events(&self, path: &str) -> Result<Events> {
-        let request = self
-            .request(Method::GET, path)
-            .header("accept", "text/event-stream");
+        let request = self.request(Method::GET, path).header("accept", "text/event-stream");
         let opened = tokio::time::timeout(PATIENCE, request.send()).await;
         let response = opened.with_context(|| format!("opening {path}"))??;
-        ensure!(
-            response.status().is_success(),
-            "{path} answered {}",
-            response.status()
-        );
-        Ok(Events {
-            stream: response.bytes_stream().boxed(),
-            buffer: Vec::new(),
-        })
+        ensure!(response.status().is_success(), "{path} answered {}", response.status());
+        Ok(Events { stream: response.bytes_stream().boxed(), buffer: Vec::new() })
     }
 }
 
 /// Sends a request; waits at most `PATIENCE` for the whole answer.
 pub async fn answer(request: RequestBuilder) -> Result<Answer> {
-    let response = request
-        .timeout(PATIENCE)
-        .send()
-        .await
-        .context("sending the request")?;
+    let response = request.timeout(PATIENCE).send().await.context("sending the request")?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let text = response.text().await.context("reading the answer")?;
     let json = serde_json::from_str(&text).unwrap_or(Value::Null);
-    Ok(Answer {
-        status,
-        headers,
-        text,
-        json,
-    })
+    Ok(Answer { status, headers, text, json })
 }
 
 impl Answer {
     /// The JSON body of a good answer, or an error that shows the bad one.
     pub fn good(self) -> Result<Value> {
-        ensure!(
-            (200..300).contains(&self.status),
-            "{}: {}",
-            self.status,
-            self.text
-        );
+        ensure!((200..300).contains(&self.status), "{}: {}", self.status, self.text);
         Ok(self.json)
     }
 }
@@ -146,9 +112,7 @@ impl Events {
 
     pub async fn next_within(&mut self, patience: Duration) -> Result<Option<Event>> {
         let waiting = tokio::time::timeout(patience, self.receive());
-        waiting
-            .await
-            .with_context(|| format!("no event came within {patience:?}"))?
+        waiting.await.with_context(|| format!("no event came within {patience:?}"))?
     }
 
     async fn receive(&mut self) -> Result<Option<Event>> {
@@ -169,30 +133,19 @@ impl Events {
 
 fn parse(block: &str) -> Option<Event> {
     let field = |name: &str| {
-        let values = block
-            .lines()
-            .filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        values
-            .map(|value| value.strip_prefix(' ').unwrap_or(value).to_owned())
-            .collect::<Vec<_>>()
+        let values = block.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        values.map(|value| value.strip_prefix(' ').unwrap_or(value).to_owned()).collect::<Vec<_>>()
     };
     let data = field("data");
     if data.is_empty() {
         return None;
     }
     let (name, id) = (field("event").pop(), field("id").pop());
-    Some(Event {
-        name,
-        id,
-        data: data.join("\n"),
-    })
+    Some(Event { name, id, data: data.join("\n") })
 }
 
 fn builder() -> ClientBuilder {
     // Everything is on loopback: no certificates, no proxy, no connection kept between requests
     // (a pooled one would belong to the runtime of another test).
-    Client::builder()
-        .no_proxy()
-        .pool_max_idle_per_host(0)
-        .tls_certs_only([])
+    Client::builder().no_proxy().pool_max_idle_per_host(0).tls_certs_only([])
 }

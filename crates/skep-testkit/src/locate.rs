@@ -13,9 +13,7 @@ pub fn profile_folder() -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding the running test binary")?;
     let mut folder = own.parent().context("the test binary has no folder")?;
     if folder.ends_with("deps") || folder.ends_with("examples") {
-        folder = folder
-            .parent()
-            .context("the folder of the test binary has no parent")?;
+        folder = folder.parent().context("the folder of the test binary has no parent")?;
     }
     Ok(folder.to_owned())
 }
@@ -55,38 +53,22 @@ fn build_shim() -> Result<PathBuf> {
         Some("debug") | None => "dev",
         Some(other) => other,
     };
-    let target = folder
-        .parent()
-        .context("the profile folder has no parent")?;
+    let target = folder.parent().context("the profile folder has no parent")?;
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim/Cargo.toml");
     let done = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--offline",
-            "--profile",
-            profile,
-            "--manifest-path",
-        ])
+        .args(["build", "--quiet", "--offline", "--profile", profile, "--manifest-path"])
         .arg(manifest)
         .arg("--target-dir")
         .arg(target)
         .output()
         .context("starting cargo to build the shim")?;
-    ensure!(
-        done.status.success(),
-        "building the shim: {}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    ensure!(done.status.success(), "building the shim: {}", String::from_utf8_lossy(&done.stderr));
     existing(library)
 }
 
 fn existing(path: PathBuf) -> Result<PathBuf> {
     if !path.exists() {
-        bail!(
-            "{} is not built; run the tests through cargo",
-            path.display()
-        );
+        bail!("{} is not built; run the tests through cargo", path.display());
     }
     Ok(path)
 }

@@ -64,15 +64,10 @@ impl ScriptedModel {
 
     /// On a given address: to come back where a stopped one was.
     pub async fn start_at(address: SocketAddr) -> Result<Self> {
-        let listener = TcpListener::bind(address)
-            .await
-            .context("binding the scripted model")?;
+        let listener = TcpListener::bind(address).await.context("binding the scripted model")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                nonce: first_nonce(),
-                ..State::default()
-            }),
+            state: Mutex::new(State { nonce: first_nonce(), ..State::default() }),
             gates: Gates::default(),
             changed: watch::Sender::new(0),
         });
@@ -84,11 +79,7 @@ impl ScriptedModel {
         let server = tokio::spawn(async move {
             let _ends_with_the_test = axum::serve(listener, router).await;
         });
-        Ok(ScriptedModel {
-            address,
-            shared,
-            server,
-        })
+        Ok(ScriptedModel { address, shared, server })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -135,19 +126,13 @@ impl ScriptedModel {
 
     /// Why requests were refused; empty when the product speaks the wire well.
     pub fn refusals(&self) -> Vec<String> {
-        self.requests()
-            .into_iter()
-            .filter_map(|request| request.refusal)
-            .collect()
+        self.requests().into_iter().filter_map(|request| request.refusal).collect()
     }
 
     /// Waits for the `number`-th request; the first is 1.
     pub async fn wait_for_request(&self, number: usize) -> Result<ModelRequest> {
         self.wait(&format!("model request {number}"), |requests| {
-            number
-                .checked_sub(1)
-                .and_then(|at| requests.get(at))
-                .cloned()
+            number.checked_sub(1).and_then(|at| requests.get(at)).cloned()
         })
         .await
     }
@@ -163,12 +148,7 @@ impl ScriptedModel {
 
     /// Requests that are being answered at this moment.
     pub fn in_flight(&self) -> usize {
-        self.shared
-            .state()
-            .requests
-            .iter()
-            .filter(|request| request.ending.is_none())
-            .count()
+        self.shared.state().requests.iter().filter(|request| request.ending.is_none()).count()
     }
 
     async fn wait<T>(&self, what: &str, ask: impl Fn(&[ModelRequest]) -> Option<T>) -> Result<T> {
@@ -189,10 +169,7 @@ impl ScriptedModel {
                 if let Some(found) = ask(&self.shared.state().requests) {
                     return Ok(found);
                 }
-                changed
-                    .changed()
-                    .await
-                    .context("the scripted model is gone")?;
+                changed.changed().await.context("the scripted model is gone")?;
             }
         };
         tokio::time::timeout(patience, search)

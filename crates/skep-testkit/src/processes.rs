@@ -37,9 +37,7 @@ pub fn alive(mark: &str) -> Vec<u32> {
             String::from_utf8_lossy(&bytes).contains(mark)
         })
     };
-    let others = all()
-        .into_iter()
-        .filter(|process| *process != std::process::id());
+    let others = all().into_iter().filter(|process| *process != std::process::id());
     others.filter(exists).filter(carries).collect()
 }
 
@@ -55,9 +53,7 @@ pub async fn wait_gone(processes: &[u32], patience: Duration) -> Result<()> {
 
 fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 fn state_and_parent(process: u32) -> Option<(char, u32)> {

@@ -87,7 +87,8 @@ impl Recorder {
     }
 
     /// Sends `count` new messages and reads until all messages so far are settled, or until the
-    /// connection ends, which is no error: the server may be killed at any moment.
+    /// connection ends, which is no error: the server may be killed at any moment. A server that
+    /// stays silent for `PATIENCE` is one.
     pub async fn run(&mut self, target: &WsTarget, count: usize) -> Result<()> {
         let Some(mut client) = self.connect(target).await? else {
             return Ok(());
@@ -106,7 +107,7 @@ impl Recorder {
                 // What is left, if anything, waits for the next connection.
                 return client.close().await.or(Ok(()));
             }
-            match client.receive().await? {
+            match client.next().await? {
                 Some(frame) => self.take(&frame)?,
                 None => return Ok(()),
             }
@@ -129,11 +130,7 @@ impl Recorder {
             // The server said that it does not know: give it a moment before asking again.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let open: Vec<&Sent> = self
-            .sent
-            .iter()
-            .filter(|sent| !self.is_settled(sent))
-            .collect();
+        let open: Vec<&Sent> = self.sent.iter().filter(|sent| !self.is_settled(sent)).collect();
         bail!("{}: not settled within {patience:?}: {open:?}", self.name)
     }
 
@@ -150,11 +147,7 @@ impl Recorder {
                     tally.acked += 1;
                 }
                 Promise::Refused(code) => {
-                    ensure!(
-                        !answered,
-                        "{}: refused ({code}) and answered all the same",
-                        sent.id
-                    );
+                    ensure!(!answered, "{}: refused ({code}) and answered all the same", sent.id);
                     tally.refused += 1;
                 }
                 Promise::Unknown => bail!("{}: still unknown; settle first", sent.id),
@@ -198,10 +191,7 @@ impl Recorder {
     /// In the order they were first sent, before anything new. False when the connection ended.
     async fn send_unknown(&mut self, client: &mut WsClient) -> Result<bool> {
         // What was taken before the crash is replayed first; sending again is harmless anyway.
-        let unknown = self
-            .sent
-            .iter()
-            .filter(|sent| sent.promise == Promise::Unknown);
+        let unknown = self.sent.iter().filter(|sent| sent.promise == Promise::Unknown);
         for sent in unknown {
             if client.say(&sent.id, &sent.content).await.is_err() {
                 return Ok(false);
@@ -228,10 +218,7 @@ impl Recorder {
         if let Some(seq) = durable_seq(frame) {
             let before = self.frames.insert(seq, frame.clone());
             if let Some(before) = before {
-                ensure!(
-                    before == *frame,
-                    "frame {seq} changed: {before} became {frame}"
-                );
+                ensure!(before == *frame, "frame {seq} changed: {before} became {frame}");
             }
         }
         match frame["type"].as_str() {
@@ -242,12 +229,8 @@ impl Recorder {
     }
 
     fn acked(&mut self, frame: &Value) -> Result<()> {
-        let id = frame["message_id"]
-            .as_str()
-            .context("an ack without message_id")?;
-        let sent = self
-            .find(id)
-            .with_context(|| format!("an ack for {id}, never sent"))?;
+        let id = frame["message_id"].as_str().context("an ack without message_id")?;
+        let sent = self.find(id).with_context(|| format!("an ack for {id}, never sent"))?;
         ensure!(
             matches!(sent.promise, Promise::Unknown | Promise::Acked),
             "{id}: acknowledged after {:?}",
@@ -259,25 +242,17 @@ impl Recorder {
 
     fn refused(&mut self, frame: &Value) -> Result<()> {
         let code = frame["code"].as_str().unwrap_or("without code").to_owned();
-        let named = frame["message_id"]
-            .as_str()
-            .into_iter()
-            .chain(replies_to(frame));
+        let named = frame["message_id"].as_str().into_iter().chain(replies_to(frame));
         let ids: Vec<String> = named.map(str::to_owned).collect();
         ensure!(!ids.is_empty(), "an error that names no message: {frame}");
         for id in ids {
-            let sent = self
-                .find(&id)
-                .with_context(|| format!("a refusal of {id}, never sent"))?;
+            let sent = self.find(&id).with_context(|| format!("a refusal of {id}, never sent"))?;
             if code == UNSYNCED {
                 sent.unsynced = true;
                 sent.again = sent.promise == Promise::Unknown;
                 continue;
             }
-            ensure!(
-                sent.promise != Promise::Acked,
-                "{id}: acknowledged, then refused ({code})"
-            );
+            ensure!(sent.promise != Promise::Acked, "{id}: acknowledged, then refused ({code})");
             sent.promise = Promise::Refused(code.clone());
         }
         Ok(())
@@ -288,10 +263,7 @@ impl Recorder {
     }
 
     fn on_their_way(&self) -> usize {
-        self.sent
-            .iter()
-            .filter(|sent| !self.is_settled(sent))
-            .count()
+        self.sent.iter().filter(|sent| !self.is_settled(sent)).count()
     }
 
     fn is_settled(&self, sent: &Sent) -> bool {
@@ -309,34 +281,17 @@ impl Recorder {
 
     /// The last frame before which none is missing.
     fn last_seq(&self) -> u64 {
-        (1..)
-            .take_while(|seq| self.frames.contains_key(seq))
-            .last()
-            .unwrap_or(0)
+        (1..).take_while(|seq| self.frames.contains_key(seq)).last().unwrap_or(0)
     }
 
     fn check_seqs(&self) -> Result<()> {
         let Some((last, _)) = self.frames.last_key_value() else {
             return Ok(());
         };
-        let missing: Vec<u64> = (1..=*last)
-            .filter(|seq| !self.frames.contains_key(seq))
-            .collect();
-        ensure!(
-            missing.is_empty(),
-            "{}: frames {missing:?} never came",
-            self.name
-        );
-        let ids: BTreeSet<&str> = self
-            .frames
-            .values()
-            .filter_map(|f| f["id"].as_str())
-            .collect();
-        ensure!(
-            ids.len() == self.frames.len(),
-            "{}: two frames share an id",
-            self.name
-        );
+        let missing: Vec<u64> = (1..=*last).filter(|seq| !self.frames.contains_key(seq)).collect();
+        ensure!(missing.is_empty(), "{}: frames {missing:?} never came", self.name);
+        let ids: BTreeSet<&str> = self.frames.values().filter_map(|f| f["id"].as_str()).collect();
+        ensure!(ids.len() == self.frames.len(), "{}: two frames share an id", self.name);
         Ok(())
     }
 
@@ -364,30 +319,13 @@ impl Recorder {
                 taken.push(id);
             }
         }
-        let sent = self
-            .sent
-            .iter()
-            .filter(|sent| !sent.unsynced)
-            .map(|sent| sent.id.as_str());
+        let sent = self.sent.iter().filter(|sent| !sent.unsynced).map(|sent| sent.id.as_str());
         let sent: Vec<&str> = sent.filter(|id| taken.contains(id)).collect();
-        let kept: Vec<&str> = taken
-            .iter()
-            .copied()
-            .filter(|id| sent.contains(id))
-            .collect();
-        ensure!(
-            kept == sent,
-            "{}: sent as {sent:?}, taken as {kept:?}",
-            self.name
-        );
+        let kept: Vec<&str> = taken.iter().copied().filter(|id| sent.contains(id)).collect();
+        ensure!(kept == sent, "{}: sent as {sent:?}, taken as {kept:?}", self.name);
         for pair in taken.windows(2) {
             let (first, second) = (answers.get(pair[0]), answers.get(pair[1]));
-            ensure!(
-                first <= second,
-                "{} was answered after {}",
-                pair[0],
-                pair[1]
-            );
+            ensure!(first <= second, "{} was answered after {}", pair[0], pair[1]);
         }
         Ok(())
     }

@@ -48,15 +48,9 @@ impl Shim {
     /// Watches `root`, whose parent must exist: what the shim needs is kept beside it.
     pub fn new(root: &Path) -> Result<Self> {
         let parent = root.parent().context("the watched folder needs a parent")?;
-        let parent = parent
-            .canonicalize()
-            .context("resolving the parent of the watched folder")?;
-        let name = root
-            .file_name()
-            .context("the watched folder needs a name")?;
-        let folder = tempfile::Builder::new()
-            .prefix("shim-")
-            .tempdir_in(&parent)?;
+        let parent = parent.canonicalize().context("resolving the parent of the watched folder")?;
+        let name = root.file_name().context("the watched folder needs a name")?;
+        let folder = tempfile::Builder::new().prefix("shim-").tempdir_in(&parent)?;
         let page = File::options()
             .read(true)
             .write(true)
@@ -64,12 +58,7 @@ impl Shim {
             .open(folder.path().join("page"))
             .context("creating the control page")?;
         page.set_len(PAGE_BYTES as u64)?;
-        let shim = Shim {
-            library: crate::locate::shim()?,
-            root: parent.join(name),
-            page,
-            folder,
-        };
+        let shim = Shim { library: crate::locate::shim()?, root: parent.join(name), page, folder };
         shim.prepare(End::Never)?;
         Ok(shim)
     }
@@ -115,10 +104,7 @@ impl Shim {
     }
 
     pub fn delay_syncs(&self, delay: Duration) -> Result<()> {
-        self.set(
-            offset_of!(Page, sync_delay_ms),
-            u64::try_from(delay.as_millis())?,
-        )
+        self.set(offset_of!(Page, sync_delay_ms), u64::try_from(delay.as_millis())?)
     }
 
     /// Every sync from now on hangs until `heal`.
@@ -141,10 +127,7 @@ impl Shim {
 
     /// Waits until a sync hangs.
     pub async fn wait_hanging(&self) -> Result<()> {
-        wait::until_true("a hanging sync", PATIENCE, || {
-            self.hanging().is_ok_and(|n| n > 0)
-        })
-        .await
+        wait::until_true("a hanging sync", PATIENCE, || self.hanging().is_ok_and(|n| n > 0)).await
     }
 
     /// Waits until `more` operations were made to fail since `failed` gave `before`.
@@ -189,17 +172,13 @@ impl Shim {
 
     fn get(&self, offset: usize) -> Result<u64> {
         let mut word = [0; 8];
-        self.page
-            .read_exact_at(&mut word, offset as u64)
-            .context("reading the control page")?;
+        self.page.read_exact_at(&mut word, offset as u64).context("reading the control page")?;
         Ok(u64::from_ne_bytes(word))
     }
 
     fn set(&self, offset: usize, value: u64) -> Result<()> {
         let word = value.to_ne_bytes();
-        self.page
-            .write_all_at(&word, offset as u64)
-            .context("writing the control page")
+        self.page.write_all_at(&word, offset as u64).context("writing the control page")
     }
 }
 

@@ -15,14 +15,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use crate::wait::PATIENCE;
 
 /// Frames with a `seq` of these kinds are replayed after a reconnect.
-const DURABLE: &[&str] = &[
-    "ack",
-    "response",
-    "notification",
-    "question",
-    "approval",
-    "error",
-];
+const DURABLE: &[&str] = &["ack", "response", "notification", "question", "approval", "error"];
 
 /// Where and as whom to connect.
 #[derive(Clone, Debug)]
@@ -83,9 +76,7 @@ impl WsTarget {
     }
 
     fn authority(&self) -> &str {
-        self.url
-            .split_once("://")
-            .map_or(self.url.as_str(), |(_, authority)| authority)
+        self.url.split_once("://").map_or(self.url.as_str(), |(_, authority)| authority)
     }
 
     fn request(&self) -> Result<Request<()>> {
@@ -95,15 +86,11 @@ impl WsTarget {
         let mark = if query.is_empty() { "" } else { "?" };
         let address = format!("ws://{}/ws{mark}{}", self.authority(), query.join("&"));
         let mut request = address.into_client_request()?;
-        let token = self
-            .token
-            .iter()
-            .map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
+        let token =
+            self.token.iter().map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
         for (name, value) in token.chain(self.headers.clone()) {
             let name = HeaderName::try_from(name)?;
-            request
-                .headers_mut()
-                .insert(name, HeaderValue::try_from(value)?);
+            request.headers_mut().insert(name, HeaderValue::try_from(value)?);
         }
         Ok(request)
     }
@@ -122,35 +109,19 @@ impl WsClient {
     pub async fn try_connect(target: &WsTarget) -> Result<Result<Self, Refused>> {
         let request = target.request()?;
         let opening = async {
-            let tcp = TcpStream::connect(target.authority())
-                .await
-                .map_err(Error::Io)?;
+            let tcp = TcpStream::connect(target.authority()).await.map_err(Error::Io)?;
             tcp.set_nodelay(true).map_err(Error::Io)?;
             tokio_tungstenite::client_async(request, tcp).await
         };
-        let opened = tokio::time::timeout(PATIENCE, opening)
-            .await
-            .context("opening /ws")?;
+        let opened = tokio::time::timeout(PATIENCE, opening).await.context("opening /ws")?;
         let (stream, _) = match opened {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(refused(&error))),
         };
         let (hello, durable) = (Value::Null, BTreeMap::new());
-        let mut client = WsClient {
-            stream,
-            hello,
-            durable,
-            close_code: None,
-        };
-        client.hello = client
-            .next()
-            .await?
-            .context("the socket closed before its hello")?;
-        ensure!(
-            client.hello["type"] == "hello",
-            "first frame is {}",
-            client.hello
-        );
+        let mut client = WsClient { stream, hello, durable, close_code: None };
+        client.hello = client.next().await?.context("the socket closed before its hello")?;
+        ensure!(client.hello["type"] == "hello", "first frame is {}", client.hello);
         Ok(Ok(client))
     }
 
@@ -184,9 +155,7 @@ impl WsClient {
 
     pub async fn next_within(&mut self, patience: Duration) -> Result<Option<Value>> {
         let waiting = tokio::time::timeout(patience, self.receive());
-        waiting
-            .await
-            .with_context(|| format!("no frame came within {patience:?}"))?
+        waiting.await.with_context(|| format!("no frame came within {patience:?}"))?
     }
 
     /// As `next`, without a deadline; safe to drop and call again.
@@ -258,10 +227,7 @@ impl WsClient {
 
     /// Vanishes with a reset, without a goodbye.
     pub fn reset(self) -> Result<()> {
-        self.stream
-            .get_ref()
-            .set_zero_linger()
-            .context("arming the reset")
+        self.stream.get_ref().set_zero_linger().context("arming the reset")
     }
 
     fn keep(&mut self, frame: &Value) -> Result<()> {
@@ -277,10 +243,7 @@ impl WsClient {
 /// The seq of a frame that is replayed after a reconnect.
 pub fn durable_seq(frame: &Value) -> Option<u64> {
     let kind = frame["type"].as_str()?;
-    DURABLE
-        .contains(&kind)
-        .then(|| frame["seq"].as_u64())
-        .flatten()
+    DURABLE.contains(&kind).then(|| frame["seq"].as_u64()).flatten()
 }
 
 /// Whether this frame ends the messages it replies to.
@@ -290,11 +253,7 @@ pub fn is_answer(frame: &Value) -> bool {
 
 /// The message ids a frame stands for.
 pub fn replies_to(frame: &Value) -> impl Iterator<Item = &str> {
-    frame["in_reply_to"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
+    frame["in_reply_to"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
 fn refused(error: &Error) -> Refused {
@@ -302,8 +261,5 @@ fn refused(error: &Error) -> Refused {
         Error::Http(response) => Some(response.status().as_u16()),
         _ => None,
     };
-    Refused {
-        status,
-        text: error.to_string(),
-    }
+    Refused { status, text: error.to_string() }
 }

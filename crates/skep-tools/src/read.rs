@@ -63,10 +63,7 @@ impl ReadTool {
             }),
             retry_safe: true,
         };
-        Self {
-            spec,
-            page_bytes: output_bytes.min(PAGE_BYTES),
-        }
+        Self { spec, page_bytes: output_bytes.min(PAGE_BYTES) }
     }
 }
 
@@ -87,9 +84,7 @@ impl Tool for ReadTool {
             return Err("offset and limit are counted from 1".to_owned());
         }
         let page_bytes = self.page_bytes;
-        Ok(Box::new(move |context| {
-            Box::pin(run(arguments, page_bytes, context))
-        }))
+        Ok(Box::new(move |context| Box::pin(run(arguments, page_bytes, context))))
     }
 }
 
@@ -144,9 +139,7 @@ fn page(
         return Ok(Page::NotText { kind, bytes });
     }
     let first = arguments.offset.unwrap_or(1);
-    let last = arguments
-        .limit
-        .map_or(u64::MAX, |limit| first.saturating_add(limit - 1));
+    let last = arguments.limit.map_or(u64::MAX, |limit| first.saturating_add(limit - 1));
     let room = page_bytes.saturating_sub(NOTE_BYTES).max(NOTE_BYTES);
     let mut text = String::new();
     let mut number = 0;
@@ -184,10 +177,7 @@ struct Line {
 
 /// The next line, of which at most `keep` bytes are held in memory.
 fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Option<Line>> {
-    let mut line = Line {
-        kept: Vec::new(),
-        length: 0,
-    };
+    let mut line = Line { kept: Vec::new(), length: 0 };
     let mut any = false;
     loop {
         let buffer = reader.fill_buf()?;
@@ -210,11 +200,7 @@ fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Option<Line>>
 
 fn numbered(number: u64, line: &Line, room: usize) -> String {
     let whole = line.kept.len() as u64 == line.length;
-    let bytes = line
-        .kept
-        .strip_suffix(b"\r")
-        .filter(|_| whole)
-        .unwrap_or(&line.kept);
+    let bytes = line.kept.strip_suffix(b"\r").filter(|_| whole).unwrap_or(&line.kept);
     let text = String::from_utf8_lossy(bytes);
     // 64 bytes: the number before the line and the note behind it.
     let longest = room.saturating_sub(64);
@@ -222,11 +208,7 @@ fn numbered(number: u64, line: &Line, room: usize) -> String {
         return format!("{number:>6}\t{text}\n");
     }
     let cut = text.floor_char_boundary(longest);
-    format!(
-        "{number:>6}\t{} [cut: the line has {} bytes]\n",
-        &text[..cut],
-        line.length
-    )
+    format!("{number:>6}\t{} [cut: the line has {} bytes]\n", &text[..cut], line.length)
 }
 
 /// What a file that is not text seems to be, judged by its beginning.

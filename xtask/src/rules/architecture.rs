@@ -6,12 +6,8 @@ use crate::tree::Tree;
 const RULE: &str = "architecture";
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let complain = |text: String| Finding {
-        path: "ARCHITECTURE.md".to_owned(),
-        line: 1,
-        rule: RULE,
-        text,
-    };
+    let complain =
+        |text: String| Finding { path: "ARCHITECTURE.md".to_owned(), line: 1, rule: RULE, text };
     let Some(page) = &tree.architecture else {
         return vec![complain("missing: write the map of the crates".to_owned())];
     };
@@ -20,9 +16,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         .filter(|manifest| !page.contains(&format!("`{}`", manifest.name)))
         .map(|manifest| {
             let name = &manifest.name;
-            complain(format!(
-                "crate {name} is not named: add `{name}`, its layer and its rule"
-            ))
+            complain(format!("crate {name} is not named: add `{name}`, its layer and its rule"))
         })
         .collect()
 }

@@ -8,9 +8,7 @@ const RULE: &str = "compiled";
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let in_a_crate = |path: &str| {
         let owner = |folder: &str| path.starts_with(folder);
-        tree.manifests
-            .iter()
-            .any(|manifest| owner(manifest.folder()))
+        tree.manifests.iter().any(|manifest| owner(manifest.folder()))
     };
     tree.sources
         .iter()

@@ -8,12 +8,7 @@ use crate::tree::Tree;
 const RULE: &str = "funnel";
 
 /// Code that is no part of the running product, or is the funnel itself.
-const EXCEPTIONS: [&str; 4] = [
-    "crates/skep-guard/",
-    "crates/skep-testkit/",
-    "xtask/",
-    "bench/",
-];
+const EXCEPTIONS: [&str; 4] = ["crates/skep-guard/", "crates/skep-testkit/", "xtask/", "bench/"];
 
 const PROCESS: (&str, &[&str]) = ("starts a process", &["Command::new"]);
 const DIAL: (&str, &[&str]) = (
@@ -33,14 +28,7 @@ const DIAL: (&str, &[&str]) = (
 );
 const CLOCK: (&str, &[&str]) = (
     "reads the wall clock",
-    &[
-        "SystemTime::now",
-        "Utc::now",
-        "Local::now",
-        "Zoned::now",
-        "Timestamp::now",
-        "now_v7",
-    ],
+    &["SystemTime::now", "Utc::now", "Local::now", "Zoned::now", "Timestamp::now", "now_v7"],
 );
 const ENVIRONMENT: (&str, &[&str]) = (
     "reads or changes the environment",
@@ -66,22 +54,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let funnelled: Vec<Funnelled> = [PROCESS, DIAL, CLOCK, ENVIRONMENT]
         .iter()
         .flat_map(|(what, codes)| {
-            codes.iter().map(|code| Funnelled {
-                code,
-                pattern: pattern(code),
-                what,
-            })
+            codes.iter().map(|code| Funnelled { code, pattern: pattern(code), what })
         })
         .collect();
     let mut findings = Vec::new();
     for source in tree.sources.iter().filter(|source| !is_exempt(source)) {
         for (at, token) in source.product_tokens() {
-            for Funnelled {
-                code,
-                pattern,
-                what,
-            } in &funnelled
-            {
+            for Funnelled { code, pattern, what } in &funnelled {
                 if source.spells(at, pattern) {
                     findings.push(Finding {
                         path: source.path.clone(),
@@ -98,8 +77,5 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 
 fn is_exempt(source: &Source) -> bool {
     let path = source.path.as_str();
-    path.ends_with("/build.rs")
-        || EXCEPTIONS
-            .iter()
-            .any(|exception| path.starts_with(exception))
+    path.ends_with("/build.rs") || EXCEPTIONS.iter().any(|exception| path.starts_with(exception))
 }

@@ -51,12 +51,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn judge(manifest: &Manifest, dependency: &Dependency) -> Option<Finding> {
     let (from, to) = (&manifest.name, &dependency.name);
     let complain = |text: String| {
-        Some(Finding {
-            path: manifest.path.clone(),
-            line: dependency.line,
-            rule: RULE,
-            text,
-        })
+        Some(Finding { path: manifest.path.clone(), line: dependency.line, rule: RULE, text })
     };
     if is_testkit(to) {
         if dependency.is_dev || is_testkit(from) || from == "skep-bench" {
@@ -80,10 +75,7 @@ fn judge(manifest: &Manifest, dependency: &Dependency) -> Option<Finding> {
 }
 
 fn layer(name: &str) -> Option<u8> {
-    LAYERS
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, layer)| *layer)
+    LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
 }
 
 fn is_testkit(name: &str) -> bool {

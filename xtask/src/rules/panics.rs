@@ -7,15 +7,9 @@ use crate::tree::Tree;
 const RULE: &str = "panics";
 
 const BANNED: [(&str, &str); 7] = [
-    (
-        ".unwrap()",
-        "return the error, or match and say what the other case means",
-    ),
+    (".unwrap()", "return the error, or match and say what the other case means"),
     (".unwrap_err()", "match on the result"),
-    (
-        ".expect(",
-        "return the error, or match and say what the other case means",
-    ),
+    (".expect(", "return the error, or match and say what the other case means"),
     ("panic!", "return an error"),
     ("todo!", "write it or leave it out"),
     ("unimplemented!", "write it or leave it out"),

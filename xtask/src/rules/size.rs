@@ -16,12 +16,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn check_source(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut complain = |line: usize, text: String| {
-        findings.push(Finding {
-            path: source.path.clone(),
-            line,
-            rule: RULE,
-            text,
-        });
+        findings.push(Finding { path: source.path.clone(), line, rule: RULE, text });
     };
     let lines = source.text.lines().count();
     if lines > FILE_LINES {

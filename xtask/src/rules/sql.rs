@@ -58,27 +58,20 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         for (_, token) in source.product_tokens() {
             if let Some(text) = judge(source, token) {
                 let path = source.path.clone();
-                findings.push(Finding {
-                    path,
-                    line: token.line,
-                    rule: RULE,
-                    text,
-                });
+                findings.push(Finding { path, line: token.line, rule: RULE, text });
             }
         }
     }
     findings.extend(tree.manifests.iter().flat_map(|manifest| {
         let strange = |name: &str| name == "sqlx" && !manifest.path.starts_with(STORE);
-        manifest
-            .dependencies
-            .iter()
-            .filter(move |it| !it.is_dev && strange(&it.name))
-            .map(|it| Finding {
+        manifest.dependencies.iter().filter(move |it| !it.is_dev && strange(&it.name)).map(|it| {
+            Finding {
                 path: manifest.path.clone(),
                 line: it.line,
                 rule: RULE,
                 text: "sqlx outside skep-store: ask the store by a command or a read".to_owned(),
-            })
+            }
+        })
     }));
     findings
 }
@@ -90,20 +83,14 @@ fn judge(source: &Source, token: &Token) -> Option<String> {
             Some("sqlx outside skep-store: ask the store by a command or a read".to_owned())
         }
         Kind::Text if in_store => {
-            let word = DIALECT_WORDS
-                .iter()
-                .find(|word| contains_word(&token.text, word))?;
+            let word = DIALECT_WORDS.iter().find(|word| contains_word(&token.text, word))?;
             Some(format!("dialect word `{word}`: move it to {DIALECT_FILE}"))
         }
         Kind::Text => {
-            let text = token
-                .text
-                .trim_start_matches(|c: char| c.is_whitespace() || c == '\\');
+            let text = token.text.trim_start_matches(|c: char| c.is_whitespace() || c == '\\');
             let start = STATEMENTS.iter().find(|start| text.starts_with(**start))?;
             let start = start.trim();
-            Some(format!(
-                "`{start}` outside skep-store: make it a command or a read of the store"
-            ))
+            Some(format!("`{start}` outside skep-store: make it a command or a read of the store"))
         }
         _ => None,
     }

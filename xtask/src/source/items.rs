@@ -2,9 +2,8 @@
 
 use super::lexer::{Kind, Token};
 
-const ITEM_KEYWORDS: [&str; 10] = [
-    "fn", "impl", "trait", "struct", "enum", "mod", "use", "static", "const", "type",
-];
+const ITEM_KEYWORDS: [&str; 10] =
+    ["fn", "impl", "trait", "struct", "enum", "mod", "use", "static", "const", "type"];
 
 #[derive(Debug)]
 pub struct Function {
@@ -48,9 +47,7 @@ pub fn mark_tests(tokens: &mut [Token]) {
 /// Whether the file says `#![cfg(test)]`.
 pub fn is_test_as_a_whole(tokens: &[Token]) -> bool {
     let inner = ["#", "!", "[", "cfg", "(", "test", ")", "]"];
-    tokens
-        .windows(inner.len())
-        .any(|window| spelled(window, &inner))
+    tokens.windows(inner.len()).any(|window| spelled(window, &inner))
 }
 
 pub fn functions(tokens: &[Token]) -> Vec<Function> {
@@ -131,16 +128,11 @@ fn outer_attribute(tokens: &[Token], at: usize) -> Option<usize> {
 
 /// `#[test]`, `#[some::test]`, `#[some::test(…)]`, `#[cfg(test)]`, `#[cfg(any(test, …))]`.
 fn is_test_attribute(attribute: &[Token]) -> bool {
-    let words: Vec<&str> = attribute[2..]
-        .iter()
-        .map(|token| token.text.as_str())
-        .collect();
+    let words: Vec<&str> = attribute[2..].iter().map(|token| token.text.as_str()).collect();
     if words.first() == Some(&"cfg") {
         return words.contains(&"test") && !words.contains(&"not");
     }
-    let path_end = words
-        .iter()
-        .position(|word| matches!(*word, "(" | "]" | "="));
+    let path_end = words.iter().position(|word| matches!(*word, "(" | "]" | "="));
     path_end.is_some_and(|end| end > 0 && words[end - 1] == "test")
 }
 

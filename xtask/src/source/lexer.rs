@@ -23,11 +23,7 @@ pub struct Token {
 }
 
 pub fn tokens(text: &str) -> Vec<Token> {
-    let mut lexer = Lexer {
-        rest: text,
-        line: 1,
-        tokens: Vec::new(),
-    };
+    let mut lexer = Lexer { rest: text, line: 1, tokens: Vec::new() };
     while lexer.step() {}
     lexer.tokens
 }
@@ -68,12 +64,7 @@ impl Lexer<'_> {
 
     fn push(&mut self, kind: Kind, start: usize, end: usize, total: usize) {
         let text = self.rest[start..end].to_owned();
-        self.tokens.push(Token {
-            kind,
-            text,
-            line: self.line,
-            is_test: false,
-        });
+        self.tokens.push(Token { kind, text, line: self.line, is_test: false });
         self.skip(total);
     }
 
@@ -134,18 +125,10 @@ fn string_literal(text: &str) -> Option<Literal> {
         let close = format!("\"{}", "#".repeat(hashes));
         let length = body.find(&close).unwrap_or(body.len());
         let end = start + length;
-        return Some(Literal {
-            start,
-            end,
-            total: (end + close.len()).min(text.len()),
-        });
+        return Some(Literal { start, end, total: (end + close.len()).min(text.len()) });
     }
     let end = start + unescaped_end(body, '"');
-    Some(Literal {
-        start,
-        end,
-        total: (end + 1).min(text.len()),
-    })
+    Some(Literal { start, end, total: (end + 1).min(text.len()) })
 }
 
 /// Where `close` first stands without a backslash before it.

@@ -25,10 +25,7 @@ impl Stage {
         let programs = folder.path().join("programs");
         fs::create_dir(&programs).unwrap();
         let calls = folder.path().join("calls");
-        let cargo = format!(
-            "echo \"$*\" >> {}\ncase $1 in\n{answers}\nesac\n",
-            calls.display()
-        );
+        let cargo = format!("echo \"$*\" >> {}\ncase $1 in\n{answers}\nesac\n", calls.display());
         script(&programs.join("cargo"), &cargo);
         script(&programs.join("rustc"), "echo host: test-machine\n");
         // Present, so that nothing is installed on the machine that runs this test.
@@ -52,11 +49,7 @@ impl Stage {
         let text = String::from_utf8(output.stdout).unwrap();
         let last_line = text.lines().last().unwrap_or_default().to_owned();
         let errors = String::from_utf8(output.stderr).unwrap();
-        Outcome {
-            text: text + &errors,
-            last_line,
-            succeeded: output.status.success(),
-        }
+        Outcome { text: text + &errors, last_line, succeeded: output.status.success() }
     }
 
     fn calls(&self) -> String {
@@ -71,11 +64,7 @@ fn script(path: &Path, body: &str) {
 
 #[track_caller]
 fn assert_ends(outcome: &Outcome, last_line: &str) {
-    assert_eq!(
-        outcome.last_line, last_line,
-        "whole output:\n{}",
-        outcome.text
-    );
+    assert_eq!(outcome.last_line, last_line, "whole output:\n{}", outcome.text);
     assert_eq!(outcome.succeeded, last_line.ends_with(" 0 failed"));
 }
 
@@ -89,15 +78,9 @@ fn adds_fmt_clippy_tidy_and_every_test() {
     let stage = Stage::new(TWO_GOOD_PROGRAMS);
     let outcome = stage.run(&[]);
     assert_ends(&outcome, "18 passed, 0 failed");
-    assert!(
-        !outcome.text.contains("test a ... ok"),
-        "passing tests are not listed"
-    );
+    assert!(!outcome.text.contains("test a ... ok"), "passing tests are not listed");
     let calls = stage.calls();
-    let commands: Vec<&str> = calls
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let commands: Vec<&str> = calls.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(commands, ["fmt", "clippy", "run", "build", "test"]);
 }
 
@@ -161,11 +144,7 @@ fn an_area_without_tests_says_so_and_fails() {
     for area in ["plugins", "attacks"] {
         let outcome = Stage::new(empty).run(&["--only", area]);
         assert_ends(&outcome, "0 passed, 1 failed");
-        assert!(
-            outcome
-                .text
-                .contains(&format!("area {area} has no tests yet"))
-        );
+        assert!(outcome.text.contains(&format!("area {area} has no tests yet")));
     }
 }
 

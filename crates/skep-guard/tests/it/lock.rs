@@ -9,10 +9,7 @@ fn the_second_holder_learns_the_pid_of_the_first() {
     assert!(matches!(refused, LockError::Held { holder } if holder == Some(std::process::id())));
     assert_eq!(
         refused.to_string(),
-        format!(
-            "another process (pid {}) already serves this home",
-            std::process::id()
-        )
+        format!("another process (pid {}) already serves this home", std::process::id())
     );
     drop(first);
     InstanceLock::acquire(&path).unwrap();

@@ -21,10 +21,7 @@ async fn pids(file: &Path, count: usize) -> Vec<u32> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        let found: Vec<u32> = text
-            .lines()
-            .filter_map(|line| line.trim().parse().ok())
-            .collect();
+        let found: Vec<u32> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
         if found.len() >= count {
             return found;
         }
@@ -35,17 +32,13 @@ async fn pids(file: &Path, count: usize) -> Vec<u32> {
 
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')')
-        .is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 async fn all_gone(pids: &[u32]) {
     let deadline = Instant::now() + Duration::from_secs(5);
     while pids.iter().any(|pid| runs(*pid)) {
-        assert!(
-            Instant::now() < deadline,
-            "still running after 5 s: {pids:?}"
-        );
+        assert!(Instant::now() < deadline, "still running after 5 s: {pids:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -77,10 +70,7 @@ async fn a_flood_is_bounded_and_counted() {
     let home = tempfile::tempdir().unwrap();
     let job = shell("head -c 1000000 /dev/zero", home.path());
     let output = run(job, &CancellationToken::new()).await.unwrap();
-    assert_eq!(
-        (output.stdout.bytes.len(), output.stdout.dropped),
-        (1024, 1_000_000 - 1024)
-    );
+    assert_eq!((output.stdout.bytes.len(), output.stdout.dropped), (1024, 1_000_000 - 1024));
 }
 
 #[tokio::test]
@@ -98,11 +88,7 @@ async fn cancelling_ends_children_grandchildren_and_those_in_other_sessions() {
     cancel.cancel();
     let output = running.await.unwrap().unwrap();
     assert_eq!(output.ending, Ending::Cancelled);
-    assert!(
-        begun.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     assert!(family.iter().all(|pid| !runs(*pid)), "{family:?}");
 }
 
@@ -119,10 +105,7 @@ async fn dropping_the_future_ends_the_family_too() {
 #[tokio::test]
 async fn what_a_child_leaves_behind_ends_with_it_and_does_not_hold_its_output() {
     let home = tempfile::tempdir().unwrap();
-    let job = shell(
-        "(setsid sleep 100 & echo $! > pids); echo done",
-        home.path(),
-    );
+    let job = shell("(setsid sleep 100 & echo $! > pids); echo done", home.path());
     let output = run(job, &CancellationToken::new()).await.unwrap();
     assert_eq!(output.ending, Ending::Exited { code: 0 });
     assert_eq!(output.stdout.bytes, b"done\n");
@@ -138,14 +121,8 @@ async fn a_timeout_and_a_missing_program_are_told_apart() {
     assert_eq!(output.ending, Ending::TimedOut);
     let mut job = shell("", home.path());
     job.program = "/no/such/program".into();
-    let error = run(job, &CancellationToken::new())
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("cannot start /no/such/program: "),
-        "{error}"
-    );
+    let error = run(job, &CancellationToken::new()).await.unwrap_err().to_string();
+    assert!(error.starts_with("cannot start /no/such/program: "), "{error}");
 }
 
 /// After `claim` even a process without marker, parent, group or session in common falls to us.
@@ -167,9 +144,7 @@ async fn a_claimed_process_ends_strays_and_orphans_that_hide() {
 
     let hidden = "(setsid env -i /bin/sh -c 'echo $$ > pids; exec sleep 100' &) ; while [ ! -s \
                   pids ]; do :; done";
-    let output = run(shell(hidden, home.path()), &CancellationToken::new())
-        .await
-        .unwrap();
+    let output = run(shell(hidden, home.path()), &CancellationToken::new()).await.unwrap();
     assert_eq!(output.ending, Ending::Exited { code: 0 });
     all_gone(&pids(&home.path().join("pids"), 1).await).await;
 }

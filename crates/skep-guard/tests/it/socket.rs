@@ -31,25 +31,14 @@ async fn a_client_reaches_a_deep_socket_that_only_its_owner_may_open() {
         let count = stream.read(&mut request).await.unwrap();
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
         stream.write_all(answer).await.unwrap();
-        (
-            checks,
-            String::from_utf8_lossy(&request[..count]).into_owned(),
-        )
+        (checks, String::from_utf8_lossy(&request[..count]).into_owned())
     });
     let client = http::LocalClient::new(&run).unwrap();
-    let answer = client
-        .http()
-        .get("http://skep/api/v1/health")
-        .send()
-        .await
-        .unwrap();
+    let answer = client.http().get("http://skep/api/v1/health").send().await.unwrap();
     assert_eq!(answer.text().await.unwrap(), "hi");
     let (checks, request) = server.await.unwrap();
     assert_eq!(checks, (true, false));
-    assert!(
-        request.starts_with("GET /api/v1/health HTTP/1.1\r\n"),
-        "{request}"
-    );
+    assert!(request.starts_with("GET /api/v1/health HTTP/1.1\r\n"), "{request}");
 }
 
 #[tokio::test]

@@ -7,9 +7,7 @@ use rustix::fs::{FileType, Mode};
 use skep_guard::workspace::Workspace;
 
 fn read(workspace: &Workspace, path: &str) -> Result<String, String> {
-    let mut file = workspace
-        .open_file(path)
-        .map_err(|refusal| refusal.to_string())?;
+    let mut file = workspace.open_file(path).map_err(|refusal| refusal.to_string())?;
     let mut text = String::new();
     file.read_to_string(&mut text).unwrap();
     Ok(text)

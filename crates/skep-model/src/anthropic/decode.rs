@@ -159,10 +159,7 @@ impl Decoder {
             Wire::Error { error } => return Err(failure::from_event(&error, key)),
             _ if !self.started => return Err(garbage("no start")),
             Wire::MessageStart { .. } => return Err(garbage("second start")),
-            Wire::ContentBlockStart {
-                index,
-                content_block,
-            } => {
+            Wire::ContentBlockStart { index, content_block } => {
                 self.open(index, content_block, events)?;
             }
             Wire::ContentBlockDelta { index, delta } => self.add(index, delta, events)?,
@@ -190,10 +187,7 @@ impl Decoder {
                 push_text(events, ModelEvent::Text, text);
                 Open::Text
             }
-            WireBlock::Thinking {
-                thinking,
-                signature,
-            } => {
+            WireBlock::Thinking { thinking, signature } => {
                 push_text(events, ModelEvent::Thinking, thinking);
                 Open::Thinking { signature }
             }
@@ -205,11 +199,7 @@ impl Decoder {
                 if name.is_empty() {
                     return Err(garbage("call of no tool"));
                 }
-                Open::Tool {
-                    id,
-                    name,
-                    arguments: String::new(),
-                }
+                Open::Tool { id, name, arguments: String::new() }
             }
             WireBlock::Unknown => Open::Opaque,
         };
@@ -254,16 +244,10 @@ impl Decoder {
                 Open::Thinking { signature } if !signature.is_empty() => {
                     events.push(ModelEvent::Signature(signature));
                 }
-                Open::Tool {
-                    id,
-                    name,
-                    arguments,
-                } => match parse_arguments(&arguments) {
-                    Some(arguments) => events.push(ModelEvent::ToolCall {
-                        id: CallId::new(id),
-                        name,
-                        arguments,
-                    }),
+                Open::Tool { id, name, arguments } => match parse_arguments(&arguments) {
+                    Some(arguments) => {
+                        events.push(ModelEvent::ToolCall { id: CallId::new(id), name, arguments })
+                    }
                     None => self.broken_call = true,
                 },
                 Open::Text | Open::Thinking { .. } | Open::Opaque => {}
@@ -306,12 +290,10 @@ impl WireUsage {
     fn take(&mut self, newer: WireUsage) {
         self.input_tokens = newer.input_tokens.or(self.input_tokens);
         self.output_tokens = newer.output_tokens.or(self.output_tokens);
-        self.cache_creation_input_tokens = newer
-            .cache_creation_input_tokens
-            .or(self.cache_creation_input_tokens);
-        self.cache_read_input_tokens = newer
-            .cache_read_input_tokens
-            .or(self.cache_read_input_tokens);
+        self.cache_creation_input_tokens =
+            newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens =
+            newer.cache_read_input_tokens.or(self.cache_read_input_tokens);
     }
 
     fn total(&self) -> Usage {
@@ -335,9 +317,7 @@ fn parse_arguments(text: &str) -> Option<Value> {
     if text.is_empty() {
         return Some(Value::Object(Map::new()));
     }
-    serde_json::from_str::<Map<String, Value>>(text)
-        .ok()
-        .map(Value::Object)
+    serde_json::from_str::<Map<String, Value>>(text).ok().map(Value::Object)
 }
 
 fn garbage(what: &str) -> ModelError {

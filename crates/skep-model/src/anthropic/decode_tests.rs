@@ -37,15 +37,9 @@ fn close(index: u64) -> Value {
 }
 
 fn tool(index: u64, id: &str, pieces: &[&str]) -> Vec<Value> {
-    let mut events = vec![open(
-        index,
-        json!({"type": "tool_use", "id": id, "name": "read"}),
-    )];
+    let mut events = vec![open(index, json!({"type": "tool_use", "id": id, "name": "read"}))];
     for piece in pieces {
-        events.push(delta(
-            index,
-            json!({"type": "input_json_delta", "partial_json": piece}),
-        ));
+        events.push(delta(index, json!({"type": "input_json_delta", "partial_json": piece})));
     }
     events.push(close(index));
     events
@@ -70,11 +64,7 @@ fn meta(stop_reason: StopReason) -> ModelEvent {
 }
 
 fn call(id: &str, arguments: Value) -> ModelEvent {
-    ModelEvent::ToolCall {
-        id: CallId::new(id),
-        name: "read".to_owned(),
-        arguments,
-    }
+    ModelEvent::ToolCall { id: CallId::new(id), name: "read".to_owned(), arguments }
 }
 
 #[test]
@@ -82,10 +72,7 @@ fn a_whole_answer_in_its_order_with_exact_usage() {
     let mut events = vec![
         start(),
         json!({"type": "ping"}),
-        open(
-            0,
-            json!({"type": "thinking", "thinking": "", "signature": ""}),
-        ),
+        open(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
         delta(0, json!({"type": "thinking_delta", "thinking": "hm"})),
         delta(0, json!({"type": "signature_delta", "signature": "si"})),
         delta(0, json!({"type": "signature_delta", "signature": "gn"})),
@@ -132,18 +119,9 @@ fn what_makes_no_sense_is_passing_and_gives_no_call() {
     let table: Vec<(&str, Vec<Value>)> = vec![
         ("no start", vec![close(0)]),
         ("second start", vec![start(), start()]),
-        (
-            "unknown block",
-            vec![
-                start(),
-                delta(3, json!({"type": "text_delta", "text": "x"})),
-            ],
-        ),
+        ("unknown block", vec![start(), delta(3, json!({"type": "text_delta", "text": "x"}))]),
         ("stray end", vec![start(), close(0)]),
-        (
-            "wrong index",
-            [vec![start()], half[..1].to_vec(), vec![close(1)]].concat(),
-        ),
+        ("wrong index", [vec![start()], half[..1].to_vec(), vec![close(1)]].concat()),
         (
             "wrong kind",
             vec![
@@ -153,35 +131,17 @@ fn what_makes_no_sense_is_passing_and_gives_no_call() {
             ],
         ),
         ("nested", vec![start(), half[0].clone(), half[0].clone()]),
-        (
-            "nameless",
-            vec![
-                start(),
-                open(0, json!({"type": "tool_use", "id": "x", "name": ""})),
-            ],
-        ),
-        (
-            "end in a block",
-            [vec![start(), half[0].clone()], end("tool_use").to_vec()].concat(),
-        ),
+        ("nameless", vec![start(), open(0, json!({"type": "tool_use", "id": "x", "name": ""}))]),
+        ("end in a block", [vec![start(), half[0].clone()], end("tool_use").to_vec()].concat()),
         ("no reason", vec![start(), json!({"type": "message_stop"})]),
-        (
-            "half arguments",
-            [vec![start()], half, end("tool_use").to_vec()].concat(),
-        ),
-        (
-            "list arguments",
-            [vec![start()], list, end("tool_use").to_vec()].concat(),
-        ),
+        ("half arguments", [vec![start()], half, end("tool_use").to_vec()].concat()),
+        ("list arguments", [vec![start()], list, end("tool_use").to_vec()].concat()),
         ("no type", vec![json!({"x": 1})]),
         ("no object", vec![json!("x")]),
     ];
     for (name, events) in table {
         let (decoded, error) = decode(&events);
-        assert!(
-            matches!(error, Some(ModelError::Passing { .. })),
-            "{name}: {error:?}"
-        );
+        assert!(matches!(error, Some(ModelError::Passing { .. })), "{name}: {error:?}");
         assert_eq!(decoded, [], "{name}");
     }
 }

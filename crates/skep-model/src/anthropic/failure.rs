@@ -25,10 +25,7 @@ pub(crate) struct ErrorDetail {
 }
 
 pub(crate) fn passing(text: impl Into<String>) -> ModelError {
-    ModelError::Passing {
-        text: text.into(),
-        retry_after: None,
-    }
+    ModelError::Passing { text: text.into(), retry_after: None }
 }
 
 /// An answer whose status is not 200.
@@ -95,18 +92,12 @@ fn auth(number: u16) -> ModelError {
 }
 
 fn context_too_long() -> ModelError {
-    ModelError::ContextTooLong {
-        text: "the conversation is too long for the model".to_owned(),
-    }
+    ModelError::ContextTooLong { text: "the conversation is too long for the model".to_owned() }
 }
 
 fn rejected(detail: &ErrorDetail, key: &str, number: &str) -> ModelError {
     let message = detail.message.to_ascii_lowercase();
-    let long = [
-        "prompt is too long",
-        "exceed context limit",
-        "context window",
-    ];
+    let long = ["prompt is too long", "exceed context limit", "context window"];
     if long.iter().any(|words| message.contains(words)) {
         return context_too_long();
     }
@@ -121,11 +112,7 @@ fn rejected(detail: &ErrorDetail, key: &str, number: &str) -> ModelError {
 
 fn explanation(message: &str, key: &str) -> String {
     // The key first: a cut could leave half of it unrecognised.
-    let message = if key.is_empty() {
-        message.to_owned()
-    } else {
-        message.replace(key, "[key]")
-    };
+    let message = if key.is_empty() { message.to_owned() } else { message.replace(key, "[key]") };
     let one_line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     one_line
         .chars()
@@ -136,13 +123,7 @@ fn explanation(message: &str, key: &str) -> String {
 
 /// Seconds, whole or broken. A date is not used by this vendor and counts as absent.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: f64 = headers
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
+    let seconds: f64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 

@@ -26,27 +26,12 @@ fn kind(error: &ModelError) -> &'static str {
 fn every_status_has_its_kind() {
     let table = [
         (301, "", "", "rejected"),
-        (
-            400,
-            "invalid_request_error",
-            "max_tokens: required",
-            "rejected",
-        ),
-        (
-            400,
-            "invalid_request_error",
-            "prompt is too long: 9 > 8 maximum",
-            "context_too_long",
-        ),
+        (400, "invalid_request_error", "max_tokens: required", "rejected"),
+        (400, "invalid_request_error", "prompt is too long: 9 > 8 maximum", "context_too_long"),
         (401, "authentication_error", "invalid x-api-key", "auth"),
         (403, "permission_error", "no", "auth"),
         (404, "not_found_error", "model: x", "rejected"),
-        (
-            413,
-            "request_too_large",
-            "Request too large",
-            "context_too_long",
-        ),
+        (413, "request_too_large", "Request too large", "context_too_long"),
         (422, "", "", "rejected"),
         (429, "rate_limit_error", "slow down", "passing"),
         (500, "api_error", "Internal", "passing"),
@@ -54,11 +39,7 @@ fn every_status_has_its_kind() {
         (529, "overloaded_error", "Overloaded", "passing"),
     ];
     for (number, name, message, expected) in table {
-        assert_eq!(
-            kind(&status(number, name, message)),
-            expected,
-            "{number} {message}"
-        );
+        assert_eq!(kind(&status(number, name, message)), expected, "{number} {message}");
     }
 }
 
@@ -72,23 +53,12 @@ fn every_error_event_has_its_kind() {
         ("authentication_error", "", "auth"),
         ("permission_error", "", "auth"),
         ("invalid_request_error", "bad", "rejected"),
-        (
-            "invalid_request_error",
-            "prompt is too long",
-            "context_too_long",
-        ),
+        ("invalid_request_error", "prompt is too long", "context_too_long"),
         ("request_too_large", "", "context_too_long"),
     ];
     for (name, message, expected) in table {
-        let detail = ErrorDetail {
-            kind: name.to_owned(),
-            message: message.to_owned(),
-        };
-        assert_eq!(
-            kind(&from_event(&detail, KEY)),
-            expected,
-            "{name} {message}"
-        );
+        let detail = ErrorDetail { kind: name.to_owned(), message: message.to_owned() };
+        assert_eq!(kind(&from_event(&detail, KEY)), expected, "{name} {message}");
     }
 }
 
@@ -97,10 +67,7 @@ fn an_explanation_is_bounded_and_without_the_key() {
     let message = format!("your key {KEY}\n\u{1b}[31m is odd {}", "x".repeat(5000));
     let text = status(400, "invalid_request_error", &message).to_string();
     assert!(!text.contains(KEY) && text.contains("[key]"), "{text}");
-    assert!(
-        text.len() < 600 && !text.chars().any(char::is_control),
-        "{text}"
-    );
+    assert!(text.len() < 600 && !text.chars().any(char::is_control), "{text}");
     let text = status(401, "authentication_error", &message).to_string();
     assert!(!text.contains("odd"), "{text}");
 }
@@ -117,9 +84,7 @@ fn a_pause_asked_for_is_read_in_seconds() {
     for (value, expected) in table {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]);
         let error = from_status(StatusCode::TOO_MANY_REQUESTS, &headers, b"", KEY);
-        let ModelError::Passing { retry_after, .. } = error else {
-            panic!("{error:?}")
-        };
+        let ModelError::Passing { retry_after, .. } = error else { panic!("{error:?}") };
         assert_eq!(retry_after, expected, "{value}");
     }
 }

@@ -22,10 +22,7 @@ pub fn render(request: &ModelRequest) -> Value {
     body.insert("max_tokens".into(), json!(request.max_output_tokens));
     body.insert("stream".into(), json!(true));
     if let Some(budget) = request.thinking {
-        body.insert(
-            "thinking".into(),
-            json!({"type": "enabled", "budget_tokens": budget}),
-        );
+        body.insert("thinking".into(), json!({"type": "enabled", "budget_tokens": budget}));
     } else if let Some(temperature) = request.temperature {
         // The wire refuses a temperature beside thinking.
         body.insert("temperature".into(), json!(temperature));
@@ -60,13 +57,8 @@ fn tools(request: &ModelRequest) -> Vec<Value> {
 
 fn system(request: &ModelRequest) -> Vec<Value> {
     let parts = [&request.system.shared, &request.system.agent];
-    let mut blocks: Vec<Value> = parts
-        .into_iter()
-        .filter_map(|part| text_block(part))
-        .collect();
-    blocks
-        .iter_mut()
-        .for_each(|block| mark_for_cache(Some(block)));
+    let mut blocks: Vec<Value> = parts.into_iter().filter_map(|part| text_block(part)).collect();
+    blocks.iter_mut().for_each(|block| mark_for_cache(Some(block)));
     blocks
 }
 
@@ -89,9 +81,8 @@ fn messages(rows: &[Arc<Message>]) -> Vec<Value> {
             Role::ToolResult | Role::System => {}
         }
     }
-    let last_block = rendered
-        .last_mut()
-        .and_then(|message| message["content"].as_array_mut()?.last_mut());
+    let last_block =
+        rendered.last_mut().and_then(|message| message["content"].as_array_mut()?.last_mut());
     mark_for_cache(last_block);
     rendered
 }
@@ -114,26 +105,17 @@ fn assistant(body: &Body) -> Vec<Value> {
         .iter()
         .filter_map(|block| match block {
             Block::Text { text } => text_block(text),
-            Block::Thinking {
-                thinking,
-                signature: Some(signature),
-            } => Some(json!({
+            Block::Thinking { thinking, signature: Some(signature) } => Some(json!({
                 "type": "thinking",
                 "thinking": thinking,
                 "signature": signature,
             })),
             // The wire refuses thinking it did not sign.
-            Block::Thinking {
-                signature: None, ..
-            } => None,
+            Block::Thinking { signature: None, .. } => None,
             Block::RedactedThinking { data } => {
                 Some(json!({"type": "redacted_thinking", "data": data}))
             }
-            Block::ToolCall {
-                id,
-                name,
-                arguments,
-            } => Some(json!({
+            Block::ToolCall { id, name, arguments } => Some(json!({
                 "type": "tool_use",
                 "id": id,
                 "name": name,
@@ -147,17 +129,13 @@ fn assistant(body: &Body) -> Vec<Value> {
 /// They stand before the next assistant message; ids may repeat in later ones.
 fn results(body: &Body, following: &[Arc<Message>]) -> Vec<Value> {
     let mut recorded: HashMap<&CallId, &Body> = HashMap::new();
-    let step = following
-        .iter()
-        .take_while(|row| row.body.role != Role::Assistant);
+    let step = following.iter().take_while(|row| row.body.role != Role::Assistant);
     for row in step.filter(|row| row.body.role == Role::ToolResult) {
         if let Some(id) = &row.body.tool_call_id {
             recorded.entry(id).or_insert(&row.body);
         }
     }
-    body.tool_calls()
-        .map(|(id, _, _)| result(id, recorded.get(id).copied()))
-        .collect()
+    body.tool_calls().map(|(id, _, _)| result(id, recorded.get(id).copied())).collect()
 }
 
 fn result(id: &CallId, body: Option<&Body>) -> Value {

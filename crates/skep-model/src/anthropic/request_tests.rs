@@ -38,20 +38,11 @@ fn assistant(content: Vec<Block>) -> Arc<Message> {
 
 fn call(id: &str) -> Block {
     let arguments = json!({"z": 1, "a": 2});
-    Block::ToolCall {
-        id: CallId::new(id),
-        name: "read".to_owned(),
-        arguments,
-    }
+    Block::ToolCall { id: CallId::new(id), name: "read".to_owned(), arguments }
 }
 
 fn result(id: &str, text: &str, is_error: bool) -> Arc<Message> {
-    row(Body::tool_result(
-        CallId::new(id),
-        "read",
-        text.to_owned(),
-        is_error,
-    ))
+    row(Body::tool_result(CallId::new(id), "read", text.to_owned(), is_error))
 }
 
 fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
@@ -63,10 +54,7 @@ fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
     };
     ModelRequest {
         model: "model".to_owned(),
-        system: SystemPrompt {
-            shared: "shared".into(),
-            agent: "agent".into(),
-        },
+        system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
         tools: vec![tool("glob"), tool("read")].into(),
         messages,
         max_output_tokens: 100,
@@ -76,10 +64,7 @@ fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
 }
 
 fn thinking(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking {
-        thinking: text.to_owned(),
-        signature: signature.map(str::to_owned),
-    }
+    Block::Thinking { thinking: text.to_owned(), signature: signature.map(str::to_owned) }
 }
 
 #[test]
@@ -109,20 +94,12 @@ fn results_follow_their_calls_in_order_and_users_stay_apart() {
     shown.body.shown = Some("It is noon.".to_owned());
     let rows = vec![
         user("look"),
-        assistant(vec![
-            Block::text("I look."),
-            call("one"),
-            call("two"),
-            call("three"),
-        ]),
+        assistant(vec![Block::text("I look."), call("one"), call("two"), call("three")]),
         result("three", "3", false),
         result("one", "no", true),
         Arc::new(shown),
         user("  "),
-        row(Body {
-            role: Role::System,
-            ..user("a note").body.clone()
-        }),
+        row(Body { role: Role::System, ..user("a note").body.clone() }),
         assistant(vec![call("one")]),
         result("one", "", false),
         result("stray", "?", false),
@@ -159,9 +136,7 @@ fn only_signed_thinking_and_visible_text_go_back() {
         user("a"),
         assistant(vec![
             thinking("hm", Some("sign")),
-            Block::RedactedThinking {
-                data: "xyz".to_owned(),
-            },
+            Block::RedactedThinking { data: "xyz".to_owned() },
             thinking("unsigned", None),
             Block::text(" \n"),
             thinking("", Some("alone")),
@@ -182,10 +157,7 @@ fn only_signed_thinking_and_visible_text_go_back() {
     ]);
     assert_eq!(body["messages"][1]["content"], expected);
     assert_eq!(body["messages"].as_array().unwrap().len(), 4);
-    assert_eq!(
-        body["thinking"],
-        json!({"type": "enabled", "budget_tokens": 2048})
-    );
+    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 2048}));
     assert_eq!(body.get("temperature"), None);
 }
 
@@ -194,10 +166,7 @@ fn without_marks(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(without_marks).collect(),
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(name, _)| *name != "cache_control");
-            Value::Object(
-                kept.map(|(name, value)| (name.clone(), without_marks(value)))
-                    .collect(),
-            )
+            Value::Object(kept.map(|(name, value)| (name.clone(), without_marks(value))).collect())
         }
         other => other.clone(),
     }
@@ -218,11 +187,7 @@ fn every_request_begins_with_all_of_the_one_before() {
             before = Some(body[..body.len() - 2].to_owned());
             let (one, two) = (format!("{turn}-{step}-1"), format!("{turn}-{step}-2"));
             if step == 0 {
-                rows.push(assistant(vec![
-                    thinking("hm", Some("s")),
-                    call(&one),
-                    call(&two),
-                ]));
+                rows.push(assistant(vec![thinking("hm", Some("s")), call(&one), call(&two)]));
                 rows.push(result(&two, "second", false));
                 rows.push(result(&one, "first", true));
             } else {

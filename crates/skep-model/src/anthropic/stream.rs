@@ -155,11 +155,7 @@ impl Streaming {
         parsed.map_err(|error| {
             failure::passing(format!("the model vendor's answer makes no sense: {error}"))
         })?;
-        Ok(if events.is_empty() {
-            Read::Nothing
-        } else {
-            Read::Events
-        })
+        Ok(if events.is_empty() { Read::Nothing } else { Read::Events })
     }
 }
 
@@ -184,21 +180,11 @@ async fn send(link: &Link, request: &ModelRequest) -> Result<Response, ModelErro
     let mut response = sent.map_err(|error| failure::from_transport(&error))?;
     if response.status() != StatusCode::OK {
         let body = error_body(&mut response).await;
-        return Err(failure::from_status(
-            response.status(),
-            response.headers(),
-            &body,
-            key,
-        ));
+        return Err(failure::from_status(response.status(), response.headers(), &body, key));
     }
-    let kind = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok());
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
-        return Err(failure::passing(
-            "the model address answers with something else than events",
-        ));
+        return Err(failure::passing("the model address answers with something else than events"));
     }
     Ok(response)
 }

@@ -57,10 +57,7 @@ impl Script {
                 continue;
             }
             let step = parse_step(line).map_err(|why| {
-                format!(
-                    "the rehearsal script has a mistake in line {}: {why}",
-                    index + 1
-                )
+                format!("the rehearsal script has a mistake in line {}: {why}", index + 1)
             })?;
             if let Some(block) = blocks.last_mut() {
                 block.push(step);
@@ -83,20 +80,11 @@ impl Script {
                     #rehearsal to write the script yourself.";
         let answer = vec![Step::Say(reply), Step::Say(hint.to_owned())];
         let think = Step::Think("I look at the welcome before I answer.".to_owned());
-        let read = Step::Call {
-            tool: "read".to_owned(),
-            arguments: json!({"file_path": "welcome.md"}),
-        };
+        let read =
+            Step::Call { tool: "read".to_owned(), arguments: json!({"file_path": "welcome.md"}) };
         let can_read = request.tools.iter().any(|tool| tool.name == "read");
-        let blocks = if can_read {
-            vec![vec![think, read]]
-        } else {
-            Vec::new()
-        };
-        Self {
-            blocks,
-            epilogue: answer,
-        }
+        let blocks = if can_read { vec![vec![think, read]] } else { Vec::new() };
+        Self { blocks, epilogue: answer }
     }
 
     pub(crate) fn block(&self, index: usize) -> &[Step] {
@@ -112,12 +100,9 @@ fn parse_step(line: &str) -> Result<Step, String> {
         "think" => Ok(Step::Think(rest.to_owned())),
         "call" => parse_call(rest),
         "wait" => {
-            let milliseconds: u64 = rest
-                .parse()
-                .map_err(|_| format!("wait takes milliseconds, not {rest:?}"))?;
-            Ok(Step::Wait(
-                Duration::from_millis(milliseconds).min(LONGEST_WAIT),
-            ))
+            let milliseconds: u64 =
+                rest.parse().map_err(|_| format!("wait takes milliseconds, not {rest:?}"))?;
+            Ok(Step::Wait(Duration::from_millis(milliseconds).min(LONGEST_WAIT)))
         }
         "fail" => match rest {
             "overloaded" => Ok(Step::Fail(Fault::Overloaded)),
@@ -125,9 +110,7 @@ fn parse_step(line: &str) -> Result<Step, String> {
             "cut" => Ok(Step::Fail(Fault::Cut)),
             _ => Err(format!("fail takes overloaded, auth or cut, not {rest:?}")),
         },
-        _ => Err(format!(
-            "{word:?} is no step; there are say, think, call, wait, fail and next"
-        )),
+        _ => Err(format!("{word:?} is no step; there are say, think, call, wait, fail and next")),
     }
 }
 
@@ -143,10 +126,7 @@ fn parse_call(rest: &str) -> Result<Step, String> {
         serde_json::from_str(arguments)
             .map_err(|error| format!("the arguments of {tool} are no JSON object: {error}"))?
     };
-    Ok(Step::Call {
-        tool: tool.to_owned(),
-        arguments: Value::Object(arguments),
-    })
+    Ok(Step::Call { tool: tool.to_owned(), arguments: Value::Object(arguments) })
 }
 
 #[cfg(test)]
@@ -160,10 +140,7 @@ mod tests {
         let text = "#rehearsal say at once\n think hm\n\ncall read {\"file_path\": \"a\"}\n\
                     call now\nnext\nwait 20\nfail cut\nnext\n";
         let say = |text: &str| Step::Say(text.to_owned());
-        let call = |tool: &str, arguments| Step::Call {
-            tool: tool.to_owned(),
-            arguments,
-        };
+        let call = |tool: &str, arguments| Step::Call { tool: tool.to_owned(), arguments };
         let script = Script::parse(text).unwrap();
         let first = [
             say("at once"),
@@ -172,10 +149,7 @@ mod tests {
             call("now", json!({})),
         ];
         assert_eq!(script.block(0), first);
-        let second = [
-            Step::Wait(Duration::from_millis(20)),
-            Step::Fail(Fault::Cut),
-        ];
+        let second = [Step::Wait(Duration::from_millis(20)), Step::Fail(Fault::Cut)];
         assert_eq!(script.block(1), second);
         assert_eq!(script.block(2), [say("(the rehearsal script is over)")]);
     }
@@ -195,10 +169,7 @@ mod tests {
         let table = [
             ("#rehearsal\nsay a\nsing b", "line 3: \"sing\" is no step"),
             ("#rehearsal\ncall", "line 2: call takes the name"),
-            (
-                "#rehearsal\ncall read [1]",
-                "line 2: the arguments of read are no JSON object",
-            ),
+            ("#rehearsal\ncall read [1]", "line 2: the arguments of read are no JSON object"),
             ("#rehearsal\nwait long", "line 2: wait takes milliseconds"),
             ("#rehearsal fail sadly", "line 1: fail takes overloaded"),
         ];

@@ -44,10 +44,9 @@ impl Rehearsed for Wire {
         let arguments = json!({"file_path": "a"});
         self.server.push(match scene {
             Scene::Say => Reply::new().text_in(["hello ", "world"]),
-            Scene::ThinkAndCallTwice => Reply::new()
-                .thinking("hm")
-                .tool("read", arguments.clone())
-                .tool("read", json!({})),
+            Scene::ThinkAndCallTwice => {
+                Reply::new().thinking("hm").tool("read", arguments.clone()).tool("read", json!({}))
+            }
             Scene::Overloaded => Reply::overloaded(),
             Scene::RefuseKey => Reply::unauthorized(),
             Scene::CutAfterCall => Reply::new().text("so").tool("read", arguments).cut(),
@@ -82,18 +81,9 @@ async fn keeps_the_contract(vendor: &dyn Rehearsed) {
 
     let (events, failure) = follow(provider, vendor.prepare(Scene::Say)).await;
     assert_eq!(failure, None);
-    let Some(ModelEvent::End(meta)) = events.last() else {
-        panic!("no end")
-    };
-    assert_eq!(
-        (meta.stop_reason, meta.provider.as_str()),
-        (StopReason::EndTurn, provider.id())
-    );
-    assert!(
-        meta.usage.input > 0 && meta.usage.output > 0,
-        "{:?}",
-        meta.usage
-    );
+    let Some(ModelEvent::End(meta)) = events.last() else { panic!("no end") };
+    assert_eq!((meta.stop_reason, meta.provider.as_str()), (StopReason::EndTurn, provider.id()));
+    assert!(meta.usage.input > 0 && meta.usage.output > 0, "{:?}", meta.usage);
     assert!(events.len() > 2, "text comes in pieces: {events:?}");
     assert_eq!(said(events), [text("hello world")]);
 
@@ -104,10 +94,7 @@ async fn keeps_the_contract(vendor: &dyn Rehearsed) {
     let (_, failure) = follow(provider, vendor.prepare(Scene::RefuseKey)).await;
     assert!(matches!(failure, Some(ModelError::Auth { .. })));
     let (events, failure) = follow(provider, vendor.prepare(Scene::CutAfterCall)).await;
-    assert!(
-        matches!(failure, Some(ModelError::Passing { .. })),
-        "{failure:?}"
-    );
+    assert!(matches!(failure, Some(ModelError::Passing { .. })), "{failure:?}");
     assert_eq!(events[0], text("so"));
 
     // Whoever stops listening is not kept.
@@ -130,14 +117,9 @@ async fn calls_are_whole_and_their_ids_differ(vendor: &dyn Rehearsed) {
         .collect();
     assert_eq!(ids.len(), 2);
     assert_ne!(ids[0].0, ids[1].0);
-    assert_eq!(
-        (&ids[0].1, &ids[1].1),
-        (&json!({"file_path": "a"}), &json!({}))
-    );
+    assert_eq!((&ids[0].1, &ids[1].1), (&json!({"file_path": "a"}), &json!({})));
     assert_eq!(said(events.clone())[0], thinking("hm"));
-    let Some(ModelEvent::End(meta)) = events.last() else {
-        panic!("no end")
-    };
+    let Some(ModelEvent::End(meta)) = events.last() else { panic!("no end") };
     assert_eq!(meta.stop_reason, StopReason::ToolUse);
 
     // The step goes back as rows and is taken.
@@ -156,10 +138,7 @@ async fn the_anthropic_wire_conforms() {
         timeouts: Timeouts::default(),
         extra_headers: Vec::new(),
     });
-    let wire = Wire {
-        provider: provider.unwrap(),
-        server,
-    };
+    let wire = Wire { provider: provider.unwrap(), server };
     keeps_the_contract(&wire).await;
     assert_eq!(wire.server.refusals(), Vec::<String>::new());
 }

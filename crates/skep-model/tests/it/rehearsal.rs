@@ -17,41 +17,24 @@ async fn a_plain_message_is_thought_about_read_for_and_answered() {
     let mut rows = vec![user("one", "hello there")];
     let events = play(rows.clone()).await;
     let read = call("rehearsal_0_0", "read", json!({"file_path": "welcome.md"}));
-    assert_eq!(
-        said(events.clone()),
-        [thinking("I look at the welcome before I answer."), read]
-    );
-    assert_eq!(
-        play(rows.clone()).await,
-        events,
-        "the same rows give the same answer"
-    );
+    assert_eq!(said(events.clone()), [thinking("I look at the welcome before I answer."), read]);
+    assert_eq!(play(rows.clone()).await, events, "the same rows give the same answer");
 
     rows.extend(step("one", &events));
     // A message that arrives in the middle is answered by the same scene.
     rows.push(user("one", "and this"));
     let events = play(rows.clone()).await;
     let spoken = said(events.clone());
-    let [ModelEvent::Text(reply)] = spoken.as_slice() else {
-        panic!("no reply")
-    };
+    let [ModelEvent::Text(reply)] = spoken.as_slice() else { panic!("no reply") };
     assert!(reply.contains("You said: hello there\n"), "{reply}");
-    let Some(ModelEvent::End(meta)) = events.last() else {
-        panic!("no end")
-    };
-    assert_eq!(
-        (meta.model.as_str(), meta.api.as_str()),
-        ("rehearsal", "rehearsal")
-    );
+    let Some(ModelEvent::End(meta)) = events.last() else { panic!("no end") };
+    assert_eq!((meta.model.as_str(), meta.api.as_str()), ("rehearsal", "rehearsal"));
 
     rows.extend(step("one", &events));
     rows.push(user("two", "again"));
     let events = said(play(rows).await);
     // Ids stay unique in the session.
-    assert_eq!(
-        events[1],
-        call("rehearsal_2_0", "read", json!({"file_path": "welcome.md"}))
-    );
+    assert_eq!(events[1], call("rehearsal_2_0", "read", json!({"file_path": "welcome.md"})));
 }
 
 #[tokio::test]
@@ -78,10 +61,7 @@ async fn a_script_is_played_block_by_block() {
     let events = play(rows.clone()).await;
     assert_eq!(said(events.clone()), [text("end")]);
     rows.extend(step("one", &events));
-    assert_eq!(
-        said(play(rows).await),
-        [text("(the rehearsal script is over)")]
-    );
+    assert_eq!(said(play(rows).await), [text("(the rehearsal script is over)")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,8 +76,6 @@ async fn a_mistake_in_a_script_is_told() {
     let rows = vec![user("one", "#rehearsal\nsing")];
     let (events, failure) = follow(&RehearsalProvider, request(rows)).await;
     assert_eq!(events, []);
-    let Some(ModelError::Rejected { text }) = failure else {
-        panic!("{failure:?}")
-    };
+    let Some(ModelError::Rejected { text }) = failure else { panic!("{failure:?}") };
     assert!(text.contains("line 2"), "{text}");
 }

@@ -39,10 +39,7 @@ pub fn step(turn: &str, events: &[ModelEvent]) -> Vec<Arc<Message>> {
         match event {
             ModelEvent::Text(text) => content.push(Block::text(text)),
             ModelEvent::Thinking(text) => {
-                content.push(Block::Thinking {
-                    thinking: text.clone(),
-                    signature: None,
-                });
+                content.push(Block::Thinking { thinking: text.clone(), signature: None });
             }
             ModelEvent::Signature(signed) => {
                 if let Some(Block::Thinking { signature, .. }) = content.last_mut() {
@@ -52,32 +49,19 @@ pub fn step(turn: &str, events: &[ModelEvent]) -> Vec<Arc<Message>> {
             ModelEvent::RedactedThinking(data) => {
                 content.push(Block::RedactedThinking { data: data.clone() });
             }
-            ModelEvent::ToolCall {
-                id,
-                name,
-                arguments,
-            } => {
+            ModelEvent::ToolCall { id, name, arguments } => {
                 content.push(Block::ToolCall {
                     id: id.clone(),
                     name: name.clone(),
                     arguments: arguments.clone(),
                 });
-                results.push(Body::tool_result(
-                    id.clone(),
-                    name,
-                    format!("of {id}"),
-                    false,
-                ));
+                results.push(Body::tool_result(id.clone(), name, format!("of {id}"), false));
             }
             ModelEvent::End(_) => {}
         }
     }
     let assistant = Body::assistant(content, None);
-    [assistant]
-        .into_iter()
-        .chain(results)
-        .map(|body| row(turn, body))
-        .collect()
+    [assistant].into_iter().chain(results).map(|body| row(turn, body)).collect()
 }
 
 pub fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
@@ -89,10 +73,7 @@ pub fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
     };
     ModelRequest {
         model: "claude-test".to_owned(),
-        system: SystemPrompt {
-            shared: "shared".into(),
-            agent: "agent".into(),
-        },
+        system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
         tools: vec![spec].into(),
         messages,
         max_output_tokens: 4096,
@@ -111,10 +92,7 @@ pub async fn follow(provider: &dyn Provider, request: ModelRequest) -> Outcome {
     let mut failure = None;
     while let Some(item) = stream.next().await {
         assert!(failure.is_none(), "an item after the error");
-        assert!(
-            !matches!(events.last(), Some(ModelEvent::End(_))),
-            "an item after the end"
-        );
+        assert!(!matches!(events.last(), Some(ModelEvent::End(_))), "an item after the end");
         match item {
             Ok(event) => events.push(event),
             Err(error) => failure = Some(error),
@@ -122,10 +100,7 @@ pub async fn follow(provider: &dyn Provider, request: ModelRequest) -> Outcome {
     }
     assert!(stream.next().await.is_none());
     let ended = matches!(events.last(), Some(ModelEvent::End(_)));
-    assert!(
-        ended != failure.is_some(),
-        "neither end nor error, or both: {events:?} {failure:?}"
-    );
+    assert!(ended != failure.is_some(), "neither end nor error, or both: {events:?} {failure:?}");
     (events, failure)
 }
 
@@ -158,9 +133,5 @@ pub fn thinking(text: &str) -> ModelEvent {
 }
 
 pub fn call(id: &str, name: &str, arguments: Value) -> ModelEvent {
-    ModelEvent::ToolCall {
-        id: CallId::new(id),
-        name: name.to_owned(),
-        arguments,
-    }
+    ModelEvent::ToolCall { id: CallId::new(id), name: name.to_owned(), arguments }
 }

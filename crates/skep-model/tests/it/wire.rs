@@ -70,11 +70,7 @@ fn full_events() -> Vec<ModelEvent> {
 #[tokio::test]
 async fn a_full_answer_is_the_same_however_the_bytes_are_cut() {
     let (server, provider) = rig().await;
-    for reply in [
-        full_answer(),
-        full_answer().chunked(1),
-        full_answer().chunked(7),
-    ] {
+    for reply in [full_answer(), full_answer().chunked(1), full_answer().chunked(7)] {
         server.push(reply);
         let (events, failure) = follow(&provider, request(vec![user("one", "hi")])).await;
         assert_eq!(failure, None);
@@ -110,11 +106,8 @@ async fn twenty_turns_with_tools_are_taken_and_each_request_begins_with_the_last
         }
     }
     assert_eq!(server.refusals(), Vec::<String>::new());
-    let bodies: Vec<String> = server
-        .requests()
-        .iter()
-        .map(|request| without_marks(&request.body).to_string())
-        .collect();
+    let bodies: Vec<String> =
+        server.requests().iter().map(|request| without_marks(&request.body).to_string()).collect();
     assert_eq!(bodies.len(), 40);
     for pair in bodies.windows(2) {
         let before = pair[0].strip_suffix("]}").unwrap();
@@ -137,14 +130,7 @@ fn without_marks(value: &Value) -> Value {
 #[tokio::test]
 async fn text_is_told_before_the_answer_is_complete() {
     let (server, provider) = rig().await;
-    server.push(
-        Reply::new()
-            .open_text()
-            .delta("first")
-            .gate("half")
-            .delta(" second")
-            .close(),
-    );
+    server.push(Reply::new().open_text().delta("first").gate("half").delta(" second").close());
     let mut stream = provider.call(Arc::new(request(vec![user("one", "hi")])));
     assert_eq!(stream.next().await, Some(Ok(text("first"))));
     server.gate("half").release();
@@ -180,9 +166,7 @@ async fn a_call_without_arguments_and_fifty_parallel_ones_are_whole() {
     server.push(Reply::new().tool_in("read", []));
     let (events, _) = follow(&provider, request(vec![user("one", "hi")])).await;
     let said_events = said(events);
-    let [ModelEvent::ToolCall { arguments, .. }] = said_events.as_slice() else {
-        panic!()
-    };
+    let [ModelEvent::ToolCall { arguments, .. }] = said_events.as_slice() else { panic!() };
     assert_eq!(arguments, &json!({}));
     server.push(Reply::fifty_calls("read").chunked(13));
     let (events, _) = follow(&provider, request(vec![user("one", "hi")])).await;
@@ -193,23 +177,14 @@ async fn a_call_without_arguments_and_fifty_parallel_ones_are_whole() {
             _ => None,
         })
         .collect();
-    assert_eq!(
-        indexes,
-        (0..50).map(|index| json!(index)).collect::<Vec<_>>()
-    );
+    assert_eq!(indexes, (0..50).map(|index| json!(index)).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn pings_keep_a_slow_answer_alive() {
     let server = ScriptedModel::start().await.unwrap();
     let idle = Duration::from_millis(1200);
-    let provider = provider_with(
-        &server,
-        Timeouts {
-            idle,
-            ..Timeouts::default()
-        },
-    );
+    let provider = provider_with(&server, Timeouts { idle, ..Timeouts::default() });
     let slow = Duration::from_millis(300);
     let reply = (0..6).fold(Reply::new(), |reply, _| reply.delay(slow).ping());
     server.push(reply.text("late"));

@@ -29,10 +29,7 @@ fn kind(outcome: &Outcome) -> &'static str {
 }
 
 fn has_call(outcome: &Outcome) -> bool {
-    outcome
-        .0
-        .iter()
-        .any(|event| matches!(event, ModelEvent::ToolCall { .. }))
+    outcome.0.iter().any(|event| matches!(event, ModelEvent::ToolCall { .. }))
 }
 
 #[tokio::test]
@@ -44,87 +41,38 @@ async fn every_fault_has_its_kind_and_gives_no_call() {
         ("529", Reply::overloaded(), "passing"),
         ("401", Reply::unauthorized(), "auth"),
         ("403", Reply::forbidden(), "auth"),
-        (
-            "400",
-            Reply::bad_request("max_tokens: too many"),
-            "rejected",
-        ),
+        ("400", Reply::bad_request("max_tokens: too many"), "rejected"),
         ("404", Reply::not_found(), "rejected"),
         ("413", Reply::too_large(), "context_too_long"),
         ("too long", Reply::context_too_long(), "context_too_long"),
         ("html", Reply::html(200), "passing"),
         ("html 502", Reply::html(502), "passing"),
         ("html 404", Reply::html(404), "rejected"),
-        (
-            "json",
-            Reply::fixed(200, "application/json", "{}"),
-            "passing",
-        ),
+        ("json", Reply::fixed(200, "application/json", "{}"), "passing"),
         ("redirect", Reply::fixed(302, "text/plain", ""), "rejected"),
         ("empty", Reply::empty(), "passing"),
         ("garbage", Reply::garbage(), "passing"),
-        (
-            "not UTF-8",
-            Reply::new().raw(&b"data: \xff\xfe\n\n"[..]),
-            "passing",
-        ),
-        (
-            "cut in text",
-            Reply::new().open_text().delta("a").cut(),
-            "passing",
-        ),
-        (
-            "cut before the end",
-            Reply::new().text("a").cut(),
-            "passing",
-        ),
-        (
-            "cut in arguments",
-            Reply::new().open_tool("read").delta("{\"file").cut(),
-            "passing",
-        ),
-        (
-            "overloaded inside",
-            Reply::new().error_event("overloaded_error", "x"),
-            "passing",
-        ),
-        (
-            "key inside",
-            Reply::new().error_event("authentication_error", "x"),
-            "auth",
-        ),
-        (
-            "half arguments",
-            Reply::new().tool_in("read", ["{\"file"]),
-            "passing",
-        ),
-        (
-            "no object",
-            Reply::new().tool_in("read", ["[1]"]),
-            "passing",
-        ),
+        ("not UTF-8", Reply::new().raw(&b"data: \xff\xfe\n\n"[..]), "passing"),
+        ("cut in text", Reply::new().open_text().delta("a").cut(), "passing"),
+        ("cut before the end", Reply::new().text("a").cut(), "passing"),
+        ("cut in arguments", Reply::new().open_tool("read").delta("{\"file").cut(), "passing"),
+        ("overloaded inside", Reply::new().error_event("overloaded_error", "x"), "passing"),
+        ("key inside", Reply::new().error_event("authentication_error", "x"), "auth"),
+        ("half arguments", Reply::new().tool_in("read", ["{\"file"]), "passing"),
+        ("no object", Reply::new().tool_in("read", ["[1]"]), "passing"),
         (
             "limit in arguments",
-            Reply::new()
-                .tool_in("read", ["{\"file"])
-                .stop_reason("max_tokens"),
+            Reply::new().tool_in("read", ["{\"file"]).stop_reason("max_tokens"),
             "none",
         ),
-        (
-            "endless event",
-            Reply::new().raw(vec![b'x'; 5 << 20]),
-            "passing",
-        ),
+        ("endless event", Reply::new().raw(vec![b'x'; 5 << 20]), "passing"),
     ];
     for (name, reply, expected) in table {
         let outcome = outcome_of(reply).await;
         assert_eq!(kind(&outcome), expected, "{name}: {outcome:?}");
         assert!(!has_call(&outcome), "{name}");
         let told = outcome.1.map(|error| error.to_string()).unwrap_or_default();
-        assert!(
-            !told.contains(KEY) && !told.contains("127.0.0.1"),
-            "{name}: {told}"
-        );
+        assert!(!told.contains(KEY) && !told.contains("127.0.0.1"), "{name}: {told}");
     }
     // A call before the cut is told, but without an end: the engine does not run it.
     let outcome = outcome_of(Reply::new().tool("read", arguments).cut()).await;
@@ -133,11 +81,7 @@ async fn every_fault_has_its_kind_and_gives_no_call() {
 
 #[tokio::test]
 async fn a_cut_anywhere_is_never_taken_for_an_end() {
-    let answer = || {
-        Reply::new()
-            .text("ä")
-            .tool("read", json!({"file_path": "a"}))
-    };
+    let answer = || Reply::new().text("ä").tool("read", json!({"file_path": "a"}));
     let (server, provider) = rig().await;
     let mut ended_at = None;
     // The whole answer has about 1500 bytes; a prime step meets every kind of place.
@@ -166,44 +110,23 @@ async fn a_pause_the_vendor_asks_for_is_passed_on() {
 
 #[tokio::test]
 async fn what_came_before_an_error_event_is_told() {
-    let reply = Reply::new()
-        .text("half")
-        .error_event("overloaded_error", "x");
+    let reply = Reply::new().text("half").error_event("overloaded_error", "x");
     let outcome = outcome_of(reply).await;
-    assert_eq!(
-        (outcome.0.as_slice(), kind(&outcome)),
-        (&[text("half")][..], "passing")
-    );
+    assert_eq!((outcome.0.as_slice(), kind(&outcome)), (&[text("half")][..], "passing"));
 }
 
 #[tokio::test]
 async fn silence_and_trickle_end_by_the_clock() {
     let short = Duration::from_millis(200);
     let long = Duration::from_secs(600);
-    let first = Timeouts {
-        first: short,
-        idle: long,
-        connect: long,
-    };
-    let idle = Timeouts {
-        first: long,
-        idle: short,
-        connect: long,
-    };
+    let first = Timeouts { first: short, idle: long, connect: long };
+    let idle = Timeouts { first: long, idle: short, connect: long };
     let trickle = Duration::from_millis(20);
     let table = [
         ("no status line", Reply::silence(), first),
         ("no first event", Reply::new().trickle(trickle), first),
-        (
-            "silence after text",
-            Reply::new().text("a").then_silence(),
-            idle,
-        ),
-        (
-            "silence after a ping",
-            Reply::new().ping().then_silence(),
-            idle,
-        ),
+        ("silence after text", Reply::new().text("a").then_silence(), idle),
+        ("silence after a ping", Reply::new().ping().then_silence(), idle),
     ];
     for (name, reply, timeouts) in table {
         let server = ScriptedModel::start().await.unwrap();
@@ -212,11 +135,7 @@ async fn silence_and_trickle_end_by_the_clock() {
         let begun = Instant::now();
         let outcome = follow(&provider, request(vec![user("one", "hi")])).await;
         assert_eq!(kind(&outcome), "passing", "{name}");
-        assert!(
-            begun.elapsed() < Duration::from_secs(20),
-            "{name}: {:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_secs(20), "{name}: {:?}", begun.elapsed());
         let told = outcome.1.map(|error| error.to_string()).unwrap_or_default();
         assert_eq!(told, "the model vendor stays silent", "{name}");
     }
@@ -226,28 +145,16 @@ async fn silence_and_trickle_end_by_the_clock() {
 async fn bytes_that_complete_no_event_do_not_keep_a_call_alive() {
     let server = ScriptedModel::start().await.unwrap();
     let idle = Duration::from_millis(300);
-    let provider = provider_with(
-        &server,
-        Timeouts {
-            idle,
-            ..Timeouts::default()
-        },
-    );
+    let provider = provider_with(&server, Timeouts { idle, ..Timeouts::default() });
     // Comments every 50 ms, which are bytes but no events.
     let drip = (0..400).fold(Reply::new().open_text().delta("a"), |reply, _| {
-        reply
-            .delay(Duration::from_millis(50))
-            .raw(&b": still here\n"[..])
+        reply.delay(Duration::from_millis(50)).raw(&b": still here\n"[..])
     });
     server.push(drip);
     let begun = Instant::now();
     let outcome = follow(&provider, request(vec![user("one", "hi")])).await;
     assert_eq!(kind(&outcome), "passing");
-    assert!(
-        begun.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

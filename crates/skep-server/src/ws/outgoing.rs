@@ -97,6 +97,7 @@ impl<'a> Outgoing<'a> {
         loop {
             if self.queue.take_lag() {
                 self.recover().await?;
+                self.flush().await?;
             }
             tokio::select! {
                 push = self.queue.pushes.recv() => {

@@ -29,11 +29,13 @@ CREATE INDEX sessions_agent ON sessions (agent, last_at);
 
 -- A lane is an agent and a session key: what may run only one turn at a time.
 -- `due_at`: a retrying or parked turn holds it until then. `pending`: items without a turn.
+-- `fresh`: the next message accepted begins a new session.
 CREATE TABLE lanes (
     id             INTEGER PRIMARY KEY,
     agent          BIGINT  NOT NULL REFERENCES agents (id),
     key            TEXT    NOT NULL,
     session        TEXT    REFERENCES sessions (id),
+    fresh          BIGINT  NOT NULL DEFAULT 0,
     token          BIGINT  NOT NULL DEFAULT 0,
     pending        BIGINT  NOT NULL DEFAULT 0,
     ready_priority BIGINT,
@@ -73,8 +75,8 @@ CREATE TABLE turns (
     ended_at     BIGINT
 );
 CREATE UNIQUE INDEX turns_open ON turns (lane) WHERE ended_at IS NULL;
-CREATE INDEX turns_ended ON turns (ended_at) WHERE ended_at IS NOT NULL;
 
+-- `fresh`: its turn begins a new session; it never joins one that runs.
 CREATE TABLE items (
     id          TEXT    PRIMARY KEY,
     ord         BIGINT  NOT NULL,
@@ -88,6 +90,7 @@ CREATE TABLE items (
     body        TEXT    NOT NULL,
     ack         TEXT    NOT NULL,
     note        TEXT,
+    fresh       BIGINT  NOT NULL DEFAULT 0,
     state       TEXT    NOT NULL CHECK
         (state IN ('pending', 'running', 'waiting', 'done', 'failed', 'cancelled', 'dead')),
     turn        TEXT    REFERENCES turns (id),
@@ -102,9 +105,8 @@ CREATE UNIQUE INDEX items_ord ON items (ord);
 CREATE INDEX items_next ON items (lane, priority, ord) WHERE state = 'pending' AND turn IS NULL;
 CREATE INDEX items_turn ON items (turn, ord) WHERE turn IS NOT NULL;
 CREATE INDEX items_agent ON items (agent, ord);
-CREATE INDEX items_state ON items (state, ord);
-CREATE INDEX items_message ON items (message_id);
-CREATE INDEX items_finished ON items (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX items_state ON items (agent, state, ord);
+CREATE INDEX items_message ON items (message_id, agent, ord);
 
 -- Ids that senders gave: the same id with the same body is the same message.
 CREATE TABLE requests (
@@ -115,7 +117,7 @@ CREATE TABLE requests (
     created_at BIGINT  NOT NULL,
     PRIMARY KEY (scope, id)
 );
-CREATE INDEX requests_item ON requests (item);
+CREATE INDEX requests_created ON requests (created_at);
 
 CREATE TABLE history (
     session TEXT    NOT NULL REFERENCES sessions (id),

@@ -18,16 +18,12 @@ enum Position {
 
 #[unsafe(no_mangle)]
 extern "C" fn write(fd: c_int, from: *const c_void, length: size_t) -> ssize_t {
-    written(fd, Position::Current, length, || {
-        raw::write(fd, from, length)
-    })
+    written(fd, Position::Current, length, || raw::write(fd, from, length))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pwrite(fd: c_int, from: *const c_void, length: size_t, offset: off_t) -> ssize_t {
-    written(fd, Position::At(offset), length, || {
-        raw::pwrite(fd, from, length, offset)
-    })
+    written(fd, Position::At(offset), length, || raw::pwrite(fd, from, length, offset))
 }
 
 #[unsafe(no_mangle)]
@@ -41,9 +37,7 @@ extern "C" fn pwrite64(fd: c_int, from: *const c_void, length: size_t, offset: o
 unsafe extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: promised by the caller.
     let length = unsafe { total(parts, count) };
-    written(fd, Position::Current, length, || {
-        call!(libc::SYS_writev, fd, parts, count) as ssize_t
-    })
+    written(fd, Position::Current, length, || call!(libc::SYS_writev, fd, parts, count) as ssize_t)
 }
 
 /// # Safety
@@ -150,11 +144,7 @@ extern "C" fn fallocate64(fd: c_int, mode: c_int, offset: off_t, length: off_t) 
 /// Returns the error instead of setting it.
 #[unsafe(no_mangle)]
 extern "C" fn posix_fallocate(fd: c_int, offset: off_t, length: off_t) -> c_int {
-    if fallocate(fd, 0, offset, length) == 0 {
-        0
-    } else {
-        raw::errno()
-    }
+    if fallocate(fd, 0, offset, length) == 0 { 0 } else { raw::errno() }
 }
 
 #[unsafe(no_mangle)]

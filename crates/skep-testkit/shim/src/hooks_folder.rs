@@ -142,9 +142,7 @@ unsafe extern "C" fn linkat(
 ) -> c_int {
     // SAFETY: promised by the caller.
     let (from, to) = unsafe { (CStr::from_ptr(from), CStr::from_ptr(to)) };
-    made(to_folder, to, false, || {
-        raw::linkat((from_folder, from), (to_folder, to), flags)
-    })
+    made(to_folder, to, false, || raw::linkat((from_folder, from), (to_folder, to), flags))
 }
 
 /// # Safety

@@ -42,29 +42,14 @@ pub struct FolderChange {
 }
 
 pub enum Undo {
-    Created {
-        path: CString,
-        is_folder: bool,
-    },
-    Removed {
-        path: CString,
-        stash: CString,
-    },
-    Renamed {
-        from: CString,
-        to: CString,
-        replaced: Option<CString>,
-    },
+    Created { path: CString, is_folder: bool },
+    Removed { path: CString, stash: CString },
+    Renamed { from: CString, to: CString, replaced: Option<CString> },
 }
 
 impl Journal {
     pub const fn new() -> Self {
-        Journal {
-            clock: 0,
-            files: Vec::new(),
-            folders: Vec::new(),
-            stashed: 0,
-        }
+        Journal { clock: 0, files: Vec::new(), folders: Vec::new(), stashed: 0 }
     }
 
     pub fn now(&self) -> u64 {
@@ -93,40 +78,19 @@ impl Journal {
         if got < kept {
             watch.page.untracked.fetch_add(1, Ordering::SeqCst);
         }
-        file.changes.push(Change {
-            clock,
-            offset,
-            bytes,
-            length: size,
-        });
+        file.changes.push(Change { clock, offset, bytes, length: size });
     }
 
     pub fn created(&mut self, entry: Entry, is_folder: bool) {
-        self.change(
-            entry.folder,
-            Undo::Created {
-                path: entry.path,
-                is_folder,
-            },
-        );
+        self.change(entry.folder, Undo::Created { path: entry.path, is_folder });
     }
 
     pub fn removed(&mut self, entry: Entry, stash: CString) {
-        self.change(
-            entry.folder,
-            Undo::Removed {
-                path: entry.path,
-                stash,
-            },
-        );
+        self.change(entry.folder, Undo::Removed { path: entry.path, stash });
     }
 
     pub fn renamed(&mut self, from: Entry, to: Entry, replaced: Option<CString>) {
-        let undo = Undo::Renamed {
-            from: from.path,
-            to: to.path,
-            replaced,
-        };
+        let undo = Undo::Renamed { from: from.path, to: to.path, replaced };
         self.change(to.folder, undo);
     }
 
@@ -159,11 +123,7 @@ impl Journal {
 
     fn change(&mut self, folder: Node, undo: Undo) {
         self.clock += 1;
-        self.folders.push(FolderChange {
-            clock: self.clock,
-            folder,
-            undo,
-        });
+        self.folders.push(FolderChange { clock: self.clock, folder, undo });
     }
 
     fn file(&mut self, node: Node, fd: c_int) -> Option<&mut TrackedFile> {
@@ -171,11 +131,7 @@ impl Journal {
             return self.files.get_mut(at);
         }
         let fd = place::reopen(fd)?;
-        self.files.push(TrackedFile {
-            node,
-            fd,
-            changes: Vec::new(),
-        });
+        self.files.push(TrackedFile { node, fd, changes: Vec::new() });
         self.files.last_mut()
     }
 }

@@ -24,10 +24,7 @@ pub struct Entry {
 
 impl Node {
     pub fn of(status: &libc::stat) -> Self {
-        Node {
-            device: status.st_dev,
-            inode: status.st_ino,
-        }
+        Node { device: status.st_dev, inode: status.st_ino }
     }
 }
 
@@ -60,16 +57,11 @@ pub fn entry(watch: &Watch, folder: c_int, path: &CStr) -> Option<Entry> {
         return None;
     }
     let mut buffer = [0u8; PATH_BYTES];
-    let found = fd_path(opened, &mut buffer)
-        .filter(|path| watch.covers(path))
-        .and_then(|real| {
-            let status = raw::status(opened)?;
-            let path = CString::new([real, b"/", name].concat()).ok()?;
-            Some(Entry {
-                path,
-                folder: Node::of(&status),
-            })
-        });
+    let found = fd_path(opened, &mut buffer).filter(|path| watch.covers(path)).and_then(|real| {
+        let status = raw::status(opened)?;
+        let path = CString::new([real, b"/", name].concat()).ok()?;
+        Some(Entry { path, folder: Node::of(&status) })
+    });
     raw::close(opened);
     found
 }
@@ -87,12 +79,7 @@ fn fd_path(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> Option<&[u8]> {
     let link = fd_link(fd, &mut name)?;
     // SAFETY: the buffer is ours and as long as said.
     let length = unsafe {
-        libc::readlinkat(
-            AT_FDCWD,
-            link.as_ptr(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-        )
+        libc::readlinkat(AT_FDCWD, link.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
     };
     usize::try_from(length).ok().map(|length| &buffer[..length])
 }

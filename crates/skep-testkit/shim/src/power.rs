@@ -119,11 +119,7 @@ fn is_running(tasks: c_int, id: &CStr) -> bool {
     let task = raw::openat(tasks, id, libc::O_PATH | libc::O_DIRECTORY, 0);
     let stat = raw::openat(task, c"stat", libc::O_RDONLY, 0);
     let mut text = [0u8; 256];
-    let got = if stat >= 0 {
-        raw::pread_full(stat, &mut text, 0)
-    } else {
-        0
-    };
+    let got = if stat >= 0 { raw::pread_full(stat, &mut text, 0) } else { 0 };
     raw::close(stat);
     raw::close(task);
     let text = &text[..got];

@@ -21,13 +21,7 @@ pub fn pid() -> i32 {
 }
 
 pub fn openat(folder: c_int, path: &CStr, flags: c_int, mode: mode_t) -> c_int {
-    call!(
-        SYS_openat,
-        folder,
-        path.as_ptr(),
-        flags | libc::O_LARGEFILE,
-        mode as c_uint
-    ) as c_int
+    call!(SYS_openat, folder, path.as_ptr(), flags | libc::O_LARGEFILE, mode as c_uint) as c_int
 }
 
 pub fn close(fd: c_int) {
@@ -63,25 +57,11 @@ pub fn mkdirat(folder: c_int, path: &CStr, mode: mode_t) -> c_int {
 }
 
 pub fn linkat(from: (c_int, &CStr), to: (c_int, &CStr), flags: c_int) -> c_int {
-    call!(
-        SYS_linkat,
-        from.0,
-        from.1.as_ptr(),
-        to.0,
-        to.1.as_ptr(),
-        flags
-    ) as c_int
+    call!(SYS_linkat, from.0, from.1.as_ptr(), to.0, to.1.as_ptr(), flags) as c_int
 }
 
 pub fn renameat(from: (c_int, &CStr), to: (c_int, &CStr), flags: c_uint) -> c_int {
-    call!(
-        SYS_renameat2,
-        from.0,
-        from.1.as_ptr(),
-        to.0,
-        to.1.as_ptr(),
-        flags
-    ) as c_int
+    call!(SYS_renameat2, from.0, from.1.as_ptr(), to.0, to.1.as_ptr(), flags) as c_int
 }
 
 pub fn close_range(first: c_uint, last: c_uint) {

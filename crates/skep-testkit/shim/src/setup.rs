@@ -63,13 +63,7 @@ extern "C" fn init() {
         root.pop();
     }
     let journal = page.journal.load(Ordering::SeqCst) != 0;
-    let watch = Watch {
-        root,
-        stash,
-        page,
-        journal,
-        pid: raw::pid(),
-    };
+    let watch = Watch { root, stash, page, journal, pid: raw::pid() };
     if WATCH.set(watch).is_ok() {
         page.loaded.store(1, Ordering::SeqCst);
     }

@@ -17,10 +17,7 @@ fn main() {
             Err(error) => format!("error {}", error.raw_os_error().unwrap_or(0)),
         };
         let mut out = io::stdout().lock();
-        if writeln!(out, "{answer}")
-            .and_then(|()| out.flush())
-            .is_err()
-        {
+        if writeln!(out, "{answer}").and_then(|()| out.flush()).is_err() {
             return;
         }
     }
@@ -30,19 +27,13 @@ fn perform(open: &mut HashMap<String, File>, words: &[&str]) -> io::Result<()> {
     match words {
         ["open", path] => {
             let mut options = OpenOptions::new();
-            let file = options
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(path)?;
+            let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
             open.insert((*path).to_owned(), file);
             Ok(())
         }
-        ["append", path, text] => OpenOptions::new()
-            .append(true)
-            .open(path)?
-            .write_all(text.as_bytes()),
+        ["append", path, text] => {
+            OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
+        }
         ["put", path, offset, text] => {
             let offset = offset.parse().map_err(io::Error::other)?;
             file(open, path)?.write_all_at(text.as_bytes(), offset)
@@ -60,14 +51,8 @@ fn perform(open: &mut HashMap<String, File>, words: &[&str]) -> io::Result<()> {
         // A child must not be counted, nor die in place of this process.
         ["child-append", path, text] => {
             let script = format!("printf %s {text} >> {path}");
-            let done = std::process::Command::new("sh")
-                .args(["-c", &script])
-                .status()?;
-            if done.success() {
-                Ok(())
-            } else {
-                Err(io::Error::other("child failed"))
-            }
+            let done = std::process::Command::new("sh").args(["-c", &script]).status()?;
+            if done.success() { Ok(()) } else { Err(io::Error::other("child failed")) }
         }
         // Many threads writing and syncing at once; returns when all are through.
         ["storm", folder, threads, rounds] => {
@@ -80,8 +65,7 @@ fn perform(open: &mut HashMap<String, File>, words: &[&str]) -> io::Result<()> {
 }
 
 fn file<'a>(open: &'a HashMap<String, File>, path: &str) -> io::Result<&'a File> {
-    open.get(path)
-        .ok_or_else(|| io::Error::from_raw_os_error(9))
+    open.get(path).ok_or_else(|| io::Error::from_raw_os_error(9))
 }
 
 /// Each thread appends numbered lines to its own file and, after syncing a line, prints
@@ -104,9 +88,7 @@ fn storm(folder: &str, threads: usize, rounds: usize) -> io::Result<()> {
         })
         .collect();
     for worker in workers {
-        worker
-            .join()
-            .map_err(|_| io::Error::other("a thread panicked"))??;
+        worker.join().map_err(|_| io::Error::other("a thread panicked"))??;
     }
     Ok(())
 }

@@ -61,19 +61,11 @@ pub(crate) type Checked = Result<(), Refusal>;
 
 impl Refusal {
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Refusal {
-            status: 400,
-            kind: "invalid_request_error",
-            message: message.into(),
-        }
+        Refusal { status: 400, kind: "invalid_request_error", message: message.into() }
     }
 
     pub(crate) fn authentication(message: &str) -> Self {
-        Refusal {
-            status: 401,
-            kind: "authentication_error",
-            message: message.to_owned(),
-        }
+        Refusal { status: 401, kind: "authentication_error", message: message.to_owned() }
     }
 }
 
@@ -89,9 +81,7 @@ pub(crate) fn request(request: &ModelRequest) -> Checked {
         }
         None => return Err(Refusal::invalid("anthropic-version: header is required")),
     }
-    let json = request
-        .header("content-type")
-        .is_some_and(|kind| kind.contains("application/json"));
+    let json = request.header("content-type").is_some_and(|kind| kind.contains("application/json"));
     require(json, || "content-type: must be application/json".to_owned())?;
     let Value::Object(body) = &request.body else {
         return Err(Refusal::invalid("The request body is not valid JSON."));
@@ -101,22 +91,13 @@ pub(crate) fn request(request: &ModelRequest) -> Checked {
         check_new_version(body)?;
     }
     let model = body.get("model").and_then(Value::as_str);
-    require(model.is_some_and(|model| !model.is_empty()), || {
-        "model: Field required".to_owned()
-    })?;
-    let Some(limit) = body
-        .get("max_tokens")
-        .and_then(Value::as_u64)
-        .filter(|limit| *limit > 0)
+    require(model.is_some_and(|model| !model.is_empty()), || "model: Field required".to_owned())?;
+    let Some(limit) = body.get("max_tokens").and_then(Value::as_u64).filter(|limit| *limit > 0)
     else {
-        return Err(Refusal::invalid(
-            "max_tokens: must be an integer greater than 0",
-        ));
+        return Err(Refusal::invalid("max_tokens: must be an integer greater than 0"));
     };
     let stream = body.get("stream");
-    require(stream.is_none_or(Value::is_boolean), || {
-        "stream: must be a boolean".to_owned()
-    })?;
+    require(stream.is_none_or(Value::is_boolean), || "stream: must be a boolean".to_owned())?;
     check_thinking(body, limit)?;
     check_system(body.get("system"))?;
     check_tools(body)?;
@@ -128,19 +109,13 @@ pub(crate) fn request(request: &ModelRequest) -> Checked {
 }
 
 pub(crate) fn require(holds: bool, message: impl FnOnce() -> String) -> Checked {
-    if holds {
-        Ok(())
-    } else {
-        Err(Refusal::invalid(message()))
-    }
+    if holds { Ok(()) } else { Err(Refusal::invalid(message())) }
 }
 
 /// `place` ends with a dot when it is not empty.
 pub(crate) fn only_fields(place: &str, object: &Map<String, Value>, known: &[&str]) -> Checked {
     match object.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(Refusal::invalid(format!(
-            "{place}{key}: Extra inputs are not permitted"
-        ))),
+        Some(key) => Err(Refusal::invalid(format!("{place}{key}: Extra inputs are not permitted"))),
         None => Ok(()),
     }
 }
@@ -150,16 +125,12 @@ pub(crate) fn check_cache_mark(place: &str, block: &Map<String, Value>) -> Check
         None | Some(Value::Null) => return Ok(()),
         Some(Value::Object(mark)) => mark,
         Some(_) => {
-            return Err(Refusal::invalid(format!(
-                "{place}cache_control: must be an object"
-            )));
+            return Err(Refusal::invalid(format!("{place}cache_control: must be an object")));
         }
     };
     only_fields(&format!("{place}cache_control."), mark, &["type", "ttl"])?;
     let kind = mark.get("type").and_then(Value::as_str) == Some("ephemeral");
-    require(kind, || {
-        format!("{place}cache_control.type: must be 'ephemeral'")
-    })?;
+    require(kind, || format!("{place}cache_control.type: must be 'ephemeral'"))?;
     let ttl = mark.get("ttl").map(|ttl| ttl.as_str().unwrap_or_default());
     require(matches!(ttl, None | Some("5m" | "1h")), || {
         format!("{place}cache_control.ttl: must be '5m' or '1h'")
@@ -168,23 +139,13 @@ pub(crate) fn check_cache_mark(place: &str, block: &Map<String, Value>) -> Check
 
 fn check_new_version(body: &Map<String, Value>) -> Checked {
     if let Some(gone) = SAMPLING.iter().find(|name| body.contains_key(**name)) {
-        return Err(Refusal::invalid(format!(
-            "{gone}: Extra inputs are not permitted"
-        )));
+        return Err(Refusal::invalid(format!("{gone}: Extra inputs are not permitted")));
     }
-    let messages = body
-        .get("messages")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
+    let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten();
     let blocks = messages
         .filter(|message| message["role"] == "user")
         .flat_map(|message| message["content"].as_array().into_iter().flatten());
-    let cited = |block: &Value| {
-        block["citations"]
-            .as_array()
-            .is_some_and(|list| !list.is_empty())
-    };
+    let cited = |block: &Value| block["citations"].as_array().is_some_and(|list| !list.is_empty());
     require(!blocks.into_iter().any(cited), || {
         "messages: citations are not permitted on text blocks in user messages".to_owned()
     })
@@ -220,14 +181,10 @@ fn check_system(system: Option<&Value>) -> Checked {
         None | Some(Value::String(_)) => Ok(()),
         Some(Value::Array(blocks)) => blocks.iter().enumerate().try_for_each(|(at, block)| {
             let place = format!("system.{at}.");
-            require(block["type"] == "text", || {
-                format!("{place}type: must be 'text'")
-            })?;
+            require(block["type"] == "text", || format!("{place}type: must be 'text'"))?;
             check_history::block(&place, "system", block)
         }),
-        Some(_) => Err(Refusal::invalid(
-            "system: Input should be a string or a list of blocks",
-        )),
+        Some(_) => Err(Refusal::invalid("system: Input should be a string or a list of blocks")),
     }
 }
 
@@ -241,9 +198,7 @@ fn check_tools(body: &Map<String, Value>) -> Checked {
     for (at, tool) in tools.iter().enumerate() {
         let place = format!("tools.{at}.");
         let Value::Object(fields) = tool else {
-            return Err(Refusal::invalid(format!(
-                "tools.{at}: Input should be an object"
-            )));
+            return Err(Refusal::invalid(format!("tools.{at}: Input should be an object")));
         };
         only_fields(&format!("{place}custom."), fields, TOOL_FIELDS)?;
         check_cache_mark(&place, fields)?;
@@ -251,14 +206,10 @@ fn check_tools(body: &Map<String, Value>) -> Checked {
         require(is_name(name), || {
             format!("{place}custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         })?;
-        require(!names.contains(&name), || {
-            "tools: Tool names must be unique.".to_owned()
-        })?;
+        require(!names.contains(&name), || "tools: Tool names must be unique.".to_owned())?;
         names.push(name);
         let object = tool["input_schema"]["type"] == "object";
-        require(object, || {
-            format!("{place}custom.input_schema.type: Input should be 'object'")
-        })?;
+        require(object, || format!("{place}custom.input_schema.type: Input should be 'object'"))?;
     }
     let choice = body.get("tool_choice");
     require(choice.is_none() || !tools.is_empty(), || {
@@ -283,8 +234,5 @@ fn cache_marks(body: &Value) -> usize {
         }
     }
     places.push(body.clone());
-    places
-        .iter()
-        .filter(|place| place["cache_control"].is_object())
-        .count()
+    places.iter().filter(|place| place["cache_control"].is_object()).count()
 }

@@ -12,32 +12,25 @@ pub(crate) fn messages(messages: Option<&Value>) -> Checked {
     let Some(Value::Array(messages)) = messages else {
         return Err(Refusal::invalid("messages: Field required"));
     };
-    require(!messages.is_empty(), || {
-        "messages: at least one message is required".to_owned()
-    })?;
+    require(!messages.is_empty(), || "messages: at least one message is required".to_owned())?;
     for (at, message) in messages.iter().enumerate() {
         check_message(at, message)?;
     }
     require(messages[0]["role"] == "user", || {
         "messages: first message must use the \"user\" role".to_owned()
     })?;
-    require(
-        messages.last().is_some_and(|last| last["role"] == "user"),
-        || {
-            "This model does not support assistant message prefill. The conversation must end with a \
+    require(messages.last().is_some_and(|last| last["role"] == "user"), || {
+        "This model does not support assistant message prefill. The conversation must end with a \
          user message."
             .to_owned()
-        },
-    )?;
+    })?;
     pair_calls(&merged(messages))
 }
 
 fn check_message(at: usize, message: &Value) -> Checked {
     let place = format!("messages.{at}.");
     let Value::Object(fields) = message else {
-        return Err(Refusal::invalid(format!(
-            "messages.{at}: Input should be an object"
-        )));
+        return Err(Refusal::invalid(format!("messages.{at}: Input should be an object")));
     };
     only_fields(&place, fields, &["role", "content"])?;
     let role = message["role"].as_str().unwrap_or_default();
@@ -67,31 +60,15 @@ pub(crate) fn block(place: &str, role: &str, block: &Value) -> Checked {
     let known: &[&str] = match (kind, role) {
         ("text", _) => &["type", "text", "cache_control", "citations"],
         ("image", "user" | "result") => &["type", "source", "cache_control"],
-        ("document", "user" | "result") => &[
-            "type",
-            "source",
-            "title",
-            "context",
-            "citations",
-            "cache_control",
-        ],
-        ("tool_use", "assistant") => &[
-            "type",
-            "id",
-            "name",
-            "input",
-            "cache_control",
-            "caller",
-            "toolset_name",
-        ],
-        ("tool_result", "user") => &[
-            "type",
-            "tool_use_id",
-            "content",
-            "is_error",
-            "cache_control",
-            "toolset_name",
-        ],
+        ("document", "user" | "result") => {
+            &["type", "source", "title", "context", "citations", "cache_control"]
+        }
+        ("tool_use", "assistant") => {
+            &["type", "id", "name", "input", "cache_control", "caller", "toolset_name"]
+        }
+        ("tool_result", "user") => {
+            &["type", "tool_use_id", "content", "is_error", "cache_control", "toolset_name"]
+        }
         ("thinking", "assistant") => &["type", "thinking", "signature"],
         ("redacted_thinking", "assistant") => &["type", "data"],
         _ => {
@@ -110,9 +87,7 @@ pub(crate) fn block(place: &str, role: &str, block: &Value) -> Checked {
             let data = block["data"].as_str().unwrap_or_default();
             require(!data.is_empty(), || format!("{place}data: Field required"))
         }
-        _ => require(block["source"].is_object(), || {
-            format!("{place}source: Field required")
-        }),
+        _ => require(block["source"].is_object(), || format!("{place}source: Field required")),
     }
 }
 
@@ -120,9 +95,7 @@ fn check_text(place: &str, fields: &Map<String, Value>) -> Checked {
     let Some(text) = fields.get("text").and_then(Value::as_str) else {
         return Err(Refusal::invalid(format!("{place}text: Field required")));
     };
-    require(!text.is_empty(), || {
-        "messages: text content blocks must be non-empty".to_owned()
-    })?;
+    require(!text.is_empty(), || "messages: text content blocks must be non-empty".to_owned())?;
     require(!text.trim().is_empty(), || {
         "messages: text content blocks must contain non-whitespace text".to_owned()
     })
@@ -130,22 +103,16 @@ fn check_text(place: &str, fields: &Map<String, Value>) -> Checked {
 
 fn check_call(place: &str, block: &Value) -> Checked {
     let id = block["id"].as_str().unwrap_or_default();
-    require(is_name(id), || {
-        format!("{place}id: String should match pattern '^[a-zA-Z0-9_-]+$'")
-    })?;
+    require(is_name(id), || format!("{place}id: String should match pattern '^[a-zA-Z0-9_-]+$'"))?;
     let name = block["name"].as_str().unwrap_or_default();
-    require(is_name(name), || {
-        format!("{place}name: String should match the pattern of names")
-    })?;
+    require(is_name(name), || format!("{place}name: String should match the pattern of names"))?;
     require(block["input"].is_object(), || {
         format!("{place}input: Input should be a valid dictionary")
     })
 }
 
 fn check_result(place: &str, block: &Value) -> Checked {
-    require(block["tool_use_id"].is_string(), || {
-        format!("{place}tool_use_id: Field required")
-    })?;
+    require(block["tool_use_id"].is_string(), || format!("{place}tool_use_id: Field required"))?;
     let flag = &block["is_error"];
     require(flag.is_null() || flag.is_boolean(), || {
         format!("{place}is_error: Input should be a valid boolean")
@@ -155,9 +122,7 @@ fn check_result(place: &str, block: &Value) -> Checked {
         Value::Array(parts) => parts.iter().enumerate().try_for_each(|(at, part)| {
             self::block(&format!("{place}content.{at}."), "result", part)
         }),
-        _ => Err(Refusal::invalid(format!(
-            "{place}content: must be a string or a list"
-        ))),
+        _ => Err(Refusal::invalid(format!("{place}content: must be a string or a list"))),
     }
 }
 
@@ -165,21 +130,14 @@ fn check_thinking(place: &str, fields: &Map<String, Value>) -> Checked {
     let text = fields.get("thinking").and_then(Value::as_str);
     let signature = fields.get("signature").and_then(Value::as_str);
     let (Some(text), Some(signature)) = (text, signature) else {
-        let missing = if text.is_none() {
-            "thinking"
-        } else {
-            "signature"
-        };
-        return Err(Refusal::invalid(format!(
-            "{place}{missing}: Field required"
-        )));
+        let missing = if text.is_none() { "thinking" } else { "signature" };
+        return Err(Refusal::invalid(format!("{place}{missing}: Field required")));
     };
     // Signatures given by a test start otherwise and pass: this server cannot know them.
     let ours = signature.starts_with("EqQBCkYI");
-    require(
-        !signature.is_empty() && (!ours || signature == signature_of(text)),
-        || format!("{place}signature: Invalid `signature` in `thinking` block"),
-    )
+    require(!signature.is_empty() && (!ours || signature == signature_of(text)), || {
+        format!("{place}signature: Invalid `signature` in `thinking` block")
+    })
 }
 
 /// Consecutive messages of one role count as one.
@@ -198,11 +156,7 @@ fn merged(messages: &[Value]) -> Vec<Turn<'_>> {
         let text = message["content"].is_string().then_some(&Value::Null);
         match turns.last_mut() {
             Some(turn) if turn.role == role => turn.blocks.extend(blocks.chain(text)),
-            _ => turns.push(Turn {
-                first: at,
-                role,
-                blocks: blocks.chain(text).collect(),
-            }),
+            _ => turns.push(Turn { first: at, role, blocks: blocks.chain(text).collect() }),
         }
     }
     turns
@@ -215,11 +169,7 @@ fn pair_calls(turns: &[Turn<'_>]) -> Checked {
         let before = at.checked_sub(1).map_or(0, |at| turns[at].first);
         let results = leading_results(turn);
         check_results(turn, &results, &open)?;
-        let missing: Vec<&str> = open
-            .iter()
-            .filter(|id| !results.contains(*id))
-            .copied()
-            .collect();
+        let missing: Vec<&str> = open.iter().filter(|id| !results.contains(*id)).copied().collect();
         require(missing.is_empty(), || {
             format!(
                 "messages.{before}: `tool_use` ids were found without `tool_result` blocks \
@@ -231,10 +181,7 @@ fn pair_calls(turns: &[Turn<'_>]) -> Checked {
         open = ids(turn, "tool_use", "id");
         for id in &open {
             require(seen.insert(*id), || {
-                format!(
-                    "messages.{}: `tool_use` ids must be unique: {id}",
-                    turn.first
-                )
+                format!("messages.{}: `tool_use` ids must be unique: {id}", turn.first)
             })?;
         }
     }
@@ -243,13 +190,8 @@ fn pair_calls(turns: &[Turn<'_>]) -> Checked {
 
 /// Results count only when nothing stands before them.
 fn leading_results<'a>(turn: &Turn<'a>) -> Vec<&'a str> {
-    let leading = turn
-        .blocks
-        .iter()
-        .take_while(|block| block["type"] == "tool_result");
-    leading
-        .filter_map(|block| block["tool_use_id"].as_str())
-        .collect()
+    let leading = turn.blocks.iter().take_while(|block| block["type"] == "tool_result");
+    leading.filter_map(|block| block["tool_use_id"].as_str()).collect()
 }
 
 fn check_results(turn: &Turn<'_>, leading: &[&str], open: &[&str]) -> Checked {

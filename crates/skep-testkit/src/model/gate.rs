@@ -29,24 +29,15 @@ pub(crate) struct Gates {
 impl Gates {
     pub(crate) fn get(&self, name: &str) -> Gate {
         let mut gates = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        gates
-            .entry(name.to_owned())
-            .or_insert_with(|| Gate::new(name))
-            .clone()
+        gates.entry(name.to_owned()).or_insert_with(|| Gate::new(name)).clone()
     }
 }
 
 impl Gate {
     fn new(name: &str) -> Self {
         let passes = Semaphore::new(0);
-        let inner = Inner {
-            name: name.to_owned(),
-            passes,
-            arrived: watch::Sender::new(0),
-        };
-        Gate {
-            inner: Arc::new(inner),
-        }
+        let inner = Inner { name: name.to_owned(), passes, arrived: watch::Sender::new(0) };
+        Gate { inner: Arc::new(inner) }
     }
 
     /// Lets one answer pass.

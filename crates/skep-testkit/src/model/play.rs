@@ -36,10 +36,7 @@ async fn messages(
     let refusal = check::request(&request).err();
     let Accepted { request, reply } = shared.accept(request, refusal);
     // Dropped with this future when the client goes away.
-    let watcher = Watcher {
-        shared,
-        number: request.number,
-    };
+    let watcher = Watcher { shared, number: request.number };
     for hold in &reply.head {
         watcher.hold(hold).await;
     }
@@ -48,19 +45,12 @@ async fn messages(
             watcher.shared.end(request.number, Ending::Complete);
             error_response(&reply, request.nonce)
         }
-        Answer::Fixed {
-            status,
-            headers,
-            body,
-        } => {
+        Answer::Fixed { status, headers, body } => {
             watcher.shared.end(request.number, Ending::Complete);
             response(*status, headers, request.nonce, Body::from(body.clone()))
         }
         Answer::Message if request.streams() => {
-            let kind = (
-                "content-type",
-                "text/event-stream; charset=utf-8".to_owned(),
-            );
+            let kind = ("content-type", "text/event-stream; charset=utf-8".to_owned());
             let cache = ("cache-control", "no-cache".to_owned());
             let frames = render::stream(&reply, &request);
             response(200, &[kind, cache], request.nonce, body_of(frames, watcher))
@@ -99,45 +89,36 @@ impl Drop for Watcher {
 
 fn body_of(frames: Vec<Frame>, watcher: Watcher) -> Body {
     let frames = frames.into_iter().peekable();
-    Body::from_stream(stream::unfold(
-        (frames, watcher),
-        |(mut frames, watcher)| async move {
-            loop {
-                let Some(frame) = frames.next() else {
-                    watcher.shared.end(watcher.number, Ending::Complete);
-                    return None;
-                };
-                match frame {
-                    Frame::Bytes(bytes) => {
-                        if frames.peek().is_none() {
-                            watcher.shared.end(watcher.number, Ending::Complete);
-                        }
-                        return Some((Ok(bytes), (frames, watcher)));
+    Body::from_stream(stream::unfold((frames, watcher), |(mut frames, watcher)| async move {
+        loop {
+            let Some(frame) = frames.next() else {
+                watcher.shared.end(watcher.number, Ending::Complete);
+                return None;
+            };
+            match frame {
+                Frame::Bytes(bytes) => {
+                    if frames.peek().is_none() {
+                        watcher.shared.end(watcher.number, Ending::Complete);
                     }
-                    Frame::Gate(name) => watcher.shared.gates.get(&name).pass().await,
-                    Frame::Delay(delay) => tokio::time::sleep(delay).await,
-                    Frame::Silence => std::future::pending().await,
-                    Frame::Cut => {
-                        // Let what was written leave the machine before the connection ends.
-                        tokio::task::yield_now().await;
-                        watcher.shared.end(watcher.number, Ending::Cut);
-                        let cut = io::Error::from(io::ErrorKind::ConnectionReset);
-                        return Some((Err(cut), (frames, watcher)));
-                    }
+                    return Some((Ok(bytes), (frames, watcher)));
+                }
+                Frame::Gate(name) => watcher.shared.gates.get(&name).pass().await,
+                Frame::Delay(delay) => tokio::time::sleep(delay).await,
+                Frame::Silence => std::future::pending().await,
+                Frame::Cut => {
+                    // Let what was written leave the machine before the connection ends.
+                    tokio::task::yield_now().await;
+                    watcher.shared.end(watcher.number, Ending::Cut);
+                    let cut = io::Error::from(io::ErrorKind::ConnectionReset);
+                    return Some((Err(cut), (frames, watcher)));
                 }
             }
-        },
-    ))
+        }
+    }))
 }
 
 fn error_response(reply: &Reply, nonce: u64) -> Response<Body> {
-    let Answer::Error {
-        status,
-        kind,
-        message,
-        retry_after,
-    } = &reply.answer
-    else {
+    let Answer::Error { status, kind, message, retry_after } = &reply.answer else {
         return Response::default();
     };
     let error = json!({ "type": kind, "message": message });
@@ -153,9 +134,7 @@ fn response(
     nonce: u64,
     body: Body,
 ) -> Response<Body> {
-    let mut builder = Response::builder()
-        .status(status)
-        .header("request-id", request_id(nonce));
+    let mut builder = Response::builder().status(status).header("request-id", request_id(nonce));
     for (name, value) in headers {
         builder = builder.header(*name, value);
     }

@@ -75,10 +75,7 @@ impl<'a> Writer<'a> {
             written: 0,
         };
         let message = writer.message(json!([]));
-        writer.event(
-            "message_start",
-            json!({ "type": "message_start", "message": message }),
-        );
+        writer.event("message_start", json!({ "type": "message_start", "message": message }));
         writer
     }
 
@@ -149,10 +146,7 @@ impl<'a> Writer<'a> {
         self.close();
         let index = self.blocks.len();
         let kind = "content_block_start";
-        self.event(
-            kind,
-            json!({ "type": kind, "index": index, "content_block": block }),
-        );
+        self.event(kind, json!({ "type": kind, "index": index, "content_block": block }));
         self.open = Some(block);
         if !self.pinged {
             self.pinged = true;
@@ -182,10 +176,7 @@ impl<'a> Writer<'a> {
     fn block_delta(&mut self, delta: Value) {
         let index = self.blocks.len();
         let kind = "content_block_delta";
-        self.event(
-            kind,
-            json!({ "type": kind, "index": index, "delta": delta }),
-        );
+        self.event(kind, json!({ "type": kind, "index": index, "delta": delta }));
     }
 
     fn close(&mut self) {
@@ -222,9 +213,7 @@ impl<'a> Writer<'a> {
     fn usage(&self, output_tokens: u64) -> Value {
         let usage = &self.reply.usage;
         // About four bytes a token.
-        let input = usage
-            .input_tokens
-            .unwrap_or(self.request.raw.len() as u64 / 4);
+        let input = usage.input_tokens.unwrap_or(self.request.raw.len() as u64 / 4);
         json!({
             "input_tokens": input,
             "cache_creation_input_tokens": usage.cache_creation_input_tokens,
@@ -239,10 +228,7 @@ impl<'a> Writer<'a> {
     }
 
     fn output_tokens(&self) -> u64 {
-        self.reply
-            .usage
-            .output_tokens
-            .unwrap_or(self.written as u64 / 4 + 1)
+        self.reply.usage.output_tokens.unwrap_or(self.written as u64 / 4 + 1)
     }
 
     fn stop_reason(&self) -> &str {

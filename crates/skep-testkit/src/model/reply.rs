@@ -116,10 +116,7 @@ impl Reply {
 
     /// A thinking block with the signature this server takes back.
     pub fn thinking(self, text: &str) -> Self {
-        self.open_thinking()
-            .delta(text)
-            .signature(&signature_of(text))
-            .close()
+        self.open_thinking().delta(text).signature(&signature_of(text)).close()
     }
 
     pub fn redacted_thinking(self, data: &str) -> Self {
@@ -132,10 +129,7 @@ impl Reply {
     }
 
     pub fn tool_with_id(self, id: &str, name: &str, arguments: Value) -> Self {
-        let open = Step::OpenTool {
-            id: Some(id.to_owned()),
-            name: name.to_owned(),
-        };
+        let open = Step::OpenTool { id: Some(id.to_owned()), name: name.to_owned() };
         self.step(open).delta(&arguments.to_string()).close()
     }
 
@@ -153,10 +147,7 @@ impl Reply {
     }
 
     pub fn open_tool(self, name: &str) -> Self {
-        self.step(Step::OpenTool {
-            id: None,
-            name: name.to_owned(),
-        })
+        self.step(Step::OpenTool { id: None, name: name.to_owned() })
     }
 
     /// A piece of the open block: text, thinking or argument JSON.
@@ -165,11 +156,7 @@ impl Reply {
     }
 
     pub fn deltas<'a>(mut self, pieces: impl IntoIterator<Item = &'a str>) -> Self {
-        self.steps.extend(
-            pieces
-                .into_iter()
-                .map(|piece| Step::Delta(piece.to_owned())),
-        );
+        self.steps.extend(pieces.into_iter().map(|piece| Step::Delta(piece.to_owned())));
         self
     }
 
@@ -269,10 +256,7 @@ impl Reply {
 
     /// An `error` event inside the stream, which ends there.
     pub fn error_event(self, kind: &str, message: &str) -> Self {
-        self.step(Step::Error {
-            kind: kind.to_owned(),
-            message: message.to_owned(),
-        })
+        self.step(Step::Error { kind: kind.to_owned(), message: message.to_owned() })
     }
 
     pub fn rate_limited(retry_after: Option<&str>) -> Self {
@@ -321,12 +305,7 @@ impl Reply {
         retry_after: Option<&str>,
     ) -> Self {
         let (message, retry_after) = (message.to_owned(), retry_after.map(str::to_owned));
-        Self::new().answer(Answer::Error {
-            status,
-            kind,
-            message,
-            retry_after,
-        })
+        Self::new().answer(Answer::Error { status, kind, message, retry_after })
     }
 
     /// A page instead of an answer, as a proxy in between would send it.
@@ -348,11 +327,7 @@ impl Reply {
 
     pub fn fixed(status: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type", content_type.to_owned())];
-        Self::new().answer(Answer::Fixed {
-            status,
-            headers,
-            body: body.into(),
-        })
+        Self::new().answer(Answer::Fixed { status, headers, body: body.into() })
     }
 
     /// Fifty parallel calls of one tool, arguments `{"index": n}`.

@@ -45,16 +45,7 @@ impl ModelRequest {
     pub(crate) fn new(headers: HeaderMap, raw: Bytes) -> Self {
         let body = serde_json::from_slice(&raw).unwrap_or(Value::Null);
         let at = Instant::now();
-        ModelRequest {
-            number: 0,
-            nonce: 0,
-            at,
-            headers,
-            raw,
-            body,
-            refusal: None,
-            ending: None,
-        }
+        ModelRequest { number: 0, nonce: 0, at, headers, raw, body, refusal: None, ending: None }
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -71,10 +62,7 @@ impl ModelRequest {
 
     pub fn tool_names(&self) -> Vec<&str> {
         let tools = self.body["tools"].as_array().map_or(&[][..], Vec::as_slice);
-        tools
-            .iter()
-            .filter_map(|tool| tool["name"].as_str())
-            .collect()
+        tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
     }
 
     pub fn system_text(&self) -> String {
@@ -83,20 +71,14 @@ impl ModelRequest {
 
     /// The text of the newest user message that has any, tool results left out.
     pub fn last_user_text(&self) -> String {
-        self.messages()
-            .iter()
-            .rev()
-            .find_map(user_text)
-            .unwrap_or_default()
+        self.messages().iter().rev().find_map(user_text).unwrap_or_default()
     }
 
     /// Assistant messages since the newest user text: how far the turn has come.
     pub fn steps_done(&self) -> usize {
         let messages = self.messages().iter().rev();
         let since = messages.take_while(|message| user_text(message).is_none());
-        since
-            .filter(|message| message["role"] == "assistant")
-            .count()
+        since.filter(|message| message["role"] == "assistant").count()
     }
 
     /// The tool results of the last message, in order.
@@ -117,11 +99,9 @@ impl ModelRequest {
 /// The signature this server gives to a thinking text, and the only one it takes back for it.
 pub fn signature_of(thinking: &str) -> String {
     // FNV-1a: only has to tell texts apart.
-    let hash = thinking
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+    let hash = thinking.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     format!("EqQBCkYI{hash:016x}==")
 }
 
@@ -150,10 +130,7 @@ fn text_of(content: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {
             let texts = blocks.iter().filter(|block| block["type"] == "text");
-            texts
-                .filter_map(|block| block["text"].as_str())
-                .collect::<Vec<_>>()
-                .join("\n")
+            texts.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
         }
         _ => String::new(),
     }

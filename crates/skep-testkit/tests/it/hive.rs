@@ -43,11 +43,9 @@ async fn waits_for_the_listening_line_and_kills_with_children() {
     assert!(hive.is_running());
     drop(hive);
     processes::wait_gone(&children, PATIENCE).await.unwrap();
-    wait::until_true("no process with the mark", PATIENCE, || {
-        processes::alive(&mark).is_empty()
-    })
-    .await
-    .unwrap();
+    wait::until_true("no process with the mark", PATIENCE, || processes::alive(&mark).is_empty())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -58,10 +56,7 @@ async fn says_what_went_wrong_when_the_program_ends_early() {
     let error = Start::up(&program, &home).listening().await.err().unwrap();
     assert!(format!("{error:#}").contains("the port is taken"));
     let finished = Start::up(&program, &home).finish().await.unwrap();
-    assert_eq!(
-        (finished.code, finished.stderr.as_str()),
-        (Some(1), "the port is taken\n")
-    );
+    assert_eq!((finished.code, finished.stderr.as_str()), (Some(1), "the port is taken\n"));
 }
 
 #[tokio::test]
@@ -71,29 +66,21 @@ async fn gives_arguments_and_a_clean_environment() {
     let program = script(&folder, "echo $@; echo $SKEP_HOME; env | grep -c CARGO");
     let finished = Start::up(&program, &home).finish().await.unwrap();
     let home = home.display();
-    assert_eq!(
-        finished.stdout,
-        format!("up --home {home} --port 0\n{home}\n0\n")
-    );
+    assert_eq!(finished.stdout, format!("up --home {home} --port 0\n{home}\n0\n"));
 }
 
 #[tokio::test]
 async fn signals_reach_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let home = home(&folder);
-    let polite = script(
-        &folder,
-        "trap 'exit 7' TERM; echo listening on x; while :; do sleep 0.01; done",
-    );
+    let polite =
+        script(&folder, "trap 'exit 7' TERM; echo listening on x; while :; do sleep 0.01; done");
     let mut hive = Start::up(&polite, &home).listening().await.unwrap();
     hive.terminate().unwrap();
     assert_eq!(hive.wait(PATIENCE).await.unwrap().code(), Some(7));
     let mut hive = Start::up(&polite, &home).listening().await.unwrap();
     hive.kill().await.unwrap();
-    assert!(
-        hive.terminate().is_err(),
-        "a collected process is never signalled"
-    );
+    assert!(hive.terminate().is_err(), "a collected process is never signalled");
     let mut hive = Start::up(&polite, &home).listening().await.unwrap();
     hive.pause().unwrap();
     hive.terminate().unwrap();
@@ -110,11 +97,7 @@ async fn runs_a_program_under_the_shim() {
     shim.prepare(End::Kill(1)).unwrap();
     // The probe reads its operations from standard input, which is empty here: it just ends.
     let probe = locate::shim_probe().unwrap();
-    let finished = Start::new(&probe, &home)
-        .shim(&shim)
-        .finish()
-        .await
-        .unwrap();
+    let finished = Start::new(&probe, &home).shim(&shim).finish().await.unwrap();
     assert_eq!(finished.code, Some(0));
     assert!(shim.loaded().unwrap());
     // A shell that writes below the home is killed at its first write.
@@ -139,14 +122,11 @@ async fn speaks_http_over_tcp_and_unix_sockets() {
         Sse::new(futures_util::stream::iter(events))
     };
     let echo = |headers: HeaderMap, Json(body): Json<serde_json::Value>| async move {
-        let token = headers
-            .get("authorization")
-            .map(|value| value.to_str().unwrap().to_owned());
+        let token = headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
         Json(json!({ "token": token, "body": body }))
     };
-    let router = Router::new()
-        .route("/echo", routing::post(echo))
-        .route("/events", routing::get(events));
+    let router =
+        Router::new().route("/echo", routing::post(echo)).route("/events", routing::get(events));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("door.sock");
     let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -158,28 +138,15 @@ async fn speaks_http_over_tcp_and_unix_sockets() {
         tokio::spawn(async move { axum::serve(unix, other).await.unwrap() }),
     ];
     let over_tcp = Api::tcp(&base, Some("secret")).unwrap();
-    let answer = over_tcp
-        .post("/echo", &json!([1]))
-        .await
-        .unwrap()
-        .good()
-        .unwrap();
+    let answer = over_tcp.post("/echo", &json!([1])).await.unwrap().good().unwrap();
     assert_eq!(answer, json!({ "token": "Bearer secret", "body": [1] }));
     let over_unix = Api::unix(&path).unwrap();
-    let answer = over_unix
-        .post("/echo", &json!([2]))
-        .await
-        .unwrap()
-        .good()
-        .unwrap();
+    let answer = over_unix.post("/echo", &json!([2])).await.unwrap().good().unwrap();
     assert_eq!(answer, json!({ "token": null, "body": [2] }));
     assert_eq!(over_unix.get("/nowhere").await.unwrap().status, 404);
     let mut stream = over_tcp.events("/events").await.unwrap();
     let first = stream.next().await.unwrap().unwrap();
-    assert_eq!(
-        (first.id.as_deref(), first.data.as_str()),
-        (Some("7"), "one")
-    );
+    assert_eq!((first.id.as_deref(), first.data.as_str()), (Some("7"), "one"));
     assert_eq!(stream.next().await.unwrap().unwrap().data, "two");
     assert_eq!(stream.next().await.unwrap(), None);
     servers.iter().for_each(|server| server.abort());

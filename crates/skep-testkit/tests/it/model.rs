@@ -20,11 +20,7 @@ pub fn hello(stream: bool) -> Value {
 pub async fn post(model: &ScriptedModel, body: &Value) -> reqwest::Result<Response> {
     let url = format!("{}/v1/messages", model.base_url());
     let request = Client::new().post(url).header("x-api-key", "key");
-    request
-        .header("anthropic-version", "2023-06-01")
-        .json(body)
-        .send()
-        .await
+    request.header("anthropic-version", "2023-06-01").json(body).send().await
 }
 
 /// Every event of a stream: its name and its data.
@@ -57,24 +53,13 @@ async fn streams_every_kind_of_block_in_the_shapes_of_the_real_wire() {
         .usage(usage);
     model.push(reply);
     let answer = post(&model, &hello(true)).await.unwrap();
-    assert_eq!(
-        answer.headers()["content-type"],
-        "text/event-stream; charset=utf-8"
-    );
-    assert!(
-        answer.headers()["request-id"]
-            .to_str()
-            .unwrap()
-            .starts_with("req_")
-    );
+    assert_eq!(answer.headers()["content-type"], "text/event-stream; charset=utf-8");
+    assert!(answer.headers()["request-id"].to_str().unwrap().starts_with("req_"));
     let events = events(&answer.text().await.unwrap());
     assert!(events.iter().all(|(name, data)| data["type"] == **name));
     let start = &events[0].1["message"];
     assert_eq!(start["usage"]["cache_read_input_tokens"], 5);
-    assert_eq!(
-        (&start["role"], &start["model"]),
-        (&json!("assistant"), &json!("claude-test"))
-    );
+    assert_eq!((&start["role"], &start["model"]), (&json!("assistant"), &json!("claude-test")));
     let rest: Vec<Value> = events[1..].iter().map(|(_, data)| data.clone()).collect();
     let block = |index: usize, block: Value| {
         json!({ "type": "content_block_start", "index": index,
@@ -88,16 +73,10 @@ async fn streams_every_kind_of_block_in_the_shapes_of_the_real_wire() {
     let end_usage = json!({ "input_tokens": 11, "cache_creation_input_tokens": 3,
         "cache_read_input_tokens": 5, "output_tokens": 7 });
     let expected = vec![
-        block(
-            0,
-            json!({ "type": "thinking", "thinking": "", "signature": "" }),
-        ),
+        block(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
         json!({ "type": "ping" }),
         delta(0, json!({ "type": "thinking_delta", "thinking": "hm" })),
-        delta(
-            0,
-            json!({ "type": "signature_delta", "signature": signature_of("hm") }),
-        ),
+        delta(0, json!({ "type": "signature_delta", "signature": signature_of("hm") })),
         stop(0),
         block(1, json!({ "type": "redacted_thinking", "data": "opaque" })),
         stop(1),
@@ -105,15 +84,9 @@ async fn streams_every_kind_of_block_in_the_shapes_of_the_real_wire() {
         delta(2, json!({ "type": "text_delta", "text": "Hel" })),
         delta(2, json!({ "type": "text_delta", "text": "lo" })),
         stop(2),
-        block(
-            3,
-            json!({ "type": "tool_use", "id": "toolu_1", "name": "read", "input": {} }),
-        ),
+        block(3, json!({ "type": "tool_use", "id": "toolu_1", "name": "read", "input": {} })),
         delta(3, json!({ "type": "input_json_delta", "partial_json": "" })),
-        delta(
-            3,
-            json!({ "type": "input_json_delta", "partial_json": "{\"path\":\"a\"}" }),
-        ),
+        delta(3, json!({ "type": "input_json_delta", "partial_json": "{\"path\":\"a\"}" })),
         stop(3),
         json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use",
             "stop_sequence": null }, "usage": end_usage }),
@@ -126,21 +99,9 @@ async fn streams_every_kind_of_block_in_the_shapes_of_the_real_wire() {
 #[tokio::test]
 async fn answers_as_one_message_when_no_stream_is_asked_for() {
     let model = ScriptedModel::start().await.unwrap();
-    model.push(
-        Reply::new()
-            .text_in(["Hel", "lo"])
-            .tool_in("read", ["{\"pa", "th\":\"a\"}"]),
-    );
-    let message: Value = post(&model, &hello(false))
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
-    assert_eq!(
-        message["content"][0],
-        json!({ "type": "text", "text": "Hello" })
-    );
+    model.push(Reply::new().text_in(["Hel", "lo"]).tool_in("read", ["{\"pa", "th\":\"a\"}"]));
+    let message: Value = post(&model, &hello(false)).await.unwrap().json().await.unwrap();
+    assert_eq!(message["content"][0], json!({ "type": "text", "text": "Hello" }));
     assert_eq!(message["content"][1]["input"], json!({ "path": "a" }));
     assert_eq!(message["stop_reason"], "tool_use");
 }
@@ -148,14 +109,7 @@ async fn answers_as_one_message_when_no_stream_is_asked_for() {
 #[tokio::test]
 async fn a_gate_holds_the_stream_in_the_middle_of_a_block() {
     let model = ScriptedModel::start().await.unwrap();
-    model.push(
-        Reply::new()
-            .open_text()
-            .delta("Hel")
-            .gate("half")
-            .delta("lo")
-            .close(),
-    );
+    model.push(Reply::new().open_text().delta("Hel").gate("half").delta("lo").close());
     let answer = post(&model, &hello(true)).await.unwrap();
     let gate = model.gate("half");
     gate.wait_arrived(1).await.unwrap();
@@ -183,22 +137,14 @@ async fn a_gate_holds_the_status_line_and_stays_open_once_opened() {
         gate.open();
     });
     assert!(answer.text().await.unwrap().contains("hi"));
-    let again = post(&model, &hello(true))
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
+    let again = post(&model, &hello(true)).await.unwrap().text().await.unwrap();
     assert!(again.contains("hi"));
 }
 
 #[tokio::test]
 async fn sees_a_client_that_hangs_up_before_the_first_byte_and_in_mid_stream() {
     let model = ScriptedModel::start().await.unwrap();
-    model.push_all([
-        Reply::silence(),
-        Reply::new().open_text().delta("Hel").then_silence(),
-    ]);
+    model.push_all([Reply::silence(), Reply::new().open_text().delta("Hel").then_silence()]);
     let body = hello(true);
     tokio::select! {
         _ = post(&model, &body) => panic!("no answer may come"),
@@ -219,33 +165,13 @@ async fn records_requests_as_sent_and_uses_the_queue_before_the_script() {
     let model = ScriptedModel::start().await.unwrap();
     model.push(Reply::say("queued"));
     model.answer_with(|request| Reply::say(&format!("scripted {}", request.last_user_text())));
-    let first = post(&model, &hello(true))
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
-    let second = post(&model, &hello(true))
-        .await
-        .unwrap()
-        .text()
-        .await
-        .unwrap();
+    let first = post(&model, &hello(true)).await.unwrap().text().await.unwrap();
+    let second = post(&model, &hello(true)).await.unwrap().text().await.unwrap();
     assert!(first.contains("queued") && second.contains("scripted hello"));
     let recorded = model.wait_for_request(2).await.unwrap();
     assert_eq!(recorded.raw, serde_json::to_vec(&hello(true)).unwrap());
     let keys: Vec<&String> = recorded.body.as_object().unwrap().keys().collect();
-    assert_eq!(
-        keys,
-        [
-            "model",
-            "max_tokens",
-            "stream",
-            "tools",
-            "system",
-            "messages"
-        ]
-    );
+    assert_eq!(keys, ["model", "max_tokens", "stream", "tools", "system", "messages"]);
     assert_eq!(
         (recorded.tool_names(), recorded.system_text().as_str()),
         (vec!["read"], "Be brief.")
@@ -269,18 +195,8 @@ async fn the_differing_model_never_says_the_same_twice_and_goes_on_from_the_hist
         arguments: |fresh| json!({ "path": format!("file-{fresh}") }),
     };
     model.answer_with(move |request| script.answer(request));
-    let one: Value = post(&model, &hello(false))
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
-    let two: Value = post(&model, &hello(false))
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let one: Value = post(&model, &hello(false)).await.unwrap().json().await.unwrap();
+    let two: Value = post(&model, &hello(false)).await.unwrap().json().await.unwrap();
     for at in 0..4 {
         assert_ne!(one["content"][at], two["content"][at]);
     }
@@ -296,12 +212,7 @@ async fn the_differing_model_never_says_the_same_twice_and_goes_on_from_the_hist
         { "role": "assistant", "content": one["content"] },
         { "role": "user", "content": results },
     ]);
-    let end: Value = post(&model, &body(false, history))
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let end: Value = post(&model, &body(false, history)).await.unwrap().json().await.unwrap();
     assert_eq!(end["stop_reason"], "end_turn");
     let last = model.wait_for_request(3).await.unwrap();
     assert_eq!((last.steps_done(), last.last_tool_results().len()), (1, 2));

@@ -53,20 +53,10 @@ async fn takes_good_conversations() {
     let marked = json!({ "type": "text", "text": "hi", "cache_control": { "type": "ephemeral" } });
     let good = [
         json!([user(json!("hi")), user(json!([text("again")]))]),
-        json!([
-            user(json!([marked])),
-            assistant(json!("yes")),
-            user(json!("go"))
-        ]),
+        json!([user(json!([marked])), assistant(json!("yes")), user(json!("go"))]),
         json!([
             user(json!("hi")),
-            assistant(json!([
-                thinking,
-                redacted,
-                text("I look."),
-                call("a"),
-                call("b")
-            ])),
+            assistant(json!([thinking, redacted, text("I look."), call("a"), call("b")])),
             user(json!([result("b"), result("a"), text("and?")])),
         ]),
         json!([
@@ -78,11 +68,7 @@ async fn takes_good_conversations() {
     ];
     let model = lenient().await;
     for messages in good {
-        assert_eq!(
-            refusal_of(&model, &body(true, messages.clone())).await,
-            None,
-            "{messages}"
-        );
+        assert_eq!(refusal_of(&model, &body(true, messages.clone())).await, None, "{messages}");
     }
 }
 
@@ -94,65 +80,31 @@ async fn refuses_bad_conversations() {
     let bad = [
         (json!([]), "at least one message"),
         (json!([assistant(json!("yes")), hi()]), "first message"),
-        (
-            json!([hi(), assistant(json!("yes"))]),
-            "must end with a user message",
-        ),
+        (json!([hi(), assistant(json!("yes"))]), "must end with a user message"),
         (json!([user(json!(""))]), "non-empty content"),
         (json!([user(json!([]))]), "non-empty content"),
         (json!([user(json!([text("")]))]), "must be non-empty"),
         (json!([user(json!([text(" \n")]))]), "non-whitespace"),
         (json!([{ "role": "system", "content": "x" }]), "role"),
+        (json!([{ "role": "user", "content": "x", "id": 1 }]), "messages.0.id: Extra inputs"),
+        (json!([user(json!([{ "type": "text", "text": "x", "extra": 1 }]))]), "Extra inputs"),
+        (json!([user(json!([call("a")]))]), "not permitted in user content"),
+        (json!([hi(), assistant(json!([result("a")])), hi()]), "not permitted in assistant"),
+        (json!([hi(), assistant(json!([call("a")])), hi()]), "without `tool_result` blocks"),
         (
-            json!([{ "role": "user", "content": "x", "id": 1 }]),
-            "messages.0.id: Extra inputs",
-        ),
-        (
-            json!([user(json!([{ "type": "text", "text": "x", "extra": 1 }]))]),
-            "Extra inputs",
-        ),
-        (
-            json!([user(json!([call("a")]))]),
-            "not permitted in user content",
-        ),
-        (
-            json!([hi(), assistant(json!([result("a")])), hi()]),
-            "not permitted in assistant",
-        ),
-        (
-            json!([hi(), assistant(json!([call("a")])), hi()]),
-            "without `tool_result` blocks",
-        ),
-        (
-            json!([
-                hi(),
-                assistant(json!([call("a"), call("b")])),
-                user(json!([result("a")]))
-            ]),
+            json!([hi(), assistant(json!([call("a"), call("b")])), user(json!([result("a")]))]),
             "immediately after: b.",
         ),
         (
-            json!([
-                hi(),
-                assistant(json!([call("a")])),
-                user(json!([result("a"), result("b")]))
-            ]),
+            json!([hi(), assistant(json!([call("a")])), user(json!([result("a"), result("b")]))]),
             "unexpected `tool_use_id`",
         ),
         (
-            json!([
-                hi(),
-                assistant(json!([call("a")])),
-                user(json!([result("a"), result("a")]))
-            ]),
+            json!([hi(), assistant(json!([call("a")])), user(json!([result("a"), result("a")]))]),
             "single result",
         ),
         (
-            json!([
-                hi(),
-                assistant(json!([call("a")])),
-                user(json!([text("x"), result("a")]))
-            ]),
+            json!([hi(), assistant(json!([call("a")])), user(json!([text("x"), result("a")]))]),
             "must come first",
         ),
         (
@@ -174,23 +126,14 @@ async fn refuses_bad_conversations() {
             ]),
             "valid dictionary",
         ),
-        (
-            json!([hi(), assistant(json!([forged, text("x")])), hi()]),
-            "Invalid `signature`",
-        ),
-        (
-            json!([hi(), assistant(json!([unsigned, text("x")])), hi()]),
-            "signature: Field required",
-        ),
+        (json!([hi(), assistant(json!([forged, text("x")])), hi()]), "Invalid `signature`"),
+        (json!([hi(), assistant(json!([unsigned, text("x")])), hi()]), "signature: Field required"),
     ];
     let model = lenient().await;
     let count = bad.len();
     for (messages, why) in bad {
         let refusal = refusal_of(&model, &body(true, messages.clone())).await;
-        assert!(
-            refusal.as_ref().is_some_and(|text| text.contains(why)),
-            "{messages}: {refusal:?}"
-        );
+        assert!(refusal.as_ref().is_some_and(|text| text.contains(why)), "{messages}: {refusal:?}");
     }
     assert_eq!(model.refusals().len(), count, "every refusal is recorded");
 }
@@ -203,30 +146,15 @@ async fn refuses_bad_requests_around_the_conversation() {
     let bad = [
         (json!({ "max_tokens": 0 }), "max_tokens"),
         (json!({ "model": null }), "model"),
-        (
-            json!({ "unknown": 1 }),
-            "unknown: Extra inputs are not permitted",
-        ),
+        (json!({ "unknown": 1 }), "unknown: Extra inputs are not permitted"),
         (json!({ "stream": "yes" }), "stream"),
-        (
-            json!({ "thinking": { "type": "enabled", "budget_tokens": 10 } }),
-            "1024",
-        ),
-        (
-            json!({ "thinking": { "type": "enabled", "budget_tokens": 2000 } }),
-            "max_tokens",
-        ),
+        (json!({ "thinking": { "type": "enabled", "budget_tokens": 10 } }), "1024"),
+        (json!({ "thinking": { "type": "enabled", "budget_tokens": 2000 } }), "max_tokens"),
         (json!({ "system": [text("")] }), "non-empty"),
-        (
-            json!({ "system": [marked(), marked(), marked(), marked(), marked()] }),
-            "Found 5",
-        ),
+        (json!({ "system": [marked(), marked(), marked(), marked(), marked()] }), "Found 5"),
         (json!({ "tools": [tool("a"), tool("a")] }), "unique"),
         (json!({ "tools": [tool("a b")] }), "pattern"),
-        (
-            json!({ "tools": [{ "name": "a", "input_schema": {} }] }),
-            "input_schema.type",
-        ),
+        (json!({ "tools": [{ "name": "a", "input_schema": {} }] }), "input_schema.type"),
         (
             json!({ "tools": [{ "name": "a", "input_schema": { "type": "object" }, "x": 1 }] }),
             "tools.0.custom.x",
@@ -239,10 +167,7 @@ async fn refuses_bad_requests_around_the_conversation() {
             request[key] = value.clone();
         }
         let refusal = refusal_of(&model, &request).await;
-        assert!(
-            refusal.as_ref().is_some_and(|text| text.contains(why)),
-            "{change}: {refusal:?}"
-        );
+        assert!(refusal.as_ref().is_some_and(|text| text.contains(why)), "{change}: {refusal:?}");
     }
 }
 
@@ -260,18 +185,12 @@ async fn refuses_missing_headers_and_wrong_keys() {
     let version = ("anthropic-version", "2023-06-01");
     assert_eq!(send(&[version]).await, 401);
     assert_eq!(send(&[("x-api-key", "k")]).await, 400);
-    assert_eq!(
-        send(&[("x-api-key", "k"), ("anthropic-version", "2000-01-01")]).await,
-        400
-    );
+    assert_eq!(send(&[("x-api-key", "k"), ("anthropic-version", "2000-01-01")]).await, 400);
     assert_eq!(send(&[("x-api-key", "k"), version]).await, 200);
     model.require_key("right");
     assert_eq!(send(&[("x-api-key", "wrong"), version]).await, 401);
     assert_eq!(send(&[("x-api-key", "right"), version]).await, 200);
-    let elsewhere = Client::new()
-        .post(format!("{}/v1/other", model.base_url()))
-        .send()
-        .await;
+    let elsewhere = Client::new().post(format!("{}/v1/other", model.base_url())).send().await;
     assert_eq!(elsewhere.unwrap().status(), 404);
 }
 
@@ -284,10 +203,7 @@ async fn knows_both_versions_and_what_the_new_one_refuses() {
         for (key, value) in change.as_object().unwrap() {
             request[key] = value.clone();
         }
-        let builder = Client::new()
-            .post(&url)
-            .header("x-api-key", "k")
-            .json(&request);
+        let builder = Client::new().post(&url).header("x-api-key", "k").json(&request);
         let answer = builder.header("anthropic-version", version).send().await;
         answer.unwrap().status().as_u16()
     };

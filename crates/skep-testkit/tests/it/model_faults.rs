@@ -46,10 +46,7 @@ async fn error_answers_have_the_status_and_shape_of_the_real_service() {
         assert_eq!(answer.status().as_u16(), status);
         assert_eq!(answer.headers().get("retry-after").is_some(), with_hint);
         let body: Value = answer.json().await.unwrap();
-        assert_eq!(
-            (&body["type"], &body["error"]["type"]),
-            (&"error".into(), &kind.into())
-        );
+        assert_eq!((&body["type"], &body["error"]["type"]), (&"error".into(), &kind.into()));
         assert!(!body["error"]["message"].as_str().unwrap().is_empty());
     }
 }
@@ -75,12 +72,7 @@ async fn cuts_at_every_byte_and_delivers_exactly_what_came_before() {
 #[tokio::test]
 async fn cuts_inside_the_arguments() {
     let model = ScriptedModel::start().await.unwrap();
-    model.push(
-        Reply::new()
-            .open_tool("read")
-            .delta("{\"path\":\"/et")
-            .cut(),
-    );
+    model.push(Reply::new().open_tool("read").delta("{\"path\":\"/et").cut());
     let (seen, ended) = received(&model).await;
     let seen = String::from_utf8(seen).unwrap();
     assert!(!ended && seen.contains("/et") && !seen.contains("content_block_stop"));
@@ -95,11 +87,7 @@ async fn pages_garbage_and_nothing_instead_of_a_stream() {
         assert_eq!(answer.status().as_u16(), status);
         assert!(answer.text().await.unwrap().starts_with("<!DOCTYPE html>"));
     }
-    model.push_all([
-        Reply::empty(),
-        Reply::garbage(),
-        Reply::new().text("a").raw("data: }{\n\n"),
-    ]);
+    model.push_all([Reply::empty(), Reply::garbage(), Reply::new().text("a").raw("data: }{\n\n")]);
     assert_eq!(received(&model).await, (Vec::new(), true));
     let (garbage, ended) = received(&model).await;
     assert!(ended && garbage.contains(&0));
@@ -110,11 +98,7 @@ async fn pages_garbage_and_nothing_instead_of_a_stream() {
 #[tokio::test]
 async fn an_error_event_ends_the_stream() {
     let model = ScriptedModel::start().await.unwrap();
-    model.push(
-        Reply::new()
-            .text("a")
-            .error_event("overloaded_error", "Overloaded"),
-    );
+    model.push(Reply::new().text("a").error_event("overloaded_error", "Overloaded"));
     let (seen, ended) = received(&model).await;
     let seen = String::from_utf8(seen).unwrap();
     assert!(ended && seen.contains("event: error") && !seen.contains("message_stop"));
@@ -139,12 +123,7 @@ async fn trickles_and_splits_without_changing_a_byte() {
 async fn fifty_calls_in_one_answer() {
     let model = ScriptedModel::start().await.unwrap();
     model.push(Reply::fifty_calls("read"));
-    let message: Value = post(&model, &hello(false))
-        .await
-        .unwrap()
-        .json()
-        .await
-        .unwrap();
+    let message: Value = post(&model, &hello(false)).await.unwrap().json().await.unwrap();
     let ids: std::collections::HashSet<&str> = message["content"]
         .as_array()
         .unwrap()

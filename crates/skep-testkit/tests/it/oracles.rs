@@ -26,9 +26,7 @@ fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
         word[1..=group.len()].copy_from_slice(group);
         let word = u32::from_be_bytes(word);
         for digit in 0..=group.len() {
-            out.push(char::from(
-                alphabet[(word >> (18 - 6 * digit)) as usize & 63],
-            ));
+            out.push(char::from(alphabet[(word >> (18 - 6 * digit)) as usize & 63]));
         }
     }
     out
@@ -38,16 +36,9 @@ fn base64(bytes: &[u8], alphabet: &[u8; 64]) -> String {
 fn a_canary_is_found_in_every_disguise() {
     let standard = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let for_url = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    for canary in [
-        Canary::new("key"),
-        Canary::awkward("kéy"),
-        Canary::of("exactly-12-c"),
-    ] {
+    for canary in [Canary::new("key"), Canary::awkward("kéy"), Canary::of("exactly-12-c")] {
         let secret = canary.value();
-        assert_eq!(
-            canary.find_in(format!("x{secret}y").as_bytes()),
-            Some("plain")
-        );
+        assert_eq!(canary.find_in(format!("x{secret}y").as_bytes()), Some("plain"));
         let json = serde_json::to_string(&format!("a\n{secret}")).unwrap();
         assert!(canary.find_in(json.as_bytes()).is_some());
         let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -61,10 +52,7 @@ fn a_canary_is_found_in_every_disguise() {
         assert_eq!(canary.find_in(b"canary-key- and nothing else"), None);
     }
     let awkward = Canary::of("a b/c&d=e?f+ghij");
-    assert_eq!(
-        awkward.find_in(b"?q=a%20b%2Fc%26d%3De%3Ff%2Bghij"),
-        Some("url")
-    );
+    assert_eq!(awkward.find_in(b"?q=a%20b%2Fc%26d%3De%3Ff%2Bghij"), Some("url"));
     assert_ne!(Canary::new("key").value(), Canary::new("key").value());
 }
 
@@ -78,10 +66,7 @@ fn a_canary_is_found_below_a_folder_and_in_names() {
     let log = folder.path().join("deep/log");
     fs::write(&log, [&[0xff, 0][..], canary.value().as_bytes()].concat()).unwrap();
     let found = canary.find_below(folder.path()).unwrap();
-    assert_eq!(
-        (found.len(), &found[0].path, found[0].form),
-        (1, &log, "plain")
-    );
+    assert_eq!((found.len(), &found[0].path, found[0].form), (1, &log, "plain"));
     fs::write(folder.path().join(canary.value()), "").unwrap();
     assert_eq!(canary.find_below(folder.path()).unwrap().len(), 2);
 }
@@ -93,10 +78,7 @@ fn a_canary_file_notices_every_touch() {
     let file = CanaryFile::plant(&path).unwrap();
     assert!(file.is_untouched());
     fs::read(&path).unwrap();
-    assert!(
-        file.is_untouched(),
-        "reading shows in the canary's content elsewhere, not here"
-    );
+    assert!(file.is_untouched(), "reading shows in the canary's content elsewhere, not here");
     fs::write(&path, "other").unwrap();
     assert!(!file.is_untouched());
     let file = CanaryFile::plant(&path).unwrap();

@@ -33,28 +33,17 @@ fn content(root: &Path) -> BTreeMap<String, String> {
 }
 
 fn files(list: &[(&str, &str)]) -> BTreeMap<String, String> {
-    list.iter()
-        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
-        .collect()
+    list.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
 #[test]
 fn an_unsynced_write_is_lost_and_a_synced_one_is_kept() {
     let (_folder, root, shim) = home();
-    let steps = [
-        "open @kept",
-        "put @kept 0 one",
-        "sync @kept",
-        "sync-folder @",
-        "append @kept two",
-    ];
+    let steps =
+        ["open @kept", "put @kept 0 one", "sync @kept", "sync-folder @", "append @kept two"];
     lose_after(&shim, &root, &steps, 0);
     assert_eq!(content(&root), files(&[("kept", "one")]));
-    assert_eq!(
-        shim.dropped().unwrap(),
-        2,
-        "the second write and the entry of `trip`"
-    );
+    assert_eq!(shim.dropped().unwrap(), 2, "the second write and the entry of `trip`");
 }
 
 #[test]
@@ -62,23 +51,9 @@ fn overwritten_cut_and_replaced_bytes_come_back() {
     let (_folder, root, shim) = home();
     fs::write(root.join("a"), "0123456789").unwrap();
     fs::write(root.join("b"), "before").unwrap();
-    let steps = [
-        "open @a",
-        "put @a 2 XY",
-        "put @a 3 Z",
-        "truncate @a 1",
-        "put @a 20 end",
-    ];
-    lose_after(
-        &shim,
-        &root,
-        &[&steps[..], &["replace @b other"]].concat(),
-        0,
-    );
-    assert_eq!(
-        content(&root),
-        files(&[("a", "0123456789"), ("b", "before")])
-    );
+    let steps = ["open @a", "put @a 2 XY", "put @a 3 Z", "truncate @a 1", "put @a 20 end"];
+    lose_after(&shim, &root, &[&steps[..], &["replace @b other"]].concat(), 0);
+    assert_eq!(content(&root), files(&[("a", "0123456789"), ("b", "before")]));
 }
 
 #[test]
@@ -97,17 +72,8 @@ fn a_new_file_needs_its_folder_synced() {
     let steps = ["open @a", "put @a 0 one", "sync @a"];
     lose_after(&shim, &root, &steps, 0);
     assert_eq!(content(&root), files(&[]), "content synced, entry not");
-    lose_after(
-        &shim,
-        &root,
-        &["open @a", "put @a 0 one", "sync-folder @"],
-        0,
-    );
-    assert_eq!(
-        content(&root),
-        files(&[("a", "")]),
-        "entry synced, content not"
-    );
+    lose_after(&shim, &root, &["open @a", "put @a 0 one", "sync-folder @"], 0);
+    assert_eq!(content(&root), files(&[("a", "")]), "entry synced, content not");
     lose_after(&shim, &root, &["folder @f", "open @f/a"], 0);
     assert!(!root.join("f").exists());
 }
@@ -116,34 +82,17 @@ fn a_new_file_needs_its_folder_synced() {
 fn renames_and_removals_need_the_folder_synced() {
     let (folder, root, shim) = home();
     fs::write(root.join("old"), "old").unwrap();
-    let write = [
-        "open @new",
-        "put @new 0 new",
-        "sync @new",
-        "rename @new @old",
-    ];
+    let write = ["open @new", "put @new 0 new", "sync @new", "rename @new @old"];
     lose_after(&shim, &root, &write, 0);
-    assert_eq!(
-        content(&root),
-        files(&[("old", "old")]),
-        "a rename without its sync"
-    );
+    assert_eq!(content(&root), files(&[("old", "old")]), "a rename without its sync");
     lose_after(&shim, &root, &[&write[..], &["sync-folder @"]].concat(), 0);
     assert_eq!(content(&root), files(&[("old", "new")]));
     lose_after(&shim, &root, &["remove @old"], 0);
-    assert_eq!(
-        content(&root),
-        files(&[("old", "new")]),
-        "a removal without its sync"
-    );
+    assert_eq!(content(&root), files(&[("old", "new")]), "a removal without its sync");
     lose_after(&shim, &root, &["remove @old", "sync-folder @"], 0);
     assert_eq!(content(&root), files(&[]));
     drop(shim);
-    assert_eq!(
-        fs::read_dir(folder.path()).unwrap().count(),
-        1,
-        "nothing is left beside the home"
-    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside the home");
 }
 
 #[test]
@@ -167,29 +116,20 @@ fn nothing_acknowledged_is_lost_among_many_threads() {
     let points = if skep_testkit::all() { 100 } else { 12 };
     for point in 1..=points {
         let (_folder, root, shim) = home();
-        shim.prepare(End::PowerLoss {
-            at: point * 7,
-            seed: 0,
-        })
-        .unwrap();
+        shim.prepare(End::PowerLoss { at: point * 7, seed: 0 }).unwrap();
         let mut probe = Probe::start(&shim, &root);
         probe.tell("storm @ 8 200");
         let mut acked: BTreeMap<String, usize> = BTreeMap::new();
         while let Some(line) = probe.next_line() {
             let words: Vec<&str> = line.split(' ').collect();
-            let ["acked", file, round] = words[..] else {
-                panic!("{line}")
-            };
+            let ["acked", file, round] = words[..] else { panic!("{line}") };
             acked.insert(file.to_owned(), round.parse().unwrap());
         }
         probe.killed();
         for (file, round) in acked {
             let text = fs::read_to_string(root.join(file)).unwrap();
             let last: usize = text.lines().last().unwrap().parse().unwrap();
-            assert!(
-                last >= round,
-                "line {round} was acknowledged, {last} is the last there"
-            );
+            assert!(last >= round, "line {round} was acknowledged, {last} is the last there");
         }
         assert_eq!(shim.untracked().unwrap(), 0);
     }

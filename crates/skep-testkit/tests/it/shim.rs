@@ -35,12 +35,7 @@ impl Probe {
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap()).lines();
-        Probe {
-            child,
-            input,
-            output,
-            root: root.to_owned(),
-        }
+        Probe { child, input, output, root: root.to_owned() }
     }
 
     /// Runs one operation, paths (`@name`) below the folder; None when the process is gone.
@@ -70,9 +65,7 @@ impl Probe {
     }
 
     pub fn finish(self) {
-        let Probe {
-            mut child, input, ..
-        } = self;
+        let Probe { mut child, input, .. } = self;
         drop(input);
         assert!(child.wait().unwrap().success());
     }
@@ -88,25 +81,12 @@ fn counts_what_happens_below_the_root_and_nothing_else() {
     assert_eq!(shim.count().unwrap(), 0, "opening does not count");
     probe.run(&["put @a 0 hello", "append @a world", "sync @a"]);
     assert_eq!(shim.count().unwrap(), 3);
-    probe.run(&[
-        "truncate @a 4",
-        "rename @a @b",
-        "remove @b",
-        "sync-folder @",
-    ]);
+    probe.run(&["truncate @a 4", "rename @a @b", "remove @b", "sync-folder @"]);
     assert_eq!(shim.count().unwrap(), 7);
     probe.run(&[&format!("open {}", outside.display())]);
     probe.run(&[&format!("put {} 0 hello", outside.display())]);
-    probe.run(&[
-        "folder @inner",
-        "open @inner/c",
-        "child-append @inner/c hello",
-    ]);
-    assert_eq!(
-        shim.count().unwrap(),
-        7,
-        "outside, folders and children do not count"
-    );
+    probe.run(&["folder @inner", "open @inner/c", "child-append @inner/c hello"]);
+    assert_eq!(shim.count().unwrap(), 7, "outside, folders and children do not count");
     assert_eq!(fs::read_to_string(root.join("inner/c")).unwrap(), "hello");
     probe.finish();
     assert_eq!(shim.synced().unwrap(), 2);
@@ -156,11 +136,7 @@ fn errors_start_and_end_while_the_process_runs() {
     shim.fail_writes(DiskError::NoSpace).unwrap();
     assert_eq!(probe.ask("append @a 3").as_deref(), Some("error 28"));
     assert_eq!(probe.ask("truncate @a 100").as_deref(), Some("error 28"));
-    assert_eq!(
-        probe.ask("truncate @a 2").as_deref(),
-        Some("ok"),
-        "shrinking needs no space"
-    );
+    assert_eq!(probe.ask("truncate @a 2").as_deref(), Some("ok"), "shrinking needs no space");
     assert_eq!(shim.failed().unwrap(), 3);
     shim.heal().unwrap();
     probe.run(&["append @a 4", "sync @a"]);

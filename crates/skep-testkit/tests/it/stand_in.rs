@@ -76,16 +76,11 @@ async fn upgrade(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    let token = headers
-        .get("authorization")
-        .and_then(|value| value.to_str().ok());
+    let token = headers.get("authorization").and_then(|value| value.to_str().ok());
     if token != Some("Bearer right") {
         return StatusCode::UNAUTHORIZED.into_response();
     }
-    if query
-        .get("channel")
-        .is_some_and(|channel| channel != "ws:1")
-    {
+    if query.get("channel").is_some_and(|channel| channel != "ws:1") {
         return StatusCode::NOT_FOUND.into_response();
     }
     let since = query.get("since").map_or(0, |since| since.parse().unwrap());
@@ -96,12 +91,7 @@ async fn serve(mut socket: WebSocket, shared: Shared, since: usize) {
     let replay: Vec<Value> = {
         let channel = shared.1.lock().unwrap();
         let skipped = usize::from(shared.0 == Lie::Skips && since > 0);
-        channel
-            .frames
-            .iter()
-            .skip(since + skipped)
-            .cloned()
-            .collect()
+        channel.frames.iter().skip(since + skipped).cloned().collect()
     };
     let hello = json!({ "type": "hello", "channel": "ws:1", "seq": since });
     for frame in [hello].into_iter().chain(replay) {
@@ -141,19 +131,12 @@ fn take(shared: &Shared, id: &str) -> (Vec<Value>, bool) {
     }
     if channel.taken.iter().any(|taken| taken == id) {
         // The same answer as before.
-        return (
-            vec![json!({ "type": "ack", "message_id": id, "state": "queued" })],
-            true,
-        );
+        return (vec![json!({ "type": "ack", "message_id": id, "state": "queued" })], true);
     }
     let doubt = lie == Lie::Unsynced && second && !channel.doubted;
     if doubt || (second && matches!(lie, Lie::Refuses | Lie::RefusesAndAnswers)) {
         channel.doubted = true;
-        let code = if doubt {
-            "store_unsynced"
-        } else {
-            "store_busy"
-        };
+        let code = if doubt { "store_unsynced" } else { "store_busy" };
         let mut out = vec![json!({ "type": "error", "code": code, "message_id": id })];
         if lie == Lie::RefusesAndAnswers {
             out.push(answer(&mut channel, id));
@@ -161,10 +144,7 @@ fn take(shared: &Shared, id: &str) -> (Vec<Value>, bool) {
         return (out, true);
     }
     channel.taken.push(id.to_owned());
-    let mut out = vec![add(
-        &mut channel,
-        json!({ "type": "ack", "message_id": id }),
-    )];
+    let mut out = vec![add(&mut channel, json!({ "type": "ack", "message_id": id }))];
     match lie {
         Lie::Loses if second => {}
         Lie::Swaps if first => channel.held = Some(id.to_owned()),
@@ -176,7 +156,7 @@ fn take(shared: &Shared, id: &str) -> (Vec<Value>, bool) {
     if second && let Some(held) = channel.held.take() {
         out.push(answer(&mut channel, &held));
     }
-    if lie == Lie::Drops && channel.received % 6 == 0 {
+    if lie == Lie::Drops && channel.received.is_multiple_of(6) {
         return (Vec::new(), false);
     }
     if lie == Lie::Skips && second {
@@ -186,10 +166,7 @@ fn take(shared: &Shared, id: &str) -> (Vec<Value>, bool) {
 }
 
 fn answer(channel: &mut Channel, id: &str) -> Value {
-    add(
-        channel,
-        json!({ "type": "response", "content": "yes", "in_reply_to": [id] }),
-    )
+    add(channel, json!({ "type": "response", "content": "yes", "in_reply_to": [id] }))
 }
 
 fn add(channel: &mut Channel, mut frame: Value) -> Value {

@@ -18,9 +18,7 @@ async fn connects_talks_resumes_and_vanishes() {
     assert_eq!(client.durable().keys().copied().collect::<Vec<_>>(), [1, 2]);
     let seen = client.durable().clone();
     client.reset().unwrap();
-    let mut again = WsClient::connect(&target.clone().resume("ws:1", 1))
-        .await
-        .unwrap();
+    let mut again = WsClient::connect(&target.clone().resume("ws:1", 1)).await.unwrap();
     let replayed = again.next().await.unwrap().unwrap();
     assert_eq!(replayed, seen[&2], "the frame after `since`, as it was");
 }
@@ -34,11 +32,7 @@ async fn a_bad_frame_does_not_end_the_socket() {
     assert_eq!(client.next_of("error").await.unwrap()["code"], "bad_json");
     client.say("m-1", "hello").await.unwrap();
     client.answer_to("m-1").await.unwrap();
-    assert_eq!(
-        client.durable().len(),
-        2,
-        "an error without seq is not durable"
-    );
+    assert_eq!(client.durable().len(), 2, "an error without seq is not durable");
 }
 
 #[tokio::test]
@@ -47,10 +41,7 @@ async fn says_how_it_was_refused() {
     let cases = [
         (WsTarget::new(&server.url, None), Some(401)),
         (WsTarget::new(&server.url, Some("wrong")), Some(401)),
-        (
-            WsTarget::new(&server.url, Some("right")).resume("ws:other", 0),
-            Some(404),
-        ),
+        (WsTarget::new(&server.url, Some("right")).resume("ws:other", 0), Some(404)),
         (WsTarget::new("http://127.0.0.1:1", None), None),
     ];
     for (target, status) in cases {

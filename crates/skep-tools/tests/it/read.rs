@@ -35,24 +35,13 @@ async fn lines_are_numbered_and_can_be_chosen() {
     let whole = read(home.path(), json!({"file_path": "a.txt"})).await;
     let expected = "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n";
     assert_eq!(whole, (expected.to_owned(), false));
-    let part = read(
-        home.path(),
-        json!({"file_path": "a.txt", "offset": 2, "limit": 1}),
-    )
-    .await;
+    let part = read(home.path(), json!({"file_path": "a.txt", "offset": 2, "limit": 1})).await;
     let expected = "     2\ttwo\n[more lines follow: read again with offset 3]";
     assert_eq!(part, (expected.to_owned(), false));
-    let tail = read(
-        home.path(),
-        json!({"file_path": "a.txt", "offset": 4, "limit": 9}),
-    )
-    .await;
+    let tail = read(home.path(), json!({"file_path": "a.txt", "offset": 4, "limit": 9})).await;
     assert_eq!(tail, ("     4\tfour\n".to_owned(), false));
     let (text, is_error) = read(home.path(), json!({"file_path": "a.txt", "offset": 9})).await;
-    assert_eq!(
-        text,
-        "past_end: a.txt has 4 lines; offset must not be larger"
-    );
+    assert_eq!(text, "past_end: a.txt has 4 lines; offset must not be larger");
     assert!(is_error);
 }
 
@@ -67,23 +56,10 @@ async fn a_long_file_is_read_whole_by_following_the_offsets() {
         let (text, is_error) =
             read(home.path(), json!({"file_path": "long", "offset": offset})).await;
         assert!(!is_error && text.len() <= OUTPUT_BYTES, "{}", text.len());
-        let next = text
-            .lines()
-            .last()
-            .unwrap()
-            .strip_prefix("[more lines follow");
-        seen.extend(
-            text.lines()
-                .filter_map(|line| Some(line.split_once('\t')?.1.to_owned())),
-        );
+        let next = text.lines().last().unwrap().strip_prefix("[more lines follow");
+        seen.extend(text.lines().filter_map(|line| Some(line.split_once('\t')?.1.to_owned())));
         let Some(next) = next else { break };
-        offset = next
-            .trim_end_matches(']')
-            .rsplit(' ')
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap();
+        offset = next.trim_end_matches(']').rsplit(' ').next().unwrap().parse().unwrap();
     }
     assert!(offset > 1);
     assert_eq!(seen, lines);
@@ -92,18 +68,10 @@ async fn a_long_file_is_read_whole_by_following_the_offsets() {
 #[tokio::test]
 async fn one_endless_line_is_cut_and_the_next_can_still_be_read() {
     let home = tempfile::tempdir().unwrap();
-    fs::write(
-        home.path().join("min.js"),
-        format!("{}\nend", "ä".repeat(300_000)),
-    )
-    .unwrap();
+    fs::write(home.path().join("min.js"), format!("{}\nend", "ä".repeat(300_000))).unwrap();
     let (text, _) = read(home.path(), json!({"file_path": "min.js"})).await;
     assert!(text.len() <= OUTPUT_BYTES);
-    assert!(
-        text.contains(" [cut: the line has 600000 bytes]\n"),
-        "{}",
-        &text[text.len() - 99..]
-    );
+    assert!(text.contains(" [cut: the line has 600000 bytes]\n"), "{}", &text[text.len() - 99..]);
     let (text, _) = read(home.path(), json!({"file_path": "min.js", "offset": 2})).await;
     assert_eq!(text, "     2\tend\n");
 }
@@ -115,24 +83,12 @@ async fn what_is_not_text_is_named() {
     fs::write(home.path().join("b"), b"ELF\0\0").unwrap();
     fs::write(home.path().join("e"), b"").unwrap();
     let table = [
-        (
-            "p",
-            "not_text: p is a PNG image (12 bytes); read shows text only",
-            true,
-        ),
-        (
-            "b",
-            "not_text: b is binary data (5 bytes); read shows text only",
-            true,
-        ),
+        ("p", "not_text: p is a PNG image (12 bytes); read shows text only", true),
+        ("b", "not_text: b is binary data (5 bytes); read shows text only", true),
         ("e", "[the file is empty]", false),
         (".", "is_directory: . is a folder, not a file", true),
         ("none", "not_found: there is no none in the workspace", true),
-        (
-            "../x",
-            "outside_workspace: ../x is not inside the workspace; use a path below it",
-            true,
-        ),
+        ("../x", "outside_workspace: ../x is not inside the workspace; use a path below it", true),
     ];
     for (path, text, is_error) in table {
         let answer = read(home.path(), json!({"file_path": path})).await;
@@ -143,18 +99,12 @@ async fn what_is_not_text_is_named() {
 #[test]
 fn wrong_arguments_say_what_was_expected() {
     let tool = ReadTool::new(OUTPUT_BYTES);
-    assert_eq!(
-        (tool.spec().name.as_str(), tool.aliases()),
-        ("read", ["Read"].as_slice())
-    );
+    assert_eq!((tool.spec().name.as_str(), tool.aliases()), ("read", ["Read"].as_slice()));
     assert!(tool.spec().retry_safe);
     let table = [
         (json!({}), "missing field `file_path`"),
         (json!({"file_path": 1}), "expected a string"),
-        (
-            json!({"file_path": "a", "path": "b"}),
-            "unknown field `path`",
-        ),
+        (json!({"file_path": "a", "path": "b"}), "unknown field `path`"),
         (json!({"file_path": "a", "offset": 0}), "counted from 1"),
         (json!({"file_path": "a", "limit": -1}), "expected u64"),
         (json!(["a"]), "expected"),

@@ -107,9 +107,10 @@ async fn ask(arguments: Arguments, context: ToolContext) -> ToolAnswer {
 async fn spawn(arguments: Arguments, context: ToolContext) -> ToolAnswer {
     let mark = &arguments.text;
     let script = format!("sleep 600 {mark} & setsid sleep 600 {mark} & wait; : {mark}");
-    let script = script.replace(&format!("sleep 600 {mark}"), &format!(
-        "sh -c 'trap \"\" TERM; while :; do sleep 1; done' {mark}"
-    ));
+    let script = script.replace(
+        &format!("sleep 600 {mark}"),
+        &format!("sh -c 'trap \"\" TERM; while :; do sleep 1; done' {mark}"),
+    );
     let job = Job {
         program: "sh".into(),
         arguments: vec!["-c".into(), script.into()],

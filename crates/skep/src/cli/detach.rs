@@ -27,7 +27,6 @@ const SHOWN_BYTES: usize = 64 << 10;
 pub async fn run(home: &Home, options: Vec<OsString>) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::new(Exit::Failed, ATTEMPTED, error.to_string()).next("skep up");
-    fs::create_dir_all(home.logs()).map_err(failed)?;
     let log_path = home.logs().join("skep.log");
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&log_path);
     let log = log.map_err(failed)?;

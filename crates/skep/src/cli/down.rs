@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use skep_guard::lock::{InstanceLock, LockError};
 use tokio::time::{Instant, sleep};
 
 use super::Place;
 use super::client::{CallError, Client};
 use super::failure::{Exit, Failure};
 use super::output;
+use crate::home::Home;
 
 /// Drain and the end of everything are the hive's to bound; this only notices that it hangs.
 const PATIENCE: Duration = Duration::from_secs(3600 + 30);
@@ -33,20 +35,25 @@ pub async fn run(_: Down, place: &Place) -> Result<(), Failure> {
     let client = Client::open(place)?;
     let asked = client.post("/api/v1/shutdown", &json!({}), None).await;
     asked.map_err(|error| client.failure(attempted, error))?;
+    // The lock goes last: once it is free, the next `skep up` can begin.
+    let home = place.home()?;
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
-        match client.get("/health").await {
-            Err(CallError::Unreachable { .. }) => {
-                if place.json {
-                    output::json(&json!({ "stopped": true }));
-                } else {
-                    output::line("stopped");
-                }
-                return Ok(());
+        let gone = matches!(client.get("/health").await, Err(CallError::Unreachable { .. }));
+        if gone && !is_held(&home) {
+            if place.json {
+                output::json(&json!({ "stopped": true }));
+            } else {
+                output::line("stopped");
             }
-            _ => sleep(POLL).await,
+            return Ok(());
         }
+        sleep(POLL).await;
     }
-    Err(Failure::new(Exit::Failed, attempted, "it was told to stop and still runs")
-        .next("skep status"))
+    let failure = Failure::new(Exit::Failed, attempted, "it was told to stop and still runs");
+    Err(failure.next("skep status"))
+}
+
+fn is_held(home: &Home) -> bool {
+    matches!(InstanceLock::acquire(&home.lock()), Err(LockError::Held { .. }))
 }

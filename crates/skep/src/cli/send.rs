@@ -85,7 +85,8 @@ fn read_stdin() -> Result<String, Failure> {
         Ok(size) if size as u64 > MESSAGE_BYTES => {
             Err(Failure::new(Exit::Usage, attempted, "it is longer than 16 MiB"))
         }
-        Ok(_) => Ok(text),
+        // The line end that `echo` and editors put there is not part of what is said.
+        Ok(_) => Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned()),
         Err(error) => Err(Failure::new(Exit::Usage, attempted, error.to_string())),
     }
 }

@@ -91,10 +91,12 @@ impl Up {
 /// Says where the hive is, once it can be reached. `token` is the operator token of a first
 /// start: this is the only time it is shown.
 pub fn announce(home: &Home, loaded: &Loaded, address: SocketAddr, token: Option<&str>) {
+    let usual = Home::locate(None).is_ok_and(|usual| usual == *home);
+    let flag = if usual { String::new() } else { format!(" --home {}", home.root().display()) };
     let mut text = format!(
         "{LISTENING}http://{address}\n\
          model: {}\n\
-         talk to it: skep send main \"hello\" --wait\n\
+         talk to it: skep{flag} send main \"hello\" --wait\n\
          read and change it: {}",
         loaded.settings.model_note,
         home.root().display()

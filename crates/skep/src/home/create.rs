@@ -29,19 +29,18 @@ pub struct HomeError {
     pub source: io::Error,
 }
 
-/// The folders that have to be there before the instance lock can be taken.
+/// The folders that have to be there before the instance lock can be taken and a log written.
 pub fn folders(home: &Home) -> Result<(), HomeError> {
     let make = |path: PathBuf| make_folder(&path).map_err(|source| error(home, path, source));
     make(home.root().to_path_buf())?;
-    make(home.run())
+    make(home.run())?;
+    make(home.logs())
 }
 
 /// Fills what is missing. The caller holds the instance lock.
 pub fn files(home: &Home) -> Result<Created, HomeError> {
     let fail = |path: &Path, source| error(home, path.to_path_buf(), source);
-    for folder in [home.schema(), home.logs()] {
-        make_folder(&folder).map_err(|source| fail(&folder, source))?;
-    }
+    make_folder(&home.schema()).map_err(|source| fail(&home.schema(), source))?;
     schema::publish(home).map_err(|source| fail(&home.schema(), source))?;
     // The database comes last in a first start: without it whatever is missing is filled again.
     let fresh = !home.database().exists();

@@ -94,7 +94,8 @@ fn every_key_acts() {
             "profiles:\n  default: {provider: rehearsal}\n  small:\n    provider: anthropic\n\
              \x20   model: m-${SIZE}\n    api_key: ${KEY}\n    api_url: http://127.0.0.1:1/\n\
              \x20   max_output_tokens: 4096\n    thinking: 1024\n\
-             \x20   timeouts: {connect: 1, first: 2, idle: 3}\n    extra_headers: {x-a: 'b ${SIZE}'}\n",
+             \x20   timeouts: {connect: 1, first: 2, idle: 3}\n\
+             \x20   extra_headers: {x-a: 'b ${SIZE}'}\n",
         ),
         ("channels.yaml", "ws: {enabled: false}\n"),
         ("rules/b.md", "B"),
@@ -104,7 +105,8 @@ fn every_key_acts() {
         ("teams/main/org-rules/x.md", "X"),
         (
             "teams/cto/config.yaml",
-            "name: cto\ndescription: d\nsdk: native\nprofile: default\nallowed_tools: [read, 'e*']\n\
+            "name: cto\ndescription: d\nsdk: native\nprofile: default\n\
+             allowed_tools: [read, 'e*']\n\
              max_steps: 3\nqueue_mode: interrupt\nworkspace: ../../place\n",
         ),
         ("teams/README.md", "not an agent"),
@@ -187,8 +189,15 @@ fn a_key_written_out_is_warned_of_and_never_shown() {
     assert!(!format!("{warning} {loaded:?}").contains("canary-1"));
 }
 
+fn check_mistakes(cases: &[(&str, &str, &str)]) {
+    for (file, text, expected) in cases {
+        let told = Folder::new(&[(file, text)]).told(&[]);
+        assert!(told.starts_with(expected), "{text}\n   {told}\n   {expected}");
+    }
+}
+
 #[test]
-fn mistakes_of_the_hive_files() {
+fn mistakes_of_skep_yaml() {
     let cases: &[(&str, &str, &str)] = &[
         ("skep.yaml", "server: {bind: here}", "skep.yaml:1:16: `server.bind`: is not an address"),
         (
@@ -236,6 +245,13 @@ fn mistakes_of_the_hive_files() {
             "server: {bind: '${NO'}\n",
             "skep.yaml:1:16: `server.bind`: `${` is not closed",
         ),
+    ];
+    check_mistakes(cases);
+}
+
+#[test]
+fn mistakes_of_providers_and_channels() {
+    let cases: &[(&str, &str, &str)] = &[
         (
             "providers.yaml",
             "profiles:\n  big:\n    provider: rehearsal\n",
@@ -284,10 +300,7 @@ fn mistakes_of_the_hive_files() {
             "channels.yaml:1:1: `discord`: unknown key; expected `ws`",
         ),
     ];
-    for (file, text, expected) in cases {
-        let told = Folder::new(&[(file, text)]).told(&[]);
-        assert!(told.starts_with(expected), "{text}\n   {told}\n   {expected}");
-    }
+    check_mistakes(cases);
 }
 
 #[test]

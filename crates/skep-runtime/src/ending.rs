@@ -1,0 +1,193 @@
+//! How a turn ends: answered, given back for later, parked, or as it was asked to.
+
+use std::sync::atomic::Ordering;
+
+use skep_core::engine::{FailureCode, TurnEnd};
+use skep_core::event::{CancelReason, ItemState};
+use skep_core::message::{Body, StopReason, Usage};
+use skep_guard::clock;
+use skep_store::close::{Close, Outcome};
+use skep_store::journal::{Entry, NewCall};
+use skep_store::leases::{Park, Release};
+
+use crate::persist::Lost;
+use crate::step;
+use crate::turn::{EndRequest, Heard, Turn, millis};
+
+impl Turn {
+    pub(crate) async fn finish(&self, end: TurnEnd, heard: Heard) -> Result<(), Lost> {
+        let Heard { said, usage, .. } = heard;
+        let partial = |reason| self.partial(reason);
+        match end {
+            TurnEnd::Finished => {
+                let text = said.as_ref().map(Body::plain_text).unwrap_or_default();
+                let entries = said.map(|body| self.last_step(body, "")).unwrap_or_default();
+                self.close(entries, Outcome::Answered { text }, usage).await
+            }
+            TurnEnd::StepLimit => {
+                let text = format!(
+                    "The turn used its {} model calls (max_steps) and was not done. Write again \
+                     to go on, or raise the limit.",
+                    self.agent.max_steps
+                );
+                let entries = said.map(|body| self.last_step(body, "no step was left"));
+                let code = FailureCode::LimitSteps;
+                let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+                self.close(entries.unwrap_or_default(), outcome, usage).await
+            }
+            TurnEnd::Failed { code, text } => {
+                let entries = partial(StopReason::Error);
+                let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+                self.close(entries, outcome, usage).await
+            }
+            TurnEnd::Cancelled => {
+                let request = self.end_requested().unwrap_or(EndRequest::Cut);
+                self.end(request, self.last_words(said, request), usage).await
+            }
+            TurnEnd::Park { until, reason } => {
+                let park = Park {
+                    turn: self.lease.turn.clone(),
+                    token: self.lease.token,
+                    calls: Vec::new(),
+                    reason,
+                    until: Some(until),
+                    active_ms: self.active_ms(),
+                    now: clock::now_ms(),
+                };
+                self.park(park).await
+            }
+            TurnEnd::Retry { text } => {
+                self.retry(FailureCode::ProviderUnavailable, text, usage).await
+            }
+        }
+    }
+
+    /// Back to the inbox for a while, or failed when that was the last attempt.
+    pub(crate) async fn retry(
+        &self,
+        code: FailureCode,
+        text: String,
+        usage: Usage,
+    ) -> Result<(), Lost> {
+        let release = Release {
+            turn: self.lease.turn.clone(),
+            token: self.lease.token,
+            until: Some(clock::now_ms() + millis(self.shared.retry.requeue)),
+            counts: true,
+            active_ms: self.active_ms(),
+            now: clock::now_ms(),
+        };
+        let before = if self.progressed.load(Ordering::Relaxed) { 0 } else { self.lease.attempts };
+        let attempts = before + 1;
+        if attempts >= i64::from(self.shared.settings.limits.attempts) {
+            let entries = self.partial(StopReason::Error);
+            let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+            return self.close(entries, outcome, usage).await;
+        }
+        tracing::info!(turn = %self.lease.turn, attempts, text, "turn goes back to the inbox");
+        let until = release.until;
+        self.persist_any(release).await?;
+        self.shared.note_due(until);
+        Ok(())
+    }
+
+    /// Ends the turn as it was asked to.
+    pub(crate) async fn end(
+        &self,
+        request: EndRequest,
+        entries: Vec<Entry>,
+        usage: Usage,
+    ) -> Result<(), Lost> {
+        let (state, code) = match request {
+            EndRequest::Cut => {
+                let release = Release {
+                    turn: self.lease.turn.clone(),
+                    token: self.lease.token,
+                    until: None,
+                    counts: false,
+                    active_ms: self.active_ms(),
+                    now: clock::now_ms(),
+                };
+                let written = self.shared.store.write(release).await;
+                return written.map(drop).map_err(|_| Lost::Stopping);
+            }
+            EndRequest::Cancel(CancelReason::Stop) => {
+                (ItemState::Cancelled, FailureCode::Cancelled)
+            }
+            EndRequest::Cancel(CancelReason::Interrupt) => {
+                (ItemState::Cancelled, FailureCode::Interrupted)
+            }
+            EndRequest::Time => (ItemState::Failed, FailureCode::LimitTime),
+        };
+        let text = format!("Not finished: {}.", request.because());
+        self.close(entries, Outcome::Ended { state, code, text }, usage).await
+    }
+
+    pub(crate) async fn close(
+        &self,
+        entries: Vec<Entry>,
+        outcome: Outcome,
+        usage: Usage,
+    ) -> Result<(), Lost> {
+        let word = match &outcome {
+            Outcome::Answered { .. } => "done",
+            Outcome::Ended { code, .. } => code.as_str(),
+        };
+        let close = Close {
+            turn: self.lease.turn.clone(),
+            token: self.lease.token,
+            entries,
+            outcome,
+            usage,
+            active_ms: self.active_ms(),
+            now: clock::now_ms(),
+        };
+        self.persist_any(close).await?;
+        let took_ms = self.since.elapsed().as_millis();
+        let (turn, agent) = (&self.lease.turn, &self.agent.name);
+        tracing::info!(%turn, %agent, outcome = word, took_ms, "turn ended");
+        Ok(())
+    }
+
+    pub(crate) async fn park(&self, park: Park) -> Result<(), Lost> {
+        let until = park.until;
+        self.persist_any(park).await?;
+        self.shared.note_due(until);
+        Ok(())
+    }
+
+    /// A message that ends the turn, with a last word for calls that will not run.
+    pub(crate) fn last_step(&self, body: Body, why: &str) -> Vec<Entry> {
+        let calls: Vec<_> = step::plan(self, &body).into_iter().map(|p| p.call).collect();
+        let planned = calls.iter().map(|call| NewCall {
+            id: call.id.clone(),
+            tool: call.name.clone(),
+            retry_safe: true,
+        });
+        let calls_planned = planned.collect();
+        let mut entries =
+            vec![Entry::Assistant { message: step::new_message(body), calls: calls_planned }];
+        entries.extend(calls.iter().map(|call| step::not_run(call, why)));
+        entries
+    }
+
+    /// What is kept when the turn is cut for good between or inside model calls.
+    pub(crate) fn last_words(&self, said: Option<Body>, request: EndRequest) -> Vec<Entry> {
+        match said {
+            Some(body) => self.last_step(body, request.because()),
+            None => self.partial(match request {
+                EndRequest::Cancel(CancelReason::Stop) => StopReason::Cancelled,
+                EndRequest::Cancel(CancelReason::Interrupt) => StopReason::Interrupted,
+                EndRequest::Cut | EndRequest::Time => StopReason::Error,
+            }),
+        }
+    }
+
+    pub(crate) fn partial(&self, reason: StopReason) -> Vec<Entry> {
+        let profile = &self.agent.profile;
+        let body = self.running.fold().partial(&profile.provider, &profile.model, reason);
+        let entry = body
+            .map(|body| Entry::Assistant { message: step::new_message(body), calls: Vec::new() });
+        entry.into_iter().collect()
+    }
+}

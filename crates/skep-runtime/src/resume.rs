@@ -1,0 +1,86 @@
+//! What a turn finds when it begins or goes on: its session, its open calls, and whether it was
+//! asked to end before it could.
+
+use skep_core::engine::FailureCode;
+use skep_core::event::{CancelReason, ItemState};
+use skep_core::message::{Body, Message, Role, Usage};
+use skep_core::redelivery::Again;
+use skep_store::close::Outcome;
+use skep_store::history;
+
+use crate::persist::Lost;
+use crate::step;
+use crate::turn::{EndRequest, Turn};
+
+impl Turn {
+    pub(crate) async fn read_rows(&self) -> Result<Vec<Message>, Lost> {
+        let (name, session) = (self.agent.name.clone(), self.lease.session.clone());
+        let read = self.shared.store.read(async |conn| history::whole(conn, &name, &session).await);
+        read.await.map_err(|error| Lost::Refused(format!("reading the session: {error}")))
+    }
+
+    /// The last journalled message of this turn and its calls, when it asked for any.
+    pub(crate) async fn open_calls(
+        &self,
+        rows: &[Message],
+    ) -> Result<Option<(Body, Vec<step::Planned>)>, Lost> {
+        let last = rows.iter().rev().find(|row| row.body.role == Role::Assistant);
+        let Some(last) = last.filter(|row| row.turn == self.lease.turn) else {
+            return Ok(None);
+        };
+        let turn = self.lease.turn.clone();
+        let read = self.shared.store.read(async |conn| history::calls(conn, &turn).await);
+        let calls = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
+        let planned = step::replan(&last.body, &calls);
+        Ok((!planned.is_empty()).then(|| (last.body.clone(), planned)))
+    }
+
+    /// A turn that was asked to end, or made no progress too often, asks no model.
+    pub(crate) fn ending_at_once(&self) -> Option<(Outcome, &'static str)> {
+        let ended = |state, code, text: String| Outcome::Ended { state, code, text };
+        if let Some(reason) = self.lease.cancel {
+            let request = EndRequest::Cancel(reason);
+            let code = match reason {
+                CancelReason::Stop => FailureCode::Cancelled,
+                CancelReason::Interrupt => FailureCode::Interrupted,
+            };
+            let text = format!("Not finished: {}.", request.because());
+            return Some((ended(ItemState::Cancelled, code, text), request.because()));
+        }
+        if self.lease.attempts >= i64::from(self.shared.settings.limits.attempts) {
+            let text = format!(
+                "Given up after {} attempts that ended without a step. Send it again to retry.",
+                self.lease.attempts
+            );
+            let because = "the turn was given up";
+            return Some((ended(ItemState::Dead, FailureCode::Dead, text), because));
+        }
+        None
+    }
+
+    pub(crate) async fn close_open_calls(
+        &self,
+        (outcome, because): (Outcome, &'static str),
+        open: Option<(Body, Vec<step::Planned>)>,
+        usage: Usage,
+    ) -> Result<(), Lost> {
+        let mut entries = Vec::new();
+        for planned in open.map(|(_, calls)| calls).unwrap_or_default() {
+            match planned.again {
+                Again::Keep => {}
+                Again::Unknown => entries.push(step::unknown(&planned.call)),
+                Again::Run | Again::Wait => entries.push(step::not_run(&planned.call, because)),
+            }
+        }
+        self.close(entries, outcome, usage).await
+    }
+
+    pub(crate) fn usage_so_far(&self, rows: &[Message]) -> Usage {
+        let mut usage = Usage::default();
+        let own = rows.iter().filter(|row| row.turn == self.lease.turn);
+        for meta in own.filter_map(|row| row.body.meta.as_ref()) {
+            usage.add(meta.usage);
+        }
+        usage
+    }
+}
