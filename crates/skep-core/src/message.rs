@@ -177,6 +177,12 @@ impl Body {
         texts.collect::<Vec<_>>().join("\n")
     }
 
+    /// Whether the simple view shows it: something a person or the agent said.
+    pub fn is_spoken(&self) -> bool {
+        let says = |block: &Block| matches!(block, Block::Text { .. });
+        matches!(self.role, Role::User | Role::Assistant) && self.content.iter().any(says)
+    }
+
     pub fn tool_calls(&self) -> impl Iterator<Item = (&CallId, &str, &Value)> {
         self.content.iter().filter_map(|block| match block {
             Block::ToolCall { id, name, arguments } => Some((id, name.as_str(), arguments)),
@@ -224,9 +230,9 @@ pub fn view_of(message: Message, view: View) -> Option<Message> {
         return Some(message);
     }
     let mut message = message;
+    let spoken = message.body.is_spoken();
     message.body.content.retain(|block| matches!(block, Block::Text { .. }));
     message.body.meta = None;
     message.body.shown = None;
-    let spoken = matches!(message.body.role, Role::User | Role::Assistant);
-    (spoken && !message.body.content.is_empty()).then_some(message)
+    spoken.then_some(message)
 }

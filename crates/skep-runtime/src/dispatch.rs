@@ -2,10 +2,11 @@
 //! is found by its `seq` when the client comes back or sees the gap.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use skep_core::channel::{Channel, Delivery};
 use skep_core::frame::Frame;
@@ -24,12 +25,15 @@ pub(crate) struct Dispatcher {
     sender: mpsc::Sender<Frame>,
     /// Written once per channel at start, read per frame.
     channels: Arc<RwLock<HashMap<String, Arc<dyn Channel>>>>,
+    /// The newest frame of each channel that found the queue full. Handed on when it is empty:
+    /// its `seq` shows the gap, and the rows fill it.
+    missed: Arc<Mutex<HashMap<ChannelId, Frame>>>,
 }
 
 impl Dispatcher {
     pub fn new() -> (Self, mpsc::Receiver<Frame>) {
         let (sender, receiver) = mpsc::channel(DEPTH);
-        (Self { sender, channels: Arc::default() }, receiver)
+        (Self { sender, channels: Arc::default(), missed: Arc::default() }, receiver)
     }
 
     pub fn add(&self, channel: Arc<dyn Channel>) {
@@ -40,11 +44,21 @@ impl Dispatcher {
     /// Called by the writer after a commit: never waits.
     pub fn frames(&self, frames: Vec<Frame>) {
         for frame in frames {
-            if self.sender.try_send(frame).is_err() {
-                tracing::warn!("frames wait for replay: channels do not keep up");
-                return;
+            if let Err(TrySendError::Full(frame)) = self.sender.try_send(frame) {
+                self.missed().insert(frame.channel.clone(), frame);
             }
         }
+    }
+
+    fn missed(&self) -> MutexGuard<'_, HashMap<ChannelId, Frame>> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn hand_on(&self, frame: Frame) -> Option<(ChannelId, i64)> {
+        let channel = self.channel_of(&frame.channel)?;
+        let mark = (frame.channel.clone(), frame.seq);
+        let delivery = channel.send(Arc::new(frame)).await;
+        (delivery == Delivery::Delivered).then_some(mark)
     }
 
     fn channel_of(&self, id: &ChannelId) -> Option<Arc<dyn Channel>> {
@@ -55,6 +69,7 @@ impl Dispatcher {
 }
 
 pub(crate) async fn run(shared: Arc<Shared>, mut frames: mpsc::Receiver<Frame>) {
+    let dispatcher = &shared.dispatcher;
     let mut delivered: HashMap<ChannelId, i64> = HashMap::new();
     let mut tick = tokio::time::interval(MARK_EVERY);
     loop {
@@ -63,10 +78,12 @@ pub(crate) async fn run(shared: Arc<Shared>, mut frames: mpsc::Receiver<Frame>) 
             () = shared.cut_hard.cancelled() => return,
             frame = frames.recv() => {
                 let Some(frame) = frame else { return };
-                let Some(channel) = shared.dispatcher.channel_of(&frame.channel) else { continue };
-                let (id, seq) = (frame.channel.clone(), frame.seq);
-                if channel.send(Arc::new(frame)).await == Delivery::Delivered {
-                    delivered.insert(id, seq);
+                delivered.extend(dispatcher.hand_on(frame).await);
+                if frames.is_empty() {
+                    let missed = std::mem::take(&mut *dispatcher.missed());
+                    for frame in missed.into_values() {
+                        delivered.extend(dispatcher.hand_on(frame).await);
+                    }
                 }
             }
             _ = tick.tick() => {

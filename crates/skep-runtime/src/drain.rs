@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use skep_guard::clock;
 use skep_store::leases::Decide;
 use skep_store::retention::Expire;
@@ -12,8 +14,13 @@ use skep_core::ids::{CallId, TurnId};
 use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
 
-/// Turns that were cut have this long to give back their lease.
-const CUT: Duration = Duration::from_secs(4);
+/// Once turns are cut the process ends within five seconds, also on a disk that hangs: this much
+/// for everything here, the rest for the doors.
+const END: Duration = Duration::from_millis(4400);
+/// Of it, turns that were cut have this long to give back their lease.
+const CUT: Duration = Duration::from_millis(3800);
+/// What comes after a phase that took all of its time still gets this.
+const LEAST: Duration = Duration::from_millis(300);
 /// Ids can be sent again for this long after their message ended.
 const KEEP_IDS: Duration = Duration::from_secs(7 * 24 * 3600);
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
@@ -37,6 +44,7 @@ impl Hive {
             () = at_once => {}
         }
         shared.cut.cancel();
+        let end = Instant::now() + END;
         let cut = async {
             let all = u32::try_from(shared.settings.limits.concurrent_turns).unwrap_or(u32::MAX);
             let _ = shared.slots.acquire_many(all).await;
@@ -45,10 +53,11 @@ impl Hive {
             tracing::warn!("some turns did not end in time; they go on after the next start");
         }
         shared.cut_hard.cancel();
-        if tokio::time::timeout(Duration::from_secs(1), shared.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(LEAST, shared.tasks.wait()).await.is_err() {
             tracing::warn!("some tasks did not end in time");
         }
-        shared.store.clone().close().await;
+        let left = end.saturating_duration_since(Instant::now()).max(LEAST);
+        shared.store.clone().close_within(left).await;
     }
 
     /// Commits a decision on a waiting call; its turn goes on.

@@ -19,7 +19,7 @@ use skep_store::journal::Audit;
 /// A call may take this long; waiting for a decision does not count.
 const CALL_TIME: Duration = Duration::from_secs(600);
 /// A cancelled tool has this long to end by itself before it is dropped.
-const GRACE: Duration = Duration::from_secs(4);
+const GRACE: Duration = Duration::from_millis(3500);
 
 /// Every tool there is, by the names a model may use.
 pub(crate) struct Toolbox {

@@ -61,11 +61,37 @@ pub(crate) async fn persist<C>(
 where
     C: Member<Command> + Clone,
 {
+    match persist_unless(store, health, stopping, std::future::pending::<Never>(), command).await? {
+        Ok(out) => Ok(out),
+        Err(never) => match never {},
+    }
+}
+
+enum Never {}
+
+/// As `persist`; where `end` comes while the write is held, it is given up and nothing of it was
+/// written. A write that is under way is waited for: it may still succeed.
+pub(crate) async fn persist_unless<C, E>(
+    store: &Store,
+    health: &StoreHealth,
+    stopping: &CancellationToken,
+    end: impl Future<Output = E>,
+    command: C,
+) -> Result<Result<C::Out, E>, Lost>
+where
+    C: Member<Command> + Clone,
+{
+    let mut end = std::pin::pin!(end);
     loop {
-        let outcome = store.write(command.clone()).await;
+        let outcome = tokio::select! {
+            biased;
+            outcome = store.write(command.clone()) => outcome,
+            // A sync that hangs must not keep the process; the next one reads what is there.
+            () = stopping.cancelled() => return Err(Lost::Stopping),
+        };
         health.note(&outcome);
         match outcome {
-            Ok(out) => return Ok(out),
+            Ok(out) => return Ok(Ok(out)),
             Err(StoreError::Refused(Refusal::Stale)) => return Err(Lost::Stale),
             Err(StoreError::Refused(refusal)) => return Err(Lost::Refused(refusal.to_string())),
             Err(StoreError::Closed) => return Err(Lost::Stopping),
@@ -75,6 +101,7 @@ where
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
+            request = &mut end => return Ok(Err(request)),
             () = stopping.cancelled() => return Err(Lost::Stopping),
         }
     }

@@ -120,7 +120,10 @@ impl Hive {
                 }
             };
             let rows = match &session {
-                Some(id) => history::page(conn, &query.agent, id, query.before, limit).await?,
+                Some(id) => {
+                    let (agent, view, before) = (&query.agent, query.view, query.before);
+                    history::page(conn, agent, id, view, before, limit).await?
+                }
                 None => Vec::new(),
             };
             Ok((session, key, rows))
@@ -185,16 +188,17 @@ impl Hive {
         self.shared.registry.active(agent, key)
     }
 
-    /// A new channel, or one this principal had opened.
+    /// A new channel of this kind (`ws`), or one this principal had opened.
     pub async fn open_channel(
         &self,
+        kind: &str,
         principal: &Principal,
         wanted: Option<ChannelId>,
     ) -> Result<OpenedChannel, DoorError> {
         let store = &self.shared.store;
         let Some(channel) = wanted else {
             let id = random::uuid().simple().to_string();
-            let channel = ChannelId(format!("ws:{id}"));
+            let channel = ChannelId(format!("{kind}:{id}"));
             let (principal, now) = (principal.clone(), clock::now_ms());
             let command = OpenChannel { channel: channel.clone(), principal, now };
             store.write(command).await.map_err(door_error)?;

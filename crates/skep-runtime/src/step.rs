@@ -151,7 +151,21 @@ async fn one_by_one(
             open.extend(calls.map(|planned| planned.call));
             return turn.end_step(request, entries, open).await;
         }
-        rows.extend(turn.persist(turn.journal(entries, Steer::No)).await?);
+        match turn.persist_unless_ended(turn.journal(entries.clone(), Steer::No)).await? {
+            Ok(written) => rows.extend(written),
+            Err(request) => {
+                entries.pop();
+                let mut open = vec![planned.call];
+                open.extend(calls.map(|planned| planned.call));
+                return turn.end_step(request, entries, open).await;
+            }
+        }
+        // Or it came while the disk took its time: what has not begun does not begin.
+        if let Some(request) = turn.end_requested() {
+            let never_ran = vec![not_run(&planned.call, request.because())];
+            let open = calls.map(|planned| planned.call).collect();
+            return turn.end_step(request, never_ran, open).await;
+        }
         let (ended, ran) = turn.guarded(run_one(turn, &planned)).await;
         entries = Vec::new();
         match settle(&planned, ran) {

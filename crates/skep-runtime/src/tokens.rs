@@ -3,6 +3,7 @@
 use std::sync::{PoisonError, RwLock};
 
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use skep_core::ids::Principal;
 use skep_guard::{clock, random};
@@ -27,11 +28,11 @@ impl TokenCache {
 }
 
 impl Hive {
-    /// Who this token belongs to. Hashes are compared, so a guess learns nothing from the time.
+    /// Who this token belongs to. Compared in constant time, and by hash besides.
     pub fn authenticate(&self, token: &str) -> Option<Identity> {
         let hash = hash(token);
         let valid = self.shared.tokens.valid.read().unwrap_or_else(PoisonError::into_inner);
-        let found = valid.iter().find(|(_, known)| *known == hash);
+        let found = valid.iter().find(|(_, known)| bool::from(known.ct_eq(&hash)));
         found.map(|(id, _)| Identity {
             principal: Principal(format!("token:{id}")),
             role: Role::Operator,

@@ -26,13 +26,13 @@ use skep_store::{Command, Member, Pending, StoreError};
 
 use crate::gate::Toolbox;
 use crate::hive::Shared;
-use crate::persist::{Lost, persist};
+use crate::persist::{Lost, persist, persist_unless};
 use crate::registry::Running;
 use crate::step::{self, StepEnd};
 
 const SYSTEM_RULES: &str = include_str!("prompts/system.md");
 /// An engine that was told to end has this long before it is dropped.
-const ENGINE_GRACE: Duration = Duration::from_secs(4);
+const ENGINE_GRACE: Duration = Duration::from_millis(3500);
 
 /// Why a running turn is to end before its engine is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -389,6 +389,16 @@ impl Turn {
     ) -> Result<C::Out, Lost> {
         let shared = &self.shared;
         persist(&shared.store, &shared.health, &shared.cut_hard, command).await
+    }
+
+    /// As `persist`; a turn that is held can be ended, and then nothing of this was written.
+    pub(crate) async fn persist_unless_ended(
+        &self,
+        journal: Journal,
+    ) -> Result<Result<Vec<Message>, EndRequest>, Lost> {
+        let Shared { store, health, cut_hard, .. } = &*self.shared;
+        let written = persist_unless(store, health, cut_hard, self.ended(), journal).await?;
+        Ok(written.map(|written| self.rows_of(written)))
     }
 
     fn rows_of(&self, written: Journalled) -> Vec<Message> {

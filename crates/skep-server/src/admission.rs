@@ -108,7 +108,7 @@ async fn check(doors: &DoorState, request: &Parts) -> Result<Option<Identity>, P
 
 /// These say that a hive is here and no more.
 fn is_open(path: &str) -> bool {
-    matches!(path, "/" | "/health" | "/ready")
+    matches!(path, "/" | "/health" | "/ready" | "/api/v1/health" | "/api/v1/ready")
 }
 
 fn uri_length(uri: &Uri) -> usize {
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn only_these_paths_are_open() {
-        for open in ["/", "/health", "/ready"] {
+        for open in ["/", "/health", "/ready", "/api/v1/health", "/api/v1/ready"] {
             assert!(is_open(open), "{open}");
         }
         for shut in ["//", "/health/", "/Health", "/api/v1/agents", "/ws", "/ready%00", "/metrics"]

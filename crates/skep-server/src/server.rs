@@ -10,7 +10,8 @@ use std::time::Duration;
 use skep_core::settings::ServerSettings;
 use skep_guard::socket;
 use skep_runtime::Hive;
-use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,9 +24,12 @@ use crate::standing::Standing;
 use crate::ws::{Feed, Hub};
 
 /// Connections the kernel keeps for us while we accept others: a storm of clients coming back.
-const BACKLOG: u32 = 4096;
-/// After this long connections that are still open are left to the end of the process.
-const LAST_CONNECTIONS: Duration = Duration::from_secs(4);
+const BACKLOG: i32 = 4096;
+/// After this long from the moment they were told, connections that are still open are left to
+/// the end of the process.
+const LAST_CONNECTIONS: Duration = Duration::from_millis(4500);
+/// For answers of the last moment, when the hive took all of that time.
+const LAST_MOMENT: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Debug)]
 pub struct BindOptions {
@@ -118,6 +122,7 @@ impl Server {
                 () = shutdown.cancelled() => {}
             }
             closing.cancel();
+            Instant::now()
         };
         let at_network = connection::accept_network(
             network,
@@ -127,9 +132,11 @@ impl Server {
         );
         let at_socket =
             connection::accept_local(local, router, Arc::clone(&doors), shutdown.clone());
-        tokio::join!(doors.tasks.track_future(route), close, at_network, at_socket);
+        let (_, told, _, _) =
+            tokio::join!(doors.tasks.track_future(route), close, at_network, at_socket);
         doors.tasks.close();
-        if tokio::time::timeout(LAST_CONNECTIONS, doors.tasks.wait()).await.is_err() {
+        let end = (told + LAST_CONNECTIONS).max(Instant::now() + LAST_MOMENT);
+        if tokio::time::timeout_at(end, doors.tasks.wait()).await.is_err() {
             tracing::warn!(open = doors.tasks.len(), "connections are cut off at the end");
         }
         // A socket file nobody answers would only puzzle people; the next start removes it too.
@@ -140,14 +147,11 @@ impl Server {
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    // A restart must not wait for connections of the last run to be forgotten.
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    // The standard library lets a restart have the port while old connections are forgotten.
+    let listener = std::net::TcpListener::bind(address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 fn refusal(address: SocketAddr, source: io::Error) -> BindError {

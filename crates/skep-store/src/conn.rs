@@ -24,6 +24,8 @@ pub enum Conn {
 impl Conn {
     /// Runs a statement for its effect; answers how many rows it changed.
     pub async fn run(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, SqlError> {
+        #[cfg(test)]
+        seen::note(sql);
         let Self::Sqlite(connection) = self;
         let query = sqlx::query_with(sql, bind(args)?);
         let done = query.execute(connection).await.map_err(dialect::sql_error)?;
@@ -37,6 +39,8 @@ impl Conn {
         sql: &'static str,
         args: &[Value<'_>],
     ) -> Result<Option<Row>, SqlError> {
+        #[cfg(test)]
+        seen::note(sql);
         let Self::Sqlite(connection) = self;
         let query = sqlx::query_with(sql, bind(args)?);
         let mut rows = query.fetch(connection);
@@ -52,6 +56,8 @@ impl Conn {
         sql: &'static str,
         args: &[Value<'_>],
     ) -> Result<Vec<Row>, SqlError> {
+        #[cfg(test)]
+        seen::note(sql);
         let Self::Sqlite(connection) = self;
         let query = sqlx::query_with(sql, bind(args)?);
         let rows = query.fetch_all(connection).await.map_err(dialect::sql_error)?;
@@ -70,6 +76,25 @@ impl Conn {
     pub(crate) async fn close(self) -> Result<(), SqlError> {
         let Self::Sqlite(connection) = self;
         connection.close().await.map_err(dialect::sql_error)
+    }
+}
+
+/// Every statement this thread ran: tests look at their plans.
+#[cfg(test)]
+pub(crate) mod seen {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        static STATEMENTS: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    pub(super) fn note(sql: &'static str) {
+        STATEMENTS.with_borrow_mut(|seen| seen.insert(sql));
+    }
+
+    pub(crate) fn statements() -> BTreeSet<&'static str> {
+        STATEMENTS.take()
     }
 }
 

@@ -3,7 +3,7 @@
 use skep_core::Millis;
 use skep_core::event::CallState;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
-use skep_core::message::{Body, Message, history_tag};
+use skep_core::message::{Body, Message, View, history_tag};
 
 use crate::conn::{Conn, Row};
 use crate::error::SqlError;
@@ -54,14 +54,15 @@ async fn insert(
 ) -> Result<Message, SqlError> {
     let body = serde_json::to_string(&message.body)
         .map_err(|error| SqlError::decode(format!("message as JSON: {error}")))?;
-    let insert = "INSERT INTO history (session, seq, id, turn, at, body) \
-                  VALUES ($1, $2, $3, $4, $5, $6)";
+    let insert = "INSERT INTO history (session, seq, id, turn, at, spoken, body) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $7)";
     let args = [
         place.session.as_str().into(),
         seq.into(),
         (&message.id).into(),
         place.turn.as_str().into(),
         place.now.into(),
+        message.body.is_spoken().into(),
         (&body).into(),
     ];
     tx.conn.run(insert, &args).await?;
@@ -110,17 +111,26 @@ pub async fn page(
     conn: &mut Conn,
     agent: &AgentName,
     session: &SessionId,
+    view: View,
     before: Option<i64>,
     limit: u32,
 ) -> Result<Vec<Message>, SqlError> {
     let before = before.unwrap_or(i64::MAX);
     let args = [session.as_str().into(), before.into(), limit.into()];
-    let rows = conn.rows(PAGE, &args).await?;
+    let sql = match view {
+        View::Full => PAGE,
+        View::Simple => SPOKEN_PAGE,
+    };
+    let rows = conn.rows(sql, &args).await?;
     rows.iter().rev().map(|row| decode(agent, session, row)).collect()
 }
 
 pub(crate) const PAGE: &str = "SELECT seq, id, turn, at, body FROM history \
                                WHERE session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3";
+
+pub(crate) const SPOKEN_PAGE: &str = "SELECT seq, id, turn, at, body FROM history \
+                                      WHERE session = $1 AND spoken = 1 AND seq < $2 \
+                                      ORDER BY seq DESC LIMIT $3";
 
 /// Everything a model is shown of a session.
 pub async fn whole(

@@ -32,6 +32,9 @@ mod readers;
 mod store;
 mod writer;
 
+#[cfg(test)]
+mod plans_tests;
+
 pub use command::{CommandSet, Member, MigrationFile, Run, Schema};
 pub use conn::{Conn, Row, Value};
 pub use error::{OpenError, Refusal, SqlError, SqlKind, StoreError};

@@ -105,11 +105,13 @@ pub async fn frames_of_item(
     item: &ItemId,
 ) -> Result<Vec<Frame>, SqlError> {
     let select = "SELECT channel, seq, id, kind, at, payload FROM outbox \
-                  WHERE channel = $1 AND (item = $2 OR (kind <> 'ack' AND item IN \
-                  (SELECT other.id FROM items own JOIN items other ON other.turn = own.turn \
-                  WHERE own.id = $2))) ORDER BY seq";
+                  WHERE channel = $1 AND (item = $2 OR kind <> 'ack') AND item IN \
+                  (SELECT $2 UNION ALL SELECT other.id FROM items own \
+                  JOIN items other ON other.turn = own.turn WHERE own.id = $2)";
     let rows = conn.rows(select, &[channel.as_str().into(), item.as_str().into()]).await?;
-    rows.iter().map(decode).collect()
+    let mut frames = rows.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+    frames.sort_by_key(|frame| frame.seq);
+    Ok(frames)
 }
 
 fn decode(row: &Row) -> Result<Frame, SqlError> {

@@ -119,9 +119,14 @@ impl<S: CommandSet> StoreOf<S> {
     /// Lets the queued writes finish, takes no new ones, and marks the stop as clean. With a
     /// disk that hangs it gives up after four seconds, and the next start calls it unclean.
     pub async fn close(self) {
+        self.close_within(CLOSE).await;
+    }
+
+    /// As `close`, for a caller that has its own time left.
+    pub async fn close_within(self, patience: Duration) {
         let writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(writer) = writer else { return };
-        match tokio::time::timeout(CLOSE, self.close_in_order(writer)).await {
+        match tokio::time::timeout(patience, self.close_in_order(writer)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "the store did not close in order"),
             Err(_) => tracing::error!("the last writes did not finish in time"),

@@ -33,7 +33,7 @@ mod fake_hive;
 mod send_tests;
 
 pub use failure::{Exit, Failure};
-pub use up::{UpOptions, announce};
+pub use up::announce;
 
 /// What the composition root brings along.
 pub struct Program<S> {
@@ -105,14 +105,14 @@ enum Command {
 /// The whole program. Everything that can go wrong becomes a message and an exit code.
 pub fn main<S>(program: Program<S>) -> ExitCode
 where
-    S: AsyncFnOnce(Home, Loaded, UpOptions) -> Result<(), Failure>,
+    S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
 {
     run(program, std::env::args_os())
 }
 
 fn run<S>(program: Program<S>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode
 where
-    S: AsyncFnOnce(Home, Loaded, UpOptions) -> Result<(), Failure>,
+    S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
 {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
@@ -141,7 +141,7 @@ where
 
 async fn dispatch<S>(program: Program<S>, arguments: Arguments) -> Result<(), Failure>
 where
-    S: AsyncFnOnce(Home, Loaded, UpOptions) -> Result<(), Failure>,
+    S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
 {
     let place = arguments.place;
     match arguments.command {

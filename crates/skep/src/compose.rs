@@ -20,7 +20,7 @@ use skep_server::{BindOptions, Server};
 use skep_store::OpenError;
 use skep_tools::ReadTool;
 
-use crate::cli::up::{self, UpOptions};
+use crate::cli::up;
 use crate::cli::{Exit, Failure};
 use crate::home::providers::{Connection, Vendor};
 use crate::home::{Home, Known, Loaded};
@@ -32,11 +32,14 @@ pub fn known() -> Known {
 
 /// What a program built on this one adds: the test rig's engines and tools, its own pauses.
 pub struct Extras {
-    pub engines: Box<dyn FnOnce(&Arc<NativeEngine>) -> Vec<Arc<dyn Engine>> + Send>,
+    pub engines: MoreEngines,
     pub tools: Vec<Arc<dyn Tool>>,
     pub retry: RetryPolicy,
     pub opened: Box<dyn FnOnce(&Hive) + Send>,
 }
+
+/// Engines made of the native one.
+pub type MoreEngines = Box<dyn FnOnce(&Arc<NativeEngine>) -> Vec<Arc<dyn Engine>> + Send>;
 
 impl Default for Extras {
     fn default() -> Self {
@@ -50,12 +53,7 @@ impl Default for Extras {
 }
 
 /// Serves the hive until it is told to stop; the caller holds the home's lock.
-pub async fn serve(
-    home: Home,
-    mut loaded: Loaded,
-    options: UpOptions,
-    extras: Extras,
-) -> Result<(), Failure> {
+pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(), Failure> {
     let mut terminate = listen_for(SignalKind::terminate())?;
     let mut interrupt = listen_for(SignalKind::interrupt())?;
     end_leftovers(&home);
@@ -99,7 +97,6 @@ pub async fn serve(
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     up::announce(&home, &loaded, address, token.as_deref());
-    let _ = options;
     let asked = hive.shutdown_requested();
     tokio::select! {
         _ = terminate.recv() => {}

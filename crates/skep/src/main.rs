@@ -6,8 +6,6 @@ use skep::compose::{self, Extras};
 fn main() -> ExitCode {
     cli::main(Program {
         known: compose::known(),
-        serve: async |home, loaded, options| {
-            compose::serve(home, loaded, options, Extras::default()).await
-        },
+        serve: async |home, loaded| compose::serve(home, loaded, Extras::default()).await,
     })
 }

@@ -143,9 +143,10 @@ async fn wait_for(
     let revoked = doors.standing.revocation(&identity.principal);
     let stopping =
         || Problem::stopping().with("message_id", message_id.0.clone()).with("item_id", id.clone());
+    let following = doors.hive.follow_until_ended(&agent, &id, &identity.principal, time);
     let followed = tokio::select! {
         biased;
-        followed = doors.hive.follow_until_ended(&agent, &id, &identity.principal, time) => followed?,
+        followed = following => followed?,
         () = revoked.cancelled() => {
             let detail = "the token was revoked";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));

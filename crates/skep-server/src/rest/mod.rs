@@ -27,6 +27,8 @@ pub(crate) fn router(doors: Doors) -> Router {
         .route("/state", get(hive::state))
         .route("/inbox", get(hive::inbox))
         .route("/events", get(events::stream))
+        .route("/health", get(hive::health))
+        .route("/ready", get(hive::ready))
         .route("/tokens", get(tokens::list).post(tokens::create))
         .route("/tokens/{id}", delete(tokens::revoke))
         .route("/shutdown", post(hive::shutdown));

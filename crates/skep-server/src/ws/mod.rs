@@ -63,7 +63,7 @@ pub(crate) async fn upgrade(
         return Err(Problem::stopping());
     }
     let wanted = wanted(&params)?;
-    let opened = doors.hive.open_channel(&identity.principal, wanted).await?;
+    let opened = doors.hive.open_channel("ws", &identity.principal, wanted).await?;
     let socket = Socket {
         opened,
         since: params.since,

@@ -25,7 +25,6 @@ CREATE TABLE sessions (
     last_at    BIGINT  NOT NULL,
     last_seq   BIGINT  NOT NULL DEFAULT 0
 );
-CREATE INDEX sessions_agent ON sessions (agent, last_at);
 
 -- A lane is an agent and a session key: what may run only one turn at a time.
 -- `due_at`: a retrying or parked turn holds it until then. `pending`: items without a turn.
@@ -119,15 +118,18 @@ CREATE TABLE requests (
 );
 CREATE INDEX requests_created ON requests (created_at);
 
+-- `spoken`: the row has its place in the simple view.
 CREATE TABLE history (
     session TEXT    NOT NULL REFERENCES sessions (id),
     seq     BIGINT  NOT NULL,
     id      TEXT    NOT NULL,
     turn    TEXT    NOT NULL REFERENCES turns (id),
     at      BIGINT  NOT NULL,
+    spoken  BIGINT  NOT NULL,
     body    TEXT    NOT NULL,
     PRIMARY KEY (session, seq)
 );
+CREATE INDEX history_spoken ON history (session, seq) WHERE spoken = 1;
 
 -- The journal of tool calls: with the history rows it says where a turn goes on.
 CREATE TABLE calls (
@@ -165,7 +167,7 @@ CREATE TABLE outbox (
     payload TEXT    NOT NULL,
     PRIMARY KEY (channel, seq)
 );
-CREATE INDEX outbox_item ON outbox (item);
+CREATE INDEX outbox_item ON outbox (item, channel);
 CREATE INDEX outbox_at ON outbox (at);
 
 CREATE TABLE events (

@@ -1,11 +1,10 @@
 //! What the scripted model refuses, as the real service does.
 
-use reqwest::Client;
 use serde_json::{Value, json};
 use skep_testkit::model::signature_of;
 use skep_testkit::{Reply, ScriptedModel};
 
-use crate::model::{body, hello, post};
+use crate::model::{body, client, hello, post};
 
 async fn refusal_of(model: &ScriptedModel, request: &Value) -> Option<String> {
     let answer = post(model, request).await.unwrap();
@@ -176,7 +175,7 @@ async fn refuses_missing_headers_and_wrong_keys() {
     let model = lenient().await;
     let url = format!("{}/v1/messages", model.base_url());
     let send = async |headers: &[(&str, &str)]| {
-        let mut request = Client::new().post(&url).json(&hello(true));
+        let mut request = client().post(&url).json(&hello(true));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -190,7 +189,7 @@ async fn refuses_missing_headers_and_wrong_keys() {
     model.require_key("right");
     assert_eq!(send(&[("x-api-key", "wrong"), version]).await, 401);
     assert_eq!(send(&[("x-api-key", "right"), version]).await, 200);
-    let elsewhere = Client::new().post(format!("{}/v1/other", model.base_url())).send().await;
+    let elsewhere = client().post(format!("{}/v1/other", model.base_url())).send().await;
     assert_eq!(elsewhere.unwrap().status(), 404);
 }
 
@@ -203,7 +202,7 @@ async fn knows_both_versions_and_what_the_new_one_refuses() {
         for (key, value) in change.as_object().unwrap() {
             request[key] = value.clone();
         }
-        let builder = Client::new().post(&url).header("x-api-key", "k").json(&request);
+        let builder = client().post(&url).header("x-api-key", "k").json(&request);
         let answer = builder.header("anthropic-version", version).send().await;
         answer.unwrap().status().as_u16()
     };

@@ -105,9 +105,10 @@ async fn an_error_event_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn trickles_and_splits_without_changing_a_byte() {
+async fn trickles_and_splits_without_losing_a_byte() {
     let model = ScriptedModel::start().await.unwrap();
-    let reply = || Reply::new().tool_with_id("toolu_1", "read", serde_json::json!({ "path": "ä" }));
+    let arguments = serde_json::json!({ "path": "ä" });
+    let reply = || Reply::new().tool_with_id("toolu_1", "read", arguments.clone());
     model.push_all([reply(), reply().chunked(3)]);
     let (whole, _) = received(&model).await;
     let (split, _) = received(&model).await;

@@ -17,7 +17,7 @@ use skep_core::retry::RetryPolicy;
 fn main() -> ExitCode {
     cli::main(Program {
         known: Known::new(&["native", "blunt"], tools::NAMES),
-        serve: async |home, loaded, options| compose::serve(home, loaded, options, extras()).await,
+        serve: async |home, loaded| compose::serve(home, loaded, extras()).await,
     })
 }
 

@@ -19,11 +19,11 @@ pub struct Token {
 enum TokenCommand {
     /// Make a token and show it, this once
     #[command(after_help = "Examples:
-  skep token new --name laptop
+  skep token new laptop
   SKEP_TOKEN=$(skep token new --json | jq -r .token)")]
     New {
         /// What the token is for
-        #[arg(long, default_value = "cli")]
+        #[arg(default_value = "cli")]
         name: String,
     },
     /// List tokens, without what they are

@@ -35,17 +35,9 @@ pub struct Up {
 /// Programs read this line; it stands alone.
 pub const LISTENING: &str = "listening on ";
 
-/// What the command line says about this run, beyond the files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UpOptions {
-    /// Already part of the settings; here for whoever wants to know that it was asked for.
-    pub port: Option<u16>,
-    pub insecure_bind: bool,
-}
-
 pub(super) async fn run<S>(command: Up, place: &Place, program: Program<S>) -> Result<(), Failure>
 where
-    S: AsyncFnOnce(Home, Loaded, UpOptions) -> Result<(), Failure>,
+    S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
 {
     let home = place.home()?;
     create::folders(&home).map_err(unusable)?;
@@ -68,8 +60,7 @@ where
     check_bind(&loaded, command.insecure_bind)?;
     create::workspaces(&home, &loaded).map_err(unusable)?;
     warn(&loaded);
-    let options = UpOptions { port: command.port, insecure_bind: command.insecure_bind };
-    let served = (program.serve)(home, loaded, options).await;
+    let served = (program.serve)(home, loaded).await;
     drop(lock);
     served
 }

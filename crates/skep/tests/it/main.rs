@@ -3,4 +3,12 @@
 
 mod stage;
 
+mod engine_queue;
+mod fault_crash;
+mod fault_crash_journal;
+mod fault_crash_scene;
+mod fault_crash_start;
+mod fault_crash_stop;
+mod fault_disk;
 mod first_contact;
+mod telling;

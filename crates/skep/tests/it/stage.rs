@@ -50,6 +50,18 @@ impl Stage {
         stage
     }
 
+    /// A new stage with a copy of this one's database and its token: it spares the first start.
+    /// Nothing may run on this one.
+    pub async fn again(&self) -> Self {
+        let other = Self::new().await;
+        fs::create_dir_all(other.home.join("run")).unwrap();
+        for file in ["run/skep.db", "run/clean"] {
+            fs::copy(self.home.join(file), other.home.join(file)).unwrap();
+        }
+        *other.token.lock().unwrap() = self.token.lock().unwrap().clone();
+        other
+    }
+
     pub fn home(&self) -> &Path {
         &self.home
     }
@@ -78,7 +90,11 @@ impl Stage {
     }
 
     pub async fn run(&self, start: Start) -> Play {
-        let hive = start.listening().await.unwrap();
+        self.play(start.listening().await.unwrap())
+    }
+
+    /// A rig that listens.
+    pub fn play(&self, hive: Hive) -> Play {
         let mut token = self.token.lock().unwrap();
         let shown = hive.stdout();
         if let Some((_, after)) = shown.split_once("shown this once: ") {

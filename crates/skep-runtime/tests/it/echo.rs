@@ -1,0 +1,110 @@
+//! A hive whose agent says back what it hears.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use skep_core::engine::{Capabilities, Engine, EngineEvent, TurnEnd, TurnHandle, TurnRequest};
+use skep_core::ids::AgentName;
+use skep_core::message::{Meta, StopReason, Usage};
+use skep_core::retry::RetryPolicy;
+use skep_core::settings::{
+    AgentSettings, AgentState, HiveSettings, Limits, Profile, QueueMode, ServerSettings,
+};
+use skep_runtime::{Hive, Parts};
+use tokio::sync::mpsc;
+
+pub struct EchoEngine;
+
+impl Engine for EchoEngine {
+    fn id(&self) -> &str {
+        "echo"
+    }
+
+    fn display_name(&self) -> &str {
+        "Echo"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            queue_while_streaming: false,
+            interrupt: true,
+            tool_events: false,
+            full_history: true,
+            approvals: false,
+            own_tools: false,
+        }
+    }
+
+    fn resolve_display_model(&self, _: &AgentSettings) -> String {
+        "echo".to_owned()
+    }
+
+    fn start(&self, request: TurnRequest) -> TurnHandle {
+        let (sender, events) = mpsc::channel(8);
+        tokio::spawn(async move {
+            let heard = request.messages.last().unwrap().body.plain_text();
+            let meta = Meta {
+                provider: "echo".to_owned(),
+                model: "echo".to_owned(),
+                api: "echo".to_owned(),
+                usage: Usage::default(),
+                stop_reason: StopReason::EndTurn,
+            };
+            for event in [
+                EngineEvent::CallStart,
+                EngineEvent::Text(heard),
+                EngineEvent::Meta(meta),
+                EngineEvent::End(TurnEnd::Finished),
+            ] {
+                let _ = sender.send(event).await;
+            }
+        });
+        TurnHandle { events, steer: None }
+    }
+}
+
+pub async fn hive(run: &Path) -> Hive {
+    let profile = Profile {
+        name: "default".to_owned(),
+        provider: "echo".to_owned(),
+        model: "echo".to_owned(),
+        max_output_tokens: 1,
+        thinking: None,
+        temperature: None,
+    };
+    let agent = AgentSettings {
+        name: AgentName::new("main"),
+        description: String::new(),
+        engine: "echo".to_owned(),
+        profile: Arc::new(profile),
+        allowed_tools: Vec::new(),
+        max_steps: 1,
+        queue_mode: QueueMode::Queue,
+        workspace: run.to_path_buf(),
+        org_rules: Vec::new(),
+        team_rules: Vec::new(),
+    };
+    let settings = HiveSettings {
+        server: ServerSettings {
+            bind: [127, 0, 0, 1].into(),
+            port: 0,
+            public_url: None,
+            allowed_origins: Vec::new(),
+            ws_enabled: true,
+        },
+        limits: Limits::default(),
+        hive_rules: Vec::new(),
+        agents: BTreeMap::from([(agent.name.clone(), AgentState::Active(Arc::new(agent)))]),
+        model_note: "echo".to_owned(),
+    };
+    let parts = Parts {
+        run: run.to_path_buf(),
+        settings,
+        engines: vec![Arc::new(EchoEngine)],
+        tools: Vec::new(),
+        retry: RetryPolicy::default(),
+        version: "test",
+    };
+    Hive::open(parts).await.unwrap().0
+}

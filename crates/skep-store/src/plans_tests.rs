@@ -1,0 +1,279 @@
+//! No statement of the product walks a table or sorts: each one that ran is explained.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::json;
+use skep_core::engine::{Capabilities, FailureCode};
+use skep_core::event::{CallState, ItemState};
+use skep_core::ids::*;
+use skep_core::message::{Body, Usage, View};
+use skep_core::settings::QueueMode;
+
+use crate::agents::{self, RegisterAgents};
+use crate::close::{Close, Outcome};
+use crate::conn::seen;
+use crate::history::{self, NewMessage};
+use crate::inbox::{Accept, Accepted, Action, Letter, Order, Request, Slot, StopLane};
+use crate::journal::{Audit, Entry, Journal, NewCall};
+use crate::lanes::{self, WakeLanes};
+use crate::leases::{Decide, Lease, Park, Recover, Release, Take};
+use crate::outbox::{self, MarkDelivered, OpenChannel};
+use crate::retention::Expire;
+use crate::tokens::{self, NewToken, RevokeToken};
+use crate::{OpenOptions, Store, watch};
+
+/// What may be walked or sorted, and why that is bounded.
+const ALLOWED: &[(&str, &str, &str)] = &[
+    ("INSERT INTO events", "ROW VALUES CLAUSE", "the values themselves"),
+    ("INSERT INTO agents", "SCAN ", "only run to mend a broken reference; there is none"),
+    ("FROM calls c", "SCAN c USING INDEX calls_unknown", "from its end, as far as asked for"),
+    ("", "SCAN agents", "agents are few"),
+    ("", "SCAN tokens", "tokens are few"),
+    ("FROM tokens", "USE TEMP B-TREE FOR ORDER BY", "tokens are few"),
+    ("FROM turns", "SCAN turns USING INDEX turns_open", "holds the open turns alone"),
+    ("FROM turns t", "SCAN t USING INDEX turns_open", "holds the open turns alone"),
+    ("FROM calls WHERE turn = $1", "USE TEMP B-TREE FOR ORDER BY", "the calls of one turn"),
+];
+
+#[tokio::test]
+async fn every_statement_finds_its_rows_by_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(OpenOptions::in_run_folder(folder.path()), |_| {}).await.unwrap();
+    seen::statements();
+    Story { store: store.clone(), agent: AgentId(1), made: 0 }.tell().await;
+    let words = ["SELECT", "INSERT", "UPDATE", "DELETE"];
+    let all = seen::statements();
+    let ours: Vec<_> =
+        all.iter().filter(|sql| words.iter().any(|word| sql.starts_with(word))).collect();
+    assert!(ours.len() > 60, "only {} statements were seen", ours.len());
+    let mut bad = Vec::new();
+    for sql in ours {
+        let explain: &'static str = Box::leak(format!("EXPLAIN QUERY PLAN {sql}").into_boxed_str());
+        let plan = store.read(async |conn| {
+            let rows = conn.rows(explain, &[]).await?;
+            rows.iter().map(|row| row.text(3)).collect::<Result<Vec<_>, _>>()
+        });
+        for line in plan.await.unwrap() {
+            let walks = line.starts_with("SCAN") && line != "SCAN CONSTANT ROW";
+            let fine = ALLOWED.iter().any(|(of, part, _)| sql.contains(of) && line.contains(part));
+            if (walks || line.contains("TEMP B-TREE") || line.contains("AUTOMATIC")) && !fine {
+                bad.push(format!("{line}\n    {sql}"));
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+/// Runs every command and every read at least once, on all of their ways.
+struct Story {
+    store: Store,
+    agent: AgentId,
+    made: i64,
+}
+
+impl Story {
+    async fn tell(mut self) {
+        let names = vec![AgentName::new("main")];
+        let register = RegisterAgents { names: names.clone(), now: 1 };
+        self.agent = self.store.write(register).await.unwrap()[0].1;
+        self.store.write(RegisterAgents { names, now: 1 }).await.unwrap();
+        let (channel, principal) = (ChannelId::new("ws:1"), Principal::new("operator"));
+        let open = OpenChannel { channel: channel.clone(), principal, now: 1 };
+        self.store.write(open).await.unwrap();
+        let first = self.accept(Some("1"), true, QueueMode::Queue).await.unwrap();
+        self.accept(Some("1"), true, QueueMode::Queue).await;
+        self.accept(None, false, QueueMode::Queue).await;
+        self.journal(&first).await;
+        self.accept(None, false, QueueMode::Interrupt).await;
+        self.park_and_decide(&first).await;
+        self.store.write(Recover { now: 5 }).await.unwrap();
+        let second = self.take(None).await.unwrap();
+        self.close(&second, Outcome::Answered { text: "yes".into() }).await;
+        for action in [Action::Stop, Action::NewSession, Action::Say("hi".into())] {
+            self.order(action).await;
+        }
+        let stop = StopLane { agent: self.agent, session_key: key(), now: 6 };
+        self.store.write(stop).await.unwrap();
+        let third = self.take(None).await.unwrap();
+        let (state, code) = (ItemState::Failed, FailureCode::Dead);
+        self.close(&third, Outcome::Ended { state, code, text: "no".into() }).await;
+        self.accept(None, true, QueueMode::Queue).await;
+        self.rest(&channel).await;
+        self.reads(&channel, &first).await;
+    }
+
+    fn slot(&mut self) -> Slot {
+        self.made += 1;
+        let turn = TurnId(format!("t{}", self.made));
+        Slot { turn, session: SessionId(format!("s{}", self.made)), idle_ms: 1000 }
+    }
+
+    fn letter(&mut self, id: Option<&str>) -> Letter {
+        self.made += 1;
+        let item = format!("i{}", self.made);
+        Letter {
+            item: ItemId(item.clone()),
+            message_id: MessageId(item),
+            agent: self.agent,
+            agent_name: AgentName::new("main"),
+            session_key: key(),
+            principal: Principal::new("operator"),
+            channel: Some(ChannelId::new("ws:1")),
+            text: "hello".into(),
+            request: id.map(|id| Request {
+                scope: "ws:1".into(),
+                id: id.to_owned(),
+                body_hash: [0; 32],
+            }),
+            now: 2,
+        }
+    }
+
+    async fn accept(&mut self, id: Option<&str>, take: bool, mode: QueueMode) -> Option<Lease> {
+        let engine = Capabilities {
+            queue_while_streaming: true,
+            interrupt: true,
+            tool_events: true,
+            full_history: true,
+            approvals: false,
+            own_tools: false,
+        };
+        let (letter, slot) = (self.letter(id), self.slot());
+        let take = take.then_some(slot);
+        let accept = Accept { letter, mode, engine, take, fresh: false };
+        match self.store.write(accept).await.unwrap() {
+            Accepted::Started { lease } => Some(*lease),
+            _ => None,
+        }
+    }
+
+    async fn order(&mut self, action: Action) {
+        let letter = self.letter(None);
+        self.store.write(Order { letter, action }).await.unwrap();
+    }
+
+    async fn take(&mut self, only: Option<TurnId>) -> Option<Lease> {
+        let slot = self.slot();
+        let lease = self.store.write(Take { slot, only, now: 9 }).await.unwrap();
+        lease.map(|lease| *lease)
+    }
+
+    async fn journal(&mut self, lease: &Lease) {
+        let new = |id: &str| NewCall { id: CallId::new(id), tool: "x".into(), retry_safe: false };
+        let message = |id: &str, body| NewMessage { id: id.to_owned(), body };
+        let audit = Audit {
+            call: CallId::new("a"),
+            tool: "x".into(),
+            arguments: json!({}),
+            decision: "allowed".into(),
+            outcome: "done",
+            took_ms: 1,
+            bytes: 1,
+        };
+        let entries = vec![
+            Entry::Assistant {
+                message: message("m1", Body::assistant(Vec::new(), None)),
+                calls: vec![new("a"), new("b")],
+            },
+            Entry::Started { call: CallId::new("a") },
+            Entry::Result {
+                message: message(
+                    "m2",
+                    Body::tool_result(CallId::new("a"), "x", String::new(), false),
+                ),
+                call: CallId::new("a"),
+                state: CallState::Unknown,
+                audit: Some(audit),
+            },
+        ];
+        let (turn, token) = (lease.turn.clone(), lease.token);
+        let journal = Journal { turn, token, entries, steer: true, active_ms: 1, now: 3 };
+        assert_eq!(self.store.write(journal).await.unwrap().steered.len(), 1);
+    }
+
+    async fn park_and_decide(&mut self, first: &Lease) {
+        let park = |lease: &Lease, until| Park {
+            turn: lease.turn.clone(),
+            token: lease.token,
+            calls: vec![(CallId::new("b"), "a person".into())],
+            reason: "a person".into(),
+            until,
+            active_ms: 1,
+            now: 4,
+        };
+        self.store.write(park(first, None)).await.unwrap();
+        let lease = self.take(Some(first.turn.clone())).await.unwrap();
+        let (turn, token) = (lease.turn.clone(), lease.token);
+        let until = Some(4);
+        let release = Release { turn, token, until, counts: true, active_ms: 1, now: 4 };
+        self.store.write(release).await.unwrap();
+        let lease = self.take(None).await.unwrap();
+        // The interrupt stands: it does not wait.
+        assert!(!self.store.write(park(&lease, Some(5))).await.unwrap());
+        let value = json!(true);
+        let decide = Decide { turn: lease.turn, call: CallId::new("b"), value, now: 4 };
+        self.store.write(decide).await.unwrap();
+        self.store.write(WakeLanes { now: 6 }).await.unwrap();
+        self.take(None).await.unwrap();
+    }
+
+    async fn close(&mut self, lease: &Lease, outcome: Outcome) {
+        let close = Close {
+            turn: lease.turn.clone(),
+            token: lease.token,
+            entries: Vec::new(),
+            outcome,
+            usage: Usage::default(),
+            active_ms: 1,
+            now: 7,
+        };
+        self.store.write(close).await.unwrap();
+    }
+
+    async fn rest(&mut self, channel: &ChannelId) {
+        let marks = vec![(channel.clone(), 1)];
+        self.store.write(MarkDelivered { marks }).await.unwrap();
+        let token = NewToken { id: "k".into(), name: "k".into(), hash: [1; 32], now: 1 };
+        self.store.write(token).await.unwrap();
+        self.store.write(RevokeToken { id: "k".into(), now: 1 }).await.unwrap();
+        let expire = Expire { events_before: 100, frames_before: 100, ids_before: 100 };
+        assert!(self.store.write(expire).await.unwrap());
+    }
+
+    async fn reads(&mut self, channel: &ChannelId, lease: &Lease) {
+        let (agent, name) = (self.agent, AgentName::new("main"));
+        let session = lease.session.clone();
+        let turn = lease.turn.clone();
+        let read = self.store.read(async |conn| {
+            agents::counts(conn).await?;
+            lanes::next_due(conn).await?;
+            for view in [View::Simple, View::Full] {
+                history::page(conn, &name, &session, view, None, 50).await?;
+            }
+            history::whole(conn, &name, &session).await?;
+            history::session_of_key(conn, agent, &key()).await?;
+            history::key_of_session(conn, agent, &session).await?;
+            history::calls(conn, &turn).await?;
+            assert_eq!(history::unknown_calls(conn, 10).await?.len(), 1);
+            outbox::frames_since(conn, channel, 0, 10).await?;
+            outbox::frames_of_item(conn, channel, &ItemId::new("i1")).await?;
+            outbox::channel(conn, channel).await?;
+            tokens::all(conn).await?;
+            watch::item(conn, agent, "nothing", &Principal::new("operator")).await?;
+            watch::answered_with(conn, &turn).await?;
+            for agent in [None, Some(agent)] {
+                for state in [None, Some(ItemState::Done)] {
+                    watch::items(conn, agent, state, None, 50).await?;
+                }
+            }
+            watch::open_turns(conn, 10).await?;
+            watch::lane_depth(conn, agent, &key()).await?;
+            watch::events_since(conn, 0, 10).await?;
+            watch::event_range(conn).await
+        });
+        read.await.unwrap();
+    }
+}
+
+fn key() -> SessionKey {
+    SessionKey::new("main")
+}
