@@ -9,6 +9,7 @@ pub mod clock;
 pub mod disk;
 pub mod environment;
 pub mod http;
+pub mod limits;
 pub mod lock;
 pub mod process;
 mod process_table;

@@ -142,7 +142,8 @@ impl Turn {
             active_ms: self.active_ms(),
             now: clock::now_ms(),
         };
-        self.persist_any(close).await?;
+        let closed = self.persist_any(close).await?;
+        self.shared.look_for_more(&closed);
         let took_ms = self.since.elapsed().as_millis();
         let (turn, agent) = (&self.lease.turn, &self.agent.name);
         tracing::info!(%turn, %agent, outcome = word, took_ms, "turn ended");

@@ -17,7 +17,8 @@ use skep_core::retry::RetryPolicy;
 use skep_core::settings::{AgentSettings, AgentState, HiveSettings};
 use skep_core::tool::Tool;
 use skep_guard::clock;
-use skep_store::agents::RegisterAgents;
+use skep_store::agents::{NewAgent, RegisterAgents};
+use skep_store::close::Closed;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 
@@ -117,8 +118,15 @@ impl Hive {
         let store = Store::open(OpenOptions::in_run_folder(&parts.run), notify).await?;
         let report = store.report();
         let now = clock::now_ms();
-        let names = parts.settings.agents.keys().cloned().collect();
-        let ids = store.write(RegisterAgents { names, now }).await?.into_iter().collect();
+        let agents = parts.settings.agents.iter().map(|(name, state)| NewAgent {
+            name: name.clone(),
+            failed: match state {
+                AgentState::Active(_) => None,
+                AgentState::Failed { reason } => Some(reason.clone()),
+            },
+        });
+        let register = RegisterAgents { agents: agents.collect(), now };
+        let ids = store.write(register).await?.into_iter().collect();
         let taken_back = store.write(Recover { now }).await?;
         if taken_back > 0 {
             tracing::info!(turns = taken_back, "turns that were running go on");
@@ -213,6 +221,13 @@ impl Shared {
             self.next_due.fetch_min(at, Ordering::Relaxed);
         }
         self.wake.notify_one();
+    }
+
+    /// A lane that has more to do wakes the scheduler; another turn's end says nothing to it.
+    pub fn look_for_more(&self, closed: &Closed) {
+        if closed.more {
+            self.wake.notify_one();
+        }
     }
 
     pub fn next_due(&self) -> i64 {

@@ -19,37 +19,33 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(shared: Arc<Shared>) {
-    loop {
+    while !shared.draining.is_cancelled() {
+        take_all(&shared).await;
         tokio::select! {
-            () = shared.draining.cancelled() => return,
-            () = take_all(&shared) => {}
-        }
-        tokio::select! {
-            () = shared.draining.cancelled() => return,
+            () = shared.draining.cancelled() => {}
             () = shared.wake.notified() => {}
             () = tokio::time::sleep(until_due(&shared)) => {}
         }
     }
 }
 
-/// Takes work until there is none.
+/// Takes work until there is none. Only the wait for a slot can be given up: what was taken is
+/// always run, or it would look like an attempt that failed.
 async fn take_all(shared: &Arc<Shared>) {
     wake_due(shared).await;
     loop {
-        let Ok(permit) = Arc::clone(&shared.slots).acquire_owned().await else {
-            return;
+        let permit = tokio::select! {
+            biased;
+            () = shared.draining.cancelled() => return,
+            permit = Arc::clone(&shared.slots).acquire_owned() => permit,
         };
-        // Nothing is awaited between this write and the task that runs what it took: a turn that
-        // was taken is always run.
-        let taken = take(shared, None);
-        let Some(lease) = taken.await else { return };
-        let task = turn::run(Arc::clone(shared), lease, Some(permit));
-        shared.tasks.spawn(task);
+        let Ok(permit) = permit else { return };
+        let Some(lease) = take(shared, None).await else { return };
+        shared.tasks.spawn(turn::run(Arc::clone(shared), lease, Some(permit)));
     }
 }
 
-/// Takes the best ready work, or one idle turn. Runs in its own task, because a write that was
-/// submitted is carried out whether or not its caller is still there.
+/// Takes the best ready work, or one idle turn.
 pub(crate) async fn take(shared: &Arc<Shared>, only: Option<TurnId>) -> Option<Lease> {
     let command = Take { slot: slot(shared), only, now: clock::now_ms() };
     let outcome = shared.store.write(command).await;

@@ -105,7 +105,6 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedS
     }
     shared.registry.remove(&turn, token);
     drop(permit);
-    shared.wake.notify_one();
 }
 
 async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
@@ -151,7 +150,8 @@ async fn close_unable(shared: &Shared, lease: &Lease, reason: &str) -> Result<()
         active_ms: lease.active_ms,
         now: clock::now_ms(),
     };
-    persist(&shared.store, &shared.health, &shared.cut, close).await?;
+    let closed = persist(&shared.store, &shared.health, &shared.cut, close).await?;
+    shared.look_for_more(&closed);
     Ok(())
 }
 

@@ -1,38 +1,82 @@
 //! Agents: their rows and the counters on them.
 
+use std::collections::HashMap;
+
 use skep_core::Millis;
+use skep_core::event::EventKind;
 use skep_core::ids::{AgentId, AgentName};
 
 use crate::command::Run;
 use crate::conn::Conn;
 use crate::error::{Refusal, SqlError};
-use crate::tx::Tx;
+use crate::tx::{NewEvent, Tx};
 
-/// Gives every name a row; those that have one keep it.
+/// Gives every agent a row; those that have one keep it. A change of status is told.
 pub struct RegisterAgents {
-    pub names: Vec<AgentName>,
+    pub agents: Vec<NewAgent>,
     pub now: Millis,
+}
+
+pub struct NewAgent {
+    pub name: AgentName,
+    /// Why it cannot run, when it cannot.
+    pub failed: Option<String>,
 }
 
 impl Run for RegisterAgents {
     type Out = Vec<(AgentName, AgentId)>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let mut ids = Vec::with_capacity(self.names.len());
-        for name in &self.names {
-            let found = "SELECT id FROM agents WHERE name = $1 AND removed_at IS NULL";
-            let id = match tx.conn.row(found, &[name.as_str().into()]).await? {
-                Some(row) => row.int(0)?,
+        let living = "SELECT name, id, status, status_reason FROM agents \
+                      WHERE removed_at IS NULL";
+        let mut known = HashMap::new();
+        for row in tx.conn.rows(living, &[]).await? {
+            let (id, status, reason) = (row.int(1)?, row.text(2)?, row.text_opt(3)?);
+            known.insert(row.text(0)?, (AgentId(id), status, reason));
+        }
+        let mut ids = Vec::with_capacity(self.agents.len());
+        for agent in &self.agents {
+            let status = if agent.failed.is_none() { "active" } else { "failed" };
+            let id = match known.get(agent.name.as_str()) {
+                Some((id, was, why)) => {
+                    if was != status || *why != agent.failed {
+                        self.set_status(tx, *id, agent, status).await?;
+                    }
+                    *id
+                }
                 None => {
-                    let insert =
-                        "INSERT INTO agents (name, created_at) VALUES ($1, $2) RETURNING id";
-                    let row = tx.conn.row(insert, &[name.as_str().into(), self.now.into()]).await?;
-                    row.ok_or_else(|| SqlError::decode("an insert gave no id"))?.int(0)?
+                    let id = self.insert(tx, agent).await?;
+                    self.set_status(tx, id, agent, status).await?;
+                    id
                 }
             };
-            ids.push((name.clone(), AgentId(id)));
+            ids.push((agent.name.clone(), id));
         }
         Ok(ids)
+    }
+}
+
+impl RegisterAgents {
+    async fn insert(&self, tx: &mut Tx<'_>, agent: &NewAgent) -> Result<AgentId, SqlError> {
+        let insert = "INSERT INTO agents (name, created_at) VALUES ($1, $2) RETURNING id";
+        let args = [agent.name.as_str().into(), self.now.into()];
+        let row = tx.conn.row(insert, &args).await?;
+        Ok(AgentId(row.ok_or_else(|| SqlError::decode("an insert gave no id"))?.int(0)?))
+    }
+
+    async fn set_status(
+        &self,
+        tx: &mut Tx<'_>,
+        id: AgentId,
+        agent: &NewAgent,
+        status: &'static str,
+    ) -> Result<(), SqlError> {
+        let update = "UPDATE agents SET status = $2, status_reason = $3 WHERE id = $1";
+        tx.conn.run(update, &[id.0.into(), status.into(), (&agent.failed).into()]).await?;
+        let kind = EventKind::Status { state: status.to_owned(), reason: agent.failed.clone() };
+        let (at, name) = (self.now, agent.name.clone());
+        tx.event(NewEvent { at, agent: name, session: None, turn: None, kind });
+        Ok(())
     }
 }
 

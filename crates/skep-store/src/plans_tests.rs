@@ -8,7 +8,7 @@ use skep_core::ids::*;
 use skep_core::message::{Body, Usage, View};
 use skep_core::settings::QueueMode;
 
-use crate::agents::{self, RegisterAgents};
+use crate::agents::{self, NewAgent, RegisterAgents};
 use crate::close::{Close, Outcome};
 use crate::conn::seen;
 use crate::history::{self, NewMessage};
@@ -72,10 +72,11 @@ struct Story {
 
 impl Story {
     async fn tell(mut self) {
-        let names = vec![AgentName::new("main")];
-        let register = RegisterAgents { names: names.clone(), now: 1 };
-        self.agent = self.store.write(register).await.unwrap()[0].1;
-        self.store.write(RegisterAgents { names, now: 1 }).await.unwrap();
+        for _ in 0..2 {
+            let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
+            let ids = self.store.write(RegisterAgents { agents, now: 1 }).await.unwrap();
+            self.agent = ids[0].1;
+        }
         let (channel, principal) = (ChannelId::new("ws:1"), Principal::new("operator"));
         let open = OpenChannel { channel: channel.clone(), principal, now: 1 };
         self.store.write(open).await.unwrap();

@@ -57,6 +57,9 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     let mut terminate = listen_for(SignalKind::terminate())?;
     let mut interrupt = listen_for(SignalKind::interrupt())?;
     end_leftovers(&home);
+    if let Err(error) = skep_guard::limits::raise_open_files() {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
     let providers = providers(&loaded.connections, &mut loaded.settings);
     let timing = Timing { policy: extras.retry, ..Timing::default() };
     let native = Arc::new(NativeEngine::new(providers, timing));

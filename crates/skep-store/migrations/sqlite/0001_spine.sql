@@ -7,6 +7,8 @@ CREATE TABLE agents (
     name           TEXT    NOT NULL,
     created_at     BIGINT  NOT NULL,
     removed_at     BIGINT,
+    status         TEXT    NOT NULL DEFAULT '' CHECK (status IN ('', 'active', 'failed')),
+    status_reason  TEXT,
     pending        BIGINT  NOT NULL DEFAULT 0,
     running        BIGINT  NOT NULL DEFAULT 0,
     waiting        BIGINT  NOT NULL DEFAULT 0,

@@ -2,7 +2,7 @@
 //! whole of the tables as plain values.
 
 use skep_core::ids::{AgentName, ChannelId, Principal};
-use skep_store::agents::RegisterAgents;
+use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::close::Close;
 use skep_store::inbox::{Accept, Order, StopLane};
 use skep_store::journal::Journal;
@@ -61,8 +61,8 @@ pub async fn open(folder: &std::path::Path) -> LabStore {
 /// A new store with the agents and channels of the stories.
 pub async fn furnished(folder: &std::path::Path) -> LabStore {
     let store = open(folder).await;
-    let names = AGENTS.map(AgentName::new).to_vec();
-    store.write(RegisterAgents { names, now: 0 }).await.unwrap();
+    let agents = AGENTS.map(|name| NewAgent { name: AgentName::new(name), failed: None });
+    store.write(RegisterAgents { agents: agents.into(), now: 0 }).await.unwrap();
     for channel in CHANNELS.map(ChannelId::new) {
         let principal = Principal::new("operator");
         store.write(OpenChannel { channel, principal, now: 0 }).await.unwrap();
@@ -250,7 +250,8 @@ async fn items(conn: &mut Conn) -> Result<Vec<ItemSeen>, SqlError> {
 }
 
 async fn calls(conn: &mut Conn) -> Result<Vec<CallSeen>, SqlError> {
-    let sql = "SELECT turn, call_id, state, decision IS NOT NULL FROM calls ORDER BY rowid";
+    let sql = "SELECT turn, call_id, state, decision IS NOT NULL FROM calls \
+               ORDER BY turn, call_id";
     let decode = |row: &Row| {
         Ok(CallSeen {
             turn: row.text(0)?,

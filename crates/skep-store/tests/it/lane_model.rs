@@ -1,17 +1,22 @@
 //! The rules of lanes said once more, slowly: plain lists, scanned anew for every answer.
 
-use crate::lab::{
-    AGENTS, AgentSeen, CHANNELS, CallSeen, FrameSeen, ItemSeen, LaneSeen, Tables, TurnSeen,
-};
+mod steps;
+mod tables;
+
+use crate::lab::{AGENTS, CHANNELS, FrameSeen};
 
 pub const IDLE_MS: i64 = 400;
-const NORMAL: i64 = 2;
 
 /// What a command answers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
     Started(Held),
-    Queued { ack: String, note: Option<String>, ready: bool, ended: Option<(String, bool)> },
+    Queued {
+        ack: String,
+        note: Option<String>,
+        ready: bool,
+        ended: Option<(String, bool)>,
+    },
     Repeated(String),
     Reused,
     Ended(Option<(String, bool)>),
@@ -82,6 +87,10 @@ pub struct Call {
 }
 
 impl Call {
+    pub fn new(id: &str, safe: bool) -> Self {
+        Self { id: id.to_owned(), safe, state: "planned", decided: false }
+    }
+
     pub fn is_open(&self) -> bool {
         self.state != "done" && self.state != "unknown"
     }
@@ -213,42 +222,238 @@ impl Model {
 
 /// Commands.
 impl Model {
+    /// `interrupts`: the sender wants it and the engine can. `new`: it came with `/new`.
     pub fn accept(
         &mut self,
         mail: &Mail,
         slot: Option<(&str, &str)>,
-        (interrupts, steers, fresh): (bool, bool, bool),
+        interrupts: bool,
+        new: bool,
     ) -> Told {
         if let Some(told) = self.repeated(mail) {
             return told;
         }
-        let _ = steers;
         let lane = self.lane(mail.agent, &mail.key);
-        let fresh = fresh || self.lanes[lane].fresh;
-        let free = self.open_turn(lane).is_none();
-        let first = free && self.waiting_items(lane).is_empty();
-        self.ord += 1;
+        let open = self.open_turn(lane);
+        let first = open.is_none() && self.waiting_items(lane).is_empty();
+        let fresh = new || self.lanes[lane].fresh;
         self.lanes[lane].fresh = false;
+        self.ord += 1;
         if let (true, Some(slot)) = (first, slot) {
+            if fresh {
+                self.lanes[lane].session = None;
+            }
             let item = self.add_item(mail, lane, "message", "started", fresh);
             self.served[mail.agent] = self.ord;
             return Told::Started(self.begin(lane, item, slot));
         }
-        let open = self.open_turn(lane);
-        let waiting = open.filter(|&turn| self.turns[turn].state == "waiting");
-        let own_fresh = fresh && interrupts_waiting(mail, fresh);
-        let _ = own_fresh;
-        let ack = if waiting.is_some() { "waiting" } else { "queued" };
-        let note = waiting.and_then(|turn| self.turns[turn].waits.clone());
+        let waits = open.filter(|&turn| self.turns[turn].state == "waiting");
+        let (ack, note) = match waits {
+            Some(turn) if !new => ("waiting", self.turns[turn].waits.clone()),
+            _ => ("queued", None),
+        };
         self.add_item(mail, lane, "message", ack, fresh);
-        let ended = match open {
-            Some(turn) if waiting.is_none() && interrupts => Some(self.cancel(turn, "interrupt")),
+        let ended = match (open, waits) {
+            (Some(turn), None) if interrupts => Some(self.cancel(turn, "interrupt")),
+            (Some(turn), Some(_)) if new => Some(self.cancel(turn, "stop")),
             _ => None,
         };
-        Told::Queued { ack: ack.to_owned(), note, ready: free, ended }
+        Told::Queued { ack: ack.to_owned(), note, ready: open.is_none(), ended }
+    }
+
+    pub fn order(&mut self, mail: &Mail, what: Order) -> Told {
+        if let Some(told) = self.repeated(mail) {
+            return told;
+        }
+        let lane = self.lane(mail.agent, &mail.key);
+        let open = self.open_turn(lane);
+        self.ord += 1;
+        let ended = match (what, open) {
+            (Order::Stop, Some(turn)) => Some(self.cancel(turn, "stop")),
+            (Order::New, Some(turn)) if self.turns[turn].state == "waiting" => {
+                Some(self.cancel(turn, "stop"))
+            }
+            _ => None,
+        };
+        if what == Order::New {
+            let idle = open.is_none() && self.waiting_items(lane).is_empty();
+            self.lanes[lane].fresh = !idle;
+            if idle {
+                self.lanes[lane].session = None;
+            }
+        }
+        let item = self.add_item(mail, lane, "command", "done", false);
+        let (state, kind) = match what {
+            Order::Fail => ("failed", "error"),
+            _ => ("done", "response"),
+        };
+        self.items[item].state = state;
+        if let Some(channel) = mail.channel {
+            self.push(channel, kind, item, vec![mail.message_id.clone()]);
+        }
+        Told::Ended(ended)
+    }
+
+    pub fn stop(&mut self, agent: usize, key: &str) -> Told {
+        let open = self.find_lane(agent, key).and_then(|lane| self.open_turn(lane));
+        Told::Ended(open.map(|turn| self.cancel(turn, "stop")))
+    }
+
+    pub fn take(&mut self, only: Option<usize>, slot: (&str, &str)) -> Told {
+        let lane = match only {
+            None => self.next_lane(),
+            Some(turn) => {
+                let idle = ["ready", "waiting"].contains(&self.turns[turn].state);
+                idle.then(|| self.turns[turn].lane)
+            }
+        };
+        let Some(lane) = lane else {
+            return Told::Taken(None);
+        };
+        self.ord += 1;
+        self.served[self.lanes[lane].agent] = self.ord;
+        let held = match self.open_turn(lane) {
+            Some(turn) => self.resume(turn),
+            None => self.begin(lane, self.waiting_items(lane)[0], slot),
+        };
+        Told::Taken(Some(held))
+    }
+
+    pub fn journal(&mut self, turn: usize, token: i64, doings: &[Doing], steer: bool) -> Told {
+        if !self.holds(turn, token) {
+            return Told::Stale;
+        }
+        let before = self.clone();
+        let Some(rows) = self.write(turn, doings) else {
+            *self = before;
+            return Told::Missing;
+        };
+        let mut joined = Vec::new();
+        if steer && self.turns[turn].cancel.is_none() {
+            for item in self.waiting_items(self.turns[turn].lane).into_iter().take(32) {
+                if self.items[item].fresh {
+                    break;
+                }
+                self.items[item].state = "running";
+                self.items[item].turn = Some(turn);
+                joined.push(self.items[item].id.clone());
+                self.append(turn, self.items[item].id.clone());
+            }
+        }
+        Told::Journalled(rows, joined)
+    }
+
+    pub fn park(&mut self, turn: usize, token: i64, calls: &[String], at: Option<i64>) -> Told {
+        if !self.holds(turn, token) {
+            return Told::Stale;
+        }
+        let named = |call: &&mut Call| calls.contains(&call.id);
+        if self.turns[turn].calls.iter_mut().filter(named).any(|call| !call.is_open()) {
+            return Told::Missing;
+        }
+        let mut goes_on = self.turns[turn].cancel.is_some();
+        for call in self.turns[turn].calls.iter_mut().filter(named) {
+            call.decided &= call.state == "waiting";
+            call.state = "waiting";
+            goes_on |= call.decided;
+        }
+        self.turns[turn].attempts = 0;
+        if goes_on {
+            self.ready(turn, None);
+            return Told::Parked(false);
+        }
+        let now = self.now;
+        let parked = &mut self.turns[turn];
+        (parked.state, parked.at, parked.waits) = ("waiting", at, Some("a person".to_owned()));
+        parked.woken = at.is_some_and(|at| at <= now);
+        self.set_items(turn, "waiting");
+        Told::Parked(true)
+    }
+
+    pub fn release(&mut self, turn: usize, token: i64, at: Option<i64>, counts: bool) -> Told {
+        if !self.holds(turn, token) {
+            return Told::Stale;
+        }
+        self.turns[turn].attempts += i64::from(counts);
+        let at = at.filter(|_| self.turns[turn].cancel.is_none());
+        self.ready(turn, at);
+        Told::Attempts(self.turns[turn].attempts)
+    }
+
+    pub fn close(
+        &mut self,
+        turn: usize,
+        token: i64,
+        doings: &[Doing],
+        (state, outcome): (&'static str, &'static str),
+    ) -> Told {
+        if !self.holds(turn, token) {
+            return Told::Stale;
+        }
+        let before = self.clone();
+        if self.write(turn, doings).is_none() {
+            *self = before;
+            return Told::Missing;
+        }
+        // What the last entries did to the attempts of an ended turn is nobody's business.
+        self.turns[turn].attempts = before.turns[turn].attempts;
+        self.turns[turn].steps = before.turns[turn].steps;
+        self.turns[turn].state = "ended";
+        self.turns[turn].outcome = Some(outcome);
+        self.set_items(turn, state);
+        for channel in 0..CHANNELS.len() {
+            let own = |item: &&Item| item.turn == Some(turn) && item.channel == Some(channel);
+            let to: Vec<_> = self.items.iter().filter(own).collect();
+            if let Some(first) = to.first() {
+                let first = self.items.iter().position(|item| item.id == first.id).unwrap();
+                let to = to.iter().map(|item| item.message_id.clone()).collect();
+                let kind = if outcome == "done" { "response" } else { "error" };
+                self.push(channel, kind, first, to);
+            }
+        }
+        Told::More(!self.waiting_items(self.turns[turn].lane).is_empty())
+    }
+
+    pub fn decide(&mut self, turn: usize, call: usize) -> Told {
+        let waiting = self.turns[turn].state == "waiting";
+        let open = self.turns[turn].state != "ended";
+        let call = &mut self.turns[turn].calls[call];
+        if !open || call.state != "waiting" || call.decided {
+            return Told::Missing;
+        }
+        call.decided = true;
+        if waiting {
+            self.ready(turn, None);
+        }
+        Told::Done
+    }
+
+    pub fn recover(&mut self) -> Told {
+        let running = |&turn: &usize| self.turns[turn].state == "running";
+        let running: Vec<usize> = (0..self.turns.len()).filter(running).collect();
+        for &turn in &running {
+            let lost = &mut self.turns[turn];
+            lost.attempts = if lost.progress { 0 } else { lost.attempts + 1 };
+            self.ready(turn, None);
+        }
+        Told::Count(running.len())
+    }
+
+    pub fn wake(&mut self) -> Told {
+        let due = |&lane: &usize| self.readiness(lane).1.is_some_and(|at| at <= self.now);
+        let due: Vec<usize> = (0..self.lanes.len()).filter(due).collect();
+        for &lane in &due {
+            let turn = self.open_turn(lane).unwrap();
+            self.turns[turn].woken = true;
+        }
+        Told::Count(due.len())
     }
 }
 
-fn interrupts_waiting(_: &Mail, _: bool) -> bool {
-    false
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Order {
+    Stop,
+    New,
+    Say,
+    Fail,
 }

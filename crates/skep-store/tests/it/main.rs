@@ -1,7 +1,13 @@
-//! The store through its public door, with a small set of commands of its own.
+//! The store through its public door: with a small set of commands of its own, and with the
+//! product's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod batches;
 mod failures;
+mod lab;
+mod lane_laws;
+mod lane_model;
+mod lane_ops;
+mod lane_story;
 mod opening;
 mod probe;

@@ -200,7 +200,6 @@ async fn engine_long_retry_after_makes_the_turn_wait_and_go_on_by_itself() {
 /// What a model may ask for, and the results it gets back.
 const ASKED: &[(&str, &str, &str)] = &[
     ("nope", "{\"text\":\"x\"}", "There is no tool `nope`"),
-    ("", "{}", "There is no tool ``"),
     ("effect", "{\"text\":5}", "The arguments of `effect` were refused"),
     ("effect", "{\"texts\":\"x\"}", "The arguments of `effect` were refused"),
     ("effect", "[]", "The arguments of `effect` were refused"),

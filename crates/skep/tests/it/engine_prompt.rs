@@ -124,7 +124,11 @@ async fn engine_ping_is_small() {
     stage.write("teams/main/config.yaml", "allowed_tools: [read]\n");
     stage.model.push(Reply::say("pong"));
     let play = stage.up().await;
-    assert_eq!(play.ask("main", "ping").await["response"]["content"], "pong");
+    // As `skep send main ping --wait` does.
+    let door = play.hive.socket_api().unwrap();
+    let path = "/api/v1/agents/main/messages?wait=true";
+    let answer = door.post(path, &json!({"message": "ping"})).await.unwrap().good().unwrap();
+    assert_eq!(answer["response"]["content"], "pong");
     let request = &stage.model.requests()[0];
     assert!(request.raw.len() <= 8 * 1024, "{} bytes", request.raw.len());
     insta::assert_snapshot!(masked(request, stage.home()));

@@ -23,6 +23,7 @@ fn script(stage: &Stage) {
 /// Sends m1, whose turn then waits; its turn and call.
 async fn waiting(play: &Play, client: &mut WsClient) -> (String, String) {
     client.say("m1", "this needs a decision").await.unwrap();
+    client.next_of("ack").await.unwrap();
     play.until_state("main", "m1", "waiting").await;
     let (turn, call, _) = calls(&play.history("main", client.channel()).await).remove(0);
     (turn, call)

@@ -12,7 +12,7 @@ use crate::fault_crash_scene::Scene;
 use crate::stage::Stage;
 
 /// Messages of each client in a round.
-const MESSAGES: usize = 3;
+const MESSAGES: usize = 2;
 /// Points of a sweep that run side by side: most of a point is waiting for the disk.
 const SIDE_BY_SIDE: usize = 3;
 
@@ -51,7 +51,7 @@ async fn kill_at_random_moments_keeps_every_promise() {
     for round in 0..rounds {
         let before = Journal::of(scene.stage.home());
         open_turns += before.open_turns().count();
-        let asked = scene.asked();
+        let asked = scene.asked().await;
         if round % 3 == 2 {
             let mut hive = scene.start().spawn().unwrap();
             kill_after(&mut hive, Duration::from_millis(dice.below(300))).await;
@@ -60,14 +60,14 @@ async fn kill_at_random_moments_keeps_every_promise() {
             assert!(after.history.len() >= before.history.len(), "round {round}: rows are gone");
         }
         let (before, asked) = match round % 3 {
-            2 => (Journal::of(scene.stage.home()), scene.asked()),
+            2 => (Journal::of(scene.stage.home()), scene.asked().await),
             _ => (before, asked),
         };
         let play = scene.up(scene.start()).await.expect("it starts after a crash");
         let target = play.target();
         scene.settle(&target).await;
-        scene.check_resumed(&before, asked);
-        if round % 10 == 9 {
+        scene.check_resumed(&before, asked).await;
+        if round % 5 == 4 {
             // Quiet: what these clients were promised is checked; others come.
             scene.check_quiet(play).await;
             scene.new_clients(&format!("r{round}c"));
@@ -158,12 +158,12 @@ async fn ended_at(template: &Stage, end: End) -> Point {
     }
     assert_eq!(shim.untracked().unwrap(), 0, "{end:?}");
     let before = Journal::of(scene.stage.home());
-    let asked = scene.asked();
+    let asked = scene.asked().await;
     let play = scene.up(scene.start()).await.expect("it starts after a crash");
     let target = play.target();
     scene.load(&target, 1).await;
     scene.settle(&target).await;
-    scene.check_resumed(&before, asked);
+    scene.check_resumed(&before, asked).await;
     scene.check_quiet(play).await;
     Point { hit, open_turns: before.open_turns().count(), slowest_start: scene.slowest_start }
 }

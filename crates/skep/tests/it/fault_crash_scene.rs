@@ -96,13 +96,20 @@ impl Scene {
     }
 
     /// Model requests so far.
-    pub fn asked(&self) -> usize {
-        self.stage.model.requests().len()
+    pub async fn asked(&self) -> usize {
+        self.requests_after(0, <[ModelRequest]>::len).await
+    }
+
+    /// Asks about the requests after the first `asked`; copying all of them would take long.
+    async fn requests_after<T>(&self, asked: usize, ask: impl Fn(&[ModelRequest]) -> T) -> T {
+        let model = &self.stage.model;
+        let answer = |requests: &[ModelRequest]| Some(ask(&requests[asked..]));
+        model.wait_at_most("requests", SETTLE, answer).await.unwrap()
     }
 
     /// After a restart: every turn that was open went on after its last step on record.
-    pub fn check_resumed(&self, before: &Journal, asked_before: usize) {
-        let requests = self.stage.model.requests().split_off(asked_before);
+    pub async fn check_resumed(&self, before: &Journal, asked_before: usize) {
+        let requests = self.requests_after(asked_before, <[ModelRequest]>::to_vec).await;
         for turn in before.open_turns() {
             let first = before.rows(turn, "user").next().expect("a turn has a user message");
             let mark = text_of(first);
@@ -127,7 +134,10 @@ impl Scene {
             self.check_history(&journal, client);
         }
         self.check_effects(&journal, &state);
-        assert_eq!(self.stage.model.refusals(), Vec::<String>::new());
+        let refused = |requests: &[ModelRequest]| {
+            requests.iter().filter_map(|request| request.refusal.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(self.requests_after(0, refused).await, Vec::<String>::new());
         let key = Canary::of("rig-key-canary-1f7c");
         assert_eq!(key.find_below(self.stage.home()).unwrap(), []);
         journal

@@ -188,8 +188,9 @@ async fn fault_hung_sync_blocks_writers_only() {
     let target = play.target().query("stream=true");
     let mut socket = WsClient::connect(&target).await.unwrap();
     socket.say("talk", "tell me").await.unwrap();
-    let delta =
-        |text: &'static str| move |frame: &Value| frame["type"] == "delta" && frame["content"] == text;
+    let delta = |text: &'static str| {
+        move |frame: &Value| frame["type"] == "delta" && frame["content"] == text
+    };
     socket.find("the first words", delta("one ")).await.unwrap();
 
     disk.shim.hang_syncs().unwrap();

@@ -10,5 +10,6 @@ mod fault_crash_scene;
 mod fault_crash_start;
 mod fault_crash_stop;
 mod fault_disk;
+mod fault_start;
 mod first_contact;
 mod telling;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use skep_testkit::effects::Effects;
 use skep_testkit::hive::Start;
 use skep_testkit::http::Api;
+use skep_testkit::wait::{self, PATIENCE};
 use skep_testkit::ws::WsTarget;
 use skep_testkit::{Hive, ScriptedModel, WsClient, locate};
 use tempfile::TempDir;
@@ -158,9 +159,12 @@ impl Play {
 
     /// Decides a waiting call through the rig's own door.
     pub async fn decide(&self, turn: &str, call: &str, value: Value) -> u16 {
-        let shown = self.hive.stdout();
-        let (_, after) = shown.split_once("deciding on ").expect("the rig names its door");
-        let door = Api::tcp(after.lines().next().unwrap(), None).unwrap();
+        let named = wait::until("the rig's door for decisions", PATIENCE, || {
+            let shown = self.hive.stdout();
+            let (_, after) = shown.split_once("deciding on ")?;
+            Some(after.split_once('\n')?.0.to_owned())
+        });
+        let door = Api::tcp(&named.await.unwrap(), None).unwrap();
         let body = json!({"turn": turn, "call": call, "value": value});
         door.post("/decide", &body).await.unwrap().status
     }
