@@ -1,18 +1,25 @@
-//! The single-instance lock: an advisory lock on one file, held as long as the value lives.
+//! The single-instance lock: an advisory lock on a folder, held as long as the value lives, and a
+//! file in it that names who holds it.
 //!
-//! The kernel releases it however the process ends, so a lock file left behind means nothing.
+//! The kernel releases it however the process ends, so a file left behind means nothing; and as
+//! the folder is what is locked, a file that somebody removes opens the way to nobody.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+
+/// Nobody looks for longer.
+const LOOK: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
 pub struct InstanceLock {
     // Held for its lock; the descriptor is close-on-exec, so children do not keep it.
-    _file: File,
+    _folder: File,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +30,30 @@ pub enum LockError {
     Io { path: PathBuf, source: io::Error },
 }
 
+/// Somebody looks at the home: while this lives, nobody begins to serve it.
+#[derive(Debug)]
+pub struct Look {
+    _folder: File,
+}
+
+impl Look {
+    /// Nobody serves the home, or who does. Changes nothing. `path` is that of the file.
+    pub fn take(path: &Path) -> Result<Self, LockError> {
+        let io_error = |source: io::Error| LockError::Io { path: path.to_path_buf(), source };
+        let folder = open_folder(path).map_err(io_error)?;
+        match flock(&folder, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(Self { _folder: folder }),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                Err(LockError::Held { holder: read_holder(path) })
+            }
+            Err(errno) => Err(io_error(errno.into())),
+        }
+    }
+}
+
 impl InstanceLock {
-    /// Takes the lock or says who has it. Never waits.
+    /// Takes the lock of the folder in which the file `path` is, or says who has it. Waits only
+    /// for somebody who merely looks.
     pub fn acquire(path: &Path) -> Result<Self, LockError> {
         let io_error = |source: io::Error| LockError::Io { path: path.to_path_buf(), source };
         let mut file = OpenOptions::new()
@@ -35,16 +64,30 @@ impl InstanceLock {
             .mode(0o600)
             .open(path)
             .map_err(io_error)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(LockError::Held { holder: read_holder(&mut file) });
+        let folder = open_folder(path).map_err(io_error)?;
+        let began = Instant::now();
+        while let Err(errno) = flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            if errno != rustix::io::Errno::WOULDBLOCK {
+                return Err(io_error(errno.into()));
             }
-            Err(errno) => return Err(io_error(errno.into())),
+            if began.elapsed() > LOOK || !is_looked_at(&folder) {
+                return Err(LockError::Held { holder: read_holder(path) });
+            }
+            std::thread::sleep(POLL);
         }
         write_holder(&mut file).map_err(io_error)?;
-        Ok(Self { _file: file })
+        Ok(Self { _folder: folder })
     }
+}
+
+fn open_folder(path: &Path) -> io::Result<File> {
+    File::open(path.parent().unwrap_or(path))
+}
+
+/// A lock that can be shared has no owner.
+fn is_looked_at(folder: &File) -> bool {
+    let shared = flock(folder, FlockOperation::NonBlockingLockShared);
+    shared.and_then(|()| flock(folder, FlockOperation::Unlock)).is_ok()
 }
 
 fn write_holder(file: &mut File) -> io::Result<()> {
@@ -53,7 +96,8 @@ fn write_holder(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-fn read_holder(file: &mut File) -> Option<u32> {
+fn read_holder(path: &Path) -> Option<u32> {
+    let file = File::open(path).ok()?;
     let mut text = String::new();
     // A process id has at most ten digits; the bound keeps a foreign file from being read whole.
     file.take(32).read_to_string(&mut text).ok()?;

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::process_table::{self, MARKER, Members, Row};
+use crate::watchdog::{self, Ceiling};
 use crate::{environment, random};
 
 /// What a child inherits from us; everything else is given in `Job::environment`.
@@ -39,7 +40,8 @@ pub struct Job {
     pub directory: PathBuf,
     pub environment: Vec<(String, String)>,
     pub input: Vec<u8>,
-    /// Kept of standard output and of standard error, each; the rest is counted and dropped.
+    /// Kept of standard output and of standard error, each: the first half and the last. What is
+    /// between is counted and dropped.
     pub output_bytes: usize,
     pub timeout: Option<Duration>,
 }
@@ -53,16 +55,34 @@ pub struct JobOutput {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    Exited { code: i32 },
-    Signalled { signal: i32 },
+    Exited {
+        code: i32,
+    },
+    Signalled {
+        signal: i32,
+    },
     TimedOut,
     Cancelled,
+    /// The tree together took more than it may and was killed.
+    OverLimit {
+        what: &'static str,
+    },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     pub bytes: Vec<u8>,
+    /// How many bytes are missing, all at `gap`.
     pub dropped: u64,
+    pub gap: usize,
+}
+
+/// What stands around a child beside its own session. `Default` is nothing.
+#[derive(Default)]
+pub(crate) struct Wall {
+    /// Runs in the child between fork and exec: bare system calls only, nothing allocated.
+    pub enter: Option<Box<dyn FnMut() -> io::Result<()> + Send + Sync>>,
+    pub ceiling: Option<Ceiling>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,9 +95,17 @@ pub enum ProcessError {
 
 /// Runs a job. Cancelling the token or dropping the future ends its whole process tree.
 pub async fn run(job: Job, cancel: &CancellationToken) -> Result<JobOutput, ProcessError> {
+    run_behind(job, Wall::default(), cancel).await
+}
+
+pub(crate) async fn run_behind(
+    job: Job,
+    mut wall: Wall,
+    cancel: &CancellationToken,
+) -> Result<JobOutput, ProcessError> {
     let program = job.program.to_string_lossy().into_owned();
-    let (mut child, mut tree) =
-        start(&job).map_err(|source| ProcessError::Start { program: program.clone(), source })?;
+    let (mut child, mut tree) = start(&job, &mut wall)
+        .map_err(|source| ProcessError::Start { program: program.clone(), source })?;
     let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let mut captured = (Captured::default(), Captured::default());
     let (status, decided) = {
@@ -91,16 +119,23 @@ pub async fn run(job: Job, cancel: &CancellationToken) -> Result<JobOutput, Proc
         tokio::pin!(streams);
         let mut streams_ended = false;
         let deadline = job.timeout.map(|limit| Instant::now() + limit);
+        let excess = watchdog::excess(wall.ceiling, Arc::clone(&tree.members));
+        tokio::pin!(excess);
         let decided = loop {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break Some(Ending::Cancelled),
                 () = reached(deadline) => break Some(Ending::TimedOut),
                 _ = child.wait() => break None,
+                what = &mut excess => break Some(Ending::OverLimit { what }),
                 () = &mut streams, if !streams_ended => streams_ended = true,
             }
         };
-        let grace = if decided.is_some() { GRACE } else { LEFTOVER_GRACE };
+        let grace = match decided {
+            Some(Ending::OverLimit { .. }) => Duration::ZERO,
+            Some(_) => GRACE,
+            None => LEFTOVER_GRACE,
+        };
         let end = tree.end(grace);
         tokio::pin!(end);
         loop {
@@ -159,7 +194,7 @@ static LABEL: OnceLock<String> = OnceLock::new();
 /// be known before anyone can take it for an orphan.
 static ROOTS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-fn start(job: &Job) -> io::Result<(Child, Tree)> {
+fn start(job: &Job, wall: &mut Wall) -> io::Result<(Child, Tree)> {
     let label = LABEL.get().map_or("unclaimed", String::as_str);
     let marker = format!("{label}.{}", random::uuid());
     let mut command = Command::new(&job.program);
@@ -167,7 +202,7 @@ fn start(job: &Job) -> io::Result<(Child, Tree)> {
         .args(&job.arguments)
         .current_dir(&job.directory)
         .env_clear()
-        .envs(INHERITED.iter().filter_map(|name| Some((name, environment::var(name)?))))
+        .envs(inherited(wall))
         .envs(job.environment.iter().map(|(name, value)| (name, value)))
         .env(MARKER, &marker)
         .stdin(if job.input.is_empty() { Stdio::null() } else { Stdio::piped() })
@@ -175,11 +210,15 @@ fn start(job: &Job) -> io::Result<(Child, Tree)> {
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     // SAFETY: setsid is a bare system call and async-signal-safe; nothing is allocated or locked.
+    // The wall promises the same of itself.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;
             Ok(())
         });
+        if let Some(enter) = wall.enter.take() {
+            command.pre_exec(enter);
+        }
     }
     let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
     let child = command.spawn()?;
@@ -279,11 +318,25 @@ impl Captured {
         let mut chunk = vec![0_u8; 16 * 1024];
         // A read error means the pipe is gone: the same as its end.
         while let Ok(count @ 1..) = stream.read(&mut chunk).await {
-            let room = limit.saturating_sub(self.bytes.len()).min(count);
-            self.bytes.extend_from_slice(&chunk[..room]);
-            self.dropped += (count - room) as u64;
+            self.keep(&chunk[..count], limit);
         }
     }
+
+    fn keep(&mut self, piece: &[u8], limit: usize) {
+        self.bytes.extend_from_slice(piece);
+        let excess = self.bytes.len().saturating_sub(limit);
+        if excess > 0 {
+            self.gap = limit / 2;
+            self.bytes.drain(self.gap..self.gap + excess);
+            self.dropped += excess as u64;
+        }
+    }
+}
+
+/// Nothing of ours goes behind a wall: a process there can read how its parents were started.
+fn inherited(wall: &Wall) -> impl Iterator<Item = (&'static str, String)> {
+    let names = if wall.enter.is_some() { [].as_slice() } else { INHERITED.as_slice() };
+    names.iter().filter_map(|name| Some((*name, environment::var(name)?)))
 }
 
 async fn feed(stream: Option<ChildStdin>, input: &[u8]) {

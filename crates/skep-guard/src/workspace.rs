@@ -1,7 +1,13 @@
 //! Files beneath an agent's workspace.
 //!
 //! The kernel resolves every path relative to a handle of the workspace and refuses to leave it,
-//! so nothing can be swapped between a check and the use.
+//! so nothing can be swapped between a check and the use. What is written goes through a handle of
+//! the folder it stands in: a new file is made there under a name of its own and then takes the
+//! place of the old one, so a link is replaced and never followed.
+
+mod folder;
+mod refusal;
+mod target;
 
 use std::fs::File;
 use std::io;
@@ -11,30 +17,32 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+pub use folder::{Entry, EntryKind, Folder};
+pub use refusal::Refusal;
+pub use target::{Folders, Target};
+
+use refusal::{kind_name, refusal};
+
+/// What may be reached: one folder to work in, and folders that may only be read.
 #[derive(Debug)]
 pub struct Workspace {
-    root: OwnedFd,
+    work: Root,
+    read_only: Vec<Root>,
+}
+
+/// A folder and the two ways its path may be spelt.
+#[derive(Debug)]
+struct Root {
+    handle: OwnedFd,
     path: PathBuf,
     canonical: PathBuf,
 }
 
-/// Why a path was not opened. The text is for the model: it names the class and what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum Refusal {
-    #[error("outside_workspace: {path} is not inside the workspace; use a path below it")]
-    OutsideWorkspace { path: String },
-    #[error("not_found: there is no {path} in the workspace")]
-    NotFound { path: String },
-    #[error("is_directory: {path} is a folder, not a file")]
-    IsDirectory { path: String },
-    #[error("not_a_regular_file: {path} is a {kind}, which cannot be read as a file")]
-    NotRegular { path: String, kind: &'static str },
-    #[error("no_permission: the system does not let this hive open {path}")]
-    NoPermission { path: String },
-    #[error("bad_path: {path:?} is not a usable file path ({why})")]
-    BadPath { path: String, why: &'static str },
-    #[error("io_error: {path} could not be opened: {source}")]
-    Io { path: String, source: io::Error },
+/// A file or a folder, opened for reading.
+#[derive(Debug)]
+pub enum Opened {
+    File(File),
+    Folder(Folder),
 }
 
 /// How often a lookup is repeated that a concurrent rename made undecidable for the kernel.
@@ -42,35 +50,63 @@ const RENAME_TRIES: usize = 8;
 
 impl Workspace {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { root, path: std::path::absolute(path)?, canonical: path.canonicalize()? })
+        Ok(Self { work: Root::open(path)?, read_only: Vec::new() })
+    }
+
+    /// Adds a folder that may be read by its absolute path and never written: the settings of the
+    /// workspace's owner. The workspace may lie inside it.
+    pub fn with_read_only(mut self, path: &Path) -> io::Result<Self> {
+        self.read_only.push(Root::open(path)?);
+        Ok(self)
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.work.path
     }
 
     /// Opens a regular file for reading. Never hangs: pipes and devices are refused, not opened
     /// for waiting.
     pub fn open_file(&self, requested: &str) -> Result<File, Refusal> {
-        let relative = self.relative(requested)?;
-        let opened = self.resolve(&relative, ResolveFlags::empty()).or_else(|errno| {
-            if errno == Errno::XDEV { self.resolve_absolute_link(&relative) } else { Err(errno) }
-        });
-        let fd = opened.map_err(|errno| refusal(requested, errno))?;
+        match self.open_any(requested)? {
+            Opened::File(file) => Ok(file),
+            Opened::Folder(_) => Err(Refusal::IsDirectory { path: requested.to_owned() }),
+        }
+    }
+
+    /// Opens a file or a folder for reading, whichever stands there.
+    pub fn open_any(&self, requested: &str) -> Result<Opened, Refusal> {
+        let (root, relative) = self.locate(requested)?;
+        let fd = root.resolve(&relative).map_err(|errno| refusal(requested, errno))?;
         let status = rustix::fs::fstat(&fd).map_err(|errno| refusal(requested, errno))?;
         match FileType::from_raw_mode(status.st_mode) {
-            FileType::RegularFile => Ok(File::from(fd)),
-            FileType::Directory => Err(Refusal::IsDirectory { path: requested.to_owned() }),
+            FileType::RegularFile => Ok(Opened::File(File::from(fd))),
+            FileType::Directory => Ok(Opened::Folder(Folder::new(fd, tidied(&relative)))),
             other => {
                 Err(Refusal::NotRegular { path: requested.to_owned(), kind: kind_name(other) })
             }
         }
     }
 
-    /// The path relative to the workspace: given relative, or absolute and inside it.
-    fn relative(&self, requested: &str) -> Result<PathBuf, Refusal> {
+    /// The workspace itself as a folder.
+    pub fn folder(&self) -> Result<Folder, Refusal> {
+        match self.open_any(".")? {
+            Opened::Folder(folder) => Ok(folder),
+            Opened::File(_) => Err(Refusal::NotFound { path: ".".to_owned() }),
+        }
+    }
+
+    /// A place in the workspace to write to.
+    pub fn target(&self, requested: &str, folders: Folders) -> Result<Target, Refusal> {
+        let (root, relative) = self.locate(requested)?;
+        if !std::ptr::eq(root, &raw const self.work) {
+            return Err(Refusal::Settings { path: requested.to_owned() });
+        }
+        Target::open(root, &relative, requested, folders)
+    }
+
+    /// The root a path belongs to, and the path relative to it. Relative paths start at the
+    /// workspace; absolute ones lie inside one of the roots.
+    fn locate(&self, requested: &str) -> Result<(&Root, PathBuf), Refusal> {
         let bad = |why| Refusal::BadPath { path: requested.to_owned(), why };
         if requested.trim().is_empty() {
             return Err(bad("it is empty"));
@@ -80,22 +116,56 @@ impl Workspace {
         }
         let path = Path::new(requested);
         if path.is_relative() {
-            return Ok(path.to_path_buf());
+            return Ok((&self.work, path.to_path_buf()));
         }
-        let inside = path
-            .strip_prefix(&self.path)
-            .or_else(|_| path.strip_prefix(&self.canonical))
-            .map_err(|_| Refusal::OutsideWorkspace { path: requested.to_owned() })?;
-        Ok(if inside.as_os_str().is_empty() { PathBuf::from(".") } else { inside.to_path_buf() })
+        std::iter::once(&self.work)
+            .chain(&self.read_only)
+            .find_map(|root| Some((root, root.inside(path)?)))
+            .ok_or_else(|| Refusal::OutsideWorkspace { path: requested.to_owned() })
+    }
+}
+
+impl Root {
+    fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self { handle, path: std::path::absolute(path)?, canonical: path.canonicalize()? })
     }
 
-    fn resolve(&self, relative: &Path, extra: ResolveFlags) -> Result<OwnedFd, Errno> {
+    fn inside(&self, absolute: &Path) -> Option<PathBuf> {
+        let inside = absolute
+            .strip_prefix(&self.path)
+            .or_else(|_| absolute.strip_prefix(&self.canonical))
+            .ok()?;
+        let own = inside.as_os_str().is_empty();
+        Some(if own { PathBuf::from(".") } else { inside.to_path_buf() })
+    }
+
+    /// Opens for reading whatever stands at the path, following links that stay inside.
+    fn resolve(&self, relative: &Path) -> Result<OwnedFd, Errno> {
         // NONBLOCK: opening a pipe without a writer would wait for one.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        self.resolve_as(relative, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
+    }
+
+    fn resolve_as(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolved = self.open_beneath(relative, flags, ResolveFlags::empty());
+        if matches!(resolved, Err(Errno::XDEV)) {
+            return self.resolve_absolute_link(relative, flags);
+        }
+        resolved
+    }
+
+    fn open_beneath(
+        &self,
+        relative: &Path,
+        flags: OFlags,
+        extra: ResolveFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | extra;
         let mut outcome = Err(Errno::AGAIN);
         for _ in 0..RENAME_TRIES {
-            outcome = rustix::fs::openat2(&self.root, relative, flags, Mode::empty(), resolve);
+            outcome = rustix::fs::openat2(&self.handle, relative, flags, Mode::empty(), resolve);
             if !matches!(outcome, Err(Errno::AGAIN | Errno::INTR)) {
                 break;
             }
@@ -105,37 +175,27 @@ impl Workspace {
 
     /// The kernel refuses every absolute link, also one that points back into the workspace. Such
     /// a target is opened by its own path, without following any link on the way.
-    fn resolve_absolute_link(&self, relative: &Path) -> Result<OwnedFd, Errno> {
+    fn resolve_absolute_link(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let target = self.canonical.join(relative).canonicalize().map_err(|_| Errno::XDEV)?;
         let inside = target.strip_prefix(&self.canonical).map_err(|_| Errno::XDEV)?;
         if inside.components().any(|part| !matches!(part, Component::Normal(_))) {
             return Err(Errno::XDEV);
         }
-        self.resolve(inside, ResolveFlags::NO_SYMLINKS)
+        self.open_beneath(inside, flags, ResolveFlags::NO_SYMLINKS)
     }
 }
 
-fn refusal(requested: &str, errno: Errno) -> Refusal {
-    let path = requested.to_owned();
-    match errno {
-        Errno::XDEV => Refusal::OutsideWorkspace { path },
-        Errno::NOENT | Errno::NOTDIR => Refusal::NotFound { path },
-        Errno::ACCESS | Errno::PERM => Refusal::NoPermission { path },
-        Errno::LOOP => {
-            Refusal::BadPath { path, why: "its links lead in a circle or into the system" }
+/// The path as it is shown: without `.` and without the folders that `..` takes back.
+fn tidied(relative: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in relative.components() {
+        match part {
+            Component::Normal(name) => tidy.push(name),
+            Component::ParentDir => {
+                tidy.pop();
+            }
+            _ => {}
         }
-        Errno::NAMETOOLONG => Refusal::BadPath { path, why: "it is too long" },
-        // What opening a socket (NXIO) or a device without a driver (NODEV) answers.
-        Errno::NXIO | Errno::NODEV => Refusal::NotRegular { path, kind: "socket or device" },
-        other => Refusal::Io { path, source: other.into() },
     }
-}
-
-fn kind_name(kind: FileType) -> &'static str {
-    match kind {
-        FileType::Fifo => "pipe",
-        FileType::CharacterDevice | FileType::BlockDevice => "device",
-        FileType::Socket => "socket",
-        _ => "special file",
-    }
+    tidy
 }

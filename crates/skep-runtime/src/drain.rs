@@ -21,6 +21,8 @@ const END: Duration = Duration::from_millis(4400);
 const CUT: Duration = Duration::from_millis(3800);
 /// What comes after a phase that took all of its time still gets this.
 const LEAST: Duration = Duration::from_millis(300);
+/// Clients that take their last frames slowly do not keep the store open beyond this.
+const GOODBYE: Duration = Duration::from_millis(500);
 /// Ids can be sent again for this long after their message ended.
 const KEEP_IDS: Duration = Duration::from_secs(7 * 24 * 3600);
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
@@ -55,6 +57,11 @@ impl Hive {
         shared.cut_hard.cancel();
         if tokio::time::timeout(LEAST, shared.tasks.wait()).await.is_err() {
             tracing::warn!("some tasks did not end in time");
+        }
+        shared.goodbyes.close();
+        let left = end.saturating_duration_since(Instant::now()).max(LEAST);
+        if tokio::time::timeout(left.min(GOODBYE), shared.goodbyes.wait()).await.is_err() {
+            tracing::info!("some clients hear the rest when they come back");
         }
         let left = end.saturating_duration_since(Instant::now()).max(LEAST);
         shared.store.clone().close_within(left).await;

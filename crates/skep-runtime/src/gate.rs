@@ -146,8 +146,10 @@ pub(crate) async fn run(
 }
 
 /// In a task of its own, so that a tool that panics ends no turn.
-async fn run_prepared(prepared: Prepared, context: ToolContext) -> (ToolAnswer, bool) {
-    let cancel = context.cancel.clone();
+async fn run_prepared(prepared: Prepared, mut context: ToolContext) -> (ToolAnswer, bool) {
+    // Of this call alone: one that takes too long does not end its turn.
+    let cancel = context.cancel.child_token();
+    context.cancel = cancel.clone();
     let mut task = AbortOnDrop(tokio::spawn(prepared(context)));
     let ended = tokio::select! {
         ended = &mut task.0 => Some(ended),
@@ -196,3 +198,7 @@ fn bounded(answer: ToolAnswer, bound: usize) -> ToolAnswer {
 pub(crate) fn call_of(id: &skep_core::ids::CallId, name: &str, arguments: &Value) -> ToolCall {
     ToolCall { id: id.clone(), name: name.to_owned(), arguments: arguments.clone() }
 }
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;

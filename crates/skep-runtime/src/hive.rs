@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use skep_core::channel::Channel;
 use skep_core::engine::Engine;
@@ -79,6 +80,8 @@ pub(crate) struct Shared {
     pub cut_hard: CancellationToken,
     /// Somebody asked the process to stop.
     pub shutdown: CancellationToken,
+    /// Doors that still read what they owe their clients.
+    pub goodbyes: TaskTracker,
 }
 
 /// Why a hive did not open.
@@ -157,6 +160,7 @@ impl Hive {
             cut: CancellationToken::new(),
             cut_hard: CancellationToken::new(),
             shutdown: CancellationToken::new(),
+            goodbyes: TaskTracker::new(),
         });
         shared.tasks.spawn(scheduler::run(Arc::clone(&shared)));
         shared.tasks.spawn(dispatch::run(Arc::clone(&shared), frames));
@@ -180,6 +184,12 @@ impl Hive {
     /// Cancelled when open connections are to be closed.
     pub fn stopping(&self) -> CancellationToken {
         self.shared.cut.clone()
+    }
+
+    /// While it is held the store stays readable at the end, for a moment: a client is told what
+    /// was decided while the hive was stopping.
+    pub fn goodbye(&self) -> TaskTrackerToken {
+        self.shared.goodbyes.token()
     }
 
     /// Asks the process to stop, as SIGTERM would.

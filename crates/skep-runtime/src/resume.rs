@@ -1,14 +1,19 @@
 //! What a turn finds when it begins or goes on: its session, its open calls, and whether it was
 //! asked to end before it could.
 
-use skep_core::engine::FailureCode;
+use serde_json::Value;
+
+use skep_core::engine::{FailureCode, ToolCall};
 use skep_core::event::{CancelReason, ItemState};
 use skep_core::message::{Body, Message, Role, Usage};
-use skep_core::redelivery::Again;
-use skep_store::close::Outcome;
+use skep_core::redelivery::{self, Again};
+use skep_guard::clock;
+use skep_store::close::{Close, Outcome};
 use skep_store::history;
+use skep_store::leases::Lease;
 
-use crate::persist::Lost;
+use crate::hive::Shared;
+use crate::persist::{Lost, persist};
 use crate::step;
 use crate::turn::{EndRequest, Turn};
 
@@ -83,4 +88,34 @@ impl Turn {
         }
         usage
     }
+}
+
+/// Closes a turn whose agent cannot run it.
+pub(crate) async fn close_unable(shared: &Shared, lease: &Lease, reason: &str) -> Result<(), Lost> {
+    let read = shared.store.read(async |conn| history::calls(conn, &lease.turn).await);
+    let calls = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
+    let entries = calls.into_iter().filter_map(|row| {
+        let call = ToolCall { id: row.call_id, name: row.tool, arguments: Value::Null };
+        match redelivery::decide(row.state, row.retry_safe, row.decision.is_some()) {
+            Again::Keep => None,
+            Again::Unknown => Some(step::unknown(&call)),
+            Again::Run | Again::Wait => Some(step::not_run(&call, "its agent cannot run")),
+        }
+    });
+    let close = Close {
+        turn: lease.turn.clone(),
+        token: lease.token,
+        entries: entries.collect(),
+        outcome: Outcome::Ended {
+            state: ItemState::Failed,
+            code: FailureCode::AgentUnavailable,
+            text: format!("The agent {} cannot run: {reason}", lease.agent_name),
+        },
+        usage: Usage::default(),
+        active_ms: lease.active_ms,
+        now: clock::now_ms(),
+    };
+    let closed = persist(&shared.store, &shared.health, &shared.cut, close).await?;
+    shared.look_for_more(&closed);
+    Ok(())
 }

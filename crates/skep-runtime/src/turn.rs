@@ -12,14 +12,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnRequest};
-use skep_core::event::{CancelReason, Event, EventKind, ItemState};
+use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Usage};
 use skep_core::prompt;
 use skep_core::settings::AgentSettings;
 use skep_core::tool::ToolContext;
 use skep_guard::clock;
-use skep_store::close::{Close, Outcome};
 use skep_store::journal::{Journal, Journalled};
 use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
@@ -28,6 +27,7 @@ use crate::gate::Toolbox;
 use crate::hive::Shared;
 use crate::persist::{Lost, persist, persist_unless};
 use crate::registry::Running;
+use crate::resume;
 use crate::step::{self, StepEnd};
 
 const SYSTEM_RULES: &str = include_str!("prompts/system.md");
@@ -113,7 +113,7 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
     };
     let agent = match shared.agent(&lease.agent_name) {
         Ok(agent) => agent,
-        Err(reason) => return close_unable(&shared, &lease, &reason).await,
+        Err(reason) => return resume::close_unable(&shared, &lease, &reason).await,
     };
     let now = Instant::now();
     let used = Duration::from_millis(u64::try_from(lease.active_ms).unwrap_or(0));
@@ -132,27 +132,6 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         shared,
     };
     turn.go().await
-}
-
-/// Closes a turn whose agent cannot run it.
-async fn close_unable(shared: &Shared, lease: &Lease, reason: &str) -> Result<(), Lost> {
-    let outcome = Outcome::Ended {
-        state: ItemState::Failed,
-        code: FailureCode::AgentUnavailable,
-        text: format!("The agent {} cannot run: {reason}", lease.agent_name),
-    };
-    let close = Close {
-        turn: lease.turn.clone(),
-        token: lease.token,
-        entries: Vec::new(),
-        outcome,
-        usage: Usage::default(),
-        active_ms: lease.active_ms,
-        now: clock::now_ms(),
-    };
-    let closed = persist(&shared.store, &shared.health, &shared.cut, close).await?;
-    shared.look_for_more(&closed);
-    Ok(())
 }
 
 impl Turn {
@@ -184,7 +163,7 @@ impl Turn {
     async fn speak(&self, rows: Vec<Message>, mut heard: Heard) -> Result<(), Lost> {
         let Some(engine) = self.shared.engine(&self.agent) else {
             let reason = format!("there is no engine `{}`", self.agent.engine);
-            return close_unable(&self.shared, &self.lease, &reason).await;
+            return resume::close_unable(&self.shared, &self.lease, &reason).await;
         };
         let (batches, mut asked) = mpsc::channel(1);
         let mut handle = engine.start(self.request(rows, batches));

@@ -19,4 +19,4 @@ mod standing;
 mod rest;
 mod ws;
 
-pub use server::{BindError, BindOptions, Server};
+pub use server::{BindError, BindOptions, Listening, Server};

@@ -59,23 +59,39 @@ pub enum BindError {
     LocalSocket { run: String, source: io::Error },
 }
 
-pub struct Server {
+/// The port and the local socket, taken. Nothing is answered yet.
+pub struct Listening {
     address: SocketAddr,
     network: TcpListener,
     local: UnixListener,
-    run: PathBuf,
+    file: SocketFile,
+    home: PathBuf,
+    owner: u32,
+}
+
+/// The local socket's file. One that nobody answers would only puzzle people, so it goes when
+/// the server does; the next start would remove it too.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::debug!(%error, "the local socket's file stays");
+        }
+    }
+}
+
+pub struct Server {
+    network: TcpListener,
+    local: UnixListener,
+    file: SocketFile,
     doors: Doors,
     feed: Feed,
 }
 
-impl Server {
-    /// Takes the port and the local socket, and registers the WebSocket channel with the hive.
-    /// Nothing is answered before `run`.
-    pub fn bind(
-        settings: &ServerSettings,
-        options: BindOptions,
-        hive: Hive,
-    ) -> Result<Self, BindError> {
+impl Listening {
+    /// Takes the port and the local socket, before a hive is opened for them.
+    pub fn open(settings: &ServerSettings, options: BindOptions) -> Result<Self, BindError> {
         let BindOptions { home, run, insecure_bind } = options;
         if !settings.bind.is_loopback() && !insecure_bind {
             return Err(BindError::TooWide { bind: settings.bind });
@@ -86,6 +102,20 @@ impl Server {
         let in_run = |source| BindError::LocalSocket { run: run.display().to_string(), source };
         let owner = socket::owner(&home).map_err(in_run)?;
         let local = socket::bind(&run).map_err(in_run)?;
+        let file = SocketFile(run.join(socket::SOCKET_NAME));
+        Ok(Self { address, network, local, file, home, owner })
+    }
+
+    /// Where the network door is; with port 0 in the settings, the port that was found.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Server {
+    /// Registers the WebSocket channel with the hive.
+    pub fn new(listening: Listening, settings: &ServerSettings, hive: Hive) -> Self {
+        let Listening { address, network, local, file, home, owner } = listening;
         let (hub, feed) = Hub::new(hive.events(None));
         hive.add_channel(hub.clone());
         let doors = Arc::new(DoorState {
@@ -100,18 +130,13 @@ impl Server {
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
-        Ok(Self { address, network, local, run, doors, feed })
-    }
-
-    /// Where the network door is; with port 0 in the settings, the port that was found.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+        Self { network, local, file, doors, feed }
     }
 
     /// Answers until `shutdown`. When the hive says that it stops, which may be earlier, sockets
     /// are closed and event streams and waits end, while short requests are still answered.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Self { network, local, run, doors, feed, .. } = self;
+        let Self { network, local, file, doors, feed } = self;
         let router = rest::router(Arc::clone(&doors));
         let closing = doors.closing.clone();
         let stopping = doors.hive.stopping();
@@ -139,10 +164,7 @@ impl Server {
         if tokio::time::timeout_at(end, doors.tasks.wait()).await.is_err() {
             tracing::warn!(open = doors.tasks.len(), "connections are cut off at the end");
         }
-        // A socket file nobody answers would only puzzle people; the next start removes it too.
-        if let Err(error) = std::fs::remove_file(run.join(socket::SOCKET_NAME)) {
-            tracing::debug!(%error, "the local socket's file stays");
-        }
+        drop(file);
     }
 }
 

@@ -79,25 +79,6 @@ impl Conn {
     }
 }
 
-/// Every statement this thread ran: tests look at their plans.
-#[cfg(test)]
-pub(crate) mod seen {
-    use std::cell::RefCell;
-    use std::collections::BTreeSet;
-
-    thread_local! {
-        static STATEMENTS: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
-    }
-
-    pub(super) fn note(sql: &'static str) {
-        STATEMENTS.with_borrow_mut(|seen| seen.insert(sql));
-    }
-
-    pub(crate) fn statements() -> BTreeSet<&'static str> {
-        STATEMENTS.take()
-    }
-}
-
 fn bind(args: &[Value<'_>]) -> Result<SqliteArguments, SqlError> {
     let mut bound = SqliteArguments::default();
     bound.reserve(args.len(), 0);
@@ -207,5 +188,24 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
 impl<'a> From<&'a Option<String>> for Value<'a> {
     fn from(value: &'a Option<String>) -> Self {
         value.as_deref().into()
+    }
+}
+
+/// Every statement this thread ran: tests look at their plans.
+#[cfg(test)]
+pub(crate) mod seen {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        static STATEMENTS: RefCell<BTreeSet<&'static str>> = RefCell::default();
+    }
+
+    pub(super) fn note(sql: &'static str) {
+        STATEMENTS.with_borrow_mut(|seen| seen.insert(sql));
+    }
+
+    pub(crate) fn statements() -> BTreeSet<&'static str> {
+        STATEMENTS.take()
     }
 }

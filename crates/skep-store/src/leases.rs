@@ -71,8 +71,8 @@ pub(crate) async fn open(
     let session = history::resolve(tx, &lane, agent, &wanted).await?;
     let token = next_token(tx, lane.id).await?;
     let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
-                  first_seq, started_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', \
-                  (SELECT last_seq + 1 FROM sessions WHERE id = $4), $8, $8)";
+                  first_seq, started_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, \
+                  'running', (SELECT last_seq + 1 FROM sessions WHERE id = $4), $8, $8)";
     let args = [
         slot.turn.as_str().into(),
         lane.id.0.into(),

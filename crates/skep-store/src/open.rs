@@ -133,6 +133,13 @@ pub(crate) async fn inspect(database: &Path, schema: &Schema) -> Result<Option<i
     if file::examine(database)? == Found::Missing {
         return Ok(None);
     }
+    let side_files = SideFiles::of(database);
+    let version = read_version(database, schema).await;
+    side_files.remove_new();
+    version
+}
+
+async fn read_version(database: &Path, schema: &Schema) -> Result<Option<i64>, OpenError> {
     let failed = |error: SqlError| open_error(database, error);
     let mut conn = check(database, schema, CHECK).await?;
     let newest = conn.row(dialect::NEWEST_MIGRATION, &[]).await.map_err(failed)?;

@@ -111,7 +111,8 @@ impl<S: CommandSet> StoreOf<S> {
     }
 
     /// Looks at the database without opening it for use: the schema version it has, or nothing
-    /// where there is none yet. For a process that does not hold the store open itself.
+    /// where there is none yet. For a process that does not hold the store open itself, and knows
+    /// that nobody opens it meanwhile.
     pub async fn inspect(database: &Path) -> Result<Option<i64>, OpenError> {
         open::inspect(database, &S::SCHEMA).await
     }

@@ -1,16 +1,21 @@
-//! A model vendor on loopback that speaks the real Anthropic Messages wire and plays a script.
+//! A model vendor on loopback that speaks the real wires (Anthropic Messages, OpenAI Chat
+//! Completions and OpenAI Responses) and plays a script, the same on each.
 //!
 //! It refuses what the real service refuses, records every request, and lets the test decide each
 //! chunk of each answer: pause at named gates, split anywhere, cut, garble, stall.
 
-mod check;
-mod check_history;
+mod anthropic;
+mod frames;
 mod fresh;
 mod gate;
+mod openai;
+mod openai_chat;
+mod openai_responses;
 mod play;
-mod render;
+mod refusal;
 mod reply;
 mod request;
+mod wire;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -27,9 +32,11 @@ pub use fresh::Differing;
 pub use gate::Gate;
 pub use reply::{Reply, Usage};
 pub use request::{Ending, ModelRequest, ToolResult, signature_of};
+pub use wire::Wire;
 
 use crate::wait::PATIENCE;
 use gate::Gates;
+use refusal::Refusal;
 
 type Script = Arc<dyn Fn(&ModelRequest) -> Reply + Send + Sync>;
 
@@ -86,7 +93,7 @@ impl ScriptedModel {
         self.address
     }
 
-    /// What a client takes as its base URL; the path `/v1/messages` comes after it.
+    /// What an Anthropic client takes as its base URL; an OpenAI client takes it with `/v1`.
     pub fn base_url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -190,7 +197,7 @@ impl Shared {
     }
 
     /// Records a request and picks its answer.
-    fn accept(&self, mut request: ModelRequest, refusal: Option<check::Refusal>) -> Accepted {
+    fn accept(&self, mut request: ModelRequest, refusal: Option<Refusal>) -> Accepted {
         let (script, queued) = {
             let mut state = self.state();
             state.nonce += 1;
@@ -226,10 +233,9 @@ pub(crate) struct Accepted {
     reply: Reply,
 }
 
-fn wrong_key(state: &State, request: &ModelRequest) -> Option<check::Refusal> {
+fn wrong_key(state: &State, request: &ModelRequest) -> Option<Refusal> {
     let key = state.key.as_deref()?;
-    let given = request.header("x-api-key");
-    (given != Some(key)).then(|| check::Refusal::authentication("invalid x-api-key"))
+    (request.key() != Some(key)).then(|| Refusal::authentication("invalid x-api-key"))
 }
 
 /// Different in every process, so that nothing repeats after a restart of the test either.

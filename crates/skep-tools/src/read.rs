@@ -11,6 +11,8 @@ use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::Workspace;
 use tokio_util::sync::CancellationToken;
 
+use crate::blocking::{self, Outcome};
+
 /// The most one answer holds (spec 05 §3), whatever the gate would let through.
 const PAGE_BYTES: usize = 256 * 1024;
 /// How much of a file is looked at to tell text from the rest.
@@ -84,38 +86,32 @@ impl Tool for ReadTool {
             return Err("offset and limit are counted from 1".to_owned());
         }
         let page_bytes = self.page_bytes;
-        Ok(Box::new(move |context| Box::pin(run(arguments, page_bytes, context))))
+        Ok(Box::new(move |context| {
+            Box::pin(blocking::in_workspace(context, move |workspace, context| {
+                answer(&arguments, page_bytes, workspace, context)
+            }))
+        }))
     }
 }
 
-async fn run(arguments: Arguments, page_bytes: usize, context: ToolContext) -> ToolAnswer {
-    let work = move || answer(&arguments, page_bytes, &context);
-    match tokio::task::spawn_blocking(work).await {
-        Ok(answer) => answer,
-        Err(_) => ToolAnswer::error("reading was broken off"),
-    }
-}
-
-fn answer(arguments: &Arguments, page_bytes: usize, context: &ToolContext) -> ToolAnswer {
+fn answer(
+    arguments: &Arguments,
+    page_bytes: usize,
+    workspace: &Workspace,
+    context: &ToolContext,
+) -> Outcome {
     let path = &arguments.file_path;
-    let workspace = match Workspace::open(&context.workspace) {
-        Ok(workspace) => workspace,
-        Err(error) => return ToolAnswer::error(format!("the workspace cannot be opened: {error}")),
-    };
-    let file = match workspace.open_file(path) {
-        Ok(file) => file,
-        Err(refusal) => return ToolAnswer::error(refusal.to_string()),
-    };
+    let file = workspace.open_file(path).map_err(|refusal| refusal.to_string())?;
     match page(file, arguments, page_bytes, &context.cancel) {
-        Ok(Page::Text(text)) => ToolAnswer::ok(text),
-        Ok(Page::NotText { kind, bytes }) => ToolAnswer::error(format!(
-            "not_text: {path} is {kind} ({bytes} bytes); read shows text only"
-        )),
-        Ok(Page::PastEnd { lines }) => ToolAnswer::error(format!(
-            "past_end: {path} has {lines} lines; offset must not be larger"
-        )),
-        Ok(Page::Cancelled) => ToolAnswer::error("cancelled"),
-        Err(error) => ToolAnswer::error(format!("io_error: {path} could not be read: {error}")),
+        Ok(Page::Text(text)) => Ok(ToolAnswer::ok(text)),
+        Ok(Page::NotText { kind, bytes }) => {
+            Err(format!("not_text: {path} is {kind} ({bytes} bytes); read shows text only"))
+        }
+        Ok(Page::PastEnd { lines }) => {
+            Err(format!("past_end: {path} has {lines} lines; offset must not be larger"))
+        }
+        Ok(Page::Cancelled) => Err(blocking::cancelled()),
+        Err(error) => Err(format!("io_error: {path} could not be read: {error}")),
     }
 }
 

@@ -14,9 +14,12 @@ use skep_core::retry::RetryPolicy;
 use skep_core::settings::{AgentState, HiveSettings};
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
-use skep_model::{AnthropicProvider, AnthropicSettings, RehearsalProvider};
+use skep_guard::http::ClientError;
+use skep_model::{
+    AnthropicProvider, OpenAiChatProvider, OpenAiResponsesProvider, RehearsalProvider, WireSettings,
+};
 use skep_runtime::{Hive, HiveError, Parts};
-use skep_server::{BindOptions, Server};
+use skep_server::{BindOptions, Listening, Server};
 use skep_store::OpenError;
 use skep_tools::ReadTool;
 
@@ -56,6 +59,16 @@ impl Default for Extras {
 pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(), Failure> {
     let mut terminate = listen_for(SignalKind::terminate())?;
     let mut interrupt = listen_for(SignalKind::interrupt())?;
+    // First what may be in the way: a start that cannot be reached runs no turn.
+    let bind = BindOptions {
+        home: home.root().to_path_buf(),
+        run: home.run(),
+        // `skep up` has looked at it before anything was opened.
+        insecure_bind: true,
+    };
+    let listening = Listening::open(&loaded.settings.server, bind)
+        .map_err(|error| Failure::new(Exit::Failed, "open the doors", error.to_string()))?;
+    let address = listening.address();
     end_leftovers(&home);
     if let Err(error) = skep_guard::limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files stays as it is");
@@ -80,23 +93,9 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     if report.unclean && !report.fresh {
         tracing::info!("the last run did not end in order; its work goes on");
     }
-    let bind = BindOptions {
-        home: home.root().to_path_buf(),
-        run: home.run(),
-        // `skep up` has looked at it before anything was opened.
-        insecure_bind: true,
-    };
-    let bound = Server::bind(&loaded.settings.server, bind, hive.clone());
-    let server = match bound {
-        Ok(server) => server,
-        Err(error) => {
-            hive.drain(std::future::ready(())).await;
-            return Err(Failure::new(Exit::Failed, "open the doors", error.to_string()));
-        }
-    };
+    let server = Server::new(listening, &loaded.settings.server, hive.clone());
     let token = first_token(&hive).await?;
     (extras.opened)(&hive);
-    let address = server.address();
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     up::announce(&home, &loaded, address, token.as_deref());
@@ -129,29 +128,29 @@ fn providers(
 ) -> BTreeMap<String, Arc<dyn Provider>> {
     let mut providers: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
     for (name, connection) in connections {
-        match connection.vendor {
-            Vendor::Rehearsal => {
-                providers.insert(name.clone(), Arc::new(RehearsalProvider));
+        match provider(connection) {
+            Ok(provider) => {
+                providers.insert(name.clone(), provider);
             }
-            Vendor::Anthropic => match anthropic(connection) {
-                Ok(provider) => {
-                    providers.insert(name.clone(), Arc::new(provider));
-                }
-                Err(reason) => disable(settings, name, &reason),
-            },
+            Err(reason) => disable(settings, name, &reason.to_string()),
         }
     }
     providers
 }
 
-fn anthropic(connection: &Connection) -> Result<AnthropicProvider, String> {
-    let settings = AnthropicSettings {
+fn provider(connection: &Connection) -> Result<Arc<dyn Provider>, ClientError> {
+    let settings = WireSettings {
         base_url: connection.api_url.clone(),
         key: connection.api_key.clone().unwrap_or_else(|| SecretString::from("")),
         timeouts: connection.timeouts,
         extra_headers: connection.extra_headers.clone(),
     };
-    AnthropicProvider::new(settings).map_err(|error| error.to_string())
+    Ok(match connection.vendor {
+        Vendor::Anthropic => Arc::new(AnthropicProvider::new(settings)?),
+        Vendor::OpenAiChat => Arc::new(OpenAiChatProvider::new(settings)?),
+        Vendor::OpenAiResponses => Arc::new(OpenAiResponsesProvider::new(settings)?),
+        Vendor::Rehearsal => Arc::new(RehearsalProvider),
+    })
 }
 
 fn disable(settings: &mut HiveSettings, profile: &str, reason: &str) {

@@ -1,4 +1,4 @@
-use skep_guard::lock::{InstanceLock, LockError};
+use skep_guard::lock::{InstanceLock, LockError, Look};
 
 #[test]
 fn the_second_holder_learns_the_pid_of_the_first() {
@@ -21,4 +21,33 @@ fn a_lock_that_cannot_be_made_names_its_path() {
     let path = home.path().join("missing").join("lock");
     let refused = InstanceLock::acquire(&path).unwrap_err().to_string();
     assert!(refused.contains("missing/lock"), "{refused}");
+}
+
+#[test]
+fn a_look_keeps_the_lock_free_and_is_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("lock");
+    std::fs::write(&path, "17\n").unwrap();
+    let look = Look::take(&path).unwrap();
+    Look::take(&path).unwrap();
+    let (waits, begun) = std::sync::mpsc::channel();
+    let serving = std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            waits.send(()).unwrap();
+            InstanceLock::acquire(&path)
+        });
+        begun.recv().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "17\n", "a look writes nothing");
+        drop(look);
+        server.join().unwrap().unwrap()
+    });
+    assert!(matches!(Look::take(&path), Err(LockError::Held { holder: Some(_) })));
+    std::fs::remove_file(&path).unwrap();
+    let refused = InstanceLock::acquire(&path);
+    assert!(
+        matches!(refused, Err(LockError::Held { .. })),
+        "whoever removes the file gets nothing"
+    );
+    drop(serving);
+    InstanceLock::acquire(&path).unwrap();
 }

@@ -4,4 +4,5 @@
 mod lock;
 mod process;
 mod socket;
+mod walls;
 mod workspace;

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode};
-use skep_guard::workspace::Workspace;
+use skep_guard::workspace::{EntryKind, Folders, Opened, Workspace};
 
 fn read(workspace: &Workspace, path: &str) -> Result<String, String> {
     let mut file = workspace.open_file(path).map_err(|refusal| refusal.to_string())?;
@@ -100,4 +100,75 @@ fn a_workspace_renamed_away_is_still_the_one_that_was_opened() {
     symlink(Path::new("/etc"), home.path().join("work")).unwrap();
     assert_eq!(read(&workspace, "sub/note.md").as_deref(), Ok("inside"));
     assert_eq!(class(&workspace, "passwd"), "not_found");
+}
+
+fn write(workspace: &Workspace, path: &str, folders: Folders) -> Result<(), String> {
+    let target = workspace.target(path, folders).map_err(|refusal| refusal.to_string())?;
+    target.replace(b"written").map_err(|refusal| refusal.to_string())
+}
+
+#[test]
+fn settings_can_be_read_by_their_path_and_never_written() {
+    let home = tempfile::tempdir().unwrap();
+    let work = home.path().join("work");
+    fs::create_dir(&work).unwrap();
+    fs::write(home.path().join("config.yaml"), "settings").unwrap();
+    let config = home.path().join("config.yaml").display().to_string();
+    let plain = Workspace::open(&work).unwrap();
+    assert_eq!(class(&plain, &config), "outside_workspace");
+    let workspace = plain.with_read_only(home.path()).unwrap();
+    assert_eq!(read(&workspace, &config).as_deref(), Ok("settings"));
+    assert_eq!(class(&workspace, "../config.yaml"), "outside_workspace");
+    for path in [config, home.path().join("new").display().to_string()] {
+        let refusal = write(&workspace, &path, Folders::Create).unwrap_err();
+        assert!(refusal.starts_with("settings_read_only: "), "{refusal}");
+    }
+    // The workspace lies inside the settings and is still the workspace.
+    let own = work.join("new").display().to_string();
+    write(&workspace, &own, Folders::MustExist).unwrap();
+    assert_eq!(read(&workspace, "new").as_deref(), Ok("written"));
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn writing_follows_folder_links_inside_and_replaces_hard_links() {
+    let (home, workspace) = home();
+    let work = home.path().join("work");
+    symlink("sub", work.join("relative")).unwrap();
+    symlink(work.join("sub"), work.join("absolute")).unwrap();
+    symlink("../new-folder", work.join("dangling")).unwrap();
+    fs::hard_link(home.path().join("secret"), work.join("second-name")).unwrap();
+    for (path, made) in [
+        ("relative/one", "sub/one"),
+        ("absolute/two", "sub/two"),
+        ("relative/new/three", "sub/new/three"),
+        ("second-name", "second-name"),
+    ] {
+        write(&workspace, path, Folders::Create).unwrap();
+        assert_eq!(fs::read_to_string(work.join(made)).unwrap(), "written", "{path}");
+    }
+    assert_eq!(fs::read_to_string(home.path().join("secret")).unwrap(), "outside");
+    let refusal = write(&workspace, "dangling/x", Folders::Create).unwrap_err();
+    assert!(!home.path().join("new-folder").exists(), "{refusal}");
+    let refusal = write(&workspace, "no/such/x", Folders::MustExist).unwrap_err();
+    assert!(refusal.starts_with("not_found: "), "{refusal}");
+}
+
+#[test]
+fn a_folder_lists_links_as_links_and_opens_none() {
+    let (home, workspace) = home();
+    let work = home.path().join("work");
+    symlink("../secret", work.join("link")).unwrap();
+    let Opened::Folder(folder) = workspace.open_any(".").unwrap() else { panic!("no folder") };
+    let entries = folder.entries(100).unwrap();
+    let kinds: Vec<_> =
+        entries.iter().map(|entry| (entry.name.to_str().unwrap(), entry.kind)).collect();
+    assert_eq!(kinds, [("link", EntryKind::Link), ("sub", EntryKind::Folder)]);
+    for name in ["link", "..", "../secret", "sub/note.md"] {
+        assert!(folder.open_file(name.as_ref()).is_err(), "{name}");
+        assert!(folder.open_folder(name.as_ref()).is_err(), "{name}");
+    }
+    let inner = folder.open_folder("sub".as_ref()).unwrap();
+    assert_eq!(inner.path(), Path::new("sub"));
+    assert!(inner.open_file("note.md".as_ref()).is_ok());
 }

@@ -1,20 +1,17 @@
-//! The events of an answer into ours. Pure: bytes and time are the stream's business.
+//! The events of an answer into ours.
 //!
 //! States: before `message_start` → between blocks ⇄ in a block → after `message_delta` →
-//! `message_stop`. An event that does not fit its state is garbage, and garbage is asked for
-//! again: nothing is ever guessed.
+//! `message_stop`.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use skep_core::ids::CallId;
 use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
-use super::failure::{self, ErrorDetail};
 use super::{API, VENDOR};
-
-/// The most argument text one call may have.
-const ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
+use crate::answer::{Decode, add_arguments, garbage, parse_arguments, push_text};
+use crate::failure::{self, Detail};
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -41,7 +38,7 @@ enum Wire {
     MessageStop,
     Ping,
     Error {
-        error: ErrorDetail,
+        error: Value,
     },
     /// The vendor adds kinds over time and asks clients to pass over them.
     #[serde(other)]
@@ -129,7 +126,7 @@ enum Open {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     started: bool,
     open: Option<(u64, Open)>,
     model: String,
@@ -139,10 +136,8 @@ pub(crate) struct Decoder {
     broken_call: bool,
 }
 
-impl Decoder {
-    /// Takes the data of one event and appends what it means. After `End` or an error the answer
-    /// is over.
-    pub(crate) fn read(
+impl Decode for Decoder {
+    fn read(
         &mut self,
         data: &str,
         key: &str,
@@ -156,7 +151,7 @@ impl Decoder {
                 self.usage.take(message.usage);
             }
             Wire::Ping | Wire::Unknown => {}
-            Wire::Error { error } => return Err(failure::from_event(&error, key)),
+            Wire::Error { error } => return Err(failure::from_event(&Detail::of(&error), key)),
             _ if !self.started => return Err(garbage("no start")),
             Wire::MessageStart { .. } => return Err(garbage("second start")),
             Wire::ContentBlockStart { index, content_block } => {
@@ -172,7 +167,9 @@ impl Decoder {
         }
         Ok(())
     }
+}
 
+impl Decoder {
     fn open(
         &mut self,
         index: u64,
@@ -227,10 +224,7 @@ impl Decoder {
                 signature.push_str(&piece);
             }
             (Open::Tool { arguments, .. }, WireDelta::InputJsonDelta { partial_json }) => {
-                if arguments.len() + partial_json.len() > ARGUMENT_BYTES {
-                    return Err(garbage("endless arguments"));
-                }
-                arguments.push_str(&partial_json);
+                add_arguments(arguments, &partial_json)?;
             }
             (Open::Opaque, _) | (_, WireDelta::Unknown) => {}
             _ => return Err(garbage("piece of another kind of block")),
@@ -304,24 +298,6 @@ impl WireUsage {
             self.cache_creation_input_tokens.unwrap_or(0),
         )
     }
-}
-
-fn push_text(events: &mut Vec<ModelEvent>, kind: fn(String) -> ModelEvent, text: String) {
-    if !text.is_empty() {
-        events.push(kind(text));
-    }
-}
-
-/// A call without arguments sends no text at all.
-fn parse_arguments(text: &str) -> Option<Value> {
-    if text.is_empty() {
-        return Some(Value::Object(Map::new()));
-    }
-    serde_json::from_str::<Map<String, Value>>(text).ok().map(Value::Object)
-}
-
-fn garbage(what: &str) -> ModelError {
-    failure::passing(format!("the model vendor's answer makes no sense: {what}"))
 }
 
 #[cfg(test)]

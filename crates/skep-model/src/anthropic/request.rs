@@ -1,19 +1,12 @@
 //! Rows and settings into a request body. Pure, and the same bytes for the same rows, so that
 //! request n+1 of a session begins with all of request n and the vendor's cache holds.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
-use skep_core::ids::CallId;
-use skep_core::message::{Block, Body, Message, Role};
+use skep_core::message::{Block, Body};
 use skep_core::provider::ModelRequest;
 
-/// The wire takes no empty text, so a user message without any gets this instead.
-const NO_TEXT: &str = "(empty message)";
-/// The wire takes no call without a result. The journal closes every call; this is for rows that
-/// were damaged.
-const NO_RESULT: &str = "no result was recorded for this call";
+use super::VENDOR;
+use crate::conversation::{self, CallResult, Piece};
 
 /// The request body. Tools, system and messages stand last and in the order the cache sees them.
 pub fn render(request: &ModelRequest) -> Value {
@@ -21,9 +14,9 @@ pub fn render(request: &ModelRequest) -> Value {
     body.insert("model".into(), json!(request.model));
     body.insert("max_tokens".into(), json!(request.max_output_tokens));
     body.insert("stream".into(), json!(true));
-    if let Some(budget) = request.thinking {
+    if let Some(budget) = request.thinking.filter(|_| may_think(request)) {
         body.insert("thinking".into(), json!({"type": "enabled", "budget_tokens": budget}));
-    } else if let Some(temperature) = request.temperature {
+    } else if let Some(temperature) = request.temperature.filter(|_| request.thinking.is_none()) {
         // The wire refuses a temperature beside thinking.
         body.insert("temperature".into(), json!(temperature));
     }
@@ -35,8 +28,23 @@ pub fn render(request: &ModelRequest) -> Value {
     if !system.is_empty() {
         body.insert("system".into(), Value::Array(system));
     }
-    body.insert("messages".into(), Value::Array(messages(&request.messages)));
+    body.insert("messages".into(), Value::Array(messages(request)));
     Value::Object(body)
+}
+
+/// The wire refuses thinking in a turn that another vendor began with calls: such a turn has no
+/// thinking of its own at its start.
+fn may_think(request: &ModelRequest) -> bool {
+    let pieces = conversation::pieces(&request.messages);
+    let turn = pieces.iter().rev().take_while(|piece| !matches!(piece, Piece::User(_)));
+    let first = turn.filter_map(|piece| match piece {
+        Piece::Assistant(body) => Some(assistant(body)),
+        Piece::User(_) | Piece::Results(_) => None,
+    });
+    first.last().is_none_or(|blocks| {
+        let thinks = |block: &Value| block["type"] != "text" && block["type"] != "tool_use";
+        blocks.first().is_some_and(thinks)
+    })
 }
 
 fn tools(request: &ModelRequest) -> Vec<Value> {
@@ -62,23 +70,16 @@ fn system(request: &ModelRequest) -> Vec<Value> {
     blocks
 }
 
-fn messages(rows: &[Arc<Message>]) -> Vec<Value> {
-    let mut rendered = Vec::with_capacity(rows.len());
-    for (index, row) in rows.iter().enumerate() {
-        match row.body.role {
-            Role::User => rendered.push(message("user", user(&row.body))),
-            Role::Assistant => {
-                let content = assistant(&row.body);
-                if !content.is_empty() {
-                    rendered.push(message("assistant", content));
-                }
-                let results = results(&row.body, &rows[index + 1..]);
-                if !results.is_empty() {
-                    rendered.push(message("user", results));
-                }
-            }
-            // Results were placed with their calls; notes for people are not for the model.
-            Role::ToolResult | Role::System => {}
+fn messages(request: &ModelRequest) -> Vec<Value> {
+    let mut rendered = Vec::with_capacity(request.messages.len());
+    for piece in conversation::pieces(&request.messages) {
+        let (role, content) = match piece {
+            Piece::User(texts) => ("user", texts.into_iter().filter_map(text_block).collect()),
+            Piece::Assistant(body) => ("assistant", assistant(body)),
+            Piece::Results(results) => ("user", results.iter().map(result).collect()),
+        };
+        if !content.is_empty() {
+            rendered.push(json!({"role": role, "content": content}));
         }
     }
     let last_block =
@@ -87,84 +88,46 @@ fn messages(rows: &[Arc<Message>]) -> Vec<Value> {
     rendered
 }
 
-fn message(role: &str, content: Vec<Value>) -> Value {
-    json!({"role": role, "content": content})
-}
-
-fn user(body: &Body) -> Vec<Value> {
-    let shown = body.shown.as_deref().and_then(text_block);
-    let content: Vec<Value> = shown.into_iter().chain(texts(body)).collect();
-    if content.is_empty() {
-        return vec![json!({"type": "text", "text": NO_TEXT})];
-    }
-    content
-}
-
 fn assistant(body: &Body) -> Vec<Value> {
-    body.content
-        .iter()
-        .filter_map(|block| match block {
-            Block::Text { text } => text_block(text),
-            Block::Thinking { thinking, signature: Some(signature) } => Some(json!({
-                "type": "thinking",
-                "thinking": thinking,
-                "signature": signature,
-            })),
-            // The wire refuses thinking it did not sign.
-            Block::Thinking { signature: None, .. } => None,
-            Block::RedactedThinking { data } => {
-                Some(json!({"type": "redacted_thinking", "data": data}))
-            }
-            Block::ToolCall { id, name, arguments } => Some(json!({
-                "type": "tool_use",
-                "id": id,
-                "name": name,
-                "input": arguments,
-            })),
-        })
-        .collect()
-}
-
-/// The results of one assistant message in the order of its calls, whatever order they came in.
-/// They stand before the next assistant message; ids may repeat in later ones.
-fn results(body: &Body, following: &[Arc<Message>]) -> Vec<Value> {
-    let mut recorded: HashMap<&CallId, &Body> = HashMap::new();
-    let step = following.iter().take_while(|row| row.body.role != Role::Assistant);
-    for row in step.filter(|row| row.body.role == Role::ToolResult) {
-        if let Some(id) = &row.body.tool_call_id {
-            recorded.entry(id).or_insert(&row.body);
+    let own = conversation::is_from(body, VENDOR);
+    let blocks = body.content.iter().filter_map(|block| match block {
+        Block::Text { text } => text_block(text),
+        Block::Thinking { thinking, signature: Some(signature) } if own => Some(json!({
+            "type": "thinking",
+            "thinking": thinking,
+            "signature": signature,
+        })),
+        Block::RedactedThinking { data } if own => {
+            Some(json!({"type": "redacted_thinking", "data": data}))
         }
-    }
-    body.tool_calls().map(|(id, _, _)| result(id, recorded.get(id).copied())).collect()
+        // The wire refuses thinking it did not sign.
+        Block::Thinking { .. } | Block::RedactedThinking { .. } => None,
+        Block::ToolCall { id, name, arguments } => Some(json!({
+            "type": "tool_use",
+            "id": conversation::call_id(id),
+            "name": name,
+            "input": arguments,
+        })),
+    });
+    blocks.collect()
 }
 
-fn result(id: &CallId, body: Option<&Body>) -> Value {
+fn result(result: &CallResult<'_>) -> Value {
     let mut block = Map::new();
     block.insert("type".into(), json!("tool_result"));
-    block.insert("tool_use_id".into(), json!(id));
-    let content = match body {
-        Some(body) => texts(body).collect(),
-        None => vec![json!({"type": "text", "text": NO_RESULT})],
-    };
+    block.insert("tool_use_id".into(), json!(result.id));
+    let content: Vec<Value> = result.texts.iter().filter_map(|text| text_block(text)).collect();
     if !content.is_empty() {
         block.insert("content".into(), Value::Array(content));
     }
-    if body.is_none_or(|body| body.is_error == Some(true)) {
+    if result.is_error {
         block.insert("is_error".into(), json!(true));
     }
     Value::Object(block)
 }
 
-fn texts(body: &Body) -> impl Iterator<Item = Value> {
-    body.content.iter().filter_map(|block| match block {
-        Block::Text { text } => text_block(text),
-        _ => None,
-    })
-}
-
 fn text_block(text: &str) -> Option<Value> {
-    // The wire refuses text without a visible character.
-    (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
+    conversation::visible(text).map(|text| json!({"type": "text", "text": text}))
 }
 
 /// Everything up to and including this block may be taken from the vendor's cache next time.

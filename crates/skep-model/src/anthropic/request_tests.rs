@@ -3,69 +3,12 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use skep_core::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
-use skep_core::message::{Block, Body, Message, Origin, Role};
-use skep_core::provider::{ModelRequest, SystemPrompt, ToolSpec};
+use skep_core::message::{Block, Body, Role};
 
-use super::render;
-
-fn row(body: Body) -> Arc<Message> {
-    Arc::new(Message {
-        tag: "history".to_owned(),
-        id: "id".to_owned(),
-        agent_id: AgentName::new("main"),
-        session_id: SessionId::new("session"),
-        turn: TurnId::new("turn"),
-        seq: 1,
-        timestamp: 1,
-        body,
-    })
-}
-
-fn user(text: &str) -> Arc<Message> {
-    let origin = Origin {
-        item: ItemId::new("item"),
-        message_id: MessageId::new("message"),
-        channel: "ws".to_owned(),
-        principal: "operator".to_owned(),
-    };
-    row(Body::user(text, origin))
-}
-
-fn assistant(content: Vec<Block>) -> Arc<Message> {
-    row(Body::assistant(content, None))
-}
-
-fn call(id: &str) -> Block {
-    let arguments = json!({"z": 1, "a": 2});
-    Block::ToolCall { id: CallId::new(id), name: "read".to_owned(), arguments }
-}
-
-fn result(id: &str, text: &str, is_error: bool) -> Arc<Message> {
-    row(Body::tool_result(CallId::new(id), "read", text.to_owned(), is_error))
-}
-
-fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
-    let tool = |name: &str| ToolSpec {
-        name: name.to_owned(),
-        description: format!("does {name}"),
-        input_schema: json!({"type": "object", "properties": {"z": {}, "a": {}}}),
-        retry_safe: true,
-    };
-    ModelRequest {
-        model: "model".to_owned(),
-        system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
-        tools: vec![tool("glob"), tool("read")].into(),
-        messages,
-        max_output_tokens: 100,
-        thinking: None,
-        temperature: Some(0.5),
-    }
-}
-
-fn thinking(text: &str, signature: Option<&str>) -> Block {
-    Block::Thinking { thinking: text.to_owned(), signature: signature.map(str::to_owned) }
-}
+use super::{VENDOR, render};
+use crate::rows::{
+    assert_prefixes, assistant, call, request, result, row, thinking, twenty_turns, user,
+};
 
 #[test]
 fn the_whole_body_with_its_key_order_and_four_breakpoints() {
@@ -94,13 +37,13 @@ fn results_follow_their_calls_in_order_and_users_stay_apart() {
     shown.body.shown = Some("It is noon.".to_owned());
     let rows = vec![
         user("look"),
-        assistant(vec![Block::text("I look."), call("one"), call("two"), call("three")]),
+        assistant(VENDOR, vec![Block::text("I look."), call("one"), call("two"), call("three")]),
         result("three", "3", false),
         result("one", "no", true),
         Arc::new(shown),
         user("  "),
         row(Body { role: Role::System, ..user("a note").body.clone() }),
-        assistant(vec![call("one")]),
+        assistant(VENDOR, vec![call("one")]),
         result("one", "", false),
         result("stray", "?", false),
     ];
@@ -134,16 +77,19 @@ fn results_follow_their_calls_in_order_and_users_stay_apart() {
 fn only_signed_thinking_and_visible_text_go_back() {
     let rows = vec![
         user("a"),
-        assistant(vec![
-            thinking("hm", Some("sign")),
-            Block::RedactedThinking { data: "xyz".to_owned() },
-            thinking("unsigned", None),
-            Block::text(" \n"),
-            thinking("", Some("alone")),
-            Block::text("b"),
-        ]),
+        assistant(
+            VENDOR,
+            vec![
+                thinking("hm", Some("sign")),
+                Block::RedactedThinking { data: "xyz".to_owned() },
+                thinking("unsigned", None),
+                Block::text(" \n"),
+                thinking("", Some("alone")),
+                Block::text("b"),
+            ],
+        ),
         user("c"),
-        assistant(vec![thinking("unsigned", None)]),
+        assistant(VENDOR, vec![thinking("unsigned", None)]),
         user("d"),
     ];
     let mut request = request(rows);
@@ -161,6 +107,29 @@ fn only_signed_thinking_and_visible_text_go_back() {
     assert_eq!(body.get("temperature"), None);
 }
 
+#[test]
+fn a_turn_that_another_vendor_began_goes_on_without_thinking() {
+    let own = || assistant(VENDOR, vec![thinking("hm", Some("s")), call("a")]);
+    let theirs = || assistant("openai", vec![thinking("hm", Some("s")), call("a")]);
+    let bare = || assistant(VENDOR, vec![call("b")]);
+    let (a, b) = (|| result("a", "x", false), || result("b", "x", false));
+    let table = [
+        (vec![user("q")], true),
+        (vec![user("q"), own(), a()], true),
+        (vec![user("q"), own(), a(), bare(), b()], true),
+        (vec![user("q"), theirs(), a()], false),
+        (vec![user("q"), theirs(), a(), bare(), b()], false),
+        (vec![user("q"), theirs(), a(), user("r")], true),
+    ];
+    for (rows, thinks) in table {
+        let mut request = request(rows);
+        request.thinking = Some(2048);
+        let body = render(&request);
+        assert_eq!(body.get("thinking").is_some(), thinks, "{body}");
+        assert_eq!(body.get("temperature"), None);
+    }
+}
+
 fn without_marks(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(without_marks).collect(),
@@ -173,26 +142,26 @@ fn without_marks(value: &Value) -> Value {
 }
 
 #[test]
+fn what_another_vendor_signed_stays_away_and_its_odd_ids_are_replaced() {
+    let content = vec![
+        thinking("hm", Some("sign")),
+        Block::RedactedThinking { data: "xyz".to_owned() },
+        call("functions.read:0"),
+    ];
+    let rows =
+        vec![user("a"), assistant("openai", content), result("functions.read:0", "x", false)];
+    let messages = render(&request(rows))["messages"].clone();
+    let calls = messages[1]["content"].as_array().unwrap();
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0]["id"], messages[2]["content"][0]["tool_use_id"]);
+    assert_eq!(calls[0]["id"], "call_5b4c7fc9f36ea68e");
+}
+
+#[test]
 fn every_request_begins_with_all_of_the_one_before() {
-    let mut rows = Vec::new();
-    let mut before: Option<String> = None;
-    for turn in 0..20 {
-        rows.push(user(&format!("question {turn}")));
-        for step in 0..2 {
-            let body = without_marks(&render(&request(rows.clone()))).to_string();
-            if let Some(before) = &before {
-                assert!(body.starts_with(before.as_str()), "{before}\n{body}");
-            }
-            // Without the two brackets that close the list and the body.
-            before = Some(body[..body.len() - 2].to_owned());
-            let (one, two) = (format!("{turn}-{step}-1"), format!("{turn}-{step}-2"));
-            if step == 0 {
-                rows.push(assistant(vec![thinking("hm", Some("s")), call(&one), call(&two)]));
-                rows.push(result(&two, "second", false));
-                rows.push(result(&one, "first", true));
-            } else {
-                rows.push(assistant(vec![Block::text("answer")]));
-            }
-        }
-    }
+    let mut bodies = Vec::new();
+    twenty_turns(VENDOR, |rows| {
+        bodies.push(without_marks(&render(&request(rows.to_vec()))).to_string());
+    });
+    assert_prefixes(&bodies);
 }

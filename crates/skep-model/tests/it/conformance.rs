@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use secrecy::SecretString;
 use serde_json::json;
 use skep_core::message::StopReason;
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
-use skep_core::settings::Timeouts;
-use skep_model::{AnthropicProvider, AnthropicSettings, RehearsalProvider};
-use skep_testkit::model::{Reply, ScriptedModel};
+use skep_model::RehearsalProvider;
+use skep_testkit::model::{self, Reply, ScriptedModel};
 
-use crate::rows::{follow, request, said, step, text, thinking, user};
+use crate::rows::{follow, joined, request, said, step, text, thinking, user};
+use crate::vendors;
 
 /// What the model is to do in one call.
 #[derive(Debug, Clone, Copy)]
@@ -31,13 +30,13 @@ trait Rehearsed {
 }
 
 struct Wire {
-    provider: AnthropicProvider,
+    provider: Box<dyn Provider>,
     server: ScriptedModel,
 }
 
 impl Rehearsed for Wire {
     fn provider(&self) -> &dyn Provider {
-        &self.provider
+        self.provider.as_ref()
     }
 
     fn prepare(&self, scene: Scene) -> ModelRequest {
@@ -124,24 +123,19 @@ async fn calls_are_whole_and_their_ids_differ(vendor: &dyn Rehearsed) {
 
     // The step goes back as rows and is taken.
     let mut next = vendor.prepare(Scene::Say);
-    next.messages = [rows, step("turn", &events)].concat();
+    next.messages = [rows, step("turn", &joined(events))].concat();
     let (_, failure) = follow(vendor.provider(), next).await;
     assert_eq!(failure, None);
 }
 
-#[tokio::test]
-async fn the_anthropic_wire_conforms() {
-    let server = ScriptedModel::start().await.unwrap();
-    let provider = AnthropicProvider::new(AnthropicSettings {
-        base_url: server.base_url(),
-        key: SecretString::from("key"),
-        timeouts: Timeouts::default(),
-        extra_headers: Vec::new(),
-    });
-    let wire = Wire { provider: provider.unwrap(), server };
-    keeps_the_contract(&wire).await;
-    assert_eq!(wire.server.refusals(), Vec::<String>::new());
+async fn the_wire_conforms(wire: model::Wire) {
+    let (server, provider) = vendors::rig(wire).await;
+    let vendor = Wire { provider, server };
+    keeps_the_contract(&vendor).await;
+    assert_eq!(vendor.server.refusals(), Vec::<String>::new());
 }
+
+crate::on_every_wire!(the_wire_conforms);
 
 #[tokio::test]
 async fn the_rehearsal_model_conforms() {

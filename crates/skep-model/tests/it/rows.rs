@@ -35,6 +35,7 @@ pub fn user(turn: &str, text: &str) -> Arc<Message> {
 pub fn step(turn: &str, events: &[ModelEvent]) -> Vec<Arc<Message>> {
     let mut content: Vec<Block> = Vec::new();
     let mut results = Vec::new();
+    let mut meta = None;
     for event in events {
         match event {
             ModelEvent::Text(text) => content.push(Block::text(text)),
@@ -57,10 +58,10 @@ pub fn step(turn: &str, events: &[ModelEvent]) -> Vec<Arc<Message>> {
                 });
                 results.push(Body::tool_result(id.clone(), name, format!("of {id}"), false));
             }
-            ModelEvent::End(_) => {}
+            ModelEvent::End(end) => meta = Some(end.clone()),
         }
     }
-    let assistant = Body::assistant(content, None);
+    let assistant = Body::assistant(content, meta);
     [assistant].into_iter().chain(results).map(|body| row(turn, body)).collect()
 }
 
@@ -72,7 +73,7 @@ pub fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         retry_safe: true,
     };
     ModelRequest {
-        model: "claude-test".to_owned(),
+        model: "test-model".to_owned(),
         system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
         tools: vec![spec].into(),
         messages,

@@ -1,36 +1,33 @@
-//! Good answers over the real wire.
+//! Good answers over the real wires.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use secrecy::SecretString;
 use serde_json::{Value, json};
 use skep_core::message::{Meta, StopReason, Usage};
-use skep_core::provider::ModelEvent;
-use skep_core::provider::Provider;
+use skep_core::provider::{ModelEvent, ModelRequest};
 use skep_core::settings::Timeouts;
-use skep_model::{AnthropicProvider, AnthropicSettings};
-use skep_testkit::model::{self, Ending, Reply, ScriptedModel, signature_of};
+use skep_testkit::model::{self, Ending, Reply, ScriptedModel, Wire, signature_of};
 
 use crate::rows::{call, follow, joined, request, said, step, text, thinking, user};
+use crate::vendors::{KEY, carried, names, provider_at, provider_with, rig, unwrapped};
 
-pub const KEY: &str = "sk-test-0123456789";
+crate::on_every_wire!(
+    a_full_answer_is_the_same_however_the_bytes_are_cut,
+    twenty_turns_with_tools_are_taken_and_each_request_begins_with_the_last,
+    text_is_told_before_the_answer_is_complete,
+    dropping_the_stream_ends_the_request_at_every_stage,
+    a_call_without_arguments_and_fifty_parallel_ones_are_whole,
+    every_stop_has_its_reason,
+    pings_keep_a_slow_answer_alive,
+    one_connection_serves_one_call_after_the_other,
+);
 
-pub fn provider_with(server: &ScriptedModel, timeouts: Timeouts) -> AnthropicProvider {
-    AnthropicProvider::new(AnthropicSettings {
-        base_url: format!("{}/", server.base_url()),
-        key: SecretString::from(KEY),
-        timeouts,
-    })
-    .unwrap()
-}
-
-pub async fn rig() -> (ScriptedModel, AnthropicProvider) {
-    let server = ScriptedModel::start().await.unwrap();
-    server.require_key(KEY);
-    let provider = provider_with(&server, Timeouts::default());
-    (server, provider)
+/// A request to a model that thinks.
+fn pondering(messages: Vec<Arc<skep_core::message::Message>>) -> ModelRequest {
+    ModelRequest { thinking: Some(1024), ..request(messages) }
 }
 
 fn full_answer() -> Reply {
@@ -49,8 +46,9 @@ fn full_answer() -> Reply {
         })
 }
 
-fn full_events() -> Vec<ModelEvent> {
-    vec![
+fn full_events(wire: Wire) -> Vec<ModelEvent> {
+    let (provider, api) = names(wire);
+    let events = vec![
         thinking("I wonder… 🐝"),
         ModelEvent::Signature(signature_of("I wonder… 🐝")),
         ModelEvent::RedactedThinking("b64data".to_owned()),
@@ -58,34 +56,35 @@ fn full_events() -> Vec<ModelEvent> {
         call("toolu_1", "read", json!({"file_path": "ä \"q\" \n"})),
         call("toolu_2", "read", json!({})),
         ModelEvent::End(Meta {
-            provider: "anthropic".to_owned(),
-            model: "claude-test".to_owned(),
-            api: "anthropic-messages".to_owned(),
+            provider: provider.to_owned(),
+            model: "test-model".to_owned(),
+            api: api.to_owned(),
             usage: Usage::new(11, 22, 44, 33),
             stop_reason: StopReason::ToolUse,
         }),
-    ]
+    ];
+    carried(wire, events)
 }
 
-#[tokio::test]
-async fn a_full_answer_is_the_same_however_the_bytes_are_cut() {
-    let (server, provider) = rig().await;
+async fn a_full_answer_is_the_same_however_the_bytes_are_cut(wire: Wire) {
+    let (server, provider) = rig(wire).await;
     for reply in [full_answer(), full_answer().chunked(1), full_answer().chunked(7)] {
         server.push(reply);
-        let (events, failure) = follow(&provider, request(vec![user("one", "hi")])).await;
+        let (events, failure) = follow(provider.as_ref(), pondering(vec![user("one", "hi")])).await;
         assert_eq!(failure, None);
-        assert_eq!(joined(events), full_events());
+        assert_eq!(unwrapped(wire, joined(events)), full_events(wire));
     }
     let asked = server.wait_for_request(1).await.unwrap();
-    assert_eq!(asked.header("x-api-key"), Some(KEY));
+    assert_eq!(asked.wire, wire);
+    assert_eq!(asked.key(), Some(KEY));
+    assert_eq!(asked.header("x-extra"), Some("more"));
     assert_eq!(asked.header("accept"), Some("text/event-stream"));
 }
 
 /// The server refuses what the real service refuses: forged or unsigned thinking, missing
 /// results, too many breakpoints.
-#[tokio::test]
-async fn twenty_turns_with_tools_are_taken_and_each_request_begins_with_the_last() {
-    let (server, provider) = rig().await;
+async fn twenty_turns_with_tools_are_taken_and_each_request_begins_with_the_last(wire: Wire) {
+    let (server, provider) = rig(wire).await;
     let mut rows = Vec::new();
     for turn in 0..20 {
         let name = format!("turn {turn}");
@@ -98,9 +97,7 @@ async fn twenty_turns_with_tools_are_taken_and_each_request_begins_with_the_last
         );
         server.push(Reply::say("done"));
         for _ in 0..2 {
-            let mut request = request(rows.clone());
-            request.thinking = Some(1024);
-            let (events, failure) = follow(&provider, request).await;
+            let (events, failure) = follow(provider.as_ref(), pondering(rows.clone())).await;
             assert_eq!(failure, None);
             rows.extend(step(&name, &joined(events)));
         }
@@ -109,6 +106,10 @@ async fn twenty_turns_with_tools_are_taken_and_each_request_begins_with_the_last
     let bodies: Vec<String> =
         server.requests().iter().map(|request| without_marks(&request.body).to_string()).collect();
     assert_eq!(bodies.len(), 40);
+    // The proof goes back word for word, wherever there is one.
+    let proofs = bodies[39].matches(&signature_of("hm")).count();
+    assert_eq!(proofs, if wire == Wire::OpenAiChat { 0 } else { 20 });
+    assert!(!bodies[39].contains("reasoning_content"));
     for pair in bodies.windows(2) {
         let before = pair[0].strip_suffix("]}").unwrap();
         assert!(pair[1].starts_with(before), "{}\n{}", pair[0], pair[1]);
@@ -127,9 +128,8 @@ fn without_marks(value: &Value) -> Value {
     }
 }
 
-#[tokio::test]
-async fn text_is_told_before_the_answer_is_complete() {
-    let (server, provider) = rig().await;
+async fn text_is_told_before_the_answer_is_complete(wire: Wire) {
+    let (server, provider) = rig(wire).await;
     server.push(Reply::new().open_text().delta("first").gate("half").delta(" second").close());
     let mut stream = provider.call(Arc::new(request(vec![user("one", "hi")])));
     assert_eq!(stream.next().await, Some(Ok(text("first"))));
@@ -137,9 +137,8 @@ async fn text_is_told_before_the_answer_is_complete() {
     assert_eq!(stream.next().await, Some(Ok(text(" second"))));
 }
 
-#[tokio::test]
-async fn dropping_the_stream_ends_the_request_at_every_stage() {
-    let (server, provider) = rig().await;
+async fn dropping_the_stream_ends_the_request_at_every_stage(wire: Wire) {
+    let (server, provider) = rig(wire).await;
     let ask = || provider.call(Arc::new(request(vec![user("one", "hi")])));
 
     // Before the status line.
@@ -160,16 +159,15 @@ async fn dropping_the_stream_ends_the_request_at_every_stage() {
     assert_eq!(server.wait_for_end(2).await.unwrap(), Ending::HungUp);
 }
 
-#[tokio::test]
-async fn a_call_without_arguments_and_fifty_parallel_ones_are_whole() {
-    let (server, provider) = rig().await;
+async fn a_call_without_arguments_and_fifty_parallel_ones_are_whole(wire: Wire) {
+    let (server, provider) = rig(wire).await;
     server.push(Reply::new().tool_in("read", []));
-    let (events, _) = follow(&provider, request(vec![user("one", "hi")])).await;
+    let (events, _) = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
     let said_events = said(events);
     let [ModelEvent::ToolCall { arguments, .. }] = said_events.as_slice() else { panic!() };
     assert_eq!(arguments, &json!({}));
     server.push(Reply::fifty_calls("read").chunked(13));
-    let (events, _) = follow(&provider, request(vec![user("one", "hi")])).await;
+    let (events, _) = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
     let indexes: Vec<Value> = said(events)
         .into_iter()
         .filter_map(|event| match event {
@@ -180,47 +178,56 @@ async fn a_call_without_arguments_and_fifty_parallel_ones_are_whole() {
     assert_eq!(indexes, (0..50).map(|index| json!(index)).collect::<Vec<_>>());
 }
 
-#[tokio::test]
-async fn pings_keep_a_slow_answer_alive() {
+async fn pings_keep_a_slow_answer_alive(wire: Wire) {
     let server = ScriptedModel::start().await.unwrap();
     let idle = Duration::from_millis(1200);
-    let provider = provider_with(&server, Timeouts { idle, ..Timeouts::default() });
+    let provider = provider_with(wire, &server, Timeouts { idle, ..Timeouts::default() });
     let slow = Duration::from_millis(300);
     let reply = (0..6).fold(Reply::new(), |reply, _| reply.delay(slow).ping());
     server.push(reply.text("late"));
-    let (events, failure) = follow(&provider, request(vec![user("one", "hi")])).await;
+    let (events, failure) = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
     assert_eq!((said(events), failure), (vec![text("late")], None));
 }
 
+async fn every_stop_has_its_reason(wire: Wire) {
+    let (server, provider) = rig(wire).await;
+    let table = [
+        (Reply::say("a"), StopReason::EndTurn),
+        (Reply::call("read", json!({})), StopReason::ToolUse),
+        (Reply::say("a").stop_reason("max_tokens"), StopReason::MaxTokens),
+        (Reply::say("a").stop_reason("refusal"), StopReason::Refusal),
+    ];
+    for (reply, expected) in table {
+        server.push(reply);
+        let (events, failure) = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
+        let Some(ModelEvent::End(meta)) = events.last() else { panic!("{failure:?}") };
+        assert_eq!(meta.stop_reason, expected);
+    }
+}
+
 /// A new connection costs a handshake, so an answer read to its end gives its connection back.
-#[tokio::test]
-async fn one_connection_serves_one_call_after_the_other() {
-    let (server, _) = rig().await;
+async fn one_connection_serves_one_call_after_the_other(wire: Wire) {
+    let (server, _) = rig(wire).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let front = listener.local_addr().unwrap();
     let back = server.address();
-    let connections = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let connections = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&connections);
     let relay = tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            counted.fetch_add(1, Ordering::SeqCst);
             let mut vendor = tokio::net::TcpStream::connect(back).await.unwrap();
             tokio::spawn(async move {
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut vendor).await;
             });
         }
     });
-    let provider = AnthropicProvider::new(AnthropicSettings {
-        base_url: format!("http://{front}"),
-        key: SecretString::from(KEY),
-        timeouts: Timeouts::default(),
-    })
-    .unwrap();
+    let provider = provider_at(wire, &format!("http://{front}"), Timeouts::default());
     for _ in 0..5 {
         server.push(Reply::say("hi"));
-        let (_, failure) = follow(&provider, request(vec![user("one", "hi")])).await;
+        let (_, failure) = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
         assert_eq!(failure, None);
     }
-    assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
     relay.abort();
 }

@@ -5,15 +5,25 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use skep_core::provider::{ModelError, ModelEvent};
 use skep_core::settings::Timeouts;
-use skep_testkit::model::{Reply, ScriptedModel};
+use skep_testkit::model::{Reply, ScriptedModel, Wire};
 
 use crate::rows::{Outcome, follow, request, text, user};
-use crate::wire::{KEY, provider_with, rig};
+use crate::vendors::{KEY, provider_with, rig};
 
-async fn outcome_of(reply: Reply) -> Outcome {
-    let (server, provider) = rig().await;
+crate::on_every_wire!(
+    every_fault_has_its_kind_and_gives_no_call,
+    a_cut_anywhere_is_never_taken_for_an_end,
+    a_pause_the_vendor_asks_for_is_passed_on,
+    what_came_before_an_error_event_is_told,
+    silence_and_trickle_end_by_the_clock,
+    bytes_that_complete_no_event_do_not_keep_a_call_alive,
+    a_vendor_that_is_not_there_is_passing,
+);
+
+async fn outcome_of(wire: Wire, reply: Reply) -> Outcome {
+    let (server, provider) = rig(wire).await;
     server.push(reply);
-    let outcome = follow(&provider, request(vec![user("one", "hi")])).await;
+    let outcome = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
     assert_eq!(server.requests().len(), 1, "one call is one try");
     outcome
 }
@@ -32,8 +42,7 @@ fn has_call(outcome: &Outcome) -> bool {
     outcome.0.iter().any(|event| matches!(event, ModelEvent::ToolCall { .. }))
 }
 
-#[tokio::test]
-async fn every_fault_has_its_kind_and_gives_no_call() {
+async fn every_fault_has_its_kind_and_gives_no_call(wire: Wire) {
     let arguments = json!({"file_path": "a"});
     let table = [
         ("429", Reply::rate_limited(Some("7")), "passing"),
@@ -68,39 +77,40 @@ async fn every_fault_has_its_kind_and_gives_no_call() {
         ("endless event", Reply::new().raw(vec![b'x'; 5 << 20]), "passing"),
     ];
     for (name, reply, expected) in table {
-        let outcome = outcome_of(reply).await;
+        let outcome = outcome_of(wire, reply).await;
         assert_eq!(kind(&outcome), expected, "{name}: {outcome:?}");
         assert!(!has_call(&outcome), "{name}");
         let told = outcome.1.map(|error| error.to_string()).unwrap_or_default();
         assert!(!told.contains(KEY) && !told.contains("127.0.0.1"), "{name}: {told}");
     }
     // A call before the cut is told, but without an end: the engine does not run it.
-    let outcome = outcome_of(Reply::new().tool("read", arguments).cut()).await;
+    let outcome = outcome_of(wire, Reply::new().tool("read", arguments).cut()).await;
     assert_eq!(kind(&outcome), "passing");
 }
 
-#[tokio::test]
-async fn a_cut_anywhere_is_never_taken_for_an_end() {
+async fn a_cut_anywhere_is_never_taken_for_an_end(wire: Wire) {
     let answer = || Reply::new().text("ä").tool("read", json!({"file_path": "a"}));
-    let (server, provider) = rig().await;
+    let (server, provider) = rig(wire).await;
     let mut ended_at = None;
-    // The whole answer has about 1500 bytes; a prime step meets every kind of place.
-    for bytes in (0..3000).step_by(37) {
+    // The whole answer has 1500 to 5000 bytes; a prime step meets every kind of place.
+    for bytes in (0..10_000).step_by(37) {
+        if ended_at.is_some() {
+            break;
+        }
         server.push(answer().cut_after(bytes));
-        let outcome = follow(&provider, request(vec![user("one", "hi")])).await;
-        match (kind(&outcome), ended_at) {
-            ("passing", None) => {}
+        let outcome = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
+        match kind(&outcome) {
+            "passing" => {}
             // Only past its last byte is the answer whole.
-            ("none", _) => ended_at = Some(bytes),
+            "none" => ended_at = Some(bytes),
             other => panic!("{other:?} at {bytes}"),
         }
     }
     assert!(ended_at.is_some());
 }
 
-#[tokio::test]
-async fn a_pause_the_vendor_asks_for_is_passed_on() {
-    let outcome = outcome_of(Reply::rate_limited(Some("7"))).await;
+async fn a_pause_the_vendor_asks_for_is_passed_on(wire: Wire) {
+    let outcome = outcome_of(wire, Reply::rate_limited(Some("7"))).await;
     let expected = ModelError::Passing {
         text: "the model vendor limits the rate of requests (429)".to_owned(),
         retry_after: Some(Duration::from_secs(7)),
@@ -108,15 +118,13 @@ async fn a_pause_the_vendor_asks_for_is_passed_on() {
     assert_eq!(outcome.1, Some(expected));
 }
 
-#[tokio::test]
-async fn what_came_before_an_error_event_is_told() {
+async fn what_came_before_an_error_event_is_told(wire: Wire) {
     let reply = Reply::new().text("half").error_event("overloaded_error", "x");
-    let outcome = outcome_of(reply).await;
+    let outcome = outcome_of(wire, reply).await;
     assert_eq!((outcome.0.as_slice(), kind(&outcome)), (&[text("half")][..], "passing"));
 }
 
-#[tokio::test]
-async fn silence_and_trickle_end_by_the_clock() {
+async fn silence_and_trickle_end_by_the_clock(wire: Wire) {
     let short = Duration::from_millis(200);
     let long = Duration::from_secs(600);
     let first = Timeouts { first: short, idle: long, connect: long };
@@ -130,10 +138,10 @@ async fn silence_and_trickle_end_by_the_clock() {
     ];
     for (name, reply, timeouts) in table {
         let server = ScriptedModel::start().await.unwrap();
-        let provider = provider_with(&server, timeouts);
+        let provider = provider_with(wire, &server, timeouts);
         server.push(reply);
         let begun = Instant::now();
-        let outcome = follow(&provider, request(vec![user("one", "hi")])).await;
+        let outcome = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
         assert_eq!(kind(&outcome), "passing", "{name}");
         assert!(begun.elapsed() < Duration::from_secs(20), "{name}: {:?}", begun.elapsed());
         let told = outcome.1.map(|error| error.to_string()).unwrap_or_default();
@@ -141,28 +149,26 @@ async fn silence_and_trickle_end_by_the_clock() {
     }
 }
 
-#[tokio::test]
-async fn bytes_that_complete_no_event_do_not_keep_a_call_alive() {
+async fn bytes_that_complete_no_event_do_not_keep_a_call_alive(wire: Wire) {
     let server = ScriptedModel::start().await.unwrap();
     let idle = Duration::from_millis(300);
-    let provider = provider_with(&server, Timeouts { idle, ..Timeouts::default() });
+    let provider = provider_with(wire, &server, Timeouts { idle, ..Timeouts::default() });
     // Comments every 50 ms, which are bytes but no events.
     let drip = (0..400).fold(Reply::new().open_text().delta("a"), |reply, _| {
         reply.delay(Duration::from_millis(50)).raw(&b": still here\n"[..])
     });
     server.push(drip);
     let begun = Instant::now();
-    let outcome = follow(&provider, request(vec![user("one", "hi")])).await;
+    let outcome = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
     assert_eq!(kind(&outcome), "passing");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
-#[tokio::test]
-async fn a_vendor_that_is_not_there_is_passing() {
+async fn a_vendor_that_is_not_there_is_passing(wire: Wire) {
     let server = ScriptedModel::start().await.unwrap();
-    let provider = provider_with(&server, Timeouts::default());
+    let provider = provider_with(wire, &server, Timeouts::default());
     drop(server);
-    let outcome = follow(&provider, request(vec![user("one", "hi")])).await;
+    let outcome = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
     // Between the drop and the close of the port the connection may also break.
     assert_eq!(kind(&outcome), "passing");
 }

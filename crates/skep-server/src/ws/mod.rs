@@ -69,6 +69,7 @@ pub(crate) async fn upgrade(
         since: params.since,
         stream: params.stream,
         principal: identity.principal,
+        goodbye: doors.hive.goodbye(),
         _slot: slot.map(|Extension(slot)| slot),
         _task: doors.tasks.token(),
         doors,

@@ -255,7 +255,8 @@ impl<'a> Outgoing<'a> {
 
     /// Says why, as far as the other side still listens. The caller bounds the time.
     pub(crate) async fn say_goodbye(&mut self, ended: &Ended) {
-        if matches!(ended, Ended::Stopping) && self.catch_up().await.is_err() {
+        // The store may be closed by now; the rows are there when the client comes back.
+        if matches!(ended, Ended::Stopping) && self.catch_up().await == Err(Ended::Gone) {
             return;
         }
         if let Some((code, reason)) = ended.close_code() {

@@ -27,6 +27,7 @@ pub(crate) struct Socket {
     pub(crate) since: Option<i64>,
     pub(crate) stream: bool,
     pub(crate) principal: Principal,
+    pub(crate) goodbye: TaskTrackerToken,
     pub(crate) _slot: Option<Slot>,
     pub(crate) _task: TaskTrackerToken,
 }
@@ -97,6 +98,7 @@ impl Socket {
         tracing::debug!(channel = %self.opened.channel, ?ended, "socket ended");
         let goodbye = async {
             outgoing.say_goodbye(&ended).await;
+            drop(self.goodbye);
             // Closing with unread input would make the kernel throw our last frames away.
             while let Some(Ok(_)) = source.next().await {}
         };

@@ -1,6 +1,9 @@
 //! The product's commands and schema on a bench, with what only a test may do to them, and the
 //! whole of the tables as plain values.
 
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
 use skep_core::ids::{AgentName, ChannelId, Principal};
 use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::close::Close;
@@ -9,6 +12,7 @@ use skep_store::journal::Journal;
 use skep_store::lanes::WakeLanes;
 use skep_store::leases::{Decide, Park, Recover, Release, Take};
 use skep_store::outbox::OpenChannel;
+use skep_store::retention::Expire;
 use skep_store::{
     Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, Tx,
 };
@@ -16,7 +20,7 @@ use skep_store::{
 skep_store::commands! {
     pub enum Lab -> LabOutcome, <Command as CommandSet>::SCHEMA;
     RegisterAgents, OpenChannel, Accept, Order, StopLane, Take, Journal, Park, Release, Close,
-    Decide, Recover, WakeLanes, Prioritise, Raw,
+    Decide, Recover, WakeLanes, Expire, Prioritise, Raw, TimedTake, TimedAccept,
 }
 
 pub type LabStore = StoreOf<Lab>;
@@ -38,16 +42,38 @@ impl Run for Prioritise {
 }
 
 /// Statements of the test's own, in one commit.
-pub struct Raw(pub Vec<&'static str>);
+pub struct Raw(pub Vec<String>);
 
 impl Run for Raw {
     type Out = ();
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), Refusal> {
         for sql in &self.0 {
+            let sql: &'static str = Box::leak(sql.clone().into_boxed_str());
             tx.conn.run(sql, &[]).await?;
         }
         Ok(())
+    }
+}
+
+/// Runs a command, notes how long its statements took, and takes it back: nothing is committed,
+/// so that it can be measured again.
+pub struct Timed<C> {
+    pub command: C,
+    pub took: Arc<Mutex<Vec<Duration>>>,
+}
+
+pub type TimedTake = Timed<Take>;
+pub type TimedAccept = Timed<Accept>;
+
+impl<C: Run + Sync> Run for Timed<C> {
+    type Out = ();
+
+    async fn run(&self, tx: &mut Tx<'_>) -> Result<(), Refusal> {
+        let begun = Instant::now();
+        self.command.run(tx).await?;
+        self.took.lock().unwrap().push(begun.elapsed());
+        Err(Refusal::Stale)
     }
 }
 

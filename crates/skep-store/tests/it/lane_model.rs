@@ -91,6 +91,10 @@ impl Call {
         Self { id: id.to_owned(), safe, state: "planned", decided: false }
     }
 
+    pub fn is_undecided(&self) -> bool {
+        self.state == "waiting" && !self.decided
+    }
+
     pub fn is_open(&self) -> bool {
         self.state != "done" && self.state != "unknown"
     }
@@ -116,6 +120,12 @@ pub struct Turn {
     waits: Option<String>,
     outcome: Option<&'static str>,
     pub calls: Vec<Call>,
+}
+
+impl Turn {
+    pub fn waits_for_a_decision(&self) -> bool {
+        self.calls.iter().any(Call::is_undecided)
+    }
 }
 
 #[derive(Clone, Debug)]

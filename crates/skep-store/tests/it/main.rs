@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod batches;
+mod costs;
 mod failures;
+mod frames;
 mod lab;
+mod lane_cases;
 mod lane_laws;
 mod lane_model;
 mod lane_ops;

@@ -9,31 +9,36 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::routing::post;
 use futures_util::stream;
-use serde_json::json;
 
-use super::render::{self, Frame};
-use super::reply::{Answer, Hold, Reply};
+use super::frames::Frame;
+use super::reply::{Answer, Fault, Hold};
 use super::request::{Ending, ModelRequest};
-use super::{Accepted, Shared, check};
+use super::wire::Wire;
+use super::{Accepted, Shared};
 
 /// The limit of the real service.
 const BODY_BYTES: usize = 32 * 1024 * 1024;
 
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
-        .route("/v1/messages", post(messages))
-        .fallback(async || error_response(&Reply::not_found(), 0))
-        .layer(DefaultBodyLimit::max(BODY_BYTES))
-        .with_state(shared)
+    let mut router = Router::new().fallback(async || {
+        let fault = Fault { status: 404, kind: "not_found_error", message: "no such path".into() };
+        error_response(Wire::Anthropic, &fault, None, 0)
+    });
+    for wire in Wire::ALL {
+        let handler = async move |shared, headers, raw| answer(wire, shared, headers, raw).await;
+        router = router.route(wire.path(), post(handler));
+    }
+    router.layer(DefaultBodyLimit::max(BODY_BYTES)).with_state(shared)
 }
 
-async fn messages(
+async fn answer(
+    wire: Wire,
     State(shared): State<Arc<Shared>>,
     headers: HeaderMap,
     raw: Bytes,
 ) -> Response<Body> {
-    let request = ModelRequest::new(headers, raw);
-    let refusal = check::request(&request).err();
+    let request = ModelRequest::new(wire, headers, raw);
+    let refusal = wire.check(&request).err();
     let Accepted { request, reply } = shared.accept(request, refusal);
     // Dropped with this future when the client goes away.
     let watcher = Watcher { shared, number: request.number };
@@ -41,25 +46,24 @@ async fn messages(
         watcher.hold(hold).await;
     }
     match &reply.answer {
-        Answer::Error { .. } => {
+        Answer::Error { fault, retry_after } => {
             watcher.shared.end(request.number, Ending::Complete);
-            error_response(&reply, request.nonce)
+            error_response(wire, fault, retry_after.clone(), request.nonce)
         }
         Answer::Fixed { status, headers, body } => {
             watcher.shared.end(request.number, Ending::Complete);
             response(*status, headers, request.nonce, Body::from(body.clone()))
         }
-        Answer::Message if request.streams() => {
-            let kind = ("content-type", "text/event-stream; charset=utf-8".to_owned());
-            let cache = ("cache-control", "no-cache".to_owned());
-            let frames = render::stream(&reply, &request);
-            response(200, &[kind, cache], request.nonce, body_of(frames, watcher))
-        }
         Answer::Message => {
-            let (mut frames, message) = render::whole(&reply, &request);
-            frames.push(Frame::Bytes(message.to_string().into()));
-            let kind = ("content-type", "application/json".to_owned());
-            response(200, &[kind], request.nonce, body_of(frames, watcher))
+            let kind = if request.streams() {
+                "text/event-stream; charset=utf-8"
+            } else {
+                "application/json"
+            };
+            let headers =
+                [("content-type", kind.to_owned()), ("cache-control", "no-cache".to_owned())];
+            let frames = wire.render(&reply, &request);
+            response(200, &headers, request.nonce, body_of(frames, watcher))
         }
     }
 }
@@ -117,15 +121,16 @@ fn body_of(frames: Vec<Frame>, watcher: Watcher) -> Body {
     }))
 }
 
-fn error_response(reply: &Reply, nonce: u64) -> Response<Body> {
-    let Answer::Error { status, kind, message, retry_after } = &reply.answer else {
-        return Response::default();
-    };
-    let error = json!({ "type": kind, "message": message });
-    let body = json!({ "type": "error", "error": error, "request_id": request_id(nonce) });
+fn error_response(
+    wire: Wire,
+    fault: &Fault,
+    retry_after: Option<String>,
+    nonce: u64,
+) -> Response<Body> {
+    let (status, body) = wire.error(fault, &request_id(nonce));
     let mut headers = vec![("content-type", "application/json".to_owned())];
-    headers.extend(retry_after.clone().map(|after| ("retry-after", after)));
-    response(*status, &headers, nonce, Body::from(body.to_string()))
+    headers.extend(retry_after.map(|after| ("retry-after", after)));
+    response(status, &headers, nonce, Body::from(body.to_string()))
 }
 
 fn response(

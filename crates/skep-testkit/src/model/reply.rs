@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::check::Refusal;
+use super::refusal::Refusal;
 use super::request::signature_of;
 
 /// Built step by step: `Reply::new().text("I look.").tool("read", json!({"path": "a"}))`.
@@ -41,11 +41,17 @@ pub(crate) enum Answer {
         body: Bytes,
     },
     Error {
-        status: u16,
-        kind: &'static str,
-        message: String,
+        fault: Fault,
         retry_after: Option<String>,
     },
+}
+
+/// An error in the words of the Anthropic service; other wires put it into their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    pub status: u16,
+    pub kind: &'static str,
+    pub message: String,
 }
 
 #[derive(Clone, Debug)]
@@ -172,7 +178,8 @@ impl Reply {
         self.step(Step::Ping)
     }
 
-    /// Else `tool_use` when there is a call, `end_turn` when not.
+    /// Else `tool_use` when there is a call, `end_turn` when not. Other wires say the same in
+    /// their own words.
     pub fn stop_reason(mut self, reason: &str) -> Self {
         self.stop_reason = Some(reason.to_owned());
         self
@@ -304,8 +311,9 @@ impl Reply {
         message: &str,
         retry_after: Option<&str>,
     ) -> Self {
-        let (message, retry_after) = (message.to_owned(), retry_after.map(str::to_owned));
-        Self::new().answer(Answer::Error { status, kind, message, retry_after })
+        let fault = Fault { status, kind, message: message.to_owned() };
+        let retry_after = retry_after.map(str::to_owned);
+        Self::new().answer(Answer::Error { fault, retry_after })
     }
 
     /// A page instead of an answer, as a proxy in between would send it.

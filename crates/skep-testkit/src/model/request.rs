@@ -6,6 +6,8 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::wire::Wire;
+
 /// How the answer to a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -24,6 +26,7 @@ pub struct ModelRequest {
     /// Never the same twice, also across test processes.
     pub nonce: u64,
     pub at: Instant,
+    pub wire: Wire,
     pub headers: HeaderMap,
     pub raw: Bytes,
     /// Key order as sent; null when the body is no JSON.
@@ -41,54 +44,82 @@ pub struct ToolResult {
     pub is_error: bool,
 }
 
+/// One step of the conversation, the same for every wire.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    pub assistant: bool,
+    pub user_text: Option<String>,
+    pub results: Vec<ToolResult>,
+}
+
 impl ModelRequest {
-    pub(crate) fn new(headers: HeaderMap, raw: Bytes) -> Self {
+    pub(crate) fn new(wire: Wire, headers: HeaderMap, raw: Bytes) -> Self {
         let body = serde_json::from_slice(&raw).unwrap_or(Value::Null);
-        let at = Instant::now();
-        ModelRequest { number: 0, nonce: 0, at, headers, raw, body, refusal: None, ending: None }
+        ModelRequest {
+            number: 0,
+            nonce: 0,
+            at: Instant::now(),
+            wire,
+            headers,
+            raw,
+            body,
+            refusal: None,
+            ending: None,
+        }
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
+    /// The key as this wire carries it.
+    pub fn key(&self) -> Option<&str> {
+        self.wire.key(self)
+    }
+
     pub fn streams(&self) -> bool {
         self.body["stream"].as_bool().unwrap_or(false)
     }
 
+    /// The conversation as sent: messages, or the items of a Responses input.
     pub fn messages(&self) -> &[Value] {
-        self.body["messages"].as_array().map_or(&[], Vec::as_slice)
+        self.body[self.wire.conversation()].as_array().map_or(&[], Vec::as_slice)
     }
 
     pub fn tool_names(&self) -> Vec<&str> {
         let tools = self.body["tools"].as_array().map_or(&[][..], Vec::as_slice);
-        tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
+        let described = tools.iter().map(|tool| match self.wire {
+            Wire::OpenAiChat => &tool["function"],
+            Wire::Anthropic | Wire::OpenAiResponses => tool,
+        });
+        described.filter_map(|tool| tool["name"].as_str()).collect()
     }
 
     pub fn system_text(&self) -> String {
-        text_of(&self.body["system"])
+        self.wire.system_text(self)
     }
 
     /// The text of the newest user message that has any, tool results left out.
     pub fn last_user_text(&self) -> String {
-        self.messages().iter().rev().find_map(user_text).unwrap_or_default()
+        let entries = self.wire.entries(self);
+        entries.into_iter().rev().find_map(|entry| entry.user_text).unwrap_or_default()
     }
 
     /// Assistant messages since the newest user text: how far the turn has come.
     pub fn steps_done(&self) -> usize {
-        let messages = self.messages().iter().rev();
-        let since = messages.take_while(|message| user_text(message).is_none());
-        since.filter(|message| message["role"] == "assistant").count()
+        let entries = self.wire.entries(self);
+        let since = entries.iter().rev().take_while(|entry| entry.user_text.is_none());
+        since.filter(|entry| entry.assistant).count()
     }
 
-    /// The tool results of the last message, in order.
+    /// The tool results of the last step, in order; none when something came after them.
     pub fn last_tool_results(&self) -> Vec<ToolResult> {
-        self.messages().last().map(tool_results).unwrap_or_default()
+        self.wire.entries(self).pop().map(|entry| entry.results).unwrap_or_default()
     }
 
     /// Every tool result in the request, in order.
     pub fn tool_results(&self) -> Vec<ToolResult> {
-        self.messages().iter().flat_map(tool_results).collect()
+        self.wire.entries(self).into_iter().flat_map(|entry| entry.results).collect()
     }
 
     pub fn hung_up(&self) -> bool {
@@ -105,27 +136,7 @@ pub fn signature_of(thinking: &str) -> String {
     format!("EqQBCkYI{hash:016x}==")
 }
 
-fn user_text(message: &Value) -> Option<String> {
-    if message["role"] != "user" {
-        return None;
-    }
-    let text = text_of(&message["content"]);
-    (!text.is_empty()).then_some(text)
-}
-
-fn tool_results(message: &Value) -> Vec<ToolResult> {
-    let blocks = message["content"].as_array().map_or(&[][..], Vec::as_slice);
-    let results = blocks.iter().filter(|block| block["type"] == "tool_result");
-    results
-        .map(|block| ToolResult {
-            id: block["tool_use_id"].as_str().unwrap_or_default().to_owned(),
-            text: text_of(&block["content"]),
-            is_error: block["is_error"].as_bool().unwrap_or(false),
-        })
-        .collect()
-}
-
-fn text_of(content: &Value) -> String {
+pub(crate) fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
         Value::Array(blocks) => {

@@ -5,6 +5,8 @@ mod hive;
 mod model;
 mod model_check;
 mod model_faults;
+mod model_openai;
+mod model_openai_check;
 mod oracles;
 mod power;
 mod recorder;

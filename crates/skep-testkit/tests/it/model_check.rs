@@ -171,6 +171,31 @@ async fn refuses_bad_requests_around_the_conversation() {
 }
 
 #[tokio::test]
+async fn refuses_thinking_in_a_turn_that_began_without() {
+    let signature = signature_of("hm");
+    let thinking = || json!({ "type": "thinking", "thinking": "hm", "signature": signature });
+    let turn = |first: Value| {
+        let mut request = body(
+            true,
+            json!([
+                user(json!("hi")),
+                assistant(first),
+                user(json!([result("a")])),
+                assistant(json!([call("b")])),
+                user(json!([result("b")])),
+            ]),
+        );
+        request["max_tokens"] = json!(3000);
+        request["thinking"] = json!({ "type": "enabled", "budget_tokens": 2000 });
+        request
+    };
+    let model = lenient().await;
+    assert_eq!(refusal_of(&model, &turn(json!([thinking(), call("a")]))).await, None);
+    let refusal = refusal_of(&model, &turn(json!([call("a")]))).await.unwrap();
+    assert!(refusal.starts_with("messages.1.content.0.type: Expected `thinking`"), "{refusal}");
+}
+
+#[tokio::test]
 async fn refuses_missing_headers_and_wrong_keys() {
     let model = lenient().await;
     let url = format!("{}/v1/messages", model.base_url());

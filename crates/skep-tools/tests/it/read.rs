@@ -2,30 +2,14 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use skep_core::ids::{AgentName, CallId, TurnId};
-use skep_core::tool::{Tool, ToolAnswer, ToolContext};
+use skep_core::tool::Tool;
 use skep_tools::ReadTool;
-use tokio_util::sync::CancellationToken;
 
-const OUTPUT_BYTES: usize = 64 * 1024;
+use crate::lab::{OUTPUT_BYTES, use_tool};
 
 async fn read(workspace: &Path, arguments: Value) -> (String, bool) {
-    let context = ToolContext {
-        agent: AgentName::new("main"),
-        workspace: workspace.to_path_buf(),
-        turn: TurnId::new("turn"),
-        call: CallId::new("call"),
-        decision: None,
-        cancel: CancellationToken::new(),
-    };
-    let prepared = match ReadTool::new(OUTPUT_BYTES).prepare(arguments) {
-        Ok(prepared) => prepared,
-        Err(text) => panic!("{text}"),
-    };
-    match prepared(context).await {
-        ToolAnswer::Done { text, is_error, .. } => (text, is_error),
-        ToolAnswer::Wait { reason } => panic!("read waits: {reason}"),
-    }
+    let answer = use_tool("read", workspace, arguments).await;
+    (answer.text, answer.is_error)
 }
 
 #[tokio::test]

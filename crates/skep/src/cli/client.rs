@@ -1,6 +1,7 @@
 //! HTTP to a hive: over `run/skep.sock` of a home, or to `--url` with the token of `SKEP_TOKEN`.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use reqwest::{Client as Http, Method, RequestBuilder, Response};
@@ -174,13 +175,19 @@ impl fmt::Display for CallError {
     }
 }
 
-/// The innermost reason is what people can act on: "connection refused", "no such file".
+/// The innermost reason is what people can act on.
 fn unreachable(error: reqwest::Error) -> CallError {
     let mut inner: &dyn std::error::Error = &error;
     while let Some(source) = inner.source() {
         inner = source;
     }
-    CallError::Unreachable { connected: !error.is_connect(), why: inner.to_string() }
+    let why = match inner.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            "nobody listens there".to_owned()
+        }
+        _ => inner.to_string(),
+    };
+    CallError::Unreachable { connected: !error.is_connect(), why }
 }
 
 fn problem(status: u16, body: &[u8]) -> CallError {

@@ -89,9 +89,9 @@ async fn examine(home: &Home, place: &Place, known: &Known) -> Vec<Finding> {
     let mut findings = vec![usable(home.root())];
     findings.extend([home.root().to_path_buf(), home.run()].iter().filter_map(|p| private(p)));
     findings.extend(configuration(home, known));
-    let (running, finding) = instance(home, place).await;
+    let (instance, finding) = instance(home, place).await;
     findings.push(finding);
-    findings.push(database(home, place, running).await);
+    findings.push(database(home, place, &instance).await);
     findings.push(space(home));
     findings
 }
@@ -148,29 +148,43 @@ fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
     findings
 }
 
-/// Whether a hive runs here; the lock is the proof, the socket the way to it.
-async fn instance(home: &Home, place: &Place) -> (bool, Finding) {
+/// Whether a hive runs here.
+enum Instance {
+    Runs,
+    /// None, and none begins while the look is held; without it there is no lock to hold.
+    Rests {
+        _look: Option<lock::Look>,
+    },
+}
+
+/// The lock is the proof, the socket the way to it.
+async fn instance(home: &Home, place: &Place) -> (Instance, Finding) {
     if let Ok(client) = Client::open(place)
         && client.get("/health").await.is_ok()
     {
-        return (true, Finding::new(Grade::Good, "hive", "runs and answers"));
+        return (Instance::Runs, Finding::new(Grade::Good, "hive", "runs and answers"));
     }
-    if !home.lock().exists() {
-        return (false, Finding::new(Grade::Good, "hive", "has not run yet"));
+    let nobody = Instance::Rests { _look: None };
+    if !home.run().is_dir() {
+        return (nobody, Finding::new(Grade::Good, "hive", "has not run yet"));
     }
-    match lock::InstanceLock::acquire(&home.lock()) {
-        Ok(_) => (false, Finding::new(Grade::Good, "hive", "does not run")),
+    match lock::Look::take(&home.lock()) {
+        Ok(look) => {
+            let rests = Instance::Rests { _look: Some(look) };
+            (rests, Finding::new(Grade::Good, "hive", "does not run"))
+        }
         Err(error @ lock::LockError::Held { .. }) => {
             let text = format!("{error}, but does not answer at {}", socket::SOCKET_NAME);
-            (true, Finding::new(Grade::Bad, "hive", text).next("end that process, then skep up"))
+            let finding = Finding::new(Grade::Bad, "hive", text);
+            (Instance::Runs, finding.next("end that process, then skep up"))
         }
-        Err(error) => (false, Finding::new(Grade::Bad, "hive", error.to_string())),
+        Err(error) => (nobody, Finding::new(Grade::Bad, "hive", error.to_string())),
     }
 }
 
 /// A running hive is asked: nobody else opens its database.
-async fn database(home: &Home, place: &Place, running: bool) -> Finding {
-    if running {
+async fn database(home: &Home, place: &Place, instance: &Instance) -> Finding {
+    if matches!(instance, Instance::Runs) {
         let asked = match Client::open(place) {
             Ok(client) => client.get("/api/v1/state").await.map_err(|error| error.to_string()),
             Err(failure) => Err(failure.to_string()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use skep_guard::lock::{InstanceLock, LockError};
+use skep_guard::lock::{LockError, Look};
 use tokio::time::{Instant, sleep};
 
 use super::Place;
@@ -32,11 +32,17 @@ pub async fn run(_: Down, place: &Place) -> Result<(), Failure> {
         let why = "only the owner of the home can stop it, on its own machine";
         return Err(Failure::new(Exit::Usage, attempted, why).next("skep down --home FOLDER"));
     }
+    let home = place.home()?;
     let client = Client::open(place)?;
     let asked = client.post("/api/v1/shutdown", &json!({}), None).await;
-    asked.map_err(|error| client.failure(attempted, error))?;
+    asked.map_err(|error| match error {
+        CallError::Unreachable { connected: false, .. } if !is_held(&home) => {
+            let why = format!("{} does not run: there is nothing to stop", client.hive);
+            Failure::new(Exit::Failed, attempted, why)
+        }
+        error => client.failure(attempted, error),
+    })?;
     // The lock goes last: once it is free, the next `skep up` can begin.
-    let home = place.home()?;
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         let gone = matches!(client.get("/health").await, Err(CallError::Unreachable { .. }));
@@ -55,5 +61,5 @@ pub async fn run(_: Down, place: &Place) -> Result<(), Failure> {
 }
 
 fn is_held(home: &Home) -> bool {
-    matches!(InstanceLock::acquire(&home.lock()), Err(LockError::Held { .. }))
+    matches!(Look::take(&home.lock()), Err(LockError::Held { .. }))
 }

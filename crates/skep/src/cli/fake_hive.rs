@@ -64,7 +64,7 @@ impl FakeHive {
         line.extend(arguments.iter().map(Into::into));
         let program = Program {
             known: Known::new(&["native"], &["read"]),
-            serve: async |_, _, _| Err(Failure::new(Exit::Failed, "serve", "a test does not")),
+            serve: async |_, _| Err(Failure::new(Exit::Failed, "serve", "a test does not")),
         };
         Box::pin(dispatch(program, Arguments::try_parse_from(line).unwrap())).await
     }

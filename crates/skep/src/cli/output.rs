@@ -10,7 +10,8 @@ use super::failure::Failure;
 
 /// A line on standard output. A reader that went away is no failure of ours.
 pub fn line(text: impl AsRef<str>) {
-    let _ = writeln!(std::io::stdout(), "{}", text.as_ref());
+    // One write with its line end: the buffer would send all lines but the last, and that later.
+    piece(&format!("{}\n", text.as_ref()));
 }
 
 /// A piece of a line, shown at once.

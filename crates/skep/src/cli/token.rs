@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Place;
-use super::client::{Client, escaped};
+use super::client::{CallError, Client, escaped};
 use super::failure::Failure;
 use super::output::{self, foreign};
 use super::time;
@@ -57,7 +57,11 @@ pub async fn run(command: Token, place: &Place) -> Result<(), Failure> {
         }
         TokenCommand::Revoke { id } => {
             let gone = client.delete(&format!("/api/v1/tokens/{}", escaped(&id))).await;
-            gone.map_err(|error| client.failure(format!("revoke the token {id}"), error))?;
+            gone.map_err(|error| {
+                let unknown = matches!(error, CallError::Problem { status: 404, .. });
+                let failure = client.failure(format!("revoke the token {id}"), error);
+                if unknown { failure.next("skep token list") } else { failure }
+            })?;
             show(place, &json!({ "revoked": id }), |gone| {
                 vec![format!("revoked {}", text(&gone["revoked"]))]
             });

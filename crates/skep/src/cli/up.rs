@@ -1,7 +1,7 @@
 //! `skep up`: prepares the home, takes the instance lock, reads the files, serves.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
 
 use clap::Args;
@@ -139,7 +139,7 @@ fn check_bind(loaded: &Loaded, insecure: bool) -> Result<(), Failure> {
 }
 
 fn unusable(error: HomeError) -> Failure {
-    let next = "make the folder writable, or name another one with --home";
+    let next = way_out(&error.source);
     let why = format!("{}: {}", error.path.display(), error.source);
     let attempted = format!("prepare the home {}", error.home.display());
     Failure::new(Exit::Failed, attempted, why).next(next)
@@ -150,7 +150,16 @@ fn locked(home: &Home, error: &LockError) -> Failure {
     match error {
         LockError::Held { .. } => Failure::new(Exit::Refused, attempted, error.to_string())
             .next("skep status, or skep down to stop it"),
-        LockError::Io { .. } => Failure::new(Exit::Failed, attempted, error.to_string())
-            .next("make the folder writable, or name another one with --home"),
+        LockError::Io { source, .. } => {
+            Failure::new(Exit::Failed, attempted, error.to_string()).next(way_out(source))
+        }
+    }
+}
+
+/// What helps when a file of the home cannot be written.
+fn way_out(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, then skep up",
+        _ => "make the folder writable, or name another one with --home",
     }
 }

@@ -189,6 +189,40 @@ fn a_key_written_out_is_warned_of_and_never_shown() {
     assert!(!format!("{warning} {loaded:?}").contains("canary-1"));
 }
 
+#[test]
+fn openai_is_detected_after_anthropic_and_compatible_servers_by_their_address() {
+    let key = ("OPENAI_API_KEY", "k-3");
+    let base = ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/");
+    let table = [
+        (vec![key], Vendor::OpenAiResponses, "https://api.openai.com/v1"),
+        (vec![key, base], Vendor::OpenAiChat, "http://127.0.0.1:9/v1"),
+        (vec![key, ("ANTHROPIC_API_KEY", "k-2")], Vendor::Anthropic, "https://api.anthropic.com"),
+    ];
+    for (variables, vendor, url) in table {
+        let loaded = Folder::new(&[]).load_with(&variables).unwrap();
+        let connection = &loaded.connections["default"];
+        assert_eq!((connection.vendor, connection.api_url.as_str()), (vendor, url));
+        let note = &loaded.settings.model_note;
+        assert!(note.starts_with(vendor.as_str()) && note.contains("_API_KEY is set"), "{note}");
+    }
+}
+
+#[test]
+fn the_openai_wires_are_configured_by_name() {
+    let folder = Folder::new(&[(
+        "providers.yaml",
+        "profiles:\n  default: {provider: openai-responses, model: m, api_key: '${KEY}'}\n\
+         \x20 local: {provider: openai, model: l, api_url: 'http://127.0.0.1:9/v1'}\n",
+    )]);
+    let loaded = folder.load_with(&[("KEY", "k")]).unwrap();
+    let (usual, local) = (&loaded.connections["default"], &loaded.connections["local"]);
+    assert_eq!(usual.vendor, Vendor::OpenAiResponses);
+    assert_eq!(usual.api_url, "https://api.openai.com/v1");
+    assert_eq!((local.vendor, local.api_key.is_none()), (Vendor::OpenAiChat, true));
+    assert_eq!(local.api_url, "http://127.0.0.1:9/v1");
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+}
+
 fn check_mistakes(cases: &[(&str, &str, &str)]) {
     for (file, text, expected) in cases {
         let told = Folder::new(&[(file, text)]).told(&[]);
@@ -261,7 +295,7 @@ fn mistakes_of_providers_and_channels() {
             "providers.yaml",
             "profiles:\n  default:\n    provider: antropic\n",
             "providers.yaml:3:15: `profiles.default.provider`: `antropic` is not known here; \
-             expected one of anthropic, rehearsal; did you mean `anthropic`?",
+             expected one of anthropic, openai, openai-responses, rehearsal; did you mean `anthropic`?",
         ),
         (
             "providers.yaml",
@@ -273,6 +307,12 @@ fn mistakes_of_providers_and_channels() {
             "profiles:\n  default: {provider: anthropic, model: m}\n",
             "providers.yaml:2:3: `profiles.default`: the key `api_key` is missing; expected for \
              instance `api_key: ${ANTHROPIC_API_KEY}`",
+        ),
+        (
+            "providers.yaml",
+            "profiles:\n  default: {provider: openai, model: m}\n",
+            "providers.yaml:2:3: `profiles.default`: the key `api_key` is missing; expected for \
+             instance `api_key: ${OPENAI_API_KEY}`",
         ),
         (
             "providers.yaml",

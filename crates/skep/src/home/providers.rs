@@ -18,9 +18,6 @@ use super::scalar::{Temperature, Text, Whole};
 use super::source::Source;
 use super::yaml;
 
-const ANTHROPIC_URL: &str = "https://api.anthropic.com";
-/// Used only when the key came from the environment and nobody named a model.
-const ANTHROPIC_MODEL: &str = "claude-sonnet-4-5";
 const MAX_OUTPUT_TOKENS: u32 = 8192;
 const DEFAULT: &str = "default";
 
@@ -36,12 +33,14 @@ pub struct RawProviders {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RawProfile {
-    /// The vendor's wire: anthropic, or the built-in offline rehearsal model.
+    /// The vendor's wire: anthropic, openai (Chat Completions, also of compatible servers),
+    /// openai-responses, or the built-in offline rehearsal model.
     provider: RawVendor,
-    /// Base address of the vendor's API.
+    /// Base address of the vendor's API; for the OpenAI wires with `/v1`.
     #[serde(default)]
     api_url: Option<Text>,
-    /// The key: write `${NAME}` to take it from the environment.
+    /// The key: write `${NAME}` to take it from the environment. A compatible server of your own
+    /// may need none.
     #[serde(default)]
     api_key: Option<Text>,
     /// The model's name at the vendor.
@@ -64,9 +63,11 @@ struct RawProfile {
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 enum RawVendor {
     Anthropic,
+    Openai,
+    OpenaiResponses,
     Rehearsal,
 }
 
@@ -103,6 +104,8 @@ pub struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
     Anthropic,
+    OpenAiChat,
+    OpenAiResponses,
     Rehearsal,
 }
 
@@ -110,7 +113,35 @@ impl Vendor {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
+            Self::OpenAiChat => "openai",
+            Self::OpenAiResponses => "openai-responses",
             Self::Rehearsal => "rehearsal",
+        }
+    }
+
+    /// Where its service is.
+    fn url(self) -> &'static str {
+        match self {
+            Self::Anthropic => "https://api.anthropic.com",
+            Self::OpenAiChat | Self::OpenAiResponses => "https://api.openai.com/v1",
+            Self::Rehearsal => "",
+        }
+    }
+
+    /// Used only when the key came from the environment and nobody named a model.
+    fn usual_model(self) -> &'static str {
+        match self {
+            Self::Anthropic => "claude-sonnet-4-5",
+            Self::OpenAiChat | Self::OpenAiResponses => "gpt-5",
+            Self::Rehearsal => "rehearsal",
+        }
+    }
+
+    /// The variable its key usually stands in.
+    fn key_variable(self) -> &'static str {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => "OPENAI_API_KEY",
+            Self::Anthropic | Self::Rehearsal => "ANTHROPIC_API_KEY",
         }
     }
 }
@@ -149,16 +180,18 @@ fn resolve(
 ) -> Result<(Profile, Connection), Problem> {
     let vendor = match raw.provider {
         RawVendor::Anthropic => Vendor::Anthropic,
+        RawVendor::Openai => Vendor::OpenAiChat,
+        RawVendor::OpenaiResponses => Vendor::OpenAiResponses,
         RawVendor::Rehearsal => Vendor::Rehearsal,
     };
     let (model, api_url, api_key) = match vendor {
-        Vendor::Anthropic => (
-            reader.text(needed(reader, name, "model", raw.model.as_ref())?)?,
+        Vendor::Anthropic | Vendor::OpenAiChat | Vendor::OpenAiResponses => (
+            reader.text(needed(reader, name, vendor, "model", raw.model.as_ref())?)?,
             match &raw.api_url {
-                None => ANTHROPIC_URL.to_owned(),
+                None => vendor.url().to_owned(),
                 Some(text) => web_address(reader, text)?,
             },
-            Some(api_key(reader, name, raw, warnings)?),
+            api_key(reader, name, vendor, raw, warnings)?,
         ),
         Vendor::Rehearsal => {
             if let Some(text) = raw.api_key.as_ref().or(raw.api_url.as_ref()) {
@@ -166,7 +199,7 @@ fn resolve(
                 return Err(problem.expecting("the key to be left out"));
             }
             let model = raw.model.as_ref().map(|text| reader.text(text)).transpose()?;
-            (model.unwrap_or_else(|| "rehearsal".to_owned()), String::new(), None)
+            (model.unwrap_or_else(|| vendor.usual_model().to_owned()), String::new(), None)
         }
     };
     let max_output_tokens = raw.max_output_tokens.map_or(MAX_OUTPUT_TOKENS, |n| n.0 as u32);
@@ -188,13 +221,17 @@ fn resolve(
 fn needed<'a>(
     reader: &Reader<'_>,
     profile: &str,
+    vendor: Vendor,
     key: &str,
     found: Option<&'a Text>,
 ) -> Result<&'a Text, Problem> {
     found.ok_or_else(|| {
         let what = format!("the key `{key}` is missing");
         let problem = reader.source.problem_at_path(&["profiles", profile], what);
-        let example = if key == "api_key" { "${ANTHROPIC_API_KEY}" } else { ANTHROPIC_MODEL };
+        let example = match key {
+            "api_key" => format!("${{{}}}", vendor.key_variable()),
+            _ => vendor.usual_model().to_owned(),
+        };
         problem.expecting(format!("for instance `{key}: {example}`"))
     })
 }
@@ -202,10 +239,15 @@ fn needed<'a>(
 fn api_key(
     reader: &Reader<'_>,
     name: &str,
+    vendor: Vendor,
     raw: &RawProfile,
     warnings: &mut Vec<String>,
-) -> Result<SecretString, Problem> {
-    let text = needed(reader, name, "api_key", raw.api_key.as_ref())?;
+) -> Result<Option<SecretString>, Problem> {
+    // Compatible servers, most of them on the same machine, often ask for none.
+    if vendor == Vendor::OpenAiChat && raw.api_url.is_some() && raw.api_key.is_none() {
+        return Ok(None);
+    }
+    let text = needed(reader, name, vendor, "api_key", raw.api_key.as_ref())?;
     let key = reader.expand(text)?;
     if key.value.is_empty() || HeaderValue::from_str(&key.value).is_err() {
         let problem = reader.problem(text, "cannot be sent as a key");
@@ -215,11 +257,12 @@ fn api_key(
         let (line, column) = text.at();
         warnings.push(format!(
             "{}:{line}:{column}: `profiles.{name}.api_key` is written out in the file; put it \
-             into an environment variable and write `api_key: ${{ANTHROPIC_API_KEY}}` instead",
-            reader.source.file.display()
+             into an environment variable and write `api_key: ${{{}}}` instead",
+            reader.source.file.display(),
+            vendor.key_variable()
         ));
     }
-    Ok(SecretString::from(key.value))
+    Ok(Some(SecretString::from(key.value)))
 }
 
 /// The vendor refuses these combinations on every request; better said at the start.
@@ -280,37 +323,38 @@ fn timeouts(raw: &RawTimeouts) -> Timeouts {
 
 /// Nothing is configured: a key in the environment decides, else the offline rehearsal model.
 fn detect(variables: Variables) -> Providers {
-    match variables("ANTHROPIC_API_KEY") {
-        Some(key) => detected(
-            Vendor::Anthropic,
-            ANTHROPIC_MODEL,
-            variables("ANTHROPIC_BASE_URL").unwrap_or_else(|| ANTHROPIC_URL.to_owned()),
-            Some(SecretString::from(key)),
-            format!("anthropic {ANTHROPIC_MODEL} (ANTHROPIC_API_KEY is set in the environment)"),
-        ),
-        None => detected(
-            Vendor::Rehearsal,
-            "rehearsal",
-            String::new(),
-            None,
-            "rehearsal: a scripted offline model, because no provider is configured; set \
-             ANTHROPIC_API_KEY or write providers.yaml to use a real one"
-                .to_owned(),
-        ),
+    if let Some(key) = variables("ANTHROPIC_API_KEY") {
+        return detected(Vendor::Anthropic, variables("ANTHROPIC_BASE_URL"), key);
     }
+    if let Some(key) = variables("OPENAI_API_KEY") {
+        return match variables("OPENAI_BASE_URL") {
+            // At another address stands a compatible server, and those speak the older wire.
+            Some(url) => detected(Vendor::OpenAiChat, Some(url), key),
+            None => detected(Vendor::OpenAiResponses, None, key),
+        };
+    }
+    let note = "rehearsal: a scripted offline model, because no provider is configured; set \
+                ANTHROPIC_API_KEY or OPENAI_API_KEY or write providers.yaml to use a real one";
+    only(Vendor::Rehearsal, String::new(), None, note.to_owned())
 }
 
-fn detected(
-    vendor: Vendor,
-    model: &str,
-    api_url: String,
-    api_key: Option<SecretString>,
-    note: String,
-) -> Providers {
+fn detected(vendor: Vendor, url: Option<String>, key: String) -> Providers {
+    let note = format!(
+        "{} {} ({} is set in the environment)",
+        vendor.as_str(),
+        vendor.usual_model(),
+        vendor.key_variable()
+    );
+    let url = url.unwrap_or_else(|| vendor.url().to_owned());
+    only(vendor, url, Some(SecretString::from(key)), note)
+}
+
+/// One profile for every agent.
+fn only(vendor: Vendor, api_url: String, api_key: Option<SecretString>, note: String) -> Providers {
     let profile = Profile {
         name: DEFAULT.to_owned(),
         provider: vendor.as_str().to_owned(),
-        model: model.to_owned(),
+        model: vendor.usual_model().to_owned(),
         max_output_tokens: MAX_OUTPUT_TOKENS,
         thinking: None,
         temperature: None,

@@ -91,7 +91,8 @@ async fn channel_dropped_at_each_stage_of_a_turn_misses_and_repeats_nothing() {
 
 async fn drop_and_return(stage: &Stage, play: &Play, drop: Drop) {
     let name = format!("{drop:?}");
-    let (text, end) = (stage.model.gate(&format!("{name} text")), stage.model.gate(&format!("{name} end")));
+    let (text, end) =
+        (stage.model.gate(&format!("{name} text")), stage.model.gate(&format!("{name} end")));
     let mut client = play.ws().await;
     let mut seen = Seen::new(&client);
     client.say("m1", &name).await.unwrap();
@@ -130,7 +131,11 @@ async fn drop_and_return(stage: &Stage, play: &Play, drop: Drop) {
     client.answer_to("m2").await.unwrap();
     seen.add(&client);
     let lines = seen.lines();
-    assert_eq!(lines[..3], ["ack m1 started".into(), format!("response m1: answer to {name}"), "ack m2 done".into()], "{drop:?}");
+    assert_eq!(
+        lines[..3],
+        ["ack m1 started".into(), format!("response m1: answer to {name}"), "ack m2 done".into()],
+        "{drop:?}"
+    );
     assert_eq!(lines.len(), 4, "{drop:?}: {lines:?}");
     let rows = play.told("main", &seen.channel).await;
     assert_eq!(rows.len(), 4, "{drop:?}: {rows:?}");
@@ -161,12 +166,16 @@ async fn channel_dropped_at_random_moments_is_whole_in_the_end() {
             _ => client.close().await.unwrap(),
         }
         client = WsClient::connect(&seen.back(play.target())).await.unwrap();
-        // The message may have been lost with the socket: sent again, it is taken once.
-        client.say(id, "go").await.unwrap();
+        // Without its ack it may have been lost with the socket: sent again, it is taken once.
+        if !seen.frames.values().any(|frame| frame["message_id"] == id.as_str()) {
+            client.say(id, "go").await.unwrap();
+        }
     }
     for id in &ids {
         let answered = |frames: &BTreeMap<u64, Value>| {
-            frames.values().any(|frame| ws::is_answer(frame) && ws::replies_to(frame).any(|to| to == id))
+            frames
+                .values()
+                .any(|frame| ws::is_answer(frame) && ws::replies_to(frame).any(|to| to == id))
         };
         if !answered(&seen.frames) && !answered(client.durable()) {
             client.answer_to(id).await.unwrap();
@@ -174,7 +183,8 @@ async fn channel_dropped_at_random_moments_is_whole_in_the_end() {
     }
     seen.add(&client);
     seen.lines();
-    let of_kind = |kind: &'static str| seen.frames.values().filter(move |frame| frame["type"] == kind);
+    let of_kind =
+        |kind: &'static str| seen.frames.values().filter(move |frame| frame["type"] == kind);
     let acked: Vec<&str> = of_kind("ack").map(|ack| ack["message_id"].as_str().unwrap()).collect();
     let answered: Vec<&str> = of_kind("response").flat_map(ws::replies_to).collect();
     assert_eq!(acked, ids);
@@ -194,7 +204,8 @@ async fn channel_shared_by_sockets_is_the_same_on_each_and_closed_to_others() {
     two.say("m2", "hello too").await.unwrap();
     one.answer_to("m2").await.unwrap();
     two.answer_to("m2").await.unwrap();
-    let expected = ["ack m1 started", "response m1: to all", "ack m2 started", "response m2: to all"];
+    let expected =
+        ["ack m1 started", "response m1: to all", "ack m2 started", "response m2: to all"];
     assert_eq!(frames(&one), expected);
     assert_eq!(one.durable(), two.durable());
 
@@ -283,6 +294,18 @@ async fn channel_since_outside_of_what_is_kept_is_told_resync() {
     assert_eq!(edge.next().await.unwrap().unwrap()["seq"], 5);
 }
 
+#[tokio::test]
+async fn channel_sockets_are_told_when_the_hive_stops() {
+    let stage = Stage::new().await;
+    let mut play = stage.up().await;
+    let mut clients = join_all((0..20).map(|_| play.ws())).await;
+    play.hive.terminate().unwrap();
+    for client in &mut clients {
+        assert_eq!(client.wait_closed().await.unwrap(), Some(1001));
+    }
+    assert_eq!(play.hive.wait(PATIENCE).await.unwrap().code(), Some(0));
+}
+
 /// More than the kernel and the socket's queue take together.
 #[tokio::test]
 async fn channel_slow_reader_is_told_resync_and_has_every_durable_frame() {
@@ -368,7 +391,8 @@ async fn channel_events_go_on_from_a_snapshot_without_gap_or_double() {
     let first = String::from_utf8(first.to_vec()).unwrap();
     assert!(first.contains(&format!("id: {newest}")), "{first}");
     // One that knows a number never given out must read anew.
-    let mut ahead = play.api().events(&format!("/api/v1/events?since={}", newest + 5)).await.unwrap();
+    let mut ahead =
+        play.api().events(&format!("/api/v1/events?since={}", newest + 5)).await.unwrap();
     assert_eq!(ahead.next().await.unwrap().unwrap().name.as_deref(), Some("resync"));
 }
 
@@ -376,7 +400,14 @@ async fn channel_events_go_on_from_a_snapshot_without_gap_or_double() {
 async fn channel_late_subscriber_gets_the_active_turn_so_far() {
     let stage = Stage::new().await;
     stage.model.push(
-        Reply::new().thinking("hm").open_text().delta("one ").delta("two ").gate("half").delta("three").close(),
+        Reply::new()
+            .thinking("hm")
+            .open_text()
+            .delta("one ")
+            .delta("two ")
+            .gate("half")
+            .delta("three")
+            .close(),
     );
     let play = stage.up().await;
     let mut client = play.ws().await;
@@ -395,7 +426,7 @@ async fn channel_late_subscriber_gets_the_active_turn_so_far() {
     // A socket that streams, one that subscribes, and a watcher of events.
     let target = play.target().resume(&channel, 1).query("stream=true");
     let mut late = WsClient::connect(&target).await.unwrap();
-    assert_eq!(late.next_of("delta").await.unwrap()["text"], "one two ");
+    assert_eq!(late.next_of("delta").await.unwrap()["content"], "one two ");
     let mut raw = play.ws().await;
     raw.send(&json!({"type": "subscribe", "agent": "main", "session": channel})).await.unwrap();
     let active = raw.next_of("active").await.unwrap();
@@ -406,10 +437,45 @@ async fn channel_late_subscriber_gets_the_active_turn_so_far() {
     assert_eq!(first.name.as_deref(), Some("active"));
     assert!(first.data.contains("one two "), "{}", first.data);
     stage.model.gate("half").release();
-    assert_eq!(late.next_of("delta").await.unwrap()["text"], "three");
+    assert_eq!(late.next_of("delta").await.unwrap()["content"], "three");
     assert_eq!(late.answer_to("m1").await.unwrap()["content"], "one two three");
     assert_eq!(frames(&late), ["response m1: one two three"]);
     let after = events.next().await.unwrap().unwrap();
     let after: Value = serde_json::from_str(&after.data).unwrap();
     assert_eq!((&after["type"], &after["text"]), (&json!("delta"), &json!("three")));
+}
+
+/// What a model call said before it broke off, or the process before a crash, is void.
+#[tokio::test]
+async fn channel_deltas_tell_which_call_and_lease_they_belong_to() {
+    let stage = Stage::new().await;
+    stage.model.push(Reply::new().open_text().delta("void").cut());
+    stage.model.push(Reply::new().open_text().delta("also void").gate("half"));
+    let mut play = stage.up().await;
+    let mut client = WsClient::connect(&play.target().query("stream=true")).await.unwrap();
+    client.say("m1", "go").await.unwrap();
+    let mut deltas = Vec::new();
+    for _ in 0..2 {
+        deltas.push(client.next_of("delta").await.unwrap());
+    }
+    play.hive.kill().await.unwrap();
+    stage.model.push(Reply::new().text_in(["wh", "ole"]));
+    let play = stage.up().await;
+    let target = play.target().resume(client.channel(), 1).query("stream=true");
+    let mut client = WsClient::connect(&target).await.unwrap();
+    while let Some(frame) = client.next().await.unwrap() {
+        match frame["type"].as_str().unwrap() {
+            "delta" => deltas.push(frame),
+            "response" => break,
+            _ => {}
+        }
+    }
+    assert_eq!(frames(&client), ["response m1: whole"]);
+    let mark = |delta: &Value| (delta["token"].as_i64().unwrap(), delta["call"].as_i64().unwrap());
+    let marks: Vec<(i64, i64)> = deltas.iter().map(mark).collect();
+    assert!(marks[0] < marks[1] && marks[1] < marks[2], "{marks:?}");
+    // Whoever keeps the text of the newest mark alone has the answer.
+    let newest = deltas.iter().filter(|delta| mark(delta) == marks[marks.len() - 1]);
+    let text: String = newest.map(|delta| delta["content"].as_str().unwrap()).collect();
+    assert_eq!(text, "whole");
 }

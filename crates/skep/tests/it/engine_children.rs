@@ -1,5 +1,6 @@
 //! Whatever ends a turn ends its model request and every process it started, within 5 s.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -28,9 +29,28 @@ async fn all_gone(mark: &str, begun: Instant) {
     wait::until_true(&format!("the end of {mark}"), left, gone).await.unwrap();
 }
 
-/// Not found anywhere else on the machine.
-fn mark(name: &str) -> String {
-    format!("skep-mark-{name}-{}", std::process::id())
+/// A word not found anywhere else on the machine. A test that fails leaves nothing running.
+struct Mark(String);
+
+impl std::ops::Deref for Mark {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        for process in processes::alive(self) {
+            let kill = Command::new("kill").arg("-9").arg(process.to_string()).status();
+            drop(kill);
+        }
+    }
+}
+
+fn mark(name: &str) -> Mark {
+    Mark(format!("skep-mark-{name}-{}", std::process::id()))
 }
 
 #[tokio::test]
@@ -97,4 +117,25 @@ async fn engine_what_a_killed_hive_left_running_is_ended_by_the_next_start() {
     let told = play.told("main", "main").await;
     assert!(told[2].starts_with("result! spawn: outcome unknown"), "{told:?}");
     assert_eq!(play.state().await["unknown_calls"][0]["tool"], "spawn");
+}
+
+/// A tool that does not listen is left behind, in time, and its outcome is unknown.
+#[tokio::test]
+async fn engine_shutdown_does_not_wait_for_a_deaf_tool() {
+    let stage = Stage::new().await;
+    stage.write("skep.yaml", "limits:\n  drain_seconds: 0\n");
+    stage.model.push(Reply::call("deaf", json!({})));
+    let mut play = stage.up().await;
+    let item = play.item("main", "main", "go").await;
+    play.until_history("main", "main", "the call", |rows| rows.len() == 2).await;
+    let begun = Instant::now();
+    play.hive.terminate().unwrap();
+    let status = play.hive.wait(PATIENCE).await.unwrap();
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert_eq!(status.code(), Some(0), "{}", play.hive.stderr());
+    stage.model.answer_with(|_| Reply::say("it was cut off"));
+    let play = stage.up().await;
+    assert_eq!(play.ended("main", &item).await["response"]["content"], "it was cut off");
+    let told = play.told("main", "main").await;
+    assert!(told[2].starts_with("result! deaf: outcome unknown"), "{told:?}");
 }

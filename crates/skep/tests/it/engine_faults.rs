@@ -26,7 +26,9 @@ const PASSING: &[(&str, Fault)] = &[
     ("cut before the first byte", || Reply::new().cut_after(0)),
     ("cut in the text", || Reply::new().open_text().delta("half a").cut()),
     ("cut after the text", || Reply::say("whole text").cut()),
-    ("cut in the arguments", || Reply::new().text("I act.").open_tool("effect").delta("{\"te").cut()),
+    ("cut in the arguments", || {
+        Reply::new().text("I act.").open_tool("effect").delta("{\"te").cut()
+    }),
     ("cut after the arguments", || Reply::call("effect", json!({"text": "x"})).cut()),
     ("closed without an end", || Reply::fixed(200, "text/event-stream", HALF_STREAM)),
     ("garbage", Reply::garbage),
@@ -39,6 +41,7 @@ const PASSING: &[(&str, Fault)] = &[
     ("overloaded in the stream", || {
         Reply::new().open_text().delta("half").error_event("overloaded_error", "Overloaded")
     }),
+    ("arguments that are no object", || Reply::new().tool_in("effect", ["[]"])),
     ("arguments that are no JSON", || Reply::new().tool_in("effect", ["{\"text\": ", "oops"])),
 ];
 
@@ -193,7 +196,8 @@ async fn engine_long_retry_after_makes_the_turn_wait_and_go_on_by_itself() {
     assert!((2500..=3000).contains(&pause), "{waited}");
     assert_eq!(stage.effects.total().unwrap(), 1);
     let inbox = play.api().get("/api/v1/inbox?state=done").await.unwrap().good().unwrap();
-    let mine = inbox["items"].as_array().unwrap().iter().find(|row| row["item_id"] == item.as_str());
+    let mine =
+        inbox["items"].as_array().unwrap().iter().find(|row| row["item_id"] == item.as_str());
     assert_eq!(mine.unwrap()["attempts"], 0, "no attempt is counted: {inbox}");
 }
 
@@ -202,7 +206,6 @@ const ASKED: &[(&str, &str, &str)] = &[
     ("nope", "{\"text\":\"x\"}", "There is no tool `nope`"),
     ("effect", "{\"text\":5}", "The arguments of `effect` were refused"),
     ("effect", "{\"texts\":\"x\"}", "The arguments of `effect` were refused"),
-    ("effect", "[]", "The arguments of `effect` were refused"),
     ("read", "{\"file_path\":\"../../../etc/passwd\"}", ""),
 ];
 
@@ -228,10 +231,7 @@ async fn engine_strange_calls_are_answered_as_errors_and_the_turn_goes_on() {
     assert_eq!(request.tool_names(), ["look"]);
     let result = request.last_tool_results().remove(0);
     assert!(result.is_error);
-    assert_eq!(
-        result.text,
-        "The tool `effect` is not on this agent's list. This agent has: look."
-    );
+    assert_eq!(result.text, "The tool `effect` is not on this agent's list. This agent has: look.");
     assert_eq!(stage.effects.total().unwrap(), 0);
     assert_eq!(play.state().await["unknown_calls"], json!([]));
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
@@ -246,9 +246,11 @@ async fn engine_fifty_calls_and_calls_of_one_name_each_run_once() {
     });
     stage.model.push(many);
     stage.model.push(
-        Reply::new()
-            .tool_with_id("same", "effect", json!({"text": "a"}))
-            .tool_with_id("same", "effect", json!({"text": "b"})),
+        Reply::new().tool_with_id("same", "effect", json!({"text": "a"})).tool_with_id(
+            "same",
+            "effect",
+            json!({"text": "b"}),
+        ),
     );
     stage.model.push(Reply::new().tool_with_id("same", "effect", json!({"text": "c"})));
     stage.model.push(Reply::say("done"));
@@ -288,7 +290,10 @@ async fn engine_tool_that_panics_or_floods_ends_nothing_else() {
     let play = stage.up().await;
     assert_eq!(play.ask("main", "go").await["response"]["content"], "still here");
     let results = stage.model.requests()[1].last_tool_results();
-    assert_eq!((results[0].is_error, results[0].text.as_str()), (true, "The tool failed inside; see the log."));
+    assert_eq!(
+        (results[0].is_error, results[0].text.as_str()),
+        (true, "The tool failed inside; see the log.")
+    );
     assert!(results[1].text.len() < 65_536 + 100, "{}", results[1].text.len());
     assert!(results[1].text.ends_with("[cut: 65536 of 600000 bytes shown]"));
     assert_eq!(results[2].text, "done after");
@@ -300,11 +305,14 @@ async fn engine_tool_that_panics_or_floods_ends_nothing_else() {
 async fn engine_arguments_cut_by_the_token_limit_do_not_run() {
     let stage = Stage::new().await;
     stage.model.push(
-        Reply::new().text("I act.").tool_in("effect", ["{\"text\": \"ha"]).stop_reason("max_tokens"),
+        Reply::new()
+            .text("I act.")
+            .tool_in("effect", ["{\"text\": \"ha"])
+            .stop_reason("max_tokens"),
     );
-    stage.model.answer_with(|_| Reply::say("after all"));
     let play = stage.up().await;
-    let ended = play.ask("main", "go").await;
-    assert_ne!(ended["state"], "running");
+    // Asking again would end at the same limit: what was said is the answer.
+    assert_eq!(play.ask("main", "go").await["response"]["content"], "I act.");
+    assert_eq!(play.told("main", "main").await, ["user go", "assistant max_tokens: I act."]);
     assert_eq!(stage.effects.total().unwrap(), 0);
 }

@@ -76,7 +76,9 @@ async fn engine_request_begins_with_all_of_the_one_before_it() {
             .tool("look", json!({"ms": 0, "text": "quick"}))
             .tool("read", json!({"file_path": "notes.md"}));
         stage.model.push(calls);
-        stage.model.push(Reply::new().redacted_thinking("b64==").tool("nope", json!({"z": 1, "a": 2})));
+        stage
+            .model
+            .push(Reply::new().redacted_thinking("b64==").tool("nope", json!({"z": 1, "a": 2})));
         stage.model.push(Reply::say(&format!("answer {turn}")));
         assert_eq!(play.ask("main", &format!("turn {turn}")).await["state"], "done");
     }

@@ -324,42 +324,44 @@ async fn engine_two_messages_at_the_same_instant_never_start_two_runs() {
 #[tokio::test]
 async fn engine_stop_during_text_keeps_what_was_said() {
     let stage = Stage::new().await;
-    stage.model.push(
-        Reply::new()
+    stage.model.answer_with(|request| match request.last_user_text().contains("text of m1") {
+        true => Reply::new()
             .thinking("signed thought")
-            .open_text()
-            .delta("so far")
-            .close()
+            .text("so far")
             .open_tool("effect")
             .delta("{\"text\":")
             .gate("half"),
-    );
-    stage.model.answer_with(echo);
+        false => echo(request),
+    });
     let play = stage.up().await;
-    let mut client = play.ws().await;
-    say(&mut client, "main", "m1", None).await;
-    stage.model.gate("half").wait_arrived(1).await.unwrap();
-    say(&mut client, "main", "m2", None).await;
-    let begun = Instant::now();
-    client.send(&json!({"type": "interrupt"})).await.unwrap();
-    assert_eq!(stage.model.wait_for_end(1).await.unwrap(), Ending::HungUp);
-    assert!(begun.elapsed() < Duration::from_secs(5));
-    client.answer_to("m2").await.unwrap();
-    // The queue goes on: a stop ends the running turn alone.
-    assert_eq!(frames(&client)[2..], ["error m1: cancelled", "response m2: heard text of m2"]);
-    assert_eq!(
-        play.told("main", client.channel()).await,
-        [
-            "user text of m1",
-            "assistant cancelled: (signed thought) + so far",
-            "user text of m2",
-            "assistant end_turn: heard text of m2",
-        ]
-    );
-    assert_eq!(play.look_at("main", "m1").await["state"], "cancelled");
+    // A person may stop any engine, also one that a newer message cannot interrupt.
+    for (number, agent) in [(1, "main"), (3, "plain")] {
+        let mut client = play.ws().await;
+        say(&mut client, agent, "m1", None).await;
+        stage.model.gate("half").wait_arrived(number.min(2)).await.unwrap();
+        say(&mut client, agent, "m2", None).await;
+        let begun = Instant::now();
+        client.send(&json!({"type": "interrupt", "agent": agent})).await.unwrap();
+        assert_eq!(stage.model.wait_for_end(number).await.unwrap(), Ending::HungUp, "{agent}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{agent}");
+        client.answer_to("m2").await.unwrap();
+        // The queue goes on: a stop ends the running turn alone.
+        let expected = ["error m1: cancelled", "response m2: heard text of m2"];
+        assert_eq!(frames(&client)[2..], expected, "{agent}");
+        assert_eq!(
+            play.told(agent, client.channel()).await,
+            [
+                "user text of m1",
+                "assistant cancelled: (signed thought) + so far",
+                "user text of m2",
+                "assistant end_turn: heard text of m2",
+            ]
+        );
+        assert_eq!(play.look_at(agent, "m1").await["state"], "cancelled");
+        assert!(!play.stop(agent, client.channel()).await, "nothing is running any more");
+    }
     assert_eq!(stage.effects.total().unwrap(), 0);
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
-    assert!(!play.stop("main", client.channel()).await, "nothing is running any more");
 }
 
 #[tokio::test]

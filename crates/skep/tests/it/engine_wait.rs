@@ -46,7 +46,10 @@ async fn engine_waiting_turn_holds_no_slot_and_survives_a_restart() {
     // Whoever writes meanwhile is told why nothing comes.
     client.say("m2", "any news?").await.unwrap();
     let ack = client.find("ack of m2", |frame| frame["message_id"] == "m2").await.unwrap();
-    assert_eq!((&ack["state"], &ack["note"]), (&json!("waiting"), &json!("a decision on: the cake")));
+    assert_eq!(
+        (&ack["state"], &ack["note"]),
+        (&json!("waiting"), &json!("a decision on: the cake"))
+    );
     client.say("m3", "/status").await.unwrap();
     let status = client.answer_to("m3").await.unwrap();
     let status = status["content"].as_str().unwrap();
@@ -187,7 +190,10 @@ async fn engine_parallel_decisions_each_run_their_call_once() {
     let texts: Vec<&str> = results.iter().map(|result| result.text.as_str()).collect();
     assert_eq!(texts, ["decided 1", "done between", "decided 2"]);
     let told = play.told("main", "main").await;
-    assert_eq!(told[2..5], ["result effect: done between", "result ask: decided 2", "result ask: decided 1"]);
+    assert_eq!(
+        told[2..5],
+        ["result effect: done between", "result ask: decided 2", "result ask: decided 1"]
+    );
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
 }
 
@@ -210,7 +216,10 @@ async fn engine_decision_followed_by_a_crash_never_runs_its_call_twice() {
         let done = stage.effects.counts().unwrap().get(&format!("{turn}/{call}")).copied();
         match told[2].starts_with("result! ask: outcome unknown") {
             true => assert!(done.unwrap_or(0) <= 1),
-            false => assert_eq!((told[2].clone(), done), (format!("result ask: decided {round}"), Some(1))),
+            false => assert_eq!(
+                (told[2].clone(), done),
+                (format!("result ask: decided {round}"), Some(1))
+            ),
         }
     }
     assert_eq!(stage.effects.repeated().unwrap(), Vec::<String>::new());

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use skep_testkit::http::{Answer, Api, answer};
 use skep_testkit::model::Ending;
 use skep_testkit::{Reply, WsClient, wait};
 
@@ -233,4 +234,63 @@ async fn kills_before_and_after_a_step_do_not_add_up() {
     assert_eq!(play.ended("main", &item).await["response"]["content"], "done");
     assert_eq!(stage.effects.total().unwrap(), 2);
     assert_eq!(stage.effects.repeated().unwrap(), Vec::<String>::new());
+}
+
+/// The wish to stop is on record before anything is told to end: a crash does not lose it.
+#[tokio::test]
+async fn a_stop_is_kept_when_it_crashes_before_the_turn_has_ended() {
+    let stage = Stage::new().await;
+    stage.model.push(Reply::call("deaf", json!({})).tool("effect", json!({"text": "never"})));
+    let mut play = stage.up().await;
+    let mut ws = play.ws().await;
+    let mut since = 0;
+    ws.say("m1", "work").await.unwrap();
+    let deaf = async || {
+        let shown = play.history("main", ws.channel()).await;
+        shown.iter().any(|row| row["role"] == "assistant").then_some(())
+    };
+    wait::until_async("the call that does not hear", wait::PATIENCE, deaf).await.unwrap();
+    ws.say("m2", "/stop").await.unwrap();
+    let told = ws.answer_to("m2").await.unwrap();
+    assert_eq!(told["type"], "response", "{told}");
+    // The tool has four seconds to hear it: nothing has ended yet.
+    play.hive.kill().await.unwrap();
+    assert_eq!(Journal::of(stage.home()).open_turns().count(), 1);
+    play = stage.up().await;
+    come_back(&play, &mut ws, &mut since).await;
+    let answer = ws.answer_to("m1").await.unwrap();
+    assert_eq!((&answer["type"], &answer["code"]), (&json!("error"), &json!("cancelled")));
+    assert_eq!(stage.model.requests().len(), 1, "a stopped turn asks no model");
+    assert_eq!(stage.effects.total().unwrap(), 0);
+    let results = texts(&play.history("main", ws.channel()).await, "toolResult");
+    assert!(results[0].contains("outcome unknown"), "{results:?}");
+    assert!(results[1].starts_with("cancelled:"), "{results:?}");
+}
+
+#[tokio::test]
+async fn a_message_sent_again_with_its_key_after_a_crash_is_the_same_message() {
+    let stage = Stage::new().await;
+    stage.model.push(Reply::new().open_text().delta("half").gate("never"));
+    stage.model.push(Reply::say("once"));
+    let mut play = stage.up().await;
+    let api = play.api();
+    let lost = tokio::spawn(async move { send(&api, "work").await });
+    stage.model.gate("never").wait_arrived(1).await.unwrap();
+    play.hive.kill().await.unwrap();
+    assert!(lost.await.unwrap().is_err());
+    play = stage.up().await;
+    let api = play.api();
+    let again = send(&api, "work").await.unwrap().good().unwrap();
+    assert_eq!(again["response"]["content"], "once");
+    let third = send(&api, "work").await.unwrap().good().unwrap();
+    assert_eq!(third, again);
+    let other = send(&api, "another text").await.unwrap();
+    assert_eq!((other.status, &other.json["code"]), (409, &json!("id_reused")));
+    assert_eq!(texts(&play.history("main", "main").await, "user"), ["work"]);
+}
+
+async fn send(api: &Api, text: &str) -> anyhow::Result<Answer> {
+    let path = "/api/v1/agents/main/messages?wait=true&timeout=60";
+    let request = api.request(reqwest::Method::POST, path).header("idempotency-key", "k1");
+    answer(request.json(&json!({"message": text}))).await
 }

@@ -1,16 +1,21 @@
 //! A disk whose syncs fail, drag or hang, and one that is full: what clients are told meanwhile,
 //! what goes on all the same, and that everything recovers without a restart.
 
+use std::fs;
+use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use skep_testkit::hive::Start;
 use skep_testkit::http::Answer;
 use skep_testkit::model::Ending;
 use skep_testkit::shim::DiskError;
 use skep_testkit::wait::{self, PATIENCE};
-use skep_testkit::{Reply, Shim, WsClient, http};
+use skep_testkit::{Reply, Shim, WsClient, http, locate};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::fault_start::private_mounts;
 use crate::stage::{Play, Stage};
 
 /// A hive whose disk obeys the test.
@@ -356,7 +361,68 @@ async fn fault_bad_disk_does_not_keep_the_hive_from_stopping() {
     }
 }
 
-fn command(stage: &Stage, words: &[&str]) -> skep_testkit::hive::Start {
-    let start = skep_testkit::hive::Start::new(&skep_testkit::locate::rig().unwrap(), stage.home());
+/// The same on a real file system of a few megabytes, filled to the last byte.
+#[tokio::test]
+async fn fault_full_disk_on_a_real_small_file_system() {
+    let Some(flags) = private_mounts() else { return };
+    let stage = Stage::new().await;
+    let small = stage.folder().join("small");
+    fs::create_dir(&small).unwrap();
+    let script = "mount -t tmpfs -o size=4m none \"$1\" && cp -a \"$2\"/. \"$1\" \
+                  && exec \"$3\" up --home \"$1\" --port 0";
+    let start = Start::new(Path::new("unshare"), &small)
+        .env("RIG_EFFECTS", stage.effects.path())
+        .env("RIG_KEY", "key");
+    let words = [flags, "sh", "-c", script, "sh"];
+    let start = words.iter().fold(start, |start, word| start.argument(*word));
+    let start = start.argument(&small).argument(stage.home()).argument(locate::rig().unwrap());
+    let play = stage.run(start).await;
+    stage.model.answer_with(|asked| match (asked.last_user_text(), asked.steps_done()) {
+        (text, 0) if text.ends_with("act") => {
+            Reply::call("effect", json!({"text": "once"})).gate_first("act")
+        }
+        _ => Reply::say("done"),
+    });
+    let item = play.tell("main", "held", "act").await;
+    stage.model.wait_for_request(1).await.unwrap();
+
+    // Mounts of another process are seen through its root.
+    let inside = format!("/proc/{}/root{}", play.hive.process(), small.display());
+    let ballast = Path::new(&inside).join("ballast");
+    fill(&ballast);
+    let long = "x".repeat(20_000);
+    let refused = post(&play, "other", "key-1", &long).await;
+    assert_eq!((refused.status, &refused.json["code"]), (507, &json!("disk_full")));
+    stage.model.gate("act").open();
+    wait::until_async("a held turn", PATIENCE, || async {
+        (play.state().await["hive"]["store"] == "disk_full"
+            && play.hive.stderr().contains("a turn is held"))
+        .then_some(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(stage.effects.total().unwrap(), 0, "no tool starts on a full disk");
+    assert_eq!(play.history("main", "held").await.len(), 1);
+
+    fs::remove_file(&ballast).unwrap();
+    let ended = play.ended("main", item["item_id"].as_str().unwrap()).await;
+    assert_eq!(ended["response"]["content"], "done");
+    assert_eq!(stage.effects.total().unwrap(), 1);
+    let receipt = post(&play, "other", "key-1", &long).await.good().unwrap();
+    let ended = play.ended("main", receipt["item_id"].as_str().unwrap()).await;
+    assert_eq!(ended["state"], "done");
+    assert_eq!(play.history("main", "other").await.len(), 2, "one message, one answer");
+}
+
+/// Takes every byte that is left.
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).unwrap();
+    for size in [65536, 4096, 1] {
+        while file.write_all(&vec![b'x'; size]).is_ok() {}
+    }
+}
+
+fn command(stage: &Stage, words: &[&str]) -> Start {
+    let start = Start::new(&locate::rig().unwrap(), stage.home());
     words.iter().fold(start, |start, word| start.argument(*word))
 }

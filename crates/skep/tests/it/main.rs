@@ -3,7 +3,15 @@
 
 mod stage;
 
+mod channel_resume;
+mod engine_children;
+mod engine_faults;
+mod engine_lanes;
+mod engine_limits;
+mod engine_prompt;
 mod engine_queue;
+mod engine_wait;
+mod fault_cli;
 mod fault_crash;
 mod fault_crash_journal;
 mod fault_crash_scene;

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::check::{Checked, Refusal, check_cache_mark, is_name, only_fields, require};
-use super::request::signature_of;
+use super::super::refusal::{Checked, Refusal, require};
+use super::super::request::signature_of;
+use super::check::{check_cache_mark, is_name, only_fields};
 
-pub(crate) fn messages(messages: Option<&Value>) -> Checked {
+pub(crate) fn messages(messages: Option<&Value>, thinks: bool) -> Checked {
     let Some(Value::Array(messages)) = messages else {
         return Err(Refusal::invalid("messages: Field required"));
     };
@@ -24,7 +25,27 @@ pub(crate) fn messages(messages: Option<&Value>) -> Checked {
          user message."
             .to_owned()
     })?;
-    pair_calls(&merged(messages))
+    let turns = merged(messages);
+    pair_calls(&turns)?;
+    if thinks { starts_with_thinking(&turns) } else { Ok(()) }
+}
+
+/// The turn under way: what the assistant did since a user said something.
+fn starts_with_thinking(turns: &[Turn<'_>]) -> Checked {
+    let said = |turn: &Turn<'_>| turn.blocks.iter().any(|block| block["type"] != "tool_result");
+    let last = turns.iter().rposition(|turn| turn.role == "user" && said(turn)).unwrap_or(0);
+    let Some(first) = turns[last..].iter().find(|turn| turn.role == "assistant") else {
+        return Ok(());
+    };
+    let kind = first.blocks.first().and_then(|block| block["type"].as_str()).unwrap_or("text");
+    require(matches!(kind, "thinking" | "redacted_thinking"), || {
+        format!(
+            "messages.{}.content.0.type: Expected `thinking` or `redacted_thinking`, but found \
+             `{kind}`. When `thinking` is enabled, a final `assistant` message must start with a \
+             thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks).",
+            first.first
+        )
+    })
 }
 
 fn check_message(at: usize, message: &Value) -> Checked {

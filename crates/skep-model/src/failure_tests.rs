@@ -28,6 +28,13 @@ fn every_status_has_its_kind() {
         (301, "", "", "rejected"),
         (400, "invalid_request_error", "max_tokens: required", "rejected"),
         (400, "invalid_request_error", "prompt is too long: 9 > 8 maximum", "context_too_long"),
+        (
+            400,
+            "invalid_request_error",
+            "This model's maximum context length is 8",
+            "context_too_long",
+        ),
+        (400, "exceed_context_size_error", "n_prompt_tokens: 9", "context_too_long"),
         (401, "authentication_error", "invalid x-api-key", "auth"),
         (403, "permission_error", "no", "auth"),
         (404, "not_found_error", "model: x", "rejected"),
@@ -47,19 +54,53 @@ fn every_status_has_its_kind() {
 fn every_error_event_has_its_kind() {
     let table = [
         ("overloaded_error", "", "passing"),
+        ("server_is_overloaded", "", "passing"),
         ("rate_limit_error", "", "passing"),
+        ("rate_limit_exceeded", "", "passing"),
+        ("insufficient_quota", "", "passing"),
         ("api_error", "", "passing"),
+        ("server_error", "", "passing"),
         ("something_new", "", "passing"),
         ("authentication_error", "", "auth"),
         ("permission_error", "", "auth"),
+        ("invalid_api_key", "", "auth"),
         ("invalid_request_error", "bad", "rejected"),
+        ("invalid_prompt", "bad", "rejected"),
         ("invalid_request_error", "prompt is too long", "context_too_long"),
+        ("context_length_exceeded", "", "context_too_long"),
         ("request_too_large", "", "context_too_long"),
     ];
-    for (name, message, expected) in table {
-        let detail = ErrorDetail { kind: name.to_owned(), message: message.to_owned() };
-        assert_eq!(kind(&from_event(&detail, KEY)), expected, "{name} {message}");
+    for (word, message, expected) in table {
+        let detail = Detail { word: word.to_owned(), message: message.to_owned() };
+        assert_eq!(kind(&from_event(&detail, KEY)), expected, "{word} {message}");
     }
+}
+
+#[test]
+fn errors_are_read_in_every_shape_servers_send_them() {
+    let table = [
+        (json!({"error": {"type": "t", "message": "m"}}), "t", "m"),
+        (json!({"error": {"type": "t", "code": "c", "message": "m"}}), "c", "m"),
+        (json!({"error": {"type": "t", "code": null, "message": "m", "param": null}}), "t", "m"),
+        (json!({"error": {"type": "t", "code": 400, "message": "m"}}), "t", "m"),
+        (json!({"error": "m"}), "", "m"),
+        (json!({"object": "error", "type": "t", "message": "m", "code": 400}), "t", "m"),
+        (json!({"detail": "m"}), "", ""),
+        (json!([1]), "", ""),
+    ];
+    for (body, word, message) in table {
+        let expected = Detail { word: word.to_owned(), message: message.to_owned() };
+        assert_eq!(Detail::of_body(body.to_string().as_bytes()), expected, "{body}");
+    }
+    assert_eq!(Detail::of_body(b"<html>"), Detail::default());
+}
+
+#[test]
+fn a_used_up_quota_is_named() {
+    let body = json!({"error": {"type": "insufficient_quota", "code": "insufficient_quota"}});
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let error = from_status(status, &HeaderMap::new(), body.to_string().as_bytes(), KEY);
+    assert_eq!(error.to_string(), "the account's quota at the model vendor is used up (429)");
 }
 
 #[test]

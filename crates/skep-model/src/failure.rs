@@ -5,23 +5,51 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
-use serde::Deserialize;
+use serde_json::Value;
 use skep_core::provider::ModelError;
 
 /// How much of the vendor's own explanation is passed on.
 const EXPLANATION_CHARACTERS: usize = 400;
 
-#[derive(Debug, Deserialize)]
-pub(crate) struct ErrorBody {
-    pub error: ErrorDetail,
+/// How vendors and compatible servers say that a conversation is too long.
+const LONG_WORDS: &[&str] = &["context_length_exceeded", "exceed_context_size_error"];
+const LONG_TEXTS: &[&str] = &[
+    "prompt is too long",
+    "exceed context limit",
+    "context window",
+    "maximum context length",
+    "available context size",
+];
+
+/// What a vendor says about an error, in whichever of the usual shapes.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Detail {
+    /// The vendor's word for it: its code where there is one, else its type.
+    pub word: String,
+    pub message: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct ErrorDetail {
-    #[serde(rename = "type", default)]
-    pub kind: String,
-    #[serde(default)]
-    pub message: String,
+impl Detail {
+    /// From `{type, code, message}`, or from a bare text.
+    pub(crate) fn of(error: &Value) -> Self {
+        if let Some(message) = error.as_str() {
+            return Self { word: String::new(), message: message.to_owned() };
+        }
+        let word = ["code", "type"].into_iter().find_map(|name| error[name].as_str());
+        Self {
+            word: word.unwrap_or_default().to_owned(),
+            message: error["message"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// From the body of an answer. A page of a proxy in between explains nothing.
+    fn of_body(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            Ok(body) if body["error"].is_null() => Self::of(&body),
+            Ok(body) => Self::of(&body["error"]),
+            Err(_) => Self::default(),
+        }
+    }
 }
 
 pub(crate) fn passing(text: impl Into<String>) -> ModelError {
@@ -36,15 +64,14 @@ pub(crate) fn from_status(
     key: &str,
 ) -> ModelError {
     let number = status.as_u16();
-    let detail = serde_json::from_slice(body).map_or_else(
-        // A page of a proxy in between explains nothing about the request.
-        |_| ErrorDetail::default(),
-        |body: ErrorBody| body.error,
-    );
+    let detail = Detail::of_body(body);
     match number {
         401 | 403 => auth(number),
         429 | 500..=599 => ModelError::Passing {
             text: match number {
+                429 if detail.word == "insufficient_quota" => {
+                    "the account's quota at the model vendor is used up (429)".to_owned()
+                }
                 429 => "the model vendor limits the rate of requests (429)".to_owned(),
                 529 => "the model vendor is overloaded (529)".to_owned(),
                 _ => format!("the model vendor failed ({number})"),
@@ -59,14 +86,22 @@ pub(crate) fn from_status(
     }
 }
 
-/// An `error` event inside a stream that began well.
-pub(crate) fn from_event(detail: &ErrorDetail, key: &str) -> ModelError {
-    match detail.kind.as_str() {
-        "authentication_error" | "permission_error" => auth(401),
+/// An error inside a stream that began well. The words of all vendors stand together: none of
+/// them means two things.
+pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
+    match detail.word.as_str() {
+        "authentication_error" | "permission_error" | "invalid_api_key" => auth(401),
         "request_too_large" => context_too_long(),
-        "invalid_request_error" | "not_found_error" => rejected(detail, key, ""),
-        "overloaded_error" => passing("the model vendor is overloaded"),
-        "rate_limit_error" => passing("the model vendor limits the rate of requests"),
+        "invalid_request_error"
+        | "not_found_error"
+        | "invalid_prompt"
+        | "model_not_found"
+        | "context_length_exceeded" => rejected(detail, key, ""),
+        "overloaded_error" | "server_is_overloaded" => passing("the model vendor is overloaded"),
+        "rate_limit_error" | "rate_limit_exceeded" => {
+            passing("the model vendor limits the rate of requests")
+        }
+        "insufficient_quota" => passing("the account's quota at the model vendor is used up"),
         _ => passing("the model vendor failed in the middle of its answer"),
     }
 }
@@ -95,10 +130,11 @@ fn context_too_long() -> ModelError {
     ModelError::ContextTooLong { text: "the conversation is too long for the model".to_owned() }
 }
 
-fn rejected(detail: &ErrorDetail, key: &str, number: &str) -> ModelError {
+fn rejected(detail: &Detail, key: &str, number: &str) -> ModelError {
     let message = detail.message.to_ascii_lowercase();
-    let long = ["prompt is too long", "exceed context limit", "context window"];
-    if long.iter().any(|words| message.contains(words)) {
+    let long = LONG_WORDS.contains(&detail.word.as_str())
+        || LONG_TEXTS.iter().any(|words| message.contains(words));
+    if long {
         return context_too_long();
     }
     let explanation = explanation(&detail.message, key);
@@ -121,7 +157,7 @@ fn explanation(message: &str, key: &str) -> String {
         .collect()
 }
 
-/// Seconds, whole or broken. A date is not used by this vendor and counts as absent.
+/// Seconds, whole or broken. A date is used by none of the vendors and counts as absent.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: f64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()

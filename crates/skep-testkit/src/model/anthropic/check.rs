@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::check_history;
-use super::request::ModelRequest;
+use super::super::refusal::{self, Checked, Refusal, require, stranger};
+use super::super::request::ModelRequest;
+use super::history;
 
 /// The versions the service knows; the newer one refuses more.
 const OLD_VERSION: &str = "2023-06-01";
@@ -50,27 +51,8 @@ const TOOL_FIELDS: &[&str] = &[
     "input_examples",
 ];
 
-#[derive(Clone, Debug)]
-pub(crate) struct Refusal {
-    pub status: u16,
-    pub kind: &'static str,
-    pub message: String,
-}
-
-pub(crate) type Checked = Result<(), Refusal>;
-
-impl Refusal {
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Refusal { status: 400, kind: "invalid_request_error", message: message.into() }
-    }
-
-    pub(crate) fn authentication(message: &str) -> Self {
-        Refusal { status: 401, kind: "authentication_error", message: message.to_owned() }
-    }
-}
-
 pub(crate) fn request(request: &ModelRequest) -> Checked {
-    if request.header("x-api-key").is_none_or(str::is_empty) {
+    if request.key().is_none_or(str::is_empty) {
         return Err(Refusal::authentication("x-api-key header is required"));
     }
     match request.header("anthropic-version") {
@@ -101,20 +83,17 @@ pub(crate) fn request(request: &ModelRequest) -> Checked {
     check_thinking(body, limit)?;
     check_system(body.get("system"))?;
     check_tools(body)?;
-    check_history::messages(body.get("messages"))?;
+    let thinks = body.get("thinking").is_some_and(|thinking| thinking["type"] == "enabled");
+    history::messages(body.get("messages"), thinks)?;
     let marks = cache_marks(&request.body);
     require(marks <= CACHE_MARKS, || {
         format!("A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
     })
 }
 
-pub(crate) fn require(holds: bool, message: impl FnOnce() -> String) -> Checked {
-    if holds { Ok(()) } else { Err(Refusal::invalid(message())) }
-}
-
 /// `place` ends with a dot when it is not empty.
 pub(crate) fn only_fields(place: &str, object: &Map<String, Value>, known: &[&str]) -> Checked {
-    match object.keys().find(|key| !known.contains(&key.as_str())) {
+    match stranger(object, known) {
         Some(key) => Err(Refusal::invalid(format!("{place}{key}: Extra inputs are not permitted"))),
         None => Ok(()),
     }
@@ -182,7 +161,7 @@ fn check_system(system: Option<&Value>) -> Checked {
         Some(Value::Array(blocks)) => blocks.iter().enumerate().try_for_each(|(at, block)| {
             let place = format!("system.{at}.");
             require(block["type"] == "text", || format!("{place}type: must be 'text'"))?;
-            check_history::block(&place, "system", block)
+            history::block(&place, "system", block)
         }),
         Some(_) => Err(Refusal::invalid("system: Input should be a string or a list of blocks")),
     }
@@ -218,8 +197,7 @@ fn check_tools(body: &Map<String, Value>) -> Checked {
 }
 
 pub(crate) fn is_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    (1..=128).contains(&name.len()) && name.bytes().all(allowed)
+    refusal::is_name(name, 128)
 }
 
 /// Marks on tools, system, messages and their blocks; the schema of a tool is not looked into.

@@ -13,11 +13,11 @@ use skep_core::BoxStream;
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
 use tokio::time::Instant;
 
-use super::decode::Decoder;
-use super::{Link, failure, request};
+use crate::answer::Decode;
+use crate::failure;
+use crate::link::{Link, Wire};
 use crate::sse::Parser;
 
-const WIRE_VERSION: &str = "2023-06-01";
 /// An explanation of an error is a few hundred bytes; a page of a proxy may be longer.
 const ERROR_BODY_BYTES: usize = 64 * 1024;
 const ERROR_BODY_PATIENCE: Duration = Duration::from_secs(2);
@@ -25,8 +25,8 @@ const ERROR_BODY_PATIENCE: Duration = Duration::from_secs(2);
 /// serve the next call. Not waited for longer than this.
 const DRAIN: Duration = Duration::from_millis(50);
 
-pub(crate) fn open(
-    link: Arc<Link>,
+pub(crate) fn open<W: Wire>(
+    link: Arc<Link<W>>,
     request: Arc<ModelRequest>,
 ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
     let call = Call {
@@ -36,15 +36,15 @@ pub(crate) fn open(
         state: State::Unsent,
         ready: VecDeque::new(),
     };
-    let next = |mut call: Call| async move { call.next().await.map(|item| (item, call)) };
+    let next = |mut call: Call<W>| async move { call.next().await.map(|item| (item, call)) };
     // `fuse`: polling again after the end stays harmless.
     stream::unfold(call, next).fuse().boxed()
 }
 
-struct Call {
-    link: Arc<Link>,
+struct Call<W: Wire> {
+    link: Arc<Link<W>>,
     request: Arc<ModelRequest>,
-    state: State,
+    state: State<W::Decoder>,
     /// Events already decoded, to be handed out one by one.
     ready: VecDeque<ModelEvent>,
     /// When silence becomes a fault. Moved by complete events only: a trickle of bytes does not
@@ -52,21 +52,21 @@ struct Call {
     deadline: Instant,
 }
 
-enum State {
+enum State<D> {
     Unsent,
-    Streaming(Box<Streaming>),
+    Streaming(Box<Streaming<D>>),
     /// Told once everything before it was handed out.
     Failed(ModelError),
     Over,
 }
 
-struct Streaming {
+struct Streaming<D> {
     response: Response,
     parser: Parser,
-    decoder: Decoder,
+    decoder: D,
 }
 
-impl Call {
+impl<W: Wire> Call<W> {
     async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -99,13 +99,13 @@ impl Call {
                 self.state = State::Streaming(Box::new(Streaming {
                     response,
                     parser: Parser::default(),
-                    decoder: Decoder::default(),
+                    decoder: W::Decoder::default(),
                 }));
                 Ok(())
             }
             State::Streaming(streaming) => {
                 let piece = streaming.response.chunk().await.map_err(|_| cut())?;
-                // A body that ended well without message_stop is cut off all the same.
+                // A body that ended well without its last event is cut off all the same.
                 let piece = piece.ok_or_else(cut)?;
                 let key = self.link.key.expose_secret();
                 let read = streaming.read(&piece, key, &mut self.ready)?;
@@ -133,7 +133,7 @@ enum Read {
     End,
 }
 
-impl Streaming {
+impl<D: Decode> Streaming<D> {
     /// Decodes a piece; what came before a fault in it is handed out all the same.
     fn read(
         &mut self,
@@ -159,20 +159,25 @@ impl Streaming {
     }
 }
 
-async fn send(link: &Link, request: &ModelRequest) -> Result<Response, ModelError> {
+async fn send<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Response, ModelError> {
     let key = link.key.expose_secret();
-    let mut key_header = HeaderValue::from_str(key).map_err(|_| ModelError::Auth {
-        text: "the profile's key holds characters a key cannot have".to_owned(),
-    })?;
-    key_header.set_sensitive(true);
     let mut post = link
         .client
         .post(&link.url)
-        .header("x-api-key", key_header)
-        .header("anthropic-version", WIRE_VERSION)
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "text/event-stream")
-        .body(request::render(request).to_string());
+        .body(link.wire.render(request).to_string());
+    for (name, value) in W::HEADERS {
+        post = post.header(*name, *value);
+    }
+    if !key.is_empty() {
+        let (name, value) = W::key_header(key);
+        let mut value = HeaderValue::from_str(&value).map_err(|_| ModelError::Auth {
+            text: "the profile's key holds characters a key cannot have".to_owned(),
+        })?;
+        value.set_sensitive(true);
+        post = post.header(name, value);
+    }
     for (name, value) in &link.extra_headers {
         post = post.header(name, value.expose_secret());
     }

@@ -1,0 +1,257 @@
+//! Where commands that a model wrote may run: on the host, or confined.
+//!
+//! Confined is the default and means: own namespaces (files, processes, network, users), the
+//! workspace and nothing else of ours, an unprivileged user, no way to gain privileges, limits on
+//! what one process and all together may take. Before the first command a trial shows that the
+//! walls stand; a wall that is down means that nothing runs. A command is never moved to the host.
+
+mod arguments;
+mod drop;
+mod filter;
+mod trial;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Gid, Uid};
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+
+use crate::process::{self, Job, JobOutput, ProcessError, Wall};
+use crate::watchdog::Ceiling;
+use crate::workspace::Workspace;
+
+pub use trial::{Check, Report};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// No walls: the operator has asked for it in so many words.
+    Host,
+    Confined,
+}
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub level: Level,
+    /// What no command may see, also where it lies inside a folder that is shown: the hive's home.
+    pub hidden: Vec<PathBuf>,
+    /// Programs and libraries beside those of the system, shown read-only.
+    pub toolchains: Vec<PathBuf>,
+    /// Looked up in PATH unless it is a path.
+    pub bubblewrap: PathBuf,
+    pub limits: Limits,
+}
+
+/// What a command and everything it starts may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Of one process.
+    pub cpu: Duration,
+    /// Of all processes together.
+    pub memory_bytes: u64,
+    pub processes: u64,
+    /// Of one file.
+    pub file_bytes: u64,
+    /// Of one process.
+    pub open_files: u64,
+    /// Written by all processes together, as far as it fills the disk.
+    pub disk_bytes: u64,
+    /// Of `/tmp` and of `/dev/shm`, each; both are memory.
+    pub temporary_bytes: u64,
+}
+
+/// What one command gets to see.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// Read and written; the command starts here.
+    pub workspace: PathBuf,
+    /// Shown read-only; the workspace may lie inside.
+    pub read_only: Vec<PathBuf>,
+}
+
+/// A command line for the shell.
+#[derive(Debug, Clone)]
+pub struct ShellCommand {
+    pub line: String,
+    pub timeout: Duration,
+    pub output_bytes: usize,
+}
+
+#[derive(Debug)]
+pub struct Sandbox {
+    settings: Settings,
+    /// Filled once the trial has passed; a trial that failed is made again.
+    passed: OnceCell<Report>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("sandbox_missing: {why}. The command was not run. {remedy}")]
+    Missing { why: String, remedy: &'static str },
+    #[error(
+        "sandbox_down: the sandbox does not hold here ({failed}). The command was not run. {remedy}"
+    )]
+    Down { failed: String, remedy: &'static str },
+    #[error("sandbox_room: {why}. The command was not run")]
+    Room { why: String },
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+const INSTALL: &str = "Install bubblewrap: `apt-get install bubblewrap` (Debian, Ubuntu), \
+                       `dnf install bubblewrap` (Fedora), `pacman -S bubblewrap` (Arch), \
+                       `apk add bubblewrap bash` (Alpine); then try again";
+
+impl Default for Limits {
+    fn default() -> Self {
+        const GIB: u64 = 1024 * 1024 * 1024;
+        Self {
+            cpu: Duration::from_secs(600),
+            memory_bytes: 2 * GIB,
+            processes: 256,
+            file_bytes: 2 * GIB,
+            open_files: 1024,
+            disk_bytes: 4 * GIB,
+            temporary_bytes: GIB / 4,
+        }
+    }
+}
+
+impl Settings {
+    pub fn new(level: Level, hidden: Vec<PathBuf>) -> Self {
+        Self {
+            level,
+            hidden,
+            toolchains: Vec::new(),
+            bubblewrap: PathBuf::from("bwrap"),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Sandbox {
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, passed: OnceCell::new() }
+    }
+
+    pub fn level(&self) -> Level {
+        self.settings.level
+    }
+
+    /// Tries the walls and says of each whether it stands.
+    pub async fn probe(&self) -> Report {
+        trial::run(self).await
+    }
+
+    /// Runs a command to its end. Cancelling or dropping ends everything it started. Its standard
+    /// error comes with its standard output, in the order of writing.
+    pub async fn run(
+        &self,
+        command: ShellCommand,
+        room: &Room,
+        cancel: &CancellationToken,
+    ) -> Result<JobOutput, SandboxError> {
+        if self.settings.level == Level::Host {
+            return Ok(process::run(on_host(command, room), cancel).await?);
+        }
+        let passed = async {
+            let report = Box::pin(self.probe()).await;
+            if report.holds() { Ok(report) } else { Err(report.refusal()) }
+        };
+        self.passed.get_or_try_init(|| passed).await?;
+        self.confine(command, room, cancel).await
+    }
+
+    /// The same without a trial before: the trial itself comes this way.
+    async fn confine(
+        &self,
+        command: ShellCommand,
+        room: &Room,
+        cancel: &CancellationToken,
+    ) -> Result<JobOutput, SandboxError> {
+        let room = self.checked(room)?;
+        let limits = &self.settings.limits;
+        let user = tokio::task::spawn_blocking({
+            let workspace = room.workspace.clone();
+            move || drop::user_for(&workspace)
+        });
+        let user = user.await.map_err(|_| broken("it is shutting down"))??;
+        let program = arguments::find(&self.settings.bubblewrap).ok_or(SandboxError::Missing {
+            why: "bubblewrap is not installed".to_owned(),
+            remedy: INSTALL,
+        })?;
+        let (staging, shown) = arguments::staged(&room, &self.settings, user.is_some());
+        let named = user.unwrap_or_else(drop::User::own);
+        let line = arguments::line(&self.settings, named, &shown, &command.line);
+        let line = line.map_err(|error| broken(&error.to_string()))?;
+        let enter =
+            drop::Entrance::new(user, staging, limits, line.handles).map_err(|why| broken(&why))?;
+        let job = Job {
+            program: program.into(),
+            arguments: line.arguments,
+            directory: PathBuf::from("/"),
+            environment: Vec::new(),
+            input: Vec::new(),
+            output_bytes: command.output_bytes,
+            timeout: Some(command.timeout),
+        };
+        let wall = Wall {
+            enter: Some(Box::new(move || enter.enter())),
+            ceiling: Some(ceiling(limits, &room)),
+        };
+        let output = process::run_behind(job, wall, cancel).await?;
+        // The command's own standard error is its standard output: this is bubblewrap speaking.
+        match output.stderr.bytes.strip_prefix(b"bwrap: ") {
+            Some(said) if output.stdout.bytes.is_empty() => {
+                Err(broken(String::from_utf8_lossy(said).trim()))
+            }
+            _ => Ok(output),
+        }
+    }
+
+    /// Real paths, so that what is hidden and what is shown can be compared.
+    fn checked(&self, room: &Room) -> Result<Room, SandboxError> {
+        let real = |path: &PathBuf| {
+            path.canonicalize().map_err(|error| broken(&format!("{}: {error}", path.display())))
+        };
+        let workspace = real(&room.workspace)?;
+        let read_only = room.read_only.iter().map(real).collect::<Result<Vec<_>, _>>()?;
+        for hidden in &self.settings.hidden {
+            let hidden = hidden.canonicalize().unwrap_or_else(|_| hidden.clone());
+            let shows = |path: &Path| hidden.starts_with(path);
+            if shows(&workspace) || read_only.iter().any(|path| shows(path)) {
+                return Err(broken(&format!("it would show {}", hidden.display())));
+            }
+        }
+        Ok(Room { workspace, read_only })
+    }
+}
+
+fn broken(why: &str) -> SandboxError {
+    SandboxError::Room { why: format!("the sandbox could not be set up: {why}") }
+}
+
+fn on_host(command: ShellCommand, room: &Room) -> Job {
+    Job {
+        program: "bash".into(),
+        arguments: ["-c", "exec bash -c \"$1\" 2>&1", "bash", command.line.as_str()]
+            .map(Into::into)
+            .to_vec(),
+        directory: room.workspace.clone(),
+        environment: Vec::new(),
+        input: Vec::new(),
+        output_bytes: command.output_bytes,
+        timeout: Some(command.timeout),
+    }
+}
+
+fn ceiling(limits: &Limits, room: &Room) -> Ceiling {
+    // Bubblewrap itself is two processes.
+    let processes = usize::try_from(limits.processes).unwrap_or(usize::MAX).saturating_add(2);
+    Ceiling {
+        memory_bytes: limits.memory_bytes,
+        processes,
+        disk_bytes: limits.disk_bytes,
+        folder: room.workspace.clone(),
+    }
+}

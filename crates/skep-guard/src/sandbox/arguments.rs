@@ -1,0 +1,198 @@
+//! The command line of bubblewrap: what the command sees, in the order it is laid out.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::MemfdFlags;
+
+use super::drop::{self, User};
+use super::{Room, Settings};
+use crate::environment;
+
+/// Programs and libraries of the system. Links among them are made again as links.
+const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
+
+/// What programs need of `/etc` and what holds no secret.
+const ETC: [&str; 14] = [
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+];
+
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const HOME: &str = "/tmp/home";
+
+/// The process limit is set in here, inside the user namespace: there the kernel counts the
+/// sandbox alone, outside it would count everything that the same user runs.
+const INNER: &str = "ulimit -u \"$1\" || exit 126; exec bash -c \"$2\" 2>&1";
+
+pub(super) struct Line {
+    pub arguments: Vec<OsString>,
+    /// Files named by number in the arguments; to be kept open for bubblewrap.
+    pub handles: Vec<OwnedFd>,
+}
+
+/// A folder where it is found now, and where the command will see it.
+pub(super) struct Shown {
+    from: PathBuf,
+    at: PathBuf,
+}
+
+/// The program by its path, from PATH or where distributions put it.
+pub(super) fn find(program: &Path) -> Option<PathBuf> {
+    let runs = |path: &Path| {
+        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 1 != 0)
+    };
+    if program.components().count() > 1 {
+        return runs(program).then(|| program.to_path_buf());
+    }
+    let path = environment::var("PATH").unwrap_or_default();
+    path.split(':')
+        .chain(PATH.split(':'))
+        .filter(|folder| folder.starts_with('/'))
+        .map(|folder| Path::new(folder).join(program))
+        .find(|candidate| runs(candidate))
+}
+
+/// What is to be staged by root, and where all that is shown comes from: read-only folders first,
+/// the workspace last.
+pub(super) fn staged(
+    room: &Room,
+    settings: &Settings,
+    as_root: bool,
+) -> (Vec<PathBuf>, Vec<Shown>) {
+    let folders: Vec<PathBuf> = settings
+        .toolchains
+        .iter()
+        .chain(&room.read_only)
+        .chain([&room.workspace])
+        .cloned()
+        .collect();
+    let from =
+        |index: usize, path: &PathBuf| if as_root { drop::stage(index) } else { path.clone() };
+    let shown = folders.iter().enumerate();
+    let shown = shown.map(|(index, path)| Shown { from: from(index, path), at: path.clone() });
+    let shown = shown.collect();
+    (if as_root { folders } else { Vec::new() }, shown)
+}
+
+pub(super) fn line(
+    settings: &Settings,
+    user: User,
+    shown: &[Shown],
+    command: &str,
+) -> io::Result<Line> {
+    let mut line = Line { arguments: Vec::new(), handles: Vec::new() };
+    line.add(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]);
+    line.add(["--new-session", "--cap-drop", "ALL", "--hostname", "skep", "--clearenv"]);
+    line.environment();
+    line.system();
+    line.etc(user)?;
+    line.add(["--proc", "/proc", "--dev", "/dev"]);
+    line.memory("/dev/shm", settings.limits.temporary_bytes);
+    line.memory("/tmp", settings.limits.temporary_bytes);
+    line.add(["--dir", HOME]);
+    let is_shown = |hidden: &&PathBuf| {
+        let toolchains = settings.toolchains.iter().map(PathBuf::as_path);
+        toolchains.chain(SYSTEM.map(Path::new)).any(|shown| hidden.starts_with(shown))
+    };
+    let masks: Vec<&PathBuf> = settings.hidden.iter().filter(is_shown).collect();
+    let (workspace, read_only) = match shown.split_last() {
+        Some(parts) => parts,
+        None => return Err(io::Error::other("nothing is shown")),
+    };
+    for Shown { from, at } in &read_only[..settings.toolchains.len()] {
+        line.add_paths("--ro-bind", from, at);
+    }
+    for mask in &masks {
+        line.memory(mask, 4096);
+    }
+    for Shown { from, at } in &read_only[settings.toolchains.len()..] {
+        line.add_paths("--ro-bind", from, at);
+    }
+    line.add_paths("--bind", &workspace.from, &workspace.at);
+    for mask in &masks {
+        line.add_path("--remount-ro", mask);
+    }
+    line.add(["--remount-ro", "/dev", "--remount-ro", "/"]);
+    line.add_path("--chdir", &workspace.at);
+    let processes = settings.limits.processes.to_string();
+    line.add(["--", "bash", "-c", INNER, "bash", processes.as_str(), command]);
+    Ok(line)
+}
+
+impl Line {
+    fn add<'a>(&mut self, arguments: impl IntoIterator<Item = &'a str>) {
+        self.arguments.extend(arguments.into_iter().map(OsString::from));
+    }
+
+    fn add_path(&mut self, option: &str, path: &Path) {
+        self.arguments.extend([option.into(), path.into()]);
+    }
+
+    fn add_paths(&mut self, option: &str, from: &Path, to: &Path) {
+        self.arguments.extend([option.into(), from.into(), to.into()]);
+    }
+
+    fn environment(&mut self) {
+        let zone = environment::var("TZ").unwrap_or_else(|| "UTC".to_owned());
+        for (name, value) in
+            [("PATH", PATH), ("HOME", HOME), ("LANG", "C.UTF-8"), ("TERM", "dumb"), ("TZ", &zone)]
+        {
+            self.add(["--setenv", name, value]);
+        }
+    }
+
+    fn system(&mut self) {
+        for path in SYSTEM.map(Path::new) {
+            match fs::read_link(path) {
+                Ok(leads_to) => self.add_paths("--symlink", &leads_to, path),
+                Err(_) if path.is_dir() => self.add_paths("--ro-bind", path, path),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn etc(&mut self, user: User) -> io::Result<()> {
+        for path in ETC.map(Path::new).into_iter().filter(|path| path.exists()) {
+            self.add_paths("--ro-bind", path, path);
+        }
+        let (uid, gid) = (user.uid.as_raw(), user.gid.as_raw());
+        self.data("/etc/passwd", &format!("agent:x:{uid}:{gid}::{HOME}:/bin/bash\n"))?;
+        self.data("/etc/group", &format!("agent:x:{gid}:\n"))?;
+        self.data("/etc/hosts", "127.0.0.1 localhost skep\n::1 localhost\n")
+    }
+
+    /// A small file made of text.
+    fn data(&mut self, at: &str, text: &str) -> io::Result<()> {
+        let handle = rustix::fs::memfd_create(c"skep", MemfdFlags::CLOEXEC)?;
+        let mut file = fs::File::from(handle);
+        file.write_all(text.as_bytes())?;
+        file.rewind()?;
+        let handle = OwnedFd::from(file);
+        let number = handle.as_raw_fd().to_string();
+        self.add(["--ro-bind-data", number.as_str(), at]);
+        self.handles.push(handle);
+        Ok(())
+    }
+
+    fn memory(&mut self, at: impl AsRef<Path>, bytes: u64) {
+        self.add(["--size", bytes.to_string().as_str()]);
+        self.add_path("--tmpfs", at.as_ref());
+    }
+}

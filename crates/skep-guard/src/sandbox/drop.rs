@@ -1,0 +1,171 @@
+//! The way from our own privileges down to those of the sandbox: what the child does between fork
+//! and exec, and as whom it goes on.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode};
+use rustix::io::FdFlags;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change,
+    move_mount, open_tree,
+};
+use rustix::process::{Resource, Rlimit};
+use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use seccompiler::BpfProgram;
+
+use super::{Gid, Limits, SandboxError, Uid, Workspace, broken, filter};
+
+/// Where the child, being root, puts what the unprivileged user must reach although the folders
+/// above it are closed to that user. Covered by a file system of its own that only the child sees.
+const STAGE: &str = "/tmp";
+/// More would not fit the fixed array that stands in for an allocation.
+const MOST_STAGED: usize = 16;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct User {
+    pub uid: Uid,
+    pub gid: Gid,
+}
+
+impl User {
+    pub fn own() -> Self {
+        Self { uid: rustix::process::geteuid(), gid: rustix::process::getegid() }
+    }
+}
+
+/// As root, the user the command runs as: the owner of the workspace, and where that is root, a
+/// user of its own made from the workspace's path, to whom its files are then given. Otherwise we
+/// have no privileges to drop.
+pub(super) fn user_for(workspace: &Path) -> Result<Option<User>, SandboxError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let failed = |why: &dyn std::fmt::Display| broken(&format!("{}: {why}", workspace.display()));
+    let owner = std::fs::metadata(workspace).map_err(|error| failed(&error))?;
+    if owner.uid() != 0 {
+        let (uid, gid) = (Uid::from_raw(owner.uid()), Gid::from_raw(owner.gid()));
+        return Ok(Some(User { uid, gid }));
+    }
+    let number = own_number(workspace);
+    let (uid, gid) = (Uid::from_raw(number), Gid::from_raw(number));
+    Workspace::open(workspace)
+        .map_err(|error| failed(&error))?
+        .folder()
+        .map_err(|refusal| failed(&refusal))?
+        .give_to(uid, gid)
+        .map_err(|error| failed(&error))?;
+    Ok(Some(User { uid, gid }))
+}
+
+/// 52000 to 59999: above the users that systems number by hand, below those that systemd hands
+/// out, and within the 65536 that a container usually has.
+fn own_number(workspace: &Path) -> u32 {
+    // FNV-1a, 32 bits: the same number for the same path in every release.
+    let hash =
+        workspace.as_os_str().as_bytes().iter().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+        });
+    52_000 + hash % 8_000
+}
+
+/// Where a folder is found by the child after it was staged.
+pub(super) fn stage(index: usize) -> PathBuf {
+    Path::new(STAGE).join(index.to_string())
+}
+
+/// Everything that `enter` needs, made before the fork.
+pub(super) struct Entrance {
+    user: Option<User>,
+    staged: Vec<(CString, CString)>,
+    limits: [(Resource, u64); 5],
+    filters: Vec<BpfProgram>,
+    /// Data that bubblewrap reads; to be left open.
+    handles: Vec<OwnedFd>,
+}
+
+impl Entrance {
+    pub fn new(
+        user: Option<User>,
+        staging: Vec<PathBuf>,
+        limits: &Limits,
+        handles: Vec<OwnedFd>,
+    ) -> Result<Self, String> {
+        let text = |path: &Path| CString::new(path.as_os_str().as_bytes());
+        let staged: Vec<(CString, CString)> = staging
+            .iter()
+            .enumerate()
+            .map(|(index, path)| Ok((text(path)?, text(&stage(index))?)))
+            .collect::<Result<_, std::ffi::NulError>>()
+            .map_err(|error| error.to_string())?;
+        if staged.len() > MOST_STAGED {
+            return Err(format!("more than {MOST_STAGED} folders are to be shown"));
+        }
+        Ok(Self {
+            user,
+            staged,
+            limits: [
+                (Resource::Cpu, limits.cpu.as_secs().max(1)),
+                (Resource::Data, limits.memory_bytes),
+                (Resource::Fsize, limits.file_bytes),
+                (Resource::Nofile, limits.open_files),
+                (Resource::Core, 0),
+            ],
+            filters: filter::programs()?,
+            handles,
+        })
+    }
+
+    /// Runs in the forked child: bare system calls only, nothing allocated, no lock taken.
+    pub fn enter(&self) -> io::Result<()> {
+        if let Some(user) = self.user {
+            self.set_stage()?;
+            set_thread_groups(&[])?;
+            set_thread_res_gid(user.gid, user.gid, user.gid)?;
+            set_thread_res_uid(user.uid, user.uid, user.uid)?;
+        }
+        for (resource, limit) in self.limits {
+            // Lower than ours where ours is lower already.
+            let most = rustix::process::getrlimit(resource).maximum;
+            let limit = most.map_or(limit, |most| most.min(limit));
+            let new = Rlimit { current: Some(limit), maximum: Some(limit) };
+            rustix::process::setrlimit(resource, new)?;
+        }
+        for handle in &self.handles {
+            rustix::io::fcntl_setfd(handle, FdFlags::empty())?;
+        }
+        rustix::thread::set_no_new_privs(true)?;
+        for program in &self.filters {
+            seccompiler::apply_filter(program).map_err(|_| io::Error::last_os_error())?;
+        }
+        Ok(())
+    }
+
+    /// Clones are taken before the stage is covered: they may lie beneath it.
+    fn set_stage(&self) -> io::Result<()> {
+        // SAFETY: a new mount namespace for this process, which has one thread after the fork; it
+        // shares no file descriptor table and no memory with anyone.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)? };
+        mount_change(c"/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+        let mut clones: [Option<OwnedFd>; MOST_STAGED] = [const { None }; MOST_STAGED];
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE;
+        for ((source, _), clone) in self.staged.iter().zip(&mut clones) {
+            *clone = Some(open_tree(CWD, source.as_c_str(), flags)?);
+        }
+        let private = MountFlags::NOSUID | MountFlags::NODEV;
+        mount(c"tmpfs", STAGE, c"tmpfs", private, Some(c"mode=0755,size=64k"))?;
+        for ((_, target), clone) in self.staged.iter().zip(&clones) {
+            let Some(clone) = clone else { continue };
+            rustix::fs::mkdirat(CWD, target.as_c_str(), Mode::from_raw_mode(0o755))?;
+            let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            move_mount(clone.as_fd(), c"", CWD, target.as_c_str(), whole)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! The trial: a command in the sandbox tells what it can see and do, and we judge.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::{INSTALL, Level, Room, Sandbox, SandboxError, ShellCommand};
+use crate::process::{Ending, JobOutput};
+use crate::random;
+
+/// What the trial found, for `skep doctor` and for the refusal of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub level: Level,
+    pub checks: Vec<Check>,
+}
+
+/// One wall.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    pub name: &'static str,
+    pub holds: bool,
+    /// What was seen.
+    pub detail: String,
+}
+
+/// Prints `name=value` lines. Each line is a fact; none of them is an opinion.
+const SCRIPT: &str = r#"
+canary=$1 port=$2; shift 2
+echo "canary=$(cat "$canary" 2>/dev/null)"
+echo "hidden=$(for path in "$@"; do ls -A "$path" 2>/dev/null; done | head -n 3 | tr '\n' ' ')"
+(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && echo loopback=reached || echo loopback=refused
+echo "interfaces=$(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' \n')"
+for kind in pid net mnt ipc uts user; do echo "ns_$kind=$(readlink "/proc/self/ns/$kind")"; done
+echo "processes=$(ls /proc | grep -c '^[0-9]')"
+while IFS=$': \t' read -r key value; do
+  case $key in CapPrm|CapEff|CapBnd|NoNewPrivs|Seccomp) echo "$key=$value" ;; esac
+done < /proc/self/status
+echo "uid=$UID"
+for path in / /usr /etc /dev; do : 2>/dev/null > "$path/skep-trial" && echo "wrote=$path"; done
+: > trial-write && echo workspace=written
+echo "limits=$(ulimit -u) $(ulimit -n) $(ulimit -c)"
+unshare --user true 2>/dev/null && echo nested=made
+echo end=reached
+"#;
+
+const NAMESPACES: [&str; 6] = ["pid", "net", "mnt", "ipc", "uts", "user"];
+/// Bubblewrap, two shells and what a pipe of the script starts.
+const MOST_PROCESSES: usize = 8;
+
+const USERS: &str = "Allow unprivileged user namespaces: `sysctl -w \
+                     kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000`, on Ubuntu \
+                     24.04 and later also `sysctl -w \
+                     kernel.apparmor_restrict_unprivileged_userns=0`; then try again";
+
+impl Report {
+    pub fn holds(&self) -> bool {
+        self.level == Level::Host || self.checks.iter().all(|check| check.holds)
+    }
+
+    /// The text of a command that was not run because of this.
+    pub(super) fn refusal(&self) -> SandboxError {
+        let down: Vec<String> = self
+            .checks
+            .iter()
+            .filter(|check| !check.holds)
+            .map(|check| format!("{}: {}", check.name, check.detail))
+            .collect();
+        let missing = self.checks.iter().find(|check| check.name == "bubblewrap" && !check.holds);
+        match missing {
+            Some(check) => SandboxError::Missing { why: check.detail.clone(), remedy: INSTALL },
+            None => SandboxError::Down { failed: down.join("; "), remedy: USERS },
+        }
+    }
+}
+
+pub(super) async fn run(sandbox: &Sandbox) -> Report {
+    let level = sandbox.level();
+    if level == Level::Host {
+        let detail = "commands run on the host with all rights of this hive".to_owned();
+        return Report { level, checks: vec![Check { name: "host", holds: false, detail }] };
+    }
+    let (ran, connected) = match tried(sandbox).await {
+        Ok(tried) => tried,
+        Err(SandboxError::Missing { why, .. }) => {
+            let checks = vec![Check { name: "bubblewrap", holds: false, detail: why }];
+            return Report { level, checks };
+        }
+        Err(error) => return failed(level, error.to_string()),
+    };
+    let facts = Facts::read(&ran);
+    if facts.get("end") != "reached" {
+        let said = String::from_utf8_lossy(&ran.stdout.bytes).trim().to_owned();
+        return failed(level, format!("the trial ended early: {:?} {said}", ran.ending));
+    }
+    Report { level, checks: facts.judge(sandbox, connected) }
+}
+
+fn failed(level: Level, detail: String) -> Report {
+    Report { level, checks: vec![Check { name: "start", holds: false, detail }] }
+}
+
+/// Runs the script in a workspace of its own, beside a file it must not read.
+async fn tried(sandbox: &Sandbox) -> Result<(JobOutput, bool), SandboxError> {
+    let broken = |error: io::Error| super::broken(&format!("no place for the trial: {error}"));
+    let place = Place::make().map_err(broken)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
+    listener.set_nonblocking(true).map_err(broken)?;
+    let port = listener.local_addr().map_err(broken)?.port();
+    let mut words = vec![quoted(&place.canary().to_string_lossy()), port.to_string()];
+    words.extend(sandbox.settings.hidden.iter().map(|path| quoted(&path.to_string_lossy())));
+    let command = ShellCommand {
+        line: format!("set -- {}\n{SCRIPT}", words.join(" ")),
+        timeout: Duration::from_secs(20),
+        output_bytes: 64 * 1024,
+    };
+    let room = Room { workspace: place.work(), read_only: Vec::new() };
+    let output = sandbox.confine(command, &room, &CancellationToken::new()).await?;
+    Ok((output, listener.accept().is_ok()))
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+struct Facts(HashMap<String, String>);
+
+impl Facts {
+    fn read(output: &JobOutput) -> Self {
+        if output.ending != (Ending::Exited { code: 0 }) {
+            return Self(HashMap::new());
+        }
+        let text = String::from_utf8_lossy(&output.stdout.bytes);
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        Self(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    fn get(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    fn judge(&self, sandbox: &Sandbox, connected: bool) -> Vec<Check> {
+        let check = |name, holds, good: &str, bad: String| Check {
+            name,
+            holds,
+            detail: if holds { good.to_owned() } else { bad },
+        };
+        let shared: Vec<&str> = NAMESPACES.into_iter().filter(|kind| self.shares(kind)).collect();
+        let processes: usize = self.get("processes").parse().unwrap_or(usize::MAX);
+        let is_zero = |set: &&str| self.get(set).parse() == Ok(0_u64);
+        let privileges = ["CapPrm", "CapEff", "CapBnd"].iter().all(is_zero)
+            && self.get("NoNewPrivs") == "1"
+            && self.get("Seccomp") == "2"
+            && !matches!(self.get("uid"), "" | "0")
+            && self.get("nested").is_empty();
+        let limits = &sandbox.settings.limits;
+        let limited = self.get("limits").split(' ').map(|limit| limit.parse::<u64>());
+        let limited: Vec<u64> = limited.map(|limit| limit.unwrap_or(u64::MAX)).collect();
+        let holds = matches!(limited[..], [processes, files, 0]
+            if processes <= limits.processes && files <= limits.open_files);
+        vec![
+            check(
+                "files outside",
+                self.get("canary").is_empty(),
+                "not readable",
+                "a file outside the workspace was read".to_owned(),
+            ),
+            check(
+                "hive home",
+                self.get("hidden").is_empty(),
+                "not visible",
+                format!("visible: {}", self.get("hidden")),
+            ),
+            check(
+                "network",
+                !connected && self.get("loopback") == "refused" && self.get("interfaces") == "lo",
+                "own loopback only",
+                format!("loopback {}, {}", self.get("loopback"), self.get("interfaces")),
+            ),
+            check(
+                "server",
+                processes <= MOST_PROCESSES,
+                "not visible",
+                format!("{processes} processes are visible"),
+            ),
+            check(
+                "namespaces",
+                shared.is_empty(),
+                "all its own",
+                format!("shared with the server: {}", shared.join(", ")),
+            ),
+            check(
+                "privileges",
+                privileges,
+                "none, and none to gain",
+                format!("uid {}, capabilities {}", self.get("uid"), self.get("CapEff")),
+            ),
+            check(
+                "system files",
+                self.get("wrote").is_empty(),
+                "read-only",
+                format!("written: {}", self.get("wrote")),
+            ),
+            check(
+                "workspace",
+                self.get("workspace") == "written",
+                "writable",
+                "cannot be written".to_owned(),
+            ),
+            check("limits", holds, "set", format!("not as asked: {}", self.get("limits"))),
+        ]
+    }
+
+    /// Also when either side cannot be told.
+    fn shares(&self, kind: &str) -> bool {
+        let ours = std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+        let theirs = self.get(&format!("ns_{kind}"));
+        theirs.is_empty() || ours.as_os_str().is_empty() || ours == Path::new(theirs)
+    }
+}
+
+/// A folder that is gone after the trial.
+struct Place(PathBuf);
+
+impl Place {
+    fn make() -> io::Result<Self> {
+        let place = Self(std::env::temp_dir().join(format!("skep-trial-{}", random::uuid())));
+        std::fs::create_dir_all(place.work())?;
+        // Readable by everyone: the walls must hide it, not its permissions.
+        std::fs::write(place.canary(), random::token())?;
+        Ok(place)
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    fn canary(&self) -> PathBuf {
+        self.0.join("canary")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, place = %self.0.display(), "the trial left a folder behind");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A folder by its handle: what it lists and what is opened from it stays what it is, whatever is
+//! renamed or linked meanwhile.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+#[derive(Debug)]
+pub struct Folder {
+    handle: OwnedFd,
+    path: PathBuf,
+}
+
+/// One name in a folder. Links are listed as what they are, never followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub name: OsString,
+    pub kind: EntryKind,
+    pub modified_ms: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    File,
+    Folder,
+    Link,
+    Special,
+}
+
+impl Folder {
+    pub(super) fn new(handle: OwnedFd, path: PathBuf) -> Self {
+        Self { handle, path }
+    }
+
+    /// Relative to the root it was opened from; empty for the root itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// At most `most` entries, sorted by name. What vanishes while being listed is left out.
+    pub fn entries(&self, most: usize) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for listed in Dir::read_from(&self.handle)?.take(most.saturating_add(2)) {
+            let listed = listed?;
+            if let Some(entry) = self.entry(listed.file_name())? {
+                entries.push(entry);
+            }
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    /// Opens a folder in this one. A link is refused.
+    pub fn open_folder(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        Ok(Self::new(self.open_here(name, flags)?, self.path.join(name)))
+    }
+
+    /// Opens a regular file in this folder. A link is refused, a pipe too, and neither is waited
+    /// for.
+    pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
+        let fd = self.open_here(name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let status = rustix::fs::fstat(&fd)?;
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => Ok(File::from(fd)),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        }
+    }
+
+    /// Gives the folder and all below it that belongs to us to another user. Links are not
+    /// followed; a file with a second name is left alone, for that name may stand elsewhere.
+    pub(crate) fn give_to(&self, user: Uid, group: Gid) -> io::Result<()> {
+        let own = rustix::process::geteuid();
+        for entry in self.entries(usize::MAX - 2)? {
+            let status = match self.status(&entry.name) {
+                Ok(status) => status,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            if entry.kind == EntryKind::Folder {
+                self.open_folder(&entry.name)?.give_to(user, group)?;
+            } else if status.st_uid == own.as_raw() && status.st_nlink == 1 {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                rustix::fs::chownat(&self.handle, &entry.name, Some(user), Some(group), flags)?;
+            }
+        }
+        // Last, so that a giving cut short is seen by the folder's owner and done again.
+        if rustix::fs::fstat(&self.handle)?.st_uid == own.as_raw() {
+            rustix::fs::fchown(&self.handle, Some(user), Some(group))?;
+        }
+        Ok(())
+    }
+
+    fn entry(&self, name: &CStr) -> io::Result<Option<Entry>> {
+        if name == c"." || name == c".." {
+            return Ok(None);
+        }
+        let name = OsStr::from_bytes(name.to_bytes());
+        let status = match self.status(name) {
+            Ok(status) => status,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let kind = match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => EntryKind::File,
+            FileType::Directory => EntryKind::Folder,
+            FileType::Symlink => EntryKind::Link,
+            _ => EntryKind::Special,
+        };
+        let milliseconds = i64::try_from(status.st_mtime_nsec / 1_000_000).unwrap_or(0);
+        let modified_ms = status.st_mtime.saturating_mul(1000).saturating_add(milliseconds);
+        Ok(Some(Entry { name: name.to_owned(), kind, modified_ms }))
+    }
+
+    fn status(&self, name: &OsStr) -> Result<rustix::fs::Stat, Errno> {
+        rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// `name` comes from a listing or is checked to be one part; then NOFOLLOW is all it needs.
+    fn open_here(&self, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+        if name.as_bytes().contains(&b'/') || name == ".." {
+            return Err(Errno::XDEV.into());
+        }
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(&self.handle, name, flags, Mode::empty())?)
+    }
+}

@@ -1,0 +1,69 @@
+//! Why something in the workspace was not opened or written.
+
+use std::io;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+/// The text is for the model: it begins with the class and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("outside_workspace: {path} is not inside the workspace; use a path below it")]
+    OutsideWorkspace { path: String },
+    #[error("not_found: there is no {path} in the workspace")]
+    NotFound { path: String },
+    #[error("is_directory: {path} is a folder, not a file")]
+    IsDirectory { path: String },
+    #[error("is_link: {path} is a link to {leads_to}; write to the file itself")]
+    IsLink { path: String, leads_to: String },
+    #[error("not_a_regular_file: {path} is a {kind}, which cannot be used as a file")]
+    NotRegular { path: String, kind: &'static str },
+    #[error("settings_read_only: {path} belongs to the settings, which can only be read")]
+    Settings { path: String },
+    #[error("too_large: {path} has {bytes} bytes; the most is {limit}")]
+    TooLarge { path: String, bytes: u64, limit: u64 },
+    #[error("no_permission: the system does not let this hive open {path}")]
+    NoPermission { path: String },
+    #[error("bad_path: {path:?} is not a usable file path ({why})")]
+    BadPath { path: String, why: &'static str },
+    #[error("io_error: {path} could not be opened: {source}")]
+    Io { path: String, source: io::Error },
+    #[error("io_error: {path} could not be written: {source}")]
+    Write { path: String, source: io::Error },
+}
+
+pub(super) fn refusal(requested: &str, errno: Errno) -> Refusal {
+    let path = requested.to_owned();
+    match errno {
+        Errno::XDEV => Refusal::OutsideWorkspace { path },
+        Errno::NOENT | Errno::NOTDIR => Refusal::NotFound { path },
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => Refusal::NoPermission { path },
+        Errno::LOOP => {
+            Refusal::BadPath { path, why: "its links lead in a circle or into the system" }
+        }
+        Errno::NAMETOOLONG => Refusal::BadPath { path, why: "it is too long" },
+        // What opening a socket (NXIO) or a device without a driver (NODEV) answers.
+        Errno::NXIO | Errno::NODEV => Refusal::NotRegular { path, kind: "socket or device" },
+        other => Refusal::Io { path, source: other.into() },
+    }
+}
+
+/// The same for a failure after the place was opened.
+pub(super) fn write_refusal(requested: &str, source: io::Error) -> Refusal {
+    let path = requested.to_owned();
+    match Errno::from_io_error(&source) {
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Refusal::NoPermission { path },
+        Some(Errno::ISDIR) => Refusal::IsDirectory { path },
+        Some(Errno::NAMETOOLONG) => Refusal::BadPath { path, why: "it is too long" },
+        _ => Refusal::Write { path, source },
+    }
+}
+
+pub(super) fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "pipe",
+        FileType::CharacterDevice | FileType::BlockDevice => "device",
+        FileType::Socket => "socket",
+        _ => "special file",
+    }
+}

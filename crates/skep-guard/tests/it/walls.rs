@@ -1,0 +1,413 @@
+//! A hostile program in the sandbox: nothing it tries succeeds and nothing of it stays.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use skep_guard::process::{Ending, JobOutput};
+use skep_guard::sandbox::{Level, Limits, Room, Sandbox, SandboxError, Settings, ShellCommand};
+use tokio_util::sync::CancellationToken;
+
+const MIB: u64 = 1024 * 1024;
+
+/// A home with two agents, a server's folder and a sandbox with small limits.
+struct Scene {
+    home: tempfile::TempDir,
+    sandbox: Sandbox,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        // The walls must hide what is in there, not the permissions of the folder above.
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for folder in ["run", "teams/main/work", "teams/other/work"] {
+            fs::create_dir_all(home.path().join(folder)).unwrap();
+        }
+        for file in ["skep.yaml", "run/skep.db", "teams/main/config.yaml", "teams/other/work/notes"]
+        {
+            fs::write(home.path().join(file), "canary").unwrap();
+        }
+        let mut settings = Settings::new(Level::Confined, vec![home.path().to_path_buf()]);
+        settings.limits = Limits {
+            cpu: Duration::from_secs(5),
+            memory_bytes: 128 * MIB,
+            processes: 40,
+            file_bytes: 24 * MIB,
+            open_files: 128,
+            disk_bytes: 96 * MIB,
+            temporary_bytes: 16 * MIB,
+        };
+        let scene = Self { home, sandbox: Sandbox::new(settings) };
+        let program = scene.work().join("hostile");
+        fs::copy(hostile(), &program).unwrap();
+        scene
+    }
+
+    fn work(&self) -> PathBuf {
+        self.home.path().join("teams/main/work")
+    }
+
+    fn room(&self) -> Room {
+        Room { workspace: self.work(), read_only: Vec::new() }
+    }
+
+    async fn run(&self, line: &str) -> JobOutput {
+        self.run_for(line, Duration::from_secs(60)).await
+    }
+
+    async fn run_for(&self, line: &str, timeout: Duration) -> JobOutput {
+        let command = ShellCommand { line: line.to_owned(), timeout, output_bytes: 64 * 1024 };
+        let output = self.sandbox.run(command, &self.room(), &CancellationToken::new()).await;
+        let output = output.unwrap();
+        self.nothing_left();
+        output
+    }
+
+    /// Runs one attack to its end and checks that it got nowhere.
+    async fn withstands(&self, attack: &str) -> String {
+        let output = self.run(&format!("./hostile {attack}")).await;
+        let text = text(&output);
+        assert!(!text.contains("escaped"), "{attack}:\n{text}");
+        assert!(text.ends_with("done\n"), "{attack} did not come to its end: {output:?}");
+        text
+    }
+
+    /// Every process of the sandbox has the workspace as its folder, and none else has.
+    fn nothing_left(&self) {
+        let work = self.work().canonicalize().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            let left = processes_in(&work);
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "still running: {left:?}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn text(output: &JobOutput) -> String {
+    String::from_utf8_lossy(&output.stdout.bytes).into_owned()
+}
+
+/// Built with the tests, as every example is.
+fn hostile() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.parent().unwrap().parent().unwrap().join("examples/hostile");
+    assert!(
+        program.is_file(),
+        "missing {}: cargo build -p skep-guard --examples",
+        program.display()
+    );
+    program
+}
+
+/// By folder or by program: a process of the sandbox that still runs.
+fn processes_in(work: &Path) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter(|entry| {
+            let of = |file: &str| fs::read_link(entry.path().join(file)).unwrap_or_default();
+            of("cwd") == work || of("exe").starts_with(work)
+        })
+        .map(|entry| {
+            let pid = entry.file_name().to_string_lossy().into_owned();
+            format!("{pid} {}", fs::read_to_string(entry.path().join("comm")).unwrap_or_default())
+        })
+        .collect()
+}
+
+/// A process of the same user as the sandbox's, as another agent's command would be.
+struct Victim(Child);
+
+impl Victim {
+    fn start(workspace: &Path, secret: &str) -> Self {
+        let owner = fs::metadata(workspace).unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("1000").env("SKEP_SECRET", secret);
+        if rustix::process::geteuid().is_root() {
+            command.uid(owner.uid()).gid(owner.gid());
+        }
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn walls_pass_their_trial_and_leave_ordinary_work_alone() {
+    let scene = Scene::new();
+    let report = scene.sandbox.probe().await;
+    assert!(report.holds(), "{report:#?}");
+    assert!(report.checks.len() >= 9, "{report:#?}");
+    let output =
+        scene.run("echo out; echo err >&2; pwd; id -un; echo $HOME > f; cat f; exit 3").await;
+    let work = scene.work().canonicalize().unwrap();
+    let expected = format!("out\nerr\n{}\nagent\n/tmp/home\n", work.display());
+    assert_eq!((text(&output), output.ending), (expected, Ending::Exited { code: 3 }));
+    let output = scene
+        .run("printf a | (cat; echo b) > x && mkdir d && mv x d && ls d; awk 'BEGIN{print 1}'")
+        .await;
+    assert_eq!(text(&output), "x\n1\n");
+    assert_eq!(fs::read_to_string(scene.work().join("d/x")).unwrap(), "ab\n");
+}
+
+#[tokio::test]
+async fn walls_hide_other_agents_the_home_and_the_host() {
+    let scene = Scene::new();
+    let home = scene.home.path();
+    let paths: Vec<String> = ["", "run", "run/skep.db", "skep.yaml", "teams/main/config.yaml"]
+        .iter()
+        .chain(&["teams/other", "teams/other/work/notes"])
+        .map(|path| home.join(path).display().to_string())
+        // These folders stand in the sandbox as the way to the workspace; they must be empty else.
+        .filter(|path| *path != format!("{}/", home.display()))
+        .chain(
+            ["/root", "/home", "/etc/shadow", "/etc/hostname", "/var", "/run", "/sys", "/boot"]
+                .map(str::to_owned),
+        )
+        .collect();
+    scene.withstands(&format!("files {}", paths.join(" "))).await;
+    let output = scene.run(&format!("ls -A {0} {0}/teams {0}/teams/main", home.display())).await;
+    let listed = text(&output);
+    assert!(!listed.contains("run") && !listed.contains("other"), "{listed}");
+    assert!(!listed.contains("config.yaml"), "{listed}");
+    assert_eq!(fs::read_to_string(home.join("teams/other/work/notes")).unwrap(), "canary");
+}
+
+#[tokio::test]
+async fn walls_show_settings_read_only() {
+    let scene = Scene::new();
+    let settings = scene.home.path().join("teams/main");
+    let command = ShellCommand {
+        line: format!(
+            "cat ../config.yaml; echo x > {}/config.yaml; touch ../new; touch here && ls",
+            settings.display()
+        ),
+        timeout: Duration::from_secs(60),
+        output_bytes: 4096,
+    };
+    let room = Room { workspace: scene.work(), read_only: vec![settings.clone()] };
+    let output = scene.sandbox.run(command, &room, &CancellationToken::new()).await.unwrap();
+    let text = text(&output);
+    assert!(text.starts_with("canary") && text.ends_with("here\nhostile\n"), "{text}");
+    assert_eq!(text.matches("Read-only file system").count(), 2, "{text}");
+    assert_eq!(fs::read_to_string(settings.join("config.yaml")).unwrap(), "canary");
+}
+
+#[tokio::test]
+async fn walls_keep_the_server_unseen_and_unsignalled() {
+    let scene = Scene::new();
+    scene.run("true").await;
+    let secret = "k3y-of-the-server";
+    let mut victim = Victim::start(&scene.work(), secret);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let environ = format!("/proc/{}/environ", victim.0.id());
+    while !fs::read(&environ).is_ok_and(|text| String::from_utf8_lossy(&text).contains(secret)) {
+        assert!(Instant::now() < deadline, "the victim does not start");
+    }
+    for pid in [victim.0.id(), std::process::id()] {
+        let turned: String = secret.chars().rev().collect();
+        scene.withstands(&format!("server {pid} {turned}")).await;
+    }
+    assert!(victim.0.try_wait().unwrap().is_none(), "the victim was killed");
+}
+
+#[tokio::test]
+async fn walls_let_no_socket_out() {
+    let scene = Scene::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    let udp = UdpSocket::bind(address).unwrap();
+    let path = scene.home.path().join("run/skep.sock");
+    let unix = UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    let name = format!("skep-walls-{}", std::process::id());
+    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    tcp.set_nonblocking(true).unwrap();
+    udp.set_nonblocking(true).unwrap();
+    unix.set_nonblocking(true).unwrap();
+    hidden.set_nonblocking(true).unwrap();
+    scene.withstands(&format!("sockets {} {} {name}", address.port(), path.display())).await;
+    assert!(tcp.accept().is_err() && unix.accept().is_err() && hidden.accept().is_err());
+    assert!(udp.recv(&mut [0; 8]).is_err());
+}
+
+#[tokio::test]
+async fn walls_give_no_privileges() {
+    let scene = Scene::new();
+    scene.withstands("privileges").await;
+    let line = "su -c id < /dev/null; for path in /usr /etc /; do echo x > $path/x; done";
+    let output = scene.run(line).await;
+    let text = text(&output);
+    assert!(!text.contains("uid=0"), "{text}");
+    assert_eq!(text.matches("Read-only file system").count(), 3, "{text}");
+}
+
+#[tokio::test]
+async fn walls_stop_a_fork_bomb() {
+    let scene = Scene::new();
+    let forked = scene.withstands("forks").await;
+    let made: u32 = forked.lines().next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!((5..40).contains(&made), "{forked}");
+    let begun = Instant::now();
+    let bomb = "bomb() { bomb | bomb & }; bomb; while :; do :; done";
+    let output = scene.run_for(bomb, Duration::from_secs(2)).await;
+    assert_eq!(output.ending, Ending::TimedOut);
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    // And the next command runs as if nothing had been.
+    assert_eq!(text(&scene.run("echo well").await), "well\n");
+}
+
+#[tokio::test]
+async fn walls_end_daemons_with_their_command() {
+    let scene = Scene::new();
+    scene.withstands("daemon").await;
+    assert!(scene.work().join("daemon-runs").exists());
+    let line = "./hostile daemon; sleep 1000";
+    let output = scene.run_for(line, Duration::from_millis(700)).await;
+    assert_eq!(output.ending, Ending::TimedOut);
+}
+
+#[tokio::test]
+async fn walls_end_everything_when_cancelled_or_dropped() {
+    let scene = Scene::new();
+    scene.run("rm -f daemon-runs").await;
+    for dropped in [false, true] {
+        let cancel = CancellationToken::new();
+        let command = ShellCommand {
+            line: "./hostile daemon; trap '' TERM; while :; do sleep 1; done".to_owned(),
+            timeout: Duration::from_secs(60),
+            output_bytes: 4096,
+        };
+        let room = scene.room();
+        let started = async {
+            while !scene.work().join("daemon-runs").exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let begun = Instant::now();
+        {
+            let running = scene.sandbox.run(command, &room, &cancel);
+            tokio::pin!(running);
+            tokio::select! {
+                ended = &mut running => panic!("it ended: {ended:?}"),
+                () = started => {}
+            }
+            let work = scene.work().canonicalize().unwrap();
+            assert!(processes_in(&work).len() >= 2, "{:?}", processes_in(&work));
+            if !dropped {
+                cancel.cancel();
+                assert_eq!(running.await.unwrap().ending, Ending::Cancelled);
+            }
+        }
+        scene.nothing_left();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        fs::remove_file(scene.work().join("daemon-runs")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn walls_stop_every_kind_of_memory_flood() {
+    let scene = Scene::new();
+    for kind in ["private", "memfd", "segment", "/tmp", "/dev/shm", "/", "/dev"] {
+        let said = scene.withstands(&format!("memory {kind}")).await;
+        let taken: u64 = said.lines().next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        assert!(taken <= 128 * MIB, "{kind}: {said}");
+    }
+    // Each process within its own limit; together they are not, and the watchdog ends them.
+    for kind in ["shared", "forked"] {
+        let output = scene.run(&format!("./hostile memory {kind}")).await;
+        assert_eq!(output.ending, Ending::OverLimit { what: "memory" }, "{kind}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn walls_stop_a_disk_flood() {
+    let scene = Scene::new();
+    let output = scene.run("./hostile disk").await;
+    assert_eq!(output.ending, Ending::OverLimit { what: "disk" }, "{output:?}");
+    let said = text(&output);
+    assert!(!said.contains("escaped"), "{said}");
+    assert!(said.contains(&format!("one file stopped at {}", 24 * MIB)), "{said}");
+}
+
+#[tokio::test]
+async fn walls_bound_time_and_output() {
+    let scene = Scene::new();
+    let output = scene.run_for("yes", Duration::from_millis(500)).await;
+    assert_eq!(output.ending, Ending::TimedOut);
+    assert_eq!(output.stdout.bytes.len(), 64 * 1024);
+    assert!(output.stdout.dropped > 0);
+    let output = scene.run("exec bash -c 'while :; do :; done'").await;
+    assert!(matches!(output.ending, Ending::Exited { code: 137 | 152 }), "{output:?}");
+}
+
+#[tokio::test]
+async fn walls_that_cannot_stand_mean_that_nothing_runs() {
+    let scene = Scene::new();
+    let mut settings = Settings::new(Level::Confined, Vec::new());
+    settings.bubblewrap = scene.home.path().join("no-such-bwrap");
+    let missing = Sandbox::new(settings.clone());
+    // Starts, and then does not confine.
+    let fake = scene.home.path().join("fake-bwrap");
+    fs::write(&fake, "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n")
+        .unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    settings.bubblewrap = fake;
+    let down = Sandbox::new(settings.clone());
+    let refusing = scene.home.path().join("refusing-bwrap");
+    fs::write(
+        &refusing,
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n",
+    )
+    .unwrap();
+    fs::set_permissions(&refusing, fs::Permissions::from_mode(0o755)).unwrap();
+    settings.bubblewrap = refusing;
+    let refused = Sandbox::new(settings);
+    let table = [
+        (missing, "sandbox_missing: bubblewrap is not installed. The command was not run. Install"),
+        (down, "sandbox_down: "),
+        (refused, "sandbox_down: "),
+    ];
+    for (sandbox, expected) in table {
+        let mark = scene.work().join("ran");
+        let command = ShellCommand {
+            line: format!("touch {}", mark.display()),
+            timeout: Duration::from_secs(20),
+            output_bytes: 1024,
+        };
+        let error =
+            sandbox.run(command, &scene.room(), &CancellationToken::new()).await.unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert!(!sandbox.probe().await.holds());
+        assert!(!mark.exists(), "it ran although: {error}");
+    }
+}
+
+#[tokio::test]
+async fn walls_refuse_a_workspace_that_would_show_what_is_hidden() {
+    let scene = Scene::new();
+    let command = ShellCommand {
+        line: "true".to_owned(),
+        timeout: Duration::from_secs(20),
+        output_bytes: 1024,
+    };
+    let parent = scene.home.path().parent().unwrap().to_path_buf();
+    let room = Room { workspace: parent, read_only: Vec::new() };
+    let error = scene.sandbox.run(command, &room, &CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, SandboxError::Room { .. }), "{error}");
+}

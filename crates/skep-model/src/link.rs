@@ -1,0 +1,96 @@
+//! How a vendor is reached, and what a wire has to say about itself.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use reqwest::Client;
+use secrecy::SecretString;
+use serde_json::Value;
+use skep_core::BoxStream;
+use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
+use skep_core::settings::Timeouts;
+use skep_guard::http::{self, ClientError};
+
+use crate::answer::Decode;
+use crate::call;
+
+#[derive(Debug, Clone)]
+pub struct WireSettings {
+    /// Where the wire starts; the wire adds its own path.
+    pub base_url: String,
+    /// Empty for a server that asks for none.
+    pub key: SecretString,
+    pub timeouts: Timeouts,
+    /// Sent with every request, after ours; the operator wrote them.
+    pub extra_headers: Vec<(String, SecretString)>,
+}
+
+/// What differs between vendors in one call.
+pub trait Wire: Debug + Send + Sync + Sized + 'static {
+    /// The vendor's word, in the configuration and in a message's meta.
+    const VENDOR: &'static str;
+    /// After the base address.
+    const PATH: &'static str;
+    const HEADERS: &'static [(&'static str, &'static str)];
+
+    type Decoder: Decode;
+
+    /// The wire as the server at this address speaks it.
+    fn at(base_url: &str) -> Self;
+
+    /// The header that carries the key.
+    fn key_header(key: &str) -> (&'static str, String);
+
+    fn render(&self, request: &ModelRequest) -> Value;
+}
+
+#[derive(Debug)]
+pub struct WireProvider<W> {
+    link: Arc<Link<W>>,
+}
+
+/// What every call needs, shared by all of them.
+#[derive(Debug)]
+pub(crate) struct Link<W> {
+    pub client: Client,
+    pub url: String,
+    pub key: SecretString,
+    pub timeouts: Timeouts,
+    pub extra_headers: Vec<(String, SecretString)>,
+    pub wire: W,
+}
+
+impl<W: Wire> WireProvider<W> {
+    pub fn new(settings: WireSettings) -> Result<Self, ClientError> {
+        let base = settings.base_url.trim_end_matches('/');
+        let link = Link {
+            client: http::client(base, settings.timeouts.connect)?,
+            url: format!("{base}{}", W::PATH),
+            key: settings.key,
+            timeouts: settings.timeouts,
+            extra_headers: settings.extra_headers,
+            wire: W::at(base),
+        };
+        Ok(Self { link: Arc::new(link) })
+    }
+}
+
+/// By hand: a derived one would ask the wire to be `Clone` too.
+impl<W> Clone for WireProvider<W> {
+    fn clone(&self) -> Self {
+        Self { link: Arc::clone(&self.link) }
+    }
+}
+
+impl<W: Wire> Provider for WireProvider<W> {
+    fn id(&self) -> &str {
+        W::VENDOR
+    }
+
+    fn call(
+        &self,
+        request: Arc<ModelRequest>,
+    ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
+        call::open(Arc::clone(&self.link), request)
+    }
+}

@@ -1,0 +1,43 @@
+//! The OpenAI Responses wire: `POST {base}/responses`, answered as a stream of events.
+//!
+//! Nothing is kept at the vendor: thinking comes back encrypted, is stored with the message and
+//! goes out again word for word.
+
+mod decode;
+mod request;
+
+use serde_json::Value;
+use skep_core::provider::ModelRequest;
+
+use crate::link::{Wire, WireProvider};
+
+pub use request::render;
+
+pub(crate) const VENDOR: &str = "openai-responses";
+/// The name of this wire format in a message's meta.
+pub(crate) const API: &str = "openai-responses";
+
+pub type OpenAiResponsesProvider = WireProvider<OpenAiResponses>;
+
+#[derive(Debug)]
+pub struct OpenAiResponses;
+
+impl Wire for OpenAiResponses {
+    const VENDOR: &'static str = VENDOR;
+    const PATH: &'static str = "/responses";
+    const HEADERS: &'static [(&'static str, &'static str)] = &[];
+
+    type Decoder = decode::Decoder;
+
+    fn at(_base_url: &str) -> Self {
+        Self
+    }
+
+    fn key_header(key: &str) -> (&'static str, String) {
+        ("authorization", format!("Bearer {key}"))
+    }
+
+    fn render(&self, request: &ModelRequest) -> Value {
+        render(request)
+    }
+}

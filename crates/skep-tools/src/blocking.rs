@@ -1,0 +1,29 @@
+//! Work on files, off the async threads.
+
+use skep_core::tool::{ToolAnswer, ToolContext};
+use skep_guard::workspace::Workspace;
+
+/// What a tool found out, or the text of its refusal.
+pub(crate) type Outcome = Result<ToolAnswer, String>;
+
+/// Runs `work` with the agent's workspace. The work looks at `context.cancel` itself: a thread
+/// cannot be taken away from it.
+pub(crate) async fn in_workspace(
+    context: ToolContext,
+    work: impl FnOnce(&Workspace, &ToolContext) -> Outcome + Send + 'static,
+) -> ToolAnswer {
+    let all = move || {
+        let workspace = Workspace::open(&context.workspace)
+            .map_err(|error| format!("the workspace cannot be opened: {error}"))?;
+        work(&workspace, &context)
+    };
+    match tokio::task::spawn_blocking(all).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(text)) => ToolAnswer::error(text),
+        Err(_) => ToolAnswer::error("the tool was broken off"),
+    }
+}
+
+pub(crate) fn cancelled() -> String {
+    "cancelled".to_owned()
+}

@@ -1,0 +1,30 @@
+//! What a write changed, as a unified diff of bounded size.
+
+use std::time::Duration;
+
+use similar::{Algorithm, TextDiff};
+
+/// The most of a diff that is kept beside an answer.
+const DIFF_BYTES: usize = 32 * 1024;
+/// Above this nobody reads the diff and computing it takes long.
+pub(crate) const DIFFED_BYTES: u64 = 4 * 1024 * 1024;
+/// After this the rest is shown as replaced as a whole.
+const TIME: Duration = Duration::from_millis(500);
+
+/// `None` where either side is not text.
+pub(crate) fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
+    if (before.len() + after.len()) as u64 > DIFFED_BYTES {
+        return None;
+    }
+    let before = std::str::from_utf8(before).ok()?;
+    let after = std::str::from_utf8(after).ok()?;
+    let diff =
+        TextDiff::configure().algorithm(Algorithm::Myers).timeout(TIME).diff_lines(before, after);
+    let mut text = diff.unified_diff().context_radius(3).header(path, path).to_string();
+    if text.len() > DIFF_BYTES {
+        let whole = text.len();
+        text.truncate(text.floor_char_boundary(DIFF_BYTES));
+        text.push_str(&format!("\n[cut: the diff has {whole} bytes]\n"));
+    }
+    Some(text)
+}

@@ -1,0 +1,188 @@
+//! `edit`: replaces a piece of a file that is named by its text.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use skep_core::provider::ToolSpec;
+use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::workspace::{Folders, Refusal, Workspace};
+
+use crate::blocking::{self, Outcome};
+use crate::diff;
+
+/// The largest file that is edited.
+const FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// How many places an ambiguous piece is named at.
+const LINES_NAMED: usize = 20;
+
+#[derive(Debug)]
+pub struct EditTool {
+    spec: ToolSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    file_path: String,
+    old_string: String,
+    new_string: String,
+    #[serde(default)]
+    replace_all: bool,
+}
+
+impl Default for EditTool {
+    fn default() -> Self {
+        let description = "Replaces old_string by new_string in a text file of the workspace. \
+             old_string must occur exactly once, spaces and line ends included, unless \
+             replace_all is set.";
+        let text = |description: &str| json!({ "type": "string", "description": description });
+        let spec = ToolSpec {
+            name: "edit".to_owned(),
+            description: description.to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "file_path": text("Path relative to the workspace, or absolute inside it."),
+                    "old_string": text("The text to replace, with enough around it to be unique."),
+                    "new_string": text("The text to put in its place."),
+                    "replace_all": {
+                        "type": "boolean",
+                        "description": "Replace every occurrence. Default: false.",
+                    },
+                },
+                "required": ["file_path", "old_string", "new_string"],
+                "additionalProperties": false,
+            }),
+            retry_safe: false,
+        };
+        Self { spec }
+    }
+}
+
+impl Tool for EditTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn aliases(&self) -> &[&'static str] {
+        &["Edit"]
+    }
+
+    fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
+        let arguments: Arguments = serde_json::from_value(arguments).map_err(|error| {
+            format!(
+                "edit takes file_path, old_string, new_string (texts) and replace_all (true or \
+                 false): {error}"
+            )
+        })?;
+        if arguments.old_string.is_empty() {
+            return Err("old_string is empty; to make a file use write".to_owned());
+        }
+        if arguments.old_string == arguments.new_string {
+            return Err("old_string and new_string are the same".to_owned());
+        }
+        Ok(Box::new(move |context| {
+            Box::pin(blocking::in_workspace(context, move |workspace, context| {
+                answer(&arguments, workspace, context)
+            }))
+        }))
+    }
+}
+
+fn answer(arguments: &Arguments, workspace: &Workspace, context: &ToolContext) -> Outcome {
+    let path = &arguments.file_path;
+    let refused = |refusal: Refusal| refusal.to_string();
+    let target = workspace.target(path, Folders::MustExist).map_err(refused)?;
+    let before = target.read(FILE_BYTES).map_err(refused)?;
+    if before.contains(&0) {
+        return Err(format!("not_text: {path} is binary data; edit changes text only"));
+    }
+    let after = replaced(arguments, &before)?;
+    if context.cancel.is_cancelled() {
+        return Err(blocking::cancelled());
+    }
+    target.replace(&after.content).map_err(refused)?;
+    let places = if after.places == 1 { "1 place" } else { &format!("{} places", after.places) };
+    Ok(ToolAnswer::Done {
+        text: format!("edited {path}: {places}"),
+        is_error: false,
+        details: Some(json!({
+            "replaced": after.places,
+            "diff": diff::unified(path, &before, &after.content),
+        })),
+    })
+}
+
+#[derive(Debug)]
+struct Replaced {
+    content: Vec<u8>,
+    places: usize,
+}
+
+fn replaced(arguments: &Arguments, before: &[u8]) -> Result<Replaced, String> {
+    let path = &arguments.file_path;
+    let mut old = arguments.old_string.clone();
+    let mut new = arguments.new_string.clone();
+    let mut places = occurrences(before, old.as_bytes());
+    if places.is_empty() && before.windows(2).any(|pair| pair == b"\r\n") && !old.contains('\r') {
+        // `read` shows such lines without their carriage return.
+        old = old.replace('\n', "\r\n");
+        new = new.replace("\r\n", "\n").replace('\n', "\r\n");
+        places = occurrences(before, old.as_bytes());
+    }
+    match places.as_slice() {
+        [] => {
+            return Err(format!(
+                "no_match: old_string does not occur in {path}; read the file and copy the text \
+                 exactly"
+            ));
+        }
+        [_] => {}
+        _ if arguments.replace_all => {}
+        several => return Err(ambiguous(path, before, several)),
+    }
+    let mut content = Vec::with_capacity(before.len());
+    let (mut from, mut count) = (0, 0);
+    for place in places {
+        // One that overlaps the piece before it is gone with that piece.
+        if place < from {
+            continue;
+        }
+        content.extend_from_slice(&before[from..place]);
+        content.extend_from_slice(new.as_bytes());
+        from = place + old.len();
+        count += 1;
+    }
+    content.extend_from_slice(&before[from..]);
+    Ok(Replaced { content, places: count })
+}
+
+/// Where `wanted` begins, overlapping places included: `aa` stands in `aaa` twice.
+fn occurrences(text: &[u8], wanted: &[u8]) -> Vec<usize> {
+    let finder = memchr::memmem::Finder::new(wanted);
+    let mut places = Vec::new();
+    let mut from = 0;
+    while let Some(found) = text.get(from..).and_then(|rest| finder.find(rest)) {
+        places.push(from + found);
+        from += found + 1;
+    }
+    places
+}
+
+fn ambiguous(path: &str, before: &[u8], places: &[usize]) -> String {
+    let mut text = format!("ambiguous: old_string occurs {} times in {path}, ", places.len());
+    text.push_str("in lines ");
+    let (mut line, mut from) = (1, 0);
+    for (index, place) in places.iter().take(LINES_NAMED).enumerate() {
+        line += before[from..*place].iter().filter(|byte| **byte == b'\n').count();
+        from = *place;
+        let comma = if index == 0 { "" } else { ", " };
+        let _ = write!(text, "{comma}{line}");
+    }
+    if places.len() > LINES_NAMED {
+        text.push_str(" and more");
+    }
+    text.push_str("; give more of the text around it, or set replace_all");
+    text
+}

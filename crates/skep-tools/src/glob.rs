@@ -1,0 +1,128 @@
+//! `glob`: files by the pattern of their path, newest first.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use skep_core::provider::ToolSpec;
+use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::workspace::{Opened, Workspace};
+
+use crate::blocking::{self, Outcome};
+use crate::walk::{self, Choice, Next, Walked};
+
+/// The most paths in one answer.
+const MOST_PATHS: usize = 1000;
+/// Room left in an answer for the closing note.
+const NOTE_BYTES: usize = 256;
+
+#[derive(Debug)]
+pub struct GlobTool {
+    spec: ToolSpec,
+    output_bytes: usize,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    pattern: String,
+    path: Option<String>,
+}
+
+impl GlobTool {
+    /// `output_bytes` is what the gate lets an answer hold.
+    pub fn new(output_bytes: usize) -> Self {
+        let description = "Finds files of the workspace by a glob such as `**/*.rs`, `src/*.md` or \
+             `*.toml` (without a slash: in any folder), newest first. Hidden files and those that \
+             .gitignore or .ignore exclude are left out; to look into a hidden folder, give it as \
+             path.";
+        let spec = ToolSpec {
+            name: "glob".to_owned(),
+            description: description.to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "pattern": { "type": "string", "description": "The glob." },
+                    "path": {
+                        "type": "string",
+                        "description": "Folder to look in; the pattern starts there. Default: the \
+                            workspace.",
+                    },
+                },
+                "required": ["pattern"],
+                "additionalProperties": false,
+            }),
+            retry_safe: true,
+        };
+        Self { spec, output_bytes }
+    }
+}
+
+impl Tool for GlobTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn aliases(&self) -> &[&'static str] {
+        &["Glob"]
+    }
+
+    fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
+        let arguments: Arguments = serde_json::from_value(arguments)
+            .map_err(|error| format!("glob takes pattern and path (texts): {error}"))?;
+        if arguments.pattern.is_empty() {
+            return Err("pattern is empty; `**/*` finds all files".to_owned());
+        }
+        let choice = Choice::new(Some(&arguments.pattern), None)?;
+        let output_bytes = self.output_bytes;
+        Ok(Box::new(move |context| {
+            Box::pin(blocking::in_workspace(context, move |workspace, context| {
+                answer(&arguments, &choice, output_bytes, workspace, context)
+            }))
+        }))
+    }
+}
+
+fn answer(
+    arguments: &Arguments,
+    choice: &Choice,
+    output_bytes: usize,
+    workspace: &Workspace,
+    context: &ToolContext,
+) -> Outcome {
+    let path = arguments.path.as_deref().unwrap_or(".");
+    let start = match workspace.open_any(path).map_err(|refusal| refusal.to_string())? {
+        Opened::Folder(folder) => folder,
+        Opened::File(_) => return Err(format!("not_a_folder: {path} is a file")),
+    };
+    let mut found: Vec<(i64, String)> = Vec::new();
+    let walked = walk::files(workspace, start, choice, &context.cancel, &mut |file| {
+        found.push((file.modified_ms, walk::line(file.path)));
+        Next::GoOn
+    });
+    if walked == Walked::Cancelled {
+        return Err(blocking::cancelled());
+    }
+    found.sort_by(|(a_time, a_path), (b_time, b_path)| {
+        b_time.cmp(a_time).then_with(|| a_path.cmp(b_path))
+    });
+    if found.is_empty() {
+        return Ok(ToolAnswer::ok("[no file matches]"));
+    }
+    let room = output_bytes.saturating_sub(NOTE_BYTES);
+    let mut text = String::new();
+    let mut shown = 0;
+    for (_, path) in found.iter().take(MOST_PATHS) {
+        if text.len() + path.len() + 1 > room {
+            break;
+        }
+        text.push_str(path);
+        text.push('\n');
+        shown += 1;
+    }
+    if shown < found.len() {
+        text.push_str(&format!("[{shown} of {} files shown, the newest]\n", found.len()));
+    }
+    if walked == Walked::Part {
+        text.push_str("[the workspace is too large or too deep; not all of it was looked at]\n");
+    }
+    Ok(ToolAnswer::ok(text))
+}

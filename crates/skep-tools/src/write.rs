@@ -1,0 +1,91 @@
+//! `write`: puts a whole file in place, atomically.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use skep_core::provider::ToolSpec;
+use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::workspace::{Folders, Refusal, Workspace};
+
+use crate::blocking::{self, Outcome};
+use crate::diff;
+
+#[derive(Debug)]
+pub struct WriteTool {
+    spec: ToolSpec,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    file_path: String,
+    content: String,
+}
+
+impl Default for WriteTool {
+    fn default() -> Self {
+        let description = "Writes a whole file of the workspace, replacing what was there. Folders \
+             on the way are made. To change part of a file use edit.";
+        let spec = ToolSpec {
+            name: "write".to_owned(),
+            description: description.to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "file_path": {
+                        "type": "string",
+                        "description": "Path relative to the workspace, or absolute inside it.",
+                    },
+                    "content": { "type": "string", "description": "The file's whole content." },
+                },
+                "required": ["file_path", "content"],
+                "additionalProperties": false,
+            }),
+            retry_safe: false,
+        };
+        Self { spec }
+    }
+}
+
+impl Tool for WriteTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn aliases(&self) -> &[&'static str] {
+        &["Write"]
+    }
+
+    fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
+        let arguments: Arguments = serde_json::from_value(arguments)
+            .map_err(|error| format!("write takes file_path and content (texts): {error}"))?;
+        Ok(Box::new(move |context| {
+            Box::pin(blocking::in_workspace(context, move |workspace, context| {
+                answer(&arguments, workspace, context)
+            }))
+        }))
+    }
+}
+
+fn answer(arguments: &Arguments, workspace: &Workspace, context: &ToolContext) -> Outcome {
+    if context.cancel.is_cancelled() {
+        return Err(blocking::cancelled());
+    }
+    let (path, content) = (&arguments.file_path, arguments.content.as_bytes());
+    let refused = |refusal: Refusal| refusal.to_string();
+    let target = workspace.target(path, Folders::Create).map_err(refused)?;
+    let before = match target.exists().then(|| target.read(diff::DIFFED_BYTES)) {
+        None => Some(Vec::new()),
+        Some(Ok(before)) => Some(before),
+        // It is replaced all the same; only the diff is missing then.
+        Some(Err(Refusal::TooLarge { .. } | Refusal::NoPermission { .. })) => None,
+        Some(Err(refusal)) => return Err(refused(refusal)),
+    };
+    target.replace(content).map_err(refused)?;
+    let done = if target.exists() { "replaced" } else { "created" };
+    let diff = before.and_then(|before| diff::unified(path, &before, content));
+    Ok(ToolAnswer::Done {
+        text: format!("{done} {path}: {} bytes", content.len()),
+        is_error: false,
+        details: Some(json!({ "bytes": content.len(), "diff": diff })),
+    })
+}

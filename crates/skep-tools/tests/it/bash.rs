@@ -1,0 +1,124 @@
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use skep_guard::sandbox::{Level, Sandbox, Settings};
+use skep_tools::BashTool;
+
+use crate::lab::{OUTPUT_BYTES, call, context, tool, use_tool};
+
+#[tokio::test]
+async fn bash_walls_run_a_command_and_tell_its_code() {
+    let home = tempfile::tempdir().unwrap();
+    let line = "echo out; echo err >&2; echo made > file; exit 3";
+    let answer = use_tool("bash", home.path(), json!({"command": line})).await;
+    assert_eq!((answer.text.as_str(), answer.is_error), ("out\nerr\n[exit code 3]", true));
+    assert_eq!(answer.details, Some(json!({"exit_code": 3})));
+    assert_eq!(fs::read_to_string(home.path().join("file")).unwrap(), "made\n");
+    let answer = use_tool("bash", home.path(), json!({"command": "cat file"})).await;
+    assert_eq!((answer.text.as_str(), answer.is_error), ("made\n[exit code 0]", false));
+}
+
+/// What one tool makes, the others can use, whoever the sandbox runs as.
+#[tokio::test]
+async fn bash_walls_share_the_workspace_with_the_other_tools() {
+    let home = tempfile::tempdir().unwrap();
+    let work = home.path().join("work");
+    fs::create_dir(&work).unwrap();
+    fs::write(work.join("old"), "1\n").unwrap();
+    let run = |line: &str| {
+        let (work, line) = (work.clone(), line.to_owned());
+        async move { use_tool("bash", &work, json!({"command": line})).await.text }
+    };
+    assert_eq!(run("echo 2 >> old; mkdir dir; echo 3 > dir/new").await, "[exit code 0]");
+    let arguments = json!({"file_path": "dir/deeper/w", "content": "4\n"});
+    assert!(!use_tool("write", &work, arguments).await.is_error);
+    let arguments = json!({"file_path": "dir/new", "old_string": "3", "new_string": "5"});
+    assert!(!use_tool("edit", &work, arguments).await.is_error);
+    let appending = "cd dir; echo 6 >> deeper/w; echo 7 >> new; cat ../old new deeper/w";
+    assert_eq!(run(appending).await, "1\n2\n5\n7\n4\n6\n[exit code 0]");
+    let owner = |path: &str| fs::metadata(work.join(path)).unwrap().uid();
+    assert_eq!(owner("dir/deeper/w"), owner("dir/new"));
+    assert_eq!(fs::metadata(home.path()).unwrap().uid(), rustix::process::geteuid().as_raw());
+}
+
+#[tokio::test]
+async fn bash_walls_end_all_on_timeout_cancel_and_drop() {
+    let home = tempfile::tempdir().unwrap();
+    let begun = Instant::now();
+    let arguments =
+        json!({"command": "echo first; (setsid sleep 1000 &); sleep 1000", "timeout_ms": 400});
+    let answer = use_tool("bash", home.path(), arguments).await;
+    assert_eq!(answer.text, "first\n[timed out; everything it had started was ended]");
+
+    let line = "(setsid sleep 1000 &); touch started; sleep 1000";
+    let mark = home.path().join("started");
+    for dropped in [false, true] {
+        let context = context(home.path());
+        let cancel = context.cancel.clone();
+        let running = tokio::spawn(async move {
+            call(tool("bash").as_ref(), json!({"command": line}), context).await
+        });
+        while !mark.exists() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it does not start");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if dropped {
+            running.abort();
+            assert!(running.await.unwrap_err().is_cancelled());
+        } else {
+            cancel.cancel();
+            let answer = running.await.unwrap();
+            assert_eq!(answer.text, "[cancelled; everything it had started was ended]");
+        }
+        fs::remove_file(&mark).unwrap();
+    }
+    let work = home.path().canonicalize().unwrap();
+    let runs = || {
+        fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .any(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|folder| folder == work))
+    };
+    while runs() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "something still runs");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn bash_walls_bound_the_output_and_keep_both_ends() {
+    let home = tempfile::tempdir().unwrap();
+    let arguments = json!({"command": "echo begin; seq 1 200000; echo end"});
+    let answer = use_tool("bash", home.path(), arguments).await;
+    assert!(answer.text.len() <= OUTPUT_BYTES, "{}", answer.text.len());
+    assert!(answer.text.starts_with("begin\n1\n2\n"));
+    assert!(answer.text.ends_with("200000\nend\n[exit code 0]"));
+    assert!(answer.text.contains(" bytes left out]\n"));
+}
+
+#[tokio::test]
+async fn bash_walls_that_are_missing_are_told_and_nothing_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let mut settings = Settings::new(Level::Confined, Vec::new());
+    settings.bubblewrap = home.path().join("none");
+    let tool = BashTool::new(Arc::new(Sandbox::new(settings)), OUTPUT_BYTES);
+    let arguments = json!({"command": format!("touch {}/ran", home.path().display())});
+    let answer = call(&tool, arguments, context(home.path())).await;
+    assert!(answer.is_error && answer.text.starts_with("sandbox_missing: "), "{answer:?}");
+    assert!(answer.text.contains("apt-get install bubblewrap"), "{answer:?}");
+    assert!(!home.path().join("ran").exists());
+}
+
+#[tokio::test]
+async fn bash_on_the_host_is_only_what_was_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = Settings::new(Level::Host, Vec::new());
+    let tool = BashTool::new(Arc::new(Sandbox::new(settings)), OUTPUT_BYTES);
+    let arguments = json!({"command": "pwd; echo $CARGO_MANIFEST_DIR; exit 4"});
+    let answer = call(&tool, arguments, context(home.path())).await;
+    let expected = format!("{}\n\n[exit code 4]", home.path().canonicalize().unwrap().display());
+    assert_eq!(answer.text, expected);
+}

@@ -1,0 +1,74 @@
+//! A workspace and the tools on it, called as the gate calls them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+use skep_core::ids::{AgentName, CallId, TurnId};
+use skep_core::tool::{Tool, ToolAnswer, ToolContext};
+use skep_guard::sandbox::{Level, Sandbox, Settings};
+use skep_tools::{BashTool, EditTool, GlobTool, GrepTool, ReadTool, WriteTool};
+use tokio_util::sync::CancellationToken;
+
+pub const OUTPUT_BYTES: usize = 64 * 1024;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub text: String,
+    pub is_error: bool,
+    pub details: Option<Value>,
+}
+
+impl Answer {
+    /// The class of a refusal, the empty text of an answer.
+    pub fn class(&self) -> &str {
+        if self.is_error { self.text.split(':').next().unwrap_or_default() } else { "" }
+    }
+
+    pub fn diff(&self) -> &str {
+        self.details.as_ref().unwrap()["diff"].as_str().unwrap()
+    }
+}
+
+pub fn tools(hidden: Vec<PathBuf>) -> Vec<Box<dyn Tool>> {
+    let sandbox = Arc::new(Sandbox::new(Settings::new(Level::Confined, hidden)));
+    vec![
+        Box::new(ReadTool::new(OUTPUT_BYTES)),
+        Box::new(WriteTool::default()),
+        Box::new(EditTool::default()),
+        Box::new(GlobTool::new(OUTPUT_BYTES)),
+        Box::new(GrepTool::new(OUTPUT_BYTES)),
+        Box::new(BashTool::new(sandbox, OUTPUT_BYTES)),
+    ]
+}
+
+pub fn tool(name: &str) -> Box<dyn Tool> {
+    tools(Vec::new()).into_iter().find(|tool| tool.spec().name == name).unwrap()
+}
+
+pub fn context(workspace: &Path) -> ToolContext {
+    ToolContext {
+        agent: AgentName::new("main"),
+        workspace: workspace.to_path_buf(),
+        turn: TurnId::new("turn"),
+        call: CallId::new("call"),
+        decision: None,
+        cancel: CancellationToken::new(),
+    }
+}
+
+/// A refusal of the arguments counts as an answer, as it does for the model.
+pub async fn call(tool: &dyn Tool, arguments: Value, context: ToolContext) -> Answer {
+    let prepared = match tool.prepare(arguments) {
+        Ok(prepared) => prepared,
+        Err(text) => return Answer { text, is_error: true, details: None },
+    };
+    match prepared(context).await {
+        ToolAnswer::Done { text, is_error, details } => Answer { text, is_error, details },
+        ToolAnswer::Wait { reason } => panic!("{} waits: {reason}", tool.spec().name),
+    }
+}
+
+pub async fn use_tool(name: &str, workspace: &Path, arguments: Value) -> Answer {
+    call(tool(name).as_ref(), arguments, context(workspace)).await
+}

@@ -1,0 +1,175 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use serde_json::json;
+
+use crate::lab::{call, context, tool, tools, use_tool};
+
+#[tokio::test]
+async fn write_makes_folders_and_shows_what_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let arguments = json!({"file_path": "a/b/c.txt", "content": "one\ntwo\n"});
+    let made = use_tool("write", home.path(), arguments).await;
+    assert_eq!((made.text.as_str(), made.is_error), ("created a/b/c.txt: 8 bytes", false));
+    assert_eq!(made.diff(), "--- a/b/c.txt\n+++ a/b/c.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n");
+    let path = home.path().join("a/b/c.txt");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4750)).unwrap();
+    let before = fs::metadata(&path).unwrap();
+    let arguments = json!({"file_path": path.to_str().unwrap(), "content": "one\n2\n"});
+    let replaced = use_tool("write", home.path(), arguments).await;
+    assert!(replaced.text.starts_with("replaced "), "{replaced:?}");
+    assert!(replaced.diff().ends_with("@@ -1,2 +1,2 @@\n one\n-two\n+2\n"), "{}", replaced.diff());
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one\n2\n");
+    assert_eq!(after.mode() & 0o7777, 0o750, "permissions stay, set-uid does not");
+    assert_ne!(after.ino(), before.ino(), "a new file took the old one's place");
+    assert_eq!(fs::read_dir(home.path().join("a/b")).unwrap().count(), 1, "nothing is left over");
+}
+
+#[tokio::test]
+async fn write_leaves_no_half_file_behind_when_it_fails() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("file"), "old").unwrap();
+    symlink("file", home.path().join("link")).unwrap();
+    let long = "n".repeat(300);
+    let table = [
+        ("file/x", "bad_path"),
+        (".", "is_directory"),
+        ("sub/", "is_directory"),
+        ("sub/.", "is_directory"),
+        ("..", "outside_workspace"),
+        ("link", "is_link"),
+        ("missing/../x", "not_found"),
+        (long.as_str(), "bad_path"),
+        ("", "bad_path"),
+    ];
+    for (path, class) in table {
+        let arguments = json!({"file_path": path, "content": "x"});
+        let answer = use_tool("write", home.path(), arguments).await;
+        assert_eq!(answer.class(), class, "{path:?}: {answer:?}");
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(home.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["file", "link"]);
+    assert_eq!(fs::read_to_string(home.path().join("file")).unwrap(), "old");
+}
+
+#[tokio::test]
+async fn a_cancelled_write_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let context = context(home.path());
+    context.cancel.cancel();
+    let arguments = json!({"file_path": "x", "content": "x"});
+    let answer = call(tool("write").as_ref(), arguments, context).await;
+    assert_eq!((answer.text.as_str(), answer.is_error), ("cancelled", true));
+    assert!(!home.path().join("x").exists());
+}
+
+#[tokio::test]
+async fn edit_replaces_what_is_unique_and_refuses_what_is_not() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("f");
+    let edit = |old: &str, new: &str, all: bool| {
+        let arguments =
+            json!({"file_path": "f", "old_string": old, "new_string": new, "replace_all": all});
+        let workspace = home.path().to_path_buf();
+        async move { use_tool("edit", &workspace, arguments).await }
+    };
+    fs::write(&path, "a = 1\nb = 1\nc = 2\nb = 1\n").unwrap();
+    let answer = edit("c = 2", "c = 3", false).await;
+    assert_eq!((answer.text.as_str(), answer.is_error), ("edited f: 1 place", false));
+    let expected = "--- f\n+++ f\n@@ -1,4 +1,4 @@\n a = 1\n b = 1\n-c = 2\n+c = 3\n b = 1\n";
+    assert_eq!(answer.diff(), expected);
+
+    let content = fs::read(&path).unwrap();
+    let answer = edit("b = 1", "b = 9", false).await;
+    let expected = "ambiguous: old_string occurs 2 times in f, in lines 2, 4; give more of the \
+                    text around it, or set replace_all";
+    assert_eq!((answer.text.as_str(), answer.is_error), (expected, true));
+    assert_eq!(edit("= 7", "= 8", false).await.class(), "no_match");
+    assert_eq!(fs::read(&path).unwrap(), content, "a refused edit changes nothing");
+
+    let answer = edit("b = 1", "b = 9", true).await;
+    assert_eq!(answer.text, "edited f: 2 places");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a = 1\nb = 9\nc = 3\nb = 9\n");
+}
+
+#[tokio::test]
+async fn edit_sees_overlapping_places_and_keeps_carriage_returns() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("f");
+    let edit = |old: &str, new: &str, all: bool| {
+        let arguments =
+            json!({"file_path": "f", "old_string": old, "new_string": new, "replace_all": all});
+        let workspace = home.path().to_path_buf();
+        async move { use_tool("edit", &workspace, arguments).await }
+    };
+    fs::write(&path, "xaaay").unwrap();
+    let answer = edit("aa", "b", false).await;
+    assert!(answer.text.starts_with("ambiguous: old_string occurs 2 times"), "{answer:?}");
+    assert_eq!(edit("aa", "b", true).await.text, "edited f: 1 place");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "xbay");
+
+    fs::write(&path, "one\r\ntwo\r\nthree\r\n").unwrap();
+    assert!(!edit("one\ntwo\n", "1\n2\n", false).await.is_error);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\r\n2\r\nthree\r\n");
+
+    let many = "same\n".repeat(30);
+    fs::write(&path, &many).unwrap();
+    let answer = edit("same", "other", false).await;
+    assert!(answer.text.contains("30 times") && answer.text.contains("20 and more"), "{answer:?}");
+    fs::write(&path, b"a\0b").unwrap();
+    assert_eq!(edit("a", "b", false).await.class(), "not_text");
+}
+
+#[test]
+fn every_tool_has_its_names_and_takes_nothing_it_does_not_know() {
+    let table = [
+        ("read", "Read", true, json!({"file_path": "a"})),
+        ("write", "Write", false, json!({"file_path": "a", "content": ""})),
+        ("edit", "Edit", false, json!({"file_path": "a", "old_string": "a", "new_string": "b"})),
+        ("glob", "Glob", true, json!({"pattern": "*"})),
+        ("grep", "Grep", true, json!({"pattern": "a"})),
+        ("bash", "Bash", false, json!({"command": "true"})),
+    ];
+    assert_eq!(tools(Vec::new()).len(), table.len());
+    for (name, alias, retry_safe, arguments) in table {
+        let tool = tool(name);
+        assert_eq!((tool.aliases(), tool.spec().retry_safe), ([alias].as_slice(), retry_safe));
+        assert!(tool.prepare(arguments.clone()).is_ok(), "{name}");
+        let schema = &tool.spec().input_schema;
+        assert_eq!(schema["additionalProperties"], json!(false));
+        for required in schema["required"].as_array().unwrap() {
+            let mut less = arguments.clone();
+            less.as_object_mut().unwrap().remove(required.as_str().unwrap());
+            assert!(tool.prepare(less).is_err(), "{name} without {required}");
+        }
+        for unknown in ["background", "env", "cwd", "flags", "-f", "__proto__"] {
+            let mut more = arguments.clone();
+            more[unknown] = json!(true);
+            assert!(tool.prepare(more).is_err(), "{name} with {unknown}");
+        }
+        for other in [json!([]), json!("a"), json!(null), json!(1)] {
+            assert!(tool.prepare(other.clone()).is_err(), "{name} with {other}");
+        }
+    }
+    let wrong = [
+        ("edit", json!({"file_path": "a", "old_string": "", "new_string": "b"}), "use write"),
+        ("edit", json!({"file_path": "a", "old_string": "b", "new_string": "b"}), "the same"),
+        ("glob", json!({"pattern": "a["}), "bad_glob"),
+        ("grep", json!({"pattern": "a("}), "bad_pattern"),
+        ("grep", json!({"pattern": "a{1000}{1000}{1000}"}), "bad_pattern"),
+        ("grep", json!({"pattern": "a\nb"}), "bad_pattern"),
+        ("grep", json!({"pattern": "a", "type": "nonsense"}), "unknown_type"),
+        ("grep", json!({"pattern": "a", "max": 0}), "max is between"),
+        ("grep", json!({"pattern": "a", "context": 101}), "context is at most"),
+        ("bash", json!({"command": " "}), "empty"),
+        ("bash", json!({"command": "a", "timeout_ms": 600_001}), "between 1 and 600000"),
+        ("bash", json!({"command": "a", "timeout_ms": 0}), "between 1 and 600000"),
+    ];
+    for (name, arguments, expected) in wrong {
+        let text = tool(name).prepare(arguments).err().unwrap();
+        assert!(text.contains(expected), "{name}: {text}");
+    }
+}
