@@ -15,6 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 /// Nobody looks for longer.
 const LOOK: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(5);
+/// The file is written over: a link there would name another one, and a pipe would wait.
+const AS_IT_IS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 #[derive(Debug)]
 pub struct InstanceLock {
@@ -62,6 +64,7 @@ impl InstanceLock {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags(AS_IT_IS)
             .open(path)
             .map_err(io_error)?;
         let folder = open_folder(path).map_err(io_error)?;
@@ -97,7 +100,7 @@ fn write_holder(file: &mut File) -> io::Result<()> {
 }
 
 fn read_holder(path: &Path) -> Option<u32> {
-    let file = File::open(path).ok()?;
+    let file = OpenOptions::new().read(true).custom_flags(AS_IT_IS).open(path).ok()?;
     let mut text = String::new();
     // A process id has at most ten digits; the bound keeps a foreign file from being read whole.
     file.take(32).read_to_string(&mut text).ok()?;

@@ -6,7 +6,7 @@
 //! walls stand; a wall that is down means that nothing runs. A command is never moved to the host.
 
 mod arguments;
-mod drop;
+mod entrance;
 mod filter;
 mod trial;
 
@@ -35,7 +35,8 @@ pub struct Settings {
     pub level: Level,
     /// What no command may see, also where it lies inside a folder that is shown: the hive's home.
     pub hidden: Vec<PathBuf>,
-    /// Programs and libraries beside those of the system, shown read-only.
+    /// Programs and libraries beside those of the system, shown read-only; the `bin` of each comes
+    /// first in PATH.
     pub toolchains: Vec<PathBuf>,
     /// Looked up in PATH unless it is a path.
     pub bubblewrap: PathBuf,
@@ -130,7 +131,13 @@ impl Settings {
 }
 
 impl Sandbox {
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(mut settings: Settings) -> Self {
+        // Real paths, so that what is hidden and what is shown can be compared.
+        for path in settings.hidden.iter_mut().chain(&mut settings.toolchains) {
+            if let Ok(real) = path.canonicalize() {
+                *path = real;
+            }
+        }
         Self { settings, passed: OnceCell::new() }
     }
 
@@ -173,7 +180,7 @@ impl Sandbox {
         let limits = &self.settings.limits;
         let user = tokio::task::spawn_blocking({
             let workspace = room.workspace.clone();
-            move || drop::user_for(&workspace)
+            move || entrance::user_for(&workspace)
         });
         let user = user.await.map_err(|_| broken("it is shutting down"))??;
         let program = arguments::find(&self.settings.bubblewrap).ok_or(SandboxError::Missing {
@@ -181,11 +188,11 @@ impl Sandbox {
             remedy: INSTALL,
         })?;
         let (staging, shown) = arguments::staged(&room, &self.settings, user.is_some());
-        let named = user.unwrap_or_else(drop::User::own);
+        let named = user.unwrap_or_else(entrance::User::own);
         let line = arguments::line(&self.settings, named, &shown, &command.line);
         let line = line.map_err(|error| broken(&error.to_string()))?;
-        let enter =
-            drop::Entrance::new(user, staging, limits, line.handles).map_err(|why| broken(&why))?;
+        let enter = entrance::Entrance::new(user, staging, limits, line.handles)
+            .map_err(|why| broken(&why))?;
         let job = Job {
             program: program.into(),
             arguments: line.arguments,
@@ -209,7 +216,7 @@ impl Sandbox {
         }
     }
 
-    /// Real paths, so that what is hidden and what is shown can be compared.
+    /// The room by its real paths, when it shows nothing that is hidden.
     fn checked(&self, room: &Room) -> Result<Room, SandboxError> {
         let real = |path: &PathBuf| {
             path.canonicalize().map_err(|error| broken(&format!("{}: {error}", path.display())))
@@ -217,7 +224,6 @@ impl Sandbox {
         let workspace = real(&room.workspace)?;
         let read_only = room.read_only.iter().map(real).collect::<Result<Vec<_>, _>>()?;
         for hidden in &self.settings.hidden {
-            let hidden = hidden.canonicalize().unwrap_or_else(|_| hidden.clone());
             let shows = |path: &Path| hidden.starts_with(path);
             if shows(&workspace) || read_only.iter().any(|path| shows(path)) {
                 return Err(broken(&format!("it would show {}", hidden.display())));

@@ -30,6 +30,13 @@ pub(crate) fn examine(database: &Path) -> Result<Found, OpenError> {
     if let Some(folder) = database.parent() {
         access(folder, Access::WRITE_OK).map_err(|errno| read_only(errno.into()))?;
     }
+    // Opening a pipe would wait for its other end, and SQLite opens these without asking.
+    for end in ["", "-wal", "-shm"] {
+        let path = beside(database, end);
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(damaged(format!("{} is not a regular file", path.display())));
+        }
+    }
     let log_bytes = fs::metadata(beside(database, "-wal")).map_or(0, |log| log.len());
     let mut file = match OpenOptions::new().read(true).write(true).open(database) {
         Ok(file) => file,

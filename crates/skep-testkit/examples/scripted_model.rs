@@ -29,7 +29,9 @@ fn answer(request: &ModelRequest) -> Reply {
         cache_read_input_tokens: 44,
     };
     let results = request.last_tool_results();
-    match request.last_user_text().as_str() {
+    // A product may show the model more before what was typed.
+    let text = request.last_user_text();
+    match text.lines().last().unwrap_or_default() {
         "tools" if results.is_empty() => Reply::new()
             .thinking("I wonder… 🐝")
             .redacted_thinking("opaque")

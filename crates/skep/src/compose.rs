@@ -59,6 +59,10 @@ impl Default for Extras {
 pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(), Failure> {
     let mut terminate = listen_for(SignalKind::terminate())?;
     let mut interrupt = listen_for(SignalKind::interrupt())?;
+    let mut hangup = match skep_guard::hangup::is_ignored() {
+        true => None,
+        false => Some(listen_for(SignalKind::hangup())?),
+    };
     // First what may be in the way: a start that cannot be reached runs no turn.
     let bind = BindOptions {
         home: home.root().to_path_buf(),
@@ -103,9 +107,11 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        () = hung_up(&mut hangup) => {}
         () = asked.cancelled() => {}
     }
     tracing::info!("stopping: running turns have {:?}", loaded.settings.limits.drain);
+    // A terminal that closes hangs up more than once; that is no second request.
     hive.drain(async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -183,6 +189,16 @@ async fn first_token(hive: &Hive) -> Result<Option<String>, Failure> {
     }
     let (_, token) = hive.new_token("operator").await.map_err(failed)?;
     Ok(Some(token))
+}
+
+/// The terminal went away; never, where that is ignored.
+async fn hung_up(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => {
+            hangup.recv().await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {

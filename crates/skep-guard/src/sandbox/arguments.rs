@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::MemfdFlags;
 
-use super::drop::{self, User};
+use super::entrance::{self, User};
 use super::{Room, Settings};
 use crate::environment;
 
@@ -84,7 +84,7 @@ pub(super) fn staged(
         .cloned()
         .collect();
     let from =
-        |index: usize, path: &PathBuf| if as_root { drop::stage(index) } else { path.clone() };
+        |index: usize, path: &PathBuf| if as_root { entrance::stage(index) } else { path.clone() };
     let shown = folders.iter().enumerate();
     let shown = shown.map(|(index, path)| Shown { from: from(index, path), at: path.clone() });
     let shown = shown.collect();
@@ -100,7 +100,7 @@ pub(super) fn line(
     let mut line = Line { arguments: Vec::new(), handles: Vec::new() };
     line.add(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]);
     line.add(["--new-session", "--cap-drop", "ALL", "--hostname", "skep", "--clearenv"]);
-    line.environment();
+    line.environment(settings);
     line.system();
     line.etc(user)?;
     line.add(["--proc", "/proc", "--dev", "/dev"]);
@@ -149,11 +149,17 @@ impl Line {
         self.arguments.extend([option.into(), from.into(), to.into()]);
     }
 
-    fn environment(&mut self) {
+    fn environment(&mut self, settings: &Settings) {
+        let bins = settings.toolchains.iter().map(|path| format!("{}/bin:", path.display()));
+        let path = bins.collect::<String>() + PATH;
         let zone = environment::var("TZ").unwrap_or_else(|| "UTC".to_owned());
-        for (name, value) in
-            [("PATH", PATH), ("HOME", HOME), ("LANG", "C.UTF-8"), ("TERM", "dumb"), ("TZ", &zone)]
-        {
+        for (name, value) in [
+            ("PATH", path.as_str()),
+            ("HOME", HOME),
+            ("LANG", "C.UTF-8"),
+            ("TERM", "dumb"),
+            ("TZ", &zone),
+        ] {
             self.add(["--setenv", name, value]);
         }
     }

@@ -73,7 +73,12 @@ impl Report {
         let missing = self.checks.iter().find(|check| check.name == "bubblewrap" && !check.holds);
         match missing {
             Some(check) => SandboxError::Missing { why: check.detail.clone(), remedy: INSTALL },
-            None => SandboxError::Down { failed: down.join("; "), remedy: USERS },
+            None => {
+                let failed = down.join("; ");
+                // What bubblewrap says when there is no bash to start.
+                let remedy = if failed.contains("execvp") { INSTALL } else { USERS };
+                SandboxError::Down { failed, remedy }
+            }
         }
     }
 }

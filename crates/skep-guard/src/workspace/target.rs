@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
@@ -182,11 +181,7 @@ fn create_folders(root: &Root, parent: &Path) -> Result<OwnedFd, Errno> {
 }
 
 fn create_folder(within: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let made = match rustix::fs::mkdirat(
-        within,
-        Path::new(OsStr::from_bytes(name.as_bytes())),
-        Mode::from_raw_mode(0o777),
-    ) {
+    let made = match rustix::fs::mkdirat(within, name, Mode::from_raw_mode(0o777)) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,
         Err(errno) => return Err(errno),

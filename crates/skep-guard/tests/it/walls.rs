@@ -359,42 +359,38 @@ async fn walls_bound_time_and_output() {
 #[tokio::test]
 async fn walls_that_cannot_stand_mean_that_nothing_runs() {
     let scene = Scene::new();
-    let mut settings = Settings::new(Level::Confined, Vec::new());
-    settings.bubblewrap = scene.home.path().join("no-such-bwrap");
-    let missing = Sandbox::new(settings.clone());
-    // Starts, and then does not confine.
-    let fake = scene.home.path().join("fake-bwrap");
-    fs::write(&fake, "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"\n")
-        .unwrap();
-    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
-    settings.bubblewrap = fake;
-    let down = Sandbox::new(settings.clone());
-    let refusing = scene.home.path().join("refusing-bwrap");
-    fs::write(
-        &refusing,
-        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n",
-    )
-    .unwrap();
-    fs::set_permissions(&refusing, fs::Permissions::from_mode(0o755)).unwrap();
-    settings.bubblewrap = refusing;
-    let refused = Sandbox::new(settings);
+    // Not below /tmp, which the child of a root hive covers before it starts the program.
+    let programs = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = |name: &str, script: &str| {
+        let path = programs.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    };
+    let confines_nothing = "while [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"";
+    let gives_up = "echo 'bwrap: No permissions to create new namespace' >&2; exit 1";
     let table = [
-        (missing, "sandbox_missing: bubblewrap is not installed. The command was not run. Install"),
-        (down, "sandbox_down: "),
-        (refused, "sandbox_down: "),
+        (programs.path().join("none"), "sandbox_missing: bubblewrap is not installed", "apt-get"),
+        (program("open", confines_nothing), "sandbox_down: ", "shared with the server: pid, net"),
+        (program("shut", gives_up), "sandbox_down: ", "No permissions to create new namespace"),
     ];
-    for (sandbox, expected) in table {
+    for (bubblewrap, begin, part) in table {
         let mark = scene.work().join("ran");
+        let mut settings = Settings::new(Level::Confined, Vec::new());
+        settings.bubblewrap = bubblewrap;
+        let sandbox = Sandbox::new(settings);
         let command = ShellCommand {
             line: format!("touch {}", mark.display()),
             timeout: Duration::from_secs(20),
             output_bytes: 1024,
         };
-        let error =
-            sandbox.run(command, &scene.room(), &CancellationToken::new()).await.unwrap_err();
-        assert!(error.to_string().starts_with(expected), "{error}");
+        let refused = sandbox.run(command, &scene.room(), &CancellationToken::new()).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.starts_with(begin) && refused.contains(part), "{refused}");
+        assert!(refused.contains("The command was not run. "), "{refused}");
         assert!(!sandbox.probe().await.holds());
-        assert!(!mark.exists(), "it ran although: {error}");
+        assert!(!mark.exists(), "it ran although: {refused}");
     }
 }
 
@@ -410,4 +406,36 @@ async fn walls_refuse_a_workspace_that_would_show_what_is_hidden() {
     let room = Room { workspace: parent, read_only: Vec::new() };
     let error = scene.sandbox.run(command, &room, &CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, SandboxError::Room { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn walls_hide_a_home_inside_a_folder_of_programs() {
+    let place = tempfile::tempdir().unwrap();
+    let tools = place.path().join("tools");
+    let home = tools.join("home");
+    for folder in ["bin", "home/run", "home/work"] {
+        fs::create_dir_all(tools.join(folder)).unwrap();
+    }
+    fs::write(home.join("run/skep.db"), "canary").unwrap();
+    let program = tools.join("bin/greet");
+    fs::write(&program, "#!/bin/sh\necho greetings\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut settings = Settings::new(Level::Confined, vec![home.clone()]);
+    settings.toolchains = vec![tools.clone()];
+    let sandbox = Sandbox::new(settings);
+    let command = ShellCommand {
+        line: format!(
+            "greet; ls -A {0}; touch {0}/x {0}/run/x {1}/x",
+            home.display(),
+            tools.display()
+        ),
+        timeout: Duration::from_secs(20),
+        output_bytes: 4096,
+    };
+    let room = Room { workspace: home.join("work"), read_only: Vec::new() };
+    let output = sandbox.run(command, &room, &CancellationToken::new()).await.unwrap();
+    let said = text(&output);
+    assert!(said.starts_with("greetings\nwork\ntouch: "), "{said}");
+    assert_eq!(said.lines().count(), 5, "{said}");
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 2);
 }

@@ -117,7 +117,7 @@ async fn a_refused_message_is_not_repeated() {
 async fn without_a_hive_the_failure_names_the_command_that_starts_it() {
     let hive = FakeHive::start(vec![]);
     tokio::task::yield_now().await;
-    for arguments in [["send", "main", "hi", "--wait"].as_slice(), &["status"], &["down"]] {
+    for arguments in [["send", "main", "hi", "--wait"].as_slice(), &["status"]] {
         let Failure { exit, next, .. } = hive.skep(arguments).await.unwrap_err();
         assert_eq!((exit, next.as_deref()), (Exit::Failed, Some("skep up")), "{arguments:?}");
     }

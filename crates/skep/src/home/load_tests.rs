@@ -295,7 +295,8 @@ fn mistakes_of_providers_and_channels() {
             "providers.yaml",
             "profiles:\n  default:\n    provider: antropic\n",
             "providers.yaml:3:15: `profiles.default.provider`: `antropic` is not known here; \
-             expected one of anthropic, openai, openai-responses, rehearsal; did you mean `anthropic`?",
+             expected one of anthropic, openai, openai-responses, rehearsal; did you mean \
+             `anthropic`?",
         ),
         (
             "providers.yaml",
