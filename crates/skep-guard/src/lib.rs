@@ -12,6 +12,7 @@ pub mod hangup;
 pub mod http;
 pub mod limits;
 pub mod lock;
+pub mod memory;
 pub mod process;
 mod process_table;
 pub mod random;

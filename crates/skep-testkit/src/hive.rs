@@ -224,6 +224,11 @@ impl Hive {
         self.signal(Signal::TERM)
     }
 
+    /// SIGHUP: its terminal is gone.
+    pub fn hang_up(&self) -> Result<()> {
+        self.signal(Signal::HUP)
+    }
+
     /// Stops the process as it is, and lets it go on.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
@@ -15,22 +16,28 @@ use skep_core::settings::{AgentState, HiveSettings};
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
 use skep_guard::http::ClientError;
+use skep_guard::sandbox::{self, Sandbox};
 use skep_model::{
     AnthropicProvider, OpenAiChatProvider, OpenAiResponsesProvider, RehearsalProvider, WireSettings,
 };
 use skep_runtime::{Hive, HiveError, Parts};
 use skep_server::{BindOptions, Listening, Server};
 use skep_store::OpenError;
-use skep_tools::ReadTool;
+use skep_tools::{BashTool, EditTool, GlobTool, GrepTool, ReadTool, WriteTool};
 
 use crate::cli::up;
 use crate::cli::{Exit, Failure};
 use crate::home::providers::{Connection, Vendor};
 use crate::home::{Home, Known, Loaded};
 
+/// How often memory that is free goes back to the system.
+const GIVE_BACK: Duration = Duration::from_secs(30);
+/// The tools every hive has; an agent gets those it lists.
+pub const BUILT_IN: &[&str] = &["read", "write", "edit", "glob", "grep", "bash"];
+
 /// What configuration files may name.
 pub fn known() -> Known {
-    Known::new(&["native"], &["read"])
+    Known::new(&["native"], BUILT_IN)
 }
 
 /// What a program built on this one adds: the test rig's engines and tools, its own pauses.
@@ -82,8 +89,7 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     let native = Arc::new(NativeEngine::new(providers, timing));
     let mut engines: Vec<Arc<dyn Engine>> = (extras.engines)(&native);
     engines.push(native);
-    let mut tools: Vec<Arc<dyn Tool>> =
-        vec![Arc::new(ReadTool::new(loaded.settings.limits.tool_output_bytes))];
+    let mut tools = built_in(&home, loaded.settings.limits.tool_output_bytes);
     tools.extend(extras.tools);
     let parts = Parts {
         run: home.run(),
@@ -102,6 +108,7 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     (extras.opened)(&hive);
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
+    let housekeeping = tokio::spawn(give_memory_back());
     up::announce(&home, &loaded, address, token.as_deref());
     let asked = hive.shutdown_requested();
     tokio::select! {
@@ -120,10 +127,28 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     })
     .await;
     close_doors.cancel();
+    housekeeping.abort();
     if doors.await.is_err() {
         tracing::error!("the doors did not close in order");
     }
     Ok(())
+}
+
+fn built_in(home: &Home, bytes: usize) -> Vec<Arc<dyn Tool>> {
+    let sandbox = Arc::new(sandbox(home));
+    vec![
+        Arc::new(ReadTool::new(bytes)),
+        Arc::new(WriteTool::default()),
+        Arc::new(EditTool::default()),
+        Arc::new(GlobTool::new(bytes)),
+        Arc::new(GrepTool::new(bytes)),
+        Arc::new(BashTool::new(sandbox, bytes)),
+    ]
+}
+
+/// Where shell commands run: confined, without sight of the hive's home.
+pub fn sandbox(home: &Home) -> Sandbox {
+    Sandbox::new(sandbox::Settings::new(sandbox::Level::Confined, vec![home.root().to_path_buf()]))
 }
 
 /// One provider a profile. A profile whose vendor cannot be reached at all disables the agents
@@ -189,6 +214,16 @@ async fn first_token(hive: &Hive) -> Result<Option<String>, Failure> {
     }
     let (_, token) = hive.new_token("operator").await.map_err(failed)?;
     Ok(Some(token))
+}
+
+/// After a burst the process gets as small again as it was.
+async fn give_memory_back() {
+    loop {
+        tokio::time::sleep(GIVE_BACK).await;
+        if tokio::task::spawn_blocking(skep_guard::memory::give_back).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The terminal went away; never, where that is ignored.

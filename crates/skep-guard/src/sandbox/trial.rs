@@ -63,7 +63,7 @@ impl Report {
     }
 
     /// The text of a command that was not run because of this.
-    pub(super) fn refusal(&self) -> SandboxError {
+    pub fn refusal(&self) -> SandboxError {
         let down: Vec<String> = self
             .checks
             .iter()

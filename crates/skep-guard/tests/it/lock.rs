@@ -51,3 +51,14 @@ fn a_look_keeps_the_lock_free_and_is_waited_for() {
     drop(serving);
     InstanceLock::acquire(&path).unwrap();
 }
+
+#[test]
+fn attack_a_link_in_place_of_the_file_is_not_followed() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, precious) = (home.path().join("lock"), home.path().join("precious"));
+    std::fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, &path).unwrap();
+    let refused = InstanceLock::acquire(&path).unwrap_err();
+    assert!(matches!(refused, LockError::Io { .. }), "{refused}");
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+}

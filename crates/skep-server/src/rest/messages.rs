@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use skep_core::event::ItemState;
 use skep_core::ids::{AgentName, MessageId};
 use skep_core::settings::QueueMode;
-use skep_runtime::door::{Followed, Identity, Inbound, Source};
+use skep_runtime::door::{DoorError, ErrorKind, Followed, Identity, Inbound, Source};
 
 use crate::admission::only;
 use crate::doors::{DoorState, Doors};
@@ -146,7 +146,7 @@ async fn wait_for(
     let following = doors.hive.follow_until_ended(&agent, &id, &identity.principal, time);
     let followed = tokio::select! {
         biased;
-        followed = following => followed?,
+        followed = following => followed.map_err(|error| unread(error, &agent, &id, &message_id))?,
         () = revoked.cancelled() => {
             let detail = "the token was revoked";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
@@ -171,6 +171,46 @@ async fn wait_for(
     Err(problem)
 }
 
+/// The message was taken: an answer that it was not would make its sender send it twice.
+fn unread(error: DoorError, agent: &AgentName, id: &str, message_id: &MessageId) -> Problem {
+    let problem = match error.kind {
+        ErrorKind::Busy | ErrorKind::Unsynced | ErrorKind::DiskFull | ErrorKind::Internal => {
+            let detail = format!(
+                "the message is kept and goes on, but its end cannot be read now. Follow it: GET \
+                 /api/v1/agents/{agent}/messages/{id}"
+            );
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "wait_failed", detail).retry_after(1)
+        }
+        _ => error.into(),
+    };
+    problem.with("message_id", message_id.0.clone()).with("item_id", id)
+}
+
 fn has_ended(followed: &Followed) -> bool {
     !matches!(followed.state, ItemState::Pending | ItemState::Running | ItemState::Waiting)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use axum::body::to_bytes;
+    use serde_json::Value;
+
+    /// Seen under attack: a wait whose read failed said that nothing had been written.
+    #[tokio::test]
+    async fn attack_a_failed_wait_does_not_deny_the_message() {
+        let agent = AgentName::new("main");
+        for kind in [ErrorKind::Busy, ErrorKind::Internal] {
+            let error = DoorError::new(kind, "store_failed", "nothing was written; send again");
+            let problem = unread(error, &agent, "item", &MessageId::new("mine"));
+            let response = problem.into_response();
+            assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+            let body = to_bytes(response.into_body(), 4096).await.unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(body["code"], "wait_failed");
+            assert_eq!((&body["item_id"], &body["message_id"]), (&"item".into(), &"mine".into()));
+            assert!(!body["detail"].as_str().unwrap().contains("send again"), "{body}");
+        }
+    }
 }

@@ -222,3 +222,18 @@ async fn the_schema_of_the_product_opens_twice() {
     }
     assert_eq!(skep_store::Store::inspect(&bench.database()).await.unwrap(), Some(1));
 }
+
+/// A pipe in the place of a file once made the start wait for ever.
+#[tokio::test]
+async fn attack_a_pipe_in_place_of_the_database_is_refused() {
+    for end in ["", "-wal", "-shm"] {
+        let bench = if end.is_empty() { Bench::new() } else { filled().await };
+        let path = format!("{}{end}", bench.database().display());
+        let _ = fs::remove_file(&path);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let error = bench.try_open().await.err().expect("opened");
+        let reason = corrupt_reason(error);
+        assert!(reason.contains("is not a regular file"), "{path}: {reason}");
+    }
+}

@@ -12,8 +12,10 @@ use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::process::{self, Job};
 use skep_testkit::effects::Effects;
 
-pub const NAMES: &[&str] =
-    &["read", "effect", "ask", "spawn", "look", "boom", "flood", "deaf", "hang"];
+pub const NAMES: &[&str] = &[
+    "read", "write", "edit", "glob", "grep", "bash", "effect", "ask", "spawn", "look", "boom",
+    "flood", "deaf", "hang",
+];
 
 /// Where effects are counted: outside the home, named by the test.
 const EFFECTS: &str = "RIG_EFFECTS";

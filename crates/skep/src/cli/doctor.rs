@@ -13,6 +13,7 @@ use super::Place;
 use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{self, Tone, toned};
+use crate::compose;
 use crate::home::{Home, Known, load};
 
 /// Below this a busy hive fills the disk within hours.
@@ -93,7 +94,19 @@ async fn examine(home: &Home, place: &Place, known: &Known) -> Vec<Finding> {
     findings.push(finding);
     findings.push(database(home, place, &instance).await);
     findings.push(space(home));
+    findings.push(walls(home).await);
     findings
+}
+
+/// Whether shell commands can be confined; without that they are refused, and all else works.
+async fn walls(home: &Home) -> Finding {
+    let report = compose::sandbox(home).probe().await;
+    if report.holds() {
+        let text = format!("holds; {} walls were tried", report.checks.len());
+        return Finding::new(Grade::Good, "sandbox", text);
+    }
+    let text = format!("bash would refuse to run: {}", report.refusal());
+    Finding::new(Grade::Doubtful, "sandbox", text)
 }
 
 fn usable(root: &Path) -> Finding {

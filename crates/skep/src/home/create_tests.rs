@@ -9,7 +9,7 @@ use skep_core::settings::AgentState;
 
 use super::create::{Created, files, folders, workspaces};
 use super::layout::Home;
-use super::load::{Known, load};
+use super::load::load;
 
 /// Every file with its bytes and time of change.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
@@ -41,11 +41,11 @@ fn a_first_start_creates_a_home_that_loads() {
     for private in [home.root().to_path_buf(), home.run()] {
         assert_eq!(private.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
-    let loaded = load(&home, &Known::new(&["native"], &["read"]), &|_| None).unwrap();
+    let loaded = load(&home, &crate::compose::known(), &|_| None).unwrap();
     let AgentState::Active(main) = &loaded.settings.agents[&AgentName::new("main")] else {
         panic!("main is not active");
     };
-    assert_eq!(main.allowed_tools, ["read"]);
+    assert_eq!(main.allowed_tools, crate::compose::BUILT_IN);
     assert!(main.workspace.join("welcome.md").is_file());
     assert!(loaded.warnings.is_empty());
 }
@@ -82,7 +82,7 @@ fn what_the_generated_files_show_behind_hashes_is_valid() {
         let text: Vec<String> = text.lines().map(shown).collect();
         std::fs::write(&path, text.join("\n")).unwrap();
     }
-    let known = Known::new(&["native"], &["read"]);
+    let known = crate::compose::known();
     let loaded = load(&home, &known, &|_| Some("value".to_owned())).unwrap();
     assert_eq!(loaded.settings.limits, skep_core::settings::Limits::default());
     assert!(loaded.settings.server.public_url.is_some());
@@ -153,7 +153,7 @@ fn the_workspace_of_a_hand_made_agent_is_made() {
     start(&home);
     std::fs::create_dir(home.agent("cto")).unwrap();
     std::fs::write(home.agent("cto").join("config.yaml"), "").unwrap();
-    let loaded = load(&home, &Known::new(&["native"], &["read"]), &|_| None).unwrap();
+    let loaded = load(&home, &crate::compose::known(), &|_| None).unwrap();
     workspaces(&home, &loaded).unwrap();
     assert!(home.agent("cto").join("work").is_dir());
 }

@@ -3,6 +3,7 @@
 
 mod stage;
 
+mod attack_doors;
 mod channel_resume;
 mod engine_children;
 mod engine_faults;
@@ -21,3 +22,4 @@ mod fault_disk;
 mod fault_start;
 mod first_contact;
 mod telling;
+mod tools_coding;
