@@ -117,7 +117,7 @@ impl<'a> Outgoing<'a> {
     async fn pass(&mut self, push: Push) -> Result<(), Ended> {
         match push {
             Push::Durable(frame) => self.pass_durable(&frame).await,
-            Push::Again(frame) if frame.seq > self.base => self.pass_durable(&frame).await,
+            Push::Again(frame) if frame.seq > self.last => self.pass_durable(&frame).await,
             Push::Again(frame) => self.pass_again(&frame).await,
             Push::Delta(mark, _) if self.is_shown(&mark) => Ok(()),
             Push::Delta(_, text) | Push::Plain(text) => self.feed_text(text).await,
@@ -137,14 +137,19 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
+    /// Somebody asked with an id for the second time: the same answer as before. What this socket
+    /// was sent already comes without its `seq`, so that each number comes once.
     async fn pass_again(&mut self, frame: &Frame) -> Result<(), Ended> {
         if self.again.len() >= REMEMBERED {
             self.again.clear();
         }
-        match self.again.insert(frame.seq) {
-            true => self.feed_text(frame::wire(&frame.to_wire())).await,
-            false => Ok(()),
+        let mut wire = frame.to_wire();
+        let sent = frame.seq > self.base || !self.again.insert(frame.seq);
+        if sent && let Some(fields) = wire.as_object_mut() {
+            fields.shift_remove("seq");
+            fields.insert("repeated".to_owned(), true.into());
         }
+        self.feed_text(frame::wire(&wire)).await
     }
 
     /// Sends the rows after the last frame sent.

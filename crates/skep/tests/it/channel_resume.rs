@@ -235,6 +235,14 @@ async fn channel_resent_id_brings_the_same_frames_and_another_body_is_refused() 
     client.answer_to("m1").await.unwrap();
     let first = client.durable().clone();
     let channel = client.channel().to_owned();
+    // Asked again on the same socket it says the same, without taking a number twice.
+    client.say("m1", "hello").await.unwrap();
+    for kind in ["ack", "response"] {
+        let frame = client.next_of(kind).await.unwrap();
+        assert_eq!((&frame["repeated"], &frame["seq"]), (&json!(true), &Value::Null));
+        let before = first.values().find(|before| before["type"] == kind).unwrap();
+        assert_eq!(frame["id"], before["id"]);
+    }
     client.send(&json!({"content": "other", "id": "m1"})).await.unwrap();
     let refused = client.next_of("error").await.unwrap();
     assert_eq!(refused["code"], "id_reused");

@@ -5,8 +5,11 @@ use skep_testkit::Reply;
 
 use crate::stage::Stage;
 
-const CHECK: &str = "set -e\n. ./sum.sh\n[ \"$(sum 2 3)\" = 5 ] || { echo 'sum is wrong'; exit 1; }\n\
-                     [ -f NOTES ] || { echo 'no NOTES'; exit 1; }\necho all passed\n";
+const CHECK: &str = "set -e\n\
+    . ./sum.sh\n\
+    [ \"$(sum 2 3)\" = 5 ] || { echo 'sum is wrong'; exit 1; }\n\
+    [ -f NOTES ] || { echo 'no NOTES'; exit 1; }\n\
+    echo all passed\n";
 
 /// What the person says and what the model does about it; a turn ends with its text.
 fn turns() -> Vec<(&'static str, Option<(&'static str, Value)>)> {
