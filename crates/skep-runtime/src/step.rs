@@ -10,7 +10,7 @@ use skep_core::message::{Body, Message};
 use skep_core::redelivery::{self, Again};
 use skep_core::tool::ToolAnswer;
 use skep_store::history::{Call, NewMessage};
-use skep_store::journal::{Entry, Journal, NewCall};
+use skep_store::journal::{Audit, Entry, Journal, NewCall};
 use skep_store::leases::Park;
 
 use skep_guard::random;
@@ -122,8 +122,7 @@ async fn side_by_side(
         }
     }
     if let Some(request) = ended {
-        let mut rows = turn.confirm(submitted, before).await?;
-        rows.clear();
+        turn.confirm(submitted, before).await?;
         return turn.end_step(request, results, Vec::new()).await;
     }
     let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
@@ -226,11 +225,8 @@ fn settle(planned: &Planned, ran: Ran) -> Settled {
     match ran.answer {
         ToolAnswer::Wait { reason } => Settled::Waits(reason),
         _ if ran.cut && !planned.retry_safe => {
-            let Entry::Result { message, call, state, .. } = unknown(&planned.call) else {
-                return Settled::Waits(String::new());
-            };
             let audit = Some(ran.audit);
-            Settled::Result(Box::new(Entry::Result { message, call, state, audit }))
+            Settled::Result(Box::new(last_word(&planned.call, UNKNOWN, CallState::Unknown, audit)))
         }
         ToolAnswer::Done { text, is_error, details } => {
             let mut body = Body::tool_result(id.clone(), &planned.call.name, text, is_error);
@@ -242,21 +238,23 @@ fn settle(planned: &Planned, ran: Ran) -> Settled {
     }
 }
 
+const UNKNOWN: &str = "outcome unknown: the call had begun when the turn was cut off; it may or \
+                       may not have had its effect, and it was not repeated";
+
 /// The last word on a call that may have had its effect.
 pub(crate) fn unknown(call: &ToolCall) -> Entry {
-    let text = "outcome unknown: the call had begun when the turn was cut off; it may or may not \
-                have had its effect, and it was not repeated";
-    synthetic(call, text, CallState::Unknown)
+    last_word(call, UNKNOWN, CallState::Unknown, None)
 }
 
 /// The last word on a call that never ran.
 pub(crate) fn not_run(call: &ToolCall, why: &str) -> Entry {
-    synthetic(call, &format!("cancelled: the call did not run, because {why}"), CallState::Done)
+    let text = format!("cancelled: the call did not run, because {why}");
+    last_word(call, &text, CallState::Done, None)
 }
 
-fn synthetic(call: &ToolCall, text: &str, state: CallState) -> Entry {
+fn last_word(call: &ToolCall, text: &str, state: CallState, audit: Option<Audit>) -> Entry {
     let body = Body::tool_result(call.id.clone(), &call.name, text.to_owned(), true);
-    Entry::Result { message: new_message(body), call: call.id.clone(), state, audit: None }
+    Entry::Result { message: new_message(body), call: call.id.clone(), state, audit }
 }
 
 pub(crate) fn new_message(body: Body) -> NewMessage {

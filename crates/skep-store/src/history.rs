@@ -1,11 +1,12 @@
 //! Sessions and their messages: the canonical history, and with `calls` the journal of a turn.
 
+use serde::Deserialize;
 use skep_core::Millis;
 use skep_core::event::CallState;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Body, Message, View, history_tag};
 
-use crate::conn::{Conn, Row};
+use crate::conn::Conn;
 use crate::error::SqlError;
 use crate::tx::Tx;
 
@@ -115,22 +116,45 @@ pub async fn page(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Vec<Message>, SqlError> {
-    let before = before.unwrap_or(i64::MAX);
-    let args = [session.as_str().into(), before.into(), limit.into()];
+    decode(agent, session, &page_text(conn, session, view, before, limit).await?)
+}
+
+/// The page as one text: rows cost a driver far more each than their bytes do.
+pub async fn page_text(
+    conn: &mut Conn,
+    session: &SessionId,
+    view: View,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<String, SqlError> {
     let sql = match view {
         View::Full => PAGE,
         View::Simple => SPOKEN_PAGE,
     };
-    let rows = conn.rows(sql, &args).await?;
-    rows.iter().rev().map(|row| decode(agent, session, row)).collect()
+    let before = before.unwrap_or(i64::MAX);
+    let args = [session.as_str().into(), before.into(), limit.into()];
+    let row = conn.row(sql, &args).await?;
+    Ok(row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default())
 }
 
-pub(crate) const PAGE: &str = "SELECT seq, id, turn, at, body FROM history \
-                               WHERE session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3";
+/// Rows as JSON objects with commas between them. Ids are ours and need no escape; the body is
+/// JSON already.
+macro_rules! packed {
+    ($rows:literal) => {
+        concat!(
+            "SELECT string_agg('{\"seq\":' || seq || ',\"id\":\"' || id ",
+            "|| '\",\"turn\":\"' || turn || '\",\"at\":' || at || ',\"body\":' || body || '}', ',') ",
+            "FROM (SELECT seq, id, turn, at, body FROM history WHERE ",
+            $rows,
+            ")"
+        )
+    };
+}
 
-pub(crate) const SPOKEN_PAGE: &str = "SELECT seq, id, turn, at, body FROM history \
-                                      WHERE session = $1 AND spoken = 1 AND seq < $2 \
-                                      ORDER BY seq DESC LIMIT $3";
+pub(crate) const PAGE: &str = packed!("session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
+pub(crate) const SPOKEN_PAGE: &str =
+    packed!("session = $1 AND spoken = 1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
+const NEXT_PAGE: &str = packed!("session = $1 AND seq > $2 ORDER BY seq LIMIT $3");
 
 /// Everything a model is shown of a session.
 pub async fn whole(
@@ -138,25 +162,48 @@ pub async fn whole(
     agent: &AgentName,
     session: &SessionId,
 ) -> Result<Vec<Message>, SqlError> {
-    let select = "SELECT seq, id, turn, at, body FROM history WHERE session = $1 ORDER BY seq";
-    let rows = conn.rows(select, &[session.as_str().into()]).await?;
-    rows.iter().map(|row| decode(agent, session, row)).collect()
+    // In pieces: one text has a limit.
+    const PIECE: i64 = 2000;
+    let mut messages: Vec<Message> = Vec::new();
+    loop {
+        let after = messages.last().map_or(0, |message| message.seq);
+        let args = [session.as_str().into(), after.into(), PIECE.into()];
+        let row = conn.row(NEXT_PAGE, &args).await?;
+        let text = row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default();
+        let piece = decode(agent, session, &text)?;
+        let last = i64::try_from(piece.len()).unwrap_or(0) < PIECE;
+        messages.extend(piece);
+        if last {
+            return Ok(messages);
+        }
+    }
 }
 
-fn decode(agent: &AgentName, session: &SessionId, row: &Row) -> Result<Message, SqlError> {
-    let id = row.text(1)?;
-    let body: Body = serde_json::from_str(&row.text(4)?)
-        .map_err(|error| SqlError::decode(format!("message {id}: {error}")))?;
-    Ok(Message {
+/// A row as [`packed!`] writes it.
+#[derive(Deserialize)]
+struct Packed {
+    seq: i64,
+    id: String,
+    turn: TurnId,
+    at: Millis,
+    body: Body,
+}
+
+fn decode(agent: &AgentName, session: &SessionId, text: &str) -> Result<Vec<Message>, SqlError> {
+    let mut rows: Vec<Packed> = serde_json::from_str(&format!("[{text}]"))
+        .map_err(|error| SqlError::decode(format!("messages of {session}: {error}")))?;
+    rows.sort_by_key(|row| row.seq);
+    let messages = rows.into_iter().map(|row| Message {
         tag: history_tag(),
-        id,
+        id: row.id,
         agent_id: agent.clone(),
         session_id: session.clone(),
-        turn: TurnId(row.text(2)?),
-        seq: row.int(0)?,
-        timestamp: row.int(3)?,
-        body,
-    })
+        turn: row.turn,
+        seq: row.seq,
+        timestamp: row.at,
+        body: row.body,
+    });
+    Ok(messages.collect())
 }
 
 /// The session a key leads to now.

@@ -120,7 +120,8 @@ CREATE TABLE requests (
 );
 CREATE INDEX requests_created ON requests (created_at);
 
--- `spoken`: the row has its place in the simple view.
+-- `spoken`: the row has its place in the simple view. Rows lie in the order of their session, so
+-- that a page is one walk.
 CREATE TABLE history (
     session TEXT    NOT NULL REFERENCES sessions (id),
     seq     BIGINT  NOT NULL,
@@ -130,7 +131,7 @@ CREATE TABLE history (
     spoken  BIGINT  NOT NULL,
     body    TEXT    NOT NULL,
     PRIMARY KEY (session, seq)
-);
+) WITHOUT ROWID;
 CREATE INDEX history_spoken ON history (session, seq) WHERE spoken = 1;
 
 -- The journal of tool calls: with the history rows it says where a turn goes on.

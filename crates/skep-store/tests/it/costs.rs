@@ -183,3 +183,31 @@ async fn the_newest_page_costs_the_same_however_long_the_session() {
         }
     }
 }
+
+/// Fifty rows out of the long session against the ten there are in a short one.
+#[tokio::test]
+async fn the_newest_fifty_of_a_long_session_cost_about_what_a_short_one_does() {
+    let (_folder, store) = talkative().await;
+    let read = async |session: &str, rows: usize| {
+        let session = SessionId::new(session);
+        let read = store.read(async |conn| {
+            let begun = Instant::now();
+            let text = history::page_text(conn, &session, View::Full, None, 50).await?;
+            let took = begun.elapsed();
+            assert_eq!(text.matches("\"seq\":").count(), rows);
+            Ok(took)
+        });
+        read.await.unwrap()
+    };
+    let mut ratios = Vec::new();
+    while ratios.last().is_none_or(|ratio| *ratio > ALLOWED) {
+        assert!(ratios.len() < ROUNDS, "fifty rows were dearer: {ratios:?}");
+        let mut times = vec![Vec::new(), Vec::new()];
+        for _ in 0..TIMES {
+            times[0].push(read("ten", 10).await);
+            times[1].push(read("many", 50).await);
+        }
+        ratios.push(ratio(times));
+    }
+    println!("newest 50 of {MANY} against 10: {:.2}", ratios.last().unwrap());
+}

@@ -123,7 +123,8 @@ async fn engine_request_after_a_crash_is_the_same_again() {
 #[tokio::test]
 async fn engine_ping_is_small() {
     let stage = Stage::new().await;
-    stage.write("teams/main/config.yaml", "allowed_tools: [read]\n");
+    let six = "allowed_tools: [read, write, edit, glob, grep, bash]\n";
+    stage.write("teams/main/config.yaml", six);
     stage.model.push(Reply::say("pong"));
     let play = stage.up().await;
     // As `skep send main ping --wait` does.
@@ -132,7 +133,8 @@ async fn engine_ping_is_small() {
     let answer = door.post(path, &json!({"message": "ping"})).await.unwrap().good().unwrap();
     assert_eq!(answer["response"]["content"], "pong");
     let request = &stage.model.requests()[0];
-    assert!(request.raw.len() <= 8 * 1024, "{} bytes", request.raw.len());
+    println!("the request for ping has {} bytes", request.raw.len());
+    assert!(request.raw.len() <= 8000, "{} bytes", request.raw.len());
     insta::assert_snapshot!(masked(request, stage.home()));
 }
 
