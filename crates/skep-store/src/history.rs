@@ -143,7 +143,8 @@ macro_rules! packed {
     ($rows:literal) => {
         concat!(
             "SELECT string_agg('{\"seq\":' || seq || ',\"id\":\"' || id ",
-            "|| '\",\"turn\":\"' || turn || '\",\"at\":' || at || ',\"body\":' || body || '}', ',') ",
+            "|| '\",\"turn\":\"' || turn || '\",\"at\":' || at ",
+            "|| ',\"body\":' || body || '}', ',') ",
             "FROM (SELECT seq, id, turn, at, body FROM history WHERE ",
             $rows,
             ")"
