@@ -70,6 +70,11 @@ impl Hive {
         })
     }
 
+    /// Refuses a name no agent of this hive has.
+    pub fn check_agent(&self, name: &AgentName) -> Result<(), DoorError> {
+        self.shared.agent_id(name).map(drop)
+    }
+
     pub async fn agents(&self) -> Result<Vec<AgentInfo>, DoorError> {
         let counts = self.shared.store.read(agents::counts).await.map_err(door_error)?;
         Ok(self.describe(&counts))

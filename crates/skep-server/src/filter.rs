@@ -21,8 +21,12 @@ impl EventFilter {
         Self { agent, session, current: None }
     }
 
-    /// Finds the session behind the key, and the model call under way in it.
+    /// Finds the session behind the key, and the model call under way in it. An agent that is
+    /// not there is refused: nothing would ever come.
     pub(crate) async fn resolve(&mut self, hive: &Hive) -> Result<Option<ActiveTurn>, DoorError> {
+        if let Some(agent) = &self.agent {
+            hive.check_agent(agent)?;
+        }
         let (Some(agent), Some(session)) = (&self.agent, &self.session) else {
             return Ok(None);
         };

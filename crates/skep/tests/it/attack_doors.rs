@@ -337,3 +337,14 @@ async fn attack_a_hangup_stops_in_order() {
     let ended = play.hive.wait(Duration::from_secs(10)).await.unwrap();
     assert_eq!(ended.code(), Some(0), "{}", play.hive.stderr());
 }
+
+#[tokio::test]
+async fn attack_events_of_an_agent_that_is_not_there_are_refused() {
+    let stage = Stage::new().await;
+    let play = stage.up().await;
+    let answer = play.api().get("/api/v1/events?agent=nobody").await.unwrap();
+    assert_eq!((answer.status, &answer.json["code"]), (404, &json!("unknown_agent")));
+    let mut socket = play.ws().await;
+    socket.send(&json!({"type": "subscribe", "agent": "nobody"})).await.unwrap();
+    assert_eq!(socket.next_of("error").await.unwrap()["code"], "unknown_agent");
+}
