@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Millis;
 use crate::ids::{AgentName, CallId, SessionId, TurnId};
 use crate::message::{Message, Meta};
-use crate::provider::{SystemPrompt, ToolSpec};
+use crate::provider::{Providers, SystemPrompt, ToolSpec};
 use crate::settings::{AgentSettings, Profile};
 
 pub trait Engine: Send + Sync {
@@ -38,6 +38,8 @@ pub struct TurnRequest {
     pub turn: TurnId,
     pub session: SessionId,
     pub profile: Arc<Profile>,
+    /// Those of the settings the turn began with.
+    pub providers: Providers,
     pub workspace: PathBuf,
     pub system: SystemPrompt,
     /// The session so far, ending with what is to be answered.

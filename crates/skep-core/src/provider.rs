@@ -1,5 +1,7 @@
 //! `Provider`: a model vendor. One required method: one call, one try; the engine retries.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,27 @@ pub trait Provider: Send + Sync {
         &self,
         request: Arc<ModelRequest>,
     ) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+}
+
+/// The providers of a hive by the names of their profiles: two profiles may use one vendor with
+/// different keys. A turn keeps the set it began with, whatever the files say meanwhile.
+#[derive(Clone, Default)]
+pub struct Providers(Arc<BTreeMap<String, Arc<dyn Provider>>>);
+
+impl Providers {
+    pub fn new(by_profile: BTreeMap<String, Arc<dyn Provider>>) -> Self {
+        Self(Arc::new(by_profile))
+    }
+
+    pub fn get(&self, profile: &str) -> Option<Arc<dyn Provider>> {
+        self.0.get(profile).cloned()
+    }
+}
+
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// Everything a request is made of. Built from rows and settings only, so that the next request

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::AgentName;
+use crate::provider::Providers;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSettings {
@@ -123,12 +124,27 @@ pub enum AgentState {
     Failed { reason: String },
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// Everything the files of a home say, read at one moment. It is replaced as a whole, never
+/// changed: a turn keeps the one it began with.
+#[derive(Clone, Debug)]
 pub struct HiveSettings {
     pub server: ServerSettings,
     pub limits: Limits,
     pub hive_rules: Vec<Rule>,
+    pub profiles: BTreeMap<String, Arc<Profile>>,
+    pub providers: Providers,
     pub agents: BTreeMap<AgentName, AgentState>,
     /// One line for people about which model answers and why.
     pub model_note: String,
+}
+
+impl HiveSettings {
+    /// The agent's settings, or why it cannot run.
+    pub fn agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, String> {
+        match self.agents.get(name) {
+            Some(AgentState::Active(agent)) => Ok(Arc::clone(agent)),
+            Some(AgentState::Failed { reason }) => Err(reason.clone()),
+            None => Err("it is no longer configured".to_owned()),
+        }
+    }
 }

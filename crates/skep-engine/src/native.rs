@@ -1,7 +1,6 @@
 //! The native loop: stream, gate, results, again, until the model wants nothing more. Whatever
 //! goes wrong is an event; nothing here can throw.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
@@ -20,8 +19,6 @@ use tokio::sync::mpsc;
 const EVENTS: usize = 256;
 
 pub struct NativeEngine {
-    /// By the name of the profile: two profiles may use one vendor with different keys.
-    providers: BTreeMap<String, Arc<dyn Provider>>,
     timing: Timing,
 }
 
@@ -45,8 +42,8 @@ impl Default for Timing {
 }
 
 impl NativeEngine {
-    pub fn new(providers: BTreeMap<String, Arc<dyn Provider>>, timing: Timing) -> Self {
-        Self { providers, timing }
+    pub fn new(timing: Timing) -> Self {
+        Self { timing }
     }
 }
 
@@ -76,7 +73,7 @@ impl Engine for NativeEngine {
 
     fn start(&self, request: TurnRequest) -> TurnHandle {
         let (sender, events) = mpsc::channel(EVENTS);
-        let provider = self.providers.get(&request.profile.name).cloned();
+        let provider = request.providers.get(&request.profile.name);
         // Owned by the receiver: the task ends when that is dropped, or by the cancel token.
         tokio::spawn(run(provider, request, self.timing, sender));
         TurnHandle { events, steer: None }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use skep_core::BoxStream;
 use skep_core::engine::{Gate, GateBatch};
 use skep_core::ids::{AgentName, CallId, SessionId, TurnId};
 use skep_core::message::{Body, Meta, StopReason, Usage};
-use skep_core::provider::{SystemPrompt, ToolSpec};
+use skep_core::provider::{Providers, SystemPrompt, ToolSpec};
 use skep_core::settings::Profile;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -86,6 +86,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
         retry_safe: true,
     };
     let cancel = CancellationToken::new();
+    let shared: Arc<dyn Provider> = Arc::clone(&provider) as Arc<dyn Provider>;
     let request = TurnRequest {
         agent: AgentName::new("main"),
         turn: TurnId::new("turn"),
@@ -98,6 +99,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
             thinking: None,
             temperature: None,
         }),
+        providers: Providers::new(BTreeMap::from([("default".to_owned(), shared)])),
         workspace: PathBuf::from("/nowhere"),
         system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
         messages: vec![row("question")],
@@ -106,8 +108,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
         cancel: cancel.clone(),
     };
     let timing = Timing { now: || 1_000_000, jitter: || 1.0, ..Timing::default() };
-    let shared: Arc<dyn Provider> = Arc::clone(&provider) as Arc<dyn Provider>;
-    let engine = NativeEngine::new(BTreeMap::from([("default".to_owned(), shared)]), timing);
+    let engine = NativeEngine::new(timing);
     let events = engine.start(request).events;
     Rig { provider, events, gate, cancel }
 }

@@ -33,22 +33,21 @@ impl Hive {
     pub async fn drain(self, at_once: impl Future<Output = ()>) {
         let shared = Arc::clone(&self.shared);
         shared.draining.cancel();
+        let limits = shared.settings().limits.clone();
         shared.tasks.close();
+        let all = u32::try_from(limits.concurrent_turns).unwrap_or(u32::MAX);
         let idle = async {
-            let all = shared.settings.limits.concurrent_turns;
-            let all = u32::try_from(all).unwrap_or(u32::MAX);
             // Every slot back means that no turn runs.
             let _ = shared.slots.acquire_many(all).await;
         };
         tokio::select! {
             () = idle => {}
-            () = tokio::time::sleep(shared.settings.limits.drain) => {}
+            () = tokio::time::sleep(limits.drain) => {}
             () = at_once => {}
         }
         shared.cut.cancel();
         let end = Instant::now() + END;
         let cut = async {
-            let all = u32::try_from(shared.settings.limits.concurrent_turns).unwrap_or(u32::MAX);
             let _ = shared.slots.acquire_many(all).await;
         };
         if tokio::time::timeout(CUT, cut).await.is_err() {
@@ -96,7 +95,8 @@ pub(crate) async fn expire(shared: Arc<Shared>) {
             _ = tick.tick() => {}
         }
         loop {
-            let limits = &shared.settings.limits;
+            let settings = shared.settings();
+            let limits = &settings.limits;
             let command = Expire {
                 events_before: before(limits.keep_events),
                 frames_before: before(limits.keep_frames),

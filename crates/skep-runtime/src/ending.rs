@@ -79,7 +79,7 @@ impl Turn {
         };
         let before = if self.progressed.load(Ordering::Relaxed) { 0 } else { self.lease.attempts };
         let attempts = before + 1;
-        if attempts >= i64::from(self.shared.settings.limits.attempts) {
+        if attempts >= i64::from(self.settings.limits.attempts) {
             let entries = self.partial(StopReason::Error);
             let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
             return self.close(entries, outcome, usage).await;

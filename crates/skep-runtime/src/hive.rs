@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -53,8 +53,7 @@ pub struct Hive {
 
 pub(crate) struct Shared {
     pub store: Store,
-    pub settings: Arc<HiveSettings>,
-    pub ids: BTreeMap<AgentName, AgentId>,
+    pub standing: RwLock<Standing>,
     pub engines: HashMap<String, Arc<dyn Engine>>,
     pub toolbox: Toolbox,
     pub retry: RetryPolicy,
@@ -82,6 +81,14 @@ pub(crate) struct Shared {
     pub shutdown: CancellationToken,
     /// Doors that still read what they owe their clients.
     pub goodbyes: TaskTracker,
+}
+
+/// What the files say, and the rows of the agents in them: both change together. Locked to copy
+/// or to replace it, never across anything that waits.
+#[derive(Clone)]
+pub(crate) struct Standing {
+    pub settings: Arc<HiveSettings>,
+    pub ids: Arc<BTreeMap<AgentName, AgentId>>,
 }
 
 /// Why a hive did not open.
@@ -139,8 +146,10 @@ impl Hive {
         let engines = parts.engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
         let shared = Arc::new(Shared {
             store,
-            settings: Arc::new(parts.settings),
-            ids,
+            standing: RwLock::new(Standing {
+                settings: Arc::new(parts.settings),
+                ids: Arc::new(ids),
+            }),
             engines: engines.collect(),
             toolbox,
             retry: parts.retry,
@@ -168,8 +177,9 @@ impl Hive {
         Ok((Self { shared }, report))
     }
 
+    /// The settings in force now. Whoever needs them twice keeps the first answer.
     pub fn settings(&self) -> Arc<HiveSettings> {
-        Arc::clone(&self.shared.settings)
+        self.shared.settings()
     }
 
     /// Frames for channel ids that begin with the channel's word go to it.
@@ -204,18 +214,19 @@ impl Hive {
 }
 
 impl Shared {
-    /// The agent's settings, or why it cannot run.
-    pub fn agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, String> {
-        match self.settings.agents.get(name) {
-            Some(AgentState::Active(agent)) => Ok(Arc::clone(agent)),
-            Some(AgentState::Failed { reason }) => Err(reason.clone()),
-            None => Err("it is no longer configured".to_owned()),
-        }
+    pub fn standing(&self) -> Standing {
+        self.standing.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The settings in force now. A turn takes them once and keeps them.
+    pub fn settings(&self) -> Arc<HiveSettings> {
+        self.standing().settings
     }
 
     pub fn agent_id(&self, name: &AgentName) -> Result<AgentId, DoorError> {
-        self.ids.get(name).copied().ok_or_else(|| {
-            let known: Vec<&str> = self.ids.keys().map(AgentName::as_str).collect();
+        let ids = self.standing().ids;
+        ids.get(name).copied().ok_or_else(|| {
+            let known: Vec<&str> = ids.keys().map(AgentName::as_str).collect();
             let text = format!("There is no agent `{name}`. This hive has: {}.", known.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_agent", text)
         })

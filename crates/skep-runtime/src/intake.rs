@@ -47,7 +47,7 @@ impl Hive {
             return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
         }
         let agent = self.able_agent(&inbound.agent)?;
-        check(&inbound, shared.settings.limits.inbox_body_bytes)?;
+        check(&inbound, shared.settings().limits.inbox_body_bytes)?;
         let work = match slash::parse(&inbound.text) {
             Typed::Message(text) => {
                 let letter = self.letter(&inbound, text)?;
@@ -119,7 +119,7 @@ impl Hive {
 
     fn able_agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, DoorError> {
         self.shared.agent_id(name)?;
-        self.shared.agent(name).map_err(|reason| {
+        self.shared.settings().agent(name).map_err(|reason| {
             let text = format!("The agent {name} is disabled: {reason}");
             DoorError::new(ErrorKind::Conflict, "agent_failed", text)
         })
@@ -238,7 +238,7 @@ impl Hive {
             (Some(state), None) => format!("a turn is {state}"),
         };
         let store = self.shared.health.word();
-        let note = &self.shared.settings.model_note;
+        let note = &self.shared.settings().model_note;
         Ok(format!(
             "{} / {}: {doing}, {pending} queued. Store: {store}. {note}",
             letter.agent_name, letter.session_key

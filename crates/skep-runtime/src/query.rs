@@ -60,7 +60,7 @@ impl Hive {
             hive: HiveInfo {
                 version: self.shared.version,
                 started_at: self.shared.started_at,
-                model_note: self.shared.settings.model_note.clone(),
+                model_note: self.shared.settings().model_note.clone(),
                 store: self.shared.health.word(),
             },
             agents: self.describe(&counts),
@@ -81,7 +81,8 @@ impl Hive {
     }
 
     fn describe(&self, counts: &[AgentCounts]) -> Vec<AgentInfo> {
-        let described = self.shared.settings.agents.iter().map(|(name, state)| {
+        let settings = self.shared.settings();
+        let described = settings.agents.iter().map(|(name, state)| {
             let count = counts.iter().find(|count| count.name == *name);
             let mut info = AgentInfo {
                 name: name.clone(),

@@ -52,7 +52,7 @@ impl Turn {
             let text = format!("Not finished: {}.", request.because());
             return Some((ended(ItemState::Cancelled, code, text), request.because()));
         }
-        if self.lease.attempts >= i64::from(self.shared.settings.limits.attempts) {
+        if self.lease.attempts >= i64::from(self.settings.limits.attempts) {
             let text = format!(
                 "Given up after {} attempts that ended without a step. Send it again to retry.",
                 self.lease.attempts

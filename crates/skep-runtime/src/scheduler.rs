@@ -63,7 +63,7 @@ pub(crate) async fn take(shared: &Arc<Shared>, only: Option<TurnId>) -> Option<L
 
 /// Ids for a turn that may begin.
 pub(crate) fn slot(shared: &Shared) -> Slot {
-    let idle = shared.settings.limits.session_idle.as_millis();
+    let idle = shared.settings().limits.session_idle.as_millis();
     Slot {
         turn: TurnId(random::uuid().to_string()),
         session: SessionId(random::uuid().to_string()),

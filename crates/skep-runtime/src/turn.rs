@@ -16,7 +16,7 @@ use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Usage};
 use skep_core::prompt;
-use skep_core::settings::AgentSettings;
+use skep_core::settings::{AgentSettings, HiveSettings};
 use skep_core::tool::ToolContext;
 use skep_guard::clock;
 use skep_store::journal::{Journal, Journalled};
@@ -58,6 +58,8 @@ impl EndRequest {
 pub(crate) struct Turn {
     pub shared: Arc<Shared>,
     pub lease: Lease,
+    /// As they were when this lease began.
+    pub settings: Arc<HiveSettings>,
     pub agent: Arc<AgentSettings>,
     pub can_steer: bool,
     pub running: Arc<Running>,
@@ -111,7 +113,8 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
     let Some(running) = shared.registry.get(&lease.turn) else {
         return Err(Lost::Stale);
     };
-    let agent = match shared.agent(&lease.agent_name) {
+    let settings = shared.settings();
+    let agent = match settings.agent(&lease.agent_name) {
         Ok(agent) => agent,
         Err(reason) => return resume::close_unable(&shared, &lease, &reason).await,
     };
@@ -119,7 +122,7 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
     let used = Duration::from_millis(u64::try_from(lease.active_ms).unwrap_or(0));
     let engine = shared.engine(&agent);
     let turn = Turn {
-        deadline: now + shared.settings.limits.turn.saturating_sub(used),
+        deadline: now + settings.limits.turn.saturating_sub(used),
         since: now,
         progressed: AtomicBool::new(false),
         ender: CancellationToken::new(),
@@ -129,6 +132,7 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         running,
         agent,
         lease,
+        settings,
         shared,
     };
     turn.go().await
@@ -264,13 +268,14 @@ impl Turn {
     fn request(&self, rows: Vec<Message>, batches: mpsc::Sender<GateBatch>) -> TurnRequest {
         let shared = &self.shared;
         let specs = shared.toolbox.specs(&self.agent);
-        let rules = &shared.settings.hive_rules;
+        let rules = &self.settings.hive_rules;
         let used = u32::try_from(self.lease.steps).unwrap_or(u32::MAX);
         TurnRequest {
             agent: self.agent.name.clone(),
             turn: self.lease.turn.clone(),
             session: self.lease.session.clone(),
             profile: Arc::clone(&self.agent.profile),
+            providers: self.settings.providers.clone(),
             workspace: self.agent.workspace.clone(),
             system: prompt::assemble(SYSTEM_RULES, rules, &self.agent, &specs),
             messages: rows.into_iter().map(Arc::new).collect(),
@@ -288,7 +293,7 @@ impl Turn {
     }
 
     pub(crate) fn output_bound(&self) -> usize {
-        self.shared.settings.limits.tool_output_bytes
+        self.settings.limits.tool_output_bytes
     }
 
     pub(crate) fn active_ms(&self) -> i64 {

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use skep_core::engine::Engine;
-use skep_core::provider::Provider;
+use skep_core::provider::{Provider, Providers};
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{AgentState, HiveSettings};
 use skep_core::tool::Tool;
@@ -84,9 +84,9 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     if let Err(error) = skep_guard::limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    let providers = providers(&loaded.connections, &mut loaded.settings);
+    loaded.settings.providers = providers(&loaded.connections, &mut loaded.settings);
     let timing = Timing { policy: extras.retry, ..Timing::default() };
-    let native = Arc::new(NativeEngine::new(providers, timing));
+    let native = Arc::new(NativeEngine::new(timing));
     let mut engines: Vec<Arc<dyn Engine>> = (extras.engines)(&native);
     engines.push(native);
     let mut tools = built_in(&home, loaded.settings.limits.tool_output_bytes);
@@ -153,10 +153,7 @@ pub fn sandbox(home: &Home) -> Sandbox {
 
 /// One provider a profile. A profile whose vendor cannot be reached at all disables the agents
 /// that use it, and nothing else.
-fn providers(
-    connections: &BTreeMap<String, Connection>,
-    settings: &mut HiveSettings,
-) -> BTreeMap<String, Arc<dyn Provider>> {
+fn providers(connections: &BTreeMap<String, Connection>, settings: &mut HiveSettings) -> Providers {
     let mut providers: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
     for (name, connection) in connections {
         match provider(connection) {
@@ -166,7 +163,7 @@ fn providers(
             Err(reason) => disable(settings, name, &reason.to_string()),
         }
     }
-    providers
+    Providers::new(providers)
 }
 
 fn provider(connection: &Connection) -> Result<Arc<dyn Provider>, ClientError> {

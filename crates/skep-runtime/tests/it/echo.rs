@@ -7,6 +7,7 @@ use std::sync::Arc;
 use skep_core::engine::{Capabilities, Engine, EngineEvent, TurnEnd, TurnHandle, TurnRequest};
 use skep_core::ids::AgentName;
 use skep_core::message::{Meta, StopReason, Usage};
+use skep_core::provider::Providers;
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{
     AgentSettings, AgentState, HiveSettings, Limits, Profile, QueueMode, ServerSettings,
@@ -95,6 +96,8 @@ pub async fn hive(run: &Path) -> Hive {
         },
         limits: Limits::default(),
         hive_rules: Vec::new(),
+        profiles: BTreeMap::new(),
+        providers: Providers::default(),
         agents: BTreeMap::from([(agent.name.clone(), AgentState::Active(Arc::new(agent)))]),
         model_note: "echo".to_owned(),
     };
