@@ -64,12 +64,14 @@ mod tests {
             max_output_tokens: 1024,
             thinking: None,
             temperature: None,
+            fallback: Vec::new(),
         };
         AgentSettings {
             name: AgentName::new(name),
             description: "Keeps the books.".into(),
             engine: "native".into(),
             profile: Arc::new(profile),
+            think: None,
             allowed_tools: vec![],
             max_steps: 50,
             queue_mode: QueueMode::Queue,

@@ -66,6 +66,44 @@ pub enum QueueMode {
     Interrupt,
 }
 
+/// How much a model thinks before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Think {
+    Off,
+    Low,
+    Medium,
+    High,
+}
+
+impl Think {
+    pub const ALL: [Self; 4] = [Self::Off, Self::Low, Self::Medium, Self::High];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == word)
+    }
+
+    /// Tokens for thinking. Vendors that take a word instead of a number give each of these the
+    /// word of its level.
+    pub fn budget(self) -> Option<u32> {
+        match self {
+            Self::Off => None,
+            Self::Low => Some(2048),
+            Self::Medium => Some(8192),
+            Self::High => Some(24_576),
+        }
+    }
+}
+
 /// A named provider configuration. The key itself lives in the provider, never here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
@@ -75,6 +113,8 @@ pub struct Profile {
     pub max_output_tokens: u32,
     pub thinking: Option<u32>,
     pub temperature: Option<f64>,
+    /// Asked one after the other when this one cannot answer: its own fallbacks, and theirs.
+    pub fallback: Vec<Arc<Profile>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +149,8 @@ pub struct AgentSettings {
     pub description: String,
     pub engine: String,
     pub profile: Arc<Profile>,
+    /// Instead of the profile's own `thinking`.
+    pub think: Option<Think>,
     pub allowed_tools: Vec<String>,
     pub max_steps: u32,
     pub queue_mode: QueueMode,

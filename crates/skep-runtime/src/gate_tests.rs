@@ -62,12 +62,14 @@ fn agent(allowed: &[&str]) -> AgentSettings {
         max_output_tokens: 1024,
         thinking: None,
         temperature: None,
+        fallback: Vec::new(),
     };
     AgentSettings {
         name: AgentName::new("main"),
         description: String::new(),
         engine: "native".into(),
         profile: Arc::new(profile),
+        think: None,
         allowed_tools: allowed.iter().map(|name| (*name).to_owned()).collect(),
         max_steps: 50,
         queue_mode: QueueMode::Queue,

@@ -11,6 +11,7 @@ mod agent;
 mod channels;
 mod environment;
 mod expect;
+mod fallback;
 mod hive;
 mod place;
 mod problem;

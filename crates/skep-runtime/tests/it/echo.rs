@@ -46,6 +46,7 @@ impl Engine for EchoEngine {
         tokio::spawn(async move {
             let heard = request.messages.last().unwrap().body.plain_text();
             let meta = Meta {
+                profile: None,
                 provider: "echo".to_owned(),
                 model: "echo".to_owned(),
                 api: "echo".to_owned(),
@@ -73,12 +74,14 @@ pub async fn hive(run: &Path) -> Hive {
         max_output_tokens: 1,
         thinking: None,
         temperature: None,
+        fallback: Vec::new(),
     };
     let agent = AgentSettings {
         name: AgentName::new("main"),
         description: String::new(),
         engine: "echo".to_owned(),
         profile: Arc::new(profile),
+        think: None,
         allowed_tools: Vec::new(),
         max_steps: 1,
         queue_mode: QueueMode::Queue,

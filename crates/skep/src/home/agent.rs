@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use skep_core::ids::{AgentName, is_agent_name};
-use skep_core::settings::{AgentSettings, Profile, QueueMode};
+use skep_core::settings::{AgentSettings, Profile, QueueMode, Think};
 
 use super::environment::{Reader, Variables};
 use super::hive::{self, Hive};
@@ -33,6 +33,8 @@ pub struct RawAgent {
     sdk: Option<Text>,
     /// The model profile it uses.
     profile: Option<Text>,
+    /// How much its model thinks; the profile's own `thinking` when absent.
+    think: Option<RawThink>,
     /// The tools it may use: exact names or patterns with `*`. What is not listed is not there.
     #[serde(deserialize_with = "present")]
     #[schemars(with = "Vec<String>")]
@@ -50,6 +52,15 @@ pub struct RawAgent {
 enum RawQueueMode {
     Queue,
     Interrupt,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RawThink {
+    Off,
+    Low,
+    Medium,
+    High,
 }
 
 /// What an agent's file may refer to.
@@ -96,6 +107,12 @@ fn resolve(
         description: description.unwrap_or_default(),
         engine: engine(raw, reader, around)?,
         profile: profile(raw, reader, around)?,
+        think: raw.think.map(|level| match level {
+            RawThink::Off => Think::Off,
+            RawThink::Low => Think::Low,
+            RawThink::Medium => Think::Medium,
+            RawThink::High => Think::High,
+        }),
         allowed_tools,
         max_steps: raw.max_steps.map_or(around.hive.limits.steps, |n| n.0 as u32),
         queue_mode: match raw.queue_mode {

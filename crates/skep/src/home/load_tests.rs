@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use skep_core::ids::AgentName;
-use skep_core::settings::{AgentSettings, AgentState, Limits, QueueMode, Timeouts};
+use skep_core::settings::{AgentSettings, AgentState, Limits, QueueMode, Think, Timeouts};
 
 use super::layout::Home;
 use super::load::{Known, LoadError, Loaded, load};
@@ -107,7 +107,7 @@ fn every_key_acts() {
             "teams/cto/config.yaml",
             "name: cto\ndescription: d\nsdk: native\nprofile: default\n\
              allowed_tools: [read, 'e*']\n\
-             max_steps: 3\nqueue_mode: interrupt\nworkspace: ../../place\n",
+             max_steps: 3\nthink: high\nqueue_mode: interrupt\nworkspace: ../../place\n",
         ),
         ("teams/README.md", "not an agent"),
         ("place/file", ""),
@@ -147,6 +147,7 @@ fn every_key_acts() {
     let cto = agent(&loaded, "cto");
     assert_eq!((cto.engine.as_str(), cto.profile.provider.as_str()), ("native", "rehearsal"));
     assert_eq!((cto.max_steps, cto.queue_mode), (3, QueueMode::Interrupt));
+    assert_eq!(cto.think, Some(Think::High));
     assert_eq!(cto.allowed_tools, ["read", "e*"]);
     assert_eq!(cto.workspace, folder.home.root().join("place").canonicalize().unwrap());
     let connection = &loaded.connections["small"];
@@ -459,4 +460,40 @@ fn a_rule_too_long_disables_its_agent_or_stops_the_hive() {
     assert!(folder.told_of("main").starts_with("teams/main/team-rules/long.md: is too large"));
     let folder = Folder::new(&[("rules/long.md", &long)]);
     assert!(folder.told(&[]).starts_with("rules/long.md: is too large; expected at most 64 KiB"));
+}
+
+#[test]
+fn fallbacks_are_chained_and_wrong_ones_are_found() {
+    let file = |chains: &[(&str, &str)]| {
+        let profiles = chains.iter().map(|(name, fallback)| {
+            format!("  {name}:\n    provider: rehearsal\n    fallback: [{fallback}]\n")
+        });
+        format!("profiles:\n{}", profiles.collect::<String>())
+    };
+    let text = file(&[("default", "b, c"), ("b", "d"), ("c", "d, e"), ("d", ""), ("e", "")]);
+    let folder = Folder::new(&[("providers.yaml", &text), ("teams/main/config.yaml", "")]);
+    let loaded = folder.load().unwrap();
+    let chain: Vec<String> =
+        agent(&loaded, "main").profile.fallback.iter().map(|other| other.name.clone()).collect();
+    assert_eq!(chain, ["b", "c", "d", "e"], "its own first, then those of these, each once");
+    let wrong = [
+        (
+            file(&[("default", "backup"), ("bakcup", "")]),
+            "providers.yaml:4:16: `profiles.default.fallback.0`: there is no profile `backup`; \
+             expected one of bakcup, default; did you mean `bakcup`?",
+        ),
+        (
+            file(&[("default", "default")]),
+            "providers.yaml:4:16: `profiles.default.fallback.0`: `default` cannot stand in for \
+             itself; expected another profile",
+        ),
+        (
+            file(&[("a", "b"), ("b", "c"), ("c", "a"), ("default", "")]),
+            "providers.yaml:4:16: `profiles.a.fallback.0`: `b` leads back to `a`; expected a \
+             chain of profiles that has an end",
+        ),
+    ];
+    for (text, expected) in wrong {
+        assert_eq!(Folder::new(&[("providers.yaml", &text)]).told(&[]), expected);
+    }
 }

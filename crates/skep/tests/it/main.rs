@@ -6,6 +6,7 @@ mod stage;
 mod attack_doors;
 mod channel_resume;
 mod engine_children;
+mod engine_fallback;
 mod engine_faults;
 mod engine_lanes;
 mod engine_limits;
