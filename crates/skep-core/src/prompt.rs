@@ -54,7 +54,8 @@ mod tests {
 
     use super::*;
     use crate::ids::AgentName;
-    use crate::settings::{Profile, QueueMode};
+    use crate::policy::ClassPolicy;
+    use crate::settings::{Profile, QueueMode, SandboxSettings};
 
     fn agent(name: &str) -> AgentSettings {
         let profile = Profile {
@@ -76,6 +77,9 @@ mod tests {
             max_steps: 50,
             queue_mode: QueueMode::Queue,
             workspace: "/hive/teams/x/work".into(),
+            folder: "/hive/teams/x".into(),
+            sandbox: SandboxSettings::default(),
+            policy: ClassPolicy::default(),
             org_rules: vec![Rule { file: "a.md".into(), text: "org\n".into() }],
             team_rules: vec![Rule { file: "b.md".into(), text: "team".into() }],
         }

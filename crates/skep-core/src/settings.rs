@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::AgentName;
+use crate::policy::ClassPolicy;
 use crate::provider::Providers;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -136,6 +137,32 @@ impl Default for Timeouts {
     }
 }
 
+/// Whether the programs an agent starts are walled in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxLevel {
+    #[default]
+    Confined,
+    /// No walls at all: only where the operator wrote so.
+    Host,
+}
+
+/// Where the programs of an agent run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SandboxSettings {
+    pub level: SandboxLevel,
+    pub limits: SandboxLimits,
+}
+
+/// What a command and all it starts may take; what is absent is as the sandbox has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SandboxLimits {
+    pub cpu: Option<Duration>,
+    pub memory_bytes: Option<u64>,
+    pub processes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+}
+
 /// A file of rules: its tier is where it was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
@@ -155,6 +182,10 @@ pub struct AgentSettings {
     pub max_steps: u32,
     pub queue_mode: QueueMode,
     pub workspace: PathBuf,
+    /// The agent's own folder: its tools may read it, and change what it governs itself.
+    pub folder: PathBuf,
+    pub sandbox: SandboxSettings,
+    pub policy: ClassPolicy,
     pub org_rules: Vec<Rule>,
     pub team_rules: Vec<Rule>,
 }

@@ -316,6 +316,8 @@ impl Turn {
         ToolContext {
             agent: self.agent.name.clone(),
             workspace: self.agent.workspace.clone(),
+            folder: Some(self.agent.folder.clone()),
+            sandbox: self.agent.sandbox,
             turn: self.lease.turn.clone(),
             call: call.clone(),
             decision,

@@ -9,6 +9,7 @@ pub mod load;
 
 mod agent;
 mod channels;
+mod confinement;
 mod environment;
 mod expect;
 mod fallback;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use skep_core::engine::{Capabilities, Engine, EngineEvent, TurnEnd, TurnHandle, TurnRequest};
 use skep_core::ids::AgentName;
 use skep_core::message::{Meta, StopReason, Usage};
+use skep_core::policy::ClassPolicy;
 use skep_core::provider::Providers;
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{
-    AgentSettings, AgentState, HiveSettings, Limits, Profile, QueueMode, ServerSettings,
+    AgentSettings, AgentState, HiveSettings, Limits, Profile, QueueMode, SandboxSettings,
+    ServerSettings,
 };
 use skep_runtime::{Hive, Parts};
 use tokio::sync::mpsc;
@@ -86,6 +88,9 @@ pub async fn hive(run: &Path) -> Hive {
         max_steps: 1,
         queue_mode: QueueMode::Queue,
         workspace: run.to_path_buf(),
+        folder: run.to_path_buf(),
+        sandbox: SandboxSettings::default(),
+        policy: ClassPolicy::default(),
         org_rules: Vec::new(),
         team_rules: Vec::new(),
     };

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::settings::{AgentSettings, Profile, QueueMode, Think};
 
+use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
 use super::hive::{self, Hive};
 use super::layout::Home;
@@ -35,7 +36,8 @@ pub struct RawAgent {
     profile: Option<Text>,
     /// How much its model thinks; the profile's own `thinking` when absent.
     think: Option<RawThink>,
-    /// The tools it may use: exact names or patterns with `*`. What is not listed is not there.
+    /// The tools it may use: exact names, patterns with `*`, presets such as `@files`. What is not
+    /// listed is not there.
     #[serde(deserialize_with = "present")]
     #[schemars(with = "Vec<String>")]
     allowed_tools: Option<Vec<Text>>,
@@ -45,6 +47,7 @@ pub struct RawAgent {
     queue_mode: Option<RawQueueMode>,
     /// The folder it works in; `work/` beside this file when absent.
     workspace: Option<Text>,
+    sandbox: RawSandbox,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -120,6 +123,9 @@ fn resolve(
             Some(RawQueueMode::Queue) | None => QueueMode::Queue,
         },
         workspace: workspace(folder, raw, reader, around)?,
+        folder: folder.to_path_buf(),
+        sandbox: confinement::sandbox(&raw.sandbox, defaults.sandbox),
+        policy: defaults.policy,
         org_rules: rules::read(&folder.join("org-rules"))?,
         team_rules: rules::read(&folder.join("team-rules"))?,
     })
@@ -185,13 +191,22 @@ fn workspace(
         let what = format!("{} is not a folder", found.display());
         return Err(reader.problem(text, what).expecting("an existing folder"));
     }
-    let secret = [around.home.root().to_path_buf(), around.home.run()];
-    for path in secret.iter().filter_map(|path| std::fs::canonicalize(path).ok()) {
-        let inside_run = path.ends_with("run") && found.starts_with(&path);
-        if path.starts_with(&found) || inside_run {
-            let problem = reader.problem(text, "would show the agent the hive's own files");
-            return Err(problem.expecting("a folder that does not hold the home"));
-        }
+    if is_the_hives_own(&found, around.home) {
+        let problem = reader.problem(text, "would show the agent the hive's own files");
+        return Err(problem.expecting("a folder that does not hold the home or settings in it"));
     }
     Ok(found)
+}
+
+/// Whether a folder holds the home, or lies in it where settings, rules or `run/` are.
+fn is_the_hives_own(found: &Path, home: &Home) -> bool {
+    let Ok(root) = std::fs::canonicalize(home.root()) else { return false };
+    let Ok(inside) = found.strip_prefix(&root) else { return root.starts_with(found) };
+    let parts: Vec<&str> = inside.iter().map(|part| part.to_str().unwrap_or_default()).collect();
+    match parts[..] {
+        [] | ["run" | "rules" | "plugins", ..] => true,
+        ["teams"] | ["teams", _] => true,
+        ["teams", _, within, ..] => within != "work",
+        [..] => false,
+    }
 }

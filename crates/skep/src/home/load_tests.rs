@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use skep_core::ids::AgentName;
-use skep_core::settings::{AgentSettings, AgentState, Limits, QueueMode, Think, Timeouts};
+use skep_core::policy::{ClassPolicy, Effect};
+use skep_core::settings::{
+    AgentSettings, AgentState, Limits, QueueMode, SandboxLevel, SandboxLimits, SandboxSettings,
+    Think, Timeouts,
+};
 
 use super::layout::Home;
 use super::load::{Known, LoadError, Loaded, load};
@@ -106,7 +110,7 @@ fn every_key_acts() {
         (
             "teams/cto/config.yaml",
             "name: cto\ndescription: d\nsdk: native\nprofile: default\n\
-             allowed_tools: [read, 'e*']\n\
+             allowed_tools: ['@files', 'e*']\n\
              max_steps: 3\nthink: high\nqueue_mode: interrupt\nworkspace: ../../place\n",
         ),
         ("teams/README.md", "not an agent"),
@@ -141,6 +145,7 @@ fn every_key_acts() {
     assert_eq!(main.allowed_tools, ["effect"]);
     assert_eq!(main.org_rules[0].text, "X");
     assert_eq!(main.workspace, folder.home.agent("main").join("work"));
+    assert_eq!(main.folder, folder.home.agent("main"));
     let profile = &main.profile;
     assert_eq!((profile.model.as_str(), profile.thinking), ("m-tiny", Some(1024)));
     assert_eq!(profile.max_output_tokens, 4096);
@@ -148,7 +153,7 @@ fn every_key_acts() {
     assert_eq!((cto.engine.as_str(), cto.profile.provider.as_str()), ("native", "rehearsal"));
     assert_eq!((cto.max_steps, cto.queue_mode), (3, QueueMode::Interrupt));
     assert_eq!(cto.think, Some(Think::High));
-    assert_eq!(cto.allowed_tools, ["read", "e*"]);
+    assert_eq!(cto.allowed_tools, ["read", "write", "edit", "glob", "grep", "e*"]);
     assert_eq!(cto.workspace, folder.home.root().join("place").canonicalize().unwrap());
     let connection = &loaded.connections["small"];
     assert_eq!(connection.vendor, Vendor::Anthropic);
@@ -358,6 +363,45 @@ fn each_broken_file_is_told_once() {
 }
 
 #[test]
+fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
+    let folder = Folder::new(&[
+        (
+            "skep.yaml",
+            "defaults:\n  sandbox: {level: host, limits: {cpu_seconds: 12, memory_mib: 16}}\n\
+             \x20 policy: {read: ask, write: deny, run: allow, reach: allow, shape: deny}\n",
+        ),
+        ("teams/main/config.yaml", ""),
+        (
+            "teams/cto/config.yaml",
+            "sandbox: {level: confined, limits: {memory_mib: 32, processes: 9, disk_mib: 1}}\n",
+        ),
+    ]);
+    let loaded = folder.load().unwrap();
+    let (main, cto) = (agent(&loaded, "main"), agent(&loaded, "cto"));
+    let limits = SandboxLimits {
+        cpu: Some(Duration::from_secs(12)),
+        memory_bytes: Some(16 << 20),
+        ..SandboxLimits::default()
+    };
+    assert_eq!(main.sandbox, SandboxSettings { level: SandboxLevel::Host, limits });
+    let limits = SandboxLimits {
+        memory_bytes: Some(32 << 20),
+        processes: Some(9),
+        disk_bytes: Some(1 << 20),
+        ..limits
+    };
+    assert_eq!(cto.sandbox, SandboxSettings { level: SandboxLevel::Confined, limits });
+    let policy = ClassPolicy {
+        read: Effect::Ask,
+        write: Effect::Deny,
+        run: Some(Effect::Allow),
+        reach: Effect::Allow,
+        shape: Effect::Deny,
+    };
+    assert_eq!((main.policy, cto.policy), (policy, policy));
+}
+
+#[test]
 fn a_broken_agent_is_disabled_alone() {
     let long = format!("teams/{}/config.yaml", "x".repeat(65));
     let folder = Folder::new(&[
@@ -371,13 +415,18 @@ fn a_broken_agent_is_disabled_alone() {
         ("teams/bare/work/file", ""),
         ("teams/spy/config.yaml", "workspace: ../..\n"),
         ("teams/mole/config.yaml", "workspace: ../../run/logs\n"),
+        ("teams/rat/config.yaml", "workspace: ..\n"),
+        ("teams/self/config.yaml", "workspace: .\n"),
+        ("teams/rules/config.yaml", "workspace: org-rules\n"),
+        ("teams/rules/org-rules/a.md", ""),
         ("teams/gone/config.yaml", "workspace: nowhere\n"),
+        ("teams/preset/config.yaml", "allowed_tools: ['@file']\n"),
         ("run/logs/x", ""),
         ("teams/.hidden/config.yaml", "nonsense: 1\n"),
     ]);
     let loaded = folder.load().unwrap();
     agent(&loaded, "main");
-    assert_eq!(loaded.settings.agents.len(), 11);
+    assert_eq!(loaded.settings.agents.len(), 15);
     let cases = [
         ("typo", "teams/typo/config.yaml:1:1: `allowed_tool`: unknown key"),
         ("lost", "teams/lost/config.yaml:1:10: `profile`: there is no profile `big`"),
@@ -387,6 +436,14 @@ fn a_broken_agent_is_disabled_alone() {
         ("bare", "teams/bare/config.yaml: is missing"),
         ("spy", "teams/spy/config.yaml:1:12: `workspace`: would show the agent"),
         ("mole", "teams/mole/config.yaml:1:12: `workspace`: would show the agent"),
+        ("rat", "teams/rat/config.yaml:1:12: `workspace`: would show the agent"),
+        ("self", "teams/self/config.yaml:1:12: `workspace`: would show the agent"),
+        ("rules", "teams/rules/config.yaml:1:12: `workspace`: would show the agent"),
+        (
+            "preset",
+            "teams/preset/config.yaml:1:17: `allowed_tools.0`: there is no preset `@file`; \
+             expected `@files`; did you mean `@files`?",
+        ),
         ("gone", "teams/gone/config.yaml:1:12: `workspace`: "),
     ];
     for (name, expected) in cases {
