@@ -23,7 +23,7 @@ pub trait Engine: Send + Sync {
     fn start(&self, request: TurnRequest) -> TurnHandle;
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Capabilities {
     pub queue_while_streaming: bool,
     pub interrupt: bool,

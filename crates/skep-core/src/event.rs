@@ -4,12 +4,13 @@
 //! and are provisional: a new token or call voids what was shown under the old one.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::Millis;
 use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId};
 use crate::message::Usage;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seq: Option<i64>,
@@ -23,7 +24,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
     /// A turn has begun, or goes on after a restart or a wait (`resumed`).
@@ -96,7 +97,7 @@ pub enum EventKind {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DeltaPart {
     Text,
@@ -126,7 +127,7 @@ impl EventKind {
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? })+) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
         pub enum $name { $(#[serde(rename = $word)] $variant),+ }
 
         impl $name {

@@ -3,11 +3,14 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 macro_rules! text_id {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(
+            Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+        )]
         #[serde(transparent)]
         pub struct $name(pub String);
 
@@ -58,7 +61,9 @@ pub struct AgentId(pub i64);
 pub struct LaneId(pub i64);
 
 /// A lane's fencing token: every lease takes the next one, and a write with an old one is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
 pub struct Token(pub i64);
 
 /// The name rule of agents: lower-case words of letters and digits joined by single dashes.

@@ -23,6 +23,7 @@ pub mod policy;
 pub mod prompt;
 pub mod redelivery;
 pub mod retry;
+pub mod role;
 pub mod slash;
 
 /// Milliseconds since the Unix epoch.

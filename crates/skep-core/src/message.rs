@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::Millis;
 use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = MessageRole)]
 pub enum Role {
     User,
     Assistant,
@@ -16,7 +18,7 @@ pub enum Role {
 }
 
 /// A piece of a message, kept in the order in which it happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Block {
     Text {
@@ -47,7 +49,7 @@ impl Block {
 }
 
 /// Tokens as the wire reported them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     pub input: u64,
@@ -73,7 +75,7 @@ impl Usage {
 }
 
 /// Why a model call, and so an assistant message, ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     EndTurn,
@@ -90,7 +92,7 @@ pub enum StopReason {
     Other,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
     /// The profile that answered; it may be a fallback of the one that was to.
@@ -105,7 +107,7 @@ pub struct Meta {
 }
 
 /// Where a user message came from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
     pub item: ItemId,
@@ -116,7 +118,7 @@ pub struct Origin {
 }
 
 /// What stands in a message, before the writer gave it its place.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Body {
     pub role: Role,
@@ -195,7 +197,7 @@ impl Body {
 }
 
 /// A stored message: a body with its place.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
     /// Always `history`, so that a line of an export says what it is.
@@ -217,7 +219,7 @@ pub fn history_tag() -> String {
 }
 
 /// Which part of a history a reader asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum View {
     /// What was said: user and assistant text.

@@ -1,6 +1,7 @@
 //! What a door hands in and gets back. Doors know nothing of rows, lanes or engines.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use skep_core::Millis;
 use skep_core::engine::Capabilities;
@@ -11,6 +12,7 @@ use skep_core::ids::{
     TurnId,
 };
 use skep_core::message::{Block, Message, View};
+pub use skep_core::role::{Action, Reach, Role, Sight};
 use skep_core::settings::QueueMode;
 
 /// A message on its way in.
@@ -34,7 +36,7 @@ pub enum Source {
     Api { key: Option<String> },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AckState {
     Started,
@@ -45,7 +47,7 @@ pub enum AckState {
 }
 
 /// The message is durable.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Receipt {
     pub message_id: MessageId,
     pub item_id: ItemId,
@@ -60,7 +62,7 @@ pub struct Receipt {
 }
 
 /// A message followed to its end.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Followed {
     pub message_id: MessageId,
     pub item_id: ItemId,
@@ -75,13 +77,13 @@ pub struct Followed {
     pub error: Option<Failure>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Response {
     pub content: String,
     pub in_reply_to: Vec<MessageId>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Failure {
     pub code: String,
     pub error: String,
@@ -145,7 +147,7 @@ pub struct HistoryQuery {
     pub limit: u32,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HistoryPage {
     /// Oldest first.
     pub messages: Vec<Message>,
@@ -160,7 +162,7 @@ pub struct HistoryPage {
 }
 
 /// The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ActiveTurn {
     pub turn: TurnId,
     pub agent: AgentName,
@@ -172,7 +174,7 @@ pub struct ActiveTurn {
     pub content: Vec<Block>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct AgentInfo {
     pub name: AgentName,
     pub description: String,
@@ -184,32 +186,40 @@ pub struct AgentInfo {
     pub model: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
-    /// Items that are not ended.
-    pub queue_depth: i64,
-    pub active_turns: i64,
+    /// Items that are not ended; for those who see all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_depth: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_turns: Option<i64>,
 }
 
 /// The hive at one moment: everything with a durable `seq` up to `seq` is in it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Snapshot {
     pub seq: i64,
     pub hive: HiveInfo,
     pub agents: Vec<AgentInfo>,
     pub turns: Vec<TurnInfo>,
-    pub queue: QueueInfo,
+    /// For those who see all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueInfo>,
     pub unknown_calls: Vec<UnknownCall>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HiveInfo {
     pub version: &'static str,
+    /// The folder it serves; for those who see everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
     pub started_at: Millis,
+    pub uptime_ms: Millis,
     pub model_note: String,
     /// `ok`, or why writes are held (`disk_full`, `store_unsynced`).
     pub store: &'static str,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TurnInfo {
     pub turn: TurnId,
     pub agent: AgentName,
@@ -222,24 +232,25 @@ pub struct TurnInfo {
     pub waiting_for: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
 pub struct QueueInfo {
     pub pending: i64,
     pub running: i64,
     pub waiting: i64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct UnknownCall {
     pub turn: TurnId,
     pub call_id: CallId,
     pub agent: AgentName,
+    pub session_key: SessionKey,
     pub tool: String,
     pub at: Millis,
 }
 
 /// A line of the inbox.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct InboxItem {
     pub item_id: ItemId,
     pub message_id: MessageId,
@@ -274,16 +285,18 @@ pub struct InboxQuery {
 pub struct Identity {
     pub principal: Principal,
     pub role: Role,
+    /// What it reaches where its role reaches its own part.
+    pub own: Sight,
 }
 
-/// Only operators have credentials so far; further roles come with their doors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    Operator,
+impl Identity {
+    /// Whoever runs the hive, known by this name.
+    pub fn operator(principal: Principal) -> Self {
+        Self { principal, role: Role::Operator, own: Sight::All }
+    }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TokenInfo {
     pub id: String,
     pub name: String,

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use skep_core::ids::{AgentName, ItemId, Principal};
 use skep_store::watch::{self, ItemRow};
 
-use crate::door::{DoorError, ErrorKind, Failure, Followed, Response};
+use crate::door::{DoorError, ErrorKind, Failure, Followed, Response, Sight};
 use crate::hive::{Hive, door_error};
 
 /// Who waits for which item. Locked for single map operations by doors and the writer's notify.
@@ -59,10 +59,13 @@ impl Hive {
         agent: &AgentName,
         id: &str,
         principal: &Principal,
+        sight: &Sight,
     ) -> Result<Followed, DoorError> {
         let agent_id = self.shared.agent_id(agent)?;
         let read = self.shared.store.read(async |conn| {
-            let Some(item) = watch::item(conn, agent_id, id, principal).await? else {
+            let item = watch::item(conn, agent_id, id, principal).await?;
+            let seen = |item: &ItemRow| sight.covers(&item.agent, &item.session_key);
+            let Some(item) = item.filter(seen) else {
                 return Ok(None);
             };
             let together = match &item.turn {
@@ -95,15 +98,16 @@ impl Hive {
         agent: &AgentName,
         id: &str,
         principal: &Principal,
+        sight: &Sight,
         timeout: Duration,
     ) -> Result<Followed, DoorError> {
-        let first = self.follow(agent, id, principal).await?;
+        let first = self.follow(agent, id, principal, sight).await?;
         if has_ended(&first) {
             return Ok(first);
         }
         // Registered before looking again: an end between the two is seen by one of them.
         let ended = self.shared.waiters.wait(&first.item_id);
-        let again = self.follow(agent, first.item_id.as_str(), principal).await?;
+        let again = self.follow(agent, first.item_id.as_str(), principal, sight).await?;
         if has_ended(&again) {
             self.shared.waiters.tidy(&first.item_id);
             return Ok(again);
@@ -114,7 +118,7 @@ impl Hive {
             () = self.shared.cut.cancelled() => {}
         }
         self.shared.waiters.tidy(&first.item_id);
-        self.follow(agent, first.item_id.as_str(), principal).await
+        self.follow(agent, first.item_id.as_str(), principal, sight).await
     }
 }
 

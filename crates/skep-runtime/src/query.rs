@@ -1,6 +1,7 @@
 //! What doors read: snapshot, history, inbox, channels, events.
 
 use skep_core::BoxStream;
+use skep_core::event::{Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
 use skep_core::message::view_of;
@@ -13,7 +14,7 @@ use skep_store::{history, watch};
 use crate::bus::Live;
 use crate::door::{
     ActiveTurn, AgentInfo, DoorError, ErrorKind, Failure, HistoryPage, HistoryQuery, HiveInfo,
-    InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Snapshot, TurnInfo,
+    InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight, Snapshot, TurnInfo,
     UnknownCall,
 };
 use crate::hive::{Hive, door_error};
@@ -23,8 +24,8 @@ const SHOWN: u32 = 500;
 const PREVIEW: usize = 200;
 
 impl Hive {
-    /// The hive at one moment, and the `seq` from which events go on.
-    pub async fn snapshot(&self) -> Result<Snapshot, DoorError> {
+    /// The hive at one moment, as far as one sees it, and the `seq` from which events go on.
+    pub async fn snapshot(&self, sight: &Sight) -> Result<Snapshot, DoorError> {
         let read = self.shared.store.read(async |conn| {
             let (_, seq) = watch::event_range(conn).await?;
             let counts = agents::counts(conn).await?;
@@ -38,7 +39,8 @@ impl Hive {
             queue.running += count.running;
             queue.waiting += count.waiting;
         }
-        let turns = turns.into_iter().map(|turn| TurnInfo {
+        let turns = turns.into_iter().filter(|turn| sight.covers(&turn.agent, &turn.session_key));
+        let turns = turns.map(|turn| TurnInfo {
             turn: turn.turn,
             agent: turn.agent,
             session: turn.session,
@@ -48,10 +50,12 @@ impl Hive {
             steps: turn.steps,
             waiting_for: turn.waiting_for,
         });
-        let unknown = unknown.into_iter().map(|call| UnknownCall {
+        let unknown = unknown.into_iter().filter(|it| sight.covers(&it.agent, &it.session_key));
+        let unknown = unknown.map(|call| UnknownCall {
             turn: call.turn,
             call_id: call.call_id,
             agent: call.agent,
+            session_key: call.session_key,
             tool: call.tool,
             at: call.at,
         });
@@ -59,13 +63,15 @@ impl Hive {
             seq,
             hive: HiveInfo {
                 version: self.shared.version,
+                home: None,
                 started_at: self.shared.started_at,
+                uptime_ms: clock::now_ms().saturating_sub(self.shared.started_at).max(0),
                 model_note: self.shared.settings().model_note.clone(),
                 store: self.shared.health.word(),
             },
-            agents: self.describe(&counts),
+            agents: self.describe(&counts, sight),
             turns: turns.collect(),
-            queue,
+            queue: (*sight == Sight::All).then_some(queue),
             unknown_calls: unknown.collect(),
         })
     }
@@ -75,15 +81,17 @@ impl Hive {
         self.shared.agent_id(name).map(drop)
     }
 
-    pub async fn agents(&self) -> Result<Vec<AgentInfo>, DoorError> {
+    pub async fn agents(&self, sight: &Sight) -> Result<Vec<AgentInfo>, DoorError> {
         let counts = self.shared.store.read(agents::counts).await.map_err(door_error)?;
-        Ok(self.describe(&counts))
+        Ok(self.describe(&counts, sight))
     }
 
-    fn describe(&self, counts: &[AgentCounts]) -> Vec<AgentInfo> {
+    fn describe(&self, counts: &[AgentCounts], sight: &Sight) -> Vec<AgentInfo> {
+        let counts = (*sight == Sight::All).then_some(counts);
         let settings = self.shared.settings();
-        let described = settings.agents.iter().map(|(name, state)| {
-            let count = counts.iter().find(|count| count.name == *name);
+        let seen = settings.agents.iter().filter(|(name, _)| sight.covers_agent(name));
+        let described = seen.map(|(name, state)| {
+            let count = counts.map(|all| all.iter().find(|count| count.name == *name));
             let mut info = AgentInfo {
                 name: name.clone(),
                 description: String::new(),
@@ -92,8 +100,8 @@ impl Hive {
                 engine: String::new(),
                 model: String::new(),
                 capabilities: None,
-                queue_depth: count.map_or(0, |c| c.pending + c.running + c.waiting),
-                active_turns: count.map_or(0, |c| c.turns),
+                queue_depth: count.map(|c| c.map_or(0, |c| c.pending + c.running + c.waiting)),
+                active_turns: count.map(|c| c.map_or(0, |c| c.turns)),
             };
             match state {
                 AgentState::Failed { reason } => info.error = Some(reason.clone()),
@@ -112,7 +120,12 @@ impl Hive {
         described.collect()
     }
 
-    pub async fn history(&self, query: HistoryQuery) -> Result<HistoryPage, DoorError> {
+    /// A page of a conversation. One out of sight is like one that is not there.
+    pub async fn history(
+        &self,
+        query: HistoryQuery,
+        sight: &Sight,
+    ) -> Result<HistoryPage, DoorError> {
         let agent = self.shared.agent_id(&query.agent)?;
         let limit = query.limit.clamp(1, 500);
         let read = self.shared.store.read(async |conn| {
@@ -125,6 +138,8 @@ impl Hive {
                     (key.is_some().then(|| id.clone()), key)
                 }
             };
+            let seen = key.as_ref().is_some_and(|key| sight.covers(&query.agent, key));
+            let (session, key) = if seen { (session, key) } else { (None, None) };
             let rows = match &session {
                 Some(id) => {
                     let (agent, view, before) = (&query.agent, query.view, query.before);
@@ -153,13 +168,24 @@ impl Hive {
         })
     }
 
-    pub async fn inbox(&self, query: InboxQuery) -> Result<Vec<InboxItem>, DoorError> {
-        let agent = query.agent.as_ref().map(|name| self.shared.agent_id(name)).transpose()?;
+    pub async fn inbox(
+        &self,
+        query: InboxQuery,
+        sight: &Sight,
+    ) -> Result<Vec<InboxItem>, DoorError> {
+        let own = match sight {
+            Sight::Agent(name) => Some(name),
+            Sight::All | Sight::Keys { .. } => query.agent.as_ref(),
+        };
+        let agent = own.map(|name| self.shared.agent_id(name)).transpose()?;
         let limit = query.limit.clamp(1, 500);
-        let read = self
-            .shared
-            .store
-            .read(async |conn| watch::items(conn, agent, query.state, query.after, limit).await);
+        let InboxQuery { state, after, .. } = query;
+        let read = self.shared.store.read(async |conn| match sight {
+            Sight::Keys { principal, .. } => {
+                watch::items_of(conn, principal, agent, state, after, limit).await
+            }
+            Sight::All | Sight::Agent(_) => watch::items(conn, agent, state, after, limit).await,
+        });
         let rows = read.await.map_err(door_error)?;
         let items = rows.into_iter().map(|row| InboxItem {
             item_id: row.id,
@@ -187,6 +213,18 @@ impl Hive {
     /// Durable events after `since`, then everything that happens. Without `since`: from now.
     pub fn events(&self, since: Option<i64>) -> BoxStream<'static, Live> {
         self.shared.bus.watch(self.shared.store.clone(), since)
+    }
+
+    /// The key of the conversation an event is about, where it is about one.
+    pub async fn key_of(&self, event: &Event) -> Result<Option<SessionKey>, DoorError> {
+        let read = self.shared.store.read(async |conn| match (&event.kind, &event.session) {
+            (EventKind::TurnStart { session_key, .. }, _)
+            | (EventKind::InboxAccepted { session_key, .. }, _) => Ok(Some(session_key.clone())),
+            (_, Some(session)) => watch::key_of_session(conn, session).await,
+            (EventKind::InboxEnded { item, .. }, None) => watch::key_of_item(conn, item).await,
+            (_, None) => Ok(None),
+        });
+        read.await.map_err(door_error)
     }
 
     /// The model call under way in a session, for whoever comes late.

@@ -33,10 +33,7 @@ impl Hive {
         let hash = hash(token);
         let valid = self.shared.tokens.valid.read().unwrap_or_else(PoisonError::into_inner);
         let found = valid.iter().find(|(_, known)| bool::from(known.ct_eq(&hash)));
-        found.map(|(id, _)| Identity {
-            principal: Principal(format!("token:{id}")),
-            role: Role::Operator,
-        })
+        found.map(|(id, _)| Identity::operator(Principal(format!("token:{id}"))))
     }
 
     /// A new token; the text is given this once.

@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use skep_core::ids::{AgentName, SessionKey, is_agent_name};
+use skep_core::ids::{AgentName, is_agent_name};
 
 use crate::admission::only;
 use crate::problem::Problem;
@@ -87,11 +87,6 @@ pub(crate) fn agent(name: &str) -> Result<AgentName, Problem> {
         true => Ok(AgentName::new(name)),
         false => Err(Problem::unknown_agent(name)),
     }
-}
-
-/// The conversation a door was asked for; the hive checks its form.
-pub(crate) fn session_key(given: Option<String>, default: &str) -> SessionKey {
-    SessionKey::new(given.unwrap_or_else(|| default.to_owned()))
 }
 
 /// An id in a header or an address.

@@ -1,24 +1,32 @@
 //! Which live events a watcher asked for.
 
+use std::collections::HashMap;
+
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentName, SessionId, SessionKey};
 use skep_core::message::View;
 use skep_runtime::Hive;
-use skep_runtime::door::{ActiveTurn, DoorError, HistoryQuery, SessionChoice};
+use skep_runtime::door::{ActiveTurn, DoorError, HistoryQuery, SessionChoice, Sight};
 
-/// Everything, one agent, or one conversation named by its id or its key.
-#[derive(Debug, Default)]
+/// Sessions whose key is remembered, for a watcher that does not see all of them.
+const REMEMBERED: usize = 4096;
+
+/// Everything one may see, one agent, or one conversation named by its id or its key.
+#[derive(Debug)]
 pub(crate) struct EventFilter {
     agent: Option<AgentName>,
     session: Option<String>,
     /// The session the key leads to. Most events carry the id only, so it is learnt: at first from
     /// the hive, then from each turn that starts under the key.
     current: Option<SessionId>,
+    sight: Sight,
+    /// Which sessions the watcher sees: events carry the id, and its key decides.
+    seen: HashMap<SessionId, bool>,
 }
 
 impl EventFilter {
-    pub(crate) fn new(agent: Option<AgentName>, session: Option<String>) -> Self {
-        Self { agent, session, current: None }
+    pub(crate) fn new(agent: Option<AgentName>, session: Option<String>, sight: Sight) -> Self {
+        Self { agent, session, current: None, sight, seen: HashMap::new() }
     }
 
     /// Finds the session behind the key, and the model call under way in it. An agent that is
@@ -32,33 +40,79 @@ impl EventFilter {
         };
         let query = HistoryQuery {
             agent: agent.clone(),
-            session: SessionChoice::Key(SessionKey::new(session.clone())),
+            session: SessionChoice::Key(self.key(session)),
             view: View::Simple,
             before: None,
             limit: 1,
         };
-        let page = hive.history(query).await?;
+        let page = hive.history(query, &self.sight).await?;
         self.current = page.session;
         Ok(page.active)
     }
 
-    pub(crate) fn admits(&mut self, event: &Event) -> bool {
+    /// Users name their conversations without what sets them apart from others'.
+    fn key(&self, named: &str) -> SessionKey {
+        match &self.sight {
+            Sight::Keys { prefix, .. } if !named.starts_with(prefix.as_str()) => {
+                SessionKey::new(format!("{prefix}{named}"))
+            }
+            _ => SessionKey::new(named),
+        }
+    }
+
+    pub(crate) async fn admits(&mut self, hive: &Hive, event: &Event) -> bool {
+        self.asked_for(event) && self.sees(hive, event).await
+    }
+
+    fn asked_for(&mut self, event: &Event) -> bool {
         if self.agent.as_ref().is_some_and(|agent| *agent != event.agent) {
             return false;
         }
         let Some(wanted) = self.session.as_deref() else {
             return true;
         };
+        let key = self.key(wanted);
         match &event.kind {
-            EventKind::TurnStart { session_key, .. } if session_key.as_str() == wanted => {
+            EventKind::TurnStart { session_key, .. } if *session_key == key => {
                 self.current.clone_from(&event.session);
                 true
             }
-            EventKind::InboxAccepted { session_key, .. } if session_key.as_str() == wanted => true,
+            EventKind::InboxAccepted { session_key, .. } if *session_key == key => true,
             _ => event.session.as_ref().is_some_and(|session| {
                 session.as_str() == wanted || self.current.as_ref() == Some(session)
             }),
         }
+    }
+
+    async fn sees(&mut self, hive: &Hive, event: &Event) -> bool {
+        match &self.sight {
+            Sight::All => return true,
+            Sight::Agent(own) => return event.agent == *own,
+            Sight::Keys { .. } => {}
+        }
+        // How an agent fares concerns whoever talks to it. Whatever else belongs to no
+        // conversation is for those who see all.
+        if matches!(event.kind, EventKind::Status { .. }) {
+            return true;
+        }
+        if let Some(seen) = event.session.as_ref().and_then(|session| self.seen.get(session)) {
+            return *seen;
+        }
+        let key = match hive.key_of(event).await {
+            Ok(key) => key,
+            Err(error) => {
+                tracing::warn!(%error, "an event is held back: its conversation cannot be read");
+                return false;
+            }
+        };
+        let seen = key.is_some_and(|key| self.sight.covers(&event.agent, &key));
+        if let Some(session) = &event.session {
+            if self.seen.len() >= REMEMBERED {
+                self.seen.clear();
+            }
+            self.seen.insert(session.clone(), seen);
+        }
+        seen
     }
 }
 
@@ -94,25 +148,25 @@ mod tests {
 
     #[test]
     fn by_agent() {
-        let mut filter = EventFilter::new(Some(AgentName::new("main")), None);
-        assert!(filter.admits(&event("main", "s", updated())));
-        assert!(!filter.admits(&event("cto", "s", updated())));
-        assert!(EventFilter::default().admits(&event("cto", "s", updated())));
+        let mut filter = EventFilter::new(Some(AgentName::new("main")), None, Sight::All);
+        assert!(filter.asked_for(&event("main", "s", updated())));
+        assert!(!filter.asked_for(&event("cto", "s", updated())));
+        assert!(EventFilter::new(None, None, Sight::All).asked_for(&event("cto", "s", updated())));
     }
 
     #[test]
     fn by_session_id_or_by_a_key_that_moves_on() {
-        let mut by_id = EventFilter::new(None, Some("s1".to_owned()));
-        assert!(by_id.admits(&event("main", "s1", updated())));
-        assert!(!by_id.admits(&event("main", "s2", updated())));
+        let mut by_id = EventFilter::new(None, Some("s1".to_owned()), Sight::All);
+        assert!(by_id.asked_for(&event("main", "s1", updated())));
+        assert!(!by_id.asked_for(&event("main", "s2", updated())));
 
-        let mut by_key = EventFilter::new(None, Some("desk".to_owned()));
-        assert!(!by_key.admits(&event("main", "s1", updated())));
-        assert!(by_key.admits(&event("main", "s1", start("desk"))));
-        assert!(by_key.admits(&event("main", "s1", updated())));
-        assert!(!by_key.admits(&event("main", "s2", start("other"))));
-        assert!(by_key.admits(&event("main", "s2", start("desk"))));
-        assert!(!by_key.admits(&event("main", "s1", updated())));
-        assert!(by_key.admits(&event("main", "s2", updated())));
+        let mut by_key = EventFilter::new(None, Some("desk".to_owned()), Sight::All);
+        assert!(!by_key.asked_for(&event("main", "s1", updated())));
+        assert!(by_key.asked_for(&event("main", "s1", start("desk"))));
+        assert!(by_key.asked_for(&event("main", "s1", updated())));
+        assert!(!by_key.asked_for(&event("main", "s2", start("other"))));
+        assert!(by_key.asked_for(&event("main", "s2", start("desk"))));
+        assert!(!by_key.asked_for(&event("main", "s1", updated())));
+        assert!(by_key.asked_for(&event("main", "s2", updated())));
     }
 }

@@ -13,6 +13,7 @@ mod extract;
 mod filter;
 mod hosts;
 mod lockout;
+mod permit;
 mod problem;
 mod standing;
 

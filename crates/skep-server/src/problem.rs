@@ -1,10 +1,73 @@
 //! Every refusal as `application/problem+json`: what, why, what to do, and a stable `code`.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use skep_runtime::door::{DoorError, ErrorKind};
+use utoipa::openapi::{self, Ref};
+use utoipa::{IntoResponses, ToSchema};
+
+/// The form of every refusal, for the OpenAPI document. Some carry further members, such as the
+/// id to follow.
+#[derive(ToSchema)]
+#[schema(as = Problem)]
+#[allow(dead_code)]
+pub(crate) struct ProblemBody {
+    /// Always `about:blank`.
+    r#type: String,
+    title: String,
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// What, why and what to do, for people.
+    detail: String,
+    /// A stable word for programs.
+    #[schema(pattern = "^[a-z0-9_]+$", example = "unknown_agent")]
+    code: String,
+}
+
+/// A refusal in the OpenAPI document.
+pub(crate) fn described(description: &str) -> openapi::Response {
+    let schema = Ref::from_schema_name("Problem");
+    openapi::ResponseBuilder::new()
+        .description(description)
+        .content(PROBLEM, openapi::ContentBuilder::new().schema(Some(schema)).build())
+        .build()
+}
+
+/// Groups of refusals that routes name among their responses.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident { $($status:literal: $why:literal),+ $(,)? })+) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, openapi::RefOr<openapi::Response>> {
+                BTreeMap::from([$(($status.to_owned(), described($why).into())),+])
+            }
+        }
+    )+};
+}
+
+refusals! {
+    Missing { "404": "There is no such thing, or it is not yours." }
+    Clash { "409": "It contradicts what is there: an id used with another body, a disabled agent." }
+    /// For routes with a JSON body.
+    BadBody {
+        "408": "The body did not arrive in time.",
+        "413": "The body, or the text in it, is too long.",
+        "415": "The body is not plain JSON.",
+    }
+    /// For routes that write.
+    NotKept { "507": "No space left on the disk; nothing was accepted." }
+    NotReady { "503": "Starting or stopping." }
+    /// For routes that wait for an answer.
+    NoAnswerYet { "504": "No answer in time; the message goes on. `item_id` is the id to follow." }
+}
+
+const PROBLEM: &str = "application/problem+json";
 
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -77,7 +140,7 @@ impl IntoResponse for Problem {
         body.extend(self.more.into_iter().map(|(member, value)| (member.to_owned(), value)));
         let mut response = (self.status, Json(Value::Object(body))).into_response();
         let headers = response.headers_mut();
-        let kind = HeaderValue::from_static("application/problem+json");
+        let kind = HeaderValue::from_static(PROBLEM);
         headers.insert(header::CONTENT_TYPE, kind);
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

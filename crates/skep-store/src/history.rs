@@ -273,12 +273,14 @@ pub struct UnknownCall {
     pub agent: AgentName,
     pub tool: String,
     pub at: Millis,
+    pub session_key: SessionKey,
 }
 
 pub async fn unknown_calls(conn: &mut Conn, limit: u32) -> Result<Vec<UnknownCall>, SqlError> {
-    let select = "SELECT c.turn, c.call_id, a.name, c.tool, c.changed_at FROM calls c \
+    let select = "SELECT c.turn, c.call_id, a.name, c.tool, c.changed_at, l.key FROM calls c \
                   JOIN turns t ON t.id = c.turn JOIN agents a ON a.id = t.agent \
-                  WHERE c.state = 'unknown' ORDER BY c.changed_at DESC LIMIT $1";
+                  JOIN lanes l ON l.id = t.lane WHERE c.state = 'unknown' \
+                  ORDER BY c.changed_at DESC LIMIT $1";
     let rows = conn.rows(select, &[limit.into()]).await?;
     let unknown = rows.iter().map(|row| {
         Ok(UnknownCall {
@@ -287,6 +289,7 @@ pub async fn unknown_calls(conn: &mut Conn, limit: u32) -> Result<Vec<UnknownCal
             agent: AgentName(row.text(2)?),
             tool: row.text(3)?,
             at: row.int(4)?,
+            session_key: SessionKey(row.text(5)?),
         })
     });
     unknown.collect()

@@ -71,6 +71,47 @@ pub async fn answered_with(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Message
     rows.iter().map(|row| row.text(0).map(MessageId)).collect()
 }
 
+/// The key of the conversation a session belongs to.
+pub async fn key_of_session(
+    conn: &mut Conn,
+    session: &SessionId,
+) -> Result<Option<SessionKey>, SqlError> {
+    let select = "SELECT key FROM sessions WHERE id = $1";
+    let row = conn.row(select, &[session.as_str().into()]).await?;
+    row.map(|row| row.text(0).map(SessionKey)).transpose()
+}
+
+/// The key of the conversation an item belongs to.
+pub async fn key_of_item(conn: &mut Conn, item: &ItemId) -> Result<Option<SessionKey>, SqlError> {
+    let select = "SELECT l.key FROM items i JOIN lanes l ON l.id = i.lane WHERE i.id = $1";
+    let row = conn.row(select, &[item.as_str().into()]).await?;
+    row.map(|row| row.text(0).map(SessionKey)).transpose()
+}
+
+/// A page of what a principal sent, newest first, below `after`.
+pub async fn items_of(
+    conn: &mut Conn,
+    principal: &Principal,
+    agent: Option<AgentId>,
+    state: Option<ItemState>,
+    after: Option<i64>,
+    limit: u32,
+) -> Result<Vec<ItemRow>, SqlError> {
+    let select = select_items!(
+        "WHERE i.principal = $1 AND i.ord < $2 AND ($4 IS NULL OR i.agent = $4) \
+         AND ($5 IS NULL OR i.state = $5) ORDER BY i.ord DESC LIMIT $3"
+    );
+    let args = [
+        principal.as_str().into(),
+        after.unwrap_or(i64::MAX).into(),
+        limit.into(),
+        agent.map(|agent| agent.0).into(),
+        state.map(ItemState::as_str).into(),
+    ];
+    let rows = conn.rows(select, &args).await?;
+    rows.iter().map(decode).collect()
+}
+
 /// A page of the inbox, newest first, below `after`.
 pub async fn items(
     conn: &mut Conn,

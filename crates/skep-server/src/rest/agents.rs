@@ -2,15 +2,16 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use skep_core::ids::SessionId;
+use serde::{Deserialize, Serialize};
+use skep_core::ids::{SessionId, TurnId};
 use skep_core::message::View;
-use skep_runtime::door::{HistoryPage, HistoryQuery, SessionChoice};
+use skep_runtime::door::{AgentInfo, HistoryPage, HistoryQuery, SessionChoice};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::doors::Doors;
 use crate::extract::{self, OptionalJsonBody, Params, Segments};
-use crate::problem::Problem;
+use crate::permit::Permit;
+use crate::problem::{BadBody, Missing, NotKept, Problem};
 
 const USUAL_PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
@@ -20,27 +21,51 @@ const LARGEST_PAGE: u32 = 500;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-pub(crate) async fn list(
-    State(doors): State<Doors>,
-    Params(Nothing {}): Params<Nothing>,
-) -> Result<Json<Value>, Problem> {
-    let agents = doors.hive.agents().await?;
-    Ok(Json(json!({ "agents": agents })))
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Agents {
+    agents: Vec<AgentInfo>,
 }
 
-#[derive(Deserialize)]
+/// Agents with their engine, model, capabilities and status.
+#[utoipa::path(
+    get, path = "/api/v1/agents", tag = "agents",
+    responses((status = 200, description = "Every agent you may see.", body = Agents))
+)]
+pub(crate) async fn list(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Agents>, Problem> {
+    let agents = doors.hive.agents(&permit.sight()).await?;
+    Ok(Json(Agents { agents }))
+}
+
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct HistoryParams {
+    /// The id of a session.
     session: Option<String>,
+    /// The key that leads to one; `main` where neither is given.
+    #[param(min_length = 1, max_length = 200)]
     session_key: Option<String>,
     #[serde(default)]
     view: View,
+    /// Messages before this `seq` only: the page before.
     before: Option<i64>,
+    #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
+/// A page of a conversation, its newest messages unless asked otherwise.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/history", tag = "history",
+    params(("agent" = String, Path, description = "The name of an agent."), HistoryParams),
+    responses((status = 200, description = "Messages, oldest first.", body = HistoryPage), Missing)
+)]
 pub(crate) async fn history(
     State(doors): State<Doors>,
+    permit: Permit,
     Segments(agent): Segments<String>,
     Params(params): Params<HistoryParams>,
 ) -> Result<Json<HistoryPage>, Problem> {
@@ -50,7 +75,7 @@ pub(crate) async fn history(
             return Err(Problem::bad_request("invalid_query", detail));
         }
         (Some(id), None) => SessionChoice::Id(SessionId::new(id)),
-        (None, key) => SessionChoice::Key(extract::session_key(key, "main")),
+        (None, key) => SessionChoice::Key(permit.session_key(key, "main")?),
     };
     let query = HistoryQuery {
         agent: extract::agent(&agent)?,
@@ -59,7 +84,7 @@ pub(crate) async fn history(
         before: params.before,
         limit: page_size(params.limit)?,
     };
-    Ok(Json(doors.hive.history(query).await?))
+    Ok(Json(doors.hive.history(query, &permit.sight()).await?))
 }
 
 pub(crate) fn page_size(given: Option<u32>) -> Result<u32, Problem> {
@@ -72,20 +97,39 @@ pub(crate) fn page_size(given: Option<u32>) -> Result<u32, Problem> {
     }
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stop {
+    /// `main` where it is left out.
+    #[schema(min_length = 1, max_length = 200)]
     session_key: Option<String>,
 }
 
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Stopped {
+    stopped: bool,
+    turn: Option<TurnId>,
+}
+
+/// Ends the running or waiting turn of a conversation. What is queued goes on.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{agent}/stop", tag = "messages",
+    params(("agent" = String, Path, description = "The name of an agent.")),
+    request_body(content = Option<Stop>),
+    responses(
+        (status = 200, description = "Whether there was something to end.", body = Stopped),
+        Missing, BadBody, NotKept
+    )
+)]
 pub(crate) async fn stop(
     State(doors): State<Doors>,
+    permit: Permit,
     Segments(agent): Segments<String>,
     Params(Nothing {}): Params<Nothing>,
     OptionalJsonBody(body): OptionalJsonBody<Stop>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Stopped>, Problem> {
     let agent = extract::agent(&agent)?;
-    let key = extract::session_key(body.session_key, "main");
+    let key = permit.session_key(body.session_key, "main")?;
     let turn = doors.hive.stop(&agent, &key).await?;
-    Ok(Json(json!({ "stopped": turn.is_some(), "turn": turn })))
+    Ok(Json(Stopped { stopped: turn.is_some(), turn }))
 }

@@ -7,7 +7,6 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
@@ -15,45 +14,63 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use skep_core::BoxStream;
-use skep_runtime::Live;
-use skep_runtime::door::Identity;
+use skep_core::event::Event;
+use skep_runtime::{Hive, Live};
 use tokio_util::sync::CancellationToken;
+use utoipa::IntoParams;
 
 use crate::admission::only;
 use crate::doors::Doors;
 use crate::extract::{self, Params};
 use crate::filter::EventFilter;
-use crate::problem::Problem;
+use crate::permit::Permit;
+use crate::problem::{Missing, Problem};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct EventParams {
+    /// Durable events after this `seq` first; without it, from now.
+    #[param(minimum = 0)]
     since: Option<i64>,
     agent: Option<String>,
+    /// A session's id or key.
     session: Option<String>,
 }
 
+/// Live events as server-sent events.
+///
+/// Durable ones carry their `seq` as `id`; `Last-Event-ID` takes the stream up again.
+#[utoipa::path(
+    get, path = "/api/v1/events", tag = "events", params(EventParams),
+    responses(
+        (status = 200, description = "Events, until one side ends it.", body = Event,
+         content_type = "text/event-stream"),
+        Missing
+    )
+)]
 pub(crate) async fn stream(
     State(doors): State<Doors>,
-    Extension(identity): Extension<Identity>,
+    permit: Permit,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let since = since(&headers, params.since)?;
     let agent = params.agent.as_deref().map(extract::agent).transpose()?;
-    let mut filter = EventFilter::new(agent, params.session);
+    let mut filter = EventFilter::new(agent, params.session, permit.sight());
     // Subscribed before anything is read: what happens in between is in the stream.
     let live = doors.hive.events(since);
     let active = filter.resolve(&doors.hive).await?;
     let first = active.map(|active| plain("active", &active));
     let watch = Watch {
+        hive: doors.hive.clone(),
         live,
         filter,
         closing: doors.closing.clone(),
-        revoked: doors.standing.revocation(&identity.principal),
+        revoked: doors.standing.revocation(permit.principal()),
         ended: false,
     };
     let events = stream::iter(first).chain(watch.into_stream()).map(Ok::<_, Infallible>);
@@ -80,6 +97,7 @@ fn since(headers: &HeaderMap, param: Option<i64>) -> Result<Option<i64>, Problem
 }
 
 struct Watch {
+    hive: Hive,
     live: BoxStream<'static, Live>,
     filter: EventFilter,
     closing: CancellationToken,
@@ -104,7 +122,7 @@ impl Watch {
             };
             match live {
                 Some(Live::Event(event)) => {
-                    if self.filter.admits(&event) {
+                    if self.filter.admits(&self.hive, &event).await {
                         let sent = plain(event.kind.name(), &*event);
                         return Some(match event.seq {
                             Some(seq) => sent.id(seq.to_string()),

@@ -4,59 +4,113 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use skep_core::event::ItemState;
-use skep_guard::clock;
-use skep_runtime::door::InboxQuery;
+use skep_runtime::door::{InboxItem, InboxQuery, Sight, Snapshot};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::admission::Peer;
 use crate::doors::Doors;
 use crate::extract::{self, Params};
-use crate::problem::Problem;
+use crate::permit::Permit;
+use crate::problem::{Missing, NotReady, Problem};
 use crate::rest::agents::{Nothing, page_size};
 
-pub(crate) async fn health() -> Json<Value> {
-    Json(json!({ "status": "ok" }))
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Status {
+    #[schema(example = "ok")]
+    status: &'static str,
 }
 
+/// Whether the program lives.
+#[utoipa::path(
+    get, path = "/api/v1/health", tag = "hive",
+    responses((status = 200, description = "It does.", body = Status))
+)]
+pub(crate) async fn health() -> Json<Status> {
+    Json(Status { status: "ok" })
+}
+
+/// The same, where probes look by habit.
+#[utoipa::path(
+    get, path = "/health", tag = "hive",
+    responses((status = 200, description = "It does.", body = Status))
+)]
+pub(crate) async fn health_short() -> Json<Status> {
+    health().await
+}
+
+/// The same, where probes look by habit.
+#[utoipa::path(
+    get, path = "/ready", tag = "hive",
+    responses((status = 200, description = "It does.", body = Status), NotReady)
+)]
+pub(crate) async fn ready_short(state: State<Doors>) -> Response {
+    ready(state).await
+}
+
+/// Whether the hive takes messages.
+#[utoipa::path(
+    get, path = "/api/v1/ready", tag = "hive",
+    responses((status = 200, description = "It does.", body = Status), NotReady)
+)]
 pub(crate) async fn ready(State(doors): State<Doors>) -> Response {
     let ready = doors.hive.is_ready() && !doors.closing.is_cancelled();
     match ready {
-        true => Json(json!({ "status": "ready" })).into_response(),
+        true => Json(Status { status: "ready" }).into_response(),
         false => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "not ready")
             .retry_after(1)
             .into_response(),
     }
 }
 
+/// The hive at one moment, with the `seq` from which events go on.
+#[utoipa::path(
+    get, path = "/api/v1/state", tag = "hive",
+    responses((status = 200, description = "What you may see of it.", body = Snapshot))
+)]
 pub(crate) async fn state(
     State(doors): State<Doors>,
+    permit: Permit,
     Params(Nothing {}): Params<Nothing>,
-) -> Result<Json<Value>, Problem> {
-    let snapshot = doors.hive.snapshot().await?;
-    let uptime = clock::now_ms().saturating_sub(snapshot.hive.started_at).max(0);
-    let mut state = json!(snapshot);
-    if let Some(hive) = state.get_mut("hive").and_then(Value::as_object_mut) {
-        hive.insert("uptime_ms".to_owned(), uptime.into());
-        hive.insert("home".to_owned(), doors.home.display().to_string().into());
+) -> Result<Json<Snapshot>, Problem> {
+    let sight = permit.sight();
+    let mut snapshot = doors.hive.snapshot(&sight).await?;
+    if sight == Sight::All {
+        snapshot.hive.home = Some(doors.home.display().to_string());
     }
-    Ok(Json(state))
+    Ok(Json(snapshot))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct InboxParams {
     agent: Option<String>,
     state: Option<ItemState>,
+    /// The `after` of the page before.
     after: Option<i64>,
+    #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Inbox {
+    items: Vec<InboxItem>,
+    /// Give it as `after` for the next page; absent on the last.
+    after: Option<i64>,
+}
+
+/// Inbox items, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/inbox", tag = "inbox", params(InboxParams),
+    responses((status = 200, description = "A page.", body = Inbox), Missing)
+)]
 pub(crate) async fn inbox(
     State(doors): State<Doors>,
+    permit: Permit,
     Params(params): Params<InboxParams>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Inbox>, Problem> {
     let limit = page_size(params.limit)?;
     let query = InboxQuery {
         agent: params.agent.as_deref().map(extract::agent).transpose()?,
@@ -64,14 +118,26 @@ pub(crate) async fn inbox(
         after: params.after,
         limit,
     };
-    let items = doors.hive.inbox(query).await?;
+    let items = doors.hive.inbox(query, &permit.sight()).await?;
     // A page that is not full is the last.
     let full = u32::try_from(items.len()).is_ok_and(|count| count >= limit);
     let after = items.last().filter(|_| full).map(|item| item.ord);
-    Ok(Json(json!({ "items": items, "after": after })))
+    Ok(Json(Inbox { items, after }))
 }
 
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Stopping {
+    #[schema(example = "stopping")]
+    state: &'static str,
+}
+
+/// Stops the hive as SIGTERM would; through the local socket only.
+///
 /// Ending the hive is for whoever owns its home, not for whoever holds a token.
+#[utoipa::path(
+    post, path = "/api/v1/shutdown", tag = "hive",
+    responses((status = 202, description = "It stops.", body = Stopping))
+)]
 pub(crate) async fn shutdown(
     State(doors): State<Doors>,
     Extension(peer): Extension<Peer>,
@@ -83,5 +149,5 @@ pub(crate) async fn shutdown(
     }
     tracing::info!("asked to stop through the local socket");
     doors.hive.request_shutdown();
-    Ok((StatusCode::ACCEPTED, Json(json!({ "state": "stopping" }))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(Stopping { state: "stopping" })).into_response())
 }

@@ -2,42 +2,53 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use skep_core::event::ItemState;
 use skep_core::ids::{AgentName, MessageId};
 use skep_core::settings::QueueMode;
-use skep_runtime::door::{DoorError, ErrorKind, Followed, Identity, Inbound, Source};
+use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::admission::only;
 use crate::doors::{DoorState, Doors};
 use crate::extract::{self, ID_BYTES, JsonBody, Params, Segments};
-use crate::problem::Problem;
+use crate::permit::Permit;
+use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const USUAL_WAIT: u64 = 120;
 const LONGEST_WAIT: u64 = 600;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessage {
+    #[schema(min_length = 1, example = "hello")]
     message: String,
+    /// `main` where it is left out.
+    #[schema(min_length = 1, max_length = 200)]
     session_key: Option<String>,
+    /// What happens when a turn of the conversation runs; else the agent's own setting.
     mode: Option<QueueMode>,
+    #[schema(ignore)]
     topic: Option<IgnoredAny>,
+    #[schema(ignore)]
     attachments: Option<Vec<IgnoredAny>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Wait {
+    /// Answer when the message has ended.
     #[serde(default)]
     wait: bool,
-    /// Seconds.
+    /// Seconds to wait for that.
+    #[param(minimum = 0, maximum = 600, default = 120)]
     timeout: Option<u64>,
 }
 
@@ -53,9 +64,28 @@ impl Wait {
     }
 }
 
+/// Sends a message to an agent, or a command such as `/stop`.
+///
+/// It is durable before it is answered. With `wait` the answer is the end of the message.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{agent}/messages", tag = "messages",
+    params(
+        ("agent" = String, Path, description = "The name of an agent."),
+        Wait,
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 200,
+         pattern = "^[!-~]+$",
+         description = "Makes it safe to send again: the same key and body give the same answer.")
+    ),
+    request_body = NewMessage,
+    responses(
+        (status = 200, description = "With `wait`: it has ended.", body = Followed),
+        (status = 202, description = "It is kept and goes on by itself.", body = Receipt),
+        Missing, Clash, BadBody, NotKept, NoAnswerYet
+    )
+)]
 pub(crate) async fn send(
     State(doors): State<Doors>,
-    Extension(identity): Extension<Identity>,
+    permit: Permit,
     Segments(agent): Segments<String>,
     Params(wait): Params<Wait>,
     headers: HeaderMap,
@@ -63,7 +93,7 @@ pub(crate) async fn send(
 ) -> Result<Response, Problem> {
     let agent = extract::agent(&agent)?;
     let time = wait.time()?;
-    let inbound = inbound(agent, &identity, &headers, body)?;
+    let inbound = inbound(agent, &permit, &headers, body)?;
     let receipt = doors.hive.submit(inbound).await?;
     match time {
         None => Ok((StatusCode::ACCEPTED, Json(receipt)).into_response()),
@@ -73,25 +103,38 @@ pub(crate) async fn send(
                 id: receipt.item_id.to_string(),
                 message_id: receipt.message_id,
             };
-            wait_for(&doors, &identity, message, time).await
+            wait_for(&doors, &permit, message, time).await
         }
     }
 }
 
+/// Follows a message, also after a restart of the hive.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/messages/{id}", tag = "messages",
+    params(
+        ("agent" = String, Path, description = "The name of an agent."),
+        ("id" = String, Path, description = "The id of an item, or of a message you sent."),
+        Wait
+    ),
+    responses(
+        (status = 200, description = "The message as it stands, or its end.", body = Followed),
+        Missing, NoAnswerYet
+    )
+)]
 pub(crate) async fn follow(
     State(doors): State<Doors>,
-    Extension(identity): Extension<Identity>,
+    permit: Permit,
     Segments((agent, id)): Segments<(String, String)>,
     Params(wait): Params<Wait>,
 ) -> Result<Response, Problem> {
     let agent = extract::agent(&agent)?;
     let time = wait.time()?;
-    let found = doors.hive.follow(&agent, &id, &identity.principal).await?;
+    let found = doors.hive.follow(&agent, &id, permit.principal(), &permit.sight()).await?;
     match time {
         Some(time) if !has_ended(&found) => {
             let id = found.item_id.to_string();
             let message = Message { agent, id, message_id: found.message_id };
-            wait_for(&doors, &identity, message, time).await
+            wait_for(&doors, &permit, message, time).await
         }
         _ => Ok(Json(found).into_response()),
     }
@@ -99,7 +142,7 @@ pub(crate) async fn follow(
 
 fn inbound(
     agent: AgentName,
-    identity: &Identity,
+    permit: &Permit,
     headers: &HeaderMap,
     body: NewMessage,
 ) -> Result<Inbound, Problem> {
@@ -119,10 +162,10 @@ fn inbound(
     }
     Ok(Inbound {
         agent,
-        session_key: extract::session_key(body.session_key, "main"),
+        session_key: permit.session_key(body.session_key, "main")?,
         text: body.message,
         mode: body.mode,
-        principal: identity.principal.clone(),
+        principal: permit.principal().clone(),
         source: Source::Api { key: key.map(str::to_owned) },
     })
 }
@@ -135,15 +178,16 @@ struct Message {
 
 async fn wait_for(
     doors: &DoorState,
-    identity: &Identity,
+    permit: &Permit,
     message: Message,
     time: Duration,
 ) -> Result<Response, Problem> {
     let Message { agent, id, message_id } = message;
-    let revoked = doors.standing.revocation(&identity.principal);
+    let revoked = doors.standing.revocation(permit.principal());
     let stopping =
         || Problem::stopping().with("message_id", message_id.0.clone()).with("item_id", id.clone());
-    let following = doors.hive.follow_until_ended(&agent, &id, &identity.principal, time);
+    let (principal, sight) = (permit.principal(), permit.sight());
+    let following = doors.hive.follow_until_ended(&agent, &id, principal, &sight, time);
     let followed = tokio::select! {
         biased;
         followed = following => followed.map_err(|error| unread(error, &agent, &id, &message_id))?,

@@ -1,46 +1,76 @@
 //! `/api/v1`: one file per noun, each handler a call of the hive and its answer as JSON.
+//!
+//! A route is declared in three places that the compiler and the tests keep together:
+//! 1. Its handler carries `#[utoipa::path(…)]`: method, path, parameters (`params(…)`, from an
+//!    `IntoParams` struct for the query), body, every answer. `responses(…)` lists the good ones
+//!    and names the groups of refusals that apply (`problem::{Missing, Clash, BadBody, NotKept}`).
+//!    What every route may answer (400, 401, 403, 414, 421, 500, 503) is added by itself. The doc
+//!    comment of the handler is what a reader of the document sees. Types it shows derive
+//!    `ToSchema`.
+//! 2. It takes a [`Permit`](crate::permit::Permit) and hands `permit.sight()` to whatever it reads,
+//!    and `permit.session_key(given, "main")` to whatever it writes: users and channels reach
+//!    only their own conversations.
+//! 3. A line in [`routes`] under the action of the table of roles (`skep_core::role`) it belongs
+//!    to: `.guarded(Action::ReadHistory, routes!(agents::history))`.
+//!
+//! An answer with a status that is not declared is a 500 in debug builds, so that tests fail.
 
 mod agents;
+mod declared;
+mod document;
 mod events;
 mod hive;
 mod messages;
 mod page;
+mod reader;
 mod tokens;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware;
-use axum::routing::{delete, get, post};
+use skep_runtime::door::Action;
+use utoipa_axum::routes;
 
-use crate::admission;
+use crate::admission::{self, Entrance};
 use crate::doors::Doors;
 use crate::problem::Problem;
 use crate::ws;
+use declared::Routes;
+
+/// Every route there is.
+fn routes() -> Routes {
+    Routes::new(document::frame())
+        .open(routes!(page::show))
+        .open(routes!(document::page))
+        .open(routes!(document::json))
+        .open(routes!(hive::health))
+        .open(routes!(hive::health_short))
+        .open(routes!(hive::ready))
+        .open(routes!(hive::ready_short))
+        .guarded(Action::ListAgents, routes!(agents::list))
+        .guarded(Action::ReadHistory, routes!(agents::history))
+        .guarded(Action::ReadHistory, routes!(messages::follow))
+        .guarded(Action::Talk, routes!(messages::send))
+        .guarded(Action::Talk, routes!(agents::stop))
+        .guarded(Action::Watch, routes!(hive::state))
+        .guarded(Action::Watch, routes!(hive::inbox))
+        .guarded(Action::Watch, routes!(events::stream))
+        .guarded(Action::Connect, routes!(ws::upgrade))
+        .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))
+        .guarded(Action::ManageTokens, routes!(tokens::revoke))
+        .guarded(Action::Shutdown, routes!(hive::shutdown))
+}
 
 pub(crate) fn router(doors: Doors) -> Router {
-    let api = Router::new()
-        .route("/agents", get(agents::list))
-        .route("/agents/{agent}/history", get(agents::history))
-        .route("/agents/{agent}/stop", post(agents::stop))
-        .route("/agents/{agent}/messages", post(messages::send))
-        .route("/agents/{agent}/messages/{id}", get(messages::follow))
-        .route("/state", get(hive::state))
-        .route("/inbox", get(hive::inbox))
-        .route("/events", get(events::stream))
-        .route("/health", get(hive::health))
-        .route("/ready", get(hive::ready))
-        .route("/tokens", get(tokens::list).post(tokens::create))
-        .route("/tokens/{id}", delete(tokens::revoke))
-        .route("/shutdown", post(hive::shutdown));
-    Router::new()
-        .route("/", get(page::show))
-        .route("/health", get(hive::health))
-        .route("/ready", get(hive::ready))
-        .route("/ws", get(ws::upgrade))
-        .nest("/api/v1", api)
+    let (router, document, open) = routes().split();
+    let entrance = Entrance { doors: Arc::clone(&doors), open: Arc::new(open) };
+    router
+        .layer(axum::Extension(document::Served::new(&document)))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(doors.clone(), admission::admit))
+        .layer(middleware::from_fn_with_state(entrance, admission::admit))
         .with_state(doors)
 }
 

@@ -4,31 +4,57 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use skep_core::ids::Principal;
+use skep_runtime::door::TokenInfo;
+use utoipa::ToSchema;
 
 use crate::doors::Doors;
 use crate::extract::{JsonBody, Params, Segments};
-use crate::problem::Problem;
+use crate::problem::{BadBody, Missing, NotKept, Problem};
 use crate::rest::agents::Nothing;
 
 const NAME_CHARACTERS: usize = 64;
 
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Tokens {
+    tokens: Vec<TokenInfo>,
+}
+
+/// Tokens, without what they are.
+#[utoipa::path(
+    get, path = "/api/v1/tokens", tag = "tokens",
+    responses((status = 200, description = "Every token there was.", body = Tokens))
+)]
 pub(crate) async fn list(
     State(doors): State<Doors>,
     Params(Nothing {}): Params<Nothing>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Tokens>, Problem> {
     let tokens = doors.hive.tokens().await?;
-    Ok(Json(json!({ "tokens": tokens })))
+    Ok(Json(Tokens { tokens }))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewToken {
+    /// What it is for.
+    #[schema(min_length = 1, max_length = 64)]
     name: String,
 }
 
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MadeToken {
+    #[serde(flatten)]
+    info: TokenInfo,
+    /// The token itself, shown this once.
+    token: String,
+}
+
+/// Makes a token.
+#[utoipa::path(
+    post, path = "/api/v1/tokens", tag = "tokens", request_body = NewToken,
+    responses((status = 201, description = "The token.", body = MadeToken), BadBody, NotKept)
+)]
 pub(crate) async fn create(
     State(doors): State<Doors>,
     Params(Nothing {}): Params<Nothing>,
@@ -41,13 +67,15 @@ pub(crate) async fn create(
         return Err(Problem::bad_request("invalid_name", detail));
     }
     let (info, token) = doors.hive.new_token(name).await?;
-    let mut answer = json!(info);
-    if let Some(fields) = answer.as_object_mut() {
-        fields.insert("token".to_owned(), token.into());
-    }
-    Ok((StatusCode::CREATED, Json(answer)).into_response())
+    Ok((StatusCode::CREATED, Json(MadeToken { info, token })).into_response())
 }
 
+/// Makes a token worthless; what it keeps open is closed.
+#[utoipa::path(
+    delete, path = "/api/v1/tokens/{id}", tag = "tokens",
+    params(("id" = String, Path, description = "The id of a token.")),
+    responses((status = 204, description = "It opens nothing any more."), Missing, NotKept)
+)]
 pub(crate) async fn revoke(
     State(doors): State<Doors>,
     Segments(id): Segments<String>,

@@ -18,16 +18,22 @@ use serde_json::{Value, json};
 use skep_core::event::Event;
 use skep_core::ids::{AgentName, ChannelId, SessionKey, is_agent_name};
 use skep_core::settings::QueueMode;
-use skep_runtime::door::{ActiveTurn, DoorError, ErrorKind};
-
-use crate::extract;
+use skep_runtime::door::{Action, ActiveTurn, DoorError, ErrorKind};
 
 /// What a client asked for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ClientFrame {
-    Message { content: String, id: Option<String>, place: Place, mode: Option<QueueMode> },
-    Interrupt(Place),
+    Message { content: String, id: Option<String>, named: Named, mode: Option<QueueMode> },
+    Interrupt(Named),
     Subscribe { agent: Option<AgentName>, session: Option<String>, since: Option<i64> },
+}
+
+/// A conversation as a client names it; who it is decides which one that is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Named {
+    pub(crate) agent: AgentName,
+    /// Nothing: the channel's own.
+    pub(crate) session: Option<String>,
 }
 
 /// A conversation of an agent.
@@ -61,22 +67,37 @@ struct Raw {
 }
 
 impl ClientFrame {
-    /// `channel` is the conversation when a frame names none.
-    pub(crate) fn parse(text: &str, channel: &ChannelId) -> Result<Self, Refused> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Refused> {
         let raw: Raw = serde_json::from_str(text)
             .map_err(|error| Refused { error: unreadable(&error), message_id: id_in(text) })?;
         let id = raw.id.clone();
-        raw.check(channel).map_err(|error| Refused { error, message_id: id })
+        raw.check().map_err(|error| Refused { error, message_id: id })
+    }
+
+    /// What the table of roles is asked about it.
+    pub(crate) fn action(&self) -> Action {
+        match self {
+            Self::Message { .. } | Self::Interrupt(_) => Action::Talk,
+            Self::Subscribe { .. } => Action::Watch,
+        }
+    }
+
+    /// The id it carries, to name it in a refusal.
+    pub(crate) fn message_id(&self) -> Option<String> {
+        match self {
+            Self::Message { id, .. } => id.clone(),
+            Self::Interrupt(_) | Self::Subscribe { .. } => None,
+        }
     }
 }
 
 impl Raw {
-    fn check(self, channel: &ChannelId) -> Result<ClientFrame, DoorError> {
+    fn check(self) -> Result<ClientFrame, DoorError> {
         match self.kind.as_deref() {
-            None => self.message(channel),
+            None => self.message(),
             Some("interrupt") => {
                 self.refuse_others("interrupt", &["type", "agent", "session", "topic_id"])?;
-                self.place(channel).map(ClientFrame::Interrupt)
+                self.named().map(ClientFrame::Interrupt)
             }
             Some("subscribe") => self.subscribe(),
             Some(other) => {
@@ -92,17 +113,17 @@ impl Raw {
         }
     }
 
-    fn message(self, channel: &ChannelId) -> Result<ClientFrame, DoorError> {
+    fn message(self) -> Result<ClientFrame, DoorError> {
         let usual = ["content", "id", "agent", "session", "mode", "topic_id", "attachments"];
         self.refuse_others("message", &usual)?;
         if self.attachments.as_ref().is_some_and(|attachments| !attachments.is_empty()) {
             let detail = "attachments are not part of this version";
             return Err(invalid("unsupported", detail));
         }
-        let place = self.place(channel)?;
+        let named = self.named()?;
         // What is written, and under which id, is for the hive to judge.
         let content = self.content.unwrap_or_default();
-        Ok(ClientFrame::Message { content, id: self.id, place, mode: self.mode })
+        Ok(ClientFrame::Message { content, id: self.id, named, mode: self.mode })
     }
 
     fn subscribe(self) -> Result<ClientFrame, DoorError> {
@@ -114,15 +135,13 @@ impl Raw {
         Ok(ClientFrame::Subscribe { agent, session: self.session, since: self.since })
     }
 
-    fn place(&self, channel: &ChannelId) -> Result<Place, DoorError> {
+    fn named(&self) -> Result<Named, DoorError> {
         if self.topic_id.is_some() {
             let detail = "topics are not part of this version; use session";
             return Err(invalid("unknown_topic", detail));
         }
-        Ok(Place {
-            agent: agent_name(self.agent.clone().unwrap_or_else(|| "main".to_owned()))?,
-            session: extract::session_key(self.session.clone(), channel.as_str()),
-        })
+        let agent = agent_name(self.agent.clone().unwrap_or_else(|| "main".to_owned()))?;
+        Ok(Named { agent, session: self.session.clone() })
     }
 
     fn refuse_others(&self, kind: &str, usual: &[&str]) -> Result<(), DoorError> {
@@ -248,33 +267,33 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<ClientFrame, Refused> {
-        ClientFrame::parse(text, &ChannelId::new("ws:1"))
+        ClientFrame::parse(text)
     }
 
-    fn place(agent: &str, session: &str) -> Place {
-        Place { agent: AgentName::new(agent), session: SessionKey::new(session) }
+    fn named(agent: &str, session: Option<&str>) -> Named {
+        Named { agent: AgentName::new(agent), session: session.map(str::to_owned) }
     }
 
     #[test]
     fn frames_that_are_taken() {
-        let message = |content: &str, id: Option<&str>, place, mode| ClientFrame::Message {
+        let message = |content: &str, id: Option<&str>, named, mode| ClientFrame::Message {
             content: content.to_owned(),
             id: id.map(str::to_owned),
-            place,
+            named,
             mode,
         };
         let cases = [
-            (r#"{"content":"hi"}"#, message("hi", None, place("main", "ws:1"), None)),
+            (r#"{"content":"hi"}"#, message("hi", None, named("main", None), None)),
             (
                 r#"{"content":"hi","id":"m1","agent":"cto","session":"x","mode":"interrupt"}"#,
-                message("hi", Some("m1"), place("cto", "x"), Some(QueueMode::Interrupt)),
+                message("hi", Some("m1"), named("cto", Some("x")), Some(QueueMode::Interrupt)),
             ),
             (
                 r#"{"content":"hi","topic_id":null,"attachments":[],"agent":null}"#,
-                message("hi", None, place("main", "ws:1"), None),
+                message("hi", None, named("main", None), None),
             ),
-            ("{}", message("", None, place("main", "ws:1"), None)),
-            (r#"{"type":"interrupt"}"#, ClientFrame::Interrupt(place("main", "ws:1"))),
+            ("{}", message("", None, named("main", None), None)),
+            (r#"{"type":"interrupt"}"#, ClientFrame::Interrupt(named("main", None))),
             (
                 r#"{"type":"subscribe","agent":"cto","session":"s","since":4}"#,
                 ClientFrame::Subscribe {

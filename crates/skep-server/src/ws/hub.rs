@@ -12,6 +12,7 @@ use skep_core::event::{DeltaPart, Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{ChannelId, SessionKey, TurnId};
 use skep_core::{BoxFuture, BoxStream};
+use skep_runtime::door::Sight;
 use skep_runtime::{Hive, Live};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -106,8 +107,13 @@ impl Hub {
         (Arc::new(hub), Feed { live, frames })
     }
 
-    /// From now on frames of the channel are queued for this socket.
-    pub(crate) fn sit(self: &Arc<Self>, channel: &ChannelId, stream: bool) -> (Seated, Queue) {
+    /// From now on frames of the channel are queued for this socket; with `stream` also what is
+    /// said in that conversation.
+    pub(crate) fn sit(
+        self: &Arc<Self>,
+        channel: &ChannelId,
+        stream: Option<SessionKey>,
+    ) -> (Seated, Queue) {
         let (queue, pushes) = mpsc::channel(QUEUE);
         let lagging = Arc::new(AtomicBool::new(false));
         let number = self.next_seat.fetch_add(1, Ordering::Relaxed);
@@ -115,8 +121,7 @@ impl Hub {
         let mut registry = self.registry();
         registry.channels.entry(channel.clone()).or_default().push(seat.clone());
         let mut keys = Vec::new();
-        if stream {
-            let key = SessionKey::new(channel.as_str());
+        if let Some(key) = stream {
             registry.streams.entry(key.clone()).or_default().push((None, seat.clone()));
             keys.push(key);
         }
@@ -238,7 +243,7 @@ fn covers(wanted: &Option<Place>, place: &Place) -> bool {
 
 /// Turns that began before we listened.
 async fn open_turns(hive: &Hive) -> HashMap<TurnId, Place> {
-    match hive.snapshot().await {
+    match hive.snapshot(&Sight::All).await {
         Ok(snapshot) => {
             let turns = snapshot.turns.into_iter();
             turns

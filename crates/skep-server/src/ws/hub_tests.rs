@@ -65,9 +65,9 @@ fn frames_reach_every_socket_of_their_channel_and_no_other() {
     let (hub, _feed) = new_hub();
     let (one, other) = (ChannelId::new("ws:1"), ChannelId::new("ws:2"));
     assert_eq!(hub.accept(frame_of(&one, 1)), Delivery::Absent);
-    let (first, mut first_queue) = hub.sit(&one, false);
-    let (_second, mut second_queue) = hub.sit(&one, false);
-    let (_third, mut third_queue) = hub.sit(&other, false);
+    let (first, mut first_queue) = hub.sit(&one, None);
+    let (_second, mut second_queue) = hub.sit(&one, None);
+    let (_third, mut third_queue) = hub.sit(&other, None);
     assert_eq!(hub.accept(frame_of(&one, 1)), Delivery::Delivered);
     hub.registry().deliver(&frame_of(&one, 2));
     drop(first);
@@ -81,7 +81,7 @@ fn frames_reach_every_socket_of_their_channel_and_no_other() {
 fn a_reader_that_falls_behind_is_marked_and_never_waited_for() {
     let (hub, _feed) = new_hub();
     let channel = ChannelId::new("ws:1");
-    let (_seated, mut queue) = hub.sit(&channel, false);
+    let (_seated, mut queue) = hub.sit(&channel, None);
     for seq in 1..=(QUEUE as i64 + 5) {
         hub.registry().deliver(&frame_of(&channel, seq));
     }
@@ -93,8 +93,9 @@ fn a_reader_that_falls_behind_is_marked_and_never_waited_for() {
 #[test]
 fn streams_go_to_sockets_that_asked_for_the_conversation() {
     let (hub, _feed) = new_hub();
-    let (streaming, mut streaming_queue) = hub.sit(&ChannelId::new("ws:1"), true);
-    let (_quiet, mut quiet_queue) = hub.sit(&ChannelId::new("ws:1"), false);
+    let (streaming, mut streaming_queue) =
+        hub.sit(&ChannelId::new("ws:1"), Some(SessionKey::new("ws:1")));
+    let (_quiet, mut quiet_queue) = hub.sit(&ChannelId::new("ws:1"), None);
     let route = |event: Event| hub.registry().route(&event);
     route(event("main", "t0", words(0)));
     route(event("main", "t1", start("ws:1")));
@@ -126,7 +127,7 @@ fn streams_go_to_sockets_that_asked_for_the_conversation() {
 #[test]
 fn an_empty_hub_keeps_nothing() {
     let (hub, _feed) = new_hub();
-    let (seated, _queue) = hub.sit(&ChannelId::new("ws:1"), true);
+    let (seated, _queue) = hub.sit(&ChannelId::new("ws:1"), Some(SessionKey::new("ws:1")));
     drop(seated);
     let registry = hub.registry();
     assert!(registry.channels.is_empty() && registry.streams.is_empty());

@@ -8,16 +8,17 @@ use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use futures_util::stream::{FuturesUnordered, SplitStream};
 use futures_util::{FutureExt, StreamExt};
 use skep_core::frame::Frame;
-use skep_core::ids::{ChannelId, Principal};
+use skep_core::ids::ChannelId;
 use skep_core::settings::QueueMode;
 use skep_core::{BoxFuture, BoxStream};
 use skep_runtime::Live;
-use skep_runtime::door::{Inbound, Source};
+use skep_runtime::door::{DoorError, Inbound, Source};
 use tokio::time::{Instant, timeout_at};
 
 use crate::doors::Doors;
 use crate::filter::EventFilter;
-use crate::ws::frame::{self, ClientFrame, Place, Refused, invalid};
+use crate::permit::Permit;
+use crate::ws::frame::{self, ClientFrame, Named, Place, Refused, invalid};
 use crate::ws::hub::{Push, Seated};
 use crate::ws::socket::Ended;
 
@@ -34,7 +35,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) seated: &'a Seated,
     pub(crate) doors: &'a Doors,
     pub(crate) channel: &'a ChannelId,
-    pub(crate) principal: &'a Principal,
+    pub(crate) permit: &'a Permit,
     pub(crate) stream: bool,
     pub(crate) under_way: FuturesUnordered<Outcome>,
     pub(crate) subscription: Option<Subscription>,
@@ -44,6 +45,20 @@ pub(crate) struct Incoming<'a> {
 pub(crate) struct Subscription {
     live: BoxStream<'static, Live>,
     filter: EventFilter,
+}
+
+/// A frame that may be done.
+enum Wish {
+    Message(Told),
+    Interrupt(Place),
+    Subscribe(EventFilter, Option<i64>),
+}
+
+struct Told {
+    content: String,
+    id: Option<String>,
+    place: Place,
+    mode: Option<QueueMode>,
 }
 
 impl Incoming<'_> {
@@ -82,29 +97,46 @@ impl Incoming<'_> {
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Close(_) => return Err(Ended::Gone),
         };
-        match ClientFrame::parse(&text, self.channel) {
-            Ok(ClientFrame::Message { content, id, place, mode }) => {
-                self.submit(content, id, place, mode);
+        let wish = ClientFrame::parse(&text).and_then(|frame| self.wish(frame));
+        match wish {
+            Ok(Wish::Message(message)) => {
+                self.submit(message);
                 Ok(())
             }
-            Ok(ClientFrame::Interrupt(place)) => {
+            Ok(Wish::Interrupt(place)) => {
                 self.interrupt(place);
                 Ok(())
             }
-            Ok(ClientFrame::Subscribe { agent, session, since }) => {
-                self.subscribe(EventFilter::new(agent, session), since).await
-            }
+            Ok(Wish::Subscribe(filter, since)) => self.subscribe(filter, since).await,
             Err(refused) => self.tell(frame::error(&refused)).await,
         }
     }
 
-    fn submit(
-        &mut self,
-        content: String,
-        id: Option<String>,
-        place: Place,
-        mode: Option<QueueMode>,
-    ) {
+    /// What the frame means for who sent it, if that one may.
+    fn wish(&self, frame: ClientFrame) -> Result<Wish, Refused> {
+        let message_id = frame.message_id();
+        self.allowed(frame).map_err(|error| Refused { error, message_id })
+    }
+
+    fn allowed(&self, frame: ClientFrame) -> Result<Wish, DoorError> {
+        let permit = self.permit.other(frame.action())?;
+        let place = |named: Named| {
+            let session = permit.session_key(named.session, self.channel.as_str())?;
+            Ok(Place { agent: named.agent, session })
+        };
+        Ok(match frame {
+            ClientFrame::Message { content, id, named, mode } => {
+                Wish::Message(Told { content, id, place: place(named)?, mode })
+            }
+            ClientFrame::Interrupt(named) => Wish::Interrupt(place(named)?),
+            ClientFrame::Subscribe { agent, session, since } => {
+                Wish::Subscribe(EventFilter::new(agent, session, permit.sight()), since)
+            }
+        })
+    }
+
+    fn submit(&mut self, told: Told) {
+        let Told { content, id, place, mode } = told;
         if self.stream {
             self.seated.follow(&place);
         }
@@ -113,7 +145,7 @@ impl Incoming<'_> {
             session_key: place.session,
             text: content,
             mode,
-            principal: self.principal.clone(),
+            principal: self.permit.principal().clone(),
             source: Source::Socket { channel: self.channel.clone(), id: id.clone() },
         });
         // An ack is a durable frame and comes through the hub. Only a message that had been taken
@@ -175,11 +207,11 @@ impl Incoming<'_> {
     async fn pass_event(&mut self, live: Option<Live>) -> Result<(), Ended> {
         match live {
             Some(Live::Event(event)) => {
-                let subscription = self.subscription.as_mut();
-                if subscription.is_some_and(|subscription| subscription.filter.admits(&event)) {
-                    return self.tell(frame::event(&event)).await;
+                let Some(subscription) = &mut self.subscription else { return Ok(()) };
+                match subscription.filter.admits(&self.doors.hive, &event).await {
+                    true => self.tell(frame::event(&event)).await,
+                    false => Ok(()),
                 }
-                Ok(())
             }
             // After a gap the client reads the state and subscribes from there.
             Some(Live::Resync) | None => {

@@ -20,12 +20,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
 use skep_core::ids::ChannelId;
-use skep_runtime::door::Identity;
+use utoipa::IntoParams;
 
 use crate::admission::Slot;
 use crate::doors::Doors;
 use crate::extract::{Params, is_id};
-use crate::problem::Problem;
+use crate::permit::Permit;
+use crate::problem::{Missing, NotKept, Problem, ProblemBody};
 use socket::Socket;
 
 /// The largest message a client may send.
@@ -35,18 +36,33 @@ const READ_BUFFER: usize = 4 * 1024;
 /// Frames written together before the kernel is asked to take them.
 const WRITE_BUFFER: usize = 16 * 1024;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct SocketParams {
+    /// A channel to take up again; without it, a new one.
     channel: Option<String>,
+    /// The last frame of it that was seen.
+    #[param(minimum = 0)]
     since: Option<i64>,
+    /// Also what is said while it is said.
     #[serde(default)]
     stream: bool,
 }
 
+/// The WebSocket channel.
+#[utoipa::path(
+    get, path = "/ws", tag = "messages", params(SocketParams),
+    responses(
+        (status = 101, description = "From here on frames."),
+        (status = 426, description = "This speaks WebSocket only.", body = ProblemBody,
+         content_type = "application/problem+json"),
+        Missing, NotKept
+    )
+)]
 pub(crate) async fn upgrade(
     State(doors): State<Doors>,
-    Extension(identity): Extension<Identity>,
+    permit: Permit,
     slot: Option<Extension<Slot>>,
     Params(params): Params<SocketParams>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -63,12 +79,14 @@ pub(crate) async fn upgrade(
         return Err(Problem::stopping());
     }
     let wanted = wanted(&params)?;
-    let opened = doors.hive.open_channel("ws", &identity.principal, wanted).await?;
+    let opened = doors.hive.open_channel("ws", permit.principal(), wanted).await?;
+    let session = permit.session_key(None, opened.channel.as_str())?;
     let socket = Socket {
         opened,
+        session,
         since: params.since,
         stream: params.stream,
-        principal: identity.principal,
+        permit,
         goodbye: doors.hive.goodbye(),
         _slot: slot.map(|Extension(slot)| slot),
         _task: doors.tasks.token(),

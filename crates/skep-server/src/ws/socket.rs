@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::ws::{WebSocket, close_code};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use skep_core::ids::Principal;
+use skep_core::ids::SessionKey;
 use skep_runtime::door::OpenedChannel;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite;
@@ -15,6 +15,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::admission::Slot;
 use crate::doors::Doors;
+use crate::permit::Permit;
 use crate::ws::incoming::Incoming;
 use crate::ws::outgoing::Outgoing;
 
@@ -26,7 +27,9 @@ pub(crate) struct Socket {
     pub(crate) opened: OpenedChannel,
     pub(crate) since: Option<i64>,
     pub(crate) stream: bool,
-    pub(crate) principal: Principal,
+    pub(crate) permit: Permit,
+    /// The conversation of frames that name none.
+    pub(crate) session: SessionKey,
     pub(crate) goodbye: TaskTrackerToken,
     pub(crate) _slot: Option<Slot>,
     pub(crate) _task: TaskTrackerToken,
@@ -75,8 +78,9 @@ impl Ended {
 impl Socket {
     pub(crate) async fn serve(self, connection: WebSocket) {
         let (sink, mut source) = connection.split();
-        let revoked = self.doors.standing.revocation(&self.principal);
-        let (seated, queue) = self.doors.hub.sit(&self.opened.channel, self.stream);
+        let revoked = self.doors.standing.revocation(self.permit.principal());
+        let stream = self.stream.then(|| self.session.clone());
+        let (seated, queue) = self.doors.hub.sit(&self.opened.channel, stream);
         let mut outgoing =
             Outgoing::new(sink, queue, &seated, &self.doors, &self.opened, self.stream);
         let mut incoming = Incoming {
@@ -84,7 +88,7 @@ impl Socket {
             seated: &seated,
             doors: &self.doors,
             channel: &self.opened.channel,
-            principal: &self.principal,
+            permit: &self.permit,
             stream: self.stream,
             under_way: FuturesUnordered::new(),
             subscription: None,

@@ -1,0 +1,203 @@
+//! Who may do what: one table of role × action, asked by every route and every frame.
+//!
+//! A credential has a role. A role reaches everything, its own part, or nothing of an action; what
+//! its own part is says its [`Sight`].
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{AgentName, Principal, SessionKey};
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident {
+        $($(#[$why:meta])* $variant:ident = $word:literal,)+
+    })+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        pub enum $name { $($(#[$why])* #[serde(rename = $word)] $variant),+ }
+
+        impl $name {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word in rows, on the wire and in documents.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    )+};
+}
+
+words! {
+    Role {
+        /// Runs the hive: everything.
+        Operator = "operator",
+        /// Talks to agents and sees its own conversations.
+        User = "user",
+        /// Reads everything but credentials and logs; changes nothing.
+        Viewer = "viewer",
+        /// A program that brings messages in: conversations under its own prefix.
+        Channel = "channel",
+        /// A child of an agent's engine: reads what its own agent has said and done.
+        Agent = "agent",
+    }
+    /// What routes and frames do. A new one is sorted under one of these, or gets its own line
+    /// in [`decide`].
+    Action {
+        /// Which agents there are.
+        ListAgents = "list_agents",
+        /// Send messages and commands, stop, fork and compact: whatever changes a conversation.
+        Talk = "talk",
+        /// Messages, sessions, search, exports, files.
+        ReadHistory = "read_history",
+        /// Inbox, state and live events.
+        Watch = "watch",
+        /// Open a WebSocket; its frames are asked for one by one.
+        Connect = "connect",
+        ReadSettings = "read_settings",
+        ReadMetrics = "read_metrics",
+        ReadLogs = "read_logs",
+        /// List, make and revoke tokens.
+        ManageTokens = "manage_tokens",
+        /// Change the hive itself: settings, tries of providers, imports.
+        Configure = "configure",
+        /// End the hive; through the local socket only, whatever the role.
+        Shutdown = "shutdown",
+    }
+    Reach {
+        Nothing = "nothing",
+        Own = "own",
+        All = "all",
+    }
+}
+
+/// The table.
+pub fn decide(role: Role, action: Action) -> Reach {
+    use Action::*;
+    use Reach::{All, Nothing, Own};
+    let [operator, user, viewer, channel, agent] = match action {
+        ListAgents => [All, All, All, All, Own],
+        Talk => [All, Own, Nothing, Own, Nothing],
+        ReadHistory => [All, Own, All, Own, Own],
+        Watch => [All, Own, All, Own, Nothing],
+        Connect => [All, Own, All, Own, Nothing],
+        ReadSettings => [All, Nothing, All, Nothing, Nothing],
+        ReadMetrics => [All, Nothing, All, Nothing, Nothing],
+        ReadLogs => [All, Nothing, Nothing, Nothing, Nothing],
+        ManageTokens => [All, Nothing, Nothing, Nothing, Nothing],
+        Configure => [All, Nothing, Nothing, Nothing, Nothing],
+        Shutdown => [All, Nothing, Nothing, Nothing, Nothing],
+    };
+    match role {
+        Role::Operator => operator,
+        Role::User => user,
+        Role::Viewer => viewer,
+        Role::Channel => channel,
+        Role::Agent => agent,
+    }
+}
+
+/// The part of the hive somebody sees. Whatever reads conversations is given one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sight {
+    All,
+    /// Conversations whose key begins so, of every agent; items that this principal sent.
+    Keys {
+        prefix: String,
+        principal: Principal,
+    },
+    /// Everything one agent said and did.
+    Agent(AgentName),
+}
+
+impl Sight {
+    /// A user's conversations: their keys begin with who it is, so that two never share one.
+    pub fn of_user(principal: &Principal) -> Self {
+        Self::Keys { prefix: format!("{principal}/"), principal: principal.clone() }
+    }
+
+    pub fn covers_agent(&self, agent: &AgentName) -> bool {
+        match self {
+            Self::All | Self::Keys { .. } => true,
+            Self::Agent(own) => own == agent,
+        }
+    }
+
+    pub fn covers(&self, agent: &AgentName, key: &SessionKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Keys { prefix, .. } => key.as_str().starts_with(prefix.as_str()),
+            Self::Agent(own) => own == agent,
+        }
+    }
+}
+
+/// The rule of a channel's prefix: a word, a colon, and perhaps more of both. What the hive gives
+/// to others itself (`token:`, `ws:`) is not to be had.
+pub fn is_channel_prefix(prefix: &str) -> bool {
+    let word = |word: &str| {
+        !word.is_empty()
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    let Some(words) = prefix.strip_suffix(':') else { return false };
+    prefix.len() <= 64
+        && words.split(':').all(word)
+        && !["token", "ws"].contains(&words.split(':').next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_reach_everything_and_nobody_else_what_runs_the_hive() {
+        for action in Action::ALL {
+            assert_eq!(decide(Role::Operator, *action), Reach::All, "{action:?}");
+        }
+        let own = [Action::ManageTokens, Action::Configure, Action::ReadLogs, Action::Shutdown];
+        for (role, action) in Role::ALL.iter().skip(1).flat_map(|r| own.map(|a| (*r, a))) {
+            assert_eq!(decide(role, action), Reach::Nothing, "{role:?} {action:?}");
+        }
+    }
+
+    #[test]
+    fn viewers_change_nothing() {
+        assert_eq!(decide(Role::Viewer, Action::Talk), Reach::Nothing);
+    }
+
+    #[test]
+    fn sight() {
+        let (me, main, cto) =
+            (Principal::new("token:1"), AgentName::new("main"), AgentName::new("cto"));
+        let key = SessionKey::new;
+        let mine = Sight::of_user(&me);
+        assert!(mine.covers(&main, &key("token:1/main")));
+        for other in ["main", "token:1", "token:11/main", "ws:1", "x/token:1/main"] {
+            assert!(!mine.covers(&main, &key(other)), "{other}");
+        }
+        let agent = Sight::Agent(cto.clone());
+        assert!(agent.covers(&cto, &key("main")) && !agent.covers(&main, &key("main")));
+        assert!(!agent.covers_agent(&main) && mine.covers_agent(&main));
+        assert!(Sight::All.covers(&main, &key("token:1/main")));
+    }
+
+    #[test]
+    fn channel_prefixes() {
+        for good in ["discord:", "my-bot:", "discord:guild-7:"] {
+            assert!(is_channel_prefix(good), "{good}");
+        }
+        let long = format!("{}:", "x".repeat(64));
+        for bad in ["", ":", "discord", "token:", "token:1:", "ws:", "a::", "A:", "a b:", &long] {
+            assert!(!is_channel_prefix(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_come_back() {
+        for role in Role::ALL {
+            assert_eq!(Role::parse(role.as_str()), Some(*role));
+        }
+    }
+}

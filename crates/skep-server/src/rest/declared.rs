@@ -1,0 +1,183 @@
+//! How a route is declared: its handler, its description and who may use it, all in one line.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use skep_core::role::decide;
+use skep_runtime::door::{Action, Identity, Role};
+use utoipa::openapi::extensions::ExtensionsBuilder;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa::openapi::{OpenApi, RefOr};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+
+use crate::doors::Doors;
+use crate::permit::Permit;
+use crate::problem::{Problem, described};
+
+/// The name of the credential in the document.
+pub(crate) const BEARER: &str = "token";
+
+/// What every route may answer before its handler is asked.
+const AT_THE_DOOR: [(u16, &str); 5] = [
+    (400, "Something in the request cannot be used; `detail` says what."),
+    (403, "The page this comes from, or the role of the token, may not do this."),
+    (414, "The address is too long."),
+    (421, "The Host is not a name of this hive."),
+    (500, "The hive failed; its log says why."),
+];
+const BEHIND_IT: [(u16, &str); 2] = [
+    (401, "No credential, or a wrong one."),
+    (503, "Stopping, or the store cannot answer now: try again later, with the same id."),
+];
+
+/// Routes with their description.
+pub(crate) struct Routes {
+    router: OpenApiRouter<Doors>,
+    open: BTreeSet<String>,
+}
+
+impl Routes {
+    pub(crate) fn new(document: OpenApi) -> Self {
+        Self { router: OpenApiRouter::with_openapi(document), open: BTreeSet::new() }
+    }
+
+    /// For those whom the table of roles lets do this.
+    pub(crate) fn guarded(mut self, action: Action, routes: UtoipaMethodRouter<Doors>) -> Self {
+        self.router = self.router.routes(declare(Some(action), routes));
+        self
+    }
+
+    /// For everybody, without a credential. Such a path has no variable parts.
+    pub(crate) fn open(mut self, routes: UtoipaMethodRouter<Doors>) -> Self {
+        self.open.extend(routes.1.paths.keys().cloned());
+        self.router = self.router.routes(declare(None, routes));
+        self
+    }
+
+    /// The routes, their description, and the paths that need no credential.
+    pub(crate) fn split(self) -> (Router<Doors>, OpenApi, BTreeSet<String>) {
+        let (router, document) = self.router.split_for_parts();
+        (router, document, self.open)
+    }
+}
+
+/// What holds for one path.
+struct Rule {
+    /// Nothing: open to everybody.
+    action: Option<Action>,
+    /// The statuses its document names.
+    declared: HashMap<Method, BTreeSet<u16>>,
+}
+
+fn declare(
+    action: Option<Action>,
+    (schemas, mut paths, router): UtoipaMethodRouter<Doors>,
+) -> UtoipaMethodRouter<Doors> {
+    let mut declared = HashMap::new();
+    for (method, operation) in paths.paths.values_mut().flat_map(operations) {
+        describe(action, operation);
+        let statuses = operation.responses.responses.keys();
+        declared.insert(method, statuses.filter_map(|text| text.parse().ok()).collect());
+    }
+    let rule = Arc::new(Rule { action, declared });
+    let guard = middleware::from_fn(move |request, next| pass(Arc::clone(&rule), request, next));
+    (schemas, paths, router.route_layer(guard))
+}
+
+fn operations(item: &mut PathItem) -> Vec<(Method, &mut Operation)> {
+    let all = [
+        (Method::GET, &mut item.get),
+        (Method::POST, &mut item.post),
+        (Method::PUT, &mut item.put),
+        (Method::PATCH, &mut item.patch),
+        (Method::DELETE, &mut item.delete),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?))).collect()
+}
+
+/// Adds what holds for every route: the refusals at the door, and who may.
+fn describe(action: Option<Action>, operation: &mut Operation) {
+    let mut add = |(status, why): (u16, &str)| {
+        let responses = &mut operation.responses.responses;
+        responses.entry(status.to_string()).or_insert_with(|| RefOr::T(described(why)));
+    };
+    AT_THE_DOOR.into_iter().for_each(&mut add);
+    let Some(action) = action else {
+        operation.security = Some(Vec::new());
+        return;
+    };
+    BEHIND_IT.into_iter().for_each(&mut add);
+    let none: [&str; 0] = [];
+    operation.security = Some(vec![SecurityRequirement::new(BEARER, none)]);
+    let reach = |role: &Role| (role.as_str().to_owned(), decide(*role, action).as_str().into());
+    let roles: serde_json::Map<String, Value> = Role::ALL.iter().map(reach).collect();
+    let extensions = ExtensionsBuilder::new()
+        .add("x-skep-action", action.as_str())
+        .add("x-skep-roles", Value::Object(roles))
+        .build();
+    operation.extensions = Some(extensions);
+}
+
+async fn pass(rule: Arc<Rule>, mut request: Request, next: Next) -> Response {
+    if let Some(action) = rule.action {
+        let Some(identity) = request.extensions().get::<Identity>() else {
+            return broken("a guarded route was reached without a credential");
+        };
+        match Permit::ask(identity, action) {
+            Ok(permit) => drop(request.extensions_mut().insert(permit)),
+            Err(refused) => return Problem::from(refused).into_response(),
+        }
+    }
+    let method = match request.method() {
+        &Method::HEAD => Method::GET,
+        method => method.clone(),
+    };
+    let response = next.run(request).await;
+    rule.check(&method, response)
+}
+
+impl Rule {
+    /// An answer that the document does not name is a mistake of ours. While it is being worked
+    /// on it shows; in a release whoever asked still gets it.
+    fn check(&self, method: &Method, response: Response) -> Response {
+        let status = response.status().as_u16();
+        let known = self.declared.get(method).is_some_and(|known| known.contains(&status));
+        if known || status == StatusCode::SWITCHING_PROTOCOLS {
+            return response;
+        }
+        match cfg!(debug_assertions) {
+            true => broken(&format!("the status {status} is not declared for this route")),
+            false => {
+                tracing::warn!(status, "an answer with a status that is not declared");
+                response
+            }
+        }
+    }
+}
+
+fn broken(why: &str) -> Response {
+    tracing::error!(why, "a route is declared wrongly");
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_status_that_is_not_declared_does_not_pass() {
+        let declared = HashMap::from([(Method::GET, BTreeSet::from([200, 404]))]);
+        let rule = Rule { action: None, declared };
+        let answer = |status: StatusCode| rule.check(&Method::GET, status.into_response());
+        assert_eq!(answer(StatusCode::NOT_FOUND).status(), 404);
+        assert_eq!(answer(StatusCode::CONFLICT).status(), 500);
+    }
+}

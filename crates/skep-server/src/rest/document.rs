@@ -1,0 +1,67 @@
+//! The OpenAPI document of every route, and a page to read it.
+
+use std::sync::Arc;
+
+use axum::extract::Extension;
+use axum::http::header;
+use axum::response::{Html, IntoResponse, Response};
+use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+
+use crate::problem::ProblemBody;
+use crate::rest::declared::BEARER;
+use crate::rest::reader;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Skep",
+        description = "A hive of agents. Every refusal is application/problem+json with a stable \
+                       `code`. Who may use a route stands at it as `x-skep-roles`: `all`, `own` \
+                       (the role's own conversations) or `nothing`.",
+    ),
+    components(schemas(ProblemBody))
+)]
+struct Frame;
+
+/// What stands around the routes.
+pub(crate) fn frame() -> utoipa::openapi::OpenApi {
+    let mut document = Frame::openapi();
+    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    document.components.get_or_insert_default().add_security_scheme(BEARER, scheme);
+    document
+}
+
+/// The document as it is served; it does not change while the program runs.
+#[derive(Clone)]
+pub(crate) struct Served {
+    json: Arc<str>,
+    html: Arc<str>,
+}
+
+/// The OpenAPI document of this program.
+#[utoipa::path(
+    get, path = "/api/v1/openapi.json", tag = "document",
+    responses((status = 200, description = "OpenAPI 3.1.", body = serde_json::Value))
+)]
+pub(crate) async fn json(Extension(served): Extension<Served>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], served.json.to_string()).into_response()
+}
+
+/// This interface, to read in a browser.
+#[utoipa::path(
+    get, path = "/api", tag = "document",
+    responses((status = 200, description = "A page.", body = String, content_type = "text/html"))
+)]
+pub(crate) async fn page(Extension(served): Extension<Served>) -> Response {
+    let policy = [(header::CONTENT_SECURITY_POLICY, reader::POLICY.as_str())];
+    (policy, Html(served.html.to_string())).into_response()
+}
+
+impl Served {
+    pub(crate) fn new(document: &utoipa::openapi::OpenApi) -> Self {
+        // The document is plain data: it always serialises.
+        let value = serde_json::to_value(document).unwrap_or_default();
+        Self { json: value.to_string().into(), html: reader::render(&value).into() }
+    }
+}
