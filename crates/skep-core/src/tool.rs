@@ -7,19 +7,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 use crate::ids::{AgentName, CallId, TurnId};
-use crate::policy::Class;
 use crate::provider::ToolSpec;
-use crate::settings::SandboxSettings;
 
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
 
-    /// What it does to the world, which decides where no rule does.
-    fn class(&self) -> Class;
-
     /// Other names a model may use for it, such as `Read`.
     fn aliases(&self) -> &[&'static str] {
         &[]
+    }
+
+    /// Hands its arguments to a program that the model controls. A call of such a tool that holds
+    /// a secret is refused; others run with the secret's name in its place.
+    fn runs_programs(&self) -> bool {
+        false
     }
 
     /// Reads the arguments into their type. `Err` says which argument is wrong and what was
@@ -34,9 +35,6 @@ pub type Prepared = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolAnswer
 pub struct ToolContext {
     pub agent: AgentName,
     pub workspace: PathBuf,
-    /// The agent's own folder, readable; absent where the agent has none.
-    pub folder: Option<PathBuf>,
-    pub sandbox: SandboxSettings,
     pub turn: TurnId,
     pub call: CallId,
     /// What was decided, when the call waited for a decision.

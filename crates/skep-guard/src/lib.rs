@@ -1,5 +1,5 @@
 //! The dangerous things, once: clock, randomness, environment, instance lock, outgoing connections,
-//! the local socket, child processes and their sandbox, workspace paths, disk space.
+//! the local socket, child processes and their sandbox, workspace paths, disk space, secrets.
 //!
 //! Every other crate reaches the world through here, so that one place can be read, tested and
 //! tightened. This crate never knows agents, turns, models or SQL.
@@ -17,6 +17,7 @@ pub mod process;
 mod process_table;
 pub mod random;
 pub mod sandbox;
+pub mod scrub;
 pub mod socket;
 mod watchdog;
 pub mod workspace;

@@ -7,6 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 use skep_core::provider::ModelError;
+use skep_guard::scrub;
 
 /// How much of the vendor's own explanation is passed on.
 const EXPLANATION_CHARACTERS: usize = 400;
@@ -149,6 +150,7 @@ fn rejected(detail: &Detail, key: &str, number: &str) -> ModelError {
 fn explanation(message: &str, key: &str) -> String {
     // The key first: a cut could leave half of it unrecognised.
     let message = if key.is_empty() { message.to_owned() } else { message.replace(key, "[key]") };
+    let message = scrub::known().clean_owned(message);
     let one_line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     one_line
         .chars()

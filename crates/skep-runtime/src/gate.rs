@@ -1,5 +1,6 @@
-//! The gate: the only path of a tool call. Allow-list → typed arguments → run under time limit
-//! and cancellation → bound → audit. A refusal is an answer to the model.
+//! The gate: the only path of a tool call. Allow-list → no secrets to programs → typed arguments →
+//! run under time limit and cancellation → scrub → bound → audit. A refusal is an answer to the
+//! model.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use tokio::time::Instant;
 
 use skep_core::allow;
 use skep_core::engine::ToolCall;
-use skep_core::policy::Effect;
 use skep_core::provider::ToolSpec;
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::scrub;
 use skep_store::journal::Audit;
 
 /// A call may take this long; waiting for a decision does not count.
@@ -91,28 +92,23 @@ impl Toolbox {
                 stage: "allow-list",
             };
         }
-        let prepared = match tool.prepare(call.arguments.clone()) {
-            Ok(prepared) => prepared,
-            Err(text) => {
-                return Checked::Refused {
-                    text: format!("The arguments of `{}` were refused: {text}", call.name),
-                    stage: "arguments",
-                };
-            }
-        };
-        let class = tool.class();
-        let why = match agent.policy.decide(class, agent.sandbox.level) {
-            Effect::Allow => return Checked::Ready(prepared),
-            Effect::Ask => "a person has to be asked first, and nobody can be asked yet",
-            Effect::Deny => "this hive does not allow it",
-        };
-        let text = format!(
-            "The tool `{}` was not run: it is of the class `{}`, and {why}. The operator decides \
-             this in skep.yaml under defaults.policy.",
-            call.name,
-            class.as_str()
-        );
-        Checked::Refused { text, stage: "policy" }
+        if tool.runs_programs() && scrub::known().is_json_marked(&call.arguments) {
+            return Checked::Refused {
+                text: format!(
+                    "The arguments of `{}` hold a secret of this hive, or its name in brackets. \
+                     No program gets one this way: leave it out.",
+                    call.name
+                ),
+                stage: "secret",
+            };
+        }
+        match tool.prepare(call.arguments.clone()) {
+            Ok(prepared) => Checked::Ready(prepared),
+            Err(text) => Checked::Refused {
+                text: format!("The arguments of `{}` were refused: {text}", call.name),
+                stage: "arguments",
+            },
+        }
     }
 
     fn offered(&self, agent: &AgentSettings) -> String {
@@ -142,7 +138,8 @@ pub(crate) async fn run(
             (answer, "allowed: allow-list".to_owned(), cut)
         }
     };
-    let answer = bounded(answer, bound);
+    // Whole first: a cut could leave half of a secret, which nobody would recognise.
+    let answer = bounded(scrubbed(answer, &call.arguments), bound);
     let (outcome, bytes) = match &answer {
         _ if cut => ("unknown", 0),
         ToolAnswer::Done { is_error: true, text, .. } => ("error", text.len()),
@@ -191,6 +188,25 @@ struct AbortOnDrop(JoinHandle<ToolAnswer>);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// The answer without secrets. The model is told where one in its own words was replaced: what it
+/// wrote is not what it meant.
+fn scrubbed(answer: ToolAnswer, arguments: &Value) -> ToolAnswer {
+    let scrubber = scrub::known();
+    match answer {
+        ToolAnswer::Done { text, is_error, mut details } => {
+            let mut text = scrubber.clean_owned(text);
+            if let Some(details) = &mut details {
+                scrubber.clean_json(details);
+            }
+            if !is_error && scrubber.is_json_marked(arguments) {
+                text.push_str("\n[the call held a secret of this hive; its name was used instead]");
+            }
+            ToolAnswer::Done { text, is_error, details }
+        }
+        ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
     }
 }
 

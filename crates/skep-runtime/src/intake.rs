@@ -1,5 +1,6 @@
 //! The way in: a message becomes a row, and its turn begins in the same commit when it can.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use skep_core::event::CancelReason;
 use skep_core::ids::{AgentName, ChannelId, ItemId, MessageId, Principal, SessionKey, TurnId};
 use skep_core::settings::AgentSettings;
 use skep_core::slash::{self, Slash, Typed};
-use skep_guard::{clock, random};
+use skep_guard::{clock, random, scrub};
 use skep_store::inbox::{
     Accept, Accepted, Action, EndedTurn, Letter, Order, Ordered, Repeated, Request, StopLane,
 };
@@ -24,6 +25,9 @@ use crate::turn;
 
 /// A stop is on record first; a store that hangs delays it by no more than this.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
+/// For whoever sent a message with a secret in it.
+const SECRET_NOTE: &str = "The message held a secret of this hive. It was kept without it: \
+                           the secret's name stands in its place.";
 const LONGEST_ID: usize = 200;
 const LONGEST_KEY: usize = 200;
 
@@ -39,7 +43,7 @@ impl Hive {
 
     fn queue(
         &self,
-        inbound: Inbound,
+        mut inbound: Inbound,
     ) -> Result<BoxFuture<'static, Result<Receipt, DoorError>>, DoorError> {
         let shared = &self.shared;
         if shared.draining.is_cancelled() {
@@ -47,6 +51,7 @@ impl Hive {
             return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
         }
         let agent = self.able_agent(&inbound.agent)?;
+        inbound.text = scrub::known().clean_owned(inbound.text);
         check(&inbound, shared.settings().limits.inbox_body_bytes)?;
         let work = match slash::parse(&inbound.text) {
             Typed::Message(text) => {
@@ -148,6 +153,7 @@ impl Hive {
             session_key: inbound.session_key.clone(),
             principal: inbound.principal.clone(),
             channel,
+            note: scrub::known().is_marked(&text).then(|| SECRET_NOTE.to_owned()),
             text,
             request: id.map(|id| Request { scope, id, body_hash: body_hash(inbound) }),
             now: clock::now_ms(),
@@ -264,7 +270,8 @@ async fn accepted(
         Accepted::Started { lease } => {
             let task = turn::run(Arc::clone(&shared), *lease, permit);
             shared.tasks.spawn(task);
-            Ok(receipt.say(AckState::Started, None))
+            let note = receipt.note.clone();
+            Ok(receipt.say(AckState::Started, note))
         }
         Accepted::Queued { ack, ready, interrupt } => {
             drop(permit);
@@ -297,6 +304,7 @@ fn end_turn(shared: &Arc<Shared>, ended: &EndedTurn, reason: CancelReason) {
 
 /// What the receipt will say, whatever becomes of the letter.
 struct Answering {
+    note: Option<String>,
     message_id: MessageId,
     item_id: ItemId,
     agent: AgentName,
@@ -307,6 +315,7 @@ struct Answering {
 impl Answering {
     fn of(letter: &Letter) -> Self {
         Self {
+            note: letter.note.clone(),
             message_id: letter.message_id.clone(),
             item_id: letter.item.clone(),
             agent: letter.agent_name.clone(),
@@ -373,6 +382,12 @@ fn check(inbound: &Inbound, longest: usize) -> Result<(), DoorError> {
         Source::Socket { id, .. } => id,
         Source::Api { key } => key,
     };
+    // Both are given back as they came, so nothing in them could be replaced.
+    let named = [id.as_deref().unwrap_or_default(), inbound.session_key.as_str()];
+    if named.iter().any(|name| matches!(scrub::known().clean(name), Cow::Owned(_))) {
+        let text = "The id or the session of the message is a secret of this hive; use another.";
+        return invalid("secret", text.to_owned());
+    }
     if let Some(id) = id
         && (id.is_empty() || id.len() > LONGEST_ID || id.chars().any(char::is_control))
     {

@@ -8,6 +8,7 @@ pub mod door;
 mod bus;
 mod dispatch;
 mod drain;
+mod ear;
 mod ending;
 mod follow;
 mod gate;

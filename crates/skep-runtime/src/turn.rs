@@ -2,8 +2,8 @@
 //! journal records, the step runs calls, the close tells.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,18 +11,19 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnRequest};
+use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Usage};
 use skep_core::prompt;
-use skep_core::settings::{AgentSettings, HiveSettings, Profile};
+use skep_core::settings::{AgentSettings, HiveSettings};
 use skep_core::tool::ToolContext;
-use skep_guard::clock;
-use skep_store::journal::{Entry, Journal, Journalled};
+use skep_guard::{clock, scrub};
+use skep_store::journal::{Journal, Journalled};
 use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
 
+use crate::ear::Ear;
 use crate::gate::Toolbox;
 use crate::hive::Shared;
 use crate::persist::{Lost, persist, persist_unless};
@@ -69,10 +70,6 @@ pub(crate) struct Turn {
     deadline: Instant,
     /// A row was journalled under this lease.
     pub progressed: AtomicBool,
-    /// The profile that is asked now; not the agent's while a fallback stands in.
-    asking: Mutex<Arc<Profile>>,
-    /// To be told with the next row.
-    notes: Mutex<Vec<String>>,
 }
 
 /// What this lease has heard from the engine and not yet journalled, and what it adds up.
@@ -80,6 +77,7 @@ pub(crate) struct Heard {
     pub said: Option<Body>,
     pub usage: Usage,
     call_ids: HashSet<CallId>,
+    ear: Ear<'static>,
 }
 
 /// Runs a lease to its end. Never fails: whatever goes wrong becomes the turn's outcome, or the
@@ -129,8 +127,6 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         deadline: now + settings.limits.turn.saturating_sub(used),
         since: now,
         progressed: AtomicBool::new(false),
-        asking: Mutex::new(Arc::clone(&agent.profile)),
-        notes: Mutex::default(),
         ender: CancellationToken::new(),
         can_steer: engine
             .as_ref()
@@ -165,7 +161,8 @@ impl Turn {
         }
         let own = rows.iter().filter(|row| row.turn == self.lease.turn);
         let call_ids = own.flat_map(|row| row.body.tool_calls().map(|(id, ..)| id.clone()));
-        let heard = Heard { said: None, usage, call_ids: call_ids.collect() };
+        let ear = Ear::new(scrub::known());
+        let heard = Heard { said: None, usage, call_ids: call_ids.collect(), ear };
         self.speak(rows, heard).await
     }
 
@@ -191,7 +188,8 @@ impl Turn {
                 Some(batch) = asked.recv() => {
                     // What the engine said before it asked stands in its events.
                     while let Ok(event) = handle.events.try_recv() {
-                        self.hear(event, &mut heard);
+                        // It cannot have ended: it waits for these calls.
+                        let _ = self.hear(event, &mut heard);
                     }
                     if let Some(end) = self.serve(batch, &mut heard).await? {
                         self.ender.cancel();
@@ -201,8 +199,11 @@ impl Turn {
                 }
             };
             match event {
-                Some(EngineEvent::End(end)) => return self.finish(end, heard).await,
-                Some(event) => self.hear(event, &mut heard),
+                Some(event) => {
+                    if let Some(end) = self.hear(event, &mut heard) {
+                        return self.finish(end, heard).await;
+                    }
+                }
                 None => {
                     let text = "The engine ended without a word.".to_owned();
                     return self.retry(FailureCode::EngineCrashed, text, heard.usage).await;
@@ -215,7 +216,7 @@ impl Turn {
     async fn hear_out(&self, events: &mut mpsc::Receiver<EngineEvent>, heard: &mut Heard) {
         let ended = async {
             while let Some(event) = events.recv().await {
-                self.hear(event, heard);
+                let _ = self.hear(event, heard);
             }
         };
         if tokio::time::timeout(ENGINE_GRACE, ended).await.is_err() {
@@ -223,18 +224,25 @@ impl Turn {
         }
     }
 
-    fn hear(&self, event: EngineEvent, heard: &mut Heard) {
+    /// Keeps and tells what the engine said; gives back its end.
+    fn hear(&self, event: EngineEvent, heard: &mut Heard) -> Option<TurnEnd> {
+        let mut end = None;
+        for event in heard.ear.take(event) {
+            match event {
+                EngineEvent::End(how) => end = Some(how),
+                event => self.keep(event, heard),
+            }
+        }
+        end
+    }
+
+    fn keep(&self, event: EngineEvent, heard: &mut Heard) {
         match event {
             EngineEvent::Meta(meta) => {
                 heard.usage.add(meta.usage);
                 let mut body = self.running.fold().finish(meta);
                 make_ids_unique(&mut body, &mut heard.call_ids);
                 heard.said = Some(body);
-            }
-            EngineEvent::Asking(profile) => *lock(&self.asking) = profile,
-            EngineEvent::Notice(text) => {
-                tracing::info!(turn = %self.lease.turn, text, "engine");
-                lock(&self.notes).push(text);
             }
             EngineEvent::Note(text) => tracing::debug!(turn = %self.lease.turn, text, "engine"),
             EngineEvent::End(_) => {}
@@ -287,7 +295,6 @@ impl Turn {
             session: self.lease.session.clone(),
             profile: Arc::clone(&self.agent.profile),
             providers: self.settings.providers.clone(),
-            think: self.agent.think,
             workspace: self.agent.workspace.clone(),
             system: prompt::assemble(SYSTEM_RULES, rules, &self.agent, &specs),
             messages: rows.into_iter().map(Arc::new).collect(),
@@ -316,8 +323,6 @@ impl Turn {
         ToolContext {
             agent: self.agent.name.clone(),
             workspace: self.agent.workspace.clone(),
-            folder: Some(self.agent.folder.clone()),
-            sandbox: self.agent.sandbox,
             turn: self.lease.turn.clone(),
             call: call.clone(),
             decision,
@@ -358,16 +363,6 @@ impl Turn {
                 (Some(request), work.await)
             }
         }
-    }
-
-    pub(crate) fn asking(&self) -> Arc<Profile> {
-        Arc::clone(&lock(&self.asking))
-    }
-
-    /// Puts what is still to be told before the entries it led to.
-    pub(crate) fn with_notes(&self, entries: Vec<Entry>) -> Vec<Entry> {
-        let notes = std::mem::take(&mut *lock(&self.notes));
-        notes.into_iter().map(|text| Entry::Note { text }).chain(entries).collect()
     }
 
     pub(crate) fn submit(&self, journal: Journal) -> Pending<Journalled> {
@@ -443,11 +438,6 @@ fn make_ids_unique(body: &mut Body, seen: &mut HashSet<CallId>) {
             *id = unique;
         }
     }
-}
-
-/// Held for a look or an assignment only.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn millis(duration: Duration) -> i64 {

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
+use skep_guard::scrub;
 use skep_runtime::door::{DoorError, ErrorKind};
 use utoipa::openapi::{self, Ref};
 use utoipa::{IntoResponses, ToSchema};
@@ -138,7 +139,10 @@ impl IntoResponse for Problem {
         body.insert("detail".to_owned(), self.detail.into());
         body.insert("code".to_owned(), self.code.into());
         body.extend(self.more.into_iter().map(|(member, value)| (member.to_owned(), value)));
-        let mut response = (self.status, Json(Value::Object(body))).into_response();
+        // A refusal often repeats what was asked for, and that may be a key pasted by mistake.
+        let mut body = Value::Object(body);
+        scrub::known().clean_json(&mut body);
+        let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         let kind = HeaderValue::from_static(PROBLEM);
         headers.insert(header::CONTENT_TYPE, kind);

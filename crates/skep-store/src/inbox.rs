@@ -36,6 +36,8 @@ pub struct Letter {
     /// Frames answer it there; nothing where the sender asks for the answer instead.
     pub channel: Option<ChannelId>,
     pub text: String,
+    /// What the sender should know about it; stands in the ack.
+    pub note: Option<String>,
     /// The sender's own id: where it is unique, and what it is.
     pub request: Option<Request>,
     pub now: Millis,
@@ -124,7 +126,7 @@ impl Accept {
         slot: &Slot,
     ) -> Result<Accepted, Refusal> {
         let letter = &self.letter;
-        let ack = Ack { state: "started", note: None };
+        let ack = Ack { state: "started", note: letter.note.clone() };
         insert(tx, letter, &lane, ord, "message", ItemState::Running, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
         if lane.fresh {
@@ -163,9 +165,10 @@ impl Accept {
         let open = lane.open.as_ref();
         let ack = match arrival {
             Arrival::Hold if !self.fresh => {
-                Ack { state: "waiting", note: open.and_then(|turn| turn.waiting_for.clone()) }
+                let waits_for = open.and_then(|turn| turn.waiting_for.clone());
+                Ack { state: "waiting", note: letter.note.clone().or(waits_for) }
             }
-            _ => Ack { state: "queued", note: None },
+            _ => Ack { state: "queued", note: letter.note.clone() },
         };
         insert(tx, letter, &lane, ord, "message", ItemState::Pending, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;

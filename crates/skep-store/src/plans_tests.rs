@@ -121,6 +121,7 @@ impl Story {
             principal: Principal::new("operator"),
             channel: Some(ChannelId::new("ws:1")),
             text: "hello".into(),
+            note: None,
             request: id.map(|id| Request {
                 scope: "ws:1".into(),
                 id: id.to_owned(),

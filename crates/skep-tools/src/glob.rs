@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
@@ -60,10 +59,6 @@ impl GlobTool {
 impl Tool for GlobTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn class(&self) -> Class {
-        Class::Read
     }
 
     fn aliases(&self) -> &[&'static str] {

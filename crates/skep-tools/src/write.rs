@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, Refusal, Workspace};
@@ -50,10 +49,6 @@ impl Default for WriteTool {
 impl Tool for WriteTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
-    }
-
-    fn class(&self) -> Class {
-        Class::Write
     }
 
     fn aliases(&self) -> &[&'static str] {

@@ -9,10 +9,8 @@ pub mod load;
 
 mod agent;
 mod channels;
-mod confinement;
 mod environment;
 mod expect;
-mod fallback;
 mod hive;
 mod place;
 mod problem;

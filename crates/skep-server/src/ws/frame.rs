@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use skep_core::event::Event;
 use skep_core::ids::{AgentName, ChannelId, SessionKey, is_agent_name};
 use skep_core::settings::QueueMode;
+use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, DoorError, ErrorKind};
 
 /// What a client asked for.
@@ -212,6 +213,8 @@ pub(crate) fn error(refused: &Refused) -> Utf8Bytes {
     if let (Some(id), Some(fields)) = (&refused.message_id, frame.as_object_mut()) {
         fields.insert("message_id".to_owned(), id.clone().into());
     }
+    // It may repeat what the client sent.
+    scrub::known().clean_json(&mut frame);
     wire(&frame)
 }
 

@@ -71,6 +71,7 @@ fn accept(agents: u32) -> Accept {
         principal: Principal::new("operator"),
         channel: None,
         text: "hello".to_owned(),
+        note: None,
         request: None,
         now: 1,
     };

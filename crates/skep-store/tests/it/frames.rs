@@ -27,6 +27,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         principal: Principal::new("operator"),
         channel: Some(channel),
         text: "hello".to_owned(),
+        note: None,
         request: Some(request),
         now,
     };

@@ -236,6 +236,7 @@ impl Story {
             principal: Principal::new("operator"),
             channel: to.channel.map(|channel| ChannelId::new(CHANNELS[channel])),
             text: "hello".to_owned(),
+            note: None,
             request: request.clone().map(|(scope, id, body)| Request {
                 scope,
                 id,

@@ -10,8 +10,8 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// A value after expansion. No `Debug`: it may be a secret.
 pub struct Expanded {
     pub value: String,
-    /// At least a part of it came from the environment.
-    pub from_environment: bool,
+    /// The values of the variables it names.
+    pub from_environment: Vec<String>,
 }
 
 /// A file being resolved: its text and the environment its values may name.
@@ -37,7 +37,7 @@ impl Reader<'_> {
 /// Replaces every `${NAME}`. `$` elsewhere stays as it is.
 fn expand(source: &Source, text: &Text, variables: Variables) -> Result<Expanded, Problem> {
     let mut value = String::new();
-    let mut from_environment = false;
+    let mut from_environment = Vec::new();
     let mut rest = text.as_str();
     while let Some(start) = rest.find("${") {
         value.push_str(&rest[..start]);
@@ -56,7 +56,7 @@ fn expand(source: &Source, text: &Text, variables: Variables) -> Result<Expanded
             return Err(problem.expecting(format!("{name} in the environment of `skep up`")));
         };
         value.push_str(&found);
-        from_environment = true;
+        from_environment.push(found);
         rest = &rest[start + 2 + length + 1..];
     }
     value.push_str(rest);

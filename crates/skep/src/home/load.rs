@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use skep_core::ids::AgentName;
 use skep_core::settings::{AgentState, HiveSettings};
+use skep_guard::scrub::{self, Secret};
 
 use super::agent::{self, Around};
 use super::channels;
@@ -65,7 +66,10 @@ impl fmt::Display for LoadError {
 /// disables that agent alone.
 pub fn load(home: &Home, known: &Known, variables: Variables) -> Result<Loaded, LoadError> {
     let mut problems = Vec::new();
-    let providers = keep(&mut problems, read_providers(home, variables));
+    let mut providers = keep(&mut problems, read_providers(home, variables));
+    // Known as secrets before anything else can speak of them.
+    let too_short =
+        hide(providers.as_mut().map(|found| std::mem::take(&mut found.secrets)), variables);
     let names: Option<Vec<&str>> =
         providers.as_ref().map(|providers| providers.profiles.keys().map(String::as_str).collect());
     let hive = keep(&mut problems, read_hive(home, variables, known, names.as_deref()));
@@ -94,8 +98,28 @@ pub fn load(home: &Home, known: &Known, variables: Variables) -> Result<Loaded, 
             model_note: providers.note,
         },
         connections: providers.connections,
-        warnings: providers.warnings,
+        warnings: providers.warnings.into_iter().chain(too_short).collect(),
     })
+}
+
+/// Variables whose values are secrets whether a profile names them or not.
+const SECRET_VARIABLES: &[&str] = &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "SKEP_TOKEN"];
+
+/// From here on these appear nowhere; a warning for each that is too short for that.
+fn hide(secrets: Option<Vec<Secret>>, variables: Variables) -> Vec<String> {
+    let usual =
+        SECRET_VARIABLES.iter().filter_map(|name| Some(Secret::new(*name, variables(name)?)));
+    let mut too_short = scrub::known().add(secrets.unwrap_or_default().into_iter().chain(usual));
+    too_short.sort();
+    too_short.dedup();
+    let warning = |name: String| {
+        format!(
+            "{name} has fewer than {} characters: it is not taken out of texts and logs; use a \
+             longer one",
+            scrub::SHORTEST
+        )
+    };
+    too_short.into_iter().map(warning).collect()
 }
 
 fn keep<T>(problems: &mut Vec<Problem>, result: Result<T, Problem>) -> Option<T> {

@@ -10,9 +10,9 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use skep_core::ids::is_agent_name;
 use skep_core::settings::{Profile, Timeouts};
+use skep_guard::scrub::{SHORTEST, Secret};
 
-use super::environment::{Reader, Variables};
-use super::fallback;
+use super::environment::{Expanded, Reader, Variables};
 use super::hive::web_address;
 use super::problem::Problem;
 use super::scalar::{Temperature, Text, Whole};
@@ -58,9 +58,6 @@ struct RawProfile {
     temperature: Option<Temperature>,
     #[serde(default)]
     timeouts: RawTimeouts,
-    /// Profiles asked instead, one after the other, while this one cannot answer.
-    #[serde(default)]
-    fallback: Vec<Text>,
     /// Headers sent with every request.
     #[serde(default)]
     extra_headers: BTreeMap<String, Text>,
@@ -93,6 +90,8 @@ pub struct Providers {
     pub warnings: Vec<String>,
     /// Which model answers by default, and why.
     pub note: String,
+    /// What must not be seen anywhere.
+    pub secrets: Vec<Secret>,
 }
 
 /// How a profile's vendor is reached. Never leaves the composition root.
@@ -158,32 +157,37 @@ pub fn read(source: &Source, variables: Variables) -> Result<Providers, Problem>
     let reader = Reader { source, variables };
     let mut profiles = BTreeMap::new();
     let mut connections = BTreeMap::new();
-    let mut warnings = Vec::new();
+    let mut told = Told::default();
     for (name, raw) in &raw.profiles {
         if !is_agent_name(name) {
             let problem = source.problem_at_path(&["profiles", name], "is not a profile name");
             return Err(problem.expecting("lower-case letters, digits and single dashes"));
         }
-        let (profile, connection) = resolve(&reader, name, raw, &mut warnings)?;
-        profiles.insert(name.clone(), profile);
+        let (profile, connection) = resolve(&reader, name, raw, &mut told)?;
+        profiles.insert(name.clone(), Arc::new(profile));
         connections.insert(name.clone(), connection);
     }
-    let written: Vec<_> =
-        raw.profiles.iter().map(|(name, raw)| (name, raw.fallback.as_slice())).collect();
-    let profiles = fallback::link(&reader, profiles, &written)?;
     let Some(usual) = profiles.get(DEFAULT) else {
         let problem = source.problem_at_path(&["profiles"], "there is no profile `default`");
         return Err(problem.expecting("one profile of that name, used when an agent names none"));
     };
     let note = format!("{} {} (profile default of providers.yaml)", usual.provider, usual.model);
-    Ok(Providers { profiles, connections, warnings, note })
+    let Told { warnings, secrets } = told;
+    Ok(Providers { profiles, connections, warnings, note, secrets })
+}
+
+/// What reading the profiles brings to light beside them.
+#[derive(Default)]
+struct Told {
+    warnings: Vec<String>,
+    secrets: Vec<Secret>,
 }
 
 fn resolve(
     reader: &Reader<'_>,
     name: &str,
     raw: &RawProfile,
-    warnings: &mut Vec<String>,
+    told: &mut Told,
 ) -> Result<(Profile, Connection), Problem> {
     let vendor = match raw.provider {
         RawVendor::Anthropic => Vendor::Anthropic,
@@ -198,7 +202,7 @@ fn resolve(
                 None => vendor.url().to_owned(),
                 Some(text) => web_address(reader, text)?,
             },
-            api_key(reader, name, vendor, raw, warnings)?,
+            api_key(reader, name, vendor, raw, told)?,
         ),
         Vendor::Rehearsal => {
             if let Some(text) = raw.api_key.as_ref().or(raw.api_url.as_ref()) {
@@ -219,9 +223,8 @@ fn resolve(
         max_output_tokens,
         thinking,
         temperature: raw.temperature.map(|value| value.0),
-        fallback: Vec::new(),
     };
-    let extra_headers = extra_headers(reader, name, raw)?;
+    let extra_headers = extra_headers(reader, name, raw, told)?;
     let timeouts = timeouts(&raw.timeouts);
     Ok((profile, Connection { vendor, api_url, api_key, timeouts, extra_headers }))
 }
@@ -249,7 +252,7 @@ fn api_key(
     name: &str,
     vendor: Vendor,
     raw: &RawProfile,
-    warnings: &mut Vec<String>,
+    told: &mut Told,
 ) -> Result<Option<SecretString>, Problem> {
     // Compatible servers, most of them on the same machine, often ask for none.
     if vendor == Vendor::OpenAiChat && raw.api_url.is_some() && raw.api_key.is_none() {
@@ -261,9 +264,12 @@ fn api_key(
         let problem = reader.problem(text, "cannot be sent as a key");
         return Err(problem.expecting("visible ASCII characters without spaces around them"));
     }
-    if !key.from_environment {
+    let secret = format!("{name}.api_key");
+    told.secrets.push(Secret::new(&secret, key.value.clone()));
+    told.secrets.extend(key.from_environment.iter().map(|part| Secret::new(&secret, part.clone())));
+    if key.from_environment.is_empty() {
         let (line, column) = text.at();
-        warnings.push(format!(
+        told.warnings.push(format!(
             "{}:{line}:{column}: `profiles.{name}.api_key` is written out in the file; put it \
              into an environment variable and write `api_key: ${{{}}}` instead",
             reader.source.file.display(),
@@ -301,6 +307,7 @@ fn extra_headers(
     reader: &Reader<'_>,
     name: &str,
     raw: &RawProfile,
+    told: &mut Told,
 ) -> Result<Vec<(String, SecretString)>, Problem> {
     let mut headers = Vec::new();
     for (header, text) in &raw.extra_headers {
@@ -309,14 +316,39 @@ fn extra_headers(
             let problem = reader.source.problem_at_path(&path, "is not a header name");
             return Err(problem.expecting("letters, digits and dashes"));
         }
-        let value = reader.text(text)?;
+        let Expanded { value, from_environment } = reader.expand(text)?;
         if HeaderValue::from_str(&value).is_err() {
             let problem = reader.problem(text, "cannot be sent as a header");
             return Err(problem.expecting("one line of visible ASCII characters"));
         }
+        told.secrets.extend(secrets_of_header(name, header, &value, from_environment));
         headers.push((header.clone(), SecretString::from(value)));
     }
     Ok(headers)
+}
+
+/// What came from the environment, and what a header for credentials carries after `Bearer`,
+/// `Basic` and their like.
+fn secrets_of_header(
+    profile: &str,
+    header: &str,
+    value: &str,
+    from_environment: Vec<String>,
+) -> Vec<Secret> {
+    let secret = |value: String| Secret::new(format!("{profile}.{header}"), value);
+    if carries_credentials(header) {
+        let credential = value.rsplit(' ').next().unwrap_or_default().to_owned();
+        return from_environment.into_iter().chain([credential]).map(secret).collect();
+    }
+    // A short word from the environment is a setting, not a secret.
+    let long = |value: &String| value.len() >= SHORTEST;
+    from_environment.into_iter().filter(long).map(secret).collect()
+}
+
+/// By its name: most headers say things that anybody may read and that occur in ordinary text.
+fn carries_credentials(header: &str) -> bool {
+    let name = header.to_ascii_lowercase();
+    ["auth", "key", "token", "secret", "cookie", "password"].iter().any(|word| name.contains(word))
 }
 
 fn timeouts(raw: &RawTimeouts) -> Timeouts {
@@ -366,15 +398,19 @@ fn only(vendor: Vendor, api_url: String, api_key: Option<SecretString>, note: St
         max_output_tokens: MAX_OUTPUT_TOKENS,
         thinking: None,
         temperature: None,
-        fallback: Vec::new(),
     };
     let api_url = api_url.trim_end_matches('/').to_owned();
     let timeouts = Timeouts::default();
+    let secrets = api_key
+        .iter()
+        .map(|key| Secret { name: vendor.key_variable().to_owned(), value: key.clone() });
+    let secrets = secrets.collect();
     let connection = Connection { vendor, api_url, api_key, timeouts, extra_headers: Vec::new() };
     Providers {
         profiles: BTreeMap::from([(DEFAULT.to_owned(), Arc::new(profile))]),
         connections: BTreeMap::from([(DEFAULT.to_owned(), connection)]),
         warnings: Vec::new(),
         note,
+        secrets,
     }
 }

@@ -1,0 +1,258 @@
+//! Secrets this process knows are taken out of whatever it writes, sends or shows.
+//!
+//! A secret is replaced by `[secret:NAME]` in every form in which it usually travels (see
+//! [`forms`]); a stream is held back by no more than what may be the beginning of one. Against a
+//! program that disguises a secret on purpose this is no wall: those do not get it in the first
+//! place.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+mod forms;
+mod stream;
+
+pub use stream::Stream;
+
+/// Shorter ones would be found in ordinary text.
+pub const SHORTEST: usize = 8;
+
+/// A value that must not be seen, and the name that is shown in its place.
+pub struct Secret {
+    pub name: String,
+    pub value: SecretString,
+}
+
+impl Secret {
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: SecretString::from(value.into()) }
+    }
+}
+
+/// The secrets of this process. One for all: what is secret is a fact of the process, as its
+/// environment is, and the log and the panic hook, which need it too, belong to no part of it.
+pub fn known() -> &'static Scrubber {
+    static KNOWN: LazyLock<Scrubber> = LazyLock::new(Scrubber::default);
+    &KNOWN
+}
+
+/// Knows secrets and replaces them. Secrets are only ever added: one that was in use may still
+/// turn up after the configuration no longer names it.
+#[derive(Default)]
+pub struct Scrubber {
+    /// Written when a secret becomes known, read everywhere at any time.
+    table: RwLock<Arc<Table>>,
+}
+
+/// Every form of every secret, ready to be searched for.
+#[derive(Default)]
+struct Table {
+    secrets: Vec<Arc<Secret>>,
+    /// In order, so that the beginning of one can be looked up.
+    forms: Vec<SecretString>,
+    /// By form: what stands in its place.
+    markers: Vec<String>,
+    begins: FirstBytes,
+    longest: usize,
+    /// Keeps copies of the forms, which cannot be wiped: they live as long as the process.
+    finder: Option<AhoCorasick>,
+}
+
+struct FirstBytes([bool; 256]);
+
+impl Default for FirstBytes {
+    fn default() -> Self {
+        Self([false; 256])
+    }
+}
+
+impl Scrubber {
+    /// From now on these are replaced. Gives back the names of those that are too short for that.
+    pub fn add(&self, secrets: impl IntoIterator<Item = Secret>) -> Vec<String> {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = table.secrets.clone();
+        let mut too_short = Vec::new();
+        for secret in secrets {
+            let value = secret.value.expose_secret();
+            if value.len() < SHORTEST {
+                if !value.is_empty() {
+                    too_short.push(secret.name);
+                }
+            } else if !all.iter().any(|known| known.value.expose_secret() == value) {
+                all.push(Arc::new(secret));
+            }
+        }
+        if all.len() > table.secrets.len() {
+            *table = Arc::new(Table::of(all));
+        }
+        too_short
+    }
+
+    /// The text without secrets.
+    pub fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.table().clean(text)
+    }
+
+    /// As [`Self::clean`], without a copy where there is nothing to replace.
+    pub fn clean_owned(&self, text: String) -> String {
+        match self.clean(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(cleaned) => cleaned,
+        }
+    }
+
+    /// Replaces secrets in every text of a JSON value, keys included; whether there were any.
+    pub fn clean_json(&self, value: &mut Value) -> bool {
+        let table = self.table();
+        table.finder.is_some() && clean_json(&table, value)
+    }
+
+    /// Whether the text holds the marker of a secret: one was taken out of it, or somebody means
+    /// it by name.
+    pub fn is_marked(&self, text: &str) -> bool {
+        let table = self.table();
+        text.contains(MARK) && table.markers.iter().any(|marker| text.contains(marker.as_str()))
+    }
+
+    /// As [`Self::is_marked`], for any text of a JSON value.
+    pub fn is_json_marked(&self, value: &Value) -> bool {
+        match value {
+            Value::String(text) => self.is_marked(text),
+            Value::Array(items) => items.iter().any(|item| self.is_json_marked(item)),
+            Value::Object(fields) => {
+                fields.iter().any(|(key, item)| self.is_marked(key) || self.is_json_marked(item))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+
+    fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// How every marker begins.
+const MARK: &str = "[secret:";
+
+fn marker(name: &str) -> String {
+    format!("{MARK}{name}]")
+}
+
+fn clean_json(table: &Table, value: &mut Value) -> bool {
+    match value {
+        Value::String(text) => match table.clean(text) {
+            Cow::Borrowed(_) => false,
+            Cow::Owned(cleaned) => {
+                *text = cleaned;
+                true
+            }
+        },
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |found, item| clean_json(table, item) | found)
+        }
+        Value::Object(fields) => {
+            let mut found = false;
+            if fields.keys().any(|key| matches!(table.clean(key), Cow::Owned(_))) {
+                found = true;
+                let old = std::mem::take(fields);
+                let renamed = old.into_iter().map(|(key, item)| (table.clean(&key).into(), item));
+                *fields = renamed.collect();
+            }
+            fields.values_mut().fold(found, |found, item| clean_json(table, item) | found)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+impl Table {
+    fn of(secrets: Vec<Arc<Secret>>) -> Self {
+        let mut by_form: BTreeMap<String, &str> = BTreeMap::new();
+        for secret in &secrets {
+            for form in forms::of(secret.value.expose_secret()) {
+                by_form.entry(form).or_insert(&secret.name);
+            }
+        }
+        let mut begins = FirstBytes::default();
+        by_form.keys().filter_map(|form| form.bytes().next()).for_each(|byte| {
+            begins.0[usize::from(byte)] = true;
+        });
+        let longest = by_form.keys().map(String::len).max().unwrap_or(0);
+        let finder = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(by_form.keys())
+            .inspect_err(|error| tracing::error!(%error, "secrets cannot be searched for"))
+            .ok();
+        let (forms, markers) = by_form
+            .into_iter()
+            .map(|(form, name)| (SecretString::from(form), marker(name)))
+            .unzip();
+        Self { secrets: secrets.clone(), forms, markers, begins, longest, finder }
+    }
+
+    fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let Some(mut found) = self.find(text, 0) else {
+            return Cow::Borrowed(text);
+        };
+        let mut cleaned = String::with_capacity(text.len());
+        let mut done = 0;
+        loop {
+            cleaned.push_str(&text[done..found.start]);
+            cleaned.push_str(found.marker);
+            done = found.end;
+            match self.find(text, done) {
+                Some(next) => found = next,
+                None => break,
+            }
+        }
+        cleaned.push_str(&text[done..]);
+        Cow::Owned(cleaned)
+    }
+
+    /// The first secret from `at` on; of two that begin together the longer.
+    fn find(&self, text: &str, at: usize) -> Option<Found<'_>> {
+        let found = self.finder.as_ref()?.find(Input::new(text).span(at..text.len()))?;
+        let marker = self.markers.get(found.pattern().as_usize())?;
+        Some(Found { start: found.start(), end: found.end(), marker })
+    }
+
+    /// Where the earliest unfinished form begins that the rest of the text may be the beginning
+    /// of; the end of the text when there is none.
+    fn unfinished(&self, text: &str, at: usize) -> usize {
+        let bytes = text.as_bytes();
+        let earliest = bytes.len().saturating_sub(self.longest.saturating_sub(1)).max(at);
+        let begins = |from: &usize| {
+            let rest = &bytes[*from..];
+            self.begins.0[usize::from(rest[0])] && self.is_beginning(rest)
+        };
+        (earliest..bytes.len()).find(begins).unwrap_or(bytes.len())
+    }
+
+    /// Whether a form begins with this and goes on after it.
+    fn is_beginning(&self, rest: &[u8]) -> bool {
+        let form = |at: usize| self.forms.get(at).map(|form| form.expose_secret().as_bytes());
+        let at = self.forms.partition_point(|form| form.expose_secret().as_bytes() <= rest);
+        form(at).is_some_and(|form| form.starts_with(rest))
+    }
+}
+
+struct Found<'t> {
+    start: usize,
+    end: usize,
+    marker: &'t str,
+}
+
+/// Never a value, and not how many there are.
+impl fmt::Debug for Scrubber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrubber")
+    }
+}
+
+#[cfg(test)]
+#[path = "scrub_tests.rs"]
+mod tests;

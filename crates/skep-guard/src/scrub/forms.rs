@@ -1,0 +1,100 @@
+//! How a secret is written where text is encoded: plain, JSON, URL, HTML, hex, base64.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+
+/// Every form, some of them twice.
+pub(super) fn of(value: &str) -> Vec<String> {
+    let mut forms = vec![value.to_owned()];
+    forms.extend(json(value));
+    forms.push(value.escape_debug().to_string());
+    forms.push(html(value));
+    forms.extend(url(value));
+    forms.push(bytes(value, |out, byte| write!(out, "{byte:02x}")));
+    forms.push(bytes(value, |out, byte| write!(out, "{byte:02X}")));
+    for skipped in 0..3 {
+        forms.extend(base64_inside(value.as_bytes(), skipped));
+    }
+    forms
+}
+
+/// As it stands in a JSON text, and as it stands in a JSON text inside another.
+fn json(value: &str) -> Vec<String> {
+    let once = escaped(value);
+    let slashes = once.replace('/', "\\/");
+    let ascii = once.chars().fold(String::new(), |mut out, character| {
+        if character.is_ascii() {
+            out.push(character);
+        } else {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing to a String cannot fail, here and below.
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        }
+        out
+    });
+    let twice = escaped(&once);
+    vec![once, slashes, ascii, twice]
+}
+
+fn escaped(value: &str) -> String {
+    let quoted = serde_json::Value::from(value).to_string();
+    quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_owned()
+}
+
+fn html(value: &str) -> String {
+    value.chars().fold(String::new(), |mut out, character| {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+        out
+    })
+}
+
+/// With what a component escapes, with what a whole address escapes, and with everything escaped;
+/// in both cases of the digits, and with a plus for a blank.
+fn url(value: &str) -> Vec<String> {
+    const COMPONENT: &[u8] = b"-_.~";
+    const ADDRESS: &[u8] = b"-_.~!*'();:@&=+$,/?#";
+    let mut forms = Vec::new();
+    for kept in [COMPONENT, ADDRESS] {
+        let keeps = |byte: u8| byte.is_ascii_alphanumeric() || kept.contains(&byte);
+        let upper = bytes(value, |out, byte| match keeps(byte) {
+            true => out.write_char(char::from(byte)),
+            false => write!(out, "%{byte:02X}"),
+        });
+        let lower = bytes(value, |out, byte| match keeps(byte) {
+            true => out.write_char(char::from(byte)),
+            false => write!(out, "%{byte:02x}"),
+        });
+        forms.extend([upper.replace("%20", "+"), lower.replace("%20", "+"), upper, lower]);
+    }
+    forms.push(bytes(value, |out, byte| write!(out, "%{byte:02X}")));
+    forms.push(bytes(value, |out, byte| write!(out, "%{byte:02x}")));
+    forms
+}
+
+fn bytes(value: &str, each: impl Fn(&mut String, u8) -> std::fmt::Result) -> String {
+    value.bytes().fold(String::new(), |mut out, byte| {
+        let _ = each(&mut out, byte);
+        out
+    })
+}
+
+/// What every base64 text has in common that holds the value `skipped` bytes after a group of
+/// three began: the digits that depend on the value alone, in both alphabets.
+fn base64_inside(value: &[u8], skipped: usize) -> [String; 2] {
+    let mut padded = vec![0; skipped];
+    padded.extend_from_slice(value);
+    // A digit is 6 bits: the first that has none of the skipped ones, the last that is complete.
+    let (first, last) = ((skipped * 8).div_ceil(6), padded.len() * 8 / 6);
+    let cut = |text: String| text.get(first..last).unwrap_or_default().to_owned();
+    [cut(STANDARD_NO_PAD.encode(&padded)), cut(URL_SAFE_NO_PAD.encode(&padded))]
+}

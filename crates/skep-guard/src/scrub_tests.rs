@@ -1,0 +1,181 @@
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const KEY: &str = "sk-ant-api03-Zz9_x/+=\"é";
+
+fn scrubber(values: &[&str]) -> Scrubber {
+    let scrubber = Scrubber::default();
+    let secrets = values.iter().enumerate().map(|(n, value)| Secret::new(format!("s{n}"), *value));
+    assert_eq!(scrubber.add(secrets), Vec::<String>::new());
+    scrubber
+}
+
+fn streamed(scrubber: &Scrubber, pieces: &[&str]) -> String {
+    let mut stream = Stream::default();
+    let mut out: String =
+        pieces.iter().map(|piece| stream.push(scrubber, (*piece).to_owned())).collect();
+    out.push_str(&stream.finish(scrubber));
+    out
+}
+
+#[test]
+fn every_usual_form_is_replaced() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+    let scrubber = scrubber(&[KEY]);
+    let hex: String = KEY.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let once = serde_json::to_string(KEY).unwrap();
+    let cases = [
+        format!("before {KEY} after"),
+        format!("{{\"error\":{once}}}"),
+        serde_json::to_string(&once).unwrap(),
+        format!("{KEY:?}"),
+        "?k=sk-ant-api03-Zz9_x%2F%2B%3D%22%C3%A9&more".to_owned(),
+        "?k=sk-ant-api03-Zz9_x%2f%2b%3d%22%c3%a9&more".to_owned(),
+        format!("hex {hex}"),
+        hex.to_uppercase(),
+        "sk-ant-api03-Zz9_x/+=&quot;é".to_owned(),
+    ];
+    for case in cases {
+        let cleaned = scrubber.clean(&case).into_owned();
+        assert_eq!(cleaned.matches("[secret:s0]").count(), 1, "{case} -> {cleaned}");
+    }
+    for before in ["", "a", "ab", "abc"] {
+        let text = format!("{before}{KEY} and more");
+        for encoded in [STANDARD.encode(&text), URL_SAFE.encode(&text)] {
+            assert!(scrubber.clean(&encoded).contains("[secret:s0]"), "{encoded}");
+        }
+    }
+}
+
+#[test]
+fn texts_without_a_secret_stay_as_they_are() {
+    let scrubber = scrubber(&[KEY]);
+    assert!(matches!(scrubber.clean("sk-ant-api03-Zz9_"), Cow::Borrowed(_)));
+    assert!(matches!(Scrubber::default().clean(KEY), Cow::Borrowed(_)));
+    let mut value = json!({"a": ["b", 1, null]});
+    assert!(!scrubber.clean_json(&mut value));
+    assert_eq!(value, json!({"a": ["b", 1, null]}));
+}
+
+#[test]
+fn short_ones_are_named_and_left() {
+    let scrubber = Scrubber::default();
+    let added = scrubber.add([Secret::new("short", "1234567"), Secret::new("long", "12345678")]);
+    assert_eq!(added, ["short"]);
+    assert_eq!(scrubber.clean("1234567 12345678"), "1234567 [secret:long]");
+}
+
+#[test]
+fn later_secrets_join_the_earlier_ones() {
+    let scrubber = scrubber(&["first-secret"]);
+    scrubber.add([Secret::new("new", "second-secret"), Secret::new("again", "first-secret")]);
+    let cleaned = scrubber.clean("first-secret second-secret").into_owned();
+    assert_eq!(cleaned, "[secret:s0] [secret:new]");
+    assert!(scrubber.is_marked(&cleaned));
+    assert!(scrubber.is_json_marked(&json!({"a": [cleaned]})));
+    assert!(!scrubber.is_marked("[secret:other]"));
+}
+
+#[test]
+fn json_is_cleaned_in_keys_and_values() {
+    let scrubber = scrubber(&["hidden-value"]);
+    let mut value = json!({"hidden-value": {"k": ["x hidden-value y"]}, "n": 7});
+    assert!(scrubber.clean_json(&mut value));
+    assert_eq!(value, json!({"[secret:s0]": {"k": ["x [secret:s0] y"]}, "n": 7}));
+}
+
+#[test]
+fn a_secret_split_at_any_byte_never_passes() {
+    let scrubber = scrubber(&[KEY]);
+    let text = format!("key: {KEY}!");
+    for (at, _) in text.char_indices() {
+        let mut stream = Stream::default();
+        let first = stream.push(&scrubber, text[..at].to_owned());
+        assert!(!first.contains("sk-"), "{first}");
+        let second = stream.push(&scrubber, text[at..].to_owned());
+        let last = stream.finish(&scrubber);
+        assert_eq!(format!("{first}{second}{last}"), "key: [secret:s0]!");
+        assert!(stream.has_found());
+    }
+}
+
+#[test]
+fn what_only_looks_like_the_beginning_comes_out_again() {
+    let scrubber = scrubber(&["abcabcabd"]);
+    assert_eq!(streamed(&scrubber, &["abcabc", "abcab", "d", "ab"]), "abc[secret:s0]ab");
+    let longer = self::scrubber(&["abcdefgh", "abcdefghij"]);
+    assert_eq!(streamed(&longer, &["abcdefgh", "i", "j abcdefghi"]), "[secret:s1] [secret:s0]i");
+    let mut stream = Stream::default();
+    assert_eq!(stream.push(&scrubber, "xabc".to_owned()), "x");
+    assert_eq!(stream.push(&scrubber, "xyz".to_owned()), "abcxyz");
+    assert!(!stream.has_found());
+}
+
+#[test]
+fn nothing_is_shown_for_debugging() {
+    let scrubber = scrubber(&[KEY]);
+    assert_eq!(format!("{scrubber:?}"), "Scrubber");
+}
+
+/// Few letters, so that secrets overlap, repeat and begin inside each other.
+fn secret() -> impl Strategy<Value = String> {
+    "[ab]{8,12}|[abc/ ]{8,10}|é[ab]{7,9}"
+}
+
+fn text_around(secrets: &[String]) -> impl Strategy<Value = String> + use<> {
+    let mut pieces: Vec<String> = secrets.iter().flat_map(|secret| forms::of(secret)).collect();
+    let halves = secrets.iter().map(|secret| {
+        let half = secret.char_indices().nth(5).map_or(secret.len(), |(at, _)| at);
+        secret[..half].to_owned()
+    });
+    pieces.extend(halves.collect::<Vec<_>>());
+    pieces.extend(["a", "b", "ab", "é", " ", "/", "61", "%2F"].map(str::to_owned));
+    prop::collection::vec(prop::sample::select(pieces), 0..12).prop_map(|pieces| pieces.concat())
+}
+
+fn scene() -> impl Strategy<Value = (Vec<String>, String, Vec<prop::sample::Index>)> {
+    prop::collection::vec(secret(), 1..4).prop_flat_map(|mut secrets| {
+        // One that goes on where another ends.
+        secrets.push(format!("{}ab", secrets[0]));
+        let text = text_around(&secrets);
+        (Just(secrets), text, prop::collection::vec(any::<prop::sample::Index>(), 0..8))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_split_gives_what_the_whole_gives((secrets, text, cuts) in scene()) {
+        let scrubber = scrubber_of(&secrets);
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        cuts.retain(|cut| text.is_char_boundary(*cut));
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let pieces: Vec<&str> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
+        let whole = scrubber.clean(&text).into_owned();
+        prop_assert_eq!(streamed(&scrubber, &pieces), whole);
+    }
+
+    #[test]
+    fn no_form_of_a_secret_passes((secrets, text, _) in scene()) {
+        let scrubber = scrubber_of(&secrets);
+        let cleaned = scrubber.clean(&text).into_owned();
+        for part in cleaned.split("[secret:") {
+            let part = part.split_once(']').map_or(part, |(_, after)| after);
+            for form in secrets.iter().flat_map(|secret| forms::of(secret)) {
+                prop_assert!(!part.contains(&form), "{} in {}", form, cleaned);
+            }
+        }
+    }
+}
+
+fn scrubber_of(secrets: &[String]) -> Scrubber {
+    let values: Vec<&str> = secrets.iter().map(String::as_str).collect();
+    scrubber(&values)
+}

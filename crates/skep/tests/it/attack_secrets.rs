@@ -1,0 +1,314 @@
+//! A canary for a key: vendors that echo it, models that say it, tools that read it, people that
+//! paste it. Afterwards it is searched for in every byte that left the hive or stayed in its home.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use skep_testkit::canary::Canary;
+use skep_testkit::hive::Start;
+use skep_testkit::http::answer;
+use skep_testkit::{Hive, Reply, locate};
+use tokio::task::JoinHandle;
+
+use crate::stage::{Play, Stage};
+
+const VENDORS: [(&str, &str); 3] =
+    [("anthropic", ""), ("openai", "/v1"), ("openai-responses", "/v1")];
+/// Characters of which most encodings make something else.
+const AWKWARD: &str = "/+=&";
+
+struct Scene {
+    stage: Stage,
+    key: Canary,
+    header: Canary,
+    /// Everything the hive sent or printed.
+    seen: Arc<Mutex<String>>,
+}
+
+impl Scene {
+    async fn new(vendor: &str, path: &str) -> Self {
+        let stage = Stage::new().await;
+        let key = Canary::of(&format!("sk-{}{AWKWARD}end", Canary::new(vendor).value()));
+        let header = Canary::new("header");
+        let url = stage.model.base_url();
+        stage.write(
+            "providers.yaml",
+            &format!(
+                "profiles:\n  default:\n    provider: {vendor}\n    model: scripted\n    \
+                 api_url: {url}{path}\n    api_key: ${{CANARY_KEY}}\n    \
+                 extra_headers: {{ X-Extra: 'v1 ${{CANARY_HEADER}}' }}\n    \
+                 timeouts: {{ connect: 2, first: 2, idle: 2 }}\n"
+            ),
+        );
+        let tools = "allowed_tools: [read, write, edit, glob, grep, bash]\n";
+        stage.write("teams/main/config.yaml", tools);
+        Self { stage, key, header, seen: Arc::default() }
+    }
+
+    /// Everything in its log that can be.
+    async fn up(&self) -> Play {
+        let start = self.stage.start().env("SKEP_LOG", "trace");
+        self.stage
+            .run(
+                start.env("CANARY_KEY", self.key.value()).env("CANARY_HEADER", self.header.value()),
+            )
+            .await
+    }
+
+    fn note(&self, text: &str) {
+        self.seen.lock().unwrap().push_str(text);
+    }
+
+    /// A socket that is told everything: raw events, deltas and frames; deltas also joined, as a
+    /// person would read them.
+    async fn listen(&self, play: &Play) -> JoinHandle<()> {
+        let mut socket = play.ws().await;
+        socket.send(&json!({"type": "subscribe", "agent": "main", "since": 0})).await.unwrap();
+        let seen = Arc::clone(&self.seen);
+        tokio::spawn(async move {
+            let mut said = String::new();
+            while let Ok(Some(frame)) = socket.receive().await {
+                said.push_str(frame["event"]["text"].as_str().unwrap_or_default());
+                let mut seen = seen.lock().unwrap();
+                seen.push_str(&format!("{frame}\n"));
+            }
+            seen.lock().unwrap().push_str(&said);
+        })
+    }
+
+    async fn watch(&self, play: &Play) -> JoinHandle<()> {
+        let mut events = play.api().events("/api/v1/events?since=0").await.unwrap();
+        let seen = Arc::clone(&self.seen);
+        tokio::spawn(async move {
+            while let Ok(Some(event)) = events.next().await {
+                seen.lock().unwrap().push_str(&format!("{event:?}\n"));
+            }
+        })
+    }
+
+    /// Says something to the agent and notes what comes of it.
+    async fn ask(&self, play: &Play, text: &str) -> Value {
+        let answer = play.ask("main", text).await;
+        self.note(&answer.to_string());
+        answer
+    }
+
+    async fn skep(&self, play: &Play, words: &[&str]) {
+        let start = Start::new(&locate::skep().unwrap(), self.stage.home());
+        let start = start.env("SKEP_TOKEN", &play.token);
+        let done = words.iter().fold(start, |start, word| start.argument(*word)).finish().await;
+        let done = done.unwrap();
+        self.note(&format!("{words:?}: {}{}", done.stdout, done.stderr));
+    }
+
+    /// The rest that can be asked for, then the end, then the search.
+    async fn search(&self, play: Play, listeners: Vec<JoinHandle<()>>) {
+        for path in [
+            "/api/v1/agents/main/history?view=full&limit=500",
+            "/api/v1/agents/main/history",
+            "/api/v1/inbox?limit=500",
+            "/api/v1/state",
+            "/api/v1/agents",
+        ] {
+            self.note(&play.api().get(path).await.unwrap().text);
+        }
+        for words in [
+            &["history", "show", "main", "--view", "full"][..],
+            &["--json", "history", "show", "main", "--view", "full"],
+            &["--json", "status"],
+            &["doctor"],
+        ] {
+            self.skep(&play, words).await;
+        }
+        let mut hive: Hive = play.hive;
+        hive.terminate().unwrap();
+        hive.wait(skep_testkit::wait::PATIENCE).await.unwrap();
+        for listener in listeners {
+            listener.await.unwrap();
+        }
+        self.note(&hive.stdout());
+        self.note(&hive.stderr());
+        for canary in [&self.key, &self.header] {
+            let sightings = canary.find_below(self.stage.home()).unwrap();
+            assert_eq!(sightings, [], "{}", canary.value());
+            let seen = self.seen.lock().unwrap();
+            let form = canary.find_in(seen.as_bytes());
+            let line = seen.lines().find(|line| canary.find_in(line.as_bytes()).is_some());
+            assert_eq!((form, line), (None, None), "{}", canary.value());
+        }
+    }
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytewise(text: &str) -> Vec<&str> {
+    (0..text.len()).map(|at| &text[at..at + 1]).collect()
+}
+
+#[tokio::test]
+async fn attack_a_model_that_says_the_key_is_heard_without_it() {
+    for (vendor, path) in VENDORS {
+        let scene = Scene::new(vendor, path).await;
+        let key = scene.key.value();
+        let play = scene.up().await;
+        let listeners = vec![scene.listen(&play).await, scene.watch(&play).await];
+        let said = format!("The key is {key}.");
+        for at in (1..said.len()).step_by(5) {
+            let (first, second) = said.split_at(at);
+            scene.stage.model.push(Reply::new().text_in([first, second]));
+            let answer = scene.ask(&play, "say it").await;
+            let content = answer["response"]["content"].as_str().unwrap();
+            assert_eq!(content, "The key is [secret:default.api_key].", "{vendor} {at}");
+        }
+        let encoded = hex(key);
+        scene.stage.model.push_all([
+            Reply::new().text_in(bytewise(&said)).chunked(3),
+            Reply::new().text_in(bytewise(&encoded)),
+            Reply::say(&format!("{:?} {} {encoded}", key, scene.header.value())),
+            Reply::new().thinking(&format!("the key {key}")).text("thought"),
+            Reply::say("after the thought"),
+        ]);
+        for _ in 0..5 {
+            assert_eq!(scene.ask(&play, "say it otherwise").await["state"], "done");
+        }
+        assert_eq!(scene.stage.model.refusals(), Vec::<String>::new(), "{vendor}");
+        let history = play.history("main", "main").await;
+        let thought = history.iter().rev().find(|row| row["content"][0]["type"] == "thinking");
+        if let Some(block) = thought.map(|row| &row["content"][0]) {
+            assert_eq!(block["thinking"], "the key [secret:default.api_key]", "{vendor}");
+            assert_eq!(block["signature"], Value::Null, "{vendor}");
+        }
+        scene.search(play, listeners).await;
+    }
+}
+
+#[tokio::test]
+async fn attack_vendors_that_echo_the_key_in_their_errors() {
+    for (vendor, path) in VENDORS {
+        let scene = Scene::new(vendor, path).await;
+        let key = scene.key.value();
+        let play = scene.up().await;
+        let listeners = vec![scene.listen(&play).await, scene.watch(&play).await];
+        let echoed = json!({"error": {"type": "invalid_request_error", "message": key}});
+        let replies = [
+            Reply::bad_request(&format!("wrong key {key}")),
+            Reply::bad_request(&format!("{}{key}", "x".repeat(380))),
+            Reply::bad_request(&format!("hex {} header {}", hex(key), scene.header.value())),
+            Reply::fixed(401, "application/json", echoed.to_string()),
+            Reply::fixed(422, "text/html", format!("<p>{key}</p>")),
+            Reply::new().text(key).error_event("invalid_request_error", key),
+        ];
+        for reply in replies {
+            scene.stage.model.push(reply);
+            assert_eq!(scene.ask(&play, "go on").await["state"], "failed", "{vendor}");
+        }
+        scene.search(play, listeners).await;
+    }
+}
+
+#[tokio::test]
+async fn attack_tools_that_read_write_or_run_the_key() {
+    let scene = Scene::new("anthropic", "").await;
+    let key = scene.key.value().to_owned();
+    let outside = scene.stage.folder().join("planted");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("keys.env"), format!("KEY={key}\nB={}\n", hex(&key))).unwrap();
+    let agent = format!(
+        "workspace: {}\nallowed_tools: [read, write, edit, glob, grep, bash]\n",
+        outside.display()
+    );
+    scene.stage.write("teams/main/config.yaml", &agent);
+    let play = scene.up().await;
+    let listeners = vec![scene.listen(&play).await, scene.watch(&play).await];
+    let bash = |command: &str| ("bash", json!({"command": command}));
+    let calls = [
+        ("read", json!({"file_path": "keys.env"})),
+        ("grep", json!({"pattern": "KEY"})),
+        bash("cat keys.env; base64 -w0 keys.env; base64 -w0 < <(sed s/KEY/K/ keys.env)"),
+        bash("env; cat /proc/self/environ /proc/1/environ; ls -la /proc/*/fd"),
+        ("edit", json!({"file_path": "keys.env", "old_string": "KEY", "new_string": "NAME"})),
+        ("write", json!({"file_path": "copy", "content": format!("x={key}\n")})),
+        bash(&format!("curl -H 'Authorization: {key}' http://127.0.0.1")),
+        bash(&format!("echo {} | xxd -r -p", hex(&key))),
+    ];
+    let mut answers = Vec::new();
+    for (tool, arguments) in calls {
+        scene.stage.model.push_all([Reply::call(tool, arguments), Reply::say("done")]);
+        assert_eq!(scene.ask(&play, "use it").await["state"], "done");
+        let request = scene.stage.model.requests().pop().unwrap();
+        let result = request.last_tool_results().pop().unwrap();
+        assert_eq!(scene.key.find_in(request.body.to_string().as_bytes()), None, "{tool}");
+        answers.push((tool, result.is_error, result.text));
+    }
+    let marker = "[secret:default.api_key]";
+    for (tool, is_error, text) in &answers[..3] {
+        assert!(!is_error && text.contains(marker), "{tool}: {text}");
+    }
+    assert_eq!(
+        answers[5].2.lines().last(),
+        Some("[the call held a secret of this hive; its name was used instead]")
+    );
+    assert_eq!(fs::read_to_string(outside.join("copy")).unwrap(), format!("x={marker}\n"));
+    for (tool, is_error, text) in &answers[6..] {
+        assert!(*is_error && text.contains("hold a secret of this hive"), "{tool}: {text}");
+    }
+    scene.search(play, listeners).await;
+}
+
+#[tokio::test]
+async fn attack_people_that_paste_the_key_are_told_and_it_is_not_kept() {
+    let scene = Scene::new("openai", "/v1").await;
+    let key = scene.key.value();
+    let play = scene.up().await;
+    let listeners = vec![scene.listen(&play).await, scene.watch(&play).await];
+    scene.stage.model.push_all([Reply::say("I see"), Reply::say("I see")]);
+    let body = json!({"message": format!("my key is {key}")});
+    let told = play.api().post("/api/v1/agents/main/messages", &body).await.unwrap();
+    assert!(told.json["note"].as_str().unwrap().contains("secret of this hive"), "{}", told.text);
+    scene.note(&told.text);
+    play.ended("main", told.json["item_id"].as_str().unwrap()).await;
+    let request = scene.stage.model.requests().pop().unwrap();
+    assert!(request.last_user_text().ends_with("my key is [secret:default.api_key]"));
+    let mut socket = play.ws().await;
+    socket.say("m1", &format!("again {key}")).await.unwrap();
+    let ack = socket.next_of("ack").await.unwrap();
+    assert!(ack["note"].as_str().unwrap().contains("secret of this hive"), "{ack}");
+    scene.note(&socket.answer_to("m1").await.unwrap().to_string());
+    let escaped = key.replace('/', "%2F").replace('&', "%26").replace('+', "%2B");
+    for (method, path, body) in [
+        (
+            Method::POST,
+            "/api/v1/agents/main/messages".to_owned(),
+            json!({"message": "x", "session_key": key}),
+        ),
+        (Method::POST, "/api/v1/agents/main/messages".to_owned(), json!({"message": "x", key: 1})),
+        (
+            Method::POST,
+            "/api/v1/agents/main/messages".to_owned(),
+            json!({"message": "x", "mode": key}),
+        ),
+        (Method::GET, format!("/api/v1/agents/{escaped}/history"), Value::Null),
+        (Method::GET, format!("/api/v1/{escaped}"), Value::Null),
+        (Method::GET, format!("/api/v1/inbox?state={escaped}"), Value::Null),
+        (Method::GET, format!("/api/v1/events?agent={escaped}"), Value::Null),
+    ] {
+        let refused = answer(play.api().request(method, &path).json(&body)).await.unwrap();
+        assert!((400..500).contains(&refused.status), "{path}: {}", refused.text);
+        scene.note(&refused.text);
+    }
+    let frames = [
+        json!({"content": "x", "id": key}),
+        json!({"content": "x", "agent": key}),
+        json!({"type": key}),
+        json!({key: key}),
+    ];
+    for frame in frames {
+        socket.send(&frame).await.unwrap();
+        scene.note(&socket.next_of("error").await.unwrap().to_string());
+    }
+    scene.search(play, listeners).await;
+}
