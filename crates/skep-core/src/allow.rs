@@ -1,5 +1,8 @@
 //! Deny by default: a tool is there only when a pattern of the agent's list names it.
 
+/// Short words for tools that go together; they are written in lists only and mean these names.
+pub const PRESETS: &[(&str, &[&str])] = &[("@files", &["read", "write", "edit", "glob", "grep"])];
+
 /// `patterns` are exact names or globs with `*`.
 pub fn allows(patterns: &[String], tool: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern.as_bytes(), tool.as_bytes()))

@@ -12,7 +12,7 @@ use crate::Millis;
 use crate::ids::{AgentName, CallId, SessionId, TurnId};
 use crate::message::{Message, Meta};
 use crate::provider::{Providers, SystemPrompt, ToolSpec};
-use crate::settings::{AgentSettings, Profile};
+use crate::settings::{AgentSettings, Profile, Think};
 
 pub trait Engine: Send + Sync {
     fn id(&self) -> &str;
@@ -40,6 +40,8 @@ pub struct TurnRequest {
     pub profile: Arc<Profile>,
     /// Those of the settings the turn began with.
     pub providers: Providers,
+    /// Instead of the profile's own `thinking`, also for its fallbacks.
+    pub think: Option<Think>,
     pub workspace: PathBuf,
     pub system: SystemPrompt,
     /// The session so far, ending with what is to be answered.
@@ -60,6 +62,8 @@ pub struct TurnHandle {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineEvent {
+    /// The calls that follow ask this profile.
+    Asking(Arc<Profile>),
     /// A model call begins, or begins again: what the unfinished one before it said is void.
     CallStart,
     Text(String),
@@ -76,6 +80,8 @@ pub enum EngineEvent {
     Meta(Meta),
     /// Private words of the engine, for the log.
     Note(String),
+    /// What whoever watches should know too.
+    Notice(String),
     End(TurnEnd),
 }
 

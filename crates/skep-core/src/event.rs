@@ -63,6 +63,13 @@ pub enum EventKind {
         outcome: String,
         note: Option<String>,
         usage: Usage,
+        /// The profile that answered last, when any did.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        profile: Option<String>,
+    },
+    /// Something about the turn that whoever watches should know.
+    Note {
+        text: String,
     },
     /// The turn gave back its slot and waits for this.
     TurnWaiting {
@@ -107,6 +114,7 @@ impl EventKind {
             Self::ToolEnd { .. } => "tool_end",
             Self::HistoryUpdated { .. } => "history_updated",
             Self::TurnEnd { .. } => "turn_end",
+            Self::Note { .. } => "note",
             Self::TurnWaiting { .. } => "turn_waiting",
             Self::InboxAccepted { .. } => "inbox_accepted",
             Self::InboxEnded { .. } => "inbox_ended",

@@ -4,6 +4,7 @@
 use crate::engine::EngineEvent;
 use crate::event::DeltaPart;
 use crate::message::{Block, Body, Meta, StopReason};
+use crate::settings::Profile;
 
 /// The model call that is under way.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,7 +63,11 @@ impl Fold {
                 self.blocks.push(Block::ToolCall { id, name, arguments });
                 None
             }
-            EngineEvent::Meta(_) | EngineEvent::Note(_) | EngineEvent::End(_) => None,
+            EngineEvent::Asking(_)
+            | EngineEvent::Meta(_)
+            | EngineEvent::Note(_)
+            | EngineEvent::Notice(_)
+            | EngineEvent::End(_) => None,
         }
     }
 
@@ -75,7 +80,7 @@ impl Fold {
 
     /// What is kept of a model call that was cut for good: its text, and thinking that was
     /// signed. Calls of an unfinished message never ran and are dropped.
-    pub fn partial(&mut self, provider: &str, model: &str, reason: StopReason) -> Option<Body> {
+    pub fn partial(&mut self, profile: &Profile, reason: StopReason) -> Option<Body> {
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.retain(|block| match block {
             Block::Text { text } => !text.trim().is_empty(),
@@ -86,8 +91,9 @@ impl Fold {
         let spoke = blocks.iter().any(|block| matches!(block, Block::Text { .. }));
         spoke.then(|| {
             let meta = Meta {
-                provider: provider.to_owned(),
-                model: model.to_owned(),
+                profile: Some(profile.name.clone()),
+                provider: profile.provider.clone(),
+                model: profile.model.clone(),
                 api: String::new(),
                 usage: Default::default(),
                 stop_reason: reason,
@@ -130,11 +136,24 @@ mod tests {
 
     fn meta(stop_reason: StopReason) -> Meta {
         Meta {
+            profile: None,
             provider: "p".into(),
             model: "m".into(),
             api: "a".into(),
             usage: Usage::new(1, 2, 0, 0),
             stop_reason,
+        }
+    }
+
+    fn profile() -> Profile {
+        Profile {
+            name: "n".into(),
+            provider: "p".into(),
+            model: "m".into(),
+            max_output_tokens: 1,
+            thinking: None,
+            temperature: None,
+            fallback: Vec::new(),
         }
     }
 
@@ -197,7 +216,7 @@ mod tests {
         fold.apply(EngineEvent::Thinking("unsigned".into()));
         fold.apply(EngineEvent::Text("so far".into()));
         fold.apply(call("c1"));
-        let body = fold.partial("p", "m", StopReason::Cancelled).unwrap();
+        let body = fold.partial(&profile(), StopReason::Cancelled).unwrap();
         assert_eq!(body.content, vec![Block::text("so far")]);
         assert_eq!(body.meta.unwrap().stop_reason, StopReason::Cancelled);
     }
@@ -208,6 +227,6 @@ mod tests {
         fold.apply(EngineEvent::CallStart);
         fold.apply(EngineEvent::Thinking("only".into()));
         fold.apply(EngineEvent::Signature("s".into()));
-        assert_eq!(fold.partial("p", "m", StopReason::Error), None);
+        assert_eq!(fold.partial(&profile(), StopReason::Error), None);
     }
 }

@@ -18,6 +18,8 @@ pub mod tool;
 
 pub mod allow;
 pub mod arrival;
+pub mod fallback;
+pub mod policy;
 pub mod prompt;
 pub mod redelivery;
 pub mod retry;

@@ -95,6 +95,9 @@ pub enum StopReason {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
+    /// The profile that answered; it may be a fallback of the one that was to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub profile: Option<String>,
     pub provider: String,
     pub model: String,
     /// The wire format, for instance `anthropic-messages`.

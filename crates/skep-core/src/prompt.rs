@@ -54,7 +54,8 @@ mod tests {
 
     use super::*;
     use crate::ids::AgentName;
-    use crate::settings::{Profile, QueueMode};
+    use crate::policy::ClassPolicy;
+    use crate::settings::{Profile, QueueMode, SandboxSettings};
 
     fn agent(name: &str) -> AgentSettings {
         let profile = Profile {
@@ -64,16 +65,21 @@ mod tests {
             max_output_tokens: 1024,
             thinking: None,
             temperature: None,
+            fallback: Vec::new(),
         };
         AgentSettings {
             name: AgentName::new(name),
             description: "Keeps the books.".into(),
             engine: "native".into(),
             profile: Arc::new(profile),
+            think: None,
             allowed_tools: vec![],
             max_steps: 50,
             queue_mode: QueueMode::Queue,
             workspace: "/hive/teams/x/work".into(),
+            folder: "/hive/teams/x".into(),
+            sandbox: SandboxSettings::default(),
+            policy: ClassPolicy::default(),
             org_rules: vec![Rule { file: "a.md".into(), text: "org\n".into() }],
             team_rules: vec![Rule { file: "b.md".into(), text: "team".into() }],
         }

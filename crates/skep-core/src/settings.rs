@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::AgentName;
+use crate::policy::ClassPolicy;
 use crate::provider::Providers;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +68,44 @@ pub enum QueueMode {
     Interrupt,
 }
 
+/// How much a model thinks before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Think {
+    Off,
+    Low,
+    Medium,
+    High,
+}
+
+impl Think {
+    pub const ALL: [Self; 4] = [Self::Off, Self::Low, Self::Medium, Self::High];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == word)
+    }
+
+    /// Tokens for thinking. Vendors that take a word instead of a number give each of these the
+    /// word of its level.
+    pub fn budget(self) -> Option<u32> {
+        match self {
+            Self::Off => None,
+            Self::Low => Some(2048),
+            Self::Medium => Some(8192),
+            Self::High => Some(24_576),
+        }
+    }
+}
+
 /// A named provider configuration. The key itself lives in the provider, never here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
@@ -76,6 +115,8 @@ pub struct Profile {
     pub max_output_tokens: u32,
     pub thinking: Option<u32>,
     pub temperature: Option<f64>,
+    /// Asked one after the other when this one cannot answer: its own fallbacks, and theirs.
+    pub fallback: Vec<Arc<Profile>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +138,32 @@ impl Default for Timeouts {
     }
 }
 
+/// Whether the programs an agent starts are walled in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxLevel {
+    #[default]
+    Confined,
+    /// No walls at all: only where the operator wrote so.
+    Host,
+}
+
+/// Where the programs of an agent run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SandboxSettings {
+    pub level: SandboxLevel,
+    pub limits: SandboxLimits,
+}
+
+/// What a command and all it starts may take; what is absent is as the sandbox has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SandboxLimits {
+    pub cpu: Option<Duration>,
+    pub memory_bytes: Option<u64>,
+    pub processes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+}
+
 /// A file of rules: its tier is where it was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
@@ -110,10 +177,16 @@ pub struct AgentSettings {
     pub description: String,
     pub engine: String,
     pub profile: Arc<Profile>,
+    /// Instead of the profile's own `thinking`.
+    pub think: Option<Think>,
     pub allowed_tools: Vec<String>,
     pub max_steps: u32,
     pub queue_mode: QueueMode,
     pub workspace: PathBuf,
+    /// The agent's own folder: its tools may read it, and change what it governs itself.
+    pub folder: PathBuf,
+    pub sandbox: SandboxSettings,
+    pub policy: ClassPolicy,
     pub org_rules: Vec<Rule>,
     pub team_rules: Vec<Rule>,
 }

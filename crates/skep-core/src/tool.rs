@@ -7,10 +7,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 use crate::ids::{AgentName, CallId, TurnId};
+use crate::policy::Class;
 use crate::provider::ToolSpec;
+use crate::settings::SandboxSettings;
 
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
+
+    /// What it does to the world, which decides where no rule does.
+    fn class(&self) -> Class;
 
     /// Other names a model may use for it, such as `Read`.
     fn aliases(&self) -> &[&'static str] {
@@ -35,6 +40,9 @@ pub type Prepared = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolAnswer
 pub struct ToolContext {
     pub agent: AgentName,
     pub workspace: PathBuf,
+    /// The agent's own folder, readable; absent where the agent has none.
+    pub folder: Option<PathBuf>,
+    pub sandbox: SandboxSettings,
     pub turn: TurnId,
     pub call: CallId,
     /// What was decided, when the call waited for a decision.

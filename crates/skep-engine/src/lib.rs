@@ -4,5 +4,6 @@
 //! never writes a row and never decides what a turn's failure means for its message.
 
 mod native;
+mod seats;
 
 pub use native::{NativeEngine, Timing};

@@ -8,17 +8,22 @@ use skep_core::Millis;
 use skep_core::engine::{
     Capabilities, Engine, EngineEvent, FailureCode, ToolCall, TurnEnd, TurnHandle, TurnRequest,
 };
-use skep_core::message::Message;
-use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
+use skep_core::fallback;
+use skep_core::message::{Message, Meta};
+use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
 use skep_core::retry::{self, Next, RetryPolicy};
-use skep_core::settings::AgentSettings;
+use skep_core::settings::{AgentSettings, Profile};
 use tokio::sync::mpsc;
+
+use crate::seats::{self, Failures, GivenUp, Seat};
 
 /// Events on their way to the turn. A full queue slows the reading of the stream down, which
 /// slows the vendor down.
 const EVENTS: usize = 256;
 
 pub struct NativeEngine {
+    /// Of all turns: what one of them learns about a vendor holds for the others.
+    failures: Arc<Failures>,
     timing: Timing,
 }
 
@@ -43,7 +48,7 @@ impl Default for Timing {
 
 impl NativeEngine {
     pub fn new(timing: Timing) -> Self {
-        Self { timing }
+        Self { failures: Arc::default(), timing }
     }
 }
 
@@ -73,35 +78,36 @@ impl Engine for NativeEngine {
 
     fn start(&self, request: TurnRequest) -> TurnHandle {
         let (sender, events) = mpsc::channel(EVENTS);
-        let provider = request.providers.get(&request.profile.name);
+        let seats = seats::of(&request);
+        let failures = Arc::clone(&self.failures);
         // Owned by the receiver: the task ends when that is dropped, or by the cancel token.
-        tokio::spawn(run(provider, request, self.timing, sender));
+        tokio::spawn(run(seats, failures, request, self.timing, sender));
         TurnHandle { events, steer: None }
     }
 }
 
 async fn run(
-    provider: Option<Arc<dyn Provider>>,
+    seats: Vec<Seat>,
+    failures: Arc<Failures>,
     request: TurnRequest,
     timing: Timing,
     events: mpsc::Sender<EngineEvent>,
 ) {
     let cancel = request.cancel.clone();
-    let stop = match provider {
-        Some(provider) => {
-            let turn = Turn { provider, request, timing, events: events.clone() };
-            tokio::select! {
-                biased;
-                // Leaving the branch drops the stream, and with it the request on the wire.
-                () = cancel.cancelled() => Stop::Ended(TurnEnd::Cancelled),
-                () = events.closed() => Stop::Quiet,
-                stop = turn.steps() => stop,
-            }
-        }
-        None => Stop::Ended(TurnEnd::Failed {
+    let stop = if seats.is_empty() {
+        Stop::Ended(TurnEnd::Failed {
             code: FailureCode::AgentUnavailable,
             text: format!("no model is set up for the profile {}", request.profile.name),
-        }),
+        })
+    } else {
+        let mut turn = Turn { seats, asking: 0, failures, request, timing, events: events.clone() };
+        tokio::select! {
+            biased;
+            // Leaving the branch drops the stream, and with it the request on the wire.
+            () = cancel.cancelled() => Stop::Ended(TurnEnd::Cancelled),
+            () = events.closed() => Stop::Quiet,
+            stop = turn.steps() => stop,
+        }
     };
     if let Stop::Ended(end) = stop {
         // Nobody listens any more: then nobody waits for it either.
@@ -116,14 +122,18 @@ enum Stop {
 }
 
 struct Turn {
-    provider: Arc<dyn Provider>,
+    /// The turn's profile and its fallbacks; never empty.
+    seats: Vec<Seat>,
+    /// Who was asked last.
+    asking: usize,
+    failures: Arc<Failures>,
     request: TurnRequest,
     timing: Timing,
     events: mpsc::Sender<EngineEvent>,
 }
 
 impl Turn {
-    async fn steps(&self) -> Stop {
+    async fn steps(&mut self) -> Stop {
         let mut messages = self.request.messages.clone();
         for step in 1..=self.request.steps_left {
             let calls = match self.step(&messages).await {
@@ -145,16 +155,68 @@ impl Turn {
         Stop::Ended(TurnEnd::StepLimit)
     }
 
-    /// One answer of the model, asked for again as long as that may help.
-    async fn step(&self, messages: &[Arc<Message>]) -> Result<Vec<ToolCall>, Stop> {
-        let request = Arc::new(self.model_request(messages));
+    /// One answer, of the first profile that gives one.
+    async fn step(&mut self, messages: &[Arc<Message>]) -> Result<Vec<ToolCall>, Stop> {
+        let failed_at: Vec<_> =
+            self.seats.iter().map(|seat| self.failures.last(&seat.profile.name)).collect();
+        let mut given_up: Vec<GivenUp> = Vec::new();
+        for seat in fallback::order(&failed_at, (self.timing.now)()) {
+            self.turn_to(seat, given_up.last()).await?;
+            match self.ask(&self.seats[seat], messages).await? {
+                Ok(calls) => {
+                    self.failures.forget(&self.seats[seat].profile.name);
+                    return Ok(calls);
+                }
+                Err(given) => {
+                    let helps = fallback::helps(&given.error);
+                    given_up.push(given);
+                    if !helps {
+                        break;
+                    }
+                    self.failures.note(&self.seats[seat].profile.name, (self.timing.now)());
+                }
+            }
+        }
+        Err(Stop::Ended(seats::end_of(given_up)))
+    }
+
+    /// Says who is asked from now on, where that changes.
+    async fn turn_to(&mut self, seat: usize, failed: Option<&GivenUp>) -> Result<(), Stop> {
+        if seat == self.asking {
+            return Ok(());
+        }
+        let name = &self.seats[seat].profile.name;
+        let why = match failed {
+            Some(failed) => Some(failed.to_string()),
+            None if seat == 0 => None,
+            None => {
+                let first = &self.seats[0].profile.name;
+                Some(format!("the profile {first} failed less than a minute ago"))
+            }
+        };
+        if let Some(why) = why {
+            let notice = format!("{why}; asking the profile {name} instead");
+            self.emit(EngineEvent::Notice(notice)).await?;
+        }
+        self.asking = seat;
+        self.emit(EngineEvent::Asking(Arc::clone(&self.seats[seat].profile))).await
+    }
+
+    /// One answer of one profile, asked for again as long as that may help.
+    async fn ask(
+        &self,
+        seat: &Seat,
+        messages: &[Arc<Message>],
+    ) -> Result<Result<Vec<ToolCall>, GivenUp>, Stop> {
+        let request = Arc::new(self.model_request(&seat.profile, messages));
         let mut tries = 0;
         loop {
             tries += 1;
-            let error = match self.call(Arc::clone(&request)).await? {
-                Ok(calls) => return Ok(calls),
+            let error = match self.call(seat, Arc::clone(&request)).await? {
+                Ok(calls) => return Ok(Ok(calls)),
                 Err(error) => error,
             };
+            let profile = seat.profile.name.clone();
             match retry::decide(&self.timing.policy, &error, tries, (self.timing.jitter)()) {
                 Next::Again { after } => {
                     let note = format!("{error}; asking again in {} ms", after.as_millis());
@@ -164,10 +226,9 @@ impl Turn {
                 Next::Park { after } => {
                     let pause = Millis::try_from(after.as_millis()).unwrap_or(Millis::MAX);
                     let until = (self.timing.now)().saturating_add(pause);
-                    let reason = error.to_string();
-                    return Err(Stop::Ended(TurnEnd::Park { until, reason }));
+                    return Ok(Err(GivenUp { profile, error, until: Some(until) }));
                 }
-                Next::GiveUp => return Err(Stop::Ended(end_of(error))),
+                Next::GiveUp => return Ok(Err(GivenUp { profile, error, until: None })),
             }
         }
     }
@@ -176,10 +237,11 @@ impl Turn {
     /// off had asked for never runs.
     async fn call(
         &self,
+        seat: &Seat,
         request: Arc<ModelRequest>,
     ) -> Result<Result<Vec<ToolCall>, ModelError>, Stop> {
         self.emit(EngineEvent::CallStart).await?;
-        let mut stream = self.provider.call(request);
+        let mut stream = seat.provider.call(request);
         let mut calls = Vec::new();
         while let Some(item) = stream.next().await {
             let event = match item {
@@ -200,7 +262,8 @@ impl Turn {
                     self.emit(EngineEvent::ToolCall { id, name, arguments }).await?;
                 }
                 ModelEvent::End(meta) => {
-                    self.emit(EngineEvent::Meta(meta)).await?;
+                    let profile = Some(seat.profile.name.clone());
+                    self.emit(EngineEvent::Meta(Meta { profile, ..meta })).await?;
                     return Ok(Ok(calls));
                 }
             }
@@ -209,34 +272,29 @@ impl Turn {
         Ok(Err(ModelError::Passing { text, retry_after: None }))
     }
 
-    fn model_request(&self, messages: &[Arc<Message>]) -> ModelRequest {
-        let profile = &self.request.profile;
+    fn model_request(&self, profile: &Profile, messages: &[Arc<Message>]) -> ModelRequest {
+        let (thinking, max_output_tokens) = match self.request.think {
+            None => (profile.thinking, profile.max_output_tokens),
+            // Vendors take what is thought out of the answer's room: it gets its own.
+            Some(level) => {
+                let budget = level.budget();
+                let room = profile.max_output_tokens.saturating_add(budget.unwrap_or(0));
+                (budget, room)
+            }
+        };
         ModelRequest {
             model: profile.model.clone(),
             system: self.request.system.clone(),
             tools: Arc::clone(self.request.gate.specs()),
-            messages: messages.to_vec(),
-            max_output_tokens: profile.max_output_tokens,
-            thinking: profile.thinking,
+            messages: seats::without_foreign_thinking(messages, &profile.name),
+            max_output_tokens,
+            thinking,
             temperature: profile.temperature,
         }
     }
 
     async fn emit(&self, event: EngineEvent) -> Result<(), Stop> {
         self.events.send(event).await.map_err(|_| Stop::Quiet)
-    }
-}
-
-/// What is left to do about an error after which the model is not asked again.
-fn end_of(error: ModelError) -> TurnEnd {
-    let failed = |code, text| TurnEnd::Failed { code, text };
-    match error {
-        ModelError::Passing { text, .. } => TurnEnd::Retry { text },
-        ModelError::Auth { text } => failed(FailureCode::ProviderAuth, text),
-        ModelError::Rejected { text } => failed(FailureCode::ProviderRejected, text),
-        ModelError::ContextTooLong { text } => {
-            failed(FailureCode::ContextTooLong, format!("{text}; start a new session with /new"))
-        }
     }
 }
 

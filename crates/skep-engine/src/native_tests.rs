@@ -10,7 +10,7 @@ use skep_core::BoxStream;
 use skep_core::engine::{Gate, GateBatch};
 use skep_core::ids::{AgentName, CallId, SessionId, TurnId};
 use skep_core::message::{Body, Meta, StopReason, Usage};
-use skep_core::provider::{Providers, SystemPrompt, ToolSpec};
+use skep_core::provider::{Provider, Providers, SystemPrompt, ToolSpec};
 use skep_core::settings::Profile;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -98,8 +98,10 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
             max_output_tokens: 100,
             thinking: None,
             temperature: None,
+            fallback: Vec::new(),
         }),
         providers: Providers::new(BTreeMap::from([("default".to_owned(), shared)])),
+        think: None,
         workspace: PathBuf::from("/nowhere"),
         system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
         messages: vec![row("question")],
@@ -161,6 +163,7 @@ fn call(id: &str) -> Item {
 
 fn meta(stop_reason: StopReason) -> Meta {
     Meta {
+        profile: Some("default".to_owned()),
         provider: "fake".to_owned(),
         model: "model".to_owned(),
         api: "fake".to_owned(),

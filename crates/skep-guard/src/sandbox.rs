@@ -11,6 +11,7 @@ mod filter;
 mod trial;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Gid, Uid};
@@ -81,8 +82,9 @@ pub struct ShellCommand {
 #[derive(Debug)]
 pub struct Sandbox {
     settings: Settings,
-    /// Filled once the trial has passed; a trial that failed is made again.
-    passed: OnceCell<Report>,
+    /// Filled once the trial has passed; a trial that failed is made again. Shared with the
+    /// variants, whose walls are the same.
+    passed: Arc<OnceCell<Report>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -138,7 +140,17 @@ impl Sandbox {
                 *path = real;
             }
         }
-        Self { settings, passed: OnceCell::new() }
+        Self { settings, passed: Arc::default() }
+    }
+
+    /// The same place at another level and with other limits.
+    pub fn variant(&self, level: Level, limits: Limits) -> Self {
+        let settings = Settings { level, limits, ..self.settings.clone() };
+        Self { settings, passed: Arc::clone(&self.passed) }
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.settings.limits
     }
 
     pub fn level(&self) -> Level {
@@ -179,8 +191,8 @@ impl Sandbox {
         let room = self.checked(room)?;
         let limits = &self.settings.limits;
         let user = tokio::task::spawn_blocking({
-            let workspace = room.workspace.clone();
-            move || entrance::user_for(&workspace)
+            let room = room.clone();
+            move || entrance::user_for(&room)
         });
         let user = user.await.map_err(|_| broken("it is shutting down"))??;
         let program = arguments::find(&self.settings.bubblewrap).ok_or(SandboxError::Missing {

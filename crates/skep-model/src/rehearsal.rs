@@ -70,6 +70,7 @@ fn perform(request: &ModelRequest) -> Result<VecDeque<Action>, String> {
     }
     let stop_reason = if stage.calls == 0 { StopReason::EndTurn } else { StopReason::ToolUse };
     let meta = Meta {
+        profile: None,
         provider: NAME.to_owned(),
         model: NAME.to_owned(),
         api: NAME.to_owned(),

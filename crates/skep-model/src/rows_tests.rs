@@ -34,6 +34,7 @@ pub(crate) fn user(text: &str) -> Arc<Message> {
 /// A message that came over this vendor's wire.
 pub(crate) fn assistant(vendor: &str, content: Vec<Block>) -> Arc<Message> {
     let meta = Meta {
+        profile: None,
         provider: vendor.to_owned(),
         model: "model".to_owned(),
         api: String::new(),

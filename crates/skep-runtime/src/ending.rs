@@ -136,7 +136,7 @@ impl Turn {
         let close = Close {
             turn: self.lease.turn.clone(),
             token: self.lease.token,
-            entries,
+            entries: self.with_notes(entries),
             outcome,
             usage,
             active_ms: self.active_ms(),
@@ -185,8 +185,8 @@ impl Turn {
     }
 
     pub(crate) fn partial(&self, reason: StopReason) -> Vec<Entry> {
-        let profile = &self.agent.profile;
-        let body = self.running.fold().partial(&profile.provider, &profile.model, reason);
+        let profile = self.asking();
+        let body = self.running.fold().partial(&profile, reason);
         let entry = body
             .map(|body| Entry::Assistant { message: step::new_message(body), calls: Vec::new() });
         entry.into_iter().collect()

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use skep_core::allow;
 use skep_core::engine::ToolCall;
+use skep_core::policy::Effect;
 use skep_core::provider::ToolSpec;
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
@@ -102,13 +103,28 @@ impl Toolbox {
                 stage: "secret",
             };
         }
-        match tool.prepare(call.arguments.clone()) {
-            Ok(prepared) => Checked::Ready(prepared),
-            Err(text) => Checked::Refused {
-                text: format!("The arguments of `{}` were refused: {text}", call.name),
-                stage: "arguments",
-            },
-        }
+        let prepared = match tool.prepare(call.arguments.clone()) {
+            Ok(prepared) => prepared,
+            Err(text) => {
+                return Checked::Refused {
+                    text: format!("The arguments of `{}` were refused: {text}", call.name),
+                    stage: "arguments",
+                };
+            }
+        };
+        let class = tool.class();
+        let why = match agent.policy.decide(class, agent.sandbox.level) {
+            Effect::Allow => return Checked::Ready(prepared),
+            Effect::Ask => "a person has to be asked first, and nobody can be asked yet",
+            Effect::Deny => "this hive does not allow it",
+        };
+        let text = format!(
+            "The tool `{}` was not run: it is of the class `{}`, and {why}. The operator decides \
+             this in skep.yaml under defaults.policy.",
+            call.name,
+            class.as_str()
+        );
+        Checked::Refused { text, stage: "policy" }
     }
 
     fn offered(&self, agent: &AgentSettings) -> String {

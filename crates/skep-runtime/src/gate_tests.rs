@@ -3,7 +3,8 @@
 use serde_json::json;
 use skep_core::BoxFuture;
 use skep_core::ids::{AgentName, CallId, TurnId};
-use skep_core::settings::{Profile, QueueMode};
+use skep_core::policy::{Class, ClassPolicy};
+use skep_core::settings::{Profile, QueueMode, SandboxSettings};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -15,6 +16,10 @@ struct TestTool(ToolSpec, Body);
 impl Tool for TestTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
+    }
+
+    fn class(&self) -> Class {
+        Class::Read
     }
 
     fn aliases(&self) -> &[&'static str] {
@@ -62,16 +67,21 @@ fn agent(allowed: &[&str]) -> AgentSettings {
         max_output_tokens: 1024,
         thinking: None,
         temperature: None,
+        fallback: Vec::new(),
     };
     AgentSettings {
         name: AgentName::new("main"),
         description: String::new(),
         engine: "native".into(),
         profile: Arc::new(profile),
+        think: None,
         allowed_tools: allowed.iter().map(|name| (*name).to_owned()).collect(),
         max_steps: 50,
         queue_mode: QueueMode::Queue,
         workspace: "/".into(),
+        folder: "/".into(),
+        sandbox: SandboxSettings::default(),
+        policy: ClassPolicy::default(),
         org_rules: Vec::new(),
         team_rules: Vec::new(),
     }
@@ -84,6 +94,8 @@ async fn call(allowed: &[&str], name: &str, arguments: Value, turn: &Cancellatio
     let context = ToolContext {
         agent: agent.name.clone(),
         workspace: agent.workspace.clone(),
+        folder: None,
+        sandbox: agent.sandbox,
         turn: TurnId::new("t1"),
         call: call.id.clone(),
         decision: None,

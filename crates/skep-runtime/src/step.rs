@@ -266,7 +266,7 @@ impl Turn {
         Journal {
             turn: self.lease.turn.clone(),
             token: self.lease.token,
-            entries,
+            entries: self.with_notes(entries),
             steer: steer == Steer::Yes && self.can_steer,
             active_ms: self.active_ms(),
             now: skep_guard::clock::now_ms(),

@@ -2,8 +2,8 @@
 //! journal records, the step runs calls, the close tells.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,10 +16,10 @@ use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Usage};
 use skep_core::prompt;
-use skep_core::settings::{AgentSettings, HiveSettings};
+use skep_core::settings::{AgentSettings, HiveSettings, Profile};
 use skep_core::tool::ToolContext;
 use skep_guard::{clock, scrub};
-use skep_store::journal::{Journal, Journalled};
+use skep_store::journal::{Entry, Journal, Journalled};
 use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
 
@@ -70,6 +70,10 @@ pub(crate) struct Turn {
     deadline: Instant,
     /// A row was journalled under this lease.
     pub progressed: AtomicBool,
+    /// The profile that is asked now; not the agent's while a fallback stands in.
+    asking: Mutex<Arc<Profile>>,
+    /// To be told with the next row.
+    notes: Mutex<Vec<String>>,
 }
 
 /// What this lease has heard from the engine and not yet journalled, and what it adds up.
@@ -127,6 +131,8 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         deadline: now + settings.limits.turn.saturating_sub(used),
         since: now,
         progressed: AtomicBool::new(false),
+        asking: Mutex::new(Arc::clone(&agent.profile)),
+        notes: Mutex::default(),
         ender: CancellationToken::new(),
         can_steer: engine
             .as_ref()
@@ -244,6 +250,11 @@ impl Turn {
                 make_ids_unique(&mut body, &mut heard.call_ids);
                 heard.said = Some(body);
             }
+            EngineEvent::Asking(profile) => *lock(&self.asking) = profile,
+            EngineEvent::Notice(text) => {
+                tracing::info!(turn = %self.lease.turn, text, "engine");
+                lock(&self.notes).push(text);
+            }
             EngineEvent::Note(text) => tracing::debug!(turn = %self.lease.turn, text, "engine"),
             EngineEvent::End(_) => {}
             event => {
@@ -295,6 +306,7 @@ impl Turn {
             session: self.lease.session.clone(),
             profile: Arc::clone(&self.agent.profile),
             providers: self.settings.providers.clone(),
+            think: self.agent.think,
             workspace: self.agent.workspace.clone(),
             system: prompt::assemble(SYSTEM_RULES, rules, &self.agent, &specs),
             messages: rows.into_iter().map(Arc::new).collect(),
@@ -323,6 +335,8 @@ impl Turn {
         ToolContext {
             agent: self.agent.name.clone(),
             workspace: self.agent.workspace.clone(),
+            folder: Some(self.agent.folder.clone()),
+            sandbox: self.agent.sandbox,
             turn: self.lease.turn.clone(),
             call: call.clone(),
             decision,
@@ -363,6 +377,16 @@ impl Turn {
                 (Some(request), work.await)
             }
         }
+    }
+
+    pub(crate) fn asking(&self) -> Arc<Profile> {
+        Arc::clone(&lock(&self.asking))
+    }
+
+    /// Puts what is still to be told before the entries it led to.
+    pub(crate) fn with_notes(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        let notes = std::mem::take(&mut *lock(&self.notes));
+        notes.into_iter().map(|text| Entry::Note { text }).chain(entries).collect()
     }
 
     pub(crate) fn submit(&self, journal: Journal) -> Pending<Journalled> {
@@ -438,6 +462,11 @@ fn make_ids_unique(body: &mut Body, seen: &mut HashSet<CallId>) {
             *id = unique;
         }
     }
+}
+
+/// Held for a look or an assignment only.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) fn millis(duration: Duration) -> i64 {

@@ -106,6 +106,7 @@ impl Run for Close {
             outcome: self.outcome.word().to_owned(),
             note,
             usage: self.usage,
+            profile: self.answered_by(),
         };
         tx.event(leased.event(kind));
         Ok(Closed { more })
@@ -123,6 +124,13 @@ struct EndedItem {
 }
 
 impl Close {
+    fn answered_by(&self) -> Option<String> {
+        self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Assistant { message, .. } => message.body.meta.as_ref()?.profile.clone(),
+            _ => None,
+        })
+    }
+
     async fn end_items(&self, tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<(), Refusal> {
         let select = "SELECT id, message_id, channel FROM items WHERE turn = $1 ORDER BY ord";
         let mut items = Vec::new();

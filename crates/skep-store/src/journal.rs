@@ -34,6 +34,8 @@ pub enum Entry {
     Assistant { message: NewMessage, calls: Vec<NewCall> },
     /// The call is about to run.
     Started { call: CallId },
+    /// Told to whoever watches, with its place among the events.
+    Note { text: String },
     /// The call has its answer, or will never have one.
     Result { message: NewMessage, call: CallId, state: CallState, audit: Option<Audit> },
 }
@@ -83,7 +85,8 @@ impl Run for Journal {
             self.active_ms.into(),
             self.now.into(),
             self.count(|entry| matches!(entry, Entry::Assistant { .. })).into(),
-            self.count(|entry| !matches!(entry, Entry::Started { .. })).into(),
+            self.count(|entry| matches!(entry, Entry::Assistant { .. } | Entry::Result { .. }))
+                .into(),
         ];
         let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
         let leased = Leased {
@@ -126,6 +129,7 @@ pub(crate) fn cost_of(entries: &[Entry]) -> usize {
     let costs = entries.iter().map(|entry| match entry {
         Entry::Assistant { message, .. } | Entry::Result { message, .. } => 512 + text(message),
         Entry::Started { .. } => 64,
+        Entry::Note { text } => 128 + text.len(),
     });
     costs.sum()
 }
@@ -185,6 +189,9 @@ pub(crate) async fn write_entries(
                 plan(tx, leased, seq, calls).await?;
             }
             Entry::Started { call } => start(tx, leased, call).await?,
+            Entry::Note { text } => {
+                tx.event(leased.event(EventKind::Note { text: text.clone() }));
+            }
             Entry::Result { message, call, state, audit } => {
                 seqs.next();
                 let error = message.body.is_error.unwrap_or(false);

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
+use skep_core::settings::{SandboxLevel, SandboxSettings};
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::process::{Captured, Ending, JobOutput};
-use skep_guard::sandbox::{Room, Sandbox, ShellCommand};
+use skep_guard::sandbox::{Level, Limits, Room, Sandbox, ShellCommand};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// Spec 05 §3.
@@ -64,6 +66,10 @@ impl Tool for BashTool {
         &self.spec
     }
 
+    fn class(&self) -> Class {
+        Class::Run
+    }
+
     fn aliases(&self) -> &[&'static str] {
         &["Bash"]
     }
@@ -97,11 +103,32 @@ impl Tool for BashTool {
 }
 
 async fn run(sandbox: Arc<Sandbox>, command: ShellCommand, context: ToolContext) -> ToolAnswer {
-    let room = Room { workspace: context.workspace.clone(), read_only: Vec::new() };
+    let room = Room {
+        workspace: context.workspace.clone(),
+        read_only: context.folder.iter().cloned().collect(),
+    };
+    let sandbox = sandbox_of(&sandbox, &context.sandbox);
     match sandbox.run(command, &room, &context.cancel).await {
         Ok(output) => answer(&output),
         Err(error) => ToolAnswer::error(error.to_string()),
     }
+}
+
+/// The sandbox as this agent's settings want it.
+fn sandbox_of(sandbox: &Sandbox, settings: &SandboxSettings) -> Sandbox {
+    let (usual, asked) = (sandbox.limits(), &settings.limits);
+    let limits = Limits {
+        cpu: asked.cpu.unwrap_or(usual.cpu),
+        memory_bytes: asked.memory_bytes.unwrap_or(usual.memory_bytes),
+        processes: asked.processes.unwrap_or(usual.processes),
+        disk_bytes: asked.disk_bytes.unwrap_or(usual.disk_bytes),
+        ..usual.clone()
+    };
+    let level = match settings.level {
+        SandboxLevel::Confined => Level::Confined,
+        SandboxLevel::Host => Level::Host,
+    };
+    sandbox.variant(level, limits)
 }
 
 fn answer(output: &JobOutput) -> ToolAnswer {

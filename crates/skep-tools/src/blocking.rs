@@ -13,14 +13,24 @@ pub(crate) async fn in_workspace(
     work: impl FnOnce(&Workspace, &ToolContext) -> Outcome + Send + 'static,
 ) -> ToolAnswer {
     let all = move || {
-        let workspace = Workspace::open(&context.workspace)
-            .map_err(|error| format!("the workspace cannot be opened: {error}"))?;
+        let workspace = open(&context).map_err(|error| {
+            format!("no_workspace: {} cannot be opened: {error}", context.workspace.display())
+        })?;
         work(&workspace, &context)
     };
     match tokio::task::spawn_blocking(all).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(text)) => ToolAnswer::error(text),
         Err(_) => ToolAnswer::error("the tool was broken off"),
+    }
+}
+
+/// The agent's workspace, and its own folder to look at.
+fn open(context: &ToolContext) -> std::io::Result<Workspace> {
+    let workspace = Workspace::open(&context.workspace)?;
+    match &context.folder {
+        Some(folder) => workspace.with_read_only(folder),
+        None => Ok(workspace),
     }
 }
 

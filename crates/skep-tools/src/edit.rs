@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, Refusal, Workspace};
@@ -63,6 +64,10 @@ impl Default for EditTool {
 impl Tool for EditTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn class(&self) -> Class {
+        Class::Write
     }
 
     fn aliases(&self) -> &[&'static str] {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
@@ -59,6 +60,10 @@ impl GlobTool {
 impl Tool for GlobTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn class(&self) -> Class {
+        Class::Read
     }
 
     fn aliases(&self) -> &[&'static str] {

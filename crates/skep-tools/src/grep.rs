@@ -11,6 +11,7 @@ use grep_searcher::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
@@ -92,6 +93,10 @@ impl GrepTool {
 impl Tool for GrepTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn class(&self) -> Class {
+        Class::Read
     }
 
     fn aliases(&self) -> &[&'static str] {

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::Workspace;
@@ -72,6 +73,10 @@ impl ReadTool {
 impl Tool for ReadTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn class(&self) -> Class {
+        Class::Read
     }
 
     fn aliases(&self) -> &[&'static str] {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, Refusal, Workspace};
@@ -49,6 +50,10 @@ impl Default for WriteTool {
 impl Tool for WriteTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn class(&self) -> Class {
+        Class::Write
     }
 
     fn aliases(&self) -> &[&'static str] {

@@ -9,8 +9,10 @@ pub mod load;
 
 mod agent;
 mod channels;
+mod confinement;
 mod environment;
 mod expect;
+mod fallback;
 mod hive;
 mod place;
 mod problem;

@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit};
 use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use seccompiler::BpfProgram;
 
-use super::{Gid, Limits, SandboxError, Uid, Workspace, broken, filter};
+use super::{Gid, Limits, Room, SandboxError, Uid, Workspace, broken, filter};
 
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
@@ -39,17 +39,31 @@ impl User {
 }
 
 /// As root, the user the command runs as: the owner of the workspace, and where that is root, a
-/// user of its own made from the workspace's path, to whom its files are then given. Otherwise we
-/// have no privileges to drop.
-pub(super) fn user_for(workspace: &Path) -> Result<Option<User>, SandboxError> {
+/// user of its own made from the workspace's path, to whom its files are then given. The folders
+/// it may only read are opened to that user's group. Otherwise we have no privileges to drop.
+pub(super) fn user_for(room: &Room) -> Result<Option<User>, SandboxError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
+    let user = owner_of(&room.workspace)?;
+    for path in &room.read_only {
+        let failed = |why: &dyn std::fmt::Display| broken(&format!("{}: {why}", path.display()));
+        Workspace::open(path)
+            .map_err(|error| failed(&error))?
+            .folder()
+            .map_err(|refusal| failed(&refusal))?
+            .show_to(user.gid, &room.workspace)
+            .map_err(|error| failed(&error))?;
+    }
+    Ok(Some(user))
+}
+
+fn owner_of(workspace: &Path) -> Result<User, SandboxError> {
     let failed = |why: &dyn std::fmt::Display| broken(&format!("{}: {why}", workspace.display()));
     let owner = std::fs::metadata(workspace).map_err(|error| failed(&error))?;
     if owner.uid() != 0 {
         let (uid, gid) = (Uid::from_raw(owner.uid()), Gid::from_raw(owner.gid()));
-        return Ok(Some(User { uid, gid }));
+        return Ok(User { uid, gid });
     }
     let number = own_number(workspace);
     let (uid, gid) = (Uid::from_raw(number), Gid::from_raw(number));
@@ -59,7 +73,7 @@ pub(super) fn user_for(workspace: &Path) -> Result<Option<User>, SandboxError> {
         .map_err(|refusal| failed(&refusal))?
         .give_to(uid, gid)
         .map_err(|error| failed(&error))?;
-    Ok(Some(User { uid, gid }))
+    Ok(User { uid, gid })
 }
 
 /// 52000 to 59999: above the users that systems number by hand, below those that systemd hands

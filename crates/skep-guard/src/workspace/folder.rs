@@ -4,7 +4,7 @@
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -97,6 +97,41 @@ impl Folder {
         Ok(())
     }
 
+    /// Lets a group read the folder and all below it that belongs to us, but for the folder
+    /// `except`. Links are not followed; a file with a second name is left alone.
+    pub(crate) fn show_to(&self, group: Gid, except: &Path) -> io::Result<()> {
+        let except = rustix::fs::stat(except)?;
+        self.show_all_to(group, &except)
+    }
+
+    fn show_all_to(&self, group: Gid, except: &rustix::fs::Stat) -> io::Result<()> {
+        let own = rustix::process::geteuid();
+        for entry in self.entries(usize::MAX - 2)? {
+            match entry.kind {
+                EntryKind::Folder => {
+                    let folder = self.open_folder(&entry.name)?;
+                    let status = rustix::fs::fstat(&folder.handle)?;
+                    if (status.st_dev, status.st_ino) != (except.st_dev, except.st_ino) {
+                        folder.show_all_to(group, except)?;
+                    }
+                }
+                EntryKind::File => {
+                    let file = self.open_file(&entry.name)?;
+                    let status = rustix::fs::fstat(&file)?;
+                    if status.st_uid == own.as_raw() && status.st_nlink == 1 {
+                        show(&file, &status, group, Mode::RGRP)?;
+                    }
+                }
+                EntryKind::Link | EntryKind::Special => {}
+            }
+        }
+        let status = rustix::fs::fstat(&self.handle)?;
+        match status.st_uid == own.as_raw() {
+            true => show(&self.handle, &status, group, Mode::RGRP | Mode::XGRP),
+            false => Ok(()),
+        }
+    }
+
     fn entry(&self, name: &CStr) -> io::Result<Option<Entry>> {
         if name == c"." || name == c".." {
             return Ok(None);
@@ -130,4 +165,17 @@ impl Folder {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.handle, name, flags, Mode::empty())?)
     }
+}
+
+/// Others' rights do not grow; the group's do, and it is one that only the sandbox has.
+fn show(file: impl AsFd, status: &rustix::fs::Stat, group: Gid, rights: Mode) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(status.st_mode);
+    if status.st_gid == group.as_raw() && mode.contains(rights) {
+        return Ok(());
+    }
+    rustix::fs::fchown(&file, None, Some(group))?;
+    // What the former group could do is not handed to the new one.
+    let kept = mode & (Mode::RWXU | Mode::RWXO);
+    rustix::fs::fchmod(&file, kept | rights)?;
+    Ok(())
 }

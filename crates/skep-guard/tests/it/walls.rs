@@ -192,9 +192,17 @@ async fn walls_hide_other_agents_the_home_and_the_host() {
 async fn walls_show_settings_read_only() {
     let scene = Scene::new();
     let settings = scene.home.path().join("teams/main");
+    // As a first start makes them: for the owner alone.
+    fs::create_dir(settings.join("skills")).unwrap();
+    fs::write(settings.join("skills/s.md"), "").unwrap();
+    let files = [("config.yaml", 0o600), ("skills/s.md", 0o600)];
+    for (path, mode) in files.into_iter().chain([("skills", 0o700), (".", 0o700)]) {
+        fs::set_permissions(settings.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
     let command = ShellCommand {
         line: format!(
-            "cat ../config.yaml; echo x > {}/config.yaml; touch ../new; touch here && ls",
+            "cat ../skills/s.md ../config.yaml; echo x > {}/config.yaml; touch ../new; \
+             touch here && ls",
             settings.display()
         ),
         timeout: Duration::from_secs(60),
@@ -206,6 +214,8 @@ async fn walls_show_settings_read_only() {
     assert!(text.starts_with("canary") && text.ends_with("here\nhostile\n"), "{text}");
     assert_eq!(text.matches("Read-only file system").count(), 2, "{text}");
     assert_eq!(fs::read_to_string(settings.join("config.yaml")).unwrap(), "canary");
+    let others = fs::metadata(settings.join("config.yaml")).unwrap().permissions().mode() & 0o007;
+    assert_eq!(others, 0, "the settings became readable by everyone");
 }
 
 #[tokio::test]

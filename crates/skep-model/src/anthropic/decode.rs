@@ -270,6 +270,7 @@ impl Decoder {
             return Err(garbage("arguments that are no JSON object"));
         }
         Ok(Meta {
+            profile: None,
             provider: VENDOR.to_owned(),
             model: std::mem::take(&mut self.model),
             api: API.to_owned(),

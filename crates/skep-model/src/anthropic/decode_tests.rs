@@ -55,6 +55,7 @@ fn end(reason: &str) -> [Value; 2] {
 
 fn meta(stop_reason: StopReason) -> ModelEvent {
     ModelEvent::End(Meta {
+        profile: None,
         provider: "anthropic".to_owned(),
         model: "m-1".to_owned(),
         api: "anthropic-messages".to_owned(),

@@ -195,6 +195,7 @@ impl Decoder {
         }
         events.extend(told);
         events.push(ModelEvent::End(Meta {
+            profile: None,
             provider: VENDOR.to_owned(),
             model: std::mem::take(&mut self.model),
             api: API.to_owned(),

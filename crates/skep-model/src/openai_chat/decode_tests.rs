@@ -43,6 +43,7 @@ fn usage() -> Value {
 
 fn end(stop_reason: StopReason, usage: Usage) -> ModelEvent {
     ModelEvent::End(Meta {
+        profile: None,
         provider: "openai".to_owned(),
         model: "m-1".to_owned(),
         api: "openai-chat".to_owned(),

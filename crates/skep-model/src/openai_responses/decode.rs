@@ -272,6 +272,7 @@ impl Decoder {
             return Err(garbage("arguments that are no JSON object"));
         }
         Ok(Meta {
+            profile: None,
             provider: VENDOR.to_owned(),
             model: response.model,
             api: API.to_owned(),

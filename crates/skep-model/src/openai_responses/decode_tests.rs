@@ -83,6 +83,7 @@ fn incomplete(reason: &str) -> Value {
 
 fn end(stop_reason: StopReason, usage: Usage) -> ModelEvent {
     ModelEvent::End(Meta {
+        profile: None,
         provider: "openai-responses".to_owned(),
         model: "m-1".to_owned(),
         api: "openai-responses".to_owned(),

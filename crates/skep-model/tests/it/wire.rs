@@ -56,6 +56,7 @@ fn full_events(wire: Wire) -> Vec<ModelEvent> {
         call("toolu_1", "read", json!({"file_path": "ä \"q\" \n"})),
         call("toolu_2", "read", json!({})),
         ModelEvent::End(Meta {
+            profile: None,
             provider: provider.to_owned(),
             model: "test-model".to_owned(),
             api: api.to_owned(),

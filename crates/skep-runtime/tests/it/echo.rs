@@ -7,10 +7,12 @@ use std::sync::Arc;
 use skep_core::engine::{Capabilities, Engine, EngineEvent, TurnEnd, TurnHandle, TurnRequest};
 use skep_core::ids::AgentName;
 use skep_core::message::{Meta, StopReason, Usage};
+use skep_core::policy::ClassPolicy;
 use skep_core::provider::Providers;
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{
-    AgentSettings, AgentState, HiveSettings, Limits, Profile, QueueMode, ServerSettings,
+    AgentSettings, AgentState, HiveSettings, Limits, Profile, QueueMode, SandboxSettings,
+    ServerSettings,
 };
 use skep_runtime::{Hive, Parts};
 use tokio::sync::mpsc;
@@ -46,6 +48,7 @@ impl Engine for EchoEngine {
         tokio::spawn(async move {
             let heard = request.messages.last().unwrap().body.plain_text();
             let meta = Meta {
+                profile: None,
                 provider: "echo".to_owned(),
                 model: "echo".to_owned(),
                 api: "echo".to_owned(),
@@ -73,16 +76,21 @@ pub async fn hive(run: &Path) -> Hive {
         max_output_tokens: 1,
         thinking: None,
         temperature: None,
+        fallback: Vec::new(),
     };
     let agent = AgentSettings {
         name: AgentName::new("main"),
         description: String::new(),
         engine: "echo".to_owned(),
         profile: Arc::new(profile),
+        think: None,
         allowed_tools: Vec::new(),
         max_steps: 1,
         queue_mode: QueueMode::Queue,
         workspace: run.to_path_buf(),
+        folder: run.to_path_buf(),
+        sandbox: SandboxSettings::default(),
+        policy: ClassPolicy::default(),
         org_rules: Vec::new(),
         team_rules: Vec::new(),
     };

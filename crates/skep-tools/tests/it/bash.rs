@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use skep_core::settings::SandboxLevel;
 use skep_guard::sandbox::{Level, Sandbox, Settings};
 use skep_tools::BashTool;
 
@@ -115,10 +116,12 @@ async fn bash_walls_that_are_missing_are_told_and_nothing_runs() {
 #[tokio::test]
 async fn bash_on_the_host_is_only_what_was_asked_for() {
     let home = tempfile::tempdir().unwrap();
-    let settings = Settings::new(Level::Host, Vec::new());
+    let settings = Settings::new(Level::Confined, Vec::new());
     let tool = BashTool::new(Arc::new(Sandbox::new(settings)), OUTPUT_BYTES);
     let arguments = json!({"command": "pwd; echo $CARGO_MANIFEST_DIR; exit 4"});
-    let answer = call(&tool, arguments, context(home.path())).await;
+    let mut context = context(home.path());
+    context.sandbox.level = SandboxLevel::Host;
+    let answer = call(&tool, arguments, context).await;
     let expected = format!("{}\n\n[exit code 4]", home.path().canonicalize().unwrap().display());
     assert_eq!(answer.text, expected);
 }

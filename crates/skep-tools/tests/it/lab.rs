@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use skep_core::ids::{AgentName, CallId, TurnId};
+use skep_core::settings::SandboxSettings;
 use skep_core::tool::{Tool, ToolAnswer, ToolContext};
 use skep_guard::sandbox::{Level, Sandbox, Settings};
 use skep_tools::{BashTool, EditTool, GlobTool, GrepTool, ReadTool, WriteTool};
@@ -50,6 +51,8 @@ pub fn context(workspace: &Path) -> ToolContext {
     ToolContext {
         agent: AgentName::new("main"),
         workspace: workspace.to_path_buf(),
+        folder: None,
+        sandbox: SandboxSettings::default(),
         turn: TurnId::new("turn"),
         call: CallId::new("call"),
         decision: None,

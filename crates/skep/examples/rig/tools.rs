@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::BoxFuture;
+use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::process::{self, Job};
@@ -14,7 +15,7 @@ use skep_testkit::effects::Effects;
 
 pub const NAMES: &[&str] = &[
     "read", "write", "edit", "glob", "grep", "bash", "effect", "ask", "spawn", "look", "boom",
-    "flood", "deaf", "hang",
+    "flood", "deaf", "hang", "reach", "shape",
 ];
 
 /// Where effects are counted: outside the home, named by the test.
@@ -33,12 +34,17 @@ type Body = fn(Arguments, ToolContext) -> BoxFuture<'static, ToolAnswer>;
 
 struct RigTool {
     spec: ToolSpec,
+    class: Class,
     body: Body,
 }
 
 impl Tool for RigTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn class(&self) -> Class {
+        self.class
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
@@ -61,7 +67,14 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
             }),
             retry_safe,
         };
-        Arc::new(RigTool { spec, body }) as Arc<dyn Tool>
+        let class = match name {
+            "reach" => Class::Reach,
+            "shape" => Class::Shape,
+            "spawn" => Class::Run,
+            _ if retry_safe => Class::Read,
+            _ => Class::Write,
+        };
+        Arc::new(RigTool { spec, class, body }) as Arc<dyn Tool>
     };
     vec![
         tool("effect", false, |arguments, context| Box::pin(effect(arguments, context))),
@@ -78,6 +91,8 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
             let size = usize::try_from(arguments.ms).unwrap();
             Box::pin(async move { ToolAnswer::ok("é".repeat(size)) })
         }),
+        tool("reach", false, |arguments, context| Box::pin(effect(arguments, context))),
+        tool("shape", false, |arguments, context| Box::pin(effect(arguments, context))),
         tool("deaf", false, |_, _| Box::pin(std::future::pending())),
         tool("hang", true, |_, context| {
             Box::pin(async move {

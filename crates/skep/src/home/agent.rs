@@ -7,8 +7,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use skep_core::ids::{AgentName, is_agent_name};
-use skep_core::settings::{AgentSettings, Profile, QueueMode};
+use skep_core::settings::{AgentSettings, Profile, QueueMode, Think};
 
+use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
 use super::hive::{self, Hive};
 use super::layout::Home;
@@ -33,7 +34,10 @@ pub struct RawAgent {
     sdk: Option<Text>,
     /// The model profile it uses.
     profile: Option<Text>,
-    /// The tools it may use: exact names or patterns with `*`. What is not listed is not there.
+    /// How much its model thinks; the profile's own `thinking` when absent.
+    think: Option<RawThink>,
+    /// The tools it may use: exact names, patterns with `*`, presets such as `@files`. What is not
+    /// listed is not there.
     #[serde(deserialize_with = "present")]
     #[schemars(with = "Vec<String>")]
     allowed_tools: Option<Vec<Text>>,
@@ -43,6 +47,7 @@ pub struct RawAgent {
     queue_mode: Option<RawQueueMode>,
     /// The folder it works in; `work/` beside this file when absent.
     workspace: Option<Text>,
+    sandbox: RawSandbox,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -50,6 +55,15 @@ pub struct RawAgent {
 enum RawQueueMode {
     Queue,
     Interrupt,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RawThink {
+    Off,
+    Low,
+    Medium,
+    High,
 }
 
 /// What an agent's file may refer to.
@@ -96,6 +110,12 @@ fn resolve(
         description: description.unwrap_or_default(),
         engine: engine(raw, reader, around)?,
         profile: profile(raw, reader, around)?,
+        think: raw.think.map(|level| match level {
+            RawThink::Off => Think::Off,
+            RawThink::Low => Think::Low,
+            RawThink::Medium => Think::Medium,
+            RawThink::High => Think::High,
+        }),
         allowed_tools,
         max_steps: raw.max_steps.map_or(around.hive.limits.steps, |n| n.0 as u32),
         queue_mode: match raw.queue_mode {
@@ -103,6 +123,9 @@ fn resolve(
             Some(RawQueueMode::Queue) | None => QueueMode::Queue,
         },
         workspace: workspace(folder, raw, reader, around)?,
+        folder: folder.to_path_buf(),
+        sandbox: confinement::sandbox(&raw.sandbox, defaults.sandbox),
+        policy: defaults.policy,
         org_rules: rules::read(&folder.join("org-rules"))?,
         team_rules: rules::read(&folder.join("team-rules"))?,
     })
@@ -168,13 +191,22 @@ fn workspace(
         let what = format!("{} is not a folder", found.display());
         return Err(reader.problem(text, what).expecting("an existing folder"));
     }
-    let secret = [around.home.root().to_path_buf(), around.home.run()];
-    for path in secret.iter().filter_map(|path| std::fs::canonicalize(path).ok()) {
-        let inside_run = path.ends_with("run") && found.starts_with(&path);
-        if path.starts_with(&found) || inside_run {
-            let problem = reader.problem(text, "would show the agent the hive's own files");
-            return Err(problem.expecting("a folder that does not hold the home"));
-        }
+    if is_the_hives_own(&found, around.home) {
+        let problem = reader.problem(text, "would show the agent the hive's own files");
+        return Err(problem.expecting("a folder that does not hold the home or settings in it"));
     }
     Ok(found)
+}
+
+/// Whether a folder holds the home, or lies in it where settings, rules or `run/` are.
+fn is_the_hives_own(found: &Path, home: &Home) -> bool {
+    let Ok(root) = std::fs::canonicalize(home.root()) else { return false };
+    let Ok(inside) = found.strip_prefix(&root) else { return root.starts_with(found) };
+    let parts: Vec<&str> = inside.iter().map(|part| part.to_str().unwrap_or_default()).collect();
+    match parts[..] {
+        [] | ["run" | "rules" | "plugins", ..] => true,
+        ["teams"] | ["teams", _] => true,
+        ["teams", _, within, ..] => within != "work",
+        [..] => false,
+    }
 }

@@ -6,8 +6,11 @@ use std::time::Duration;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use skep_core::settings::{Limits, ServerSettings};
+use skep_core::allow;
+use skep_core::policy::ClassPolicy;
+use skep_core::settings::{Limits, SandboxSettings, ServerSettings};
 
+use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};
 use super::load::Known;
 use super::problem::Problem;
@@ -89,8 +92,10 @@ struct RawDefaults {
     engine: Option<Text>,
     /// Model profile (default).
     profile: Option<Text>,
-    /// Tools: exact names or patterns with `*` (none).
+    /// Tools: exact names, patterns with `*`, presets such as `@files` (none).
     allowed_tools: Vec<Text>,
+    sandbox: RawSandbox,
+    policy: RawPolicy,
 }
 
 pub struct Hive {
@@ -103,6 +108,8 @@ pub struct Defaults {
     pub engine: String,
     pub profile: String,
     pub allowed_tools: Vec<String>,
+    pub sandbox: SandboxSettings,
+    pub policy: ClassPolicy,
 }
 
 /// Reads `skep.yaml`. `profiles` are the names that `defaults.profile` may refer to; `None` when
@@ -205,7 +212,13 @@ fn defaults(
         (Some(text), None) => reader.text(text)?,
         (Some(text), Some(profiles)) => profile(reader, text, profiles)?,
     };
-    Ok(Defaults { engine, profile, allowed_tools: tools(reader, &raw.allowed_tools, known)? })
+    Ok(Defaults {
+        engine,
+        profile,
+        allowed_tools: tools(reader, &raw.allowed_tools, known)?,
+        sandbox: confinement::sandbox(&raw.sandbox, SandboxSettings::default()),
+        policy: confinement::policy(&raw.policy),
+    })
 }
 
 pub fn engine(reader: &Reader<'_>, text: &Text, known: &Known) -> Result<String, Problem> {
@@ -217,12 +230,19 @@ pub fn profile(reader: &Reader<'_>, text: &Text, profiles: &[&str]) -> Result<St
     reference(reader, text, "profile", profiles)
 }
 
-/// Tool names are checked; a pattern with `*` may name tools that come later.
+/// Tool names are checked; a pattern with `*` may name tools that come later. A preset stands for
+/// its tools from here on.
 pub fn tools(reader: &Reader<'_>, raw: &[Text], known: &Known) -> Result<Vec<String>, Problem> {
     let names: Vec<&str> = known.tools.iter().map(String::as_str).collect();
     let mut allowed = Vec::new();
     for text in raw {
-        if text.as_str().contains('*') {
+        if text.as_str().starts_with('@') {
+            let presets: Vec<&str> = allow::PRESETS.iter().map(|preset| preset.0).collect();
+            let name = reference(reader, text, "preset", &presets)?;
+            let tools = allow::PRESETS.iter().find(|preset| preset.0 == name);
+            let tools = tools.map_or(&[][..], |preset| preset.1);
+            allowed.extend(tools.iter().map(|tool| (*tool).to_owned()));
+        } else if text.as_str().contains('*') {
             allowed.push(reader.text(text)?);
         } else {
             allowed.push(reference(reader, text, "tool", &names)?);

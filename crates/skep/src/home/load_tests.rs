@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use skep_core::ids::AgentName;
-use skep_core::settings::{AgentSettings, AgentState, Limits, QueueMode, Timeouts};
+use skep_core::policy::{ClassPolicy, Effect};
+use skep_core::settings::{
+    AgentSettings, AgentState, Limits, QueueMode, SandboxLevel, SandboxLimits, SandboxSettings,
+    Think, Timeouts,
+};
 
 use super::layout::Home;
 use super::load::{Known, LoadError, Loaded, load};
@@ -106,8 +110,8 @@ fn every_key_acts() {
         (
             "teams/cto/config.yaml",
             "name: cto\ndescription: d\nsdk: native\nprofile: default\n\
-             allowed_tools: [read, 'e*']\n\
-             max_steps: 3\nqueue_mode: interrupt\nworkspace: ../../place\n",
+             allowed_tools: ['@files', 'e*']\n\
+             max_steps: 3\nthink: high\nqueue_mode: interrupt\nworkspace: ../../place\n",
         ),
         ("teams/README.md", "not an agent"),
         ("place/file", ""),
@@ -141,13 +145,15 @@ fn every_key_acts() {
     assert_eq!(main.allowed_tools, ["effect"]);
     assert_eq!(main.org_rules[0].text, "X");
     assert_eq!(main.workspace, folder.home.agent("main").join("work"));
+    assert_eq!(main.folder, folder.home.agent("main"));
     let profile = &main.profile;
     assert_eq!((profile.model.as_str(), profile.thinking), ("m-tiny", Some(1024)));
     assert_eq!(profile.max_output_tokens, 4096);
     let cto = agent(&loaded, "cto");
     assert_eq!((cto.engine.as_str(), cto.profile.provider.as_str()), ("native", "rehearsal"));
     assert_eq!((cto.max_steps, cto.queue_mode), (3, QueueMode::Interrupt));
-    assert_eq!(cto.allowed_tools, ["read", "e*"]);
+    assert_eq!(cto.think, Some(Think::High));
+    assert_eq!(cto.allowed_tools, ["read", "write", "edit", "glob", "grep", "e*"]);
     assert_eq!(cto.workspace, folder.home.root().join("place").canonicalize().unwrap());
     let connection = &loaded.connections["small"];
     assert_eq!(connection.vendor, Vendor::Anthropic);
@@ -380,6 +386,45 @@ fn each_broken_file_is_told_once() {
 }
 
 #[test]
+fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
+    let folder = Folder::new(&[
+        (
+            "skep.yaml",
+            "defaults:\n  sandbox: {level: host, limits: {cpu_seconds: 12, memory_mib: 16}}\n\
+             \x20 policy: {read: ask, write: deny, run: allow, reach: allow, shape: deny}\n",
+        ),
+        ("teams/main/config.yaml", ""),
+        (
+            "teams/cto/config.yaml",
+            "sandbox: {level: confined, limits: {memory_mib: 32, processes: 9, disk_mib: 1}}\n",
+        ),
+    ]);
+    let loaded = folder.load().unwrap();
+    let (main, cto) = (agent(&loaded, "main"), agent(&loaded, "cto"));
+    let limits = SandboxLimits {
+        cpu: Some(Duration::from_secs(12)),
+        memory_bytes: Some(16 << 20),
+        ..SandboxLimits::default()
+    };
+    assert_eq!(main.sandbox, SandboxSettings { level: SandboxLevel::Host, limits });
+    let limits = SandboxLimits {
+        memory_bytes: Some(32 << 20),
+        processes: Some(9),
+        disk_bytes: Some(1 << 20),
+        ..limits
+    };
+    assert_eq!(cto.sandbox, SandboxSettings { level: SandboxLevel::Confined, limits });
+    let policy = ClassPolicy {
+        read: Effect::Ask,
+        write: Effect::Deny,
+        run: Some(Effect::Allow),
+        reach: Effect::Allow,
+        shape: Effect::Deny,
+    };
+    assert_eq!((main.policy, cto.policy), (policy, policy));
+}
+
+#[test]
 fn a_broken_agent_is_disabled_alone() {
     let long = format!("teams/{}/config.yaml", "x".repeat(65));
     let folder = Folder::new(&[
@@ -393,13 +438,18 @@ fn a_broken_agent_is_disabled_alone() {
         ("teams/bare/work/file", ""),
         ("teams/spy/config.yaml", "workspace: ../..\n"),
         ("teams/mole/config.yaml", "workspace: ../../run/logs\n"),
+        ("teams/rat/config.yaml", "workspace: ..\n"),
+        ("teams/self/config.yaml", "workspace: .\n"),
+        ("teams/rules/config.yaml", "workspace: org-rules\n"),
+        ("teams/rules/org-rules/a.md", ""),
         ("teams/gone/config.yaml", "workspace: nowhere\n"),
+        ("teams/preset/config.yaml", "allowed_tools: ['@file']\n"),
         ("run/logs/x", ""),
         ("teams/.hidden/config.yaml", "nonsense: 1\n"),
     ]);
     let loaded = folder.load().unwrap();
     agent(&loaded, "main");
-    assert_eq!(loaded.settings.agents.len(), 11);
+    assert_eq!(loaded.settings.agents.len(), 15);
     let cases = [
         ("typo", "teams/typo/config.yaml:1:1: `allowed_tool`: unknown key"),
         ("lost", "teams/lost/config.yaml:1:10: `profile`: there is no profile `big`"),
@@ -409,6 +459,14 @@ fn a_broken_agent_is_disabled_alone() {
         ("bare", "teams/bare/config.yaml: is missing"),
         ("spy", "teams/spy/config.yaml:1:12: `workspace`: would show the agent"),
         ("mole", "teams/mole/config.yaml:1:12: `workspace`: would show the agent"),
+        ("rat", "teams/rat/config.yaml:1:12: `workspace`: would show the agent"),
+        ("self", "teams/self/config.yaml:1:12: `workspace`: would show the agent"),
+        ("rules", "teams/rules/config.yaml:1:12: `workspace`: would show the agent"),
+        (
+            "preset",
+            "teams/preset/config.yaml:1:17: `allowed_tools.0`: there is no preset `@file`; \
+             expected `@files`; did you mean `@files`?",
+        ),
         ("gone", "teams/gone/config.yaml:1:12: `workspace`: "),
     ];
     for (name, expected) in cases {
@@ -482,4 +540,40 @@ fn a_rule_too_long_disables_its_agent_or_stops_the_hive() {
     assert!(folder.told_of("main").starts_with("teams/main/team-rules/long.md: is too large"));
     let folder = Folder::new(&[("rules/long.md", &long)]);
     assert!(folder.told(&[]).starts_with("rules/long.md: is too large; expected at most 64 KiB"));
+}
+
+#[test]
+fn fallbacks_are_chained_and_wrong_ones_are_found() {
+    let file = |chains: &[(&str, &str)]| {
+        let profiles = chains.iter().map(|(name, fallback)| {
+            format!("  {name}:\n    provider: rehearsal\n    fallback: [{fallback}]\n")
+        });
+        format!("profiles:\n{}", profiles.collect::<String>())
+    };
+    let text = file(&[("default", "b, c"), ("b", "d"), ("c", "d, e"), ("d", ""), ("e", "")]);
+    let folder = Folder::new(&[("providers.yaml", &text), ("teams/main/config.yaml", "")]);
+    let loaded = folder.load().unwrap();
+    let chain: Vec<String> =
+        agent(&loaded, "main").profile.fallback.iter().map(|other| other.name.clone()).collect();
+    assert_eq!(chain, ["b", "c", "d", "e"], "its own first, then those of these, each once");
+    let wrong = [
+        (
+            file(&[("default", "backup"), ("bakcup", "")]),
+            "providers.yaml:4:16: `profiles.default.fallback.0`: there is no profile `backup`; \
+             expected one of bakcup, default; did you mean `bakcup`?",
+        ),
+        (
+            file(&[("default", "default")]),
+            "providers.yaml:4:16: `profiles.default.fallback.0`: `default` cannot stand in for \
+             itself; expected another profile",
+        ),
+        (
+            file(&[("a", "b"), ("b", "c"), ("c", "a"), ("default", "")]),
+            "providers.yaml:4:16: `profiles.a.fallback.0`: `b` leads back to `a`; expected a \
+             chain of profiles that has an end",
+        ),
+    ];
+    for (text, expected) in wrong {
+        assert_eq!(Folder::new(&[("providers.yaml", &text)]).told(&[]), expected);
+    }
 }

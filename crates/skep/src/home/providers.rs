@@ -13,6 +13,7 @@ use skep_core::settings::{Profile, Timeouts};
 use skep_guard::scrub::{SHORTEST, Secret};
 
 use super::environment::{Expanded, Reader, Variables};
+use super::fallback;
 use super::hive::web_address;
 use super::problem::Problem;
 use super::scalar::{Temperature, Text, Whole};
@@ -58,6 +59,9 @@ struct RawProfile {
     temperature: Option<Temperature>,
     #[serde(default)]
     timeouts: RawTimeouts,
+    /// Profiles asked instead, one after the other, while this one cannot answer.
+    #[serde(default)]
+    fallback: Vec<Text>,
     /// Headers sent with every request.
     #[serde(default)]
     extra_headers: BTreeMap<String, Text>,
@@ -164,9 +168,12 @@ pub fn read(source: &Source, variables: Variables) -> Result<Providers, Problem>
             return Err(problem.expecting("lower-case letters, digits and single dashes"));
         }
         let (profile, connection) = resolve(&reader, name, raw, &mut told)?;
-        profiles.insert(name.clone(), Arc::new(profile));
+        profiles.insert(name.clone(), profile);
         connections.insert(name.clone(), connection);
     }
+    let written: Vec<_> =
+        raw.profiles.iter().map(|(name, raw)| (name, raw.fallback.as_slice())).collect();
+    let profiles = fallback::link(&reader, profiles, &written)?;
     let Some(usual) = profiles.get(DEFAULT) else {
         let problem = source.problem_at_path(&["profiles"], "there is no profile `default`");
         return Err(problem.expecting("one profile of that name, used when an agent names none"));
@@ -223,6 +230,7 @@ fn resolve(
         max_output_tokens,
         thinking,
         temperature: raw.temperature.map(|value| value.0),
+        fallback: Vec::new(),
     };
     let extra_headers = extra_headers(reader, name, raw, told)?;
     let timeouts = timeouts(&raw.timeouts);
@@ -398,6 +406,7 @@ fn only(vendor: Vendor, api_url: String, api_key: Option<SecretString>, note: St
         max_output_tokens: MAX_OUTPUT_TOKENS,
         thinking: None,
         temperature: None,
+        fallback: Vec::new(),
     };
     let api_url = api_url.trim_end_matches('/').to_owned();
     let timeouts = Timeouts::default();

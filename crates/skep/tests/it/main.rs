@@ -7,6 +7,7 @@ mod attack_doors;
 mod attack_secrets;
 mod channel_resume;
 mod engine_children;
+mod engine_fallback;
 mod engine_faults;
 mod engine_lanes;
 mod engine_limits;

@@ -1,0 +1,100 @@
+//! The keys `sandbox` and `policy`: where programs of an agent run, and what is asked about.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use skep_core::policy::{ClassPolicy, Effect};
+use skep_core::settings::{SandboxLevel, SandboxLimits, SandboxSettings};
+
+use super::scalar::Whole;
+
+const MIB: u64 = 1 << 20;
+
+/// Where programs run that an agent starts.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawSandbox {
+    /// `confined` (the default), or `host`: no walls at all.
+    level: Option<RawLevel>,
+    limits: RawSandboxLimits,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RawLevel {
+    Confined,
+    Host,
+}
+
+/// What a command and all it starts may take.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawSandboxLimits {
+    /// Seconds of processor time of one process (600).
+    cpu_seconds: Option<Whole<1, 604_800>>,
+    /// Memory of all processes together, in MiB (2048).
+    memory_mib: Option<Whole<16, 1_048_576>>,
+    /// Processes at the same time (256).
+    processes: Option<Whole<8, 32_768>>,
+    /// What one command may fill of the disk, in MiB (4096).
+    disk_mib: Option<Whole<1, 16_777_216>>,
+}
+
+/// What becomes of a tool call, by what the tool does.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RawPolicy {
+    /// Tools that only look (allow).
+    read: Option<RawEffect>,
+    /// Tools that change files of the agent (allow).
+    write: Option<RawEffect>,
+    /// Tools that run programs (allow in the sandbox, else ask).
+    run: Option<RawEffect>,
+    /// Tools that write to the network or to people (ask).
+    reach: Option<RawEffect>,
+    /// Tools that change the hive (ask).
+    shape: Option<RawEffect>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RawEffect {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// What is written in `raw`; the rest as `usual` has it.
+pub fn sandbox(raw: &RawSandbox, usual: SandboxSettings) -> SandboxSettings {
+    let limits = &raw.limits;
+    SandboxSettings {
+        level: match raw.level {
+            None => usual.level,
+            Some(RawLevel::Confined) => SandboxLevel::Confined,
+            Some(RawLevel::Host) => SandboxLevel::Host,
+        },
+        limits: SandboxLimits {
+            cpu: limits.cpu_seconds.map(|n| Duration::from_secs(n.0)).or(usual.limits.cpu),
+            memory_bytes: limits.memory_mib.map(|n| n.0 * MIB).or(usual.limits.memory_bytes),
+            processes: limits.processes.map(|n| n.0).or(usual.limits.processes),
+            disk_bytes: limits.disk_mib.map(|n| n.0 * MIB).or(usual.limits.disk_bytes),
+        },
+    }
+}
+
+pub fn policy(raw: &RawPolicy) -> ClassPolicy {
+    let usual = ClassPolicy::default();
+    let effect = |raw: RawEffect| match raw {
+        RawEffect::Allow => Effect::Allow,
+        RawEffect::Ask => Effect::Ask,
+        RawEffect::Deny => Effect::Deny,
+    };
+    ClassPolicy {
+        read: raw.read.map_or(usual.read, effect),
+        write: raw.write.map_or(usual.write, effect),
+        run: raw.run.map(effect).or(usual.run),
+        reach: raw.reach.map_or(usual.reach, effect),
+        shape: raw.shape.map_or(usual.shape, effect),
+    }
+}
