@@ -9,7 +9,8 @@ pub enum Class {
     Read,
     /// Changes files of its agent.
     Write,
-    /// Runs programs.
+    /// Runs programs. A call that holds a secret is refused; one of another class runs with the
+    /// secret's name in its place.
     Run,
     /// Writes to the network, or to people.
     Reach,

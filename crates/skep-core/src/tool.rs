@@ -22,12 +22,6 @@ pub trait Tool: Send + Sync {
         &[]
     }
 
-    /// Hands its arguments to a program that the model controls. A call of such a tool that holds
-    /// a secret is refused; others run with the secret's name in its place.
-    fn runs_programs(&self) -> bool {
-        false
-    }
-
     /// Reads the arguments into their type. `Err` says which argument is wrong and what was
     /// expected; nothing has run then.
     fn prepare(&self, arguments: Value) -> Result<Prepared, String>;

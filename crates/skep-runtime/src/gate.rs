@@ -1,8 +1,11 @@
-//! The gate: the only path of a tool call. Allow-list → no secrets to programs → typed arguments →
-//! run under time limit and cancellation → scrub → bound → audit. A refusal is an answer to the
-//! model.
+//! The gate: the only path of a tool call. Allow-list → typed arguments → no secrets to programs →
+//! policy by class → admission → run under time limit and cancellation → scrub → bound → audit. A
+//! refusal is an answer to the model, and its first word is its class.
 
-use std::collections::HashMap;
+mod admission;
+mod bound;
+mod chain;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,125 +13,209 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use skep_core::allow;
 use skep_core::engine::ToolCall;
-use skep_core::policy::Effect;
-use skep_core::provider::ToolSpec;
+use skep_core::policy::{Class, Effect};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::scrub;
 use skep_store::journal::Audit;
+
+pub(crate) use admission::Admission;
+use admission::Admitted;
+use bound::Rest;
+use chain::{Chain, Stage};
+
+use crate::toolbox::{Toolbox, is_listed};
 
 /// A call may take this long; waiting for a decision does not count.
 const CALL_TIME: Duration = Duration::from_secs(600);
 /// A cancelled tool has this long to end by itself before it is dropped.
 const GRACE: Duration = Duration::from_millis(3500);
 
-/// Every tool there is, by the names a model may use.
-pub(crate) struct Toolbox {
-    by_name: HashMap<String, Arc<dyn Tool>>,
-}
-
-/// A call after the stages that need no running.
-pub(crate) enum Checked {
-    Ready(Prepared),
-    Refused { text: String, stage: &'static str },
+/// What the gate goes by.
+pub(crate) struct Gate<'a> {
+    pub toolbox: &'a Toolbox,
+    pub admission: &'a Admission,
+    pub agent: &'a AgentSettings,
+    /// Bytes of an answer that the model is shown.
+    pub bound: usize,
 }
 
 /// What became of a call.
 pub(crate) struct Ran {
     pub answer: ToolAnswer,
     pub audit: Audit,
-    /// It was told to end and did not say what it had done by then.
-    pub cut: bool,
+    pub end: End,
 }
 
-impl Toolbox {
-    /// Two tools of one name are a defect of the build: the second is refused, never a shadow.
-    pub fn new(tools: Vec<Arc<dyn Tool>>) -> Result<Self, String> {
-        let mut by_name: HashMap<String, Arc<dyn Tool>> = HashMap::new();
-        for tool in tools {
-            let aliases = tool.aliases().iter().map(|alias| (*alias).to_owned());
-            for name in std::iter::once(tool.spec().name.clone()).chain(aliases) {
-                if by_name.insert(name.clone(), Arc::clone(&tool)).is_some() {
-                    return Err(format!("two tools have the name {name}"));
-                }
-            }
-        }
-        Ok(Self { by_name })
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Answered,
+    Refused,
+    /// The turn ended before the call could begin.
+    NotRun,
+    /// It was told to end and did not say what it had done by then.
+    Cut,
+}
 
-    /// What the agent's model is told it has: sorted, so that the block is the same bytes always.
-    pub fn specs(&self, agent: &AgentSettings) -> Arc<[ToolSpec]> {
-        let mut specs: Vec<ToolSpec> = Vec::new();
-        for (name, tool) in &self.by_name {
-            let spec = tool.spec();
-            if *name == spec.name && allow::allows(&agent.allowed_tools, name) {
-                specs.push(spec.clone());
-            }
-        }
-        specs.sort_by(|a, b| a.name.cmp(&b.name));
-        specs.into()
-    }
+/// A call that goes no further, and the text that says so.
+struct Refused {
+    text: String,
+    end: End,
+}
 
-    /// False for what is unknown or refused: nothing of it runs, so nothing is at stake.
-    pub fn is_effectful(&self, name: &str) -> bool {
-        self.by_name.get(name).is_some_and(|tool| !tool.spec().retry_safe)
+impl Refused {
+    fn new(text: String) -> Self {
+        Self { text, end: End::Refused }
     }
+}
 
-    pub fn check(&self, agent: &AgentSettings, call: &ToolCall) -> Checked {
-        let Some(tool) = self.by_name.get(&call.name) else {
-            return Checked::Refused {
-                text: format!("There is no tool `{}`. {}", call.name, self.offered(agent)),
-                stage: "unknown tool",
-            };
+impl Gate<'_> {
+    /// Takes a call through every stage, to an answer of bounded size and its audit row.
+    pub async fn pass(&self, call: &ToolCall, context: ToolContext) -> Ran {
+        let started = Instant::now();
+        let mut chain = Chain::default();
+        let rest = Rest::of(&context);
+        let (answer, end) = match self.lead(call, context, &mut chain).await {
+            Ok(ended) => ended,
+            Err(refused) => (ToolAnswer::error(refused.text), refused.end),
         };
-        if !allow::allows(&agent.allowed_tools, &tool.spec().name) {
-            return Checked::Refused {
-                text: format!(
-                    "The tool `{}` is not on this agent's list. {}",
-                    call.name,
-                    self.offered(agent)
-                ),
-                stage: "allow-list",
-            };
+        // Whole first: a cut could leave half of a secret, which nobody would recognise.
+        let answer = scrubbed(answer, &call.arguments, &mut chain);
+        let answer = self.finish(answer, rest, &mut chain).await;
+        let (outcome, bytes) = match (&answer, end) {
+            (_, End::Cut) => ("unknown", 0),
+            (_, End::NotRun) => ("cancelled", 0),
+            (ToolAnswer::Done { text, .. }, End::Refused) => ("refused", text.len()),
+            (ToolAnswer::Done { is_error: true, text, .. }, _) => ("error", text.len()),
+            (ToolAnswer::Done { text, .. }, _) => ("ok", text.len()),
+            (ToolAnswer::Wait { .. }, _) => ("waiting", 0),
+        };
+        let tool = self.toolbox.find(&call.name);
+        let audit = Audit {
+            call: call.id.clone(),
+            tool: tool.map_or_else(|| call.name.clone(), |tool| tool.spec().name.clone()),
+            arguments: call.arguments.clone(),
+            decision: chain.text(),
+            outcome,
+            took_ms: i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX),
+            bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+        };
+        Ran { answer, audit, end }
+    }
+
+    async fn lead(
+        &self,
+        call: &ToolCall,
+        context: ToolContext,
+        chain: &mut Chain,
+    ) -> Result<(ToolAnswer, End), Refused> {
+        let tool = self.listed(call, chain)?;
+        let prepared = typed(&**tool, call, chain)?;
+        without_secrets(&**tool, call, chain)?;
+        self.permitted(&**tool, call, chain)?;
+        let _place = self.admitted(call, &context, chain).await?;
+        let (answer, end) = run(prepared, context).await;
+        let word = match (&answer, end) {
+            (_, End::Cut) => "told to end, no answer",
+            (ToolAnswer::Wait { .. }, _) => "waits",
+            _ => "answered",
+        };
+        chain.note(Stage::Run, word);
+        Ok((answer, end))
+    }
+
+    fn listed(&self, call: &ToolCall, chain: &mut Chain) -> Result<&Arc<dyn Tool>, Refused> {
+        let (name, offered) = (&call.name, || self.offered());
+        let Some(tool) = self.toolbox.find(name) else {
+            chain.note(Stage::AllowList, "refused: unknown tool");
+            let text = format!("unknown_tool: there is no tool `{name}`. {}", offered());
+            return Err(Refused::new(text));
+        };
+        if !is_listed(self.agent, &**tool) {
+            chain.note(Stage::AllowList, "refused: not listed");
+            let text =
+                format!("not_listed: the tool `{name}` is not on this agent's list. {}", offered());
+            return Err(Refused::new(text));
         }
-        if tool.runs_programs() && scrub::known().is_json_marked(&call.arguments) {
-            return Checked::Refused {
-                text: format!(
-                    "The arguments of `{}` hold a secret of this hive, or its name in brackets. \
-                     No program gets one this way: leave it out.",
-                    call.name
-                ),
-                stage: "secret",
-            };
-        }
-        let prepared = match tool.prepare(call.arguments.clone()) {
-            Ok(prepared) => prepared,
-            Err(text) => {
-                return Checked::Refused {
-                    text: format!("The arguments of `{}` were refused: {text}", call.name),
-                    stage: "arguments",
+        chain.note(Stage::AllowList, "listed");
+        Ok(tool)
+    }
+
+    /// What no rule names is decided by the tool's class.
+    fn permitted(
+        &self,
+        tool: &dyn Tool,
+        call: &ToolCall,
+        chain: &mut Chain,
+    ) -> Result<(), Refused> {
+        let class = tool.class().as_str();
+        let level = self.agent.sandbox.level;
+        let effect = self.agent.policy.decide(tool.class(), level);
+        let (name, why) = match effect {
+            Effect::Allow => {
+                chain.note(Stage::Policy, format!("{class}: allow"));
+                return Ok(());
+            }
+            Effect::Ask => {
+                ("policy_ask", "has to be approved by a person first, and nobody can be asked yet")
+            }
+            Effect::Deny => ("policy_deny", "is not allowed in this hive"),
+        };
+        chain.note(Stage::Policy, format!("refused: {class}: {}", effect.as_str()));
+        Err(Refused::new(format!(
+            "{name}: the call of `{}` was not run: a call of the class `{class}` {why}. The \
+             operator decides this in skep.yaml with defaults.policy.{class}.",
+            call.name
+        )))
+    }
+
+    async fn admitted(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        chain: &mut Chain,
+    ) -> Result<tokio::sync::OwnedSemaphorePermit, Refused> {
+        match self.admission.enter(&self.agent.name, &context.cancel).await {
+            Admitted::In { place, waited } => {
+                let word = match waited {
+                    Duration::ZERO => "at once".to_owned(),
+                    waited => format!("after {} ms", waited.as_millis()),
                 };
+                chain.note(Stage::Admission, word);
+                Ok(place)
             }
-        };
-        let class = tool.class();
-        let why = match agent.policy.decide(class, agent.sandbox.level) {
-            Effect::Allow => return Checked::Ready(prepared),
-            Effect::Ask => "a person has to be asked first, and nobody can be asked yet",
-            Effect::Deny => "this hive does not allow it",
-        };
-        let text = format!(
-            "The tool `{}` was not run: it is of the class `{}`, and {why}. The operator decides \
-             this in skep.yaml under defaults.policy.",
-            call.name,
-            class.as_str()
-        );
-        Checked::Refused { text, stage: "policy" }
+            Admitted::Full(why) => {
+                chain.note(Stage::Admission, format!("refused: {why}"));
+                let text = format!(
+                    "agent_busy: the call of `{}` was not run: this agent runs {} calls at the \
+                     same time, and {why}. Call again later, with fewer calls at once.",
+                    call.name,
+                    admission::AT_ONCE
+                );
+                Err(Refused::new(text))
+            }
+            Admitted::Cancelled => {
+                chain.note(Stage::Admission, "the turn ended");
+                let text = "cancelled: the call did not run, because the turn ended".to_owned();
+                Err(Refused { text, end: End::NotRun })
+            }
+        }
     }
 
-    fn offered(&self, agent: &AgentSettings) -> String {
-        let specs = self.specs(agent);
+    async fn finish(&self, answer: ToolAnswer, rest: Rest, chain: &mut Chain) -> ToolAnswer {
+        match answer {
+            ToolAnswer::Done { text, is_error, details } => {
+                let (text, word) = bound::bounded(text, self.bound, rest).await;
+                chain.note(Stage::Bound, word);
+                ToolAnswer::Done { text, is_error, details }
+            }
+            waits @ ToolAnswer::Wait { .. } => waits,
+        }
+    }
+
+    fn offered(&self) -> String {
+        let specs = self.toolbox.specs(self.agent);
         if specs.is_empty() {
             return "This agent has no tools.".to_owned();
         }
@@ -137,45 +224,59 @@ impl Toolbox {
     }
 }
 
-/// Runs a call that passed, to an answer of bounded size and its audit row.
-pub(crate) async fn run(
-    call: &ToolCall,
-    checked: Checked,
-    context: ToolContext,
-    bound: usize,
-) -> Ran {
-    let started = Instant::now();
-    let (answer, decision, cut) = match checked {
-        Checked::Refused { text, stage } => {
-            (ToolAnswer::error(text), format!("refused: {stage}"), false)
+fn typed(tool: &dyn Tool, call: &ToolCall, chain: &mut Chain) -> Result<Prepared, Refused> {
+    match tool.prepare(call.arguments.clone()) {
+        Ok(prepared) => {
+            chain.note(Stage::Arguments, "fit");
+            Ok(prepared)
         }
-        Checked::Ready(prepared) => {
-            let (answer, cut) = run_prepared(prepared, context).await;
-            (answer, "allowed: allow-list".to_owned(), cut)
+        Err(why) => {
+            chain.note(Stage::Arguments, "refused: do not fit");
+            let name = &call.name;
+            Err(Refused::new(format!("bad_arguments: the arguments of `{name}` do not fit: {why}")))
         }
-    };
-    // Whole first: a cut could leave half of a secret, which nobody would recognise.
-    let answer = bounded(scrubbed(answer, &call.arguments), bound);
-    let (outcome, bytes) = match &answer {
-        _ if cut => ("unknown", 0),
-        ToolAnswer::Done { is_error: true, text, .. } => ("error", text.len()),
-        ToolAnswer::Done { text, .. } => ("ok", text.len()),
-        ToolAnswer::Wait { .. } => ("waiting", 0),
-    };
-    let audit = Audit {
-        call: call.id.clone(),
-        tool: call.name.clone(),
-        arguments: call.arguments.clone(),
-        decision,
-        outcome,
-        took_ms: i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX),
-        bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
-    };
-    Ran { answer, audit, cut }
+    }
+}
+
+/// No program gets a secret by its arguments.
+fn without_secrets(tool: &dyn Tool, call: &ToolCall, chain: &mut Chain) -> Result<(), Refused> {
+    if tool.class() != Class::Run || !scrub::known().is_json_marked(&call.arguments) {
+        return Ok(());
+    }
+    chain.note(Stage::Secrets, "refused: in the arguments");
+    Err(Refused::new(format!(
+        "secret_in_arguments: the arguments of `{}` hold a secret of this hive, or its name in \
+         brackets. No program gets one this way: leave it out.",
+        call.name
+    )))
+}
+
+/// The answer without secrets. The model is told where one in its own words was replaced: what it
+/// wrote is not what it meant.
+fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAnswer {
+    let scrubber = scrub::known();
+    match answer {
+        ToolAnswer::Done { text, is_error, mut details } => {
+            let clean = scrubber.clean(&text);
+            let mut found = *clean != text;
+            let mut text = clean.into_owned();
+            if let Some(details) = &mut details {
+                found |= scrubber.clean_json(details);
+            }
+            if found {
+                chain.note(Stage::Scrub, "a secret was taken out");
+            }
+            if !is_error && scrubber.is_json_marked(arguments) {
+                text.push_str("\n[the call held a secret of this hive; its name was used instead]");
+            }
+            ToolAnswer::Done { text, is_error, details }
+        }
+        ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
+    }
 }
 
 /// In a task of its own, so that a tool that panics ends no turn.
-async fn run_prepared(prepared: Prepared, mut context: ToolContext) -> (ToolAnswer, bool) {
+async fn run(prepared: Prepared, mut context: ToolContext) -> (ToolAnswer, End) {
     // Of this call alone: one that takes too long does not end its turn.
     let cancel = context.cancel.child_token();
     context.cancel = cancel.clone();
@@ -192,10 +293,11 @@ async fn run_prepared(prepared: Prepared, mut context: ToolContext) -> (ToolAnsw
         Some(ended) => Some(ended),
         None => tokio::time::timeout(GRACE, &mut task.0).await.ok(),
     };
+    let said = |text: &str| ToolAnswer::error(text);
     match ended {
-        Some(Ok(answer)) => (answer, false),
-        Some(Err(_)) => (ToolAnswer::error("The tool failed inside; see the log."), false),
-        None => (ToolAnswer::error("The tool was told to end and did not answer."), true),
+        Some(Ok(answer)) => (answer, End::Answered),
+        Some(Err(_)) => (said("tool_failed: the tool failed inside; see the log"), End::Answered),
+        None => (said("tool_cut: the tool was told to end and did not answer"), End::Cut),
     }
 }
 
@@ -207,38 +309,18 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// The answer without secrets. The model is told where one in its own words was replaced: what it
-/// wrote is not what it meant.
-fn scrubbed(answer: ToolAnswer, arguments: &Value) -> ToolAnswer {
-    let scrubber = scrub::known();
-    match answer {
-        ToolAnswer::Done { text, is_error, mut details } => {
-            let mut text = scrubber.clean_owned(text);
-            if let Some(details) = &mut details {
-                scrubber.clean_json(details);
-            }
-            if !is_error && scrubber.is_json_marked(arguments) {
-                text.push_str("\n[the call held a secret of this hive; its name was used instead]");
-            }
-            ToolAnswer::Done { text, is_error, details }
-        }
-        ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
-    }
-}
-
-fn bounded(answer: ToolAnswer, bound: usize) -> ToolAnswer {
-    match answer {
-        ToolAnswer::Done { mut text, is_error, details } if text.len() > bound => {
-            let whole = text.len();
-            let mut cut = bound;
-            while !text.is_char_boundary(cut) {
-                cut -= 1;
-            }
-            text.truncate(cut);
-            text.push_str(&format!("\n[cut: {cut} of {whole} bytes shown]"));
-            ToolAnswer::Done { text, is_error, details }
-        }
-        other => other,
+/// The row of a call that had begun when the process ended: what came of it, nobody knows.
+pub(crate) fn lost(call: &ToolCall) -> Audit {
+    let mut chain = Chain::default();
+    chain.note(Stage::Run, "begun, and the process ended");
+    Audit {
+        call: call.id.clone(),
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+        decision: chain.text(),
+        outcome: "unknown",
+        took_ms: 0,
+        bytes: 0,
     }
 }
 

@@ -4,14 +4,17 @@ use serde_json::json;
 use skep_core::BoxFuture;
 use skep_core::ids::{AgentName, CallId, TurnId};
 use skep_core::policy::{Class, ClassPolicy};
-use skep_core::settings::{Profile, QueueMode, SandboxSettings};
+use skep_core::provider::ToolSpec;
+use skep_core::settings::{Profile, QueueMode, SandboxLevel, SandboxSettings};
 use tokio_util::sync::CancellationToken;
 
+use super::admission::{AT_ONCE, MOST_WAITING};
 use super::*;
+use crate::toolbox::Toolbox;
 
 type Body = fn(ToolContext) -> BoxFuture<'static, ToolAnswer>;
 
-struct TestTool(ToolSpec, Body);
+struct TestTool(ToolSpec, Class, Body);
 
 impl Tool for TestTool {
     fn spec(&self) -> &ToolSpec {
@@ -19,7 +22,7 @@ impl Tool for TestTool {
     }
 
     fn class(&self) -> Class {
-        Class::Read
+        self.1
     }
 
     fn aliases(&self) -> &[&'static str] {
@@ -28,28 +31,41 @@ impl Tool for TestTool {
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
         match arguments.as_object().is_some_and(|fields| fields.is_empty()) {
-            true => Ok(Box::new(self.1)),
+            true => Ok(Box::new(self.2)),
             false => Err("expected no arguments".to_owned()),
         }
     }
 }
 
-fn tool(name: &str, body: Body) -> Arc<dyn Tool> {
+fn tool(name: &str, class: Class, body: Body) -> Arc<dyn Tool> {
     let spec = ToolSpec {
         name: name.to_owned(),
         description: String::new(),
         input_schema: json!({"type": "object"}),
-        retry_safe: name == "say",
+        retry_safe: class == Class::Read,
     };
-    Arc::new(TestTool(spec, body))
+    Arc::new(TestTool(spec, class, body))
+}
+
+fn done(_: ToolContext) -> BoxFuture<'static, ToolAnswer> {
+    Box::pin(async { ToolAnswer::ok("done") })
 }
 
 fn toolbox() -> Toolbox {
     let tools = vec![
-        tool("say", |_| Box::pin(async { ToolAnswer::ok("x".repeat(9) + "éé") })),
-        tool("boom", |_| Box::pin(async { panic!("boom") })),
-        tool("deaf", |_| Box::pin(std::future::pending())),
-        tool("polite", |context| {
+        tool("say", Class::Read, done),
+        tool("flood", Class::Read, |_| Box::pin(async { ToolAnswer::ok("é".repeat(1000)) })),
+        tool("change", Class::Write, done),
+        tool("start", Class::Run, done),
+        tool("post", Class::Reach, done),
+        tool("found", Class::Shape, done),
+        tool("server.with.dots", Class::Read, done),
+        tool("boom", Class::Read, |_| Box::pin(async { panic!("boom") })),
+        tool("wait", Class::Read, |_| {
+            Box::pin(async { ToolAnswer::Wait { reason: "a word".to_owned() } })
+        }),
+        tool("deaf", Class::Write, |_| Box::pin(std::future::pending())),
+        tool("polite", Class::Read, |context| {
             Box::pin(async move {
                 context.cancel.cancelled().await;
                 ToolAnswer::ok("half done")
@@ -59,95 +75,311 @@ fn toolbox() -> Toolbox {
     Toolbox::new(tools).unwrap()
 }
 
-fn agent(allowed: &[&str]) -> AgentSettings {
-    let profile = Profile {
-        name: "default".into(),
-        provider: "rehearsal".into(),
-        model: "rehearsal".into(),
-        max_output_tokens: 1024,
-        thinking: None,
-        temperature: None,
-        fallback: Vec::new(),
-    };
-    AgentSettings {
-        name: AgentName::new("main"),
-        description: String::new(),
-        engine: "native".into(),
-        profile: Arc::new(profile),
-        think: None,
-        allowed_tools: allowed.iter().map(|name| (*name).to_owned()).collect(),
-        max_steps: 50,
-        queue_mode: QueueMode::Queue,
-        workspace: "/".into(),
-        folder: "/".into(),
-        sandbox: SandboxSettings::default(),
-        policy: ClassPolicy::default(),
-        org_rules: Vec::new(),
-        team_rules: Vec::new(),
+/// What a hive says, and one agent in it.
+struct Scene {
+    toolbox: Toolbox,
+    admission: Admission,
+    agent: AgentSettings,
+    turn: CancellationToken,
+    bound: usize,
+}
+
+impl Scene {
+    fn new(allowed: &[&str]) -> Self {
+        let profile = Profile {
+            name: "default".into(),
+            provider: "rehearsal".into(),
+            model: "rehearsal".into(),
+            max_output_tokens: 1024,
+            thinking: None,
+            fallback: Vec::new(),
+            temperature: None,
+        };
+        let agent = AgentSettings {
+            name: AgentName::new("main"),
+            description: String::new(),
+            engine: "native".into(),
+            profile: Arc::new(profile),
+            allowed_tools: allowed.iter().map(|name| (*name).to_owned()).collect(),
+            max_steps: 50,
+            think: None,
+            queue_mode: QueueMode::Queue,
+            workspace: "/nonexistent".into(),
+            folder: "/nonexistent".into(),
+            sandbox: SandboxSettings::default(),
+            policy: ClassPolicy::default(),
+            org_rules: Vec::new(),
+            team_rules: Vec::new(),
+        };
+        let (admission, turn) = (Admission::default(), CancellationToken::new());
+        Self { toolbox: toolbox(), admission, agent, turn, bound: 1024 }
+    }
+
+    async fn call(&self, id: &str, name: &str, arguments: Value) -> Ran {
+        let Self { toolbox, admission, agent, bound, .. } = self;
+        let call = call_of(&CallId::new(id), name, &arguments);
+        let context = ToolContext {
+            agent: agent.name.clone(),
+            workspace: agent.workspace.clone(),
+            folder: None,
+            sandbox: agent.sandbox,
+            turn: TurnId::new("t1"),
+            call: call.id.clone(),
+            decision: None,
+            cancel: self.turn.clone(),
+        };
+        Gate { toolbox, admission, agent, bound: *bound }.pass(&call, context).await
     }
 }
 
-/// Through every stage, with room for 10 bytes.
-async fn call(allowed: &[&str], name: &str, arguments: Value, turn: &CancellationToken) -> Ran {
-    let (toolbox, agent) = (toolbox(), agent(allowed));
-    let call = call_of(&CallId::new("c1"), name, &arguments);
-    let context = ToolContext {
-        agent: agent.name.clone(),
-        workspace: agent.workspace.clone(),
-        folder: None,
-        sandbox: agent.sandbox,
-        turn: TurnId::new("t1"),
-        call: call.id.clone(),
-        decision: None,
-        cancel: turn.clone(),
+/// `stage: word` for each stage of the row, in one line.
+fn chain(ran: &Ran) -> String {
+    let links: Vec<Value> = serde_json::from_str(&ran.audit.decision).unwrap();
+    let word = |link: &Value, key: &str| link[key].as_str().unwrap().to_owned();
+    let links = links.iter().map(|link| word(link, "stage") + ": " + &word(link, "word"));
+    links.collect::<Vec<_>>().join(" | ")
+}
+
+fn text(ran: &Ran) -> (&str, bool) {
+    match &ran.answer {
+        ToolAnswer::Done { text, is_error, .. } => (text, *is_error),
+        ToolAnswer::Wait { reason } => (reason, false),
+    }
+}
+
+const LISTED: &str = "allow-list: listed";
+const FITS: &str = "allow-list: listed | arguments: fit";
+const READS: &str = "allow-list: listed | arguments: fit | policy: read: allow | \
+                     admission: at once | run: ";
+
+/// The agent's list, the call, and what is to come: its answer, outcome and stages.
+type Case<'a> = (&'a [&'a str], &'a str, &'a Value, String, &'a str, String);
+
+#[tokio::test]
+async fn gate_every_stage_has_its_answer_and_its_word_in_the_audit_row() {
+    let all: &[&str] = &["*"];
+    let one: &[&str] = &["boom"];
+    let none: &[&str] = &[];
+    let (good, odd) = (json!({}), json!({"a": 1}));
+    let ask = |class: &str| {
+        format!(
+            " was not run: a call of the class `{class}` has to be approved by a person first, \
+             and nobody can be asked yet. The operator decides this in skep.yaml with \
+             defaults.policy.{class}."
+        )
     };
-    let checked = toolbox.check(&agent, &call);
-    run(&call, checked, context, 10).await
+    let table: Vec<Case<'_>> = vec![
+        (all, "say", &good, "done".into(), "ok", format!("{READS}answered | bound: whole")),
+        (all, "Say", &good, "done".into(), "ok", format!("{READS}answered | bound: whole")),
+        (
+            all,
+            "server_with_dots_2f0d8b0c",
+            &good,
+            "unknown_tool: ".into(),
+            "refused",
+            "allow-list: refused: unknown tool | bound: whole".into(),
+        ),
+        (
+            none,
+            "nope",
+            &good,
+            "unknown_tool: there is no tool `nope`. This agent has no tools.".into(),
+            "refused",
+            "allow-list: refused: unknown tool | bound: whole".into(),
+        ),
+        (
+            one,
+            "Say",
+            &odd,
+            "not_listed: the tool `Say` is not on this agent's list. This agent has: boom.".into(),
+            "refused",
+            "allow-list: refused: not listed | bound: whole".into(),
+        ),
+        (
+            all,
+            "say",
+            &odd,
+            "bad_arguments: the arguments of `say` do not fit: expected no arguments".into(),
+            "refused",
+            format!("{LISTED} | arguments: refused: do not fit | bound: whole"),
+        ),
+        (
+            all,
+            "post",
+            &good,
+            format!("policy_ask: the call of `post`{}", ask("reach")),
+            "refused",
+            format!("{FITS} | policy: refused: reach: ask | bound: whole"),
+        ),
+        (
+            all,
+            "found",
+            &good,
+            format!("policy_ask: the call of `found`{}", ask("shape")),
+            "refused",
+            format!("{FITS} | policy: refused: shape: ask | bound: whole"),
+        ),
+        (
+            all,
+            "boom",
+            &good,
+            "tool_failed: the tool failed inside; see the log".into(),
+            "error",
+            format!("{READS}answered | bound: whole"),
+        ),
+        (all, "wait", &good, "a word".into(), "waiting", format!("{READS}waits")),
+    ];
+    for (allowed, name, arguments, says, outcome, stages) in table {
+        let ran = Scene::new(allowed).call("c1", name, arguments.clone()).await;
+        let (said, is_error) = text(&ran);
+        assert!(said.starts_with(&says), "{name}: {said}");
+        assert_eq!(is_error, !matches!(outcome, "ok" | "waiting"), "{name}");
+        assert_eq!((chain(&ran), ran.audit.outcome), (stages, outcome), "{name}");
+        assert_eq!(ran.end == End::Refused, outcome == "refused", "{name}");
+        assert_eq!((ran.audit.call.as_str(), &ran.audit.arguments), ("c1", arguments));
+    }
 }
 
 #[tokio::test]
-async fn every_stage_has_its_answer_and_its_line_in_the_audit() {
-    let all: &[&str] = &["*"];
-    let cases = [
-        (all, "say", json!({}), "xxxxxxxxx\n[cut: 9 of 13 bytes shown]", false, "allow-list", "ok"),
-        (all, "Say", json!({}), "xxxxxxxxx\n[cut: 9 of 13 bytes shown]", false, "allow-list", "ok"),
-        (all, "nope", json!({}), "There is n", true, "refused: unknown tool", "error"),
-        (&["boom"], "say", json!({}), "The tool `", true, "refused: allow-list", "error"),
-        (&["boom"], "Say", json!({}), "The tool `", true, "refused: allow-list", "error"),
-        (all, "say", json!({"a": 1}), "The argume", true, "refused: arguments", "error"),
-        (all, "boom", json!({}), "The tool f", true, "allow-list", "error"),
+async fn gate_policy_is_decided_by_class_and_level() {
+    let deny = ClassPolicy { write: Effect::Deny, ..ClassPolicy::default() };
+    let open = ClassPolicy { run: Some(Effect::Allow), ..ClassPolicy::default() };
+    let (confined, host) = (SandboxLevel::Confined, SandboxLevel::Host);
+    let table = [
+        ("start", confined, ClassPolicy::default(), "done", "run: allow"),
+        ("start", host, ClassPolicy::default(), "policy_ask: ", "refused: run: ask"),
+        ("start", host, open, "done", "run: allow"),
+        ("change", confined, deny, "policy_deny: ", "refused: write: deny"),
+        ("change", host, ClassPolicy::default(), "done", "write: allow"),
     ];
-    for (allowed, name, arguments, text, error, decision, outcome) in cases {
-        let ran = call(allowed, name, arguments, &CancellationToken::new()).await;
-        let ToolAnswer::Done { text: said, is_error, .. } = &ran.answer else {
-            panic!("{name} waits");
-        };
-        assert!(said.starts_with(text), "{name}: {said}");
-        assert_eq!((*is_error, ran.cut), (error, false), "{name}");
-        assert!(ran.audit.decision.ends_with(decision), "{name}: {}", ran.audit.decision);
-        assert_eq!(ran.audit.outcome, outcome, "{name}");
+    for (name, level, policy, says, word) in table {
+        let mut scene = Scene::new(&["*"]);
+        (scene.agent.policy, scene.agent.sandbox.level) = (policy, level);
+        let ran = scene.call("c1", name, json!({})).await;
+        assert!(text(&ran).0.starts_with(says), "{name}: {}", text(&ran).0);
+        assert!(chain(&ran).contains(&format!(" | policy: {word} | ")), "{name}: {}", chain(&ran));
+    }
+}
+
+#[tokio::test]
+async fn gate_names_on_the_wire_lead_back_by_the_table() {
+    let scene = Scene::new(&["server.*"]);
+    let specs = scene.toolbox.specs(&scene.agent);
+    assert_eq!(specs.len(), 1);
+    assert!(specs[0].name.starts_with("server_with_dots_"), "{}", specs[0].name);
+    let ran = scene.call("c1", &specs[0].name, json!({})).await;
+    assert_eq!((text(&ran).0, ran.audit.tool.as_str()), ("done", "server.with.dots"));
+    let twice = vec![tool("say", Class::Read, done), tool("Say", Class::Read, done)];
+    let error = Toolbox::new(twice).err().unwrap();
+    assert_eq!(error, "two tools have the name Say");
+}
+
+#[tokio::test]
+async fn gate_long_answers_are_cut_and_kept_in_files_that_do_not_pile_up() {
+    let work = tempfile::tempdir().unwrap();
+    let mut scene = Scene::new(&["*"]);
+    (scene.agent.workspace, scene.bound) = (work.path().to_path_buf(), 11);
+    let ran = scene.call("c1", "flood", json!({})).await;
+    let note = "[1990 of 2000 bytes left out; all of it is in .skep/output/t1-c1.txt]";
+    assert_eq!(text(&ran), (format!("ééé\n{note}\néé").as_str(), false));
+    assert!(chain(&ran).ends_with(" | bound: cut from 2000 bytes; the rest in a file"));
+    let output = work.path().join(".skep/output");
+    assert_eq!(std::fs::read_to_string(output.join("t1-c1.txt")).unwrap(), "é".repeat(1000));
+    assert_eq!(std::fs::read_to_string(work.path().join(".skep/.gitignore")).unwrap(), "*\n");
+    for id in ["../../../up", "a/b", "", &"x".repeat(300), "..", "a\0b"] {
+        let ran = scene.call(id, "flood", json!({})).await;
+        assert!(chain(&ran).ends_with("the rest in a file"), "{id:?}: {}", chain(&ran));
+    }
+    for count in 0..60 {
+        scene.call(&format!("n{count}"), "flood", json!({})).await;
+    }
+    let names = || std::fs::read_dir(&output).unwrap().map(|e| e.unwrap().file_name());
+    assert_eq!(names().count(), 50);
+    assert!(names().any(|name| name == "t1-n59.txt"));
+    assert!(names().all(|name| name.to_str().unwrap().starts_with("t1-")));
+    assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn gate_a_file_that_cannot_be_kept_is_told_and_nothing_outside_is_written() {
+    let (work, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::os::unix::fs::symlink(outside.path(), work.path().join(".skep")).unwrap();
+    let mut scene = Scene::new(&["*"]);
+    (scene.agent.workspace, scene.bound) = (work.path().to_path_buf(), 10);
+    let ran = scene.call("c1", "flood", json!({})).await;
+    let said = text(&ran).0;
+    assert!(said.contains("it could not be kept in a file: outside_workspace: "), "{said}");
+    assert!(chain(&ran).ends_with("cut from 2000 bytes; no file"), "{}", chain(&ran));
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn gate_five_calls_of_an_agent_run_at_once_and_the_others_wait_within_bounds() {
+    let scene = Arc::new(Scene::new(&["*"]));
+    let call = |name: &'static str| {
+        let scene = Arc::clone(&scene);
+        tokio::spawn(async move { scene.call("c", name, json!({})).await })
+    };
+    let first: Vec<_> = (0..AT_ONCE).map(|_| call("polite")).collect();
+    tokio::task::yield_now().await;
+    let waiting: Vec<_> = (0..MOST_WAITING).map(|_| call("say")).collect();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(waiting.iter().all(|task| !task.is_finished()));
+    let ran = call("say").await.unwrap();
+    assert!(text(&ran).0.starts_with("agent_busy: the call of `say` was not run: "));
+    assert_eq!(ran.audit.outcome, "refused");
+    let refused = "admission: refused: too many of its calls wait already | bound: whole";
+    assert!(chain(&ran).ends_with(refused), "{}", chain(&ran));
+    // Those that run end at their time limit; then the others have their turn.
+    for task in first {
+        assert_eq!(text(&task.await.unwrap()), ("half done", false));
+    }
+    for task in waiting {
+        let ran = task.await.unwrap();
+        assert_eq!(text(&ran), ("done", false), "{}", chain(&ran));
+        assert!(chain(&ran).contains("admission: after "), "{}", chain(&ran));
+    }
+    let ran = call("say").await.unwrap();
+    assert!(chain(&ran).contains("admission: at once"), "{}", chain(&ran));
+}
+
+#[tokio::test(start_paused = true)]
+async fn gate_a_call_that_waits_ends_with_its_turn_and_never_runs() {
+    let scene = Arc::new(Scene::new(&["*"]));
+    let call = |name: &'static str| {
+        let scene = Arc::clone(&scene);
+        tokio::spawn(async move { scene.call("c", name, json!({})).await })
+    };
+    let first: Vec<_> = (0..AT_ONCE).map(|_| call("polite")).collect();
+    tokio::task::yield_now().await;
+    let waiting = call("say");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    scene.turn.cancel();
+    let ran = waiting.await.unwrap();
+    assert_eq!((ran.end, ran.audit.outcome), (End::NotRun, "cancelled"));
+    for task in first {
+        assert_eq!(text(&task.await.unwrap()).0, "half done");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_takes_too_long_is_ended_and_its_turn_is_not() {
-    for (name, cut, outcome) in [("deaf", true, "unknown"), ("polite", false, "ok")] {
-        let turn = CancellationToken::new();
-        let begun = Instant::now();
-        let ran = call(&["*"], name, json!({}), &turn).await;
-        assert_eq!((ran.cut, ran.audit.outcome), (cut, outcome), "{name}");
+async fn gate_a_call_that_takes_too_long_is_ended_and_its_turn_is_not() {
+    let table = [("deaf", End::Cut, "unknown"), ("polite", End::Answered, "ok")];
+    for (name, end, outcome) in table {
+        let (scene, begun) = (Scene::new(&["*"]), Instant::now());
+        let ran = scene.call("c1", name, json!({})).await;
+        assert_eq!((ran.end, ran.audit.outcome), (end, outcome), "{name}");
         assert!(begun.elapsed() >= CALL_TIME && begun.elapsed() < CALL_TIME + 2 * GRACE, "{name}");
-        assert!(!turn.is_cancelled(), "{name}: only the call is ended");
+        assert!(!scene.turn.is_cancelled(), "{name}: only the call is ended");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_ends_ends_its_calls_within_their_grace() {
-    for (name, cut) in [("deaf", true), ("polite", false)] {
-        let turn = CancellationToken::new();
-        turn.cancel();
-        let begun = Instant::now();
-        assert_eq!(call(&["*"], name, json!({}), &turn).await.cut, cut, "{name}");
+async fn gate_a_turn_that_ends_ends_its_calls_within_their_grace() {
+    for (name, end) in [("deaf", End::Cut), ("polite", End::Answered)] {
+        let (scene, begun) = (Scene::new(&["*"]), Instant::now());
+        scene.turn.cancel();
+        assert_eq!(scene.call("c1", name, json!({})).await.end, end, "{name}");
         assert!(begun.elapsed() <= GRACE + Duration::from_millis(1), "{name}");
     }
 }

@@ -27,11 +27,12 @@ use crate::bus::Bus;
 use crate::dispatch::{self, Dispatcher};
 use crate::door::{DoorError, ErrorKind};
 use crate::follow::Waiters;
-use crate::gate::Toolbox;
+use crate::gate::Admission;
 use crate::persist::StoreHealth;
 use crate::registry::Registry;
 use crate::scheduler;
 use crate::tokens::TokenCache;
+use crate::toolbox::Toolbox;
 
 /// What a hive is made of. The composition root names the concrete ones.
 pub struct Parts {
@@ -56,6 +57,7 @@ pub(crate) struct Shared {
     pub standing: RwLock<Standing>,
     pub engines: HashMap<String, Arc<dyn Engine>>,
     pub toolbox: Toolbox,
+    pub admission: Admission,
     pub retry: RetryPolicy,
     pub version: &'static str,
     pub started_at: i64,
@@ -152,6 +154,7 @@ impl Hive {
             }),
             engines: engines.collect(),
             toolbox,
+            admission: Admission::default(),
             retry: parts.retry,
             version: parts.version,
             started_at: now,

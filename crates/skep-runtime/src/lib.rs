@@ -21,6 +21,7 @@ mod resume;
 mod scheduler;
 mod step;
 mod tokens;
+mod toolbox;
 mod turn;
 
 pub use bus::Live;

@@ -15,7 +15,7 @@ use skep_store::leases::Park;
 
 use skep_guard::random;
 
-use crate::gate::{self, Ran};
+use crate::gate::{self, End, Ran};
 use crate::persist::Lost;
 use crate::turn::{EndRequest, Turn};
 
@@ -114,17 +114,19 @@ async fn side_by_side(
     let submitted = turn.submit(before.clone());
     let running = join_all(calls.iter().map(|planned| run_one(turn, planned)));
     let (ended, ran) = turn.guarded(running).await;
-    let mut results = Vec::new();
+    let (mut results, mut never_ran) = (Vec::new(), Vec::new());
     for (planned, ran) in calls.iter().zip(ran) {
         match settle(planned, ran) {
             Settled::Result(entry) => results.push(*entry),
             Settled::Waits(reason) => waiting.push((planned.call.id.clone(), reason)),
+            Settled::NotRun => never_ran.push(planned.call.clone()),
         }
     }
     if let Some(request) = ended {
         turn.confirm(submitted, before).await?;
-        return turn.end_step(request, results, Vec::new()).await;
+        return turn.end_step(request, results, never_ran).await;
     }
+    results.extend(never_ran.iter().map(|call| not_run(call, "the turn ended")));
     let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
     let after = turn.journal(results, steer);
     let results = turn.submit(after.clone());
@@ -170,6 +172,7 @@ async fn one_by_one(
         match settle(&planned, ran) {
             Settled::Result(entry) => entries.push(*entry),
             Settled::Waits(reason) => waiting.push((planned.call.id, reason)),
+            Settled::NotRun => entries.push(not_run(&planned.call, "the turn ended")),
         }
         if let Some(request) = ended {
             let open = calls.map(|planned| planned.call).collect();
@@ -210,21 +213,23 @@ async fn finish(
 }
 
 async fn run_one(turn: &Turn, planned: &Planned) -> Ran {
-    let checked = turn.toolbox().check(&turn.agent, &planned.call);
     let context = turn.tool_context(&planned.call.id, planned.decision.clone());
-    gate::run(&planned.call, checked, context, turn.output_bound()).await
+    turn.gate().pass(&planned.call, context).await
 }
 
 enum Settled {
     Result(Box<Entry>),
     Waits(String),
+    /// The turn ended first.
+    NotRun,
 }
 
 fn settle(planned: &Planned, ran: Ran) -> Settled {
     let id = planned.call.id.clone();
     match ran.answer {
         ToolAnswer::Wait { reason } => Settled::Waits(reason),
-        _ if ran.cut && !planned.retry_safe => {
+        _ if ran.end == End::NotRun => Settled::NotRun,
+        _ if ran.end == End::Cut && !planned.retry_safe => {
             let audit = Some(ran.audit);
             Settled::Result(Box::new(last_word(&planned.call, UNKNOWN, CallState::Unknown, audit)))
         }
@@ -243,7 +248,7 @@ const UNKNOWN: &str = "outcome unknown: the call had begun when the turn was cut
 
 /// The last word on a call that may have had its effect.
 pub(crate) fn unknown(call: &ToolCall) -> Entry {
-    last_word(call, UNKNOWN, CallState::Unknown, None)
+    last_word(call, UNKNOWN, CallState::Unknown, Some(gate::lost(call)))
 }
 
 /// The last word on a call that never ran.

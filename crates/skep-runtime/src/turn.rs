@@ -24,12 +24,13 @@ use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
 
 use crate::ear::Ear;
-use crate::gate::Toolbox;
+use crate::gate::Gate as ToolGate;
 use crate::hive::Shared;
 use crate::persist::{Lost, persist, persist_unless};
 use crate::registry::Running;
 use crate::resume;
 use crate::step::{self, StepEnd};
+use crate::toolbox::Toolbox;
 
 const SYSTEM_RULES: &str = include_str!("prompts/system.md");
 /// An engine that was told to end has this long before it is dropped.
@@ -323,8 +324,13 @@ impl Turn {
         &self.shared.toolbox
     }
 
-    pub(crate) fn output_bound(&self) -> usize {
-        self.settings.limits.tool_output_bytes
+    pub(crate) fn gate(&self) -> ToolGate<'_> {
+        ToolGate {
+            toolbox: &self.shared.toolbox,
+            admission: &self.shared.admission,
+            agent: &self.agent,
+            bound: self.settings.limits.tool_output_bytes,
+        }
     }
 
     pub(crate) fn active_ms(&self) -> i64 {

@@ -74,10 +74,6 @@ impl Tool for BashTool {
         &["Bash"]
     }
 
-    fn runs_programs(&self) -> bool {
-        true
-    }
-
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
         let arguments: Arguments = serde_json::from_value(arguments).map_err(|error| {
             format!("bash takes command (text) and timeout_ms (a whole number): {error}")

@@ -73,6 +73,14 @@ impl Folder {
         }
     }
 
+    /// Removes a name that is no folder. A link goes itself, never what it leads to.
+    pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        if name.as_bytes().contains(&b'/') {
+            return Err(Errno::XDEV.into());
+        }
+        Ok(rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())?)
+    }
+
     /// Gives the folder and all below it that belongs to us to another user. Links are not
     /// followed; a file with a second name is left alone, for that name may stand elsewhere.
     pub(crate) fn give_to(&self, user: Uid, group: Gid) -> io::Result<()> {

@@ -203,9 +203,9 @@ async fn engine_long_retry_after_makes_the_turn_wait_and_go_on_by_itself() {
 
 /// What a model may ask for, and the results it gets back.
 const ASKED: &[(&str, &str, &str)] = &[
-    ("nope", "{\"text\":\"x\"}", "There is no tool `nope`"),
-    ("effect", "{\"text\":5}", "The arguments of `effect` were refused"),
-    ("effect", "{\"texts\":\"x\"}", "The arguments of `effect` were refused"),
+    ("nope", "{\"text\":\"x\"}", "unknown_tool: there is no tool `nope`"),
+    ("effect", "{\"text\":5}", "bad_arguments: the arguments of `effect` do not fit"),
+    ("effect", "{\"texts\":\"x\"}", "bad_arguments: the arguments of `effect` do not fit"),
     ("read", "{\"file_path\":\"../../../etc/passwd\"}", ""),
 ];
 
@@ -231,7 +231,9 @@ async fn engine_strange_calls_are_answered_as_errors_and_the_turn_goes_on() {
     assert_eq!(request.tool_names(), ["look"]);
     let result = request.last_tool_results().remove(0);
     assert!(result.is_error);
-    assert_eq!(result.text, "The tool `effect` is not on this agent's list. This agent has: look.");
+    let expected = "not_listed: the tool `effect` is not on this agent's list. \
+                    This agent has: look.";
+    assert_eq!(result.text, expected);
     assert_eq!(stage.effects.total().unwrap(), 0);
     assert_eq!(play.state().await["unknown_calls"], json!([]));
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
@@ -292,10 +294,14 @@ async fn engine_tool_that_panics_or_floods_ends_nothing_else() {
     let results = stage.model.requests()[1].last_tool_results();
     assert_eq!(
         (results[0].is_error, results[0].text.as_str()),
-        (true, "The tool failed inside; see the log.")
+        (true, "tool_failed: the tool failed inside; see the log")
     );
-    assert!(results[1].text.len() < 65_536 + 100, "{}", results[1].text.len());
-    assert!(results[1].text.ends_with("[cut: 65536 of 600000 bytes shown]"));
+    assert!(results[1].text.len() < 65_536 + 200, "{}", results[1].text.len());
+    let (_, note) =
+        results[1].text.split_once("[534464 of 600000 bytes left out; all of ").unwrap();
+    let file = note.split_once("it is in ").unwrap().1.split_once(']').unwrap().0;
+    let whole = std::fs::read_to_string(stage.home().join("teams/main/work").join(file)).unwrap();
+    assert_eq!(whole, "é".repeat(300_000));
     assert_eq!(results[2].text, "done after");
     assert_eq!(stage.effects.total().unwrap(), 1);
     assert_eq!(play.state().await["unknown_calls"], json!([]));

@@ -80,6 +80,9 @@ async fn tools_that_are_not_listed_are_refused_and_named() {
     assert_eq!(request.tool_names(), ["read"]);
     let history = play.history("main", "main").await;
     let text = history[2]["content"][0]["text"].as_str().unwrap();
-    assert_eq!(text, "The tool `bash` is not on this agent's list. This agent has: read.");
+    assert_eq!(
+        text,
+        "not_listed: the tool `bash` is not on this agent's list. This agent has: read."
+    );
     assert!(!stage.home().join("teams/main/work/ran").exists());
 }

@@ -1,0 +1,48 @@
+//! What each stage of the gate said about a call: kept with its audit row.
+
+use serde_json::{Value, json};
+
+/// The stages, in their order. `Secrets` and `Scrub` speak only when they find something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    AllowList,
+    Arguments,
+    Secrets,
+    Policy,
+    Admission,
+    Run,
+    Scrub,
+    Bound,
+}
+
+impl Stage {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowList => "allow-list",
+            Self::Arguments => "arguments",
+            Self::Secrets => "secrets",
+            Self::Policy => "policy",
+            Self::Admission => "admission",
+            Self::Run => "run",
+            Self::Scrub => "scrub",
+            Self::Bound => "bound",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Chain(Vec<(Stage, String)>);
+
+impl Chain {
+    pub fn note(&mut self, stage: Stage, word: impl Into<String>) {
+        self.0.push((stage, word.into()));
+    }
+
+    /// As it stands in the row: a list of `{stage, word}`; where a call was refused, the last one
+    /// says why.
+    pub fn text(&self) -> String {
+        let links =
+            self.0.iter().map(|(stage, word)| json!({ "stage": stage.as_str(), "word": word }));
+        Value::Array(links.collect()).to_string()
+    }
+}
