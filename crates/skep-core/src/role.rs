@@ -134,6 +134,61 @@ impl Sight {
     }
 }
 
+/// What a credential was made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub role: Role,
+    /// Channels have one, nobody else.
+    pub prefix: Option<String>,
+    /// Children of an engine have one, nobody else.
+    pub agent: Option<AgentName>,
+}
+
+impl Grant {
+    pub fn operator() -> Self {
+        Self { role: Role::Operator, prefix: None, agent: None }
+    }
+
+    /// What is wrong with it, if anything.
+    pub fn mistake(&self) -> Option<String> {
+        let Self { role, prefix, agent } = self;
+        let word = role.as_str();
+        match (role, prefix.as_deref(), agent) {
+            (Role::Channel, None, _) => Some(
+                "a channel needs the prefix of its conversations, for instance discord:".to_owned(),
+            ),
+            (Role::Channel, Some(prefix), _) if !is_channel_prefix(prefix) => Some(format!(
+                "{prefix:?} cannot be a channel's prefix: it is lower-case words, each followed by \
+                 a colon, and neither token: nor ws:"
+            )),
+            (Role::Agent, _, None) => {
+                Some("a token of the role agent needs the name of its agent".to_owned())
+            }
+            (Role::Channel, _, Some(_)) | (Role::Agent, Some(_), _) => {
+                Some(format!("the role {word} takes a prefix or an agent, not both"))
+            }
+            (Role::Operator | Role::User | Role::Viewer, None, None) => None,
+            (Role::Channel, Some(_), None) | (Role::Agent, None, Some(_)) => None,
+            (Role::Operator | Role::User | Role::Viewer, _, _) => {
+                Some(format!("the role {word} takes neither a prefix nor an agent"))
+            }
+        }
+    }
+
+    /// The part of the hive that is its holder's own.
+    pub fn own(&self, principal: &Principal) -> Sight {
+        match (self.role, &self.prefix, &self.agent) {
+            (Role::Operator | Role::Viewer, _, _) => Sight::All,
+            (Role::Channel, Some(prefix), _) => {
+                Sight::Keys { prefix: prefix.clone(), principal: principal.clone() }
+            }
+            (Role::Agent, _, Some(agent)) => Sight::Agent(agent.clone()),
+            // A grant that lacks its part is none that could have been made: the least there is.
+            (Role::User | Role::Channel | Role::Agent, _, _) => Sight::of_user(principal),
+        }
+    }
+}
+
 /// The rule of a channel's prefix: a word, a colon, and perhaps more of both. What the hive gives
 /// to others itself (`token:`, `ws:`) is not to be had.
 pub fn is_channel_prefix(prefix: &str) -> bool {
@@ -192,6 +247,33 @@ mod tests {
         for bad in ["", ":", "discord", "token:", "token:1:", "ws:", "a::", "A:", "a b:", &long] {
             assert!(!is_channel_prefix(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn grants() {
+        let grant = |role, prefix: Option<&str>, agent: Option<&str>| Grant {
+            role,
+            prefix: prefix.map(str::to_owned),
+            agent: agent.map(AgentName::new),
+        };
+        let (discord, main) = (Some("discord:"), Some("main"));
+        for role in Role::ALL.iter().copied() {
+            let (wants_prefix, wants_agent) = (role == Role::Channel, role == Role::Agent);
+            for (prefix, agent) in [(None, None), (discord, None), (None, main), (discord, main)] {
+                let fine = prefix.is_some() == wants_prefix && agent.is_some() == wants_agent;
+                let mistake = grant(role, prefix, agent).mistake();
+                assert_eq!(mistake.is_none(), fine, "{role:?} {prefix:?} {agent:?} {mistake:?}");
+            }
+        }
+        assert!(grant(Role::Channel, Some("token:"), None).mistake().is_some());
+        let me = Principal::new("token:1");
+        let own = |grant: Grant| grant.own(&me);
+        assert_eq!(own(Grant::operator()), Sight::All);
+        assert_eq!(own(grant(Role::User, None, None)), Sight::of_user(&me));
+        let prefix = "discord:".to_owned();
+        let keys = Sight::Keys { prefix, principal: me.clone() };
+        assert_eq!(own(grant(Role::Channel, discord, None)), keys);
+        assert_eq!(own(grant(Role::Agent, None, main)), Sight::Agent(AgentName::new("main")));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use skep_core::ids::{
     TurnId,
 };
 use skep_core::message::{Block, Message, View};
-pub use skep_core::role::{Action, Reach, Role, Sight};
+pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
 use skep_core::settings::QueueMode;
 
 /// A message on its way in.
@@ -301,6 +301,12 @@ pub struct TokenInfo {
     pub id: String,
     pub name: String,
     pub role: Role,
+    /// Of a channel: its conversations begin so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Of an engine's child: its agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
     pub created_at: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Millis>,

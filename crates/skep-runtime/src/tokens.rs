@@ -10,20 +10,28 @@ use skep_guard::{clock, random};
 use skep_store::tokens::{self, NewToken, RevokeToken, TokenRow};
 use skep_store::{Store, StoreError};
 
-use crate::door::{DoorError, Identity, Role, TokenInfo};
+use crate::door::{DoorError, ErrorKind, Grant, Identity, TokenInfo};
 use crate::hive::{Hive, door_error};
 
 /// The valid hashes, because every request asks. Changed only by making and revoking.
 pub(crate) struct TokenCache {
-    valid: RwLock<Vec<(String, [u8; 32])>>,
+    valid: RwLock<Vec<Known>>,
+}
+
+struct Known {
+    id: String,
+    hash: [u8; 32],
+    grant: Grant,
 }
 
 impl TokenCache {
     pub async fn load(store: &Store) -> Result<Self, StoreError> {
         let rows = store.read(tokens::all).await?;
         let valid = rows.into_iter().filter(|row| row.revoked_at.is_none());
-        let valid = valid.filter_map(|row| Some((row.id, row.hash.try_into().ok()?))).collect();
-        Ok(Self { valid: RwLock::new(valid) })
+        let known = |row: TokenRow| {
+            Some(Known { id: row.id, hash: row.hash.try_into().ok()?, grant: row.grant })
+        };
+        Ok(Self { valid: RwLock::new(valid.filter_map(known).collect()) })
     }
 }
 
@@ -32,28 +40,52 @@ impl Hive {
     pub fn authenticate(&self, token: &str) -> Option<Identity> {
         let hash = hash(token);
         let valid = self.shared.tokens.valid.read().unwrap_or_else(PoisonError::into_inner);
-        let found = valid.iter().find(|(_, known)| bool::from(known.ct_eq(&hash)));
-        found.map(|(id, _)| Identity::operator(Principal(format!("token:{id}"))))
+        let found = valid.iter().find(|known| bool::from(known.hash.ct_eq(&hash)));
+        found.map(|Known { id, grant, .. }| {
+            let principal = Principal(format!("token:{id}"));
+            Identity { own: grant.own(&principal), role: grant.role, principal }
+        })
     }
 
-    /// A new token; the text is given this once.
-    pub async fn new_token(&self, name: &str) -> Result<(TokenInfo, String), DoorError> {
+    /// A new token; the text is given this once. With `request`, which is unique to whoever
+    /// asks, asking again makes no second one.
+    pub async fn new_token(
+        &self,
+        name: &str,
+        grant: Grant,
+        request: Option<&str>,
+    ) -> Result<(TokenInfo, String), DoorError> {
+        if let Some(mistake) = grant.mistake() {
+            return Err(DoorError::new(ErrorKind::Invalid, "invalid_grant", mistake));
+        }
+        if let Some(agent) = &grant.agent {
+            self.check_agent(agent)?;
+        }
         let text = format!("skep_{}", random::token());
-        let (id, now) = (random::uuid().simple().to_string(), clock::now_ms());
-        let command = NewToken { id: id.clone(), name: name.to_owned(), hash: hash(&text), now };
+        let id = match request {
+            None => random::uuid().simple().to_string(),
+            Some(request) => hash(request).iter().take(16).map(|b| format!("{b:02x}")).collect(),
+        };
+        let (hash, now) = (hash(&text), clock::now_ms());
+        let row = TokenRow {
+            id: id.clone(),
+            name: name.to_owned(),
+            grant: grant.clone(),
+            hash: Vec::new(),
+            created_at: now,
+            revoked_at: None,
+        };
+        let command =
+            NewToken { id: id.clone(), name: name.to_owned(), grant: grant.clone(), hash, now };
         self.shared.store.write(command).await.map_err(door_error)?;
         let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
-        valid.push((id.clone(), hash(&text)));
-        let (name, role) = (name.to_owned(), Role::Operator);
-        Ok((TokenInfo { id, name, role, created_at: now, revoked_at: None }, text))
+        valid.push(Known { id, hash, grant });
+        Ok((info(row), text))
     }
 
     pub async fn tokens(&self) -> Result<Vec<TokenInfo>, DoorError> {
         let rows = self.shared.store.read(tokens::all).await.map_err(door_error)?;
-        let info = rows.into_iter().map(|TokenRow { id, name, created_at, revoked_at, .. }| {
-            TokenInfo { id, name, role: Role::Operator, created_at, revoked_at }
-        });
-        Ok(info.collect())
+        Ok(rows.into_iter().map(info).collect())
     }
 
     /// From the moment this returns the token opens nothing.
@@ -61,9 +93,15 @@ impl Hive {
         let command = RevokeToken { id: id.to_owned(), now: clock::now_ms() };
         self.shared.store.write(command).await.map_err(door_error)?;
         let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
-        valid.retain(|(known, _)| known != id);
+        valid.retain(|known| known.id != id);
         Ok(())
     }
+}
+
+fn info(row: TokenRow) -> TokenInfo {
+    let TokenRow { id, name, grant: Grant { role, prefix, agent }, created_at, revoked_at, .. } =
+        row;
+    TokenInfo { id, name, role, prefix, agent, created_at, revoked_at }
 }
 
 fn hash(token: &str) -> [u8; 32] {

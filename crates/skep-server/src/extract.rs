@@ -5,10 +5,14 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use skep_core::ids::{AgentName, is_agent_name};
+use utoipa::IntoParams;
+use utoipa::openapi::Required;
+use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::admission::only;
 use crate::problem::Problem;
@@ -79,6 +83,43 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segment
             Ok(Path(value)) => Ok(Self(value)),
             Err(error) => Err(Problem::bad_request("invalid_path", error.body_text())),
         }
+    }
+}
+
+/// The header that makes a write safe to send again.
+pub(crate) struct IdempotencyKey(pub(crate) Option<String>);
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        match only(&parts.headers, &IDEMPOTENCY_KEY)? {
+            Some(key) if !is_id(key) => {
+                let detail =
+                    format!("Idempotency-Key has 1 to {ID_BYTES} visible ASCII characters");
+                Err(Problem::bad_request("bad_id", detail))
+            }
+            key => Ok(Self(key.map(str::to_owned))),
+        }
+    }
+}
+
+impl IntoParams for IdempotencyKey {
+    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .min_length(Some(1))
+            .max_length(Some(ID_BYTES))
+            .pattern(Some("^[!-~]+$"));
+        let parameter = ParameterBuilder::new()
+            .name("Idempotency-Key")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some("The same key and body give the same answer as before."))
+            .schema(Some(text));
+        vec![parameter.build()]
     }
 }
 

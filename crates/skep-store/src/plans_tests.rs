@@ -6,6 +6,7 @@ use skep_core::engine::{Capabilities, FailureCode};
 use skep_core::event::{CallState, ItemState};
 use skep_core::ids::*;
 use skep_core::message::{Body, Usage, View};
+use skep_core::role::Grant;
 use skep_core::settings::QueueMode;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
@@ -235,7 +236,8 @@ impl Story {
     async fn rest(&mut self, channel: &ChannelId) {
         let marks = vec![(channel.clone(), 1)];
         self.store.write(MarkDelivered { marks }).await.unwrap();
-        let token = NewToken { id: "k".into(), name: "k".into(), hash: [1; 32], now: 1 };
+        let (id, name, grant) = ("k".to_owned(), "k".to_owned(), Grant::operator());
+        let token = NewToken { id, name, grant, hash: [1; 32], now: 1 };
         self.store.write(token).await.unwrap();
         self.store.write(RevokeToken { id: "k".into(), now: 1 }).await.unwrap();
         let expire = Expire { events_before: 100, frames_before: 100, ids_before: 100 };
@@ -268,6 +270,10 @@ impl Story {
                     watch::items(conn, agent, state, None, 50).await?;
                 }
             }
+            let operator = Principal::new("operator");
+            watch::items_of(conn, &operator, Some(agent), Some(ItemState::Done), None, 9).await?;
+            watch::key_of_session(conn, &session).await?;
+            watch::key_of_item(conn, &ItemId::new("i1")).await?;
             watch::open_turns(conn, 10).await?;
             watch::lane_depth(conn, agent, &key()).await?;
             watch::events_since(conn, 0, 10).await?;

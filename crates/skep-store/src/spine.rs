@@ -34,11 +34,18 @@ crate::commands! {
 }
 
 const SCHEMA: Schema = Schema {
-    migrations: &[MigrationFile {
-        version: 1,
-        name: "spine",
-        sql: include_str!("../migrations/sqlite/0001_spine.sql"),
-    }],
+    migrations: &[
+        MigrationFile {
+            version: 1,
+            name: "spine",
+            sql: include_str!("../migrations/sqlite/0001_spine.sql"),
+        },
+        MigrationFile {
+            version: 5,
+            name: "doors",
+            sql: include_str!("../migrations/sqlite/0005_doors.sql"),
+        },
+    ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \
                UNION ALL SELECT max(served) FROM agents))",

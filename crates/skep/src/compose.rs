@@ -20,6 +20,7 @@ use skep_guard::sandbox::{self, Sandbox};
 use skep_model::{
     AnthropicProvider, OpenAiChatProvider, OpenAiResponsesProvider, RehearsalProvider, WireSettings,
 };
+use skep_runtime::door::Grant;
 use skep_runtime::{Hive, HiveError, Parts};
 use skep_server::{BindOptions, Listening, Server};
 use skep_store::OpenError;
@@ -209,7 +210,7 @@ async fn first_token(hive: &Hive) -> Result<Option<String>, Failure> {
     if !hive.tokens().await.map_err(failed)?.is_empty() {
         return Ok(None);
     }
-    let (_, token) = hive.new_token("operator").await.map_err(failed)?;
+    let (_, token) = hive.new_token("operator", Grant::operator(), None).await.map_err(failed)?;
     Ok(Some(token))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -14,13 +14,11 @@ use skep_core::settings::QueueMode;
 use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::admission::only;
 use crate::doors::{DoorState, Doors};
-use crate::extract::{self, ID_BYTES, JsonBody, Params, Segments};
+use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
 use crate::permit::Permit;
 use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const USUAL_WAIT: u64 = 120;
 const LONGEST_WAIT: u64 = 600;
 
@@ -72,9 +70,7 @@ impl Wait {
     params(
         ("agent" = String, Path, description = "The name of an agent."),
         Wait,
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 200,
-         pattern = "^[!-~]+$",
-         description = "Makes it safe to send again: the same key and body give the same answer.")
+        IdempotencyKey
     ),
     request_body = NewMessage,
     responses(
@@ -88,12 +84,12 @@ pub(crate) async fn send(
     permit: Permit,
     Segments(agent): Segments<String>,
     Params(wait): Params<Wait>,
-    headers: HeaderMap,
+    key: IdempotencyKey,
     JsonBody(body): JsonBody<NewMessage>,
 ) -> Result<Response, Problem> {
     let agent = extract::agent(&agent)?;
     let time = wait.time()?;
-    let inbound = inbound(agent, &permit, &headers, body)?;
+    let inbound = inbound(agent, &permit, key, body)?;
     let receipt = doors.hive.submit(inbound).await?;
     match time {
         None => Ok((StatusCode::ACCEPTED, Json(receipt)).into_response()),
@@ -143,7 +139,7 @@ pub(crate) async fn follow(
 fn inbound(
     agent: AgentName,
     permit: &Permit,
-    headers: &HeaderMap,
+    key: IdempotencyKey,
     body: NewMessage,
 ) -> Result<Inbound, Problem> {
     if body.topic.is_some() {
@@ -155,18 +151,13 @@ fn inbound(
                       workspace and name it";
         return Err(Problem::bad_request("unsupported", detail));
     }
-    let key = only(headers, &IDEMPOTENCY_KEY)?;
-    if key.is_some_and(|key| !extract::is_id(key)) {
-        let detail = format!("Idempotency-Key has 1 to {ID_BYTES} visible ASCII characters");
-        return Err(Problem::bad_request("bad_id", detail));
-    }
     Ok(Inbound {
         agent,
         session_key: permit.session_key(body.session_key, "main")?,
         text: body.message,
         mode: body.mode,
         principal: permit.principal().clone(),
-        source: Source::Api { key: key.map(str::to_owned) },
+        source: Source::Api { key: key.0 },
     })
 }
 

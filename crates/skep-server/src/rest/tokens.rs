@@ -6,12 +6,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use skep_core::ids::Principal;
-use skep_runtime::door::TokenInfo;
+use skep_runtime::door::{Grant, Role, TokenInfo};
 use utoipa::ToSchema;
 
 use crate::doors::Doors;
-use crate::extract::{JsonBody, Params, Segments};
-use crate::problem::{BadBody, Missing, NotKept, Problem};
+use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
+use crate::permit::Permit;
+use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
 use crate::rest::agents::Nothing;
 
 const NAME_CHARACTERS: usize = 64;
@@ -38,8 +39,19 @@ pub(crate) async fn list(
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewToken {
     /// What it is for.
-    #[schema(min_length = 1, max_length = 64)]
+    #[schema(
+        min_length = 1,
+        max_length = 64,
+        pattern = r"^[^\s\x00-\x1f\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f])?$"
+    )]
     name: String,
+    /// What its holder may; `operator` where it is left out.
+    role: Option<Role>,
+    /// For the role `channel`, and only there: its conversations begin so.
+    #[schema(min_length = 2, max_length = 64, example = "discord:")]
+    prefix: Option<String>,
+    /// For the role `agent`, and only there: the agent whose engine's child holds it.
+    agent: Option<String>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -53,11 +65,17 @@ pub(crate) struct MadeToken {
 /// Makes a token.
 #[utoipa::path(
     post, path = "/api/v1/tokens", tag = "tokens", request_body = NewToken,
-    responses((status = 201, description = "The token.", body = MadeToken), BadBody, NotKept)
+    params(IdempotencyKey),
+    responses(
+        (status = 201, description = "The token.", body = MadeToken),
+        Missing, Clash, BadBody, NotKept
+    )
 )]
 pub(crate) async fn create(
     State(doors): State<Doors>,
+    permit: Permit,
     Params(Nothing {}): Params<Nothing>,
+    key: IdempotencyKey,
     JsonBody(body): JsonBody<NewToken>,
 ) -> Result<Response, Problem> {
     let name = body.name.trim();
@@ -66,7 +84,13 @@ pub(crate) async fn create(
         let detail = format!("a token's name has 1 to {NAME_CHARACTERS} characters");
         return Err(Problem::bad_request("invalid_name", detail));
     }
-    let (info, token) = doors.hive.new_token(name).await?;
+    let grant = Grant {
+        role: body.role.unwrap_or(Role::Operator),
+        prefix: body.prefix,
+        agent: body.agent.as_deref().map(extract::agent).transpose()?,
+    };
+    let request = key.0.map(|key| format!("{}/{key}", permit.principal()));
+    let (info, token) = doors.hive.new_token(name, grant, request.as_deref()).await?;
     Ok((StatusCode::CREATED, Json(MadeToken { info, token })).into_response())
 }
 

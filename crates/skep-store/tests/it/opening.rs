@@ -220,7 +220,8 @@ async fn the_schema_of_the_product_opens_twice() {
         assert_eq!(store.report(), OpenReport { unclean: false, fresh });
         store.close().await;
     }
-    assert_eq!(skep_store::Store::inspect(&bench.database()).await.unwrap(), Some(1));
+    let version = skep_store::Store::inspect(&bench.database()).await.unwrap();
+    assert!(version >= Some(1), "{version:?}");
 }
 
 /// A pipe in the place of a file once made the start wait for ever.

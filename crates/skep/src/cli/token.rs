@@ -1,7 +1,9 @@
 //! `skep token`: credentials for programs and other machines. A token is shown once.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use skep_core::role::Role;
 
 use super::Place;
 use super::client::{CallError, Client, escaped};
@@ -20,11 +22,24 @@ enum TokenCommand {
     /// Make a token and show it, this once
     #[command(after_help = "Examples:
   skep token new laptop
+  skep token new anna --role user
+  skep token new bridge --role channel --prefix discord:
   SKEP_TOKEN=$(skep token new --json | jq -r .token)")]
     New {
         /// What the token is for
         #[arg(default_value = "cli")]
         name: String,
+        /// What its holder may: operator everything, user talk and see its own, viewer read
+        /// everything, channel talk under its prefix, agent read its own agent's history
+        #[arg(long, default_value = "operator", value_parser = PossibleValuesParser::new(
+            Role::ALL.iter().map(|role| role.as_str())))]
+        role: String,
+        /// What the conversations of a channel begin with, for instance discord:
+        #[arg(long)]
+        prefix: Option<String>,
+        /// The agent of a token of the role agent
+        #[arg(long)]
+        agent: Option<String>,
     },
     /// List tokens, without what they are
     #[command(after_help = "Examples:\n  skep token list")]
@@ -40,8 +55,14 @@ enum TokenCommand {
 pub async fn run(command: Token, place: &Place) -> Result<(), Failure> {
     let client = Client::open(place)?;
     match command.command {
-        TokenCommand::New { name } => {
-            let made = client.post("/api/v1/tokens", &json!({ "name": name }), None).await;
+        TokenCommand::New { name, role, prefix, agent } => {
+            let mut body = json!({ "name": name, "role": role });
+            for (field, given) in [("prefix", prefix), ("agent", agent)] {
+                if let Some(given) = given {
+                    body[field] = given.into();
+                }
+            }
+            let made = client.post("/api/v1/tokens", &body, None).await;
             let made = made.map_err(|error| client.failure("make a token", error))?;
             show(place, &made, |made| vec![text(&made["token"])]);
             if !place.json {
@@ -81,7 +102,10 @@ fn show(place: &Place, value: &Value, lines: impl Fn(&Value) -> Vec<String>) {
 fn row(token: &Value) -> String {
     let made = token["created_at"].as_i64().map(time::stamp).unwrap_or_default();
     let revoked = if token["revoked_at"].is_null() { "" } else { "  revoked" };
-    format!("{}  {made}  {}{revoked}", text(&token["id"]), text(&token["name"]))
+    let bound = [&token["prefix"], &token["agent"]].map(text).concat();
+    let role = [text(&token["role"]), bound].join(" ");
+    let (id, name) = (text(&token["id"]), text(&token["name"]));
+    format!("{id}  {made}  {}  {name}{revoked}", role.trim_end())
 }
 
 fn text(value: &Value) -> String {

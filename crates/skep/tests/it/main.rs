@@ -4,6 +4,7 @@
 mod stage;
 
 mod attack_doors;
+mod attack_roles;
 mod attack_secrets;
 mod channel_resume;
 mod engine_children;
