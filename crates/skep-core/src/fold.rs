@@ -3,7 +3,7 @@
 
 use crate::engine::EngineEvent;
 use crate::event::DeltaPart;
-use crate::message::{Block, Body, Meta, StopReason};
+use crate::message::{Block, Body, Meta, StopReason, Usage};
 use crate::settings::Profile;
 
 /// The model call that is under way.
@@ -87,6 +87,7 @@ impl Fold {
             Block::Thinking { signature, .. } => signature.is_some(),
             Block::RedactedThinking { .. } => true,
             Block::ToolCall { .. } => false,
+            Block::File(_) => true,
         });
         let spoke = blocks.iter().any(|block| matches!(block, Block::Text { .. }));
         spoke.then(|| {
@@ -95,7 +96,8 @@ impl Fold {
                 provider: profile.provider.clone(),
                 model: profile.model.clone(),
                 api: String::new(),
-                usage: Default::default(),
+                // The vendor counted a cut call too, but never said how much.
+                usage: Usage::new(0, 0, 0, 0),
                 stop_reason: reason,
             };
             Body::assistant(blocks, Some(meta))
@@ -132,7 +134,6 @@ mod tests {
 
     use super::*;
     use crate::ids::CallId;
-    use crate::message::Usage;
 
     fn meta(stop_reason: StopReason) -> Meta {
         Meta {
@@ -154,6 +155,9 @@ mod tests {
             thinking: None,
             temperature: None,
             fallback: Vec::new(),
+            context_window: None,
+            price: None,
+            sees_images: false,
         }
     }
 

@@ -5,10 +5,12 @@
 //! Time comes in as milliseconds since the epoch, ids are made elsewhere and handed in.
 
 pub mod event;
+pub mod file;
 pub mod fold;
 pub mod frame;
 pub mod ids;
 pub mod message;
+pub mod money;
 pub mod settings;
 
 pub mod channel;

@@ -5,7 +5,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::Millis;
+use crate::file::File;
 use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
+use crate::money::{Money, Price};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -40,6 +42,7 @@ pub enum Block {
         name: String,
         arguments: Value,
     },
+    File(File),
 }
 
 impl Block {
@@ -48,8 +51,8 @@ impl Block {
     }
 }
 
-/// Tokens as the wire reported them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// Tokens as the wire reported them, and what they cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     pub input: u64,
@@ -57,20 +60,40 @@ pub struct Usage {
     pub cache_read: u64,
     pub cache_write: u64,
     pub total_tokens: u64,
+    /// Nothing where the price is not known: that is not the same as zero.
+    #[serde(default)]
+    #[schema(value_type = Option<f64>)]
+    pub cost: Option<Money>,
+}
+
+/// Nothing used, and so nothing spent.
+impl Default for Usage {
+    fn default() -> Self {
+        Self { cost: Some(Money::ZERO), ..Self::new(0, 0, 0, 0) }
+    }
 }
 
 impl Usage {
+    /// Not priced yet.
     pub fn new(input: u64, output: u64, cache_read: u64, cache_write: u64) -> Self {
         let total_tokens = input + output + cache_read + cache_write;
-        Self { input, output, cache_read, cache_write, total_tokens }
+        Self { input, output, cache_read, cache_write, total_tokens, cost: None }
     }
 
+    /// What the call cost; unknown without a price, and where the vendor counted nothing.
+    pub fn priced(self, price: Option<&Price>) -> Self {
+        let price = price.filter(|_| self.total_tokens > 0);
+        Self { cost: price.map(|price| price.of(&self)), ..self }
+    }
+
+    /// A sum with an unknown part is unknown.
     pub fn add(&mut self, other: Usage) {
         self.input += other.input;
         self.output += other.output;
         self.cache_read += other.cache_read;
         self.cache_write += other.cache_write;
         self.total_tokens += other.total_tokens;
+        self.cost = self.cost.zip(other.cost).map(|(sum, more)| sum.plus(more));
     }
 }
 
@@ -156,8 +179,14 @@ impl Body {
         }
     }
 
-    pub fn user(text: impl Into<String>, origin: Origin) -> Self {
-        Self { origin: Some(origin), ..Self::bare(Role::User, vec![Block::text(text)]) }
+    /// Files stand before the text: models answer better about what they have seen already.
+    pub fn user(text: impl Into<String>, files: Vec<File>, origin: Origin) -> Self {
+        let text = text.into();
+        let mut content: Vec<Block> = files.into_iter().map(Block::File).collect();
+        if content.is_empty() || !text.trim().is_empty() {
+            content.push(Block::text(text));
+        }
+        Self { origin: Some(origin), ..Self::bare(Role::User, content) }
     }
 
     pub fn assistant(content: Vec<Block>, meta: Option<Meta>) -> Self {
@@ -182,9 +211,23 @@ impl Body {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Whether the simple view shows it: something a person or the agent said.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        self.content.iter().filter_map(|block| match block {
+            Block::File(file) => Some(file),
+            _ => None,
+        })
+    }
+
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut File> {
+        self.content.iter_mut().filter_map(|block| match block {
+            Block::File(file) => Some(file),
+            _ => None,
+        })
+    }
+
+    /// Whether the simple view shows it: something a person or the agent said or gave.
     pub fn is_spoken(&self) -> bool {
-        let says = |block: &Block| matches!(block, Block::Text { .. });
+        let says = |block: &Block| matches!(block, Block::Text { .. } | Block::File(_));
         matches!(self.role, Role::User | Role::Assistant) && self.content.iter().any(says)
     }
 
@@ -222,7 +265,7 @@ pub fn history_tag() -> String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum View {
-    /// What was said: user and assistant text.
+    /// What was said: user and assistant text, and files.
     #[default]
     Simple,
     /// Every block, result, model and usage.
@@ -236,7 +279,7 @@ pub fn view_of(message: Message, view: View) -> Option<Message> {
     }
     let mut message = message;
     let spoken = message.body.is_spoken();
-    message.body.content.retain(|block| matches!(block, Block::Text { .. }));
+    message.body.content.retain(|block| matches!(block, Block::Text { .. } | Block::File(_)));
     message.body.meta = None;
     message.body.shown = None;
     spoken.then_some(message)

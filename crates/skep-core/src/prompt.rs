@@ -66,6 +66,9 @@ mod tests {
             thinking: None,
             temperature: None,
             fallback: Vec::new(),
+            context_window: None,
+            price: None,
+            sees_images: false,
         };
         AgentSettings {
             name: AgentName::new(name),

@@ -56,6 +56,10 @@ pub struct ModelRequest {
     /// Thinking budget in tokens.
     pub thinking: Option<u32>,
     pub temperature: Option<f64>,
+    /// Pictures are sent as pictures, not described in words.
+    pub sees_images: bool,
+    /// The same for all requests that begin alike: vendors who cache by it find them together.
+    pub cache_key: String,
 }
 
 /// Two parts, so that the first is the same bytes for every agent of the hive.

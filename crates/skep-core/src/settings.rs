@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::AgentName;
+use crate::money::Price;
 use crate::policy::ClassPolicy;
 use crate::provider::Providers;
 
@@ -117,6 +118,12 @@ pub struct Profile {
     pub temperature: Option<f64>,
     /// Asked one after the other when this one cannot answer: its own fallbacks, and theirs.
     pub fallback: Vec<Arc<Profile>>,
+    /// Tokens a request and its answer may have together; nothing where nobody knows.
+    pub context_window: Option<u32>,
+    /// Nothing where nobody knows: the cost of its calls is unknown then.
+    pub price: Option<Price>,
+    /// Pictures are sent to it; another model is told of them in words.
+    pub sees_images: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

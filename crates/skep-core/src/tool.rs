@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
+use crate::file::File;
 use crate::ids::{AgentName, CallId, TurnId};
 use crate::policy::Class;
 use crate::provider::ToolSpec;
@@ -50,19 +51,19 @@ pub enum ToolAnswer {
         text: String,
         is_error: bool,
         details: Option<Value>,
+        /// What the model is to see beside the text.
+        files: Vec<File>,
     },
     /// The call waits for a decision; it runs again with it.
-    Wait {
-        reason: String,
-    },
+    Wait { reason: String },
 }
 
 impl ToolAnswer {
     pub fn ok(text: impl Into<String>) -> Self {
-        Self::Done { text: text.into(), is_error: false, details: None }
+        Self::Done { text: text.into(), is_error: false, details: None, files: Vec::new() }
     }
 
     pub fn error(text: impl Into<String>) -> Self {
-        Self::Done { text: text.into(), is_error: true, details: None }
+        Self::Done { text: text.into(), is_error: true, details: None, files: Vec::new() }
     }
 }

@@ -263,7 +263,8 @@ impl Turn {
                 }
                 ModelEvent::End(meta) => {
                     let profile = Some(seat.profile.name.clone());
-                    self.emit(EngineEvent::Meta(Meta { profile, ..meta })).await?;
+                    let usage = meta.usage.priced(seat.profile.price.as_ref());
+                    self.emit(EngineEvent::Meta(Meta { profile, usage, ..meta })).await?;
                     return Ok(Ok(calls));
                 }
             }
@@ -290,6 +291,8 @@ impl Turn {
             max_output_tokens,
             thinking,
             temperature: profile.temperature,
+            sees_images: profile.sees_images,
+            cache_key: self.request.session.to_string(),
         }
     }
 

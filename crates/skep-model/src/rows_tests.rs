@@ -28,7 +28,7 @@ pub(crate) fn user(text: &str) -> Arc<Message> {
         channel: "ws".to_owned(),
         principal: "operator".to_owned(),
     };
-    row(Body::user(text, origin))
+    row(Body::user(text, Vec::new(), origin))
 }
 
 /// A message that came over this vendor's wire.
@@ -68,6 +68,8 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         max_output_tokens: 100,
         thinking: None,
         temperature: Some(0.5),
+        sees_images: true,
+        cache_key: "session".to_owned(),
     }
 }
 

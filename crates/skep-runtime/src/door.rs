@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use skep_core::Millis;
 use skep_core::engine::Capabilities;
 use skep_core::event::ItemState;
+use skep_core::file::Attachment;
 use skep_core::frame::Frame;
 use skep_core::ids::{
     AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, Token,
@@ -21,6 +22,7 @@ pub struct Inbound {
     pub agent: AgentName,
     pub session_key: SessionKey,
     pub text: String,
+    pub attachments: Vec<Attachment>,
     /// The sender's wish; else the agent's `queue_mode`.
     pub mode: Option<QueueMode>,
     pub principal: Principal,

@@ -25,6 +25,8 @@ const LEAST: Duration = Duration::from_millis(300);
 const GOODBYE: Duration = Duration::from_millis(500);
 /// Ids can be sent again for this long after their message ended.
 const KEEP_IDS: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A file that nobody refers to any more stays this long.
+const KEEP_FILES: Duration = Duration::from_secs(24 * 3600);
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
 
 impl Hive {
@@ -101,6 +103,7 @@ pub(crate) async fn expire(shared: Arc<Shared>) {
                 events_before: before(limits.keep_events),
                 frames_before: before(limits.keep_frames),
                 ids_before: before(KEEP_IDS),
+                files_before: before(KEEP_FILES),
             };
             match shared.store.write(command).await {
                 Ok(true) => tokio::task::yield_now().await,

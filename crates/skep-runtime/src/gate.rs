@@ -87,8 +87,11 @@ impl Gate<'_> {
             (_, End::Cut) => ("unknown", 0),
             (_, End::NotRun) => ("cancelled", 0),
             (ToolAnswer::Done { text, .. }, End::Refused) => ("refused", text.len()),
-            (ToolAnswer::Done { is_error: true, text, .. }, _) => ("error", text.len()),
-            (ToolAnswer::Done { text, .. }, _) => ("ok", text.len()),
+            (ToolAnswer::Done { is_error, text, files, .. }, _) => {
+                let files = files.iter().filter_map(|file| file.data.as_ref());
+                let bytes = text.len() + files.map(|data| data.0.len()).sum::<usize>();
+                (if *is_error { "error" } else { "ok" }, bytes)
+            }
             (ToolAnswer::Wait { .. }, _) => ("waiting", 0),
         };
         let tool = self.toolbox.find(&call.name);
@@ -205,10 +208,10 @@ impl Gate<'_> {
 
     async fn finish(&self, answer: ToolAnswer, rest: Rest, chain: &mut Chain) -> ToolAnswer {
         match answer {
-            ToolAnswer::Done { text, is_error, details } => {
+            ToolAnswer::Done { text, is_error, details, files } => {
                 let (text, word) = bound::bounded(text, self.bound, rest).await;
                 chain.note(Stage::Bound, word);
-                ToolAnswer::Done { text, is_error, details }
+                ToolAnswer::Done { text, is_error, details, files }
             }
             waits @ ToolAnswer::Wait { .. } => waits,
         }
@@ -256,7 +259,7 @@ fn without_secrets(tool: &dyn Tool, call: &ToolCall, chain: &mut Chain) -> Resul
 fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAnswer {
     let scrubber = scrub::known();
     match answer {
-        ToolAnswer::Done { text, is_error, mut details } => {
+        ToolAnswer::Done { text, is_error, mut details, files } => {
             let clean = scrubber.clean(&text);
             let mut found = *clean != text;
             let mut text = clean.into_owned();
@@ -269,7 +272,7 @@ fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAns
             if !is_error && scrubber.is_json_marked(arguments) {
                 text.push_str("\n[the call held a secret of this hive; its name was used instead]");
             }
-            ToolAnswer::Done { text, is_error, details }
+            ToolAnswer::Done { text, is_error, details, files }
         }
         ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
     }

@@ -94,6 +94,9 @@ impl Scene {
             thinking: None,
             fallback: Vec::new(),
             temperature: None,
+            context_window: None,
+            price: None,
+            sees_images: false,
         };
         let agent = AgentSettings {
             name: AgentName::new("main"),

@@ -9,6 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use skep_core::BoxFuture;
 use skep_core::event::CancelReason;
+use skep_core::file::{self, File, Unfit};
 use skep_core::ids::{AgentName, ChannelId, ItemId, MessageId, Principal, SessionKey, TurnId};
 use skep_core::settings::AgentSettings;
 use skep_core::slash::{self, Slash, Typed};
@@ -52,22 +53,25 @@ impl Hive {
         }
         let agent = self.able_agent(&inbound.agent)?;
         inbound.text = scrub::known().clean_owned(inbound.text);
-        check(&inbound, shared.settings().limits.inbox_body_bytes)?;
+        let files = take_files(&mut inbound)?;
+        check(&inbound, &files, shared.settings().limits.inbox_body_bytes)?;
         let work = match slash::parse(&inbound.text) {
             Typed::Message(text) => {
-                let letter = self.letter(&inbound, text)?;
+                let letter = self.letter(&inbound, text, files)?;
                 self.accept(&agent, letter, &inbound, Fresh::No)
             }
             Typed::Command(Slash::New { rest: Some(text) }) => {
-                let letter = self.letter(&inbound, text)?;
+                let letter = self.letter(&inbound, text, files)?;
                 self.accept(&agent, letter, &inbound, Fresh::Yes)
             }
             Typed::Command(command) => {
-                let letter = self.letter(&inbound, inbound.text.clone())?;
+                refuse_files(&files)?;
+                let letter = self.letter(&inbound, inbound.text.clone(), files)?;
                 self.order(letter, command)
             }
             Typed::Unknown { word } => {
-                let letter = self.letter(&inbound, inbound.text.clone())?;
+                refuse_files(&files)?;
+                let letter = self.letter(&inbound, inbound.text.clone(), files)?;
                 let text = format!("There is no command `{word}`.\n{}", slash::help());
                 self.act(letter, Action::Fail { code: "unknown_command", text })
             }
@@ -130,7 +134,12 @@ impl Hive {
         })
     }
 
-    fn letter(&self, inbound: &Inbound, text: String) -> Result<Letter, DoorError> {
+    fn letter(
+        &self,
+        inbound: &Inbound,
+        text: String,
+        files: Vec<File>,
+    ) -> Result<Letter, DoorError> {
         let item = random::uuid().to_string();
         let (channel, id, scope) = match &inbound.source {
             Source::Socket { channel, id } => {
@@ -155,7 +164,8 @@ impl Hive {
             channel,
             note: scrub::known().is_marked(&text).then(|| SECRET_NOTE.to_owned()),
             text,
-            request: id.map(|id| Request { scope, id, body_hash: body_hash(inbound) }),
+            request: id.map(|id| Request { scope, id, body_hash: body_hash(inbound, &files) }),
+            files,
             now: clock::now_ms(),
         })
     }
@@ -365,9 +375,38 @@ impl Answering {
     }
 }
 
-fn check(inbound: &Inbound, longest: usize) -> Result<(), DoorError> {
+/// The message's files, checked. Secrets in them go as they do from the text.
+fn take_files(inbound: &mut Inbound) -> Result<Vec<File>, DoorError> {
+    let mut attachments = std::mem::take(&mut inbound.attachments);
+    for attachment in &mut attachments {
+        attachment.name = scrub::known().clean_owned(std::mem::take(&mut attachment.name));
+        if let Ok(text) = std::str::from_utf8(&attachment.bytes)
+            && let Cow::Owned(clean) = scrub::known().clean(text)
+        {
+            attachment.bytes = clean.into_bytes();
+        }
+    }
+    file::accept(attachments).map_err(|unfit| {
+        let (kind, code) = match &unfit {
+            Unfit::Unsupported(_) => (ErrorKind::Invalid, "unsupported_attachment"),
+            Unfit::TooLarge(_) => (ErrorKind::TooLarge, "too_large"),
+        };
+        DoorError::new(kind, code, unfit.to_string())
+    })
+}
+
+/// A command is carried out at the door: no model would see its files.
+fn refuse_files(files: &[File]) -> Result<(), DoorError> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let text = "A command takes no attachments. Send them with a message.";
+    Err(DoorError::new(ErrorKind::Invalid, "unsupported_attachment", text))
+}
+
+fn check(inbound: &Inbound, files: &[File], longest: usize) -> Result<(), DoorError> {
     let invalid = |code, text: String| Err(DoorError::new(ErrorKind::Invalid, code, text));
-    if inbound.text.trim().is_empty() {
+    if inbound.text.trim().is_empty() && files.is_empty() {
         return invalid("blank", "The message is blank; write something.".to_owned());
     }
     if inbound.text.len() > longest {
@@ -403,10 +442,14 @@ fn check(inbound: &Inbound, longest: usize) -> Result<(), DoorError> {
 }
 
 /// What makes two messages of one id the same: everything that decides what they do.
-fn body_hash(inbound: &Inbound) -> [u8; 32] {
+fn body_hash(inbound: &Inbound, files: &[File]) -> [u8; 32] {
     let Inbound { agent, session_key, text, mode, principal: Principal(principal), .. } = inbound;
     let mut hash = Sha256::new();
     for part in [agent.as_str(), session_key.as_str(), text, principal, &format!("{mode:?}")] {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    for part in files.iter().flat_map(|file| [&file.name, &file.hash]) {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
     }

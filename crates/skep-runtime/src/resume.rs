@@ -5,12 +5,13 @@ use serde_json::Value;
 
 use skep_core::engine::{FailureCode, ToolCall};
 use skep_core::event::{CancelReason, ItemState};
+use skep_core::file::File;
 use skep_core::message::{Body, Message, Role, Usage};
 use skep_core::redelivery::{self, Again};
 use skep_guard::clock;
 use skep_store::close::{Close, Outcome};
-use skep_store::history;
 use skep_store::leases::Lease;
+use skep_store::{files, history};
 
 use crate::hive::Shared;
 use crate::persist::{Lost, persist};
@@ -20,8 +21,32 @@ use crate::turn::{EndRequest, Turn};
 impl Turn {
     pub(crate) async fn read_rows(&self) -> Result<Vec<Message>, Lost> {
         let (name, session) = (self.agent.name.clone(), self.lease.session.clone());
-        let read = self.shared.store.read(async |conn| history::whole(conn, &name, &session).await);
+        let read = self.shared.store.read(async |conn| {
+            let mut rows = history::whole(conn, &name, &session).await?;
+            files::fill(conn, rows.iter_mut(), |file| self.needs(file)).await?;
+            Ok(rows)
+        });
         read.await.map_err(|error| Lost::Refused(format!("reading the session: {error}")))
+    }
+
+    /// Messages that joined the turn come without the bytes of their files.
+    pub(crate) async fn fill_files(&self, rows: &mut [Message]) -> Result<(), Lost> {
+        let open = |row: &Message| row.body.files().any(|f| f.data.is_none() && self.needs(f));
+        if !rows.iter().any(open) {
+            return Ok(());
+        }
+        let read = self
+            .shared
+            .store
+            .read(async |conn| files::fill(conn, rows.iter_mut(), |file| self.needs(file)).await);
+        read.await.map_err(|error| Lost::Refused(format!("reading files: {error}")))
+    }
+
+    /// A model that does not see is told of pictures in words.
+    fn needs(&self, file: &File) -> bool {
+        let profile = &self.agent.profile;
+        let one_sees = || profile.fallback.iter().any(|other| other.sees_images);
+        !file.is_image() || profile.sees_images || one_sees()
     }
 
     /// The last journalled message of this turn and its calls, when it asked for any.

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use skep_core::engine::ToolCall;
 use skep_core::event::CallState;
 use skep_core::ids::CallId;
-use skep_core::message::{Body, Message};
+use skep_core::message::{Block, Body, Message};
 use skep_core::redelivery::{self, Again};
 use skep_core::tool::ToolAnswer;
 use skep_store::history::{Call, NewMessage};
@@ -233,9 +233,10 @@ fn settle(planned: &Planned, ran: Ran) -> Settled {
             let audit = Some(ran.audit);
             Settled::Result(Box::new(last_word(&planned.call, UNKNOWN, CallState::Unknown, audit)))
         }
-        ToolAnswer::Done { text, is_error, details } => {
+        ToolAnswer::Done { text, is_error, details, files } => {
             let mut body = Body::tool_result(id.clone(), &planned.call.name, text, is_error);
             body.details = details;
+            body.content.extend(files.into_iter().map(Block::File));
             let message = new_message(body);
             let (state, audit) = (CallState::Done, Some(ran.audit));
             Settled::Result(Box::new(Entry::Result { message, call: id, state, audit }))

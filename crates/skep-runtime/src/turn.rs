@@ -285,7 +285,8 @@ impl Turn {
         };
         let calls = step::plan(self, &body);
         match step::run(self, Some(step::new_message(body)), calls).await? {
-            StepEnd::Done(rows) => {
+            StepEnd::Done(mut rows) => {
+                self.fill_files(&mut rows).await?;
                 let _ = batch.reply.send(rows.into_iter().map(Arc::new).collect());
                 Ok(None)
             }

@@ -8,6 +8,7 @@ use skep_core::message::{Body, Message, View, history_tag};
 
 use crate::conn::Conn;
 use crate::error::SqlError;
+use crate::files;
 use crate::tx::Tx;
 
 /// A message that has its id but no place yet.
@@ -53,7 +54,8 @@ async fn insert(
     seq: i64,
     message: NewMessage,
 ) -> Result<Message, SqlError> {
-    let body = serde_json::to_string(&message.body)
+    files::keep(tx, message.body.files(), place.now).await?;
+    let body = stored(&message.body)
         .map_err(|error| SqlError::decode(format!("message as JSON: {error}")))?;
     let insert = "INSERT INTO history (session, seq, id, turn, at, spoken, body) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -67,6 +69,7 @@ async fn insert(
         (&body).into(),
     ];
     tx.conn.run(insert, &args).await?;
+    files::refer(tx, place.session, seq, message.body.files()).await?;
     Ok(Message {
         tag: history_tag(),
         id: message.id,
@@ -77,6 +80,16 @@ async fn insert(
         timestamp: place.now,
         body: message.body,
     })
+}
+
+/// The row as it is kept: without the bytes of its files.
+fn stored(body: &Body) -> serde_json::Result<String> {
+    if body.files().all(|file| file.data.is_none()) {
+        return serde_json::to_string(body);
+    }
+    let mut bare = body.clone();
+    bare.files_mut().for_each(|file| file.data = None);
+    serde_json::to_string(&bare)
 }
 
 /// The session a new turn of a lane runs in: the lane's own while it is fresh enough, else `new`.

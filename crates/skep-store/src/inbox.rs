@@ -5,6 +5,7 @@ use skep_core::Millis;
 use skep_core::arrival::{self, Arrival, LaneActivity};
 use skep_core::engine::Capabilities;
 use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
+use skep_core::file::File;
 use skep_core::frame::FrameKind;
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
@@ -16,6 +17,7 @@ use skep_core::settings::QueueMode;
 use crate::agents::{Tally, tally};
 use crate::command::Run;
 use crate::error::{Refusal, SqlError};
+use crate::files;
 use crate::lanes::{self, Lane, OpenTurn};
 use crate::leases::{self, Lease, Opening};
 use crate::outbox::{self, NewFrame};
@@ -38,6 +40,7 @@ pub struct Letter {
     pub text: String,
     /// What the sender should know about it; stands in the ack.
     pub note: Option<String>,
+    pub files: Vec<File>,
     /// The sender's own id: where it is unique, and what it is.
     pub request: Option<Request>,
     pub now: Millis,
@@ -113,7 +116,8 @@ impl Run for Accept {
     }
 
     fn cost(&self) -> usize {
-        self.letter.text.len() + 1024
+        let files = self.letter.files.iter().filter_map(|file| file.data.as_ref());
+        self.letter.text.len() + files.map(|data| data.0.len()).sum::<usize>() + 1024
     }
 }
 
@@ -380,8 +384,8 @@ async fn insert(
     ack: &Ack,
 ) -> Result<(), SqlError> {
     let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
-                  principal, channel, body, ack, note, state, created_at, fresh) VALUES \
-                  ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+                  principal, channel, body, ack, note, state, created_at, fresh, files) VALUES \
+                  ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
     let args = [
         letter.item.as_str().into(),
         ord.into(),
@@ -398,8 +402,10 @@ async fn insert(
         state.as_str().into(),
         letter.now.into(),
         (kind == "message" && lane.fresh).into(),
+        i64::try_from(letter.files.len()).unwrap_or(0).into(),
     ];
     tx.conn.run(insert, &args).await?;
+    files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;
     if let Some(request) = &letter.request {
         let insert = "INSERT INTO requests (scope, id, body_hash, item, created_at) \
                       VALUES ($1, $2, $3, $4, $5)";
@@ -462,6 +468,7 @@ fn user_message(letter: &Letter) -> Body {
         channel: letter.channel.as_ref().map(ChannelId::as_str),
         principal: letter.principal.as_str(),
         text: &letter.text,
+        files: letter.files.clone(),
         now: letter.now,
     })
 }
@@ -473,6 +480,7 @@ pub(crate) struct UserText<'a> {
     pub channel: Option<&'a str>,
     pub principal: &'a str,
     pub text: &'a str,
+    pub files: Vec<File>,
     pub now: Millis,
 }
 
@@ -485,5 +493,5 @@ pub(crate) fn user_body(user: UserText<'_>) -> Body {
         principal: user.principal.to_owned(),
     };
     let shown = Some(prompt::shown(user.now, user.principal));
-    Body { shown, ..Body::user(user.text, origin) }
+    Body { shown, ..Body::user(user.text, user.files, origin) }
 }

@@ -123,7 +123,9 @@ impl Journal {
 pub(crate) fn cost_of(entries: &[Entry]) -> usize {
     let text = |message: &NewMessage| {
         let body = &message.body;
+        let files = body.files().filter_map(|file| file.data.as_ref());
         body.plain_text().len()
+            + files.map(|data| data.0.len()).sum::<usize>()
             + body.tool_calls().map(|(_, _, args)| 64 + size(args)).sum::<usize>()
     };
     let costs = entries.iter().map(|entry| match entry {
@@ -307,7 +309,7 @@ async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Ref
     let rows = tx.conn.rows(NEXT_ITEMS, &args).await?;
     let mut messages = Vec::with_capacity(rows.len());
     for row in &rows {
-        let item = PendingItem::decode(row)?;
+        let item = PendingItem::read(tx, row).await?;
         // It begins a session of its own, and what stands behind it belongs there.
         if item.fresh {
             break;

@@ -3,6 +3,7 @@
 
 use skep_core::Millis;
 use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
+use skep_core::file::File;
 use skep_core::ids::{
     AgentId, AgentName, CallId, ItemId, LaneId, MessageId, SessionId, SessionKey, Token, TurnId,
 };
@@ -12,6 +13,7 @@ use crate::agents::{Tally, tally};
 use crate::command::Run;
 use crate::conn::Row;
 use crate::error::{Refusal, SqlError};
+use crate::files;
 use crate::history::{self, NewMessage, NewSession, Place};
 use crate::inbox::{Slot, UserText, user_body};
 use crate::lanes::{self, Lane, turn_state};
@@ -235,7 +237,7 @@ impl Take {
     ) -> Result<Lease, Refusal> {
         let head = tx.conn.row(NEXT_ITEMS, &[lane.id.0.into(), 1.into()]).await?;
         let head = head.ok_or_else(|| SqlError::decode("a ready lane has no item"))?;
-        let item = PendingItem::decode(&head)?;
+        let item = PendingItem::read(tx, &head).await?;
         if item.fresh {
             lane.session = None;
         }
@@ -261,7 +263,7 @@ impl Take {
 
 /// The first items of a lane that nobody has begun.
 pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
-                                     ord, fresh FROM items \
+                                     ord, fresh, files FROM items \
                                      WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                                      ORDER BY priority, ord LIMIT $2";
 
@@ -276,12 +278,19 @@ pub(crate) struct PendingItem {
     pub ord: i64,
     /// Its turn begins a new session.
     pub fresh: bool,
+    pub files: Vec<File>,
 }
 
 impl PendingItem {
-    pub fn decode(row: &Row) -> Result<Self, SqlError> {
+    pub async fn read(tx: &mut Tx<'_>, row: &Row) -> Result<Self, SqlError> {
+        let id = ItemId(row.text(0)?);
+        let files = match row.int(8)? {
+            0 => Vec::new(),
+            _ => files::of_item(tx.conn, &id).await?,
+        };
         Ok(Self {
-            id: ItemId(row.text(0)?),
+            id,
+            files,
             message_id: MessageId(row.text(1)?),
             channel: row.text_opt(2)?,
             principal: row.text(3)?,
@@ -299,6 +308,7 @@ impl PendingItem {
             channel: self.channel.as_deref(),
             principal: &self.principal,
             text: &self.body,
+            files: self.files.clone(),
             now,
         })
     }

@@ -12,6 +12,7 @@ mod tx;
 
 pub mod agents;
 pub mod close;
+pub mod files;
 pub mod history;
 pub mod inbox;
 pub mod journal;

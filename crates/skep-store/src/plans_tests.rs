@@ -4,6 +4,7 @@
 use serde_json::json;
 use skep_core::engine::{Capabilities, FailureCode};
 use skep_core::event::{CallState, ItemState};
+use skep_core::file::File;
 use skep_core::ids::*;
 use skep_core::message::{Body, Usage, View};
 use skep_core::role::Grant;
@@ -12,6 +13,7 @@ use skep_core::settings::QueueMode;
 use crate::agents::{self, NewAgent, RegisterAgents};
 use crate::close::{Close, Outcome};
 use crate::conn::seen;
+use crate::files;
 use crate::history::{self, NewMessage};
 use crate::inbox::{Accept, Accepted, Action, Letter, Order, Request, Slot, StopLane};
 use crate::journal::{Audit, Entry, Journal, NewCall};
@@ -123,6 +125,7 @@ impl Story {
             channel: Some(ChannelId::new("ws:1")),
             text: "hello".into(),
             note: None,
+            files: vec![File::new("a.txt", "text/plain", &b"a"[..])],
             request: id.map(|id| Request {
                 scope: "ws:1".into(),
                 id: id.to_owned(),
@@ -240,7 +243,8 @@ impl Story {
         let token = NewToken { id, name, grant, hash: [1; 32], now: 1 };
         self.store.write(token).await.unwrap();
         self.store.write(RevokeToken { id: "k".into(), now: 1 }).await.unwrap();
-        let expire = Expire { events_before: 100, frames_before: 100, ids_before: 100 };
+        let expire =
+            Expire { events_before: 100, frames_before: 100, ids_before: 100, files_before: 100 };
         assert!(self.store.write(expire).await.unwrap());
     }
 
@@ -254,7 +258,12 @@ impl Story {
             for view in [View::Simple, View::Full] {
                 history::page(conn, &name, &session, view, None, 50).await?;
             }
-            history::whole(conn, &name, &session).await?;
+            let mut rows = history::whole(conn, &name, &session).await?;
+            files::fill(conn, rows.iter_mut(), |_| true).await?;
+            let file = rows[0].body.files().next().unwrap().clone();
+            assert!(file.data.is_some());
+            assert_eq!(files::sights(conn, &file.hash, 10).await?[0].session, session);
+            files::of_item(conn, &ItemId::new("i1")).await?;
             history::session_of_key(conn, agent, &key()).await?;
             history::key_of_session(conn, agent, &session).await?;
             history::calls(conn, &turn).await?;

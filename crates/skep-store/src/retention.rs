@@ -9,13 +9,15 @@ use crate::tx::Tx;
 /// Rows let go by one command and table.
 const BITE: i64 = 500;
 
-/// Lets go of events, frames and remembered ids that are older than their time. The newest event
-/// stays: numbers given after it go on from there.
+/// Lets go of events, frames, remembered ids and files that are older than their time. The newest
+/// event stays: numbers given after it go on from there.
 pub struct Expire {
     pub events_before: Millis,
     pub frames_before: Millis,
     /// Ids of messages that ended before this may be used anew.
     pub ids_before: Millis,
+    /// Files that nobody refers to and that came before this.
+    pub files_before: Millis,
 }
 
 impl Run for Expire {
@@ -45,6 +47,9 @@ impl Run for Expire {
                    (SELECT 1 FROM items i WHERE i.id = r.item AND i.finished_at < $1) \
                    ORDER BY r.created_at LIMIT $2)";
         gone += tx.conn.run(ids, &[self.ids_before.into(), BITE.into()]).await?;
+        let files = "DELETE FROM files WHERE uses = 0 AND hash IN (SELECT hash FROM files \
+                     WHERE uses = 0 AND added_at < $1 ORDER BY added_at LIMIT $2)";
+        gone += tx.conn.run(files, &[self.files_before.into(), BITE.into()]).await?;
         Ok(gone > 0)
     }
 }

@@ -41,6 +41,11 @@ const SCHEMA: Schema = Schema {
             sql: include_str!("../migrations/sqlite/0001_spine.sql"),
         },
         MigrationFile {
+            version: 4,
+            name: "files",
+            sql: include_str!("../migrations/sqlite/0004_files.sql"),
+        },
+        MigrationFile {
             version: 5,
             name: "doors",
             sql: include_str!("../migrations/sqlite/0005_doors.sql"),

@@ -145,6 +145,7 @@ fn answer(output: &JobOutput) -> ToolAnswer {
     ToolAnswer::Done {
         text,
         is_error: code != Some(0),
+        files: Vec::new(),
         details: Some(json!({ "exit_code": code })),
     }
 }

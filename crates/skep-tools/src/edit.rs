@@ -112,6 +112,7 @@ fn answer(arguments: &Arguments, workspace: &Workspace, context: &ToolContext) -
     Ok(ToolAnswer::Done {
         text: format!("edited {path}: {places}"),
         is_error: false,
+        files: Vec::new(),
         details: Some(json!({
             "replaced": after.places,
             "diff": diff::unified(path, &before, &after.content),

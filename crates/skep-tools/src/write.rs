@@ -91,6 +91,7 @@ fn answer(arguments: &Arguments, workspace: &Workspace, context: &ToolContext) -
     Ok(ToolAnswer::Done {
         text: format!("{done} {path}: {} bytes", content.len()),
         is_error: false,
+        files: Vec::new(),
         details: Some(json!({ "bytes": content.len(), "diff": diff })),
     })
 }

@@ -101,7 +101,7 @@ fn assistant(body: &Body) -> Vec<Value> {
             Some(json!({"type": "redacted_thinking", "data": data}))
         }
         // The wire refuses thinking it did not sign.
-        Block::Thinking { .. } | Block::RedactedThinking { .. } => None,
+        Block::Thinking { .. } | Block::RedactedThinking { .. } | Block::File(_) => None,
         Block::ToolCall { id, name, arguments } => Some(json!({
             "type": "tool_use",
             "id": conversation::call_id(id),

@@ -196,7 +196,7 @@ fn a_call_cut_by_the_output_limit_is_left_out_even_when_it_parses() {
             done(0, item),
             incomplete("max_output_tokens"),
         ];
-        let expected = vec![end(StopReason::MaxTokens, Usage::default())];
+        let expected = vec![end(StopReason::MaxTokens, Usage::new(0, 0, 0, 0))];
         assert_eq!(decode(&events), (expected, None));
     }
 }

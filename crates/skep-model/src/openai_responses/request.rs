@@ -88,7 +88,7 @@ fn assistant(body: &Body) -> Vec<Value> {
         {
             reasoning(item)
         }
-        Block::Thinking { .. } | Block::RedactedThinking { .. } => None,
+        Block::Thinking { .. } | Block::RedactedThinking { .. } | Block::File(_) => None,
         Block::ToolCall { id, name, arguments } => Some(json!({
             "type": "function_call",
             "call_id": conversation::call_id(id),

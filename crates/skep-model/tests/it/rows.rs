@@ -28,7 +28,7 @@ pub fn user(turn: &str, text: &str) -> Arc<Message> {
         channel: "ws".to_owned(),
         principal: "operator".to_owned(),
     };
-    row(turn, Body::user(text, origin))
+    row(turn, Body::user(text, Vec::new(), origin))
 }
 
 /// The rows a step leaves behind: the assistant's message, and a result for every call.
@@ -80,6 +80,8 @@ pub fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         max_output_tokens: 4096,
         thinking: None,
         temperature: None,
+        sees_images: true,
+        cache_key: "session".to_owned(),
     }
 }
 

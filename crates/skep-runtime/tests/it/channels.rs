@@ -58,6 +58,7 @@ async fn frames_go_to_the_channel_they_are_for() {
         agent: AgentName::new("main"),
         session_key: SessionKey::new(channel.as_str()),
         text: "coo".to_owned(),
+        attachments: Vec::new(),
         mode: None,
         principal: owner,
         source: Source::Socket { channel: channel.clone(), id: Some("m1".to_owned()) },

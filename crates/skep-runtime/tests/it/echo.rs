@@ -77,6 +77,9 @@ pub async fn hive(run: &Path) -> Hive {
         thinking: None,
         temperature: None,
         fallback: Vec::new(),
+        context_window: None,
+        price: None,
+        sees_images: false,
     };
     let agent = AgentSettings {
         name: AgentName::new("main"),

@@ -155,6 +155,7 @@ fn inbound(
         agent,
         session_key: permit.session_key(body.session_key, "main")?,
         text: body.message,
+        attachments: Vec::new(),
         mode: body.mode,
         principal: permit.principal().clone(),
         source: Source::Api { key: key.0 },

@@ -144,6 +144,7 @@ impl Incoming<'_> {
             agent: place.agent,
             session_key: place.session,
             text: content,
+            attachments: Vec::new(),
             mode,
             principal: self.permit.principal().clone(),
             source: Source::Socket { channel: self.channel.clone(), id: id.clone() },

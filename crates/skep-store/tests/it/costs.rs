@@ -72,6 +72,7 @@ fn accept(agents: u32) -> Accept {
         channel: None,
         text: "hello".to_owned(),
         note: None,
+        files: Vec::new(),
         request: None,
         now: 1,
     };

@@ -28,6 +28,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         channel: Some(channel),
         text: "hello".to_owned(),
         note: None,
+        files: Vec::new(),
         request: Some(request),
         now,
     };
@@ -102,7 +103,8 @@ async fn time_takes_what_is_over_and_nothing_else() {
     close(&store, &old, 3).await;
     let late = started(&store, "late", "main", 4).await;
     close(&store, &late, 50).await;
-    let expire = || Expire { events_before: 10, frames_before: 10, ids_before: 10 };
+    let expire =
+        || Expire { events_before: 10, frames_before: 10, ids_before: 10, files_before: 10 };
     assert!(store.write(expire()).await.unwrap(), "there was something");
     assert!(!store.write(expire()).await.unwrap(), "once");
 

@@ -237,6 +237,7 @@ impl Story {
             channel: to.channel.map(|channel| ChannelId::new(CHANNELS[channel])),
             text: "hello".to_owned(),
             note: None,
+            files: Vec::new(),
             request: request.clone().map(|(scope, id, body)| Request {
                 scope,
                 id,

@@ -67,7 +67,7 @@ pub async fn call(tool: &dyn Tool, arguments: Value, context: ToolContext) -> An
         Err(text) => return Answer { text, is_error: true, details: None },
     };
     match prepared(context).await {
-        ToolAnswer::Done { text, is_error, details } => Answer { text, is_error, details },
+        ToolAnswer::Done { text, is_error, details, .. } => Answer { text, is_error, details },
         ToolAnswer::Wait { reason } => panic!("{} waits: {reason}", tool.spec().name),
     }
 }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 use skep_core::ids::is_agent_name;
+use skep_core::money::Price;
 use skep_core::settings::{Profile, Timeouts};
 use skep_guard::scrub::{SHORTEST, Secret};
 
@@ -16,7 +17,7 @@ use super::environment::{Expanded, Reader, Variables};
 use super::fallback;
 use super::hive::web_address;
 use super::problem::Problem;
-use super::scalar::{Temperature, Text, Whole};
+use super::scalar::{Dollars, Temperature, Text, Whole};
 use super::source::Source;
 use super::yaml;
 
@@ -62,6 +63,15 @@ struct RawProfile {
     /// Profiles asked instead, one after the other, while this one cannot answer.
     #[serde(default)]
     fallback: Vec<Text>,
+    /// Tokens a request and its answer may have together (what is known of the model).
+    #[serde(default)]
+    context_window: Option<Whole<1024, 100_000_000>>,
+    /// What its tokens cost (what is known of the model). Of an unknown price the cost is unknown.
+    #[serde(default)]
+    price: Option<RawPrice>,
+    /// Whether the model takes pictures (what is known of the model).
+    #[serde(default)]
+    sees_images: Option<bool>,
     /// Headers sent with every request.
     #[serde(default)]
     extra_headers: BTreeMap<String, Text>,
@@ -74,6 +84,20 @@ enum RawVendor {
     Openai,
     OpenaiResponses,
     Rehearsal,
+}
+
+/// Dollars for a million tokens.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RawPrice {
+    input: Dollars,
+    output: Dollars,
+    /// Tokens of the request that came from the vendor's cache (as input).
+    #[serde(default)]
+    cache_read: Option<Dollars>,
+    /// Tokens of the request that were put into the vendor's cache (as input).
+    #[serde(default)]
+    cache_write: Option<Dollars>,
 }
 
 /// Seconds after which a silent vendor is given up.
@@ -142,6 +166,11 @@ impl Vendor {
             Self::OpenAiChat | Self::OpenAiResponses => "gpt-5",
             Self::Rehearsal => "rehearsal",
         }
+    }
+
+    /// What a vendor costs whose models all cost the same.
+    fn own_price(self) -> Option<Price> {
+        (self == Self::Rehearsal).then_some(Price::FREE)
     }
 
     /// The variable its key usually stands in.
@@ -231,6 +260,9 @@ fn resolve(
         thinking,
         temperature: raw.temperature.map(|value| value.0),
         fallback: Vec::new(),
+        context_window: raw.context_window.map(|n| n.0 as u32),
+        price: raw.price.as_ref().map(price).or(vendor.own_price()),
+        sees_images: raw.sees_images.unwrap_or(false),
     };
     let extra_headers = extra_headers(reader, name, raw, told)?;
     let timeouts = timeouts(&raw.timeouts);
@@ -309,6 +341,15 @@ fn check_thinking(
         return Err(problem.expecting("only one of the two keys"));
     }
     Ok(())
+}
+
+fn price(raw: &RawPrice) -> Price {
+    Price {
+        input: raw.input.0,
+        output: raw.output.0,
+        cache_read: raw.cache_read.unwrap_or(raw.input).0,
+        cache_write: raw.cache_write.unwrap_or(raw.input).0,
+    }
 }
 
 fn extra_headers(
@@ -407,6 +448,9 @@ fn only(vendor: Vendor, api_url: String, api_key: Option<SecretString>, note: St
         thinking: None,
         temperature: None,
         fallback: Vec::new(),
+        context_window: None,
+        price: vendor.own_price(),
+        sees_images: false,
     };
     let api_url = api_url.trim_end_matches('/').to_owned();
     let timeouts = Timeouts::default();

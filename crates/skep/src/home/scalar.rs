@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_saphyr::Spanned;
+use skep_core::money::Money;
 
 use super::expect::EXPECTED;
 
@@ -67,6 +68,34 @@ impl JsonSchema for Temperature {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "number", "minimum": 0, "maximum": 1, EXPECTED: TEMPERATURE_WORDS
+        })
+    }
+}
+
+/// An amount of money.
+#[derive(Clone, Copy)]
+pub struct Dollars(pub Money);
+
+const MOST_DOLLARS: f64 = 1_000_000.0;
+const DOLLARS_WORDS: &str = "a number from 0 to 1000000 (dollars)";
+
+impl<'de> Deserialize<'de> for Dollars {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = f64::deserialize(deserializer)?;
+        let allowed = Some(value).filter(|value| (0.0..=MOST_DOLLARS).contains(value));
+        let money = allowed.and_then(Money::from_dollars);
+        money.map(Self).ok_or_else(|| de::Error::custom(DOLLARS_WORDS))
+    }
+}
+
+impl JsonSchema for Dollars {
+    fn schema_name() -> Cow<'static, str> {
+        "Dollars".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "number", "minimum": 0, "maximum": 1_000_000, EXPECTED: DOLLARS_WORDS
         })
     }
 }

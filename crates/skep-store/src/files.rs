@@ -1,0 +1,141 @@
+//! Files of messages: their bytes once for each content, and who refers to them.
+
+use std::collections::HashMap;
+
+use skep_core::Millis;
+use skep_core::file::{File, FileData};
+use skep_core::ids::{AgentName, ItemId, SessionId};
+use skep_core::message::Message;
+
+use crate::conn::Conn;
+use crate::error::SqlError;
+use crate::tx::Tx;
+
+/// Keeps the bytes of these files. One without bytes must be there already.
+pub(crate) async fn keep(
+    tx: &mut Tx<'_>,
+    files: impl Iterator<Item = &File>,
+    now: Millis,
+) -> Result<(), SqlError> {
+    for file in files {
+        let Some(data) = &file.data else { continue };
+        let insert = "INSERT INTO files (hash, bytes, added_at) VALUES ($1, $2, $3) \
+                      ON CONFLICT (hash) DO NOTHING";
+        tx.conn.run(insert, &[(&file.hash).into(), (&data.0[..]).into(), now.into()]).await?;
+    }
+    Ok(())
+}
+
+/// Notes which files a history row has.
+pub(crate) async fn refer(
+    tx: &mut Tx<'_>,
+    session: &SessionId,
+    seq: i64,
+    files: impl Iterator<Item = &File>,
+) -> Result<(), SqlError> {
+    for file in files {
+        let insert = "INSERT INTO history_files (session, seq, hash) VALUES ($1, $2, $3) \
+                      ON CONFLICT (hash, session, seq) DO NOTHING";
+        tx.conn.run(insert, &[session.as_str().into(), seq.into(), (&file.hash).into()]).await?;
+    }
+    Ok(())
+}
+
+/// Keeps the files of a message that goes to the inbox.
+pub(crate) async fn keep_with_item(
+    tx: &mut Tx<'_>,
+    item: &ItemId,
+    files: &[File],
+    now: Millis,
+) -> Result<(), SqlError> {
+    keep(tx, files.iter(), now).await?;
+    for (position, file) in (0_i64..).zip(files) {
+        let insert = "INSERT INTO item_files (item, position, hash, name, mime, size) \
+                      VALUES ($1, $2, $3, $4, $5, $6)";
+        let args = [
+            item.as_str().into(),
+            position.into(),
+            (&file.hash).into(),
+            (&file.name).into(),
+            (&file.mime).into(),
+            i64::try_from(file.size).unwrap_or(i64::MAX).into(),
+        ];
+        tx.conn.run(insert, &args).await?;
+    }
+    Ok(())
+}
+
+/// The files of a message in the inbox, without their bytes.
+pub async fn of_item(conn: &mut Conn, item: &ItemId) -> Result<Vec<File>, SqlError> {
+    let select = "SELECT name, mime, size, hash FROM item_files WHERE item = $1 \
+                  ORDER BY position";
+    let rows = conn.rows(select, &[item.as_str().into()]).await?;
+    let files = rows.iter().map(|row| {
+        Ok(File {
+            name: row.text(0)?,
+            mime: row.text(1)?,
+            size: u64::try_from(row.int(2)?).unwrap_or(0),
+            hash: row.text(3)?,
+            data: None,
+        })
+    });
+    files.collect()
+}
+
+pub async fn bytes(conn: &mut Conn, hash: &str) -> Result<Option<Vec<u8>>, SqlError> {
+    let select = "SELECT bytes FROM files WHERE hash = $1";
+    conn.row(select, &[hash.into()]).await?.map(|row| row.blob(0)).transpose()
+}
+
+/// Puts the bytes into the files of these messages, for those that are `wanted`. The same content
+/// is read once and shared.
+pub async fn fill<'m>(
+    conn: &mut Conn,
+    messages: impl Iterator<Item = &'m mut Message>,
+    wanted: impl Fn(&File) -> bool,
+) -> Result<(), SqlError> {
+    let mut known: HashMap<String, FileData> = HashMap::new();
+    for message in messages {
+        for file in message.body.files_mut().filter(|file| file.data.is_none() && wanted(file)) {
+            if !known.contains_key(&file.hash)
+                && let Some(bytes) = bytes(conn, &file.hash).await?
+            {
+                known.insert(file.hash.clone(), FileData(bytes.into()));
+            }
+            file.data = known.get(&file.hash).cloned();
+        }
+    }
+    Ok(())
+}
+
+/// Where a file is to be seen: a conversation of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sight {
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: String,
+    pub name: String,
+    pub mime: String,
+}
+
+/// The conversations that have the file, newest first, and what it is called there.
+pub async fn sights(conn: &mut Conn, hash: &str, limit: u32) -> Result<Vec<Sight>, SqlError> {
+    let select = "SELECT a.name, s.id, s.key, h.body FROM history_files f \
+                  JOIN sessions s ON s.id = f.session JOIN agents a ON a.id = s.agent \
+                  JOIN history h ON h.session = f.session AND h.seq = f.seq \
+                  WHERE f.hash = $1 ORDER BY f.session DESC, f.seq DESC LIMIT $2";
+    let mut sights = Vec::new();
+    for row in conn.rows(select, &[hash.into(), limit.into()]).await? {
+        let body: skep_core::message::Body = serde_json::from_str(&row.text(3)?)
+            .map_err(|error| SqlError::decode(format!("a message with a file: {error}")))?;
+        let Some(file) = body.files().find(|file| file.hash == hash) else { continue };
+        sights.push(Sight {
+            agent: AgentName(row.text(0)?),
+            session: SessionId(row.text(1)?),
+            session_key: row.text(2)?,
+            name: file.name.clone(),
+            mime: file.mime.clone(),
+        });
+    }
+    Ok(sights)
+}
