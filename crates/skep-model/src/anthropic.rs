@@ -1,7 +1,7 @@
 //! The Anthropic Messages wire: `POST /v1/messages`, answered as a stream of events.
 
 mod decode;
-mod request;
+pub(crate) mod request;
 
 use serde_json::Value;
 use skep_core::provider::ModelRequest;

@@ -5,39 +5,55 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use skep_core::file::{File, FileData};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Role};
+use skep_core::provider::ModelRequest;
 
 /// No wire takes empty text, so a user message without any gets this instead.
 const NO_TEXT: &str = "(empty message)";
 /// No wire takes a call without a result. The journal closes every call; this is for rows that
 /// were damaged.
 const NO_RESULT: &str = "no result was recorded for this call";
+/// A call that answered with nothing but pictures, where they cannot stand in its result.
+const ONLY_PICTURES: &str = "(pictures)";
 /// The shortest limit of any vendor for the id of a call.
 const CALL_ID_BYTES: usize = 40;
 
 pub(crate) enum Piece<'a> {
-    /// At least one text; each has a visible character.
-    User(Vec<&'a str>),
+    /// At least one part.
+    User(Vec<Part<'a>>),
     Assistant(&'a Body),
     /// Right after the message with the calls, in the order of the calls.
     Results(Vec<CallResult<'a>>),
 }
 
+/// What a message is made of, for wires that take more than text.
+pub(crate) enum Part<'a> {
+    /// Has a visible character.
+    Text(Cow<'a, str>),
+    Image {
+        mime: &'a str,
+        data: &'a FileData,
+    },
+}
+
 pub(crate) struct CallResult<'a> {
     pub id: Cow<'a, str>,
-    pub texts: Vec<&'a str>,
+    pub parts: Vec<Part<'a>>,
     pub is_error: bool,
 }
 
-pub(crate) fn pieces(rows: &[Arc<Message>]) -> Vec<Piece<'_>> {
+pub(crate) fn pieces(request: &ModelRequest) -> Vec<Piece<'_>> {
+    let rows = &request.messages;
+    let sees = Sees(request.sees_images);
     let mut pieces = Vec::with_capacity(rows.len());
     for (index, row) in rows.iter().enumerate() {
         match row.body.role {
-            Role::User => pieces.push(Piece::User(user(&row.body))),
+            Role::User => pieces.push(Piece::User(user(&row.body, sees))),
             Role::Assistant => {
                 pieces.push(Piece::Assistant(&row.body));
-                let results = results(&row.body, &rows[index + 1..]);
+                let results = results(&row.body, &rows[index + 1..], sees);
                 if !results.is_empty() {
                     pieces.push(Piece::Results(results));
                 }
@@ -87,21 +103,76 @@ pub(crate) fn joined<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().collect::<Vec<_>>().join("\n\n")
 }
 
+/// All texts of a message as one, for wires that take no list.
+pub(crate) fn joined_text(parts: &[Part<'_>]) -> String {
+    joined(parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.as_ref()),
+        Part::Image { .. } => None,
+    }))
+}
+
+pub(crate) fn has_images(parts: &[Part<'_>]) -> bool {
+    parts.iter().any(|part| matches!(part, Part::Image { .. }))
+}
+
 /// A result as one text. For wires without a mark for errors: the word at the start is the mark.
 pub(crate) fn marked(result: &CallResult<'_>) -> String {
-    let text = joined(result.texts.iter().copied());
+    let mut text = joined_text(&result.parts);
+    if text.is_empty() && has_images(&result.parts) {
+        text = ONLY_PICTURES.to_owned();
+    }
     if result.is_error { format!("Error: {text}") } else { text }
 }
 
-fn user(body: &Body) -> Vec<&str> {
+/// The address under which the OpenAI wires take the bytes of a picture.
+pub(crate) fn data_url(mime: &str, data: &FileData) -> String {
+    format!("data:{mime};base64,{}", data.to_base64())
+}
+
+/// Whether the model takes pictures.
+#[derive(Clone, Copy)]
+struct Sees(bool);
+
+fn user(body: &Body, sees: Sees) -> Vec<Part<'_>> {
     let shown = body.shown.as_deref().and_then(visible);
-    let content: Vec<&str> = shown.into_iter().chain(texts(body)).collect();
-    if content.is_empty() { vec![NO_TEXT] } else { content }
+    let shown = shown.map(|text| Part::Text(Cow::Borrowed(text)));
+    let content: Vec<Part<'_>> = shown.into_iter().chain(parts(body, sees)).collect();
+    if content.is_empty() { vec![Part::Text(Cow::Borrowed(NO_TEXT))] } else { content }
+}
+
+fn parts(body: &Body, sees: Sees) -> impl Iterator<Item = Part<'_>> {
+    body.content.iter().filter_map(move |block| match block {
+        Block::Text { text } => visible(text).map(|text| Part::Text(Cow::Borrowed(text))),
+        Block::File(file) => Some(file_part(file, sees)),
+        _ => None,
+    })
+}
+
+/// A picture where the model sees, else words: what is in the file, or that it is there.
+fn file_part(file: &File, sees: Sees) -> Part<'_> {
+    let File { name, mime, size, .. } = file;
+    if let Some(text) = file.text() {
+        return Part::Text(Cow::Owned(format!("[file {name}]\n{text}\n[end of file {name}]")));
+    }
+    match &file.data {
+        Some(data) if file.is_image() && sees.0 => Part::Image { mime, data },
+        _ => {
+            let why = match file.is_image() && !sees.0 {
+                true => "this model takes no pictures",
+                false => "its content is not there any more",
+            };
+            Part::Text(Cow::Owned(format!("[file {name}, {mime}, {size} bytes: {why}]")))
+        }
+    }
 }
 
 /// The results of one assistant message in the order of its calls, whatever order they came in.
 /// They stand before the next assistant message; ids may repeat in later ones.
-fn results<'a>(body: &'a Body, following: &'a [Arc<Message>]) -> Vec<CallResult<'a>> {
+fn results<'a>(
+    body: &'a Body,
+    following: &'a [Arc<Message>],
+    sees: Sees,
+) -> Vec<CallResult<'a>> {
     let mut recorded: HashMap<&CallId, &Body> = HashMap::new();
     let step = following.iter().take_while(|row| row.body.role != Role::Assistant);
     for row in step.filter(|row| row.body.role == Role::ToolResult) {
@@ -112,10 +183,13 @@ fn results<'a>(body: &'a Body, following: &'a [Arc<Message>]) -> Vec<CallResult<
     let result = |id: &'a CallId| match recorded.get(id) {
         Some(body) => CallResult {
             id: call_id(id),
-            texts: texts(body).collect(),
+            parts: parts(body, sees).collect(),
             is_error: body.is_error == Some(true),
         },
-        None => CallResult { id: call_id(id), texts: vec![NO_RESULT], is_error: true },
+        None => {
+            let parts = vec![Part::Text(Cow::Borrowed(NO_RESULT))];
+            CallResult { id: call_id(id), parts, is_error: true }
+        }
     };
     body.tool_calls().map(|(id, _, _)| result(id)).collect()
 }

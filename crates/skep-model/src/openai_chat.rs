@@ -2,7 +2,7 @@
 //! `POST {base}/chat/completions`, answered as a stream of chunks.
 
 mod decode;
-mod request;
+pub(crate) mod request;
 
 use serde_json::Value;
 use skep_core::provider::ModelRequest;

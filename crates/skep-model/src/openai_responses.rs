@@ -4,7 +4,7 @@
 //! goes out again word for word.
 
 mod decode;
-mod request;
+pub(crate) mod request;
 
 use serde_json::Value;
 use skep_core::provider::ModelRequest;

@@ -21,14 +21,17 @@ pub(crate) fn row(body: Body) -> Arc<Message> {
     })
 }
 
-pub(crate) fn user(text: &str) -> Arc<Message> {
-    let origin = Origin {
+pub(crate) fn origin() -> Origin {
+    Origin {
         item: ItemId::new("item"),
         message_id: MessageId::new("message"),
         channel: "ws".to_owned(),
         principal: "operator".to_owned(),
-    };
-    row(Body::user(text, Vec::new(), origin))
+    }
+}
+
+pub(crate) fn user(text: &str) -> Arc<Message> {
+    row(Body::user(text, Vec::new(), origin()))
 }
 
 /// A message that came over this vendor's wire.

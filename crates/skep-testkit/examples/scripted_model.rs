@@ -44,6 +44,11 @@ fn answer(request: &ModelRequest) -> Reply {
             let texts: Vec<&str> = results.iter().map(|result| result.text.as_str()).collect();
             Reply::say(&texts.join("+"))
         }
+        "look" => {
+            let seen = request.images();
+            let seen = seen.iter().map(|image| format!("{} {}", image.mime, image.bytes.len()));
+            Reply::say(&format!("I see {}", seen.collect::<Vec<_>>().join(", ")))
+        }
         "limit" => Reply::say("cut sho").stop_reason("max_tokens"),
         "rate" => Reply::rate_limited(Some("0")),
         "broken" => Reply::server_error(),

@@ -8,6 +8,7 @@ mod anthropic;
 mod frames;
 mod fresh;
 mod gate;
+mod image;
 mod openai;
 mod openai_chat;
 mod openai_responses;
@@ -30,6 +31,7 @@ use tokio::task::JoinHandle;
 
 pub use fresh::Differing;
 pub use gate::Gate;
+pub use image::Image;
 pub use reply::{Reply, Usage};
 pub use request::{Ending, ModelRequest, ToolResult, signature_of};
 pub use wire::Wire;

@@ -6,7 +6,7 @@ use skep_core::message::{Block, Body};
 use skep_core::provider::ModelRequest;
 
 use super::VENDOR;
-use crate::conversation::{self, CallResult, Piece};
+use crate::conversation::{self, CallResult, Part, Piece};
 
 /// The request body. Tools, system and messages stand last and in the order the cache sees them.
 pub fn render(request: &ModelRequest) -> Value {
@@ -35,7 +35,7 @@ pub fn render(request: &ModelRequest) -> Value {
 /// The wire refuses thinking in a turn that another vendor began with calls: such a turn has no
 /// thinking of its own at its start.
 fn may_think(request: &ModelRequest) -> bool {
-    let pieces = conversation::pieces(&request.messages);
+    let pieces = conversation::pieces(request);
     let turn = pieces.iter().rev().take_while(|piece| !matches!(piece, Piece::User(_)));
     let first = turn.filter_map(|piece| match piece {
         Piece::Assistant(body) => Some(assistant(body)),
@@ -72,9 +72,9 @@ fn system(request: &ModelRequest) -> Vec<Value> {
 
 fn messages(request: &ModelRequest) -> Vec<Value> {
     let mut rendered = Vec::with_capacity(request.messages.len());
-    for piece in conversation::pieces(&request.messages) {
+    for piece in conversation::pieces(request) {
         let (role, content) = match piece {
-            Piece::User(texts) => ("user", texts.into_iter().filter_map(text_block).collect()),
+            Piece::User(parts) => ("user", parts.iter().map(part).collect()),
             Piece::Assistant(body) => ("assistant", assistant(body)),
             Piece::Results(results) => ("user", results.iter().map(result).collect()),
         };
@@ -116,7 +116,7 @@ fn result(result: &CallResult<'_>) -> Value {
     let mut block = Map::new();
     block.insert("type".into(), json!("tool_result"));
     block.insert("tool_use_id".into(), json!(result.id));
-    let content: Vec<Value> = result.texts.iter().filter_map(|text| text_block(text)).collect();
+    let content: Vec<Value> = result.parts.iter().map(part).collect();
     if !content.is_empty() {
         block.insert("content".into(), Value::Array(content));
     }
@@ -124,6 +124,16 @@ fn result(result: &CallResult<'_>) -> Value {
         block.insert("is_error".into(), json!(true));
     }
     Value::Object(block)
+}
+
+fn part(part: &Part<'_>) -> Value {
+    match part {
+        Part::Text(text) => json!({"type": "text", "text": text}),
+        Part::Image { mime, data } => json!({
+            "type": "image",
+            "source": {"type": "base64", "media_type": mime, "data": data.to_base64()},
+        }),
+    }
 }
 
 fn text_block(text: &str) -> Option<Value> {

@@ -6,7 +6,7 @@ use skep_core::message::{Block, Body};
 use skep_core::provider::{ModelRequest, ToolSpec};
 
 use super::VENDOR;
-use crate::conversation::{self, Piece};
+use crate::conversation::{self, CallResult, Part, Piece};
 use crate::effort;
 
 /// What servers of this wire disagree about.
@@ -15,6 +15,8 @@ pub struct Dialect {
     /// The name of the output limit: OpenAI refuses the old one for models that reason, others
     /// know only the old one.
     pub limit: &'static str,
+    /// Takes a key that leads requests which begin alike to the same cache.
+    pub cache_key: bool,
     /// Servers that refuse an assistant message without the thinking it came with; OpenAI refuses
     /// one that has it.
     pub thinking_goes_back: bool,
@@ -29,12 +31,10 @@ impl Dialect {
                 host.strip_suffix(domain).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'))
             })
         };
+        let own = at(&["openai.com", "azure.com"]);
         Self {
-            limit: if at(&["openai.com", "azure.com"]) {
-                "max_completion_tokens"
-            } else {
-                "max_tokens"
-            },
+            limit: if own { "max_completion_tokens" } else { "max_tokens" },
+            cache_key: own,
             thinking_goes_back: at(&["deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com"]),
         }
     }
@@ -47,6 +47,9 @@ pub fn render(request: &ModelRequest, dialect: Dialect) -> Value {
     body.insert(dialect.limit.into(), json!(request.max_output_tokens));
     body.insert("stream".into(), json!(true));
     body.insert("stream_options".into(), json!({"include_usage": true}));
+    if dialect.cache_key {
+        body.insert("prompt_cache_key".into(), json!(request.cache_key));
+    }
     if let Some(budget) = request.thinking {
         body.insert("reasoning_effort".into(), json!(effort::of_budget(budget)));
     } else if let Some(temperature) = request.temperature {
@@ -79,22 +82,56 @@ fn messages(request: &ModelRequest, dialect: Dialect) -> Vec<Value> {
     if !system.is_empty() {
         rendered.push(json!({"role": "system", "content": system}));
     }
-    for piece in conversation::pieces(&request.messages) {
+    for piece in conversation::pieces(request) {
         match piece {
-            Piece::User(texts) => {
-                rendered.push(json!({"role": "user", "content": conversation::joined(texts)}));
+            Piece::User(parts) => {
+                rendered.push(json!({"role": "user", "content": content(&parts)}));
             }
             Piece::Assistant(body) => rendered.extend(assistant(body, dialect)),
-            Piece::Results(results) => rendered.extend(results.iter().map(|result| {
-                json!({
-                    "role": "tool",
-                    "tool_call_id": result.id,
-                    "content": conversation::marked(result),
-                })
-            })),
+            Piece::Results(results) => {
+                rendered.extend(results.iter().map(|result| {
+                    json!({
+                        "role": "tool",
+                        "tool_call_id": result.id,
+                        "content": conversation::marked(result),
+                    })
+                }));
+                rendered.extend(pictures(&results));
+            }
         }
     }
     rendered
+}
+
+/// One text where there is nothing else: servers that know no parts understand it.
+fn content(parts: &[Part<'_>]) -> Value {
+    match conversation::has_images(parts) {
+        false => json!(conversation::joined_text(parts)),
+        true => parts.iter().map(part).collect(),
+    }
+}
+
+fn part(part: &Part<'_>) -> Value {
+    match part {
+        Part::Text(text) => json!({"type": "text", "text": text}),
+        Part::Image { mime, data } => {
+            let url = conversation::data_url(mime, data);
+            json!({"type": "image_url", "image_url": {"url": url}})
+        }
+    }
+}
+
+/// A result can carry text alone on this wire: its pictures follow in a message of their own,
+/// after the results of all calls.
+fn pictures(results: &[CallResult<'_>]) -> Option<Value> {
+    let mut parts = Vec::new();
+    for result in results.iter().filter(|result| conversation::has_images(&result.parts)) {
+        let text = format!("[pictures of the tool call {}]", result.id);
+        parts.push(json!({"type": "text", "text": text}));
+        let images = result.parts.iter().filter(|part| matches!(part, Part::Image { .. }));
+        parts.extend(images.map(part));
+    }
+    (!parts.is_empty()).then(|| json!({"role": "user", "content": parts}))
 }
 
 /// Nothing when the message neither says nor calls anything.

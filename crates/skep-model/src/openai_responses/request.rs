@@ -6,7 +6,7 @@ use skep_core::message::{Block, Body};
 use skep_core::provider::{ModelRequest, ToolSpec};
 
 use super::VENDOR;
-use crate::conversation::{self, Piece};
+use crate::conversation::{self, CallResult, Part, Piece};
 use crate::effort;
 
 /// The wire refuses a lower limit.
@@ -20,6 +20,7 @@ pub fn render(request: &ModelRequest) -> Value {
     body.insert("max_output_tokens".into(), json!(limit));
     body.insert("stream".into(), json!(true));
     body.insert("store".into(), json!(false));
+    body.insert("prompt_cache_key".into(), json!(request.cache_key));
     if let Some(budget) = request.thinking {
         let effort = effort::of_budget(budget);
         body.insert("reasoning".into(), json!({"effort": effort, "summary": "auto"}));
@@ -56,11 +57,10 @@ fn tool(tool: &ToolSpec) -> Value {
 
 fn input(request: &ModelRequest) -> Vec<Value> {
     let mut items = Vec::with_capacity(request.messages.len());
-    for piece in conversation::pieces(&request.messages) {
+    for piece in conversation::pieces(request) {
         match piece {
-            Piece::User(texts) => {
-                let part = |text| json!({"type": "input_text", "text": text});
-                let content: Vec<Value> = texts.into_iter().map(part).collect();
+            Piece::User(parts) => {
+                let content: Vec<Value> = parts.iter().map(part).collect();
                 items.push(json!({"type": "message", "role": "user", "content": content}));
             }
             Piece::Assistant(body) => items.extend(assistant(body)),
@@ -68,12 +68,33 @@ fn input(request: &ModelRequest) -> Vec<Value> {
                 json!({
                     "type": "function_call_output",
                     "call_id": result.id,
-                    "output": conversation::marked(result),
+                    "output": output(result),
                 })
             })),
         }
     }
     items
+}
+
+fn part(part: &Part<'_>) -> Value {
+    match part {
+        Part::Text(text) => json!({"type": "input_text", "text": text}),
+        Part::Image { mime, data } => {
+            let url = conversation::data_url(mime, data);
+            json!({"type": "input_image", "detail": "auto", "image_url": url})
+        }
+    }
+}
+
+/// One text, or with pictures a list that begins with it.
+fn output(result: &CallResult<'_>) -> Value {
+    let text = conversation::marked(result);
+    if !conversation::has_images(&result.parts) {
+        return json!(text);
+    }
+    let images = result.parts.iter().filter(|part| matches!(part, Part::Image { .. }));
+    let text = json!({"type": "input_text", "text": text});
+    [text].into_iter().chain(images.map(part)).collect()
 }
 
 fn assistant(body: &Body) -> Vec<Value> {

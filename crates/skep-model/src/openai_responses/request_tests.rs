@@ -24,6 +24,7 @@ fn the_whole_body_with_its_key_order() {
     let expected = format!(
         concat!(
             r#"{{"model":"model","max_output_tokens":100,"stream":true,"store":false,"#,
+            r#""prompt_cache_key":"session","#,
             r#""temperature":0.5,"tools":["#,
             r#"{{"type":"function","name":"glob","description":"does glob","#,
             r#""parameters":{schema},"strict":false}},"#,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use skep_core::file::File;
 use skep_core::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
 use skep_core::message::{Block, Body, Message, Origin};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider, SystemPrompt, ToolSpec};
@@ -22,13 +23,19 @@ pub fn row(turn: &str, body: Body) -> Arc<Message> {
 }
 
 pub fn user(turn: &str, text: &str) -> Arc<Message> {
+    with_files(turn, text, &[])
+}
+
+/// Files by name, type and content.
+pub fn with_files(turn: &str, text: &str, files: &[(&str, &str, &[u8])]) -> Arc<Message> {
     let origin = Origin {
         item: ItemId::new("item"),
         message_id: MessageId::new("message"),
         channel: "ws".to_owned(),
         principal: "operator".to_owned(),
     };
-    row(turn, Body::user(text, Vec::new(), origin))
+    let files = files.iter().map(|(name, mime, bytes)| File::new(*name, *mime, *bytes));
+    row(turn, Body::user(text, files.collect(), origin))
 }
 
 /// The rows a step leaves behind: the assistant's message, and a result for every call.

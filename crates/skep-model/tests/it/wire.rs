@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use skep_core::message::{Meta, StopReason, Usage};
+use skep_core::file::File;
+use skep_core::message::{Block, Meta, StopReason, Usage};
 use skep_core::provider::{ModelEvent, ModelRequest};
 use skep_core::settings::Timeouts;
 use skep_testkit::model::{self, Ending, Reply, ScriptedModel, Wire, signature_of};
 
-use crate::rows::{call, follow, joined, request, said, step, text, thinking, user};
+use crate::rows::{
+    call, follow, joined, request, said, step, text, thinking, user, with_files,
+};
 use crate::vendors::{KEY, carried, names, provider_at, provider_with, rig, unwrapped};
 
 crate::on_every_wire!(
@@ -23,6 +26,7 @@ crate::on_every_wire!(
     every_stop_has_its_reason,
     pings_keep_a_slow_answer_alive,
     one_connection_serves_one_call_after_the_other,
+    pictures_arrive_whole_in_messages_and_results,
 );
 
 /// A request to a model that thinks.
@@ -231,4 +235,42 @@ async fn one_connection_serves_one_call_after_the_other(wire: Wire) {
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
     relay.abort();
+}
+
+/// In what a person sent and in what a tool answered; the server refuses what the real service
+/// refuses, and what it saw is what was sent.
+async fn pictures_arrive_whole_in_messages_and_results(wire: Wire) {
+    let (server, provider) = rig(wire).await;
+    let png = [&b"\x89PNG\r\n\x1a\n"[..], &[7; 5000]].concat();
+    let gif = b"GIF89a tiny".to_vec();
+    let mut rows = vec![with_files("one", "what is it?", &[("bee.png", "image/png", &png)])];
+    server.push(Reply::new().tool("read", json!({"file_path": "b.gif"})).tool("read", json!({})));
+    server.push(Reply::say("a bee"));
+    for round in 0..2 {
+        let (events, failure) = follow(provider.as_ref(), request(rows.clone())).await;
+        assert_eq!(failure, None, "round {round}: {:?}", server.refusals());
+        let mut new = step("one", &joined(events));
+        if round == 0 {
+            let result = Arc::make_mut(&mut new[1]);
+            let file = File::new("b.gif", "image/gif", gif.clone());
+            result.body.content.push(Block::File(file));
+        }
+        rows.extend(new);
+    }
+    assert_eq!(server.refusals(), Vec::<String>::new());
+    let image = |mime: &str, bytes: &[u8]| model::Image { mime: mime.into(), bytes: bytes.into() };
+    let requests = server.requests();
+    assert_eq!(requests[0].images(), [image("image/png", &png)]);
+    let both = [image("image/png", &png), image("image/gif", &gif)];
+    assert_eq!(requests[1].images(), both);
+    let texts = requests.iter().map(|request| without_marks(&request.body).to_string());
+    let texts: Vec<String> = texts.collect();
+    assert!(texts[1].starts_with(texts[0].strip_suffix("]}").unwrap()));
+
+    let blind = ModelRequest { sees_images: false, ..request(rows[..1].to_vec()) };
+    server.push(Reply::say("what bee?"));
+    assert_eq!(follow(provider.as_ref(), blind).await.1, None);
+    let last = server.requests().pop().unwrap();
+    assert_eq!(last.images(), []);
+    assert!(last.last_user_text().contains("bee.png, image/png, 5008 bytes"), "{last:?}");
 }

@@ -6,6 +6,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::image::{self, Image};
 use super::wire::Wire;
 
 /// How the answer to a request ended.
@@ -120,6 +121,11 @@ impl ModelRequest {
     /// Every tool result in the request, in order.
     pub fn tool_results(&self) -> Vec<ToolResult> {
         self.wire.entries(self).into_iter().flat_map(|entry| entry.results).collect()
+    }
+
+    /// Every picture the model is shown, in order.
+    pub fn images(&self) -> Vec<Image> {
+        self.messages().iter().flat_map(image::all).collect()
     }
 
     pub fn hung_up(&self) -> bool {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
+use super::super::image;
 use super::super::refusal::{Checked, Refusal, require};
 use super::super::request::signature_of;
 use super::check::{check_cache_mark, is_name, only_fields};
@@ -108,6 +109,7 @@ pub(crate) fn block(place: &str, role: &str, block: &Value) -> Checked {
             let data = block["data"].as_str().unwrap_or_default();
             require(!data.is_empty(), || format!("{place}data: Field required"))
         }
+        "image" => image::check_source(&place, &block["source"]),
         _ => require(block["source"].is_object(), || format!("{place}source: Field required")),
     }
 }

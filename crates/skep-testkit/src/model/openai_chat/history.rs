@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::super::image;
 use super::super::refusal::{Checked, Refusal, is_name, require, stranger};
 
 const CALL_ID: usize = 40;
@@ -41,7 +42,7 @@ fn check_message(at: usize, message: &Value) -> Checked {
         return Err(Refusal::invalid(format!("Unknown parameter: '{place}.{name}'.")));
     }
     let optional = role == "assistant" && message["tool_calls"].is_array();
-    check_content(&place, &message["content"], optional)?;
+    check_content(&place, role, &message["content"], optional)?;
     match role {
         "assistant" => check_calls(&place, &message["tool_calls"]),
         "tool" => require(message["tool_call_id"].is_string(), || {
@@ -51,7 +52,7 @@ fn check_message(at: usize, message: &Value) -> Checked {
     }
 }
 
-fn check_content(place: &str, content: &Value, optional: bool) -> Checked {
+fn check_content(place: &str, role: &str, content: &Value, optional: bool) -> Checked {
     match content {
         Value::Null => require(optional, || {
             format!("Invalid value for 'content': expected a string, got null. '{place}.content'")
@@ -67,7 +68,18 @@ fn check_content(place: &str, content: &Value, optional: bool) -> Checked {
                 })?;
                 require(kind != "text" || part["text"].is_string(), || {
                     format!("Missing required parameter: '{place}.content[].text'.")
-                })
+                })?;
+                if kind != "image_url" {
+                    return Ok(());
+                }
+                require(role == "user", || {
+                    format!(
+                        "Invalid '{place}'. Image URLs are only allowed for messages with role \
+                         'user', but this message with role '{role}' contains an image URL."
+                    )
+                })?;
+                let place = format!("{place}.content[].image_url.url");
+                image::check_url(&place, &part["image_url"]["url"])
             })
         }
         _ => Err(Refusal::invalid(format!("Invalid type for '{place}.content'."))),

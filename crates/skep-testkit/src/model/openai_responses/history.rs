@@ -3,12 +3,14 @@
 
 use serde_json::Value;
 
+use super::super::image;
 use super::super::openai::text_of;
 use super::super::refusal::{Checked, Refusal, is_name, require};
 use super::super::request::signature_of;
 use super::check::only_fields;
 
 const CALL_ID: usize = 64;
+const INPUT_PARTS: &[&str] = &["input_text", "input_image", "input_file"];
 
 pub(crate) fn input(input: &Value, kept_nowhere: bool) -> Checked {
     let items = match input {
@@ -44,8 +46,12 @@ fn check_item(at: usize, item: &Value, kept_nowhere: bool) -> Checked {
         "message" => check_message(&place, item),
         "function_call" => check_call(&place, item),
         "function_call_output" => {
-            let good = item["output"].is_string() || item["output"].is_array();
-            require(good, || format!("Missing required parameter: '{place}output'."))
+            let place = format!("{place}output");
+            match &item["output"] {
+                Value::String(_) => Ok(()),
+                Value::Array(parts) => check_parts(&place, parts, INPUT_PARTS),
+                _ => Err(Refusal::invalid(format!("Missing required parameter: '{place}'."))),
+            }
         }
         _ => check_reasoning(&place, item, kept_nowhere),
     }
@@ -64,16 +70,24 @@ fn check_message(place: &str, item: &Value) -> Checked {
     };
     let kinds: &[&str] = match role {
         "assistant" => &["output_text", "refusal"],
-        _ => &["input_text", "input_image", "input_file"],
+        _ => INPUT_PARTS,
     };
+    check_parts(&format!("{place}content"), parts, kinds)
+}
+
+fn check_parts(place: &str, parts: &[Value], kinds: &[&str]) -> Checked {
     parts.iter().try_for_each(|part| {
         let kind = part["type"].as_str().unwrap_or_default();
         require(kinds.contains(&kind), || {
-            format!("Invalid value: '{kind}'. Supported values are: {kinds:?}. '{place}content'")
+            format!("Invalid value: '{kind}'. Supported values are: {kinds:?}. '{place}'")
         })?;
         require(!kind.ends_with("_text") || part["text"].is_string(), || {
-            format!("Missing required parameter: '{place}content[].text'.")
-        })
+            format!("Missing required parameter: '{place}[].text'.")
+        })?;
+        match kind {
+            "input_image" => image::check_url(&format!("{place}[].image_url"), &part["image_url"]),
+            _ => Ok(()),
+        }
     })
 }
 
