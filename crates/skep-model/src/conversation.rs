@@ -168,11 +168,7 @@ fn file_part(file: &File, sees: Sees) -> Part<'_> {
 
 /// The results of one assistant message in the order of its calls, whatever order they came in.
 /// They stand before the next assistant message; ids may repeat in later ones.
-fn results<'a>(
-    body: &'a Body,
-    following: &'a [Arc<Message>],
-    sees: Sees,
-) -> Vec<CallResult<'a>> {
+fn results<'a>(body: &'a Body, following: &'a [Arc<Message>], sees: Sees) -> Vec<CallResult<'a>> {
     let mut recorded: HashMap<&CallId, &Body> = HashMap::new();
     let step = following.iter().take_while(|row| row.body.role != Role::Assistant);
     for row in step.filter(|row| row.body.role == Role::ToolResult) {

@@ -9,8 +9,7 @@ use crate::rows::{
     assert_prefixes, assistant, call, request, result, row, thinking, twenty_turns, user,
 };
 
-const LOCAL: Dialect =
-    Dialect { limit: "max_tokens", cache_key: false, thinking_goes_back: false };
+const LOCAL: Dialect = Dialect { limit: "max_tokens", cache_key: false, thinking_goes_back: false };
 
 #[test]
 fn the_whole_body_with_its_key_order() {

@@ -12,9 +12,7 @@ use skep_core::provider::{ModelEvent, ModelRequest};
 use skep_core::settings::Timeouts;
 use skep_testkit::model::{self, Ending, Reply, ScriptedModel, Wire, signature_of};
 
-use crate::rows::{
-    call, follow, joined, request, said, step, text, thinking, user, with_files,
-};
+use crate::rows::{call, follow, joined, request, said, step, text, thinking, user, with_files};
 use crate::vendors::{KEY, carried, names, provider_at, provider_with, rig, unwrapped};
 
 crate::on_every_wire!(

@@ -82,8 +82,10 @@ pub(crate) fn check_url(place: &str, url: &Value) -> Checked {
     require(!text.is_empty(), || format!("Missing required parameter: '{place}'."))?;
     if !text.starts_with("data:") {
         return require(text.starts_with("https://"), || {
-            format!("Invalid '{place}'. Expected a valid URL, but got a value with an invalid \
-                     format.")
+            format!(
+                "Invalid '{place}'. Expected a valid URL, but got a value with an invalid \
+                     format."
+            )
         });
     }
     let Some(image) = of_url(url) else {
