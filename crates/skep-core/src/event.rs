@@ -9,12 +9,15 @@ use utoipa::ToSchema;
 use crate::Millis;
 use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId};
 use crate::message::Usage;
+use crate::settings::ConfigProblem;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seq: Option<i64>,
     pub at: Millis,
+    /// Absent on the wire where the event is about the hive as a whole.
+    #[serde(skip_serializing_if = "AgentName::is_nobody", default = "AgentName::nobody")]
     pub agent: AgentName,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session: Option<SessionId>,
@@ -95,6 +98,14 @@ pub enum EventKind {
         state: String,
         reason: Option<String>,
     },
+    /// The files of the home were read again. What `problems` name is not in force: the version
+    /// before it goes on.
+    Config {
+        state: ConfigOutcome,
+        problems: Vec<ConfigProblem>,
+        /// Keys whose new value is used after the next start.
+        needs_restart: Vec<String>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -120,6 +131,7 @@ impl EventKind {
             Self::InboxEnded { .. } => "inbox_ended",
             Self::CallUnknown { .. } => "call_unknown",
             Self::Status { .. } => "status",
+            Self::Config { .. } => "config",
         }
     }
 }
@@ -156,6 +168,8 @@ words! {
     }
     /// ready → running ⇄ waiting; running → ready (crash, retry) → running; any → ended.
     TurnState { Ready = "ready", Running = "running", Waiting = "waiting", Ended = "ended" }
+    /// What became of changed files: in force, or the version before them goes on.
+    ConfigOutcome { Applied = "applied", Kept = "kept" }
     /// Why a turn was asked to end.
     CancelReason { Stop = "stop", Interrupt = "interrupt" }
 }

@@ -52,6 +52,17 @@ text_id! {
     Principal,
 }
 
+impl AgentName {
+    /// In the place of an agent where the hive as a whole is meant.
+    pub fn nobody() -> Self {
+        Self(String::new())
+    }
+
+    pub fn is_nobody(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// The internal id of an agent's row: a new agent of an old name inherits nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AgentId(pub i64);

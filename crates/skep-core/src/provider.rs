@@ -38,6 +38,15 @@ impl Providers {
     }
 }
 
+/// The same profiles lead to the very same providers.
+impl PartialEq for Providers {
+    fn eq(&self, other: &Self) -> bool {
+        let same =
+            |((a, x), (b, y)): ((&String, &Arc<dyn Provider>), (_, _))| a == b && Arc::ptr_eq(x, y);
+        self.0.len() == other.0.len() && self.0.iter().zip(other.0.iter()).all(same)
+    }
+}
+
 impl fmt::Debug for Providers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()

@@ -205,9 +205,30 @@ pub enum AgentState {
     Failed { reason: String },
 }
 
+/// A mistake in the files that keeps them, or one agent's, from being in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ConfigProblem {
+    pub file: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line: Option<u32>,
+    /// The whole sentence for people: file, line, key, what is wrong, what was expected.
+    pub text: String,
+}
+
+/// How the files stand to what is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ConfigStanding {
+    pub problems: Vec<ConfigProblem>,
+    /// Keys whose new value is used after the next start.
+    pub needs_restart: Vec<String>,
+    /// Why changes of the files are not noticed, when they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwatched: Option<String>,
+}
+
 /// Everything the files of a home say, read at one moment. It is replaced as a whole, never
 /// changed: a turn keeps the one it began with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HiveSettings {
     pub server: ServerSettings,
     pub limits: Limits,

@@ -1,8 +1,42 @@
-//! Disk facts: how much room is left, and making a directory entry durable.
+//! Disk facts: how much room is left, what lies at a path, and making a directory entry durable.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// What lies at a path, looked at through the one handle that is then read from: nothing can be
+/// put in its place between the look and the reading.
+#[derive(Debug)]
+pub enum Found {
+    File(File),
+    Folder,
+    /// Not followed.
+    Link,
+    /// A pipe, a socket or a device. Opening it neither waits nor sends anything.
+    Special,
+}
+
+/// Opens what lies at a path for reading.
+pub fn find(path: &Path) -> io::Result<Found> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = match rustix::fs::open(path, flags | OFlags::NOCTTY, Mode::empty()) {
+        Ok(opened) => File::from(opened),
+        // A link also where a link lies further up in a ring; both lead nowhere we go.
+        Err(Errno::LOOP) => return Ok(Found::Link),
+        // A socket, or a device nobody serves.
+        Err(Errno::NXIO) => return Ok(Found::Special),
+        Err(error) => return Err(error.into()),
+    };
+    let kind = opened.metadata()?.file_type();
+    Ok(match () {
+        () if kind.is_file() => Found::File(opened),
+        () if kind.is_dir() => Found::Folder,
+        () => Found::Special,
+    })
+}
 
 /// Bytes an unprivileged process may still write on the file system that holds `path`.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {

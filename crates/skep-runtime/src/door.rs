@@ -14,7 +14,7 @@ use skep_core::ids::{
 };
 use skep_core::message::{Block, Message, View};
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
-use skep_core::settings::QueueMode;
+use skep_core::settings::{ConfigStanding, QueueMode};
 
 /// A message on its way in.
 #[derive(Clone, Debug)]
@@ -219,6 +219,8 @@ pub struct HiveInfo {
     pub model_note: String,
     /// `ok`, or why writes are held (`disk_full`, `store_unsynced`).
     pub store: &'static str,
+    /// How the files of the home stand to what is in force.
+    pub config: ConfigStanding,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]

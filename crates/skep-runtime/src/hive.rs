@@ -1,9 +1,9 @@
 //! The hive: one handle for every door, and what all of its parts share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -15,15 +15,15 @@ use skep_core::engine::Engine;
 use skep_core::event::EventKind;
 use skep_core::ids::{AgentId, AgentName};
 use skep_core::retry::RetryPolicy;
-use skep_core::settings::{AgentSettings, AgentState, HiveSettings};
+use skep_core::settings::{AgentSettings, HiveSettings};
 use skep_core::tool::Tool;
 use skep_guard::clock;
-use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::close::Closed;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 
 use crate::bus::Bus;
+use crate::configuration::{self, Standing};
 use crate::dispatch::{self, Dispatcher};
 use crate::door::{DoorError, ErrorKind};
 use crate::follow::Waiters;
@@ -85,14 +85,6 @@ pub(crate) struct Shared {
     pub goodbyes: TaskTracker,
 }
 
-/// What the files say, and the rows of the agents in them: both change together. Locked to copy
-/// or to replace it, never across anything that waits.
-#[derive(Clone)]
-pub(crate) struct Standing {
-    pub settings: Arc<HiveSettings>,
-    pub ids: Arc<BTreeMap<AgentName, AgentId>>,
-}
-
 /// Why a hive did not open.
 #[derive(Debug, thiserror::Error)]
 pub enum HiveError {
@@ -130,15 +122,7 @@ impl Hive {
         let store = Store::open(OpenOptions::in_run_folder(&parts.run), notify).await?;
         let report = store.report();
         let now = clock::now_ms();
-        let agents = parts.settings.agents.iter().map(|(name, state)| NewAgent {
-            name: name.clone(),
-            failed: match state {
-                AgentState::Active(_) => None,
-                AgentState::Failed { reason } => Some(reason.clone()),
-            },
-        });
-        let register = RegisterAgents { agents: agents.collect(), now };
-        let ids = store.write(register).await?.into_iter().collect();
+        let ids = configuration::register(&store, &parts.settings).await?;
         let taken_back = store.write(Recover { now }).await?;
         if taken_back > 0 {
             tracing::info!(turns = taken_back, "turns that were running go on");
@@ -151,6 +135,7 @@ impl Hive {
             standing: RwLock::new(Standing {
                 settings: Arc::new(parts.settings),
                 ids: Arc::new(ids),
+                config: Arc::default(),
             }),
             engines: engines.collect(),
             toolbox,
@@ -178,11 +163,6 @@ impl Hive {
         shared.tasks.spawn(dispatch::run(Arc::clone(&shared), frames));
         shared.tasks.spawn(crate::drain::expire(Arc::clone(&shared)));
         Ok((Self { shared }, report))
-    }
-
-    /// The settings in force now. Whoever needs them twice keeps the first answer.
-    pub fn settings(&self) -> Arc<HiveSettings> {
-        self.shared.settings()
     }
 
     /// Frames for channel ids that begin with the channel's word go to it.
@@ -217,15 +197,6 @@ impl Hive {
 }
 
 impl Shared {
-    pub fn standing(&self) -> Standing {
-        self.standing.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The settings in force now. A turn takes them once and keeps them.
-    pub fn settings(&self) -> Arc<HiveSettings> {
-        self.standing().settings
-    }
-
     pub fn agent_id(&self, name: &AgentName) -> Result<AgentId, DoorError> {
         let ids = self.standing().ids;
         ids.get(name).copied().ok_or_else(|| {

@@ -6,6 +6,7 @@
 pub mod door;
 
 mod bus;
+mod configuration;
 mod dispatch;
 mod drain;
 mod ear;

@@ -68,6 +68,7 @@ impl Hive {
                 uptime_ms: clock::now_ms().saturating_sub(self.shared.started_at).max(0),
                 model_note: self.shared.settings().model_note.clone(),
                 store: self.shared.health.word(),
+                config: (*self.shared.standing().config).clone(),
             },
             agents: self.describe(&counts, sight),
             turns: turns.collect(),

@@ -11,7 +11,8 @@ use crate::conn::Conn;
 use crate::error::{Refusal, SqlError};
 use crate::tx::{NewEvent, Tx};
 
-/// Gives every agent a row; those that have one keep it. A change of status is told.
+/// Gives every agent a row; those that have one keep it, also while they are not among these.
+/// A change of status is told.
 pub struct RegisterAgents {
     pub agents: Vec<NewAgent>,
     pub now: Millis,
@@ -50,7 +51,14 @@ impl Run for RegisterAgents {
                     id
                 }
             };
+            known.remove(agent.name.as_str());
             ids.push((agent.name.clone(), id));
+        }
+        for (name, (id, was, _)) in known {
+            if !was.is_empty() {
+                let gone = NewAgent { name: AgentName(name), failed: None };
+                self.set_status(tx, id, &gone, "").await?;
+            }
         }
         Ok(ids)
     }
@@ -73,7 +81,8 @@ impl RegisterAgents {
     ) -> Result<(), SqlError> {
         let update = "UPDATE agents SET status = $2, status_reason = $3 WHERE id = $1";
         tx.conn.run(update, &[id.0.into(), status.into(), (&agent.failed).into()]).await?;
-        let kind = EventKind::Status { state: status.to_owned(), reason: agent.failed.clone() };
+        let state = if status.is_empty() { "removed" } else { status };
+        let kind = EventKind::Status { state: state.to_owned(), reason: agent.failed.clone() };
         let (at, name) = (self.now, agent.name.clone());
         tx.event(NewEvent { at, agent: name, session: None, turn: None, kind });
         Ok(())

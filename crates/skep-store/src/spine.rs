@@ -10,6 +10,7 @@ use crate::leases::{Decide, Park, Recover, Release, Take};
 use crate::outbox::{MarkDelivered, OpenChannel};
 use crate::retention::Expire;
 use crate::tokens::{NewToken, RevokeToken};
+use crate::watch::NoteEvent;
 
 crate::commands! {
     /// Every write there is.
@@ -30,6 +31,7 @@ crate::commands! {
     MarkDelivered,
     NewToken,
     RevokeToken,
+    NoteEvent,
     Expire,
 }
 

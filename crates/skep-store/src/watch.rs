@@ -1,13 +1,31 @@
 //! What watchers read: items, open turns, events.
 
 use skep_core::Millis;
-use skep_core::event::{Event, ItemState};
+use skep_core::event::{Event, EventKind, ItemState};
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
 };
 
+use crate::command::Run;
 use crate::conn::{Conn, Row};
-use crate::error::SqlError;
+use crate::error::{Refusal, SqlError};
+use crate::tx::{NewEvent, Tx};
+
+/// Writes down an event that is about the hive as a whole, and tells it.
+pub struct NoteEvent {
+    pub kind: EventKind,
+    pub now: Millis,
+}
+
+impl Run for NoteEvent {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let (at, kind) = (self.now, self.kind.clone());
+        tx.event(NewEvent { at, agent: AgentName::nobody(), session: None, turn: None, kind });
+        Ok(())
+    }
+}
 
 /// An item as its sender or an operator sees it.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,25 +1,17 @@
 //! The composition root: the only place that names concrete engines, vendors, tools and doors.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use skep_core::engine::Engine;
-use skep_core::provider::{Provider, Providers};
 use skep_core::retry::RetryPolicy;
-use skep_core::settings::{AgentState, HiveSettings};
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
-use skep_guard::http::ClientError;
 use skep_guard::sandbox::{self, Sandbox};
-use skep_model::{
-    AnthropicProvider, OpenAiChatProvider, OpenAiResponsesProvider, RehearsalProvider, WireSettings,
-};
 use skep_runtime::door::Grant;
 use skep_runtime::{Hive, HiveError, Parts};
 use skep_server::{BindOptions, Listening, Server};
@@ -28,8 +20,9 @@ use skep_tools::{BashTool, EditTool, GlobTool, GrepTool, ReadTool, WriteTool};
 
 use crate::cli::up;
 use crate::cli::{Exit, Failure};
-use crate::home::providers::{Connection, Vendor};
 use crate::home::{Home, Known, Loaded};
+use crate::reload;
+use crate::vendors::Vendors;
 
 /// How often memory that is free goes back to the system.
 const GIVE_BACK: Duration = Duration::from_secs(30);
@@ -85,7 +78,8 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     if let Err(error) = skep_guard::limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
-    loaded.settings.providers = providers(&loaded.connections, &mut loaded.settings);
+    let mut vendors = Vendors::default();
+    vendors.furnish(&mut loaded.settings, &loaded.connections);
     let timing = Timing { policy: extras.retry, ..Timing::default() };
     let native = Arc::new(NativeEngine::new(timing));
     let mut engines: Vec<Arc<dyn Engine>> = (extras.engines)(&native);
@@ -111,6 +105,7 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     let doors = tokio::spawn(server.run(close_doors.clone()));
     let housekeeping = tokio::spawn(give_memory_back());
     up::announce(&home, &loaded, address, token.as_deref());
+    let reload = reload::start(&home, &hive, vendors, loaded);
     let asked = hive.shutdown_requested();
     tokio::select! {
         _ = terminate.recv() => {}
@@ -118,7 +113,11 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
         () = hung_up(&mut hangup) => {}
         () = asked.cancelled() => {}
     }
-    tracing::info!("stopping: running turns have {:?}", loaded.settings.limits.drain);
+    // First of all: from here on the settings are the last ones.
+    if let Some(reload) = reload {
+        reload.abort();
+    }
+    tracing::info!("stopping: running turns have {:?}", hive.settings().limits.drain);
     // A terminal that closes hangs up more than once; that is no second request.
     hive.drain(async {
         tokio::select! {
@@ -150,45 +149,6 @@ fn built_in(home: &Home, bytes: usize) -> Vec<Arc<dyn Tool>> {
 /// Where shell commands run: confined, without sight of the hive's home.
 pub fn sandbox(home: &Home) -> Sandbox {
     Sandbox::new(sandbox::Settings::new(sandbox::Level::Confined, vec![home.root().to_path_buf()]))
-}
-
-/// One provider a profile. A profile whose vendor cannot be reached at all disables the agents
-/// that use it, and nothing else.
-fn providers(connections: &BTreeMap<String, Connection>, settings: &mut HiveSettings) -> Providers {
-    let mut providers: BTreeMap<String, Arc<dyn Provider>> = BTreeMap::new();
-    for (name, connection) in connections {
-        match provider(connection) {
-            Ok(provider) => {
-                providers.insert(name.clone(), provider);
-            }
-            Err(reason) => disable(settings, name, &reason.to_string()),
-        }
-    }
-    Providers::new(providers)
-}
-
-fn provider(connection: &Connection) -> Result<Arc<dyn Provider>, ClientError> {
-    let settings = WireSettings {
-        base_url: connection.api_url.clone(),
-        key: connection.api_key.clone().unwrap_or_else(|| SecretString::from("")),
-        timeouts: connection.timeouts,
-        extra_headers: connection.extra_headers.clone(),
-    };
-    Ok(match connection.vendor {
-        Vendor::Anthropic => Arc::new(AnthropicProvider::new(settings)?),
-        Vendor::OpenAiChat => Arc::new(OpenAiChatProvider::new(settings)?),
-        Vendor::OpenAiResponses => Arc::new(OpenAiResponsesProvider::new(settings)?),
-        Vendor::Rehearsal => Arc::new(RehearsalProvider),
-    })
-}
-
-fn disable(settings: &mut HiveSettings, profile: &str, reason: &str) {
-    for state in settings.agents.values_mut() {
-        if matches!(state, AgentState::Active(agent) if agent.profile.name == profile) {
-            let reason = format!("its profile {profile} cannot be used: {reason}");
-            *state = AgentState::Failed { reason };
-        }
-    }
 }
 
 /// Ends what tools of an earlier run of this home left behind.

@@ -10,7 +10,7 @@ pub mod load;
 mod agent;
 mod channels;
 mod confinement;
-mod environment;
+pub mod environment;
 mod expect;
 mod fallback;
 mod hive;
@@ -21,6 +21,7 @@ mod rules;
 mod scalar;
 mod schema;
 mod source;
+pub mod watch;
 mod yaml;
 
 #[cfg(test)]
@@ -32,6 +33,6 @@ mod mistake_tests;
 
 pub use create::{Created, HomeError};
 pub use layout::Home;
-pub use load::{Known, LoadError, Loaded, load};
+pub use load::{Known, LoadError, Loaded, load, load_again};
 pub use problem::Problem;
 pub use providers::{Connection, Vendor};

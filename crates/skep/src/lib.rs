@@ -7,3 +7,6 @@
 pub mod cli;
 pub mod compose;
 pub mod home;
+
+mod reload;
+mod vendors;

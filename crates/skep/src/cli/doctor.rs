@@ -92,6 +92,9 @@ async fn examine(home: &Home, place: &Place, known: &Known) -> Vec<Finding> {
     findings.extend(configuration(home, known));
     let (instance, finding) = instance(home, place).await;
     findings.push(finding);
+    if matches!(instance, Instance::Runs) {
+        findings.extend(in_force(place).await);
+    }
     findings.push(database(home, place, &instance).await);
     findings.push(space(home));
     findings.push(walls(home).await);
@@ -158,6 +161,23 @@ fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
     let text = format!("in order; agents that can work: {active}");
     findings.push(Finding::new(Grade::Good, "configuration", text));
     findings.push(Finding::new(Grade::Good, "model", loaded.settings.model_note));
+    findings
+}
+
+/// What the files say and the running hive does not do. Mistakes in them are found above.
+async fn in_force(place: &Place) -> Vec<Finding> {
+    let Ok(client) = Client::open(place) else { return Vec::new() };
+    let Ok(state) = client.get("/api/v1/state").await else { return Vec::new() };
+    let config = &state["hive"]["config"];
+    let keys = config["needs_restart"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let late = |key| {
+        let text = format!("{} is used after the next start", output::foreign(key));
+        Finding::new(Grade::Doubtful, "configuration", text).next("skep down, then skep up")
+    };
+    let mut findings: Vec<Finding> = keys.map(late).collect();
+    if let Some(why) = config["unwatched"].as_str() {
+        findings.push(Finding::new(Grade::Doubtful, "configuration", output::foreign(why)));
+    }
     findings
 }
 

@@ -37,6 +37,7 @@ pub fn lines(state: &Value) -> Vec<String> {
         format!("home   {}", word(&hive["home"])),
         format!("model  {}", word(&hive["model_note"])),
     ];
+    lines.extend(config(&hive["config"]));
     let queue = &state["queue"];
     let count = |key: &str| queue[key].as_i64().unwrap_or(0);
     let (running, queued, waiting) = (count("running"), count("pending"), count("waiting"));
@@ -54,6 +55,20 @@ pub fn lines(state: &Value) -> Vec<String> {
         lines.push(toned("calls whose outcome is unknown (look what they did):", Tone::Bad));
         lines.extend(unknown);
     }
+    lines
+}
+
+/// How the files stand to what is in force; nothing where they agree.
+fn config(config: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for problem in items(&config["problems"]) {
+        let kept = toned("not in force, the version before it goes on", Tone::Bad);
+        lines.push(format!("config {kept}: {}", word(&problem["text"])));
+    }
+    for key in items(&config["needs_restart"]) {
+        lines.push(format!("config used after the next start: {}", word(key)));
+    }
+    lines.extend(config["unwatched"].as_str().map(|why| format!("config {}", foreign(why))));
     lines
 }
 

@@ -56,6 +56,7 @@ where
     })?;
     if let Some(port) = command.port {
         loaded.settings.server.port = port;
+        loaded.port = Some(port);
     }
     check_bind(&loaded, command.insecure_bind)?;
     create::workspaces(&home, &loaded).map_err(unusable)?;

@@ -13,7 +13,7 @@ use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
 use super::hive::{self, Hive};
 use super::layout::Home;
-use super::load::Known;
+use super::load::{Filled, Known};
 use super::problem::Problem;
 use super::rules;
 use super::scalar::{Text, Whole, present};
@@ -73,6 +73,7 @@ pub struct Around<'a> {
     pub profiles: &'a BTreeMap<String, Arc<Profile>>,
     pub known: &'a Known,
     pub variables: Variables<'a>,
+    pub filled: Filled,
 }
 
 pub fn read(name: &str, around: &Around<'_>) -> Result<AgentSettings, Problem> {
@@ -86,6 +87,7 @@ pub fn read(name: &str, around: &Around<'_>) -> Result<AgentSettings, Problem> {
         let problem = Problem::of_file(&file, "is missing");
         return Err(problem.expecting("the agent's settings; an empty file is enough"));
     };
+    around.filled.check(&file, !source.text.trim().is_empty())?;
     let raw: RawAgent = yaml::parse(&source)?;
     let reader = Reader { source: &source, variables: around.variables };
     resolve(name, &folder, &raw, &reader, around)

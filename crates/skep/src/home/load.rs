@@ -1,8 +1,10 @@
 //! All files of a home, read and checked together.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skep_core::ids::AgentName;
@@ -12,10 +14,10 @@ use skep_guard::scrub::{self, Secret};
 use super::agent::{self, Around};
 use super::channels;
 use super::environment::Variables;
-use super::hive::{self, Hive};
+use super::hive;
 use super::layout::Home;
 use super::problem::Problem;
-use super::providers::{self, Connection, Providers};
+use super::providers::{self, Connection};
 use super::rules;
 use super::source::{FILE_BYTES, Source};
 
@@ -40,6 +42,14 @@ pub struct Loaded {
     /// By profile name. Keys live here and nowhere else.
     pub connections: BTreeMap<String, Connection>,
     pub warnings: Vec<String>,
+    /// The names it was read with.
+    pub known: Known,
+    /// The port of the command line, which goes before the one in the file.
+    pub port: Option<u16>,
+    /// What is wrong with the agents that failed.
+    pub broken: BTreeMap<AgentName, Problem>,
+    /// The files that had something in them.
+    pub filled: BTreeSet<PathBuf>,
 }
 
 /// The files that keep the hive from starting, one problem each.
@@ -65,27 +75,53 @@ impl fmt::Display for LoadError {
 /// Reads everything. A mistake in a file of the hive stops it; a mistake in an agent's folder
 /// disables that agent alone.
 pub fn load(home: &Home, known: &Known, variables: Variables) -> Result<Loaded, LoadError> {
+    read_all(home, known, variables, Filled::default())
+}
+
+/// As `load`, in a hive that runs on what was read before: a file or folder of it that has
+/// nothing in it any more is taken for half a change, not for a wish.
+pub fn load_again(
+    home: &Home,
+    known: &Known,
+    variables: Variables,
+    before: &Loaded,
+) -> Result<Loaded, LoadError> {
+    let loaded = read_all(home, known, variables, Filled::since(before))?;
+    Ok(Loaded { port: before.port, ..loaded })
+}
+
+fn read_all(
+    home: &Home,
+    known: &Known,
+    variables: Variables,
+    filled: Filled,
+) -> Result<Loaded, LoadError> {
     let mut problems = Vec::new();
-    let mut providers = keep(&mut problems, read_providers(home, variables));
+    let providers = source(&home.providers_yaml(), &filled);
+    let mut providers =
+        keep(&mut problems, providers.and_then(|source| providers::read(&source, variables)));
     // Known as secrets before anything else can speak of them.
     let too_short =
         hide(providers.as_mut().map(|found| std::mem::take(&mut found.secrets)), variables);
     let names: Option<Vec<&str>> =
         providers.as_ref().map(|providers| providers.profiles.keys().map(String::as_str).collect());
-    let hive = keep(&mut problems, read_hive(home, variables, known, names.as_deref()));
-    let channels = keep(
-        &mut problems,
-        source(&home.channels_yaml()).and_then(|source| channels::read(&source)),
-    );
+    let hive = source(&home.skep_yaml(), &filled);
+    let hive = hive.and_then(|source| hive::read(&source, variables, known, names.as_deref()));
+    let hive = keep(&mut problems, hive);
+    let channels = source(&home.channels_yaml(), &filled);
+    let channels = keep(&mut problems, channels.and_then(|source| channels::read(&source)));
     let hive_rules = keep(&mut problems, rules::read(&home.rules()));
-    let names = keep(&mut problems, agent_names(home));
+    let names = keep(&mut problems, agent_names(home, &filled));
     let (Some(providers), Some(mut hive), Some(channels), Some(hive_rules), Some(names)) =
         (providers, hive, channels, hive_rules, names)
     else {
         return Err(LoadError { problems });
     };
     hive.server.ws_enabled = channels.ws_enabled;
-    let agents = agents(home, known, variables, &providers, &hive, names);
+    let around =
+        Around { home, hive: &hive, profiles: &providers.profiles, known, variables, filled };
+    let (agents, broken) = agents(&around, names);
+    let filled = around.filled.now.into_inner();
     Ok(Loaded {
         settings: HiveSettings {
             server: hive.server,
@@ -99,6 +135,10 @@ pub fn load(home: &Home, known: &Known, variables: Variables) -> Result<Loaded, 
         },
         connections: providers.connections,
         warnings: providers.warnings.into_iter().chain(too_short).collect(),
+        known: known.clone(),
+        port: None,
+        broken,
+        filled,
     })
 }
 
@@ -126,33 +166,51 @@ fn keep<T>(problems: &mut Vec<Problem>, result: Result<T, Problem>) -> Option<T>
     result.map_err(|problem| problems.push(problem)).ok()
 }
 
-fn read_providers(home: &Home, variables: Variables) -> Result<Providers, Problem> {
-    providers::read(&source(&home.providers_yaml())?, variables)
+/// Which files have something in them, now and when they were read before.
+#[derive(Default)]
+pub struct Filled {
+    before: BTreeSet<PathBuf>,
+    now: RefCell<BTreeSet<PathBuf>>,
 }
 
-fn read_hive(
-    home: &Home,
-    variables: Variables,
-    known: &Known,
-    profiles: Option<&[&str]>,
-) -> Result<Hive, Problem> {
-    hive::read(&source(&home.skep_yaml())?, variables, known, profiles)
+impl Filled {
+    fn since(before: &Loaded) -> Self {
+        Self { before: before.filled.clone(), now: RefCell::default() }
+    }
+
+    /// Refuses what had something in it and has nothing now.
+    pub fn check(&self, path: &Path, is_filled: bool) -> Result<(), Problem> {
+        if is_filled {
+            self.now.borrow_mut().insert(path.to_path_buf());
+        } else if self.before.contains(path) {
+            let problem = Problem::of_file(path, "is gone or empty, and was not before");
+            // Remembered: it is not to be believed the second time either.
+            self.now.borrow_mut().insert(path.to_path_buf());
+            return Err(problem.expecting("what it said before, or a comment for the defaults"));
+        }
+        Ok(())
+    }
 }
 
 /// A file of the hive; absent is the same as empty.
-fn source(file: &std::path::Path) -> Result<Source, Problem> {
+fn source(file: &Path, filled: &Filled) -> Result<Source, Problem> {
     let found = Source::read(file, FILE_BYTES)?;
-    Ok(found.unwrap_or_else(|| Source { file: file.to_path_buf(), text: String::new() }))
+    let found = found.unwrap_or_else(|| Source { file: file.to_path_buf(), text: String::new() });
+    filled.check(file, !found.text.trim().is_empty())?;
+    Ok(found)
 }
 
 /// Every folder in `teams/` is an agent, whatever its name; files and hidden folders are not.
-fn agent_names(home: &Home) -> Result<Vec<String>, Problem> {
+fn agent_names(home: &Home, filled: &Filled) -> Result<Vec<String>, Problem> {
     let teams = home.teams();
     let unreadable =
         |error: std::io::Error| Problem::of_file(&teams, format!("cannot be read: {error}"));
     let entries = match std::fs::read_dir(&teams) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            filled.check(&teams, false)?;
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(unreadable(error)),
     };
     let mut names = Vec::new();
@@ -163,21 +221,24 @@ fn agent_names(home: &Home) -> Result<Vec<String>, Problem> {
             names.push(name);
         }
     }
+    filled.check(&teams, !names.is_empty())?;
     Ok(names)
 }
 
-fn agents(
-    home: &Home,
-    known: &Known,
-    variables: Variables,
-    providers: &Providers,
-    hive: &Hive,
-    names: Vec<String>,
-) -> BTreeMap<AgentName, AgentState> {
-    let around = Around { home, hive, profiles: &providers.profiles, known, variables };
-    let state = |name: &str| match agent::read(name, &around) {
-        Ok(settings) => AgentState::Active(Arc::new(settings)),
-        Err(problem) => AgentState::Failed { reason: problem.to_string() },
-    };
-    names.into_iter().map(|name| (AgentName::new(&name), state(&name))).collect()
+type Agents = BTreeMap<AgentName, AgentState>;
+
+fn agents(around: &Around<'_>, names: Vec<String>) -> (Agents, BTreeMap<AgentName, Problem>) {
+    let (mut agents, mut broken) = (BTreeMap::new(), BTreeMap::new());
+    for name in names {
+        let state = match agent::read(&name, around) {
+            Ok(settings) => AgentState::Active(Arc::new(settings)),
+            Err(problem) => {
+                let reason = problem.to_string();
+                broken.insert(AgentName::new(&name), problem);
+                AgentState::Failed { reason }
+            }
+        };
+        agents.insert(AgentName::new(&name), state);
+    }
+    (agents, broken)
 }

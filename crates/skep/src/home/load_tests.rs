@@ -496,7 +496,7 @@ fn odd_files_are_refused_and_never_waited_for() {
     type Make<'a> = &'a dyn Fn(&Path);
     let cases: [(&str, Make<'_>); 4] = [
         ("skep.yaml: is a folder", &|path| std::fs::create_dir(path).unwrap()),
-        ("skep.yaml: is not a regular file", &|path| {
+        ("skep.yaml: is a link, and links are not followed", &|path| {
             std::os::unix::fs::symlink("/dev/zero", path).unwrap();
         }),
         ("skep.yaml: is too large; expected at most 1024 KiB", &|path| {

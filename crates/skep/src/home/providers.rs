@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use skep_core::ids::is_agent_name;
 use skep_core::money::Price;
@@ -130,6 +130,22 @@ pub struct Connection {
     pub api_key: Option<SecretString>,
     pub timeouts: Timeouts,
     pub extra_headers: Vec<(String, SecretString)>,
+}
+
+impl Connection {
+    /// Whether both lead to the same place in the same way.
+    pub fn same_as(&self, other: &Self) -> bool {
+        let secret = |key: &SecretString| key.expose_secret().to_owned();
+        let headers = |connection: &Self| -> Vec<(String, String)> {
+            let headers = connection.extra_headers.iter();
+            headers.map(|(name, value)| (name.clone(), secret(value))).collect()
+        };
+        self.vendor == other.vendor
+            && self.api_url == other.api_url
+            && self.api_key.as_ref().map(secret) == other.api_key.as_ref().map(secret)
+            && self.timeouts == other.timeouts
+            && headers(self) == headers(other)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

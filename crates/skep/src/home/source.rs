@@ -1,8 +1,9 @@
 //! A file of the home as text: read once, bounded, and only when it really is a file.
 
-use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+
+use skep_guard::disk::{self, Found};
 
 use super::place::{self, Role};
 use super::problem::Problem;
@@ -18,20 +19,14 @@ pub struct Source {
 impl Source {
     /// Reads a file, or says that it is absent with `None`.
     pub fn read(file: &Path, most: u64) -> Result<Option<Self>, Problem> {
-        // Looked at before it is opened: opening a FIFO would wait for a writer.
-        let found = match fs::metadata(file) {
-            Ok(found) => found,
+        let opened = match disk::find(file) {
+            Ok(Found::File(opened)) => opened,
+            Ok(other) => return Err(not_a_file(file, &other)),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(file, &error)),
         };
-        if !found.is_file() {
-            let what = if found.is_dir() { "is a folder" } else { "is not a regular file" };
-            return Err(Problem::of_file(file, what).expecting("a text file"));
-        }
         let mut bytes = Vec::new();
-        File::open(file)
-            .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
-            .map_err(|error| unreadable(file, &error))?;
+        opened.take(most + 1).read_to_end(&mut bytes).map_err(|error| unreadable(file, &error))?;
         if bytes.len() as u64 > most {
             let expected = format!("at most {} KiB", most / 1024);
             return Err(Problem::of_file(file, "is too large").expecting(expected));
@@ -68,6 +63,16 @@ impl Source {
             .map(|path| path.join("."));
         problem
     }
+}
+
+/// A link is refused because a change behind it would not be noticed.
+fn not_a_file(file: &Path, found: &Found) -> Problem {
+    let what = match found {
+        Found::Folder => "is a folder",
+        Found::Link => "is a link, and links are not followed",
+        Found::File(_) | Found::Special => "is not a regular file",
+    };
+    Problem::of_file(file, what).expecting("a text file")
 }
 
 fn unreadable(file: &Path, error: &std::io::Error) -> Problem {

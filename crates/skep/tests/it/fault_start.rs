@@ -364,7 +364,7 @@ async fn fault_start_with_each_kind_of_configuration_mistake() {
     };
     mistaken(&stage, "channels.yaml", &["is not a regular file"], pipe).await;
     let ring = |path: &Path| std::os::unix::fs::symlink(path, path).unwrap();
-    mistaken(&stage, "skep.yaml", &["skep.yaml", "symbolic link"], ring).await;
+    mistaken(&stage, "skep.yaml", &["skep.yaml", "is a link"], ring).await;
     still_good(&stage).await;
 }
 

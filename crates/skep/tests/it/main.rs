@@ -16,6 +16,7 @@ mod engine_prompt;
 mod engine_queue;
 mod engine_wait;
 mod fault_cli;
+mod fault_config;
 mod fault_crash;
 mod fault_crash_journal;
 mod fault_crash_scene;

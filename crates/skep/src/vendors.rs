@@ -1,0 +1,83 @@
+//! From profiles to providers: the only place that names concrete vendors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use skep_core::provider::{Provider, Providers};
+use skep_core::settings::{AgentState, HiveSettings};
+use skep_guard::http::ClientError;
+use skep_model::{
+    AnthropicProvider, OpenAiChatProvider, OpenAiResponsesProvider, RehearsalProvider, WireSettings,
+};
+
+use crate::home::{Connection, Vendor};
+
+/// The providers in use, one a profile. A profile that has not changed keeps its provider, and
+/// with it the open connections.
+#[derive(Default)]
+pub struct Vendors {
+    held: BTreeMap<String, (Connection, Arc<dyn Provider>)>,
+}
+
+impl Vendors {
+    /// Makes the providers of these settings. A profile whose vendor cannot be reached at all
+    /// disables the agents that use it, and nothing else.
+    pub fn furnish(
+        &mut self,
+        settings: &mut HiveSettings,
+        connections: &BTreeMap<String, Connection>,
+    ) {
+        let mut held = BTreeMap::new();
+        for (name, connection) in connections {
+            let same = self.held.get(name).filter(|(before, _)| before.same_as(connection));
+            let made = match same {
+                Some((_, provider)) => Ok(Arc::clone(provider)),
+                None => provider(connection),
+            };
+            match made {
+                Ok(provider) => {
+                    held.insert(name.clone(), (connection.clone(), provider));
+                }
+                Err(reason) => disable(settings, name, &reason.to_string()),
+            }
+        }
+        // An agent that keeps its former settings may use a profile that is not written any more.
+        for state in settings.agents.values() {
+            let AgentState::Active(agent) = state else { continue };
+            let named = std::iter::once(&agent.profile).chain(&agent.profile.fallback);
+            for name in named.map(|profile| &profile.name) {
+                if let Some(former) = self.held.get(name).filter(|_| !held.contains_key(name)) {
+                    held.insert(name.clone(), former.clone());
+                }
+            }
+        }
+        let providers = held.iter().map(|(name, (_, provider))| (name.clone(), provider.clone()));
+        settings.providers = Providers::new(providers.collect());
+        self.held = held;
+    }
+}
+
+fn provider(connection: &Connection) -> Result<Arc<dyn Provider>, ClientError> {
+    let settings = WireSettings {
+        base_url: connection.api_url.clone(),
+        key: connection.api_key.clone().unwrap_or_else(|| SecretString::from("")),
+        timeouts: connection.timeouts,
+        extra_headers: connection.extra_headers.clone(),
+    };
+    Ok(match connection.vendor {
+        Vendor::Anthropic => Arc::new(AnthropicProvider::new(settings)?),
+        Vendor::OpenAiChat => Arc::new(OpenAiChatProvider::new(settings)?),
+        Vendor::OpenAiResponses => Arc::new(OpenAiResponsesProvider::new(settings)?),
+        Vendor::Rehearsal => Arc::new(RehearsalProvider),
+    })
+}
+
+fn disable(settings: &mut HiveSettings, profile: &str, reason: &str) {
+    for state in settings.agents.values_mut() {
+        if matches!(state, AgentState::Active(agent) if agent.profile.name == profile) {
+            let reason = format!("its profile {profile} cannot be used: {reason}");
+            *state = AgentState::Failed { reason };
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Files that change while the hive runs: what is right is in force for the next turn, what is
+//! wrong stays out, is told, and can be mended (spec 02, 11).
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use skep_testkit::hive::{Finished, Start};
+use skep_testkit::wait::{self, PATIENCE};
+use skep_testkit::{Reply, ScriptedModel, locate};
+
+use crate::stage::{Play, Stage};
+use crate::telling::lines;
+
+/// The events that tell of the files, in order.
+async fn told(play: &Play) -> Vec<Value> {
+    let mut events = play.events().await;
+    events.retain(|event| event["type"] == "config");
+    events
+}
+
+/// Waits until the files were told of once more than before, and gives the newest.
+async fn told_again(play: &Play, before: usize) -> Value {
+    let what = format!("a config event after {before}");
+    let found = wait::until_async(&what, PATIENCE, || async {
+        let events = told(play).await;
+        (events.len() > before).then(|| events.last().cloned()).flatten()
+    });
+    let found = found.await.unwrap();
+    assert_eq!(told(play).await.len(), before + 1, "told once");
+    found
+}
+
+/// Changes the files and waits until that is in force.
+async fn change(play: &Play, change: impl FnOnce()) -> Value {
+    let before = told(play).await.len();
+    change();
+    let event = told_again(play, before).await;
+    assert_eq!(event["state"], "applied", "{event}");
+    assert_eq!(event["problems"], json!([]), "{event}");
+    event
+}
+
+/// Breaks the files: told with these words, in force is what was.
+async fn fault(play: &Play, said: &[&str], change: impl FnOnce()) {
+    let before = told(play).await.len();
+    change();
+    let event = told_again(play, before).await;
+    assert_eq!(event["state"], "kept", "{event}");
+    let text = event["problems"][0]["text"].as_str().unwrap();
+    for word in said {
+        assert!(text.contains(word), "{word} not in {text}");
+    }
+    let state = play.state().await;
+    assert_eq!(state["hive"]["config"]["problems"], event["problems"]);
+    let status = status(play).await;
+    assert!(status.stdout.contains(text), "{}", status.stdout);
+}
+
+async fn status(play: &Play) -> Finished {
+    let start = Start::new(&locate::rig().unwrap(), play.hive.home()).argument("status");
+    start.finish().await.unwrap()
+}
+
+fn providers(model: &ScriptedModel, name: &str) -> String {
+    format!(
+        "profiles:\n  default:\n    provider: anthropic\n    model: {name}\n    api_url: {}\n    \
+         api_key: ${{RIG_KEY}}\n    timeouts: {{ connect: 2, first: 2, idle: 2 }}\n",
+        model.base_url()
+    )
+}
+
+fn models(model: &ScriptedModel) -> Vec<String> {
+    let requests = model.requests();
+    requests.iter().map(|request| request.body["model"].as_str().unwrap().to_owned()).collect()
+}
+
+/// As an editor saves: a new file takes the place of the old one.
+fn replace(path: &Path, text: &str) {
+    let beside = path.with_extension("tmp");
+    fs::write(&beside, text).unwrap();
+    fs::rename(beside, path).unwrap();
+}
+
+#[tokio::test]
+async fn fault_config_a_running_turn_keeps_its_model_and_the_next_has_the_new_one() {
+    let stage = Stage::new().await;
+    let second = ScriptedModel::start().await.unwrap();
+    second.answer_with(|_| Reply::say("from the second"));
+    stage.model.push_all([
+        Reply::new().gate("thinking").tool("look", json!({"text": "a"})),
+        Reply::say("from the first"),
+    ]);
+    let play = stage.up().await;
+    let item = play.item("main", "main", "hello").await;
+    stage.model.gate("thinking").wait_arrived(1).await.unwrap();
+    let file = stage.home().join("providers.yaml");
+    change(&play, || replace(&file, &providers(&second, "other"))).await;
+    stage.model.gate("thinking").release();
+    let ended = play.ended("main", &item).await;
+    assert_eq!(ended["response"]["content"], "from the first");
+    assert_eq!(models(&stage.model), ["scripted", "scripted"]);
+    assert_eq!(play.ask("main", "again").await["response"]["content"], "from the second");
+    assert_eq!(models(&second), ["other"]);
+    // Rules and tools of the next turn, in one change of several files.
+    change(&play, || {
+        stage.write("rules/new.md", "Say moin.");
+        stage.write("teams/main/config.yaml", "allowed_tools: [look]\nmax_steps: 7\n");
+    })
+    .await;
+    play.ask("main", "third").await;
+    let request = second.requests().pop().unwrap();
+    assert!(request.system_text().contains("Say moin."), "{}", request.system_text());
+    assert_eq!(request.tool_names(), ["look"]);
+}
+
+#[tokio::test]
+async fn fault_config_mistakes_stay_out_and_are_told_until_they_are_mended() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|_| Reply::say("still here"));
+    stage.write("skep.yaml", "limits:\n  steps: 40\n");
+    let play = stage.up().await;
+    let skep = stage.home().join("skep.yaml");
+    let good = fs::read_to_string(&skep).unwrap();
+    type Break<'a> = &'a dyn Fn(&Path);
+    let cases: [(&[&str], Break<'_>); 7] = [
+        (&["skep.yaml:2:3", "`limits.stps`", "did you mean `steps`?"], &|path| {
+            fs::write(path, "limits:\n  stps: 40\n").unwrap();
+        }),
+        (&["skep.yaml:", "is not valid YAML"], &|path| {
+            fs::write(path, "limits: {steps: 4").unwrap();
+        }),
+        (&["skep.yaml", "is gone or empty, and was not before"], &|path| {
+            fs::remove_file(path).unwrap();
+        }),
+        (&["skep.yaml", "is gone or empty"], &|path| fs::write(path, "").unwrap()),
+        (&["skep.yaml", "is not a regular file"], &|path| {
+            fs::remove_file(path).unwrap();
+            assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        }),
+        (&["skep.yaml", "is a link"], &|path| {
+            fs::remove_file(path).unwrap();
+            std::os::unix::fs::symlink("providers.yaml", path).unwrap();
+        }),
+        (&["skep.yaml", "is too large"], &|path| {
+            fs::write(path, "# x\n".repeat(1 << 19)).unwrap();
+        }),
+    ];
+    for (said, broken) in cases {
+        fault(&play, said, || broken(&skep)).await;
+        assert_eq!(play.ask("main", "there?").await["response"]["content"], "still here");
+        change(&play, || replace(&skep, &good)).await;
+        assert_eq!(play.state().await["hive"]["config"]["problems"], json!([]));
+    }
+    fault(&play, &["teams", "is gone or empty"], || {
+        fs::rename(stage.home().join("teams"), stage.folder().join("teams")).unwrap();
+    })
+    .await;
+    assert_eq!(play.ask("main", "there?").await["response"]["content"], "still here");
+    change(&play, || {
+        fs::rename(stage.folder().join("teams"), stage.home().join("teams")).unwrap();
+    })
+    .await;
+    // The folder that came back is watched again.
+    change(&play, || stage.write("teams/main/config.yaml", "description: new\n")).await;
+    assert_eq!(play.state().await["agents"][0]["description"], "new");
+}
+
+#[tokio::test]
+async fn fault_config_agents_come_break_alone_and_go() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|_| Reply::say("here"));
+    let play = stage.up().await;
+    change(&play, || stage.write("teams/cto/config.yaml", "description: first\n")).await;
+    assert_eq!(play.ask("cto", "hello").await["response"]["content"], "here");
+    fault(&play, &["teams/cto/config.yaml:1:9", "`engine`", "did you mean `native`?"], || {
+        stage.write("teams/cto/config.yaml", "engine: nativ\n");
+    })
+    .await;
+    let agents = play.state().await["agents"].as_array().unwrap().clone();
+    let cto = agents.iter().find(|agent| agent["name"] == "cto").unwrap();
+    assert_eq!((&cto["status"], &cto["description"]), (&json!("active"), &json!("first")));
+    assert_eq!(play.ask("cto", "still?").await["response"]["content"], "here");
+    change(&play, || stage.write("teams/cto/config.yaml", "description: second\n")).await;
+    // Its running turn ends as it began; what waits behind it ends with the reason.
+    stage.model.push(Reply::new().gate("busy").text("done"));
+    let running = play.item("cto", "main", "work").await;
+    stage.model.gate("busy").wait_arrived(1).await.unwrap();
+    let queued = play.tell_mode("cto", "main", "more", "queue").await;
+    stage.model.push(Reply::say("unused"));
+    change(&play, || fs::remove_dir_all(stage.home().join("teams/cto")).unwrap()).await;
+    let refused = play.api().post("/api/v1/agents/cto/messages", &json!({"message": "x"})).await;
+    assert_eq!(refused.unwrap().status, 404);
+    stage.model.gate("busy").release();
+    let inbox = wait::until_async("both to end", PATIENCE, || async {
+        let items = play.api().get("/api/v1/inbox").await.unwrap().good().unwrap();
+        let find =
+            |id: &Value| items["items"].as_array()?.iter().find(|i| i["item_id"] == *id).cloned();
+        let both = [find(&json!(running))?, find(&queued["item_id"])?];
+        both.iter().all(|item| item["finished_at"].is_i64()).then_some(both)
+    });
+    let [first, second] = inbox.await.unwrap();
+    assert_eq!(first["state"], "done", "{first}");
+    assert_eq!(second["state"], "failed", "{second}");
+    assert_eq!(second["error"]["code"], "agent_unavailable", "{second}");
+    let states: Vec<Value> = play.events().await;
+    let gone = states.iter().filter(|event| event["state"] == "removed").count();
+    assert_eq!(gone, 1);
+    // One of the same name later has its history back.
+    change(&play, || stage.write("teams/cto/config.yaml", "description: third\n")).await;
+    let history = lines(&play.history("cto", "main").await);
+    assert_eq!(history[0], "user hello", "{history:?}");
+}
+
+#[tokio::test]
+async fn fault_config_limits_change_under_load_and_what_cannot_is_named() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|_| Reply::new().gate("all").text("done"));
+    let play = stage.up().await;
+    let mut items = Vec::new();
+    for session in ["a", "b"] {
+        items.push(play.item("main", session, "hello").await);
+    }
+    stage.model.gate("all").wait_arrived(2).await.unwrap();
+    change(&play, || stage.write("skep.yaml", "limits: {concurrent_turns: 1}\n")).await;
+    for session in ["c", "d", "e"] {
+        items.push(play.item("main", session, "hello").await);
+    }
+    stage.model.gate("all").open();
+    for item in &items {
+        assert_eq!(play.ended("main", item).await["response"]["content"], "done");
+    }
+    let events = play.events().await;
+    let mut most = 0;
+    let mut open = 0_i32;
+    let from = events.iter().position(|event| event["type"] == "config").unwrap();
+    for event in &events[from..] {
+        match event["type"].as_str().unwrap() {
+            "turn_start" => open += 1,
+            "turn_end" => open -= 1,
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    assert!(most <= 1, "{most} turns began at once under a limit of one");
+    let event = change(&play, || {
+        stage.write("skep.yaml", "server: {port: 1, public_url: 'https://h.example'}\n");
+    })
+    .await;
+    // The port of the command line goes before the file's.
+    assert_eq!(event["needs_restart"], json!(["skep.yaml: server.public_url"]));
+    let status = status(&play).await;
+    assert!(status.stdout.contains("skep.yaml: server.public_url"), "{}", status.stdout);
+}
+
+#[tokio::test]
+async fn fault_config_a_storm_of_changes_is_read_a_few_times() {
+    let stage = Stage::new().await;
+    let play = stage.up().await;
+    let file = stage.home().join("teams/main/config.yaml");
+    for round in 0..3000 {
+        fs::write(&file, format!("description: round {round}\n")).unwrap();
+        if round % 3 == 0 {
+            replace(&file, &format!("description: round {round}, replaced\n"));
+        }
+    }
+    wait::until_async("the last round to be in force", PATIENCE, || async {
+        let state = play.state().await;
+        (state["agents"][0]["description"] == "round 2999").then_some(())
+    })
+    .await
+    .unwrap();
+    let events = told(&play).await;
+    assert!(events.len() <= 20, "{} readings", events.len());
+    assert!(events.iter().all(|event| event["problems"] == json!([])), "{events:?}");
+}
