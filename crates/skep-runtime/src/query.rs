@@ -5,7 +5,7 @@ use skep_core::event::{Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
 use skep_core::message::view_of;
-use skep_core::settings::AgentState;
+use skep_core::settings::{AgentState, ConfigStanding};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
 use skep_store::outbox::{self, OpenChannel};
@@ -68,7 +68,11 @@ impl Hive {
                 uptime_ms: clock::now_ms().saturating_sub(self.shared.started_at).max(0),
                 model_note: self.shared.settings().model_note.clone(),
                 store: self.shared.health.word(),
-                config: (*self.shared.standing().config).clone(),
+                // Paths and keys are for those who see the whole hive.
+                config: match sight {
+                    Sight::All => (*self.shared.standing().config).clone(),
+                    Sight::Keys { .. } | Sight::Agent(_) => ConfigStanding::default(),
+                },
             },
             agents: self.describe(&counts, sight),
             turns: turns.collect(),

@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::home::{Home, Known, Loaded};
 
 mod client;
+mod config;
 mod detach;
 mod doctor;
 mod down;
@@ -94,6 +95,8 @@ enum Command {
     Status(status::Status),
     /// Check the home and say what is wrong with it
     Doctor(doctor::Doctor),
+    /// Check the files of the home, print their schemas
+    Config(config::Config),
     /// Send a message to an agent
     Send(send::Send),
     /// Read what was said
@@ -149,6 +152,7 @@ where
         Command::Down(command) => down::run(command, &place).await,
         Command::Status(command) => status::run(command, &place).await,
         Command::Doctor(command) => doctor::run(command, &place, &program.known).await,
+        Command::Config(command) => config::run(command, &place, &program.known),
         Command::Send(command) => send::run(command, &place).await,
         Command::History(command) => history::run(command, &place).await,
         Command::Token(command) => token::run(command, &place).await,

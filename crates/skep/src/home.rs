@@ -19,7 +19,7 @@ mod problem;
 pub mod providers;
 mod rules;
 mod scalar;
-mod schema;
+pub mod schema;
 mod source;
 pub mod watch;
 mod yaml;
@@ -33,6 +33,6 @@ mod mistake_tests;
 
 pub use create::{Created, HomeError};
 pub use layout::Home;
-pub use load::{Known, LoadError, Loaded, load, load_again};
+pub use load::{Checked, Known, LoadError, Loaded, check, load, load_again};
 pub use problem::Problem;
 pub use providers::{Connection, Vendor};

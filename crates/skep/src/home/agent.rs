@@ -25,27 +25,33 @@ use super::yaml;
 #[serde(default, deny_unknown_fields)]
 pub struct RawAgent {
     /// The agent's name; when written, it is the name of its folder.
+    #[schemars(extend("x-holds" = "folder name"))]
     name: Option<Text>,
     /// What the agent is for, in a sentence.
+    #[schemars(extend("x-holds" = "text"))]
     description: Option<Text>,
     /// What runs its turns.
+    #[schemars(extend("x-holds" = "engine"))]
     engine: Option<Text>,
     /// Another word for `engine`.
+    #[schemars(extend("x-holds" = "engine"))]
     sdk: Option<Text>,
     /// The model profile it uses.
+    #[schemars(extend("x-holds" = "profile"))]
     profile: Option<Text>,
     /// How much its model thinks; the profile's own `thinking` when absent.
     think: Option<RawThink>,
     /// The tools it may use: exact names, patterns with `*`, presets such as `@files`. What is not
     /// listed is not there.
     #[serde(deserialize_with = "present")]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(with = "Vec<String>", extend("x-holds" = "tool"))]
     allowed_tools: Option<Vec<Text>>,
     /// Model calls in a turn; the hive's limits.steps when absent.
     max_steps: Option<Whole<1, 10_000>>,
     /// What happens to a message that arrives while a turn runs.
     queue_mode: Option<RawQueueMode>,
     /// The folder it works in; `work/` beside this file when absent.
+    #[schemars(extend("x-holds" = "folder"))]
     workspace: Option<Text>,
     sandbox: RawSandbox,
 }
@@ -78,19 +84,28 @@ pub struct Around<'a> {
 
 pub fn read(name: &str, around: &Around<'_>) -> Result<AgentSettings, Problem> {
     let folder = around.home.agent(name);
-    if !is_agent_name(name) {
-        let problem = Problem::of_file(&folder, "the folder's name cannot be an agent's name");
-        return Err(problem.expecting("1 to 64 lower-case letters, digits and single dashes"));
-    }
-    let file = folder.join("config.yaml");
-    let Some(source) = Source::read(&file, FILE_BYTES)? else {
-        let problem = Problem::of_file(&file, "is missing");
-        return Err(problem.expecting("the agent's settings; an empty file is enough"));
-    };
-    around.filled.check(&file, !source.text.trim().is_empty())?;
+    let source = source(name, &folder)?;
+    around.filled.check(&source.file, !source.text.trim().is_empty())?;
     let raw: RawAgent = yaml::parse(&source)?;
     let reader = Reader { source: &source, variables: around.variables };
     resolve(name, &folder, &raw, &reader, around)
+}
+
+/// Whether the file is one at all, whatever it refers to.
+pub fn look_at(home: &Home, name: &str) -> Result<(), Problem> {
+    yaml::parse::<RawAgent>(&source(name, &home.agent(name))?).map(drop)
+}
+
+fn source(name: &str, folder: &Path) -> Result<Source, Problem> {
+    if !is_agent_name(name) {
+        let problem = Problem::of_file(folder, "the folder's name cannot be an agent's name");
+        return Err(problem.expecting("1 to 64 lower-case letters, digits and single dashes"));
+    }
+    let file = folder.join("config.yaml");
+    Source::read(&file, FILE_BYTES)?.ok_or_else(|| {
+        let problem = Problem::of_file(&file, "is missing");
+        problem.expecting("the agent's settings; an empty file is enough")
+    })
 }
 
 fn resolve(

@@ -37,12 +37,15 @@ pub struct RawHive {
 #[serde(default, deny_unknown_fields)]
 struct RawServer {
     /// Address to listen on (127.0.0.1).
+    #[schemars(extend("x-holds" = "address"))]
     bind: Option<Text>,
     /// Port to listen on (7537); 0 takes a free one.
     port: Option<Whole<0, 65535>>,
     /// Address under which people reach the hive through a proxy.
+    #[schemars(extend("x-holds" = "web address"))]
     public_url: Option<Text>,
     /// Origins of other web pages that may talk to the hive.
+    #[schemars(extend("x-holds" = "origin"))]
     allowed_origins: Vec<Text>,
 }
 
@@ -89,10 +92,13 @@ struct RawRetention {
 #[serde(default, deny_unknown_fields)]
 struct RawDefaults {
     /// Engine (native).
+    #[schemars(extend("x-holds" = "engine"))]
     engine: Option<Text>,
     /// Model profile (default).
+    #[schemars(extend("x-holds" = "profile"))]
     profile: Option<Text>,
     /// Tools: exact names, patterns with `*`, presets such as `@files` (none).
+    #[schemars(extend("x-holds" = "tool"))]
     allowed_tools: Vec<Text>,
     sandbox: RawSandbox,
     policy: RawPolicy,

@@ -90,6 +90,36 @@ pub fn load_again(
     Ok(Loaded { port: before.port, ..loaded })
 }
 
+/// Everything that is wrong with the files of a home, and what is doubtful.
+pub struct Checked {
+    pub problems: Vec<Problem>,
+    pub warnings: Vec<String>,
+    /// The agents that can work.
+    pub agents: Vec<String>,
+}
+
+/// Reads everything as a start would, and goes on where that would stop. Where the hive's own
+/// files are wrong, what agents' files refer to cannot be told; their keys and values can.
+pub fn check(home: &Home, known: &Known, variables: Variables) -> Checked {
+    match load(home, known, variables) {
+        Ok(loaded) => {
+            let agents = loaded.settings.agents.iter();
+            let able = agents.filter(|(_, state)| matches!(state, AgentState::Active(_)));
+            Checked {
+                agents: able.map(|(name, _)| name.to_string()).collect(),
+                problems: loaded.broken.into_values().collect(),
+                warnings: loaded.warnings,
+            }
+        }
+        Err(mut error) => {
+            let names = agent_names(home, &Filled::default()).unwrap_or_default();
+            let wrong = names.iter().filter_map(|name| agent::look_at(home, name).err());
+            error.problems.extend(wrong);
+            Checked { problems: error.problems, warnings: Vec::new(), agents: Vec::new() }
+        }
+    }
+}
+
 fn read_all(
     home: &Home,
     known: &Known,

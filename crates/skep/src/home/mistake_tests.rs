@@ -15,6 +15,8 @@ use super::schema;
 struct Key {
     path: Vec<String>,
     node: Value,
+    /// What its text means (`x-holds`): a name of something, an address, plain words.
+    holds: Option<String>,
 }
 
 /// All keys of a schema; a name chosen by the operator is called `default`.
@@ -23,7 +25,8 @@ fn keys(schema: &Value, above: &[String], found: &mut Vec<Key>) {
     for (name, child) in node["properties"].as_object().into_iter().flatten() {
         let path = [above, std::slice::from_ref(name)].concat();
         keys(child, &path, found);
-        found.push(Key { path, node: solid(child).clone() });
+        let holds = child["x-holds"].as_str().map(str::to_owned);
+        found.push(Key { path, node: solid(child).clone(), holds });
     }
     if node["additionalProperties"].is_object() {
         let path = [above, &["default".to_owned()]].concat();
@@ -139,4 +142,92 @@ fn check_wrong(schema: &str, path: &[String], value: &str, expected: &str) {
     let either = message.contains(&format!("expected {expected}"))
         || message.contains(&format!("expected {entry}"));
     assert!(either, "expected {expected} not in {message}\n{text}");
+}
+
+/// Whether what stands there is text that may mean something: words of a fixed list and lengths
+/// of time are checked above.
+fn is_text(node: &Value) -> bool {
+    let is_string = |node: &Value| match &node["type"] {
+        Value::Array(kinds) => kinds[0] == "string",
+        kind => kind == "string",
+    };
+    let free = |node: &Value| {
+        is_string(node) && !node["enum"].is_array() && !node["pattern"].is_string()
+    };
+    [node, &node["items"], &node["additionalProperties"]].into_iter().any(|node| free(solid(node)))
+}
+
+/// A file that is right but for this value, and the line it stands in.
+fn with(path: &[String], value: &str) -> (String, usize) {
+    let mut text = yaml(path, value);
+    let line = path.len() + 1;
+    if path[0] == "profiles" {
+        for usual in ["provider: anthropic", "model: m", "api_key: k"] {
+            if !usual.starts_with(path[2].as_str()) {
+                text.push_str(&format!("    {usual}\n"));
+            }
+        }
+    }
+    (text, line)
+}
+
+/// What is wrong, what was expected, and the nearest name, for each sort of text a key may hold.
+fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
+    let cases: &[(&str, &[&str])] = match holds {
+        // Any words are right.
+        "text" => &[],
+        "engine" => &[(
+            "nativex",
+            &["there is no engine `nativex`", "expected `native`", "did you mean `native`?"],
+        )],
+        "profile" => &[(
+            "defalt",
+            &["there is no profile `defalt`", "expected `default`", "did you mean `default`?"],
+        )],
+        "tool" => &[
+            ("reed", &["there is no tool `reed`", "expected `read`", "did you mean `read`?"]),
+            ("'@fils'", &["there is no preset `@fils`", "did you mean `@files`?"]),
+        ],
+        "address" => &[("localhost", &["is not an address", "such as 127.0.0.1"])],
+        "web address" => &[("ftp://h", &["is not a web address", "http:// or https://"])],
+        "origin" => &[("https://h/x", &["is not an origin", "scheme, host and port alone"])],
+        "folder name" => &[("other", &["is not the name of the folder", "expected `main`"])],
+        "folder" => &[("nowhere", &["No such file"])],
+        "key" => &[("\"a\\nb\"", &["cannot be sent as a key", "visible ASCII characters"])],
+        "header" => &[("\"a\\nb\"", &["cannot be sent as a header", "visible ASCII characters"])],
+        other => panic!("no bad value for a key that holds `{other}`: add one here"),
+    };
+    cases.to_vec()
+}
+
+#[test]
+fn every_text_that_means_nothing_is_found_with_its_line_and_the_nearest_that_does() {
+    let mut count = 0;
+    for (name, schema) in schema::all() {
+        let mut found = Vec::new();
+        keys(&schema, &[], &mut found);
+        for key in found.iter().filter(|key| is_text(&key.node)) {
+            let dotted = key.path.join(".");
+            let holds = key.holds.as_deref();
+            let holds = holds.unwrap_or_else(|| panic!("{name}: {dotted} has no x-holds"));
+            let shape = |value: &str| match () {
+                () if key.node["items"].is_object() => format!("[{value}]"),
+                () if key.node["additionalProperties"].is_object() => format!("{{x-a: {value}}}"),
+                () => value.to_owned(),
+            };
+            let unset = ("'${NOT_SET}'", &["environment variable NOT_SET is not set"][..]);
+            for (value, said) in bad_texts(holds).into_iter().chain([unset]) {
+                let (text, line) = with(&key.path, &shape(value));
+                let (file, message) = told(name, &text);
+                let place = format!("{}:{line}:", file.display());
+                assert!(message.starts_with(&place), "{place} not in {message}\n{text}");
+                assert!(message.contains(&format!("`{dotted}")), "{message}\n{text}");
+                for word in said {
+                    assert!(message.contains(word), "{word} not in {message}\n{text}");
+                }
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 30, "only {count} texts were tried");
 }

@@ -41,13 +41,16 @@ struct RawProfile {
     provider: RawVendor,
     /// Base address of the vendor's API; for the OpenAI wires with `/v1`.
     #[serde(default)]
+    #[schemars(extend("x-holds" = "web address"))]
     api_url: Option<Text>,
     /// The key: write `${NAME}` to take it from the environment. A compatible server of your own
     /// may need none.
     #[serde(default)]
+    #[schemars(extend("x-holds" = "key"))]
     api_key: Option<Text>,
     /// The model's name at the vendor.
     #[serde(default)]
+    #[schemars(extend("x-holds" = "text"))]
     model: Option<Text>,
     /// Tokens one answer may have (8192).
     #[serde(default)]
@@ -62,6 +65,7 @@ struct RawProfile {
     timeouts: RawTimeouts,
     /// Profiles asked instead, one after the other, while this one cannot answer.
     #[serde(default)]
+    #[schemars(extend("x-holds" = "profile"))]
     fallback: Vec<Text>,
     /// Tokens a request and its answer may have together (what is known of the model).
     #[serde(default)]
@@ -74,6 +78,7 @@ struct RawProfile {
     sees_images: Option<bool>,
     /// Headers sent with every request.
     #[serde(default)]
+    #[schemars(extend("x-holds" = "header"))]
     extra_headers: BTreeMap<String, Text>,
 }
 

@@ -59,8 +59,12 @@ async fn fault(play: &Play, said: &[&str], change: impl FnOnce()) {
 }
 
 async fn status(play: &Play) -> Finished {
-    let start = Start::new(&locate::rig().unwrap(), play.hive.home()).argument("status");
-    start.finish().await.unwrap()
+    command(play.hive.home(), &["status"]).await
+}
+
+async fn command(home: &Path, words: &[&str]) -> Finished {
+    let start = Start::new(&locate::rig().unwrap(), home).env("RIG_KEY", "rig-key-canary-1f7c");
+    words.iter().fold(start, |start, word| start.argument(*word)).finish().await.unwrap()
 }
 
 fn providers(model: &ScriptedModel, name: &str) -> String {
@@ -274,4 +278,45 @@ async fn fault_config_a_storm_of_changes_is_read_a_few_times() {
     let events = told(&play).await;
     assert!(events.len() <= 20, "{} readings", events.len());
     assert!(events.iter().all(|event| event["problems"] == json!([])), "{events:?}");
+}
+
+#[tokio::test]
+async fn fault_config_check_tells_every_mistake_and_the_schemas_are_printed() {
+    let stage = Stage::new().await;
+    let right = command(stage.home(), &["config", "check"]).await;
+    assert_eq!(right.code, Some(0), "{}", right.stderr);
+    assert_eq!(right.stdout, "ok    every file is right; agents: main, plain\n");
+    assert!(!stage.home().join("run").exists(), "nothing was made by looking");
+    stage.write("teams/main/config.yaml", "profile: defalt\n");
+    let told = |ended: &Finished| {
+        ended.stdout.replace(&format!("{}/", stage.home().display()), "")
+    };
+    let one = command(stage.home(), &["config", "check"]).await;
+    assert_eq!(one.code, Some(2));
+    assert_eq!(
+        told(&one),
+        "bad   teams/main/config.yaml:1:10: `profile`: there is no profile `defalt`; expected \
+         `default`; did you mean `default`?\n"
+    );
+    stage.write("skep.yaml", "limts: {}\n");
+    stage.write("channels.yaml", "ws: {enabled: 5}\n");
+    stage.write("teams/plain/config.yaml", "engin: blunt\n");
+    let all = command(stage.home(), &["config", "check", "--json"]).await;
+    assert_eq!(all.code, Some(2));
+    let all: Value = serde_json::from_str(&all.stdout).unwrap();
+    let found: Vec<(String, Option<u64>)> = all["problems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|problem| (problem["key"].as_str().unwrap().to_owned(), problem["line"].as_u64()))
+        .collect();
+    let expected = ["limts", "ws.enabled", "engin"].map(|key| (key.to_owned(), Some(1)));
+    assert_eq!(found, expected);
+    let printed = command(stage.home(), &["config", "schema", "agent"]).await;
+    let schema: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!(schema["properties"]["profile"]["x-holds"], "profile");
+    let printed = command(stage.home(), &["config", "schema", "--json"]).await;
+    let all: Value = serde_json::from_str(&printed.stdout).unwrap();
+    let names: Vec<&String> = all.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["skep.json", "providers.json", "channels.json", "agent.json"]);
 }

@@ -1,0 +1,134 @@
+//! `skep config`: the files of a home, looked at without a hive.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use skep_guard::environment;
+
+use super::Place;
+use super::failure::{Exit, Failure};
+use super::output::{self, Tone, toned};
+use crate::home::{Checked, Known, check, schema};
+
+#[derive(Args)]
+pub struct Config {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Check every file and say everything that is wrong
+    #[command(after_help = "Examples:
+  skep config check
+  skep config check --home /srv/hive --json
+
+Nothing is started or changed. The exit code is 0 when every file is right, else 2.")]
+    Check,
+    /// Print the JSON Schema of a file, or of all of them by name
+    #[command(after_help = "Examples:
+  skep config schema
+  skep config schema providers > providers.json")]
+    Schema {
+        /// Which file
+        #[arg(value_enum)]
+        file: Option<File>,
+    },
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum File {
+    Skep,
+    Providers,
+    Channels,
+    /// teams/NAME/config.yaml
+    Agent,
+}
+
+impl File {
+    fn schema(self) -> &'static str {
+        match self {
+            Self::Skep => "skep.json",
+            Self::Providers => "providers.json",
+            Self::Channels => "channels.json",
+            Self::Agent => "agent.json",
+        }
+    }
+}
+
+pub fn run(command: Config, place: &Place, known: &Known) -> Result<(), Failure> {
+    match command.command {
+        ConfigCommand::Check => examine(place, known),
+        ConfigCommand::Schema { file } => {
+            show_schema(place, file);
+            Ok(())
+        }
+    }
+}
+
+fn examine(place: &Place, known: &Known) -> Result<(), Failure> {
+    let attempted = "check the configuration";
+    if place.url.is_some() {
+        let why = "it looks at a home folder, and --url names a hive elsewhere";
+        return Err(Failure::new(Exit::Usage, attempted, why).next("skep status --url …"));
+    }
+    let home = place.home()?;
+    if !home.root().is_dir() {
+        let why = format!("{} is not there", home.root().display());
+        return Err(Failure::new(Exit::Usage, attempted, why).next("skep up creates it"));
+    }
+    let Checked { problems, warnings, agents } = check(&home, known, &environment::var);
+    if place.json {
+        let told: Vec<Value> = problems
+            .iter()
+            .map(|problem| {
+                json!({
+                    "file": problem.file, "line": problem.at.map(|at| at.0),
+                    "column": problem.at.map(|at| at.1), "key": problem.key,
+                    "what": problem.what, "expected": problem.expected,
+                    "nearest": problem.nearest, "text": problem.to_string(),
+                })
+            })
+            .collect();
+        let ok = told.is_empty();
+        output::json(&json!({ "ok": ok, "problems": told, "warnings": warnings }));
+    } else {
+        for problem in &problems {
+            output::line(format!("{}  {problem}", toned("bad ", Tone::Bad)));
+        }
+        for warning in &warnings {
+            output::line(format!("{}  {warning}", toned("look", Tone::Strong)));
+        }
+        if problems.is_empty() {
+            let good = toned("ok  ", Tone::Good);
+            output::line(format!("{good}  every file is right; agents: {}", agents.join(", ")));
+        }
+    }
+    match problems.len() {
+        0 => Ok(()),
+        count => {
+            let why = format!("mistakes found: {count}");
+            Err(Failure::new(Exit::Usage, "find the configuration in order", why)
+                .next("correct the files, then skep config check"))
+        }
+    }
+}
+
+/// Always JSON: `--json` only takes the line ends away.
+fn show_schema(place: &Place, file: Option<File>) {
+    let all = schema::all();
+    let value = match file {
+        Some(file) => {
+            let found = all.into_iter().find(|(name, _)| *name == file.schema());
+            found.map(|(_, schema)| schema).unwrap_or_default()
+        }
+        None => {
+            let named = all.into_iter().map(|(name, schema)| (name.to_owned(), schema));
+            Value::Object(named.collect())
+        }
+    };
+    if place.json {
+        output::json(&value);
+    } else {
+        output::line(format!("{value:#}"));
+    }
+}
