@@ -151,9 +151,8 @@ fn is_text(node: &Value) -> bool {
         Value::Array(kinds) => kinds[0] == "string",
         kind => kind == "string",
     };
-    let free = |node: &Value| {
-        is_string(node) && !node["enum"].is_array() && !node["pattern"].is_string()
-    };
+    let free =
+        |node: &Value| is_string(node) && !node["enum"].is_array() && !node["pattern"].is_string();
     [node, &node["items"], &node["additionalProperties"]].into_iter().any(|node| free(solid(node)))
 }
 

@@ -288,9 +288,7 @@ async fn fault_config_check_tells_every_mistake_and_the_schemas_are_printed() {
     assert_eq!(right.stdout, "ok    every file is right; agents: main, plain\n");
     assert!(!stage.home().join("run").exists(), "nothing was made by looking");
     stage.write("teams/main/config.yaml", "profile: defalt\n");
-    let told = |ended: &Finished| {
-        ended.stdout.replace(&format!("{}/", stage.home().display()), "")
-    };
+    let told = |ended: &Finished| ended.stdout.replace(&format!("{}/", stage.home().display()), "");
     let one = command(stage.home(), &["config", "check"]).await;
     assert_eq!(one.code, Some(2));
     assert_eq!(
