@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::home::{Home, Known, Loaded};
 
+mod chat;
 mod client;
 mod config;
 mod detach;
@@ -22,6 +23,7 @@ mod output;
 mod send;
 mod status;
 mod stream;
+mod text;
 mod time;
 mod token;
 pub mod up;
@@ -56,6 +58,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   skep up                              serve the hive in ~/.skep
+  skep chat                            talk to main
   skep send main \"hello\" --wait        say something and wait for the answer
   skep history show main               read what was said
   skep status                          see what is going on
@@ -97,6 +100,8 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Check the files of the home, print their schemas
     Config(config::Config),
+    /// Talk to an agent in the terminal
+    Chat(chat::Chat),
     /// Send a message to an agent
     Send(send::Send),
     /// Read what was said
@@ -153,6 +158,7 @@ where
         Command::Status(command) => status::run(command, &place).await,
         Command::Doctor(command) => doctor::run(command, &place, &program.known).await,
         Command::Config(command) => config::run(command, &place, &program.known),
+        Command::Chat(command) => Box::pin(chat::run(command, &place)).await,
         Command::Send(command) => send::run(command, &place).await,
         Command::History(command) => history::run(command, &place).await,
         Command::Token(command) => token::run(command, &place).await,

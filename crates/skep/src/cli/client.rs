@@ -4,10 +4,15 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use reqwest::{Client as Http, Method, RequestBuilder, Response};
+use reqwest::{Client as Http, Method, RequestBuilder, Response, Upgraded};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use skep_guard::{environment, http};
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::Place;
 use super::failure::{Exit, Failure};
@@ -15,6 +20,8 @@ use super::failure::{Exit, Failure};
 const CONNECT: Duration = Duration::from_secs(10);
 /// For answers that do not wait for an agent.
 const ANSWER: Duration = Duration::from_secs(30);
+
+pub type Socket = WebSocketStream<Upgraded>;
 
 pub struct Client {
     door: Door,
@@ -42,11 +49,11 @@ impl Client {
     pub fn open(place: &Place) -> Result<Self, Failure> {
         match &place.url {
             Some(url) => Self::web(url),
-            None => Self::socket(place),
+            None => Self::local(place),
         }
     }
 
-    fn socket(place: &Place) -> Result<Self, Failure> {
+    fn local(place: &Place) -> Result<Self, Failure> {
         let home = place.home()?;
         let hive = format!("the hive in {}", home.root().display());
         if !home.run().is_dir() {
@@ -115,6 +122,30 @@ impl Client {
         Err(problem(status, &body))
     }
 
+    /// A WebSocket at the path.
+    pub async fn socket(&self, path: &str) -> Result<Socket, CallError> {
+        let key = generate_key();
+        let request = self
+            .request(Method::GET, path)
+            .header("Connection", "Upgrade")
+            .header("Upgrade", "websocket")
+            .header("Sec-WebSocket-Version", "13")
+            .header("Sec-WebSocket-Key", &key);
+        let sent = timeout(ANSWER, request.send()).await;
+        let response = sent.map_err(|_| silent())?.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        if status != 101 {
+            let body = response.bytes().await.map_err(unreachable)?;
+            return Err(problem(status, &body));
+        }
+        let accepted = response.headers().get("Sec-WebSocket-Accept");
+        if accepted.is_none_or(|given| *given != derive_accept_key(key.as_bytes())) {
+            return Err(CallError::Strange("it did not open the WebSocket asked for".to_owned()));
+        }
+        let stream = response.upgrade().await.map_err(unreachable)?;
+        Ok(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
+    }
+
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         match &self.door {
             Door::Socket(local) => local.http().request(method, format!("http://localhost{path}")),
@@ -173,6 +204,11 @@ impl fmt::Display for CallError {
             Self::Problem { code, detail, .. } => write!(f, "{detail} ({code})"),
         }
     }
+}
+
+fn silent() -> CallError {
+    let why = format!("no answer within {} s", ANSWER.as_secs());
+    CallError::Unreachable { connected: true, why }
 }
 
 /// The innermost reason is what people can act on.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use skep_guard::environment;
 
 use super::failure::Failure;
+use super::text::harmless;
 
 /// A line on standard output. A reader that went away is no failure of ours.
 pub fn line(text: impl AsRef<str>) {
@@ -77,18 +78,4 @@ pub fn colour_wanted() -> bool {
 /// Text from elsewhere: on a terminal without the characters that would drive it.
 pub fn foreign(text: &str) -> String {
     if std::io::stdout().is_terminal() { harmless(text) } else { text.to_owned() }
-}
-
-fn harmless(text: &str) -> String {
-    let kept = |letter: &char| !letter.is_control() || matches!(letter, '\n' | '\t');
-    text.chars().filter(kept).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn escape_sequences_lose_their_power() {
-        let text = "a\x1b]0;title\x07b\x1b[2J\u{9b}c\r\nd\te";
-        assert_eq!(super::harmless(text), "a]0;titleb[2Jc\nd\te");
-    }
 }

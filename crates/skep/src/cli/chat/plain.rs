@@ -1,0 +1,133 @@
+//! The conversation through pipes: a message per line in, answers as plain text out; or, for
+//! programs, every frame as a line of JSON.
+
+use serde_json::Value;
+use skep_guard::random;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
+
+use super::commands::{self, Local};
+use super::connection::{Connection, News, Order, speaks_of};
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::output::{self, foreign};
+
+pub struct Plain {
+    pub connection: Connection,
+    /// Frames as JSON instead of text.
+    pub json: bool,
+    /// A person types here; shown where to.
+    pub prompt: bool,
+}
+
+impl Plain {
+    /// One message and its answer.
+    pub async fn once(mut self, text: String) -> Result<(), Failure> {
+        self.ask(text).await
+    }
+
+    /// A message per line until the end; a line that ends with a backslash goes on in the next.
+    pub async fn converse(mut self) -> Result<(), Failure> {
+        let mut lines = BufReader::new(tokio::io::stdin()).lines();
+        let (mut asked, mut failed) = (0, 0);
+        while let Some(text) = self.next(&mut lines).await? {
+            if text.trim().is_empty() {
+                continue;
+            }
+            if commands::local(&text) == Some(Local::Quit) {
+                break;
+            }
+            asked += 1;
+            if let Err(failure) = self.ask(text).await {
+                failed += 1;
+                output::note(format!("skep: {failure}"));
+                if failure.exit != Exit::Failed || self.connection.orders.is_closed() {
+                    return Err(failure);
+                }
+            }
+        }
+        match failed {
+            0 => Ok(()),
+            _ => {
+                let why = format!("{failed} of {asked} messages ended without an answer");
+                Err(Failure::new(Exit::Failed, "answer everything", why))
+            }
+        }
+    }
+
+    async fn next(
+        &mut self,
+        lines: &mut Lines<BufReader<Stdin>>,
+    ) -> Result<Option<String>, Failure> {
+        let mut text = String::new();
+        loop {
+            if self.prompt {
+                output::piece("> ");
+            }
+            let line = loop {
+                tokio::select! {
+                    line = lines.next_line() => break line,
+                    // Taken all the time: a line that nobody reads breaks.
+                    Some(news) = self.connection.news.recv() => drop(self.show(news)?),
+                }
+            };
+            let line = line.map_err(|error| {
+                Failure::new(Exit::Usage, "read a message", format!("standard input: {error}"))
+            })?;
+            let Some(line) = line else {
+                return Ok((!text.is_empty()).then_some(text));
+            };
+            match line.strip_suffix('\\') {
+                Some(line) => text = text + line + "\n",
+                None => return Ok(Some(text + &line)),
+            }
+        }
+    }
+
+    async fn ask(&mut self, text: String) -> Result<(), Failure> {
+        let id = random::uuid().to_string();
+        let order = Order::Say { id: id.clone(), text };
+        // Without a listener the connection is over, which its news tell.
+        let _ = self.connection.orders.send(order).await;
+        while let Some(news) = self.connection.news.recv().await {
+            let Some(frame) = self.show(news)? else { continue };
+            let ends = frame["type"] == "response" || frame["type"] == "error";
+            if ends && speaks_of(&frame, &id) {
+                return self.told(&frame);
+            }
+        }
+        let why = "the connection ended";
+        Err(Failure::new(Exit::Failed, "get an answer", why).next("skep chat"))
+    }
+
+    /// Tells what is to be told at once; gives back a frame.
+    fn show(&self, news: News) -> Result<Option<Value>, Failure> {
+        match news {
+            News::Frame(frame) => {
+                if self.json {
+                    output::json(&frame);
+                }
+                return Ok(Some(frame));
+            }
+            News::Lost { why } => {
+                let why = foreign(&why);
+                output::note(format!("skep: the connection is lost ({why}); trying again"));
+            }
+            News::Back => output::note("skep: connected again; nothing was lost"),
+            News::Ended(failure) => return Err(failure),
+            News::Opened { .. } | News::Rows(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn told(&self, frame: &Value) -> Result<(), Failure> {
+        if frame["type"] == "response" {
+            if !self.json {
+                output::line(foreign(frame["content"].as_str().unwrap_or_default()));
+            }
+            return Ok(());
+        }
+        let text = frame["error"].as_str().unwrap_or("no reason was given");
+        let code = frame["code"].as_str().unwrap_or("?");
+        let why = format!("{} ({code})", foreign(text));
+        Err(Failure::new(Exit::Failed, "get an answer", why))
+    }
+}

@@ -1,0 +1,347 @@
+//! Text on its way to a terminal: styled pieces, made harmless, measured and wrapped.
+//!
+//! Whatever a model, a tool or another person wrote is hostile here: it may hold sequences that
+//! drive the terminal, or marks that make a line read other than it is. Every piece is cleaned
+//! when it is encoded, so that no caller can forget it.
+
+use unicode_width::UnicodeWidthChar;
+
+/// How a piece of text looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    pub colour: Option<Colour>,
+    pub bold: bool,
+    pub faint: bool,
+    pub italic: bool,
+    pub underline: bool,
+    pub struck: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+    Blue = 34,
+    Cyan = 36,
+}
+
+impl Style {
+    pub const PLAIN: Self = Self {
+        colour: None,
+        bold: false,
+        faint: false,
+        italic: false,
+        underline: false,
+        struck: false,
+    };
+    pub const FAINT: Self = Self { faint: true, ..Self::PLAIN };
+    pub const BOLD: Self = Self { bold: true, ..Self::PLAIN };
+
+    pub const fn of(colour: Colour) -> Self {
+        Self { colour: Some(colour), ..Self::PLAIN }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub text: String,
+    pub style: Style,
+}
+
+impl Span {
+    pub fn new(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style }
+    }
+
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self::new(text, Style::PLAIN)
+    }
+}
+
+pub type Line = Vec<Span>;
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub width: usize,
+    pub colour: bool,
+    pub unicode: bool,
+}
+
+impl Look {
+    /// The sign, or its stand-in where only ASCII is understood.
+    pub fn sign(&self, sign: &'static str, ascii: &'static str) -> &'static str {
+        if self.unicode { sign } else { ascii }
+    }
+}
+
+/// Whether the character can drive a terminal, or hide or turn what is read.
+fn is_hostile(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The text without hostile characters. Line ends stay, tabs become spaces.
+pub fn harmless(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' => clean.push('\n'),
+            '\t' => clean.push_str("    "),
+            letter if is_hostile(letter) => {}
+            letter => clean.push(letter),
+        }
+    }
+    clean
+}
+
+/// Common signs have an ASCII neighbour; the rest becomes a question mark.
+fn ascii(letter: char) -> &'static str {
+    match letter {
+        '‘' | '’' | '′' => "'",
+        '“' | '”' | '«' | '»' => "\"",
+        '–' | '—' | '−' | '‐' | '‑' => "-",
+        '…' => "...",
+        '•' | '·' | '●' => "*",
+        '→' => "->",
+        '←' => "<-",
+        '×' => "x",
+        '\u{a0}' | '\u{202f}' => " ",
+        '✓' | '✔' => "v",
+        _ => "?",
+    }
+}
+
+pub fn width_of(letter: char) -> usize {
+    letter.width().unwrap_or(0)
+}
+
+/// Columns of a text that has been cleaned.
+pub fn width(text: &str) -> usize {
+    text.chars().map(width_of).sum()
+}
+
+pub fn line_width(line: &[Span]) -> usize {
+    line.iter().map(|span| width(&span.text)).sum()
+}
+
+/// One line for the terminal, without its line end: our own colours around cleaned text.
+pub fn encode(line: &[Span], look: &Look) -> String {
+    let mut out = String::new();
+    for span in line {
+        let text: String = if look.unicode {
+            harmless(&span.text).replace('\n', " ")
+        } else {
+            let clean = harmless(&span.text).replace('\n', " ");
+            let mut plain = String::with_capacity(clean.len());
+            for letter in clean.chars() {
+                if letter.is_ascii() { plain.push(letter) } else { plain.push_str(ascii(letter)) }
+            }
+            plain
+        };
+        if text.is_empty() {
+            continue;
+        }
+        match look.colour && span.style != Style::PLAIN {
+            true => {
+                out.push_str(&sequence(span.style));
+                out.push_str(&text);
+                out.push_str("\x1b[0m");
+            }
+            false => out.push_str(&text),
+        }
+    }
+    out
+}
+
+fn sequence(style: Style) -> String {
+    let mut codes = Vec::new();
+    let switches = [
+        (style.bold, 1),
+        (style.faint, 2),
+        (style.italic, 3),
+        (style.underline, 4),
+        (style.struck, 9),
+    ];
+    codes.extend(switches.iter().filter(|(on, _)| *on).map(|(_, code)| code.to_string()));
+    codes.extend(style.colour.map(|colour| (colour as u8).to_string()));
+    format!("\x1b[{}m", codes.join(";"))
+}
+
+/// Breaks pieces into lines of at most `width` columns: at spaces where it can, inside words where
+/// it must. Line ends in the text are kept.
+pub fn wrap(spans: &[Span], width: usize) -> Vec<Line> {
+    let width = width.max(2);
+    let mut wrapping = Wrapping { lines: Vec::new(), line: Vec::new(), columns: 0, space: None };
+    for span in spans {
+        for letter in harmless(&span.text).chars() {
+            wrapping.take(letter, span.style, width);
+        }
+    }
+    wrapping.end_line();
+    wrapping.lines
+}
+
+struct Wrapping {
+    lines: Vec<Line>,
+    line: Vec<(char, Style)>,
+    columns: usize,
+    /// Where the line can be broken: the index of its last space.
+    space: Option<usize>,
+}
+
+impl Wrapping {
+    fn take(&mut self, letter: char, style: Style, width: usize) {
+        if letter == '\n' {
+            self.end_line();
+            return;
+        }
+        let columns = width_of(letter);
+        if self.columns + columns > width {
+            if letter == ' ' {
+                // The space at the end of a full line is the break.
+                self.end_line();
+                return;
+            }
+            self.break_line();
+        }
+        if letter == ' ' && self.line.iter().any(|(letter, _)| *letter != ' ') {
+            self.space = Some(self.line.len());
+        }
+        self.line.push((letter, style));
+        self.columns += columns;
+    }
+
+    fn break_line(&mut self) {
+        let Some(space) = self.space else {
+            self.end_line();
+            return;
+        };
+        let rest = self.line.split_off(space + 1);
+        self.line.truncate(space);
+        self.end_line();
+        self.columns = rest.iter().map(|(letter, _)| width_of(*letter)).sum();
+        self.line = rest;
+    }
+
+    fn end_line(&mut self) {
+        let mut line: Line = Vec::new();
+        for (letter, style) in self.line.drain(..) {
+            match line.last_mut() {
+                Some(span) if span.style == style => span.text.push(letter),
+                _ => line.push(Span::new(letter, style)),
+            }
+        }
+        self.lines.push(line);
+        self.columns = 0;
+        self.space = None;
+    }
+}
+
+/// The beginning of a text in one line of at most `width` columns.
+pub fn shortened(text: &str, width: usize) -> String {
+    let clean = harmless(text);
+    let mut words = String::new();
+    for word in clean.split_whitespace() {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+        // Enough for any line; the rest need not be looked at.
+        if words.len() > width * 4 + 8 {
+            break;
+        }
+    }
+    if self::width(&words) <= width {
+        return words;
+    }
+    let mut short = String::new();
+    let mut columns = 1;
+    for letter in words.chars() {
+        columns += width_of(letter);
+        if columns > width {
+            break;
+        }
+        short.push(letter);
+    }
+    short.push('…');
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wrapped(text: &str, width: usize) -> Vec<String> {
+        let lines = wrap(&[Span::plain(text)], width);
+        lines.iter().map(|line| line.iter().map(|span| span.text.as_str()).collect()).collect()
+    }
+
+    #[test]
+    fn wrapping() {
+        let cases: &[(&str, usize, &[&str])] = &[
+            ("", 10, &[""]),
+            ("one two three", 7, &["one two", "three"]),
+            ("one two three", 8, &["one two", "three"]),
+            ("abcdefghij", 4, &["abcd", "efgh", "ij"]),
+            ("ab abcdefghij", 4, &["ab", "abcd", "efgh", "ij"]),
+            ("  indented words", 10, &["  indented", "words"]),
+            ("a\n\nb", 10, &["a", "", "b"]),
+            ("日本語の文", 5, &["日本", "語の", "文"]),
+            ("e\u{301}e\u{301}e\u{301}", 2, &["e\u{301}e\u{301}", "e\u{301}"]),
+        ];
+        for (text, width, lines) in cases {
+            assert_eq!(wrapped(text, *width), *lines, "{text:?} in {width}");
+        }
+    }
+
+    #[test]
+    fn what_drives_or_misleads_a_terminal_is_taken_out() {
+        let cases = [
+            ("a\x1b]0;title\x07b\x1b[2J\u{9b}c\r\nd\te", "a]0;titleb[2Jc\nd    e"),
+            ("\x1b]52;c;aGk=\x07", "]52;c;aGk="),
+            ("\x1b]8;;http://evil\x1b\\click\x1b]8;;\x1b\\", "]8;;http://evil\\click]8;;\\"),
+            ("user\u{202e}txt.exe\u{2066}", "usertxt.exe"),
+            ("a\u{200b}\u{feff}\u{e0041}b\u{ad}", "ab"),
+            ("e\u{301} 👩‍👧 日本", "e\u{301} 👩‍👧 日本"),
+        ];
+        for (text, clean) in cases {
+            assert_eq!(harmless(text), clean, "{text:?}");
+        }
+        let look = Look { width: 80, colour: true, unicode: false };
+        let line = [Span::new("“é” — \x1b[31m…", Style::BOLD)];
+        assert_eq!(encode(&line, &look), "\x1b[1m\"?\" - [31m...\x1b[0m");
+    }
+
+    #[test]
+    fn shortening() {
+        let cases =
+            [("one\n two", 20, "one two"), ("one two", 6, "one t…"), ("日本語", 5, "日本…")];
+        for (text, width, short) in cases {
+            assert_eq!(shortened(text, width), short);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lines_fit_and_hold_no_control_byte(
+            letters in prop::collection::vec(any::<char>(), 0..200),
+            columns in 2usize..60,
+        ) {
+            let text = String::from_iter(letters);
+            let look = Look { width: columns, colour: false, unicode: true };
+            for line in wrap(&[Span::plain(&text)], columns) {
+                prop_assert!(line_width(&line) <= columns);
+                let shown = encode(&line, &look);
+                prop_assert!(!shown.chars().any(is_hostile), "{shown:?}");
+            }
+            prop_assert!(width(&shortened(&text, columns)) <= columns);
+        }
+    }
+}
