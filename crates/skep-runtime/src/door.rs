@@ -275,6 +275,37 @@ pub struct InboxItem {
     pub ord: i64,
 }
 
+/// One item of the inbox with everything that is known of it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ItemInfo {
+    #[serde(flatten)]
+    pub item: InboxItem,
+    /// The whole message.
+    pub text: String,
+    pub from: Principal,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    /// Model calls of its turn.
+    pub steps: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Millis>,
+    /// The answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<String>,
+    /// The item this one is another try of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<ItemId>,
+    /// Its newest try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retried_as: Option<ItemId>,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct InboxQuery {
     pub agent: Option<AgentName>,

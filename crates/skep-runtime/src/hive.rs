@@ -237,7 +237,11 @@ impl Shared {
 /// A store's failure as a door tells it.
 pub(crate) fn door_error(error: StoreError) -> DoorError {
     use skep_store::Refusal;
-    let text = error.to_string();
+    let text = match &error {
+        // Its code is told beside it.
+        StoreError::Refused(Refusal::Conflict { detail, .. }) => detail.clone(),
+        error => error.to_string(),
+    };
     let (kind, code) = match &error {
         StoreError::Refused(Refusal::Conflict { code, .. }) => (ErrorKind::Conflict, *code),
         StoreError::Refused(Refusal::NotFound { .. }) => (ErrorKind::NotFound, "not_found"),

@@ -11,7 +11,7 @@ use skep_core::BoxFuture;
 use skep_core::event::CancelReason;
 use skep_core::file::{self, File, Unfit};
 use skep_core::ids::{AgentName, ChannelId, ItemId, MessageId, Principal, SessionKey, TurnId};
-use skep_core::settings::AgentSettings;
+use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::slash::{self, Slash, Typed};
 use skep_guard::{clock, random, scrub};
 use skep_store::inbox::{
@@ -126,7 +126,7 @@ impl Hive {
         door_error(error)
     }
 
-    fn able_agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, DoorError> {
+    pub(crate) fn able_agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, DoorError> {
         self.shared.agent_id(name)?;
         self.shared.settings().agent(name).map_err(|reason| {
             let text = format!("The agent {name} is disabled: {reason}");
@@ -134,7 +134,7 @@ impl Hive {
         })
     }
 
-    fn letter(
+    pub(crate) fn letter(
         &self,
         inbound: &Inbound,
         text: String,
@@ -178,23 +178,38 @@ impl Hive {
         fresh: Fresh,
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         let shared = Arc::clone(&self.shared);
-        let engine = shared.engine(agent).map(|engine| engine.capabilities());
-        let Some(engine) = engine else {
-            let text = format!("The agent {} names no engine of this hive.", agent.name);
-            let error = DoorError::new(ErrorKind::Conflict, "agent_failed", text);
-            return Box::pin(async move { Err(error) });
-        };
         let receipt = Answering::of(&letter);
-        let permit = Arc::clone(&shared.slots).try_acquire_owned().ok();
-        let command = Accept {
-            letter,
-            mode: inbound.mode.unwrap_or(agent.queue_mode),
-            engine,
-            take: permit.is_some().then(|| scheduler::slot(&shared)),
-            fresh: fresh == Fresh::Yes,
+        let (command, permit) = match self.acceptance(agent, letter, inbound.mode, fresh) {
+            Ok(prepared) => prepared,
+            Err(error) => return Box::pin(async move { Err(error) }),
         };
         let pending = shared.store.submit(command);
         Box::pin(accepted(shared, pending, permit, receipt))
+    }
+
+    /// The command that takes a letter in, with a slot for its turn where one is free.
+    pub(crate) fn acceptance(
+        &self,
+        agent: &AgentSettings,
+        letter: Letter,
+        mode: Option<QueueMode>,
+        fresh: Fresh,
+    ) -> Result<(Accept, Option<OwnedSemaphorePermit>), DoorError> {
+        let shared = &self.shared;
+        let engine = shared.engine(agent).map(|engine| engine.capabilities());
+        let engine = engine.ok_or_else(|| {
+            let text = format!("The agent {} names no engine of this hive.", agent.name);
+            DoorError::new(ErrorKind::Conflict, "agent_failed", text)
+        })?;
+        let permit = Arc::clone(&shared.slots).try_acquire_owned().ok();
+        let command = Accept {
+            letter,
+            mode: mode.unwrap_or(agent.queue_mode),
+            engine,
+            take: permit.is_some().then(|| scheduler::slot(shared)),
+            fresh: fresh == Fresh::Yes,
+        };
+        Ok((command, permit))
     }
 
     fn order(
@@ -263,12 +278,12 @@ impl Hive {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fresh {
+pub(crate) enum Fresh {
     Yes,
     No,
 }
 
-async fn accepted(
+pub(crate) async fn accepted(
     shared: Arc<Shared>,
     pending: Pending<Accepted>,
     permit: Option<OwnedSemaphorePermit>,
@@ -300,7 +315,7 @@ async fn accepted(
 
 /// Ends a turn whose wish to end is on record: by its task, or here when none runs it. An idle
 /// turn needs no slot for that.
-fn end_turn(shared: &Arc<Shared>, ended: &EndedTurn, reason: CancelReason) {
+pub(crate) fn end_turn(shared: &Arc<Shared>, ended: &EndedTurn, reason: CancelReason) {
     if shared.registry.cancel(&ended.turn, reason) || !ended.idle {
         return;
     }
@@ -313,7 +328,7 @@ fn end_turn(shared: &Arc<Shared>, ended: &EndedTurn, reason: CancelReason) {
 }
 
 /// What the receipt will say, whatever becomes of the letter.
-struct Answering {
+pub(crate) struct Answering {
     note: Option<String>,
     message_id: MessageId,
     item_id: ItemId,
@@ -323,7 +338,7 @@ struct Answering {
 }
 
 impl Answering {
-    fn of(letter: &Letter) -> Self {
+    pub(crate) fn of(letter: &Letter) -> Self {
         Self {
             note: letter.note.clone(),
             message_id: letter.message_id.clone(),

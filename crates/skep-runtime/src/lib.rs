@@ -21,6 +21,7 @@ mod registry;
 mod resume;
 mod scheduler;
 mod step;
+mod tasks;
 mod tokens;
 mod toolbox;
 mod turn;

@@ -8,8 +8,9 @@ use skep_core::message::view_of;
 use skep_core::settings::{AgentState, ConfigStanding};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
+use skep_store::history;
 use skep_store::outbox::{self, OpenChannel};
-use skep_store::{history, watch};
+use skep_store::watch::{self, ItemRow};
 
 use crate::bus::Live;
 use crate::door::{
@@ -192,27 +193,7 @@ impl Hive {
             Sight::All | Sight::Agent(_) => watch::items(conn, agent, state, after, limit).await,
         });
         let rows = read.await.map_err(door_error)?;
-        let items = rows.into_iter().map(|row| InboxItem {
-            item_id: row.id,
-            message_id: row.message_id,
-            agent: row.agent,
-            session_key: row.session_key,
-            kind: row.kind,
-            priority: match row.priority {
-                0 => "critical",
-                1 => "high",
-                2 => "normal",
-                _ => "low",
-            },
-            state: row.state,
-            attempts: row.attempts,
-            preview: row.body.chars().take(PREVIEW).collect(),
-            error: row.error.map(|(code, error)| Failure { code, error }),
-            created_at: row.created_at,
-            finished_at: row.finished_at,
-            ord: row.ord,
-        });
-        Ok(items.collect())
+        Ok(rows.into_iter().map(inbox_item).collect())
     }
 
     /// Durable events after `since`, then everything that happens. Without `since`: from now.
@@ -278,5 +259,28 @@ impl Hive {
             outbox::frames_since(conn, channel, since, limit.clamp(1, 1000)).await
         });
         read.await.map_err(door_error)
+    }
+}
+
+pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
+    InboxItem {
+        item_id: row.id,
+        message_id: row.message_id,
+        agent: row.agent,
+        session_key: row.session_key,
+        kind: row.kind,
+        priority: match row.priority {
+            0 => "critical",
+            1 => "high",
+            2 => "normal",
+            _ => "low",
+        },
+        state: row.state,
+        attempts: row.attempts,
+        preview: row.body.chars().take(PREVIEW).collect(),
+        error: row.error.map(|(code, error)| Failure { code, error }),
+        created_at: row.created_at,
+        finished_at: row.finished_at,
+        ord: row.ord,
     }
 }

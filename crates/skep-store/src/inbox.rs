@@ -349,7 +349,10 @@ async fn forget_session(tx: &mut Tx<'_>, lane: &mut Lane) -> Result<(), SqlError
 }
 
 /// The earlier message of the same id, or a conflict where its body was another.
-async fn repeated(tx: &mut Tx<'_>, letter: &Letter) -> Result<Option<Repeated>, Refusal> {
+pub(crate) async fn repeated(
+    tx: &mut Tx<'_>,
+    letter: &Letter,
+) -> Result<Option<Repeated>, Refusal> {
     let Some(request) = &letter.request else {
         return Ok(None);
     };

@@ -20,6 +20,7 @@ pub mod lanes;
 pub mod leases;
 pub mod outbox;
 pub mod retention;
+pub mod tasks;
 pub mod tokens;
 pub mod watch;
 

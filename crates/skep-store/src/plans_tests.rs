@@ -21,6 +21,7 @@ use crate::lanes::{self, WakeLanes};
 use crate::leases::{Decide, Lease, Park, Recover, Release, Take};
 use crate::outbox::{self, MarkDelivered, OpenChannel};
 use crate::retention::Expire;
+use crate::tasks::{self, CancelItem, Cancelled, Retry};
 use crate::tokens::{self, NewToken, RevokeToken};
 use crate::{OpenOptions, Store, watch};
 
@@ -101,6 +102,7 @@ impl Story {
         let third = self.take(None).await.unwrap();
         let (state, code) = (ItemState::Failed, FailureCode::Dead);
         self.close(&third, Outcome::Ended { state, code, text: "no".into() }).await;
+        self.cancel_and_retry().await;
         self.accept(None, true, QueueMode::Queue).await;
         self.rest(&channel).await;
         self.reads(&channel, &first).await;
@@ -136,14 +138,7 @@ impl Story {
     }
 
     async fn accept(&mut self, id: Option<&str>, take: bool, mode: QueueMode) -> Option<Lease> {
-        let engine = Capabilities {
-            queue_while_streaming: true,
-            interrupt: true,
-            tool_events: true,
-            full_history: true,
-            approvals: false,
-            own_tools: false,
-        };
+        let engine = engine();
         let (letter, slot) = (self.letter(id), self.slot());
         let take = take.then_some(slot);
         let accept = Accept { letter, mode, engine, take, fresh: false };
@@ -151,6 +146,20 @@ impl Story {
             Accepted::Started { lease } => Some(*lease),
             _ => None,
         }
+    }
+
+    async fn cancel_and_retry(&mut self) {
+        let item = ItemId(format!("i{}", self.made + 1));
+        self.accept(None, false, QueueMode::Queue).await;
+        let cancel = CancelItem { item: item.clone(), now: 7 };
+        assert_eq!(self.store.write(cancel).await.unwrap(), Cancelled::Ended);
+        let letter = self.letter(None);
+        let (mode, engine) = (QueueMode::Queue, engine());
+        let accept = Accept { letter, mode, engine, take: None, fresh: false };
+        let again = accept.letter.item.clone();
+        self.store.write(Retry { of: item.clone(), accept }).await.unwrap();
+        let trace = self.store.read(async |conn| tasks::trace(conn, &item).await);
+        assert_eq!(trace.await.unwrap().retried_as, Some(again));
     }
 
     async fn order(&mut self, action: Action) {
@@ -273,6 +282,7 @@ impl Story {
             outbox::channel(conn, channel).await?;
             tokens::all(conn).await?;
             watch::item(conn, agent, "nothing", &Principal::new("operator")).await?;
+            watch::item_by_id(conn, &ItemId::new("i1")).await?;
             watch::answered_with(conn, &turn).await?;
             for agent in [None, Some(agent)] {
                 for state in [None, Some(ItemState::Done)] {
@@ -294,4 +304,15 @@ impl Story {
 
 fn key() -> SessionKey {
     SessionKey::new("main")
+}
+
+fn engine() -> Capabilities {
+    Capabilities {
+        queue_while_streaming: true,
+        interrupt: true,
+        tool_events: true,
+        full_history: true,
+        approvals: false,
+        own_tools: false,
+    }
 }

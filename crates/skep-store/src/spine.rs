@@ -9,6 +9,7 @@ use crate::lanes::WakeLanes;
 use crate::leases::{Decide, Park, Recover, Release, Take};
 use crate::outbox::{MarkDelivered, OpenChannel};
 use crate::retention::Expire;
+use crate::tasks::{CancelItem, Retry};
 use crate::tokens::{NewToken, RevokeToken};
 use crate::watch::NoteEvent;
 
@@ -19,6 +20,8 @@ crate::commands! {
     Accept,
     Order,
     StopLane,
+    CancelItem,
+    Retry,
     Take,
     Journal,
     Park,
@@ -51,6 +54,11 @@ const SCHEMA: Schema = Schema {
             version: 5,
             name: "doors",
             sql: include_str!("../migrations/sqlite/0005_doors.sql"),
+        },
+        MigrationFile {
+            version: 6,
+            name: "tasks",
+            sql: include_str!("../migrations/sqlite/0006_tasks.sql"),
         },
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \

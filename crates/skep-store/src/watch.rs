@@ -82,6 +82,11 @@ pub async fn item(
     conn.row(by_message, &args).await?.map(|row| decode(&row)).transpose()
 }
 
+pub async fn item_by_id(conn: &mut Conn, id: &ItemId) -> Result<Option<ItemRow>, SqlError> {
+    let select = select_items!("WHERE i.id = $1");
+    conn.row(select, &[id.as_str().into()]).await?.map(|row| decode(&row)).transpose()
+}
+
 /// The message ids a turn answered, in order.
 pub async fn answered_with(conn: &mut Conn, turn: &TurnId) -> Result<Vec<MessageId>, SqlError> {
     let select = "SELECT message_id FROM items WHERE turn = $1 ORDER BY ord";

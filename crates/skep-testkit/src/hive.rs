@@ -85,6 +85,14 @@ impl Start {
         self
     }
 
+    /// Set unless it was set already.
+    pub(crate) fn usually(self, name: &str, value: &str) -> Self {
+        match self.environment.iter().any(|(given, _)| given == name) {
+            true => self,
+            false => self.env(name, value),
+        }
+    }
+
     /// Under the shim; call `Shim::prepare` first.
     pub fn shim(mut self, shim: &Shim) -> Self {
         let mut carrier = Command::new(&self.program);
@@ -103,12 +111,7 @@ impl Start {
     /// Starts it without waiting for anything.
     pub fn spawn(self) -> Result<Hive> {
         let logs = tempfile::tempdir().context("making a folder for the output")?;
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).env_clear();
-        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-        command.envs(inherited).envs(self.environment);
-        let preload = self.preload.iter().flat_map(Command::get_envs);
-        command.envs(preload.filter_map(|(name, value)| Some((name, value?))));
+        let mut command = self.command();
         command
             .stdin(Stdio::null())
             .stdout(File::create(logs.path().join("stdout"))?)
@@ -118,6 +121,18 @@ impl Start {
         let child = child.with_context(|| format!("starting {}", self.program.display()))?;
         let process = child.id().context("the process ended at once")?;
         Ok(Hive { child, process, home: self.home, logs, url: None })
+    }
+
+    /// The program with its arguments and environment.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).env_clear();
+        let inherited = INHERITED.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        command.envs(inherited);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let preload = self.preload.iter().flat_map(Command::get_envs);
+        command.envs(preload.filter_map(|(name, value)| Some((name, value?))));
+        command
     }
 
     /// Runs it to its end.

@@ -1,6 +1,6 @@
 //! What the tests of every crate are built with: a model that plays a script over the real wire,
 //! a WebSocket client, a process harness, a shim that breaks and takes back disk writes, a client
-//! that records what was promised to it, effect counters and canaries.
+//! that records what was promised to it, a terminal to look at, effect counters and canaries.
 //!
 //! It never depends on the product: everything here sees Skep from outside, as a vendor, a client,
 //! a disk or an operator would. It is never part of the shipped program.
@@ -14,12 +14,14 @@ pub mod model;
 pub mod processes;
 pub mod recorder;
 pub mod shim;
+pub mod terminal;
 pub mod wait;
 pub mod ws;
 
 pub use hive::Hive;
 pub use model::{Gate, ModelRequest, Reply, ScriptedModel};
 pub use shim::Shim;
+pub use terminal::Terminal;
 pub use ws::WsClient;
 
 /// True when the long form of the tests was asked for (`./test --all`): raise the counts.

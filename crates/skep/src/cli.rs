@@ -11,18 +11,22 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::home::{Home, Known, Loaded};
 
+mod agent;
 mod chat;
 mod client;
+mod completions;
 mod config;
 mod detach;
 mod doctor;
 mod down;
 mod failure;
 mod history;
+mod inbox;
 mod output;
 mod send;
 mod status;
 mod stream;
+mod table;
 mod text;
 mod time;
 mod token;
@@ -106,8 +110,16 @@ enum Command {
     Send(send::Send),
     /// Read what was said
     History(history::History),
+    /// Agents: list, show, make, stop
+    Agent(agent::Agent),
+    /// What was sent to the agents, newest first
+    Inbox(inbox::Inbox),
+    /// Single items of the inbox: show, cancel, try again
+    Task(inbox::Task),
     /// Tokens for programs and other machines
     Token(token::Token),
+    /// Completion for a shell
+    Completions(completions::Completions),
 }
 
 /// The whole program. Everything that can go wrong becomes a message and an exit code.
@@ -161,6 +173,10 @@ where
         Command::Chat(command) => Box::pin(chat::run(command, &place)).await,
         Command::Send(command) => send::run(command, &place).await,
         Command::History(command) => history::run(command, &place).await,
+        Command::Agent(command) => agent::run(command, &place, &program.known).await,
+        Command::Inbox(command) => inbox::run(command, &place).await,
+        Command::Task(command) => inbox::run_task(command, &place).await,
+        Command::Completions(command) => completions::run(&command),
         Command::Token(command) => token::run(command, &place).await,
     }
 }

@@ -6,6 +6,7 @@
 pub mod create;
 pub mod layout;
 pub mod load;
+pub mod new_agent;
 
 mod agent;
 mod channels;

@@ -20,6 +20,7 @@ mod declared;
 mod document;
 mod events;
 mod hive;
+mod items;
 mod messages;
 mod page;
 mod reader;
@@ -56,6 +57,9 @@ fn routes() -> Routes {
         .guarded(Action::Talk, routes!(agents::stop))
         .guarded(Action::Watch, routes!(hive::state))
         .guarded(Action::Watch, routes!(hive::inbox))
+        .guarded(Action::Watch, routes!(items::show))
+        .guarded(Action::Talk, routes!(items::cancel))
+        .guarded(Action::Talk, routes!(items::retry))
         .guarded(Action::Watch, routes!(events::stream))
         .guarded(Action::Connect, routes!(ws::upgrade))
         .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))

@@ -13,14 +13,15 @@ use skep_store::lanes::WakeLanes;
 use skep_store::leases::{Decide, Park, Recover, Release, Take};
 use skep_store::outbox::OpenChannel;
 use skep_store::retention::Expire;
+use skep_store::tasks::CancelItem;
 use skep_store::{
     Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, Tx,
 };
 
 skep_store::commands! {
     pub enum Lab -> LabOutcome, <Command as CommandSet>::SCHEMA;
-    RegisterAgents, OpenChannel, Accept, Order, StopLane, Take, Journal, Park, Release, Close,
-    Decide, Recover, WakeLanes, Expire, Prioritise, Raw, TimedTake, TimedAccept,
+    RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
+    Close, Decide, Recover, WakeLanes, Expire, Prioritise, Raw, TimedTake, TimedAccept,
 }
 
 pub type LabStore = StoreOf<Lab>;

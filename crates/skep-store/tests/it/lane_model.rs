@@ -30,6 +30,7 @@ pub enum Told {
     Done,
     Stale,
     Missing,
+    Over,
 }
 
 /// A lease, as far as it can differ.
@@ -307,6 +308,20 @@ impl Model {
     pub fn stop(&mut self, agent: usize, key: &str) -> Told {
         let open = self.find_lane(agent, key).and_then(|lane| self.open_turn(lane));
         Told::Ended(open.map(|turn| self.cancel(turn, "stop")))
+    }
+
+    pub fn cancel_item(&mut self, item: usize) -> Told {
+        if !["pending", "running", "waiting"].contains(&self.items[item].state) {
+            return Told::Over;
+        }
+        if let Some(turn) = self.items[item].turn {
+            return Told::Ended(Some(self.cancel(turn, "stop")));
+        }
+        self.items[item].state = "cancelled";
+        if let Some(channel) = self.items[item].channel {
+            self.push(channel, "error", item, vec![self.items[item].message_id.clone()]);
+        }
+        Told::Ended(None)
     }
 
     pub fn take(&mut self, only: Option<usize>, slot: (&str, &str)) -> Told {

@@ -20,6 +20,7 @@ use skep_store::inbox::{
 use skep_store::journal::{Entry, Journal, NewCall};
 use skep_store::lanes::WakeLanes;
 use skep_store::leases::{Decide, Lease, Park, Recover, Release, Take};
+use skep_store::tasks::{CancelItem, Cancelled};
 use skep_store::{Member, Refusal, StoreError};
 
 use crate::lab::{AGENTS, CHANNELS, Lab, LabStore, Prioritise, Tables, furnished, open};
@@ -153,6 +154,9 @@ impl Story {
                 Err(StoreError::Refused(Refusal::Conflict { code: "id_reused", .. })) => {
                     Told::Reused
                 }
+                Err(StoreError::Refused(Refusal::Conflict { code: "already_ended", .. })) => {
+                    Told::Over
+                }
                 Err(error) => panic!("{error:?}"),
             }
         };
@@ -176,6 +180,7 @@ impl Story {
                 let stop = StopLane { agent, session_key, now: self.model.now };
                 self.send("stop", expected, stop, |turn| Told::Ended(turn.map(ended)));
             }
+            Op::Cancel { item } => self.cancel(item),
             Op::Take => self.take(None),
             Op::TakeOnly { turn } => {
                 if let Some(turn) = nth(self.model.turns.len(), turn) {
@@ -299,6 +304,22 @@ impl Story {
         self.send("order", expected, order, |ordered| match ordered {
             Ordered::Done { ended: turn, .. } => Told::Ended(turn.map(ended)),
             Ordered::Repeated(earlier) => Told::Repeated(earlier.item.0),
+        });
+    }
+
+    /// Mostly items that wait.
+    fn cancel(&mut self, n: usize) {
+        let waits = |item: &usize| self.model.items[*item].state == "pending";
+        let mut items: Vec<usize> = (0..self.model.items.len()).filter(waits).collect();
+        if items.is_empty() || n % 4 == 3 {
+            items = (0..self.model.items.len()).collect();
+        }
+        let Some(item) = nth(items.len(), n).map(|n| items[n]) else { return };
+        let expected = self.model.cancel_item(item);
+        let (item, now) = (ItemId(self.model.items[item].id.clone()), self.model.now);
+        self.send("cancel", expected, CancelItem { item, now }, |cancelled| match cancelled {
+            Cancelled::Ended => Told::Ended(None),
+            Cancelled::Stopping(turn) => Told::Ended(Some(ended(turn))),
         });
     }
 

@@ -74,13 +74,13 @@ pub async fn run(command: Chat, place: &Place) -> Result<(), Failure> {
     let mut connection = connection::open(client, wish).await?;
     if !paints {
         let prompt = typed && !place.json;
-        let plain = Plain { connection, json: place.json, prompt };
+        let plain = Plain { connection, json: place.json, prompt, ended_turn: Value::Null };
         return match command.message {
             Some(text) => plain.once(text).await,
             None => plain.converse().await,
         };
     }
-    let mut talk = Talk::new(&command.session);
+    let mut talk = Talk::new(&command.agent, &command.session);
     let first = connection.news.recv().await;
     if let Some(News::Opened { state, .. }) = &first {
         let model = model_of(state, &command.agent);

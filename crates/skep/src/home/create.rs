@@ -91,7 +91,7 @@ fn generated(home: &Home) -> [(PathBuf, &'static str); 5] {
 }
 
 /// Makes a folder for the owner alone, and what is missing above it; syncs every new name.
-fn make_folder(path: &Path) -> io::Result<()> {
+pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }

@@ -1,14 +1,20 @@
 //! The conversation through pipes: a message per line in, answers as plain text out; or, for
 //! programs, every frame as a line of JSON.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use skep_guard::random;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
+use tokio::time::{Instant, timeout_at};
 
 use super::commands::{self, Local};
 use super::connection::{Connection, News, Order, speaks_of};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::output::{self, foreign};
+
+/// How far the end of a turn may be behind its answer.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 pub struct Plain {
     pub connection: Connection,
@@ -16,6 +22,8 @@ pub struct Plain {
     pub json: bool,
     /// A person types here; shown where to.
     pub prompt: bool,
+    /// The turn whose end was told last.
+    pub ended_turn: Value,
 }
 
 impl Plain {
@@ -91,6 +99,7 @@ impl Plain {
             let Some(frame) = self.show(news)? else { continue };
             let ends = frame["type"] == "response" || frame["type"] == "error";
             if ends && speaks_of(&frame, &id) {
+                self.see_out(&frame).await?;
                 return self.told(&frame);
             }
         }
@@ -98,12 +107,27 @@ impl Plain {
         Err(Failure::new(Exit::Failed, "get an answer", why).next("skep chat"))
     }
 
+    /// An answer may overtake the events of its turn; whoever wants all frames gets those too.
+    async fn see_out(&mut self, answer: &Value) -> Result<(), Failure> {
+        let until = Instant::now() + LAST_EVENTS;
+        while self.json && answer["turn"].is_string() && answer["turn"] != self.ended_turn {
+            let Ok(Some(news)) = timeout_at(until, self.connection.news.recv()).await else {
+                break;
+            };
+            self.show(news)?;
+        }
+        Ok(())
+    }
+
     /// Tells what is to be told at once; gives back a frame.
-    fn show(&self, news: News) -> Result<Option<Value>, Failure> {
+    fn show(&mut self, news: News) -> Result<Option<Value>, Failure> {
         match news {
             News::Frame(frame) => {
                 if self.json {
                     output::json(&frame);
+                }
+                if frame["event"]["type"] == "turn_end" {
+                    self.ended_turn = frame["event"]["turn"].clone();
                 }
                 return Ok(Some(frame));
             }

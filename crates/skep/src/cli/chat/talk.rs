@@ -84,6 +84,7 @@ pub struct Talk {
     pub outgoing: Vec<Outgoing>,
     pub connected: bool,
     pub ended: Option<Failure>,
+    agent: String,
     session: String,
     model: String,
     /// Messages that got their answer, and whether it was a good one.
@@ -91,7 +92,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    pub fn new(session: &str) -> Self {
+    pub fn new(agent: &str, session: &str) -> Self {
         Self {
             entries: Vec::new(),
             live: None,
@@ -100,6 +101,7 @@ impl Talk {
             outgoing: Vec::new(),
             connected: true,
             ended: None,
+            agent: agent.to_owned(),
             session: session.to_owned(),
             model: String::new(),
             answered: HashMap::new(),
@@ -146,7 +148,12 @@ impl Talk {
     fn open(&mut self, state: &Value, rows: &[Value]) {
         self.live = None;
         let turns = state["turns"].as_array().into_iter().flatten();
-        let ours = turns.into_iter().find(|turn| turn["session_key"] == self.session.as_str());
+        // Users' keys begin with who they are; of others' they see none.
+        let own = format!("/{}", self.session);
+        let ours = turns.into_iter().find(|turn| {
+            let key = turn["session_key"].as_str().unwrap_or_default();
+            turn["agent"] == self.agent.as_str() && (key == self.session || key.ends_with(&own))
+        });
         self.turn = ours.map(|turn| Turn {
             id: text(&turn["turn"]),
             since: turn["since"].as_i64().unwrap_or(0),
@@ -390,9 +397,12 @@ fn target(arguments: &Value) -> String {
 fn usage(model: &str, usage: &Value, took_ms: Option<i64>) -> String {
     let number = |key: &str| usage[key].as_i64().unwrap_or(0);
     let input = number("input") + number("cacheRead") + number("cacheWrite");
-    let mut parts = vec![format!("{} in, {} out", short(input), short(number("output")))];
+    let mut parts: Vec<String> = Vec::new();
     if !model.is_empty() {
-        parts.insert(0, model.to_owned());
+        parts.push(model.to_owned());
+    }
+    if input + number("output") > 0 {
+        parts.push(format!("{} in, {} out", short(input), short(number("output"))));
     }
     parts.extend(
         usage["cost"].as_f64().filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}")),

@@ -1,0 +1,97 @@
+//! One item of the inbox by its id: what became of it, ending it, trying it again.
+
+use std::sync::Arc;
+
+use skep_core::event::CancelReason;
+use skep_core::ids::{ItemId, Principal};
+use skep_guard::clock;
+use skep_store::files;
+use skep_store::tasks::{self, CancelItem, Cancelled, Retry};
+use skep_store::watch::{self, ItemRow};
+
+use crate::door::{DoorError, ErrorKind, Inbound, ItemInfo, Receipt, Sight, Source};
+use crate::hive::{Hive, door_error};
+use crate::intake::{Answering, Fresh, accepted, end_turn};
+use crate::query::inbox_item;
+
+impl Hive {
+    pub async fn item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
+        let row = self.seen_item(id, sight).await?;
+        let read = self.shared.store.read(async |conn| tasks::trace(conn, id).await);
+        let trace = read.await.map_err(door_error)?;
+        Ok(ItemInfo {
+            text: row.body.clone(),
+            from: row.principal.clone(),
+            channel: row.channel.clone(),
+            session: trace.session,
+            turn: row.turn.clone(),
+            steps: trace.steps,
+            waiting_for: trace.waiting_for,
+            started_at: trace.started_at,
+            response: row.answer.clone(),
+            retry_of: trace.retry_of,
+            retried_as: trace.retried_as,
+            item: inbox_item(row),
+        })
+    }
+
+    /// Ends an item: at once when nobody has begun it, else with its turn. Gives it as it is then.
+    pub async fn cancel_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
+        self.seen_item(id, sight).await?;
+        let command = CancelItem { item: id.clone(), now: clock::now_ms() };
+        match self.shared.store.write(command).await.map_err(door_error)? {
+            Cancelled::Ended => {}
+            Cancelled::Stopping(ended) => end_turn(&self.shared, &ended, CancelReason::Stop),
+        }
+        self.item(id, sight).await
+    }
+
+    /// The same message again, answered to whoever asks for it.
+    pub async fn retry_item(
+        &self,
+        id: &ItemId,
+        key: Option<String>,
+        principal: &Principal,
+        sight: &Sight,
+    ) -> Result<Receipt, DoorError> {
+        let row = self.seen_item(id, sight).await?;
+        if !self.is_ready() {
+            let text = "The hive is stopping; try again when it is back.";
+            return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
+        }
+        let agent = self.able_agent(&row.agent)?;
+        let inbound = Inbound {
+            agent: row.agent,
+            session_key: row.session_key,
+            text: row.body,
+            attachments: Vec::new(),
+            mode: None,
+            principal: principal.clone(),
+            source: Source::Api { key },
+        };
+        let read = self.shared.store.read(async |conn| files::of_item(conn, id).await);
+        let files = read.await.map_err(door_error)?;
+        // What was a message stays one, also where it begins with a slash.
+        let letter = self.letter(&inbound, inbound.text.clone(), files)?;
+        let receipt = Answering::of(&letter);
+        let (accept, permit) = self.acceptance(&agent, letter, None, Fresh::No)?;
+        let shared = Arc::clone(&self.shared);
+        let pending = shared.store.submit(Retry { of: id.clone(), accept });
+        // A caller that goes away does not take the turn with it.
+        let task = self.shared.tasks.spawn(accepted(shared, pending, permit, receipt));
+        task.await.unwrap_or_else(|_| {
+            let text = "The hive failed; see its log.";
+            Err(DoorError::new(ErrorKind::Internal, "internal", text))
+        })
+    }
+
+    async fn seen_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemRow, DoorError> {
+        let read = self.shared.store.read(async |conn| watch::item_by_id(conn, id).await);
+        let found = read.await.map_err(door_error)?;
+        let seen = found.filter(|row| sight.covers(&row.agent, &row.session_key));
+        seen.ok_or_else(|| {
+            let text = format!("There is no item `{id}`; GET /api/v1/inbox lists them.");
+            DoorError::new(ErrorKind::NotFound, "unknown_item", text)
+        })
+    }
+}

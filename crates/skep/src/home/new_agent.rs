@@ -1,0 +1,122 @@
+//! A new agent's folder: whole and right, or not there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use skep_core::ids::{AgentName, is_agent_name};
+use skep_core::settings::AgentState;
+
+use super::create::{make_folder, write_file};
+use super::environment::Variables;
+use super::layout::Home;
+use super::load::{Known, load};
+
+/// What is known of an agent before it exists.
+#[derive(Clone, Debug, Default)]
+pub struct NewAgent {
+    pub name: String,
+    pub description: Option<String>,
+    pub profile: Option<String>,
+    pub tools: Option<Vec<String>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NewAgentError {
+    #[error(
+        "`{0}` cannot be an agent's name: 1 to 64 lower-case letters, digits and single dashes"
+    )]
+    Name(String),
+    #[error("the agent {name} is there already: {}", folder.display())]
+    Taken { name: String, folder: PathBuf },
+    #[error("there is no home in {}", .0.display())]
+    NoHome(PathBuf),
+    #[error("{0}")]
+    Wrong(String),
+    #[error("{}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+/// Makes the folder beside its place, moves it there, and reads it as the hive will; what the hive
+/// would refuse is taken away again.
+pub fn create(
+    home: &Home,
+    new: &NewAgent,
+    known: &Known,
+    variables: Variables,
+) -> Result<PathBuf, NewAgentError> {
+    if !is_agent_name(&new.name) {
+        return Err(NewAgentError::Name(new.name.clone()));
+    }
+    if !home.teams().is_dir() {
+        return Err(NewAgentError::NoHome(home.root().to_path_buf()));
+    }
+    let folder = home.agent(&new.name);
+    let taken = || NewAgentError::Taken { name: new.name.clone(), folder: folder.clone() };
+    if fs::symlink_metadata(&folder).is_ok() {
+        return Err(taken());
+    }
+    let unfinished = home.agent(&format!(".{}.new", new.name));
+    let written = write(&unfinished, new);
+    let moved = written.and_then(|()| match fs::rename(&unfinished, &folder) {
+        // Somebody else was faster; what they made stays.
+        Err(_) if folder.exists() => Err(taken()),
+        Err(source) => Err(NewAgentError::Write { path: folder.clone(), source }),
+        Ok(()) => Ok(()),
+    });
+    if let Err(error) = moved {
+        // Nothing reads it there; the next try overwrites it.
+        let _ = fs::remove_dir_all(&unfinished);
+        return Err(error);
+    }
+    match refusal(home, new, known, variables) {
+        None => Ok(folder),
+        Some(why) => {
+            fs::remove_dir_all(&folder)
+                .map_err(|source| NewAgentError::Write { path: folder, source })?;
+            Err(NewAgentError::Wrong(why))
+        }
+    }
+}
+
+/// Why the hive would not take it.
+fn refusal(home: &Home, new: &NewAgent, known: &Known, variables: Variables) -> Option<String> {
+    match load(home, known, variables) {
+        Err(error) => Some(format!("the configuration of the hive is broken:\n{error}")),
+        Ok(loaded) => match loaded.settings.agents.get(&AgentName::new(new.name.clone())) {
+            Some(AgentState::Failed { reason }) => Some(reason.clone()),
+            _ => None,
+        },
+    }
+}
+
+fn write(folder: &Path, new: &NewAgent) -> Result<(), NewAgentError> {
+    let failed = |path: &Path, source| NewAgentError::Write { path: path.to_path_buf(), source };
+    for path in ["work", "org-rules", "team-rules"].map(|name| folder.join(name)) {
+        make_folder(&path).map_err(|source| failed(&path, source))?;
+    }
+    let file = folder.join("config.yaml");
+    write_file(&file, &settings(new)).map_err(|source| failed(&file, source))
+}
+
+/// JSON's way of writing texts and lists is YAML too.
+fn settings(new: &NewAgent) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let description = new.description.as_deref().unwrap_or("An agent of this hive.");
+    let mut text = format!(
+        "# yaml-language-server: $schema=../../run/schema/agent.json\n\n\
+         description: {}\n",
+        quoted(description)
+    );
+    if let Some(profile) = &new.profile {
+        text.push_str(&format!("profile: {}\n", quoted(profile)));
+    }
+    match &new.tools {
+        Some(tools) => {
+            let tools: Vec<String> = tools.iter().map(|tool| quoted(tool)).collect();
+            text.push_str(&format!("allowed_tools: [{}]\n", tools.join(", ")));
+        }
+        None => text.push_str("# allowed_tools: [read, write, edit, glob, grep, bash]\n"),
+    }
+    text
+}
