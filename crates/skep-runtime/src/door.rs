@@ -79,6 +79,22 @@ pub struct Followed {
     pub error: Option<Failure>,
 }
 
+impl Followed {
+    pub fn has_ended(&self) -> bool {
+        match self.state {
+            ItemState::Done | ItemState::Failed | ItemState::Cancelled | ItemState::Dead => true,
+            ItemState::Pending | ItemState::Running | ItemState::Waiting => false,
+        }
+    }
+}
+
+/// What was said before a session of ours began.
+#[derive(Clone, Debug)]
+pub enum Earlier {
+    User(String),
+    Assistant(String),
+}
+
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Response {
     pub content: String,

@@ -102,13 +102,13 @@ impl Hive {
         timeout: Duration,
     ) -> Result<Followed, DoorError> {
         let first = self.follow(agent, id, principal, sight).await?;
-        if has_ended(&first) {
+        if first.has_ended() {
             return Ok(first);
         }
         // Registered before looking again: an end between the two is seen by one of them.
         let ended = self.shared.waiters.wait(&first.item_id);
         let again = self.follow(agent, first.item_id.as_str(), principal, sight).await?;
-        if has_ended(&again) {
+        if again.has_ended() {
             self.shared.waiters.tidy(&first.item_id);
             return Ok(again);
         }
@@ -119,13 +119,5 @@ impl Hive {
         }
         self.shared.waiters.tidy(&first.item_id);
         self.follow(agent, first.item_id.as_str(), principal, sight).await
-    }
-}
-
-fn has_ended(followed: &Followed) -> bool {
-    use skep_core::event::ItemState;
-    match followed.state {
-        ItemState::Done | ItemState::Failed | ItemState::Cancelled | ItemState::Dead => true,
-        ItemState::Pending | ItemState::Running | ItemState::Waiting => false,
     }
 }

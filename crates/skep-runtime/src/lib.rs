@@ -5,6 +5,7 @@
 
 pub mod door;
 
+mod begin;
 mod bus;
 mod configuration;
 mod dispatch;

@@ -1,11 +1,11 @@
 //! What doors read: snapshot, history, inbox, channels, events.
 
-use skep_core::BoxStream;
 use skep_core::event::{Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
 use skep_core::message::view_of;
 use skep_core::settings::{AgentState, ConfigStanding};
+use skep_core::{BoxStream, Millis};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
 use skep_store::history;
@@ -80,6 +80,10 @@ impl Hive {
             queue: (*sight == Sight::All).then_some(queue),
             unknown_calls: unknown.collect(),
         })
+    }
+
+    pub fn started_at(&self) -> Millis {
+        self.shared.started_at
     }
 
     /// Refuses a name no agent of this hive has.

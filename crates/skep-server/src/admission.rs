@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::doors::{DoorState, Doors};
 use crate::problem::Problem;
+use crate::rest::reshape_for_openai;
 
 /// Longer than any address of ours with all its parameters.
 const URI_BYTES: usize = 8192;
@@ -62,6 +63,7 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
+    let openai = parts.uri.path().starts_with("/v1/");
     let mut response = match check(&entrance, &parts).await {
         Ok(identity) => {
             if let Some(identity) = identity {
@@ -71,6 +73,9 @@ pub(crate) async fn admit(
         }
         Err(problem) => problem.into_response(),
     };
+    if openai {
+        response = reshape_for_openai(response);
+    }
     harden(response.headers_mut());
     response
 }

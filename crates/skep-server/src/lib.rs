@@ -16,6 +16,7 @@ mod lockout;
 mod permit;
 mod problem;
 mod standing;
+mod telling;
 
 mod rest;
 mod ws;

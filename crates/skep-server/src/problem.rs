@@ -1,5 +1,6 @@
 //! Every refusal as `application/problem+json`: what, why, what to do, and a stable `code`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::Json;
@@ -64,6 +65,8 @@ refusals! {
     /// For routes that write.
     NotKept { "507": "No space left on the disk; nothing was accepted." }
     NotReady { "503": "Starting or stopping." }
+    /// For a door whose clients expect an answer or a failure.
+    TurnFailed { "502": "The message was taken and its turn failed; `code` says how." }
     /// For routes that wait for an answer.
     NoAnswerYet { "504": "No answer in time; the message goes on. `item_id` is the id to follow." }
 }
@@ -73,17 +76,51 @@ const PROBLEM: &str = "application/problem+json";
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
-    code: &'static str,
+    code: Cow<'static, str>,
     /// For people. It never carries internals.
     detail: String,
     /// Members beside the standard ones, such as the id to follow.
     more: Vec<(&'static str, Value)>,
     retry_after: Option<u32>,
+    /// The part of the request it is about.
+    param: Option<String>,
+}
+
+/// The same in short, left with the answer for a door that says it in other words.
+#[derive(Clone)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) code: String,
+    pub(crate) detail: String,
+    pub(crate) param: Option<String>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), more: Vec::new(), retry_after: None }
+        Self {
+            status,
+            code: code.into(),
+            detail: detail.into(),
+            more: Vec::new(),
+            retry_after: None,
+            param: None,
+        }
+    }
+
+    /// The message was taken and its turn failed, for a door that has no other word for that.
+    pub(crate) fn failed_turn(code: String, detail: String) -> Self {
+        let problem = Self::new(StatusCode::BAD_GATEWAY, "failed", detail);
+        Self { code: code.into(), ..problem }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    pub(crate) fn about(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
     }
 
     pub(crate) fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
@@ -137,12 +174,19 @@ impl IntoResponse for Problem {
         body.insert("title".to_owned(), title.into());
         body.insert("status".to_owned(), self.status.as_u16().into());
         body.insert("detail".to_owned(), self.detail.into());
-        body.insert("code".to_owned(), self.code.into());
+        body.insert("code".to_owned(), self.code.as_ref().into());
         body.extend(self.more.into_iter().map(|(member, value)| (member.to_owned(), value)));
         // A refusal often repeats what was asked for, and that may be a key pasted by mistake.
         let mut body = Value::Object(body);
         scrub::known().clean_json(&mut body);
+        let said = Said {
+            status: self.status.as_u16(),
+            code: self.code.into_owned(),
+            detail: body["detail"].as_str().unwrap_or_default().to_owned(),
+            param: self.param,
+        };
         let mut response = (self.status, Json(body)).into_response();
+        response.extensions_mut().insert(said);
         let headers = response.headers_mut();
         let kind = HeaderValue::from_static(PROBLEM);
         headers.insert(header::CONTENT_TYPE, kind);

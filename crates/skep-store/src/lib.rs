@@ -11,6 +11,7 @@ pub mod error;
 mod tx;
 
 pub mod agents;
+pub mod begin;
 pub mod close;
 pub mod files;
 pub mod history;

@@ -6,11 +6,12 @@ use skep_core::engine::{Capabilities, FailureCode};
 use skep_core::event::{CallState, ItemState};
 use skep_core::file::File;
 use skep_core::ids::*;
-use skep_core::message::{Body, Usage, View};
+use skep_core::message::{Block, Body, Usage, View};
 use skep_core::role::Grant;
 use skep_core::settings::QueueMode;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
+use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
 use crate::conn::seen;
 use crate::files;
@@ -252,6 +253,19 @@ impl Story {
         let token = NewToken { id, name, grant, hash: [1; 32], now: 1 };
         self.store.write(token).await.unwrap();
         self.store.write(RevokeToken { id: "k".into(), now: 1 }).await.unwrap();
+        for _ in 0..2 {
+            let body = Body::assistant(vec![Block::text("earlier")], None);
+            let begin = BeginSession {
+                agent: self.agent,
+                agent_name: AgentName::new("main"),
+                session_key: SessionKey::new("given"),
+                session: SessionId::new("given"),
+                turn: TurnId::new("given"),
+                messages: vec![NewMessage { id: "given".into(), body }],
+                now: 1,
+            };
+            self.store.write(begin).await.unwrap();
+        }
         let expire =
             Expire { events_before: 100, frames_before: 100, ids_before: 100, files_before: 100 };
         assert!(self.store.write(expire).await.unwrap());

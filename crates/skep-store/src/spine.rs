@@ -1,6 +1,7 @@
 //! The commands of the product, joined, and the schema they run on.
 
 use crate::agents::RegisterAgents;
+use crate::begin::BeginSession;
 use crate::close::Close;
 use crate::command::{MigrationFile, Schema};
 use crate::inbox::{Accept, Order, StopLane};
@@ -22,6 +23,7 @@ crate::commands! {
     StopLane,
     CancelItem,
     Retry,
+    BeginSession,
     Take,
     Journal,
     Park,

@@ -80,10 +80,7 @@ impl Api {
     /// Opens an event stream.
     pub async fn events(&self, path: &str) -> Result<Events> {
         let request = self.request(Method::GET, path).header("accept", "text/event-stream");
-        let opened = tokio::time::timeout(PATIENCE, request.send()).await;
-        let response = opened.with_context(|| format!("opening {path}"))??;
-        ensure!(response.status().is_success(), "{path} answered {}", response.status());
-        Ok(Events { stream: response.bytes_stream().boxed(), buffer: Vec::new() })
+        Events::of(request).await.with_context(|| format!("opening {path}"))
     }
 }
 
@@ -105,6 +102,13 @@ impl Answer {
 }
 
 impl Events {
+    /// The stream that this request is answered with.
+    pub async fn of(request: RequestBuilder) -> Result<Self> {
+        let response = tokio::time::timeout(PATIENCE, request.send()).await??;
+        ensure!(response.status().is_success(), "answered {}", response.status());
+        Ok(Self { stream: response.bytes_stream().boxed(), buffer: Vec::new() })
+    }
+
     /// The next event, comments skipped; None at the end of the stream.
     pub async fn next(&mut self) -> Result<Option<Event>> {
         self.next_within(PATIENCE).await

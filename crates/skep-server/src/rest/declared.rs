@@ -20,6 +20,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use crate::doors::Doors;
 use crate::permit::Permit;
 use crate::problem::{Problem, described};
+use crate::rest::openai;
 
 /// The name of the credential in the document.
 pub(crate) const BEARER: &str = "token";
@@ -81,8 +82,15 @@ fn declare(
     (schemas, mut paths, router): UtoipaMethodRouter<Doors>,
 ) -> UtoipaMethodRouter<Doors> {
     let mut declared = HashMap::new();
-    for (method, operation) in paths.paths.values_mut().flat_map(operations) {
+    let all = paths.paths.iter_mut().flat_map(|(path, item)| {
+        let openai = path.starts_with("/v1/");
+        operations(item).into_iter().map(move |(method, operation)| (openai, method, operation))
+    });
+    for (openai, method, operation) in all {
         describe(action, operation);
+        if openai {
+            describe_for_openai(operation);
+        }
         let statuses = operation.responses.responses.keys();
         declared.insert(method, statuses.filter_map(|text| text.parse().ok()).collect());
     }
@@ -123,6 +131,17 @@ fn describe(action: Option<Action>, operation: &mut Operation) {
         .add("x-skep-roles", Value::Object(roles))
         .build();
     operation.extensions = Some(extensions);
+}
+
+/// The same refusals in the form of that interface.
+fn describe_for_openai(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response
+            && status.starts_with(['4', '5'])
+        {
+            *response = openai::described(&response.description);
+        }
+    }
 }
 
 async fn pass(rule: Arc<Rule>, mut request: Request, next: Next) -> Response {

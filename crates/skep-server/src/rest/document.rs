@@ -10,6 +10,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
 use crate::problem::ProblemBody;
 use crate::rest::declared::BEARER;
+use crate::rest::openai::OpenAiError;
 use crate::rest::reader;
 
 #[derive(OpenApi)]
@@ -20,7 +21,7 @@ use crate::rest::reader;
                        `code`. Who may use a route stands at it as `x-skep-roles`: `all`, `own` \
                        (the role's own conversations) or `nothing`.",
     ),
-    components(schemas(ProblemBody))
+    components(schemas(ProblemBody, OpenAiError))
 )]
 struct Frame;
 

@@ -8,11 +8,11 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::sse::{Event as Sent, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::Response;
+use axum::response::sse::Event as Sent;
 use futures_util::{Stream, StreamExt, stream};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use skep_core::BoxStream;
 use skep_core::event::Event;
 use skep_runtime::{Hive, Live};
@@ -25,9 +25,10 @@ use crate::extract::{self, Params};
 use crate::filter::EventFilter;
 use crate::permit::Permit;
 use crate::problem::{Missing, Problem};
+use crate::rest::message_stream::{plain, respond};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -74,11 +75,7 @@ pub(crate) async fn stream(
         ended: false,
     };
     let events = stream::iter(first).chain(watch.into_stream()).map(Ok::<_, Infallible>);
-    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
-    let unbuffered = HeaderName::from_static("x-accel-buffering");
-    response.headers_mut().insert(unbuffered, HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(respond(events))
 }
 
 /// A browser that comes back repeats the old address, but knows better by the header.
@@ -142,10 +139,4 @@ impl Watch {
 
 fn resync() -> Sent {
     Sent::default().event("resync").data("{}")
-}
-
-fn plain(name: &str, value: &impl Serialize) -> Sent {
-    // Events and turns have text keys only, which always serialise.
-    let data = serde_json::to_string(value).unwrap_or_default();
-    Sent::default().event(name).data(data)
 }

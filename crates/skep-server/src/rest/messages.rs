@@ -8,7 +8,6 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use skep_core::event::ItemState;
 use skep_core::ids::{AgentName, MessageId};
 use skep_core::settings::QueueMode;
 use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
@@ -18,6 +17,8 @@ use crate::doors::{DoorState, Doors};
 use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
 use crate::permit::Permit;
 use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
+use crate::rest::message_stream;
+use crate::telling::{self, Listening};
 
 const USUAL_WAIT: u64 = 120;
 const LONGEST_WAIT: u64 = 600;
@@ -45,6 +46,9 @@ pub(crate) struct Wait {
     /// Answer when the message has ended.
     #[serde(default)]
     wait: bool,
+    /// Answer with events of exactly this message as it goes on, and its end.
+    #[serde(default)]
+    stream: bool,
     /// Seconds to wait for that.
     #[param(minimum = 0, maximum = 600, default = 120)]
     timeout: Option<u64>,
@@ -56,6 +60,10 @@ impl Wait {
         let seconds = self.timeout.unwrap_or(USUAL_WAIT);
         if seconds > LONGEST_WAIT {
             let detail = format!("timeout can be {LONGEST_WAIT} seconds at most");
+            return Err(Problem::bad_request("invalid_query", detail));
+        }
+        if self.wait && self.stream {
+            let detail = "give either wait or stream, not both";
             return Err(Problem::bad_request("invalid_query", detail));
         }
         Ok(self.wait.then(|| Duration::from_secs(seconds)))
@@ -74,7 +82,9 @@ impl Wait {
     ),
     request_body = NewMessage,
     responses(
-        (status = 200, description = "With `wait`: it has ended.", body = Followed),
+        (status = 200, description = "With `wait`: it has ended. With `stream`: events, the last \
+         of them `response` or `error`.",
+         content((Followed = "application/json"), (String = "text/event-stream"))),
         (status = 202, description = "It is kept and goes on by itself.", body = Receipt),
         Missing, Clash, BadBody, NotKept, NoAnswerYet
     )
@@ -90,7 +100,12 @@ pub(crate) async fn send(
     let agent = extract::agent(&agent)?;
     let time = wait.time()?;
     let inbound = inbound(agent, &permit, key, body)?;
+    let listening = wait.stream.then(|| Listening::begin(&doors, &permit));
     let receipt = doors.hive.submit(inbound).await?;
+    if let Some(listening) = listening {
+        let telling = listening.to(telling::Message::from(&receipt));
+        return Ok(message_stream::answer("ack", &receipt, telling));
+    }
     match time {
         None => Ok((StatusCode::ACCEPTED, Json(receipt)).into_response()),
         Some(time) => {
@@ -113,7 +128,8 @@ pub(crate) async fn send(
         Wait
     ),
     responses(
-        (status = 200, description = "The message as it stands, or its end.", body = Followed),
+        (status = 200, description = "The message as it stands, or its end; with `stream`, events.",
+         content((Followed = "application/json"), (String = "text/event-stream"))),
         Missing, NoAnswerYet
     )
 )]
@@ -125,9 +141,15 @@ pub(crate) async fn follow(
 ) -> Result<Response, Problem> {
     let agent = extract::agent(&agent)?;
     let time = wait.time()?;
+    let listening = wait.stream.then(|| Listening::begin(&doors, &permit));
     let found = doors.hive.follow(&agent, &id, permit.principal(), &permit.sight()).await?;
+    if let Some(listening) = listening {
+        let (item, session_key) = (found.item_id.clone(), found.session_key.clone());
+        let telling = listening.to(telling::Message { agent, session_key, item });
+        return Ok(message_stream::answer("message", &found, telling));
+    }
     match time {
-        Some(time) if !has_ended(&found) => {
+        Some(time) if !found.has_ended() => {
             let id = found.item_id.to_string();
             let message = Message { agent, id, message_id: found.message_id };
             wait_for(&doors, &permit, message, time).await
@@ -189,7 +211,7 @@ async fn wait_for(
         }
         () = doors.closing.cancelled() => return Err(stopping()),
     };
-    if has_ended(&followed) {
+    if followed.has_ended() {
         return Ok(Json(followed).into_response());
     }
     if doors.hive.stopping().is_cancelled() {
@@ -220,10 +242,6 @@ fn unread(error: DoorError, agent: &AgentName, id: &str, message_id: &MessageId)
         _ => error.into(),
     };
     problem.with("message_id", message_id.0.clone()).with("item_id", id)
-}
-
-fn has_ended(followed: &Followed) -> bool {
-    !matches!(followed.state, ItemState::Pending | ItemState::Running | ItemState::Waiting)
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ mod document;
 mod events;
 mod hive;
 mod items;
+mod message_stream;
 mod messages;
+mod openai;
 mod page;
 mod reader;
 mod tokens;
@@ -62,10 +64,15 @@ fn routes() -> Routes {
         .guarded(Action::Talk, routes!(items::retry))
         .guarded(Action::Watch, routes!(events::stream))
         .guarded(Action::Connect, routes!(ws::upgrade))
+        .guarded(Action::ListAgents, routes!(openai::models))
+        .guarded(Action::ListAgents, routes!(openai::model))
+        .guarded(Action::Talk, routes!(openai::complete))
         .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))
         .guarded(Action::ManageTokens, routes!(tokens::revoke))
         .guarded(Action::Shutdown, routes!(hive::shutdown))
 }
+
+pub(crate) use openai::reshape as reshape_for_openai;
 
 pub(crate) fn router(doors: Doors) -> Router {
     let (router, document, open) = routes().split();

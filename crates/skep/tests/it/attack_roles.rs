@@ -74,7 +74,9 @@ async fn knock(api: &Api, method: &str, path: &str) -> (u16, String) {
         true => Value::Null,
         false => response.json().await.unwrap_or_default(),
     };
-    (status, body["code"].as_str().unwrap_or_default().to_owned())
+    // Under /v1 a refusal has the form of that interface.
+    let code = body["code"].as_str().or(body["error"]["code"].as_str());
+    (status, code.unwrap_or_default().to_owned())
 }
 
 #[tokio::test]

@@ -1,0 +1,50 @@
+//! Sessions that begin with what was said elsewhere.
+
+use skep_core::ids::{AgentName, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId};
+use skep_core::message::{Block, Body, Origin};
+use skep_guard::{clock, random, scrub};
+use skep_store::begin::BeginSession;
+use skep_store::history::NewMessage;
+
+use crate::door::{DoorError, Earlier};
+use crate::hive::{Hive, door_error};
+
+impl Hive {
+    /// Puts earlier messages into a new session under this key; a key that has one keeps it.
+    pub async fn begin_session(
+        &self,
+        agent: &AgentName,
+        key: &SessionKey,
+        principal: &Principal,
+        earlier: Vec<Earlier>,
+    ) -> Result<(), DoorError> {
+        let messages = earlier.into_iter().map(|said| {
+            let id = random::uuid().to_string();
+            let body = match said {
+                Earlier::User(text) => {
+                    let origin = Origin {
+                        item: ItemId::new(&id),
+                        message_id: MessageId::new(&id),
+                        channel: "api".to_owned(),
+                        principal: principal.to_string(),
+                    };
+                    Body::user(scrub::known().clean_owned(text), Vec::new(), origin)
+                }
+                Earlier::Assistant(text) => {
+                    Body::assistant(vec![Block::text(scrub::known().clean_owned(text))], None)
+                }
+            };
+            NewMessage { id, body }
+        });
+        let command = BeginSession {
+            agent: self.shared.agent_id(agent)?,
+            agent_name: agent.clone(),
+            session_key: key.clone(),
+            session: SessionId(random::uuid().to_string()),
+            turn: TurnId(random::uuid().to_string()),
+            messages: messages.collect(),
+            now: clock::now_ms(),
+        };
+        self.shared.store.write(command).await.map(drop).map_err(door_error)
+    }
+}

@@ -1,0 +1,301 @@
+//! What a client of the OpenAI interface asks for, and what of it an agent can do.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::problem::Problem;
+
+/// The body of `POST /v1/chat/completions`. Sampling parameters are taken and have no effect: the
+/// agent's own settings decide. What an agent cannot do (`tools`, `n` above 1, …) is refused.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct ChatRequest {
+    /// The name of an agent.
+    #[schema(example = "main")]
+    pub(crate) model: String,
+    #[schema(min_items = 1)]
+    messages: Vec<ChatMessage>,
+    pub(crate) stream: Option<bool>,
+    pub(crate) stream_options: Option<StreamOptions>,
+    #[schema(minimum = 1, maximum = 1)]
+    n: Option<i64>,
+    #[serde(flatten)]
+    #[schema(ignore)]
+    others: Map<String, Value>,
+}
+
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct StreamOptions {
+    /// A last chunk with the tokens used.
+    #[serde(default)]
+    pub(crate) include_usage: bool,
+}
+
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct ChatMessage {
+    #[schema(example = "user", pattern = "^(system|developer|user|assistant)$")]
+    role: String,
+    content: Option<Content>,
+    #[serde(flatten)]
+    #[schema(ignore)]
+    others: Map<String, Value>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Deserialize, ToSchema)]
+struct Part {
+    #[schema(pattern = "^text$")]
+    r#type: String,
+    text: Option<String>,
+}
+
+/// Parameters that change how a model chooses its words; here the agent's settings do.
+const WITHOUT_EFFECT: [&str; 17] = [
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "user",
+    "metadata",
+    "store",
+    "reasoning_effort",
+    "service_tier",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "safety_identifier",
+    "verbosity",
+    "stream_options",
+];
+
+/// What was asked, sorted by what becomes of it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Conversation {
+    /// Said before, and answered; empty where a session already has it.
+    pub(crate) earlier: Vec<(Speaker, String)>,
+    /// What is to be answered now.
+    pub(crate) newest: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaker {
+    User,
+    Assistant,
+}
+
+/// Where the conversation is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// In a session of its own, made of the messages given.
+    Nowhere,
+    /// In a session that has everything up to the last assistant message.
+    InSession,
+}
+
+impl ChatRequest {
+    pub(crate) fn conversation(&self, kept: Kept) -> Result<Conversation, Problem> {
+        self.refuse_what_cannot_be()?;
+        let mut said = Vec::new();
+        let mut context = Vec::new();
+        for message in &self.messages {
+            let known = ["user", "assistant", "system", "developer"];
+            if !known.contains(&message.role.as_str()) {
+                return Err(unknown_role(&message.role));
+            }
+            let text = message.text()?;
+            match message.role.as_str() {
+                "user" => said.push((Speaker::User, text)),
+                "assistant" => {
+                    if kept == Kept::InSession {
+                        context.clear();
+                    }
+                    said.push((Speaker::Assistant, text));
+                }
+                _ => context.push(text),
+            }
+        }
+        let answered = said.iter().rposition(|(speaker, _)| *speaker == Speaker::Assistant);
+        let newest = said.split_off(answered.map_or(0, |at| at + 1));
+        if newest.is_empty() {
+            let detail = "the last message must be the user's: there is nothing to answer";
+            return Err(Problem::bad_request("nothing_to_answer", detail).about("messages"));
+        }
+        let newest: Vec<String> = newest.into_iter().map(|(_, text)| text).collect();
+        let newest = with_context(&context, newest.join("\n\n"));
+        let earlier = match kept {
+            Kept::Nowhere => said,
+            Kept::InSession => Vec::new(),
+        };
+        Ok(Conversation { earlier, newest })
+    }
+
+    fn refuse_what_cannot_be(&self) -> Result<(), Problem> {
+        if self.n.is_some_and(|n| n != 1) {
+            let detail = "an agent gives one answer; leave n out";
+            return Err(Problem::bad_request("unsupported_parameter", detail).about("n"));
+        }
+        let given = self.others.iter().filter(|(_, value)| !value.is_null());
+        for (name, value) in given {
+            let plain_text = name == "response_format" && value["type"] == "text";
+            let nothing = matches!(value, Value::Bool(false)) && name == "logprobs";
+            if WITHOUT_EFFECT.contains(&name.as_str()) || plain_text || nothing {
+                continue;
+            }
+            let shown: String = name.chars().take(64).collect();
+            let detail = match name.as_str() {
+                "tools" | "tool_choice" | "functions" | "function_call" => format!(
+                    "{shown} cannot be given: an agent uses its own tools (allowed_tools in its \
+                     config.yaml); leave it out"
+                ),
+                _ => format!("{shown} is not supported; leave it out"),
+            };
+            return Err(Problem::bad_request("unsupported_parameter", detail).about(shown));
+        }
+        Ok(())
+    }
+}
+
+impl ChatMessage {
+    fn text(&self) -> Result<String, Problem> {
+        let strange = self.others.iter().find(|(name, value)| {
+            let plain = ["name", "annotations", "reasoning_content"].contains(&name.as_str());
+            let empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+            !plain && !empty
+        });
+        if let Some((name, _)) = strange {
+            let shown: String = name.chars().take(64).collect();
+            let detail = format!("a message with {shown} is not supported: send its text alone");
+            return Err(Problem::bad_request("unsupported_content", detail).about("messages"));
+        }
+        match &self.content {
+            None => Ok(String::new()),
+            Some(Content::Text(text)) => Ok(text.clone()),
+            Some(Content::Parts(parts)) => {
+                let texts: Result<Vec<&str>, Problem> = parts.iter().map(Part::text).collect();
+                Ok(texts?.join("\n\n"))
+            }
+        }
+    }
+}
+
+impl Part {
+    fn text(&self) -> Result<&str, Problem> {
+        match (self.r#type.as_str(), &self.text) {
+            ("text", Some(text)) => Ok(text),
+            (other, _) => {
+                let shown: String = other.chars().take(64).collect();
+                let detail = format!("content of type {shown:?} is not supported; send text");
+                Err(Problem::bad_request("unsupported_content", detail).about("messages"))
+            }
+        }
+    }
+}
+
+fn unknown_role(role: &str) -> Problem {
+    let shown: String = role.chars().take(64).collect();
+    let detail = format!(
+        "there is no role {shown:?} here; the roles are system, developer, user and assistant"
+    );
+    Problem::bad_request("unknown_role", detail).about("messages")
+}
+
+/// What stands around a conversation goes with its newest message; the agent's own rules stay
+/// what they are.
+fn with_context(context: &[String], text: String) -> String {
+    match context.is_empty() {
+        true => text,
+        false => format!("<context>\n{}\n</context>\n\n{text}", context.join("\n\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn conversation(body: Value, kept: Kept) -> Result<Conversation, Value> {
+        let mut whole = json!({"model": "main"});
+        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        let request: ChatRequest = serde_json::from_value(whole).unwrap();
+        request.conversation(kept).map_err(|problem| problem.code().into())
+    }
+
+    #[test]
+    fn what_is_new_and_what_was_before() {
+        let system = json!({"role": "system", "content": "be brief"});
+        let ask = json!({"role": "user", "content": "one?"});
+        let told =
+            json!({"role": "assistant", "content": "1", "refusal": null, "tool_calls": null});
+        let parts = json!([{"type": "text", "text": "two"}, {"type": "text", "text": "three?"}]);
+        let again = json!({"role": "user", "content": parts, "name": "anna"});
+        let earlier = || vec![(Speaker::User, "one?".into()), (Speaker::Assistant, "1".into())];
+        let context = "<context>\nbe brief\n</context>\n\n";
+        let cases = [
+            (json!([ask]), Kept::Nowhere, vec![], "one?".to_owned()),
+            (json!([system, ask]), Kept::InSession, vec![], format!("{context}one?")),
+            (json!([ask, ask]), Kept::Nowhere, vec![], "one?\n\none?".to_owned()),
+            (
+                json!([system, ask, told, again]),
+                Kept::Nowhere,
+                earlier(),
+                format!("{context}two\n\nthree?"),
+            ),
+            (json!([system, ask, told, again]), Kept::InSession, vec![], "two\n\nthree?".into()),
+            (
+                json!([ask, told, system, again]),
+                Kept::InSession,
+                vec![],
+                format!("{context}two\n\nthree?"),
+            ),
+        ];
+        for (messages, kept, earlier, newest) in cases {
+            let found = conversation(json!({"messages": messages}), kept).unwrap();
+            assert_eq!(found, Conversation { earlier, newest }, "{messages}");
+        }
+    }
+
+    #[test]
+    fn what_an_agent_cannot_do_is_refused() {
+        let ask = json!([{"role": "user", "content": "x"}]);
+        let call = json!([{"id": "c", "type": "function", "function": {"name": "f"}}]);
+        let image = json!([{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]);
+        let cases = [
+            (json!({"messages": []}), "nothing_to_answer"),
+            (json!({"messages": [{"role": "assistant", "content": "x"}]}), "nothing_to_answer"),
+            (json!({"messages": [{"role": "system", "content": "x"}]}), "nothing_to_answer"),
+            (json!({"messages": [{"role": "tool", "content": "x"}]}), "unknown_role"),
+            (json!({"messages": [{"role": "critic", "content": "x"}]}), "unknown_role"),
+            (json!({"messages": [{"role": "user", "content": image}]}), "unsupported_content"),
+            (
+                json!({"messages": [{"role": "assistant", "tool_calls": call}]}),
+                "unsupported_content",
+            ),
+            (json!({"messages": ask, "n": 2}), "unsupported_parameter"),
+            (json!({"messages": ask, "tools": []}), "unsupported_parameter"),
+            (json!({"messages": ask, "functions": [{}]}), "unsupported_parameter"),
+            (json!({"messages": ask, "stop": "x"}), "unsupported_parameter"),
+            (json!({"messages": ask, "nonsense": 1}), "unsupported_parameter"),
+            (
+                json!({"messages": ask, "response_format": {"type": "json_object"}}),
+                "unsupported_parameter",
+            ),
+        ];
+        for (body, code) in cases {
+            assert_eq!(conversation(body.clone(), Kept::Nowhere), Err(code.into()), "{body}");
+        }
+        let fine = json!({
+            "messages": ask, "n": 1, "temperature": 0.2, "tools": null, "user": "operator",
+            "response_format": {"type": "text"}, "logprobs": false,
+        });
+        assert!(conversation(fine, Kept::Nowhere).is_ok());
+    }
+}
