@@ -19,7 +19,9 @@ pub fn assemble(
         own.push_str(&format!(" {}", agent.description.trim()));
     }
     own.push_str(&format!("\nYour workspace is {}.", agent.workspace.display()));
-    own.push_str("\nRelative paths start there.\n\n# Tools\n");
+    own.push_str("\nRelative paths start there.");
+    own.push_str(&format!("\nYour settings are in {}.", agent.folder.display()));
+    own.push_str("\n\n# Tools\n");
     if tools.is_empty() {
         own.push_str("You have no tools.");
     } else {
@@ -103,7 +105,8 @@ mod tests {
         assert_eq!(
             &*one.agent,
             "# Who you are\nYou are the agent `one`. Keeps the books.\n\
-             Your workspace is /hive/teams/x/work.\nRelative paths start there.\n\n\
+             Your workspace is /hive/teams/x/work.\nRelative paths start there.\n\
+             Your settings are in /hive/teams/x.\n\n\
              # Tools\nYou have no tools.\n\n\
              # Rules for you and those below you\n\norg\n\n# Rules for you\n\nteam"
         );

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod process;
 mod process_table;
 pub mod random;
+pub mod repository;
 pub mod sandbox;
 pub mod scrub;
 pub mod socket;

@@ -36,6 +36,8 @@ struct Root {
     handle: OwnedFd,
     path: PathBuf,
     canonical: PathBuf,
+    /// Folders directly in it that may be written all the same.
+    governed: &'static [&'static str],
 }
 
 /// A file or a folder, opened for reading.
@@ -57,6 +59,16 @@ impl Workspace {
     /// workspace's owner. The workspace may lie inside it.
     pub fn with_read_only(mut self, path: &Path) -> io::Result<Self> {
         self.read_only.push(Root::open(path)?);
+        Ok(self)
+    }
+
+    /// As [`Self::with_read_only`], but what lies in the folders `governed` can be written.
+    pub fn with_settings(
+        mut self,
+        path: &Path,
+        governed: &'static [&'static str],
+    ) -> io::Result<Self> {
+        self.read_only.push(Root { governed, ..Root::open(path)? });
         Ok(self)
     }
 
@@ -95,13 +107,38 @@ impl Workspace {
         }
     }
 
-    /// A place in the workspace to write to.
+    /// A place to write to: in the workspace, or in a governed folder of the settings.
     pub fn target(&self, requested: &str, folders: Folders) -> Result<Target, Refusal> {
         let (root, relative) = self.locate(requested)?;
-        if !std::ptr::eq(root, &raw const self.work) {
-            return Err(Refusal::Settings { path: requested.to_owned() });
+        if std::ptr::eq(root, &raw const self.work) {
+            return Target::open(root, &relative, requested, folders);
         }
-        Target::open(root, &relative, requested, folders)
+        let settings = || {
+            let governed = match root.governed {
+                [] => String::new(),
+                some => format!(", but for what is in {}/", some.join("/, ")),
+            };
+            Refusal::Settings { path: requested.to_owned(), governed }
+        };
+        let mut parts = relative.components();
+        let within = match parts.next() {
+            Some(Component::Normal(name)) => root.governed.iter().find(|part| name == **part),
+            _ => None,
+        };
+        let within = within.ok_or_else(settings)?;
+        let rest = parts.as_path();
+        if rest.as_os_str().is_empty() && !requested.ends_with('/') {
+            return Err(settings());
+        }
+        // No link, no way back, nothing hidden: what is changed here is what its path says.
+        let plain = |part| matches!(part, Component::Normal(name) if !is_hidden(name));
+        if !rest.components().all(plain) {
+            let why = "settings have plain paths, without `..` and hidden names";
+            return Err(Refusal::BadPath { path: requested.to_owned(), why });
+        }
+        let governed = root.below(within, folders).map_err(|errno| refusal(requested, errno))?;
+        let target = Target::open(&governed, rest, requested, folders)?;
+        Ok(target.in_settings(format!("{within}/{}", rest.to_string_lossy())))
     }
 
     /// The root a path belongs to, and the path relative to it. Relative paths start at the
@@ -129,7 +166,21 @@ impl Root {
     fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { handle, path: std::path::absolute(path)?, canonical: path.canonicalize()? })
+        let (path, canonical) = (std::path::absolute(path)?, path.canonicalize()?);
+        Ok(Self { handle, path, canonical, governed: &[] })
+    }
+
+    /// The folder of this name directly in this one.
+    fn below(&self, name: &str, folders: Folders) -> Result<Self, Errno> {
+        if folders == Folders::Create {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let here = self.open_beneath(Path::new("."), flags, ResolveFlags::NO_SYMLINKS)?;
+            target::create_folder(&here, name.as_ref())?;
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let handle = self.open_beneath(Path::new(name), flags, ResolveFlags::NO_SYMLINKS)?;
+        let (path, canonical) = (self.path.join(name), self.canonical.join(name));
+        Ok(Self { handle, path, canonical, governed: &[] })
     }
 
     fn inside(&self, absolute: &Path) -> Option<PathBuf> {
@@ -183,6 +234,10 @@ impl Root {
         }
         self.open_beneath(inside, flags, ResolveFlags::NO_SYMLINKS)
     }
+}
+
+fn is_hidden(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
 }
 
 /// The path as it is shown: without `.` and without the folders that `..` takes back.

@@ -76,7 +76,7 @@ pub(crate) fn is_listed(agent: &AgentSettings, tool: &dyn Tool) -> bool {
 
 /// The name as vendors take it: letters, digits, `_` and `-`, at most 64. A name that is changed
 /// for that ends in a hash of the whole.
-fn wire_name(name: &str) -> String {
+pub(crate) fn wire_name(name: &str) -> String {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     if (1..=WIRE_NAME).contains(&name.len()) && name.bytes().all(fits) {
         return name.to_owned();

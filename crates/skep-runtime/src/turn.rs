@@ -30,7 +30,7 @@ use crate::persist::{Lost, persist, persist_unless};
 use crate::registry::Running;
 use crate::resume;
 use crate::step::{self, StepEnd};
-use crate::toolbox::Toolbox;
+use crate::toolbox::{Toolbox, wire_name};
 
 const SYSTEM_RULES: &str = include_str!("prompts/system.md");
 /// An engine that was told to end has this long before it is dropped.
@@ -248,7 +248,7 @@ impl Turn {
             EngineEvent::Meta(meta) => {
                 heard.usage.add(meta.usage);
                 let mut body = self.running.fold().finish(meta);
-                make_ids_unique(&mut body, &mut heard.call_ids);
+                make_calls_usable(&mut body, &mut heard.call_ids);
                 heard.said = Some(body);
             }
             EngineEvent::Asking(profile) => *lock(&self.asking) = profile,
@@ -456,10 +456,12 @@ impl Turn {
     }
 }
 
-/// A model may name two calls alike; in the journal each has its own name.
-fn make_ids_unique(body: &mut Body, seen: &mut HashSet<CallId>) {
+/// A model may name two calls alike; in the journal each has its own name. It may also call a tool
+/// by a name that no vendor takes back; it would keep the session from ever being sent again.
+fn make_calls_usable(body: &mut Body, seen: &mut HashSet<CallId>) {
     for block in &mut body.content {
-        if let Block::ToolCall { id, .. } = block {
+        if let Block::ToolCall { id, name, .. } = block {
+            *name = wire_name(name);
             let mut unique = id.clone();
             let mut count = 1;
             while unique.as_str().is_empty() || !seen.insert(unique.clone()) {

@@ -3,6 +3,8 @@
 use skep_core::tool::{ToolAnswer, ToolContext};
 use skep_guard::workspace::Workspace;
 
+use crate::governance::GOVERNED;
+
 /// What a tool found out, or the text of its refusal.
 pub(crate) type Outcome = Result<ToolAnswer, String>;
 
@@ -29,7 +31,7 @@ pub(crate) async fn in_workspace(
 fn open(context: &ToolContext) -> std::io::Result<Workspace> {
     let workspace = Workspace::open(&context.workspace)?;
     match &context.folder {
-        Some(folder) => workspace.with_read_only(folder),
+        Some(folder) => workspace.with_settings(folder, GOVERNED),
         None => Ok(workspace),
     }
 }

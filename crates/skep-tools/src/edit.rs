@@ -1,6 +1,7 @@
 //! `edit`: replaces a piece of a file that is named by its text.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use skep_guard::workspace::{Folders, Refusal, Workspace};
 
 use crate::blocking::{self, Outcome};
 use crate::diff;
+use crate::governance::{self, Governance};
 
 /// The largest file that is edited.
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -20,6 +22,7 @@ const LINES_NAMED: usize = 20;
 #[derive(Debug)]
 pub struct EditTool {
     spec: ToolSpec,
+    governance: Option<Arc<Governance>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -32,8 +35,9 @@ struct Arguments {
     replace_all: bool,
 }
 
-impl Default for EditTool {
-    fn default() -> Self {
+impl EditTool {
+    /// Without `governance` the settings stay as they are.
+    pub fn new(governance: Option<Arc<Governance>>) -> Self {
         let description = "Replaces old_string by new_string in a text file of the workspace. \
              old_string must occur exactly once, spaces and line ends included, unless \
              replace_all is set.";
@@ -57,7 +61,7 @@ impl Default for EditTool {
             }),
             retry_safe: false,
         };
-        Self { spec }
+        Self { spec, governance }
     }
 }
 
@@ -87,15 +91,21 @@ impl Tool for EditTool {
         if arguments.old_string == arguments.new_string {
             return Err("old_string and new_string are the same".to_owned());
         }
+        let governance = self.governance.clone();
         Ok(Box::new(move |context| {
             Box::pin(blocking::in_workspace(context, move |workspace, context| {
-                answer(&arguments, workspace, context)
+                answer(&arguments, governance.as_deref(), workspace, context)
             }))
         }))
     }
 }
 
-fn answer(arguments: &Arguments, workspace: &Workspace, context: &ToolContext) -> Outcome {
+fn answer(
+    arguments: &Arguments,
+    governance: Option<&Governance>,
+    workspace: &Workspace,
+    context: &ToolContext,
+) -> Outcome {
     let path = &arguments.file_path;
     let refused = |refusal: Refusal| refusal.to_string();
     let target = workspace.target(path, Folders::MustExist).map_err(refused)?;
@@ -107,14 +117,15 @@ fn answer(arguments: &Arguments, workspace: &Workspace, context: &ToolContext) -
     if context.cancel.is_cancelled() {
         return Err(blocking::cancelled());
     }
-    target.replace(&after.content).map_err(refused)?;
+    let commit = governance::put("edit", governance, workspace, context, &target, &after.content)?;
     let places = if after.places == 1 { "1 place" } else { &format!("{} places", after.places) };
     Ok(ToolAnswer::Done {
-        text: format!("edited {path}: {places}"),
+        text: format!("edited {path}: {places}{}", governance::note(&commit)),
         is_error: false,
         files: Vec::new(),
         details: Some(json!({
             "replaced": after.places,
+            "commit": commit,
             "diff": diff::unified(path, &before, &after.content),
         })),
     })

@@ -1,5 +1,7 @@
 //! `write`: puts a whole file in place, atomically.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::policy::Class;
@@ -9,10 +11,12 @@ use skep_guard::workspace::{Folders, Refusal, Workspace};
 
 use crate::blocking::{self, Outcome};
 use crate::diff;
+use crate::governance::{self, Governance};
 
 #[derive(Debug)]
 pub struct WriteTool {
     spec: ToolSpec,
+    governance: Option<Arc<Governance>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -22,8 +26,9 @@ struct Arguments {
     content: String,
 }
 
-impl Default for WriteTool {
-    fn default() -> Self {
+impl WriteTool {
+    /// Without `governance` the settings stay as they are.
+    pub fn new(governance: Option<Arc<Governance>>) -> Self {
         let description = "Writes a whole file of the workspace, replacing what was there. Folders \
              on the way are made. To change part of a file use edit.";
         let spec = ToolSpec {
@@ -43,7 +48,7 @@ impl Default for WriteTool {
             }),
             retry_safe: false,
         };
-        Self { spec }
+        Self { spec, governance }
     }
 }
 
@@ -63,15 +68,21 @@ impl Tool for WriteTool {
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
         let arguments: Arguments = serde_json::from_value(arguments)
             .map_err(|error| format!("write takes file_path and content (texts): {error}"))?;
+        let governance = self.governance.clone();
         Ok(Box::new(move |context| {
             Box::pin(blocking::in_workspace(context, move |workspace, context| {
-                answer(&arguments, workspace, context)
+                answer(&arguments, governance.as_deref(), workspace, context)
             }))
         }))
     }
 }
 
-fn answer(arguments: &Arguments, workspace: &Workspace, context: &ToolContext) -> Outcome {
+fn answer(
+    arguments: &Arguments,
+    governance: Option<&Governance>,
+    workspace: &Workspace,
+    context: &ToolContext,
+) -> Outcome {
     if context.cancel.is_cancelled() {
         return Err(blocking::cancelled());
     }
@@ -85,13 +96,13 @@ fn answer(arguments: &Arguments, workspace: &Workspace, context: &ToolContext) -
         Some(Err(Refusal::TooLarge { .. } | Refusal::NoPermission { .. })) => None,
         Some(Err(refusal)) => return Err(refused(refusal)),
     };
-    target.replace(content).map_err(refused)?;
+    let commit = governance::put("write", governance, workspace, context, &target, content)?;
     let done = if target.exists() { "replaced" } else { "created" };
     let diff = before.and_then(|before| diff::unified(path, &before, content));
     Ok(ToolAnswer::Done {
-        text: format!("{done} {path}: {} bytes", content.len()),
+        text: format!("{done} {path}: {} bytes{}", content.len(), governance::note(&commit)),
         is_error: false,
         files: Vec::new(),
-        details: Some(json!({ "bytes": content.len(), "diff": diff })),
+        details: Some(json!({ "bytes": content.len(), "diff": diff, "commit": commit })),
     })
 }

@@ -16,7 +16,7 @@ use skep_runtime::door::Grant;
 use skep_runtime::{Hive, HiveError, Parts};
 use skep_server::{BindOptions, Listening, Server};
 use skep_store::OpenError;
-use skep_tools::{BashTool, EditTool, GlobTool, GrepTool, ReadTool, WriteTool};
+use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
 
 use crate::cli::up;
 use crate::cli::{Exit, Failure};
@@ -136,10 +136,11 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
 
 fn built_in(home: &Home, bytes: usize) -> Vec<Arc<dyn Tool>> {
     let sandbox = Arc::new(sandbox(home));
+    let governance = Governance::at(&home.settings_history());
     vec![
         Arc::new(ReadTool::new(bytes)),
-        Arc::new(WriteTool::default()),
-        Arc::new(EditTool::default()),
+        Arc::new(WriteTool::new(Some(Arc::clone(&governance)))),
+        Arc::new(EditTool::new(Some(governance))),
         Arc::new(GlobTool::new(bytes)),
         Arc::new(GrepTool::new(bytes)),
         Arc::new(BashTool::new(sandbox, bytes)),

@@ -18,8 +18,8 @@ pub enum Refusal {
     IsLink { path: String, leads_to: String },
     #[error("not_a_regular_file: {path} is a {kind}, which cannot be used as a file")]
     NotRegular { path: String, kind: &'static str },
-    #[error("settings_read_only: {path} belongs to the settings, which can only be read")]
-    Settings { path: String },
+    #[error("settings_read_only: {path} belongs to the settings, which can only be read{governed}")]
+    Settings { path: String, governed: String },
     #[error("too_large: {path} has {bytes} bytes; the most is {limit}")]
     TooLarge { path: String, bytes: u64, limit: u64 },
     #[error("no_permission: the system does not let this hive open {path}")]

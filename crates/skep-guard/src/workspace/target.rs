@@ -27,6 +27,8 @@ pub struct Target {
     requested: String,
     /// What stood there when the target was opened.
     before: Option<Stat>,
+    /// Its path in the settings, where it belongs to them.
+    settings: Option<String>,
 }
 
 impl Target {
@@ -55,7 +57,17 @@ impl Target {
             errno => refusal(requested, errno),
         })?;
         let before = look(&folder, name, requested)?;
-        Ok(Self { folder, name: name.to_owned(), requested: path(), before })
+        Ok(Self { folder, name: name.to_owned(), requested: path(), before, settings: None })
+    }
+
+    pub(super) fn in_settings(mut self, path: String) -> Self {
+        self.settings = Some(path);
+        self
+    }
+
+    /// The path below the settings; nothing for a file of the workspace.
+    pub fn settings(&self) -> Option<&str> {
+        self.settings.as_deref()
     }
 
     pub fn exists(&self) -> bool {
@@ -180,7 +192,7 @@ fn create_folders(root: &Root, parent: &Path) -> Result<OwnedFd, Errno> {
     Ok(folder)
 }
 
-fn create_folder(within: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+pub(super) fn create_folder(within: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let made = match rustix::fs::mkdirat(within, name, Mode::from_raw_mode(0o777)) {
         Ok(()) => true,
         Err(Errno::EXIST) => false,

@@ -35,8 +35,8 @@ pub fn tools(hidden: Vec<PathBuf>) -> Vec<Box<dyn Tool>> {
     let sandbox = Arc::new(Sandbox::new(Settings::new(Level::Confined, hidden)));
     vec![
         Box::new(ReadTool::new(OUTPUT_BYTES)),
-        Box::new(WriteTool::default()),
-        Box::new(EditTool::default()),
+        Box::new(WriteTool::new(None)),
+        Box::new(EditTool::new(None)),
         Box::new(GlobTool::new(OUTPUT_BYTES)),
         Box::new(GrepTool::new(OUTPUT_BYTES)),
         Box::new(BashTool::new(sandbox, OUTPUT_BYTES)),

@@ -67,6 +67,11 @@ impl Home {
         self.run().join("skep.db")
     }
 
+    /// A bare git repository: what became of the agents' settings, a branch each.
+    pub fn settings_history(&self) -> PathBuf {
+        self.run().join("config.git")
+    }
+
     pub fn lock(&self) -> PathBuf {
         self.run().join("lock")
     }

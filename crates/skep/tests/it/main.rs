@@ -5,6 +5,7 @@ mod stage;
 
 mod attack_doors;
 mod attack_roles;
+mod attack_governance;
 mod attack_secrets;
 mod channel_chat;
 mod channel_resume;
@@ -28,5 +29,6 @@ mod fault_crash_stop;
 mod fault_disk;
 mod fault_start;
 mod first_contact;
+mod gate_audit;
 mod telling;
 mod tools_coding;

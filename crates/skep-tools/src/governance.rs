@@ -1,0 +1,169 @@
+//! What an agent may change about itself: its rules, skills and subagents. Each change is a commit
+//! by that agent before it is made, so that it can be seen and taken back.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use skep_core::tool::ToolContext;
+use skep_guard::clock;
+use skep_guard::repository::{Commit, Repository};
+use skep_guard::workspace::{EntryKind, Folder, Opened, Target, Workspace};
+
+/// The parts of an agent's folder that `write` and `edit` may change.
+pub(crate) const GOVERNED: &[&str] = &["org-rules", "skills", "subagents", "team-rules"];
+/// Whose hand it was when a file differs from the last commit.
+const BY_HAND: &str = "operator";
+/// A rule is part of every prompt: one that is longer is not read, and disables its agent.
+const RULE_BYTES: usize = 64 << 10;
+/// Of all rules of a folder, and of all skills or subagents.
+const RULES_BYTES: usize = 256 << 10;
+const FOLDER_BYTES: usize = 4 << 20;
+const FILE_BYTES: usize = 256 << 10;
+/// Files of a settings folder that are kept; more is no settings folder.
+const MOST_FILES: usize = 2000;
+const DEEPEST: usize = 8;
+
+/// The history of all agents' settings.
+#[derive(Debug)]
+pub struct Governance {
+    repository: Repository,
+}
+
+type Files = Vec<(String, Vec<u8>)>;
+
+impl Governance {
+    /// `folder` is where the history is kept.
+    pub fn at(folder: &Path) -> Arc<Self> {
+        Arc::new(Self { repository: Repository::at(folder) })
+    }
+
+    /// Puts `content` in place, committed first; gives back the commit. Blocks.
+    pub(crate) fn change(
+        &self,
+        doing: &str,
+        workspace: &Workspace,
+        context: &ToolContext,
+        (target, path): (&Target, &str),
+        content: &[u8],
+    ) -> Result<Option<String>, String> {
+        let Some(folder) = &context.folder else {
+            return Err(format!("settings_read_only: {path} cannot be written"));
+        };
+        check(path, content)?;
+        let found = read_all(workspace, &folder.to_string_lossy())?;
+        let mut files = found.clone();
+        files.retain(|(name, _)| name != path);
+        files.push((path.to_owned(), content.to_vec()));
+        check_room(path, &files)?;
+        let (agent, now) = (context.agent.as_str(), clock::now_ms());
+        let commit = |author: &str, message: &str, files: &Files| {
+            let commit = Commit { branch: agent, author, message, at_ms: now, files };
+            tokio::runtime::Handle::current().block_on(self.repository.commit(&commit)).map_err(
+                |error| {
+                    format!(
+                        "settings_not_kept: {path} was not written, because a change of settings \
+                         has to be committed first: {error}"
+                    )
+                },
+            )
+        };
+        commit(BY_HAND, "settings as they were found", &found)?;
+        let made = commit(agent, &format!("{doing} {path}"), &files)?;
+        target.replace(content).map_err(|refusal| refusal.to_string())?;
+        Ok(made)
+    }
+}
+
+/// Writes the target: a file of the workspace at once, one of the settings after its commit.
+pub(crate) fn put(
+    doing: &str,
+    governance: Option<&Governance>,
+    workspace: &Workspace,
+    context: &ToolContext,
+    target: &Target,
+    content: &[u8],
+) -> Result<Option<String>, String> {
+    match (target.settings(), governance) {
+        (None, _) => target.replace(content).map(|()| None).map_err(|refusal| refusal.to_string()),
+        (Some(path), None) => Err(format!("settings_read_only: {path} can only be read here")),
+        (Some(path), Some(governance)) => {
+            governance.change(doing, workspace, context, (target, path), content)
+        }
+    }
+}
+
+/// What the answer says about the commit.
+pub(crate) fn note(commit: &Option<String>) -> String {
+    commit.as_ref().map_or_else(String::new, |commit| format!(" (commit {commit})"))
+}
+
+/// Whether the file can stand there at all.
+fn check(path: &str, content: &[u8]) -> Result<(), String> {
+    let is_rule = path.starts_with("org-rules/") || path.starts_with("team-rules/");
+    if is_rule && (path.matches('/').count() != 1 || !path.ends_with(".md")) {
+        return Err(format!(
+            "bad_path: {path} is no rule: rules are files that end in .md, directly in org-rules/ \
+             or team-rules/"
+        ));
+    }
+    let most = if is_rule { RULE_BYTES } else { FILE_BYTES };
+    if content.len() > most {
+        return Err(format!("too_large: {path} has {} bytes; the most is {most}", content.len()));
+    }
+    if std::str::from_utf8(content).is_err() || content.contains(&0) {
+        return Err(format!("not_text: {path} would not be text; settings are text"));
+    }
+    Ok(())
+}
+
+fn check_room(path: &str, files: &Files) -> Result<(), String> {
+    let folder = path.split('/').next().unwrap_or_default();
+    let most = if folder.ends_with("rules") { RULES_BYTES } else { FOLDER_BYTES };
+    let inside = files.iter().filter(|(name, _)| name.split('/').next() == Some(folder));
+    let bytes: usize = inside.map(|(_, content)| content.len()).sum();
+    if bytes > most || files.len() > MOST_FILES {
+        return Err(format!(
+            "too_large: {folder}/ would have {bytes} bytes, and the settings {} files; the most is \
+             {most} bytes and {MOST_FILES} files. Make other files shorter first",
+            files.len()
+        ));
+    }
+    Ok(())
+}
+
+/// Every file of the settings, without the workspace and what is hidden.
+fn read_all(workspace: &Workspace, folder: &str) -> Result<Files, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("io_error: {folder}: {why}");
+    let Opened::Folder(settings) = workspace.open_any(folder).map_err(|error| failed(&error))?
+    else {
+        return Err(failed(&"is no folder"));
+    };
+    let mut files = Files::new();
+    collect(&settings, String::new(), DEEPEST, &mut files).map_err(|error| failed(&error))?;
+    files.sort();
+    Ok(files)
+}
+
+fn collect(folder: &Folder, above: String, deep: usize, files: &mut Files) -> std::io::Result<()> {
+    use std::io::Read;
+    for entry in folder.entries(MOST_FILES)? {
+        let Some(name) = entry.name.to_str().filter(|name| !name.starts_with('.')) else {
+            continue;
+        };
+        let path = format!("{above}{name}");
+        match entry.kind {
+            EntryKind::Folder if path == "work" || name == "node_modules" || deep == 0 => {}
+            EntryKind::Folder => {
+                collect(&folder.open_folder(&entry.name)?, path + "/", deep - 1, files)?;
+            }
+            EntryKind::File if files.len() < MOST_FILES => {
+                let mut content = Vec::new();
+                let most = FILE_BYTES as u64;
+                folder.open_file(&entry.name)?.take(most).read_to_end(&mut content)?;
+                files.push((path, content));
+            }
+            EntryKind::File | EntryKind::Link | EntryKind::Special => {}
+        }
+    }
+    Ok(())
+}
