@@ -4,8 +4,8 @@
 mod stage;
 
 mod attack_doors;
-mod attack_roles;
 mod attack_governance;
+mod attack_roles;
 mod attack_secrets;
 mod channel_chat;
 mod channel_resume;
