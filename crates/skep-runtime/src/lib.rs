@@ -12,6 +12,7 @@ mod dispatch;
 mod drain;
 mod ear;
 mod ending;
+mod files;
 mod follow;
 mod gate;
 mod hive;

@@ -17,22 +17,24 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use crate::admission::only;
 use crate::problem::Problem;
 
-/// The largest request body.
+/// The largest request body, but for messages with files.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 /// A body that has not arrived after this long is not going to.
 const BODY_TIME: Duration = Duration::from_secs(30);
+/// Files over a slow line.
+const LARGE_BODY_TIME: Duration = Duration::from_secs(180);
 pub(crate) const ID_BYTES: usize = 200;
 
-/// A JSON body of exactly this shape.
-pub(crate) struct JsonBody<T>(pub(crate) T);
+/// A JSON body of exactly this shape, of `MOST` bytes at most.
+pub(crate) struct JsonBody<T, const MOST: usize = BODY_BYTES>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S> for JsonBody<T, MOST> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         require_json(&parts.headers)?;
-        parse(&read(&parts.headers, body).await?).map(Self)
+        parse(&read(&parts.headers, body, MOST).await?).map(Self)
     }
 }
 
@@ -44,7 +46,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let bytes = read(&parts.headers, body).await?;
+        let bytes = read(&parts.headers, body, BODY_BYTES).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -146,26 +148,27 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail))
 }
 
-async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, Problem> {
     let encoding = only(headers, &header::CONTENT_ENCODING)?.unwrap_or("identity");
     if !encoding.eq_ignore_ascii_case("identity") {
         let detail = "compressed bodies are not accepted; send it plain";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "compressed", detail));
     }
     let too_large = || {
-        let detail = format!("the body is larger than {BODY_BYTES} bytes");
+        let detail = format!("the body is larger than {most} bytes");
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
     };
     let announced = only(headers, &header::CONTENT_LENGTH)?.and_then(|text| text.parse().ok());
-    if announced.is_some_and(|length: u64| length > BODY_BYTES as u64) {
+    if announced.is_some_and(|length: u64| length > most as u64) {
         return Err(too_large());
     }
-    match tokio::time::timeout(BODY_TIME, to_bytes(body, BODY_BYTES)).await {
+    let time = if most > BODY_BYTES { LARGE_BODY_TIME } else { BODY_TIME };
+    match tokio::time::timeout(time, to_bytes(body, most)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if is_length_limit(&error) => Err(too_large()),
         Ok(Err(_)) => Err(Problem::bad_request("cut_body", "the body ended before its end")),
         Err(_) => {
-            let detail = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
+            let detail = format!("the body did not arrive within {} s", time.as_secs());
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail))
         }
     }

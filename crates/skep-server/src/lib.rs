@@ -7,6 +7,7 @@
 mod server;
 
 mod admission;
+mod attachment;
 mod connection;
 mod doors;
 mod extract;

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use skep_core::Millis;
 use skep_core::file::{File, FileData};
-use skep_core::ids::{AgentName, ItemId, SessionId};
-use skep_core::message::Message;
+use skep_core::ids::{ItemId, SessionId};
+use skep_core::message::{Body, Message};
+use skep_core::role::Sight;
 
 use crate::conn::Conn;
 use crate::error::SqlError;
@@ -108,34 +109,35 @@ pub async fn fill<'m>(
     Ok(())
 }
 
-/// Where a file is to be seen: a conversation of an agent.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sight {
-    pub agent: AgentName,
-    pub session: SessionId,
-    pub session_key: String,
-    pub name: String,
-    pub mime: String,
+/// The file as it stands in a conversation that is in sight, the newest first.
+pub async fn in_sight(
+    conn: &mut Conn,
+    hash: &str,
+    sight: &Sight,
+) -> Result<Option<File>, SqlError> {
+    let row = match sight {
+        Sight::All => conn.row(IN_ANY, &[hash.into()]).await?,
+        Sight::Keys { prefix, .. } => conn.row(UNDER_KEYS, &[hash.into(), prefix.into()]).await?,
+        Sight::Agent(name) => conn.row(OF_AGENT, &[hash.into(), name.as_str().into()]).await?,
+    };
+    let Some(row) = row else { return Ok(None) };
+    let body: Body = serde_json::from_str(&row.text(0)?)
+        .map_err(|error| SqlError::decode(format!("a message with a file: {error}")))?;
+    Ok(body.files().find(|file| file.hash == hash).cloned())
 }
 
-/// The conversations that have the file, newest first, and what it is called there.
-pub async fn sights(conn: &mut Conn, hash: &str, limit: u32) -> Result<Vec<Sight>, SqlError> {
-    let select = "SELECT a.name, s.id, s.key, h.body FROM history_files f \
-                  JOIN sessions s ON s.id = f.session JOIN agents a ON a.id = s.agent \
-                  JOIN history h ON h.session = f.session AND h.seq = f.seq \
-                  WHERE f.hash = $1 ORDER BY f.session DESC, f.seq DESC LIMIT $2";
-    let mut sights = Vec::new();
-    for row in conn.rows(select, &[hash.into(), limit.into()]).await? {
-        let body: skep_core::message::Body = serde_json::from_str(&row.text(3)?)
-            .map_err(|error| SqlError::decode(format!("a message with a file: {error}")))?;
-        let Some(file) = body.files().find(|file| file.hash == hash) else { continue };
-        sights.push(Sight {
-            agent: AgentName(row.text(0)?),
-            session: SessionId(row.text(1)?),
-            session_key: row.text(2)?,
-            name: file.name.clone(),
-            mime: file.mime.clone(),
-        });
-    }
-    Ok(sights)
+macro_rules! with_file {
+    ($seen:literal) => {
+        concat!(
+            "SELECT h.body FROM history_files f JOIN sessions s ON s.id = f.session ",
+            "JOIN agents a ON a.id = s.agent ",
+            "JOIN history h ON h.session = f.session AND h.seq = f.seq WHERE f.hash = $1",
+            $seen,
+            " ORDER BY f.session DESC, f.seq DESC LIMIT 1"
+        )
+    };
 }
+
+const IN_ANY: &str = with_file!("");
+const UNDER_KEYS: &str = with_file!(" AND substr(s.key, 1, length($2)) = $2");
+const OF_AGENT: &str = with_file!(" AND a.name = $2");

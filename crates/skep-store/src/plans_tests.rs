@@ -8,6 +8,7 @@ use skep_core::file::File;
 use skep_core::ids::*;
 use skep_core::message::{Block, Body, Usage, View};
 use skep_core::role::Grant;
+use skep_core::role::Sight;
 use skep_core::settings::QueueMode;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
@@ -285,7 +286,22 @@ impl Story {
             files::fill(conn, rows.iter_mut(), |_| true).await?;
             let file = rows[0].body.files().next().unwrap().clone();
             assert!(file.data.is_some());
-            assert_eq!(files::sights(conn, &file.hash, 10).await?[0].session, session);
+            let (keys, other) = (key().0, Principal::new("operator"));
+            let seen = [
+                Sight::All,
+                Sight::Agent(name.clone()),
+                Sight::Keys { prefix: keys, principal: other.clone() },
+            ];
+            for sight in seen {
+                assert!(files::in_sight(conn, &file.hash, &sight).await?.is_some(), "{sight:?}");
+            }
+            let unseen = [
+                Sight::Agent(AgentName::new("cto")),
+                Sight::Keys { prefix: "token:1/".into(), principal: other },
+            ];
+            for sight in unseen {
+                assert!(files::in_sight(conn, &file.hash, &sight).await?.is_none(), "{sight:?}");
+            }
             files::of_item(conn, &ItemId::new("i1")).await?;
             history::session_of_key(conn, agent, &key()).await?;
             history::key_of_session(conn, agent, &session).await?;

@@ -1,11 +1,12 @@
-//! `read`: a text file of the workspace as numbered lines, in pages.
+//! `read`: a text file of the workspace as numbered lines, in pages; a picture as a picture.
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::file::{self, IMAGE_BYTES};
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
@@ -38,8 +39,9 @@ struct Arguments {
 impl ReadTool {
     /// `output_bytes` is what the gate lets an answer hold: a page that fits is not cut by it.
     pub fn new(output_bytes: usize) -> Self {
-        let description = "Reads a text file of the workspace. Answers with numbered lines; a long \
-             file comes in pages, and the last line then says which offset continues.";
+        let description = "Reads a file of the workspace. Text is answered with numbered lines; a \
+             long file comes in pages, and the last line then says which offset continues. A \
+             picture (PNG, JPEG, GIF, WebP) is shown as a picture.";
         let spec = ToolSpec {
             name: "read".to_owned(),
             description: description.to_owned(),
@@ -109,9 +111,14 @@ fn answer(
     let file = workspace.open_file(path).map_err(|refusal| refusal.to_string())?;
     match page(file, arguments, page_bytes, &context.cancel) {
         Ok(Page::Text(text)) => Ok(ToolAnswer::ok(text)),
-        Ok(Page::NotText { kind, bytes }) => {
-            Err(format!("not_text: {path} is {kind} ({bytes} bytes); read shows text only"))
-        }
+        Ok(Page::Image { mime, bytes }) => Ok(picture(path, mime, bytes)),
+        Ok(Page::LargeImage) => Err(format!(
+            "too_large: {path} is a picture of more than {IMAGE_BYTES} bytes; models take no \
+             larger ones"
+        )),
+        Ok(Page::NotText { kind, bytes }) => Err(format!(
+            "not_text: {path} is {kind} ({bytes} bytes); read shows text and pictures only"
+        )),
         Ok(Page::PastEnd { lines }) => {
             Err(format!("past_end: {path} has {lines} lines; offset must not be larger"))
         }
@@ -123,6 +130,8 @@ fn answer(
 #[derive(Debug)]
 enum Page {
     Text(String),
+    Image { mime: &'static str, bytes: Vec<u8> },
+    LargeImage,
     NotText { kind: &'static str, bytes: u64 },
     PastEnd { lines: u64 },
     Cancelled,
@@ -136,6 +145,9 @@ fn page(
 ) -> io::Result<Page> {
     let bytes = file.metadata()?.len();
     let mut reader = BufReader::with_capacity(64 * 1024, file);
+    if let Some(mime) = file::image_type(reader.fill_buf()?) {
+        return image(reader, mime);
+    }
     if let Some(kind) = foreign_kind(reader.fill_buf()?) {
         return Ok(Page::NotText { kind, bytes });
     }
@@ -168,6 +180,23 @@ fn page(
         lines if lines < first => Ok(Page::PastEnd { lines }),
         _ => Ok(Page::Text(text)),
     }
+}
+
+fn image(reader: BufReader<File>, mime: &'static str) -> io::Result<Page> {
+    let mut bytes = Vec::new();
+    // A file that grows meanwhile is not read for ever.
+    let most = IMAGE_BYTES as u64 + 1;
+    reader.take(most).read_to_end(&mut bytes)?;
+    let size = bytes.len() as u64;
+    Ok(if size == most { Page::LargeImage } else { Page::Image { mime, bytes } })
+}
+
+fn picture(path: &str, mime: &str, bytes: Vec<u8>) -> ToolAnswer {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let name: String = name.chars().filter(|c| !c.is_control()).collect();
+    let text = format!("[{path}: a picture, {mime}, {} bytes]", bytes.len());
+    let files = vec![file::File::new(name, mime, bytes)];
+    ToolAnswer::Done { text, is_error: false, details: None, files }
 }
 
 struct Line {
@@ -214,10 +243,7 @@ fn numbered(number: u64, line: &Line, room: usize) -> String {
 
 /// What a file that is not text seems to be, judged by its beginning.
 fn foreign_kind(start: &[u8]) -> Option<&'static str> {
-    const KNOWN: [(&[u8], &str); 6] = [
-        (b"\x89PNG\r\n\x1a\n", "a PNG image"),
-        (b"\xff\xd8\xff", "a JPEG image"),
-        (b"GIF8", "a GIF image"),
+    const KNOWN: [(&[u8], &str); 3] = [
         (b"%PDF-", "a PDF document"),
         (b"PK\x03\x04", "a zip archive"),
         (b"\x1f\x8b", "a gzip archive"),

@@ -13,6 +13,7 @@ use skep_core::settings::QueueMode;
 use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::attachment::{self, LARGE_BYTES, RawAttachment};
 use crate::doors::{DoorState, Doors};
 use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
 use crate::permit::Permit;
@@ -26,7 +27,8 @@ const LONGEST_WAIT: u64 = 600;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessage {
-    #[schema(min_length = 1, example = "hello")]
+    /// May be blank where there are attachments.
+    #[schema(example = "hello")]
     message: String,
     /// `main` where it is left out.
     #[schema(min_length = 1, max_length = 200)]
@@ -35,8 +37,9 @@ pub(crate) struct NewMessage {
     mode: Option<QueueMode>,
     #[schema(ignore)]
     topic: Option<IgnoredAny>,
-    #[schema(ignore)]
-    attachments: Option<Vec<IgnoredAny>>,
+    /// Files the model is shown with the message; 20 MiB together.
+    #[schema(max_items = 10)]
+    attachments: Option<Vec<RawAttachment>>,
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -95,7 +98,7 @@ pub(crate) async fn send(
     Segments(agent): Segments<String>,
     Params(wait): Params<Wait>,
     key: IdempotencyKey,
-    JsonBody(body): JsonBody<NewMessage>,
+    JsonBody(body): JsonBody<NewMessage, LARGE_BYTES>,
 ) -> Result<Response, Problem> {
     let agent = extract::agent(&agent)?;
     let time = wait.time()?;
@@ -168,16 +171,11 @@ fn inbound(
         let detail = "topics are not part of this version; use session_key";
         return Err(Problem::bad_request("unknown_topic", detail));
     }
-    if body.attachments.is_some_and(|attachments| !attachments.is_empty()) {
-        let detail = "attachments are not part of this version; put the file into the agent's \
-                      workspace and name it";
-        return Err(Problem::bad_request("unsupported", detail));
-    }
     Ok(Inbound {
         agent,
         session_key: permit.session_key(body.session_key, "main")?,
         text: body.message,
-        attachments: Vec::new(),
+        attachments: attachment::decode(body.attachments)?,
         mode: body.mode,
         principal: permit.principal().clone(),
         source: Source::Api { key: key.0 },

@@ -19,6 +19,7 @@ mod agents;
 mod declared;
 mod document;
 mod events;
+mod files;
 mod hive;
 mod items;
 mod message_stream;
@@ -55,6 +56,7 @@ fn routes() -> Routes {
         .guarded(Action::ListAgents, routes!(agents::list))
         .guarded(Action::ReadHistory, routes!(agents::history))
         .guarded(Action::ReadHistory, routes!(messages::follow))
+        .guarded(Action::ReadHistory, routes!(files::show))
         .guarded(Action::Talk, routes!(messages::send))
         .guarded(Action::Talk, routes!(agents::stop))
         .guarded(Action::Watch, routes!(hive::state))

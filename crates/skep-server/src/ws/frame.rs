@@ -1,7 +1,8 @@
 //! The frames of a socket.
 //!
 //! From a client, one JSON object a text message:
-//! - `{content, id?, agent?, session?, mode?}` a message; `id` makes sending it again harmless
+//! - `{content, id?, agent?, session?, mode?, attachments?}` a message; `id` makes sending it
+//!   again harmless
 //! - `{type:"interrupt", agent?, session?}` ends the turn that runs in the conversation
 //! - `{type:"subscribe", agent?, session?, since?}` raw live events, as `event` frames
 //!
@@ -16,17 +17,30 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use skep_core::event::Event;
+use skep_core::file::Attachment;
 use skep_core::ids::{AgentName, ChannelId, SessionKey, is_agent_name};
 use skep_core::settings::QueueMode;
 use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, DoorError, ErrorKind};
 
+use crate::attachment::{self, RawAttachment};
+
 /// What a client asked for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ClientFrame {
-    Message { content: String, id: Option<String>, named: Named, mode: Option<QueueMode> },
+    Message(Said),
     Interrupt(Named),
     Subscribe { agent: Option<AgentName>, session: Option<String>, since: Option<i64> },
+}
+
+/// A message on its way in.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) content: String,
+    pub(crate) id: Option<String>,
+    pub(crate) named: Named,
+    pub(crate) mode: Option<QueueMode>,
+    pub(crate) attachments: Vec<Attachment>,
 }
 
 /// A conversation as a client names it; who it is decides which one that is.
@@ -64,7 +78,7 @@ struct Raw {
     mode: Option<QueueMode>,
     since: Option<i64>,
     topic_id: Option<IgnoredAny>,
-    attachments: Option<Vec<IgnoredAny>>,
+    attachments: Option<Vec<RawAttachment>>,
 }
 
 impl ClientFrame {
@@ -78,7 +92,7 @@ impl ClientFrame {
     /// What the table of roles is asked about it.
     pub(crate) fn action(&self) -> Action {
         match self {
-            Self::Message { .. } | Self::Interrupt(_) => Action::Talk,
+            Self::Message(_) | Self::Interrupt(_) => Action::Talk,
             Self::Subscribe { .. } => Action::Watch,
         }
     }
@@ -86,7 +100,7 @@ impl ClientFrame {
     /// The id it carries, to name it in a refusal.
     pub(crate) fn message_id(&self) -> Option<String> {
         match self {
-            Self::Message { id, .. } => id.clone(),
+            Self::Message(said) => said.id.clone(),
             Self::Interrupt(_) | Self::Subscribe { .. } => None,
         }
     }
@@ -117,14 +131,12 @@ impl Raw {
     fn message(self) -> Result<ClientFrame, DoorError> {
         let usual = ["content", "id", "agent", "session", "mode", "topic_id", "attachments"];
         self.refuse_others("message", &usual)?;
-        if self.attachments.as_ref().is_some_and(|attachments| !attachments.is_empty()) {
-            let detail = "attachments are not part of this version";
-            return Err(invalid("unsupported", detail));
-        }
         let named = self.named()?;
+        let attachments = attachment::decode(self.attachments)?;
         // What is written, and under which id, is for the hive to judge.
         let content = self.content.unwrap_or_default();
-        Ok(ClientFrame::Message { content, id: self.id, named, mode: self.mode })
+        let Self { id, mode, .. } = self;
+        Ok(ClientFrame::Message(Said { content, id, named, mode, attachments }))
     }
 
     fn subscribe(self) -> Result<ClientFrame, DoorError> {
@@ -279,11 +291,14 @@ mod tests {
 
     #[test]
     fn frames_that_are_taken() {
-        let message = |content: &str, id: Option<&str>, named, mode| ClientFrame::Message {
-            content: content.to_owned(),
-            id: id.map(str::to_owned),
-            named,
-            mode,
+        let message = |content: &str, id: Option<&str>, named, mode| {
+            ClientFrame::Message(Said {
+                content: content.to_owned(),
+                id: id.map(str::to_owned),
+                named,
+                mode,
+                attachments: Vec::new(),
+            })
         };
         let cases = [
             (r#"{"content":"hi"}"#, message("hi", None, named("main", None), None)),
@@ -329,7 +344,13 @@ mod tests {
             (r#"{"content":"a","id":7}"#, "invalid_frame", None),
             (r#"{"content":"a","agent":"../x"}"#, "unknown_agent", None),
             (r#"{"content":"a","topic_id":"t"}"#, "unknown_topic", None),
-            (r#"{"content":"a","attachments":[{}]}"#, "unsupported", None),
+            (r#"{"content":"a","attachments":[{}]}"#, "invalid_frame", None),
+            (
+                r#"{"content":"a","id":"m3","attachments":[{"name":"a","data":"!"}]}"#,
+                "unsupported_attachment",
+                Some("m3"),
+            ),
+            (r#"{"type":"interrupt","attachments":[]}"#, "invalid_frame", None),
             (r#"{"type":"approve","id":"m2"}"#, "unknown_type", Some("m2")),
             (r#"{"type":"message","content":"a"}"#, "unknown_type", None),
             (r#"{"type":"interrupt","content":"a"}"#, "invalid_frame", None),

@@ -9,7 +9,6 @@ use futures_util::stream::{FuturesUnordered, SplitStream};
 use futures_util::{FutureExt, StreamExt};
 use skep_core::frame::Frame;
 use skep_core::ids::ChannelId;
-use skep_core::settings::QueueMode;
 use skep_core::{BoxFuture, BoxStream};
 use skep_runtime::Live;
 use skep_runtime::door::{DoorError, Inbound, Source};
@@ -18,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::doors::Doors;
 use crate::filter::EventFilter;
 use crate::permit::Permit;
-use crate::ws::frame::{self, ClientFrame, Named, Place, Refused, invalid};
+use crate::ws::frame::{self, ClientFrame, Named, Place, Refused, Said, invalid};
 use crate::ws::hub::{Push, Seated};
 use crate::ws::socket::Ended;
 
@@ -55,10 +54,8 @@ enum Wish {
 }
 
 struct Told {
-    content: String,
-    id: Option<String>,
     place: Place,
-    mode: Option<QueueMode>,
+    said: Said,
 }
 
 impl Incoming<'_> {
@@ -125,8 +122,8 @@ impl Incoming<'_> {
             Ok(Place { agent: named.agent, session })
         };
         Ok(match frame {
-            ClientFrame::Message { content, id, named, mode } => {
-                Wish::Message(Told { content, id, place: place(named)?, mode })
+            ClientFrame::Message(said) => {
+                Wish::Message(Told { place: place(said.named.clone())?, said })
             }
             ClientFrame::Interrupt(named) => Wish::Interrupt(place(named)?),
             ClientFrame::Subscribe { agent, session, since } => {
@@ -136,7 +133,7 @@ impl Incoming<'_> {
     }
 
     fn submit(&mut self, told: Told) {
-        let Told { content, id, place, mode } = told;
+        let Told { place, said: Said { content, id, mode, attachments, .. } } = told;
         if self.stream {
             self.seated.follow(&place);
         }
@@ -144,7 +141,7 @@ impl Incoming<'_> {
             agent: place.agent,
             session_key: place.session,
             text: content,
-            attachments: Vec::new(),
+            attachments,
             mode,
             principal: self.permit.principal().clone(),
             source: Source::Socket { channel: self.channel.clone(), id: id.clone() },

@@ -30,7 +30,7 @@ use crate::problem::{Missing, NotKept, Problem, ProblemBody};
 use socket::Socket;
 
 /// The largest message a client may send.
-const INBOUND_BYTES: usize = 1024 * 1024;
+const INBOUND_BYTES: usize = crate::attachment::LARGE_BYTES;
 /// The library keeps 128 KiB for reading a socket by default; idle sockets are many.
 const READ_BUFFER: usize = 4 * 1024;
 /// Frames written together before the kernel is asked to take them.

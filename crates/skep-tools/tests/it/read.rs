@@ -2,10 +2,11 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use skep_core::tool::Tool;
+use skep_core::file::{File, IMAGE_BYTES};
+use skep_core::tool::{Tool, ToolAnswer};
 use skep_tools::ReadTool;
 
-use crate::lab::{OUTPUT_BYTES, use_tool};
+use crate::lab::{OUTPUT_BYTES, context, use_tool};
 
 async fn read(workspace: &Path, arguments: Value) -> (String, bool) {
     let answer = use_tool("read", workspace, arguments).await;
@@ -63,12 +64,10 @@ async fn one_endless_line_is_cut_and_the_next_can_still_be_read() {
 #[tokio::test]
 async fn what_is_not_text_is_named() {
     let home = tempfile::tempdir().unwrap();
-    fs::write(home.path().join("p"), b"\x89PNG\r\n\x1a\n....").unwrap();
     fs::write(home.path().join("b"), b"ELF\0\0").unwrap();
     fs::write(home.path().join("e"), b"").unwrap();
     let table = [
-        ("p", "not_text: p is a PNG image (12 bytes); read shows text only", true),
-        ("b", "not_text: b is binary data (5 bytes); read shows text only", true),
+        ("b", "not_text: b is binary data (5 bytes); read shows text and pictures only", true),
         ("e", "[the file is empty]", false),
         (".", "is_directory: . is a folder, not a file", true),
         ("none", "not_found: there is no none in the workspace", true),
@@ -78,6 +77,25 @@ async fn what_is_not_text_is_named() {
         let answer = read(home.path(), json!({"file_path": path})).await;
         assert_eq!(answer, (text.to_owned(), is_error));
     }
+}
+
+#[tokio::test]
+async fn a_picture_is_answered_as_a_picture() {
+    let home = tempfile::tempdir().unwrap();
+    let bytes = b"\x89PNG\r\n\x1a\n....";
+    fs::write(home.path().join("bee.txt"), bytes).unwrap();
+    let run = ReadTool::new(OUTPUT_BYTES).prepare(json!({"file_path": "bee.txt"})).unwrap();
+    let expected = ToolAnswer::Done {
+        text: "[bee.txt: a picture, image/png, 12 bytes]".to_owned(),
+        is_error: false,
+        details: None,
+        files: vec![File::new("bee.txt", "image/png", &bytes[..])],
+    };
+    assert_eq!(run(context(home.path())).await, expected);
+    let large = [&bytes[..], &vec![0; IMAGE_BYTES]].concat();
+    fs::write(home.path().join("large.png"), large).unwrap();
+    let (text, is_error) = read(home.path(), json!({"file_path": "large.png"})).await;
+    assert!(is_error && text.starts_with("too_large: large.png is a picture of more"), "{text}");
 }
 
 #[test]

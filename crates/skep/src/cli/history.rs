@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
+use skep_core::message::Usage;
 
 use super::Place;
 use super::client::{Client, escaped};
@@ -98,8 +99,25 @@ pub fn lines(message: &Value) -> Vec<String> {
     for block in blocks.iter().filter_map(block) {
         lines.extend(block.lines().map(|line| format!("  {line}")));
     }
+    lines.extend(spent(&message["meta"]).map(|text| format!("  {}", toned(&text, Tone::Faint))));
     lines.push(String::new());
     lines
+}
+
+/// Which model said it and what that took.
+fn spent(meta: &Value) -> Option<String> {
+    let usage: Usage = serde_json::from_value(meta["usage"].clone()).ok()?;
+    let cost = match usage.cost {
+        Some(cost) => cost.to_string(),
+        None => "cost unknown".to_owned(),
+    };
+    let cached = match usage.cache_read {
+        0 => String::new(),
+        cached => format!(" ({cached} cached)"),
+    };
+    let input = usage.input + usage.cache_read + usage.cache_write;
+    let model = text(&meta["model"]);
+    Some(format!("{model}, {input} tokens in{cached}, {} out, {cost}", usage.output))
 }
 
 fn block(block: &Value) -> Option<String> {
@@ -111,6 +129,13 @@ fn block(block: &Value) -> Option<String> {
             let arguments = foreign(&block["arguments"].to_string());
             Some(format!("calls {} {arguments}", text(&block["name"])))
         }
+        "file" => Some(format!(
+            "(file {}, {}, {} bytes, {})",
+            text(&block["name"]),
+            text(&block["mime"]),
+            block["size"],
+            text(&block["hash"])
+        )),
         other => Some(format!("({})", foreign(other))),
     }
 }

@@ -1,10 +1,12 @@
 //! `skep send`: a message to an agent, and on request the wait for its answer.
 
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use skep_core::file::{FileData, IMAGE_BYTES};
 use tokio::time::{Instant, sleep};
 
 use super::Place;
@@ -27,6 +29,7 @@ const MESSAGE_BYTES: u64 = 16 << 20;
   skep send main \"long story\" --stream
   git diff | skep send main - --wait          the message comes from standard input
   skep send main \"once\" --id job-17           sent again with the same id, it counts once
+  skep send main \"what is this?\" --attach bee.png --attach notes.txt --wait
 
 With --wait the exit code is 0 when the agent answered and 1 when the turn failed.")]
 pub struct Send {
@@ -46,10 +49,15 @@ pub struct Send {
     /// Idempotency key: the same key and message are accepted only once
     #[arg(long, value_name = "KEY")]
     id: Option<String>,
+    /// A picture (PNG, JPEG, GIF, WebP) or text file to go with the message; may be repeated
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
 }
 
 pub async fn run(command: Send, place: &Place) -> Result<(), Failure> {
     let message = if command.message == "-" { read_stdin()? } else { command.message.clone() };
+    let attachments = command.attach.iter().map(|file| read_file(file));
+    let attachments: Vec<Value> = attachments.collect::<Result<_, _>>()?;
     let client = Client::open(place)?;
     let key = command.id.clone().unwrap_or_else(|| skep_guard::random::uuid().to_string());
     let mut sending = Sending { client: &client, command: &command, key: &key, lost: None };
@@ -61,7 +69,7 @@ pub async fn run(command: Send, place: &Place) -> Result<(), Failure> {
         ),
         false => None,
     };
-    let receipt = sending.submit(&message).await?;
+    let receipt = sending.submit(&message, &attachments).await?;
     if !(command.wait || command.stream) {
         accepted(place, &receipt);
         return Ok(());
@@ -91,6 +99,28 @@ fn read_stdin() -> Result<String, Failure> {
     }
 }
 
+/// The file as the hive takes it. What it is, and whether it may be, the hive judges.
+fn read_file(path: &Path) -> Result<Value, Failure> {
+    let attempted = format!("attach {}", path.display());
+    let failed = |why: String| Failure::new(Exit::Usage, &attempted, why);
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| failed("its name is no text".to_owned()))?;
+    // A pipe or a device could block or never end.
+    let kind = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !kind.is_file() {
+        return Err(failed("it is not a file".to_owned()));
+    }
+    let most = IMAGE_BYTES as u64;
+    let mut bytes = Vec::new();
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes));
+    read.map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > most {
+        return Err(failed(format!("it is larger than {most} bytes")));
+    }
+    Ok(json!({ "name": name, "data": FileData(bytes.into()) }))
+}
+
 struct Sending<'a> {
     client: &'a Client,
     command: &'a Send,
@@ -102,9 +132,12 @@ struct Sending<'a> {
 impl Sending<'_> {
     /// Hands the message over. The key makes repeating it safe; it is repeated only for someone
     /// who waits, and not when the hive was never there.
-    async fn submit(&mut self, message: &str) -> Result<Value, Failure> {
+    async fn submit(&mut self, message: &str, files: &[Value]) -> Result<Value, Failure> {
         let path = format!("/api/v1/agents/{}/messages", escaped(&self.command.agent));
-        let body = json!({ "message": message, "session_key": self.command.session });
+        let mut body = json!({ "message": message, "session_key": self.command.session });
+        if !files.is_empty() {
+            body["attachments"] = files.into();
+        }
         let waits = self.command.wait || self.command.stream;
         loop {
             match self.client.post(&path, &body, Some(self.key)).await {

@@ -13,6 +13,7 @@ mod channel_stream;
 mod engine_children;
 mod engine_fallback;
 mod engine_faults;
+mod engine_files;
 mod engine_lanes;
 mod engine_limits;
 mod engine_prompt;

@@ -1,0 +1,82 @@
+//! The files of messages.
+
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use skep_core::file::{image_type, is_hash};
+
+use crate::doors::Doors;
+use crate::extract::{Params, Segments};
+use crate::permit::Permit;
+use crate::problem::{Missing, Problem};
+use crate::rest::agents::Nothing;
+
+/// A file of a message, for whoever may see a conversation that has it.
+///
+/// Pictures come as what they are; everything else is for saving, never for showing here.
+#[utoipa::path(
+    get, path = "/api/v1/files/{hash}", tag = "history",
+    params(("hash" = String, Path, pattern = "^[0-9a-f]{64}$",
+            description = "The `hash` of a file block: the SHA-256 of the content.")),
+    responses(
+        (status = 200, description = "The content.", content_type = "application/octet-stream"),
+        Missing
+    )
+)]
+pub(crate) async fn show(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(hash): Segments<String>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Response, Problem> {
+    if !is_hash(&hash) {
+        let detail = "the hash of a file has 64 hexadecimal digits in lower case";
+        return Err(Problem::bad_request("invalid_path", detail));
+    }
+    let (name, bytes) = doors.hive.file(&hash, &permit.sight()).await?;
+    // The bytes decide again: whatever a row says, nothing else is shown in a browser.
+    let kind = image_type(&bytes);
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    let plain = |text| HeaderValue::from_static(text);
+    let fixed = [
+        (header::CONTENT_TYPE, plain(kind.unwrap_or("application/octet-stream"))),
+        (header::X_CONTENT_TYPE_OPTIONS, plain("nosniff")),
+        (header::CONTENT_SECURITY_POLICY, plain("default-src 'none'; sandbox")),
+        (HeaderName::from_static("cross-origin-resource-policy"), plain("same-origin")),
+        // The address is the content: it never changes. Who may see it can.
+        (header::CACHE_CONTROL, plain("private, max-age=3600, immutable")),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, value);
+    }
+    let how = if kind.is_some() { "inline" } else { "attachment" };
+    let disposition = format!("{how}; filename*=UTF-8''{}", escaped(&name));
+    if let Ok(value) = HeaderValue::from_str(&disposition) {
+        headers.insert(header::CONTENT_DISPOSITION, value);
+    }
+    Ok(response)
+}
+
+/// A name as RFC 8187 wants it in a header.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            true => escaped.push(char::from(byte)),
+            false => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_place_in_the_header() {
+        let hostile = "a\"; filename=x\r\nSet-Cookie: ä.html";
+        assert_eq!(escaped(hostile), "a%22%3B%20filename%3Dx%0D%0ASet-Cookie%3A%20%C3%A4.html");
+    }
+}
