@@ -106,6 +106,12 @@ pub enum EventKind {
         /// Keys whose new value is used after the next start.
         needs_restart: Vec<String>,
     },
+    /// What a look at the whole database found; live only, a damaged one is not written to for
+    /// this.
+    Integrity {
+        state: String,
+        text: Option<String>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -132,6 +138,7 @@ impl EventKind {
             Self::CallUnknown { .. } => "call_unknown",
             Self::Status { .. } => "status",
             Self::Config { .. } => "config",
+            Self::Integrity { .. } => "integrity",
         }
     }
 }

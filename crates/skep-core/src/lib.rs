@@ -27,6 +27,7 @@ pub mod redelivery;
 pub mod retry;
 pub mod role;
 pub mod slash;
+pub mod time;
 
 /// Milliseconds since the Unix epoch.
 pub type Millis = i64;

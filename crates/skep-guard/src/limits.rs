@@ -12,6 +12,12 @@ pub fn raise_open_files() -> io::Result<Option<u64>> {
     Ok(getrlimit(Resource::Nofile).current)
 }
 
+/// From now on this thread works when nobody else wants to.
+pub fn lower_priority_of_thread() {
+    // Zero is the calling thread. One that may not be lowered works as before.
+    let _ = rustix::process::setpriority_process(None, 19);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -93,6 +93,11 @@ impl Scrubber {
         too_short
     }
 
+    /// How many secrets are known.
+    pub fn count(&self) -> usize {
+        self.table().secrets.len()
+    }
+
     /// The text without secrets.
     pub fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.table().clean(text)

@@ -16,6 +16,8 @@ use skep_core::message::{Block, Message, View};
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
 use skep_core::settings::{ConfigStanding, QueueMode};
 
+use crate::integrity::IntegrityInfo;
+
 /// A message on its way in.
 #[derive(Clone, Debug)]
 pub struct Inbound {
@@ -237,6 +239,8 @@ pub struct HiveInfo {
     pub store: &'static str,
     /// How the files of the home stand to what is in force.
     pub config: ConfigStanding,
+    /// What a look at the whole database found, after a stop out of order.
+    pub integrity: IntegrityInfo,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]

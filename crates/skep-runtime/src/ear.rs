@@ -86,13 +86,20 @@ impl<'s> Ear<'s> {
                 EngineEvent::Meta(meta)
             }
             EngineEvent::Note(text) => EngineEvent::Note(clean(text)),
+            EngineEvent::Notice(text) => EngineEvent::Notice(clean(text)),
             EngineEvent::End(end) => EngineEvent::End(match end {
                 TurnEnd::Failed { code, text } => TurnEnd::Failed { code, text: clean(text) },
                 TurnEnd::Park { until, reason } => TurnEnd::Park { until, reason: clean(reason) },
                 TurnEnd::Retry { text } => TurnEnd::Retry { text: clean(text) },
                 end @ (TurnEnd::Finished | TurnEnd::Cancelled | TurnEnd::StepLimit) => end,
             }),
-            other => other,
+            // Named one by one: a new kind of event has to be thought of here.
+            event @ (EngineEvent::RedactedThinking(_)
+            | EngineEvent::Asking(_)
+            | EngineEvent::CallStart
+            | EngineEvent::Text(_)
+            | EngineEvent::Thinking(_)
+            | EngineEvent::Signature(_)) => event,
         })
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use skep_core::engine::{FailureCode, TurnEnd};
 use skep_core::event::{CancelReason, ItemState};
 use skep_core::message::{Body, StopReason, Usage};
+use skep_core::money::Money;
 use skep_guard::clock;
 use skep_store::close::{Close, Outcome};
 use skep_store::journal::{Entry, NewCall};
@@ -84,7 +85,7 @@ impl Turn {
             let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
             return self.close(entries, outcome, usage).await;
         }
-        tracing::info!(turn = %self.lease.turn, attempts, text, "turn goes back to the inbox");
+        tracing::info!(attempts, text, "turn goes back to the inbox");
         let until = release.until;
         self.persist_any(release).await?;
         self.shared.note_due(until);
@@ -144,10 +145,23 @@ impl Turn {
         };
         let closed = self.persist_any(close).await?;
         self.shared.look_for_more(&closed);
-        let took_ms = self.since.elapsed().as_millis();
-        let (turn, agent) = (&self.lease.turn, &self.agent.name);
-        tracing::info!(%turn, %agent, outcome = word, took_ms, "turn ended");
+        self.log_end(word, usage);
         Ok(())
+    }
+
+    /// The one line of a turn.
+    fn log_end(&self, outcome: &str, usage: Usage) {
+        tracing::info!(
+            model = self.agent.profile.model,
+            steps = self.lease.steps + self.answers.load(Ordering::Relaxed),
+            input_tokens = usage.input,
+            output_tokens = usage.output,
+            total_tokens = usage.total_tokens,
+            cost = usage.cost.map(Money::dollars),
+            took_ms = self.active_ms(),
+            outcome,
+            "turn ended"
+        );
     }
 
     pub(crate) async fn park(&self, park: Park) -> Result<(), Lost> {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use skep_core::engine::ToolCall;
 use skep_core::policy::{Class, Effect};
@@ -283,7 +284,7 @@ async fn run(prepared: Prepared, mut context: ToolContext) -> (ToolAnswer, End) 
     // Of this call alone: one that takes too long does not end its turn.
     let cancel = context.cancel.child_token();
     context.cancel = cancel.clone();
-    let mut task = AbortOnDrop(tokio::spawn(prepared(context)));
+    let mut task = AbortOnDrop(tokio::spawn(prepared(context).in_current_span()));
     let ended = tokio::select! {
         ended = &mut task.0 => Some(ended),
         () = cancel.cancelled() => None,

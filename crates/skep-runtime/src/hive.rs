@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,7 @@ use crate::dispatch::{self, Dispatcher};
 use crate::door::{DoorError, ErrorKind};
 use crate::follow::Waiters;
 use crate::gate::Admission;
+use crate::integrity::{self, IntegrityInfo};
 use crate::persist::StoreHealth;
 use crate::registry::Registry;
 use crate::scheduler;
@@ -67,6 +68,10 @@ pub(crate) struct Shared {
     pub dispatcher: Dispatcher,
     pub tokens: TokenCache,
     pub health: StoreHealth,
+    /// What is known of the whole database; replaced when more is known.
+    integrity: RwLock<IntegrityInfo>,
+    /// Where the log lies.
+    pub logs: PathBuf,
     pub slots: Arc<Semaphore>,
     /// The scheduler has something to look at.
     pub wake: Notify,
@@ -149,6 +154,8 @@ impl Hive {
             dispatcher,
             tokens,
             health: StoreHealth::default(),
+            integrity: RwLock::new(IntegrityInfo::unchecked()),
+            logs: parts.run.join("logs"),
             slots,
             wake: Notify::new(),
             next_due: AtomicI64::new(i64::MIN),
@@ -162,6 +169,9 @@ impl Hive {
         shared.tasks.spawn(scheduler::run(Arc::clone(&shared)));
         shared.tasks.spawn(dispatch::run(Arc::clone(&shared), frames));
         shared.tasks.spawn(crate::drain::expire(Arc::clone(&shared)));
+        if report.unclean {
+            shared.tasks.spawn(integrity::check(Arc::clone(&shared)));
+        }
         Ok((Self { shared }, report))
     }
 
@@ -223,6 +233,14 @@ impl Shared {
         if closed.more {
             self.wake.notify_one();
         }
+    }
+
+    pub fn integrity(&self) -> IntegrityInfo {
+        self.integrity.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_integrity(&self, info: IntegrityInfo) {
+        *self.integrity.write().unwrap_or_else(PoisonError::into_inner) = info;
     }
 
     pub fn next_due(&self) -> i64 {

@@ -4,6 +4,7 @@
 //! the gate. Persist, then act, then tell: nothing worth a retry happens before it is a row.
 
 pub mod door;
+pub mod logs;
 
 mod begin;
 mod bus;
@@ -17,6 +18,7 @@ mod follow;
 mod gate;
 mod hive;
 mod intake;
+mod integrity;
 mod persist;
 mod query;
 mod registry;
@@ -30,3 +32,4 @@ mod turn;
 
 pub use bus::Live;
 pub use hive::{Hive, HiveError, Parts};
+pub use tokens::FreshToken;

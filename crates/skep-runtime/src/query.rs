@@ -74,6 +74,7 @@ impl Hive {
                     Sight::All => (*self.shared.standing().config).clone(),
                     Sight::Keys { .. } | Sight::Agent(_) => ConfigStanding::default(),
                 },
+                integrity: self.shared.integrity(),
             },
             agents: self.describe(&counts, sight),
             turns: turns.collect(),

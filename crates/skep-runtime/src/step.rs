@@ -2,6 +2,7 @@
 //! `started` on the disk before it runs; calls that change nothing run side by side.
 
 use futures_util::future::join_all;
+use tracing::Instrument;
 
 use skep_core::engine::ToolCall;
 use skep_core::event::CallState;
@@ -214,7 +215,8 @@ async fn finish(
 
 async fn run_one(turn: &Turn, planned: &Planned) -> Ran {
     let context = turn.tool_context(&planned.call.id, planned.decision.clone());
-    turn.gate().pass(&planned.call, context).await
+    let span = tracing::info_span!("call", tool = planned.call.name);
+    turn.gate().pass(&planned.call, context).instrument(span).await
 }
 
 enum Settled {

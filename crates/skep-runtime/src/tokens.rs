@@ -1,17 +1,23 @@
 //! Credentials: made here, shown once, known afterwards by their hash alone.
 
+use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use skep_core::ids::Principal;
+use skep_guard::scrub::{self, Secret};
 use skep_guard::{clock, random};
 use skep_store::tokens::{self, NewToken, RevokeToken, TokenRow};
 use skep_store::{Store, StoreError};
 
 use crate::door::{DoorError, ErrorKind, Grant, Identity, TokenInfo};
 use crate::hive::{Hive, door_error};
+
+/// Tokens and keys that are searched for in texts; a hive with more of them hides those in use
+/// first. More would make every search slower.
+const HIDDEN: usize = 256;
 
 /// The valid hashes, because every request asks. Changed only by making and revoking.
 pub(crate) struct TokenCache {
@@ -35,6 +41,23 @@ impl TokenCache {
     }
 }
 
+/// A token nobody has yet.
+pub struct FreshToken {
+    id: String,
+    name: String,
+    grant: Grant,
+    /// What its owner writes; shown once.
+    pub text: String,
+}
+
+impl FreshToken {
+    fn new(name: &str, grant: Grant) -> Self {
+        let text = format!("skep_{}", random::token());
+        let id = random::uuid().simple().to_string();
+        Self { id, name: name.to_owned(), grant, text }
+    }
+}
+
 impl Hive {
     /// Who this token belongs to. Compared in constant time, and by hash besides.
     pub fn authenticate(&self, token: &str) -> Option<Identity> {
@@ -42,6 +65,7 @@ impl Hive {
         let valid = self.shared.tokens.valid.read().unwrap_or_else(PoisonError::into_inner);
         let found = valid.iter().find(|known| bool::from(known.hash.ct_eq(&hash)));
         found.map(|Known { id, grant, .. }| {
+            hide(id, token);
             let principal = Principal(format!("token:{id}"));
             Identity { own: grant.own(&principal), role: grant.role, principal }
         })
@@ -61,26 +85,46 @@ impl Hive {
         if let Some(agent) = &grant.agent {
             self.check_agent(agent)?;
         }
-        let text = format!("skep_{}", random::token());
-        let id = match request {
-            None => random::uuid().simple().to_string(),
-            Some(request) => hash(request).iter().take(16).map(|b| format!("{b:02x}")).collect(),
-        };
-        let (hash, now) = (hash(&text), clock::now_ms());
+        let mut token = FreshToken::new(name, grant);
+        if let Some(request) = request {
+            token.id = hash(request).iter().take(16).map(|b| format!("{b:02x}")).collect();
+        }
+        let info = self.keep_token(&token).await?;
+        Ok((info, token.text))
+    }
+
+    /// An operator token that opens the hive from now on, and after the next start once it is
+    /// kept. Shown in between it cannot be lost: a start that ends before it is kept shows another.
+    pub fn first_token(&self) -> FreshToken {
+        let token = FreshToken::new("operator", Grant::operator());
+        self.let_in(&token);
+        token
+    }
+
+    pub async fn keep_token(&self, token: &FreshToken) -> Result<TokenInfo, DoorError> {
+        let FreshToken { id, name, grant, text } = token;
+        let (hash, now) = (hash(text), clock::now_ms());
         let row = TokenRow {
             id: id.clone(),
-            name: name.to_owned(),
+            name: name.clone(),
             grant: grant.clone(),
             hash: Vec::new(),
             created_at: now,
             revoked_at: None,
         };
         let command =
-            NewToken { id: id.clone(), name: name.to_owned(), grant: grant.clone(), hash, now };
+            NewToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, now };
         self.shared.store.write(command).await.map_err(door_error)?;
+        self.let_in(token);
+        Ok(info(row))
+    }
+
+    fn let_in(&self, FreshToken { id, grant, text, .. }: &FreshToken) {
+        hide(id, text);
         let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
-        valid.push(Known { id, hash, grant });
-        Ok((info(row), text))
+        if !valid.iter().any(|known| known.id == *id) {
+            valid.push(Known { id: id.clone(), hash: hash(text), grant: grant.clone() });
+        }
     }
 
     pub async fn tokens(&self) -> Result<Vec<TokenInfo>, DoorError> {
@@ -102,6 +146,14 @@ fn info(row: TokenRow) -> TokenInfo {
     let TokenRow { id, name, grant: Grant { role, prefix, agent }, created_at, revoked_at, .. } =
         row;
     TokenInfo { id, name, role, prefix, agent, created_at, revoked_at }
+}
+
+/// The token appears nowhere from now on but where its owner writes it.
+fn hide(id: &str, token: &str) {
+    let scrubber = scrub::known();
+    if scrubber.count() < HIDDEN && matches!(scrubber.clean(token), Cow::Borrowed(_)) {
+        scrubber.add([Secret::new(format!("token.{id}"), token)]);
+    }
 }
 
 fn hash(token: &str) -> [u8; 32] {

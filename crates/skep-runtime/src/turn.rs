@@ -2,7 +2,7 @@
 //! journal records, the step runs calls, the close tells.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
 use skep_core::event::{CancelReason, Event, EventKind};
@@ -75,6 +76,8 @@ pub(crate) struct Turn {
     asking: Mutex<Arc<Profile>>,
     /// To be told with the next row.
     notes: Mutex<Vec<String>>,
+    /// Complete answers of the model under this lease.
+    pub answers: AtomicI64,
 }
 
 /// What this lease has heard from the engine and not yet journalled, and what it adds up.
@@ -89,9 +92,13 @@ pub(crate) struct Heard {
 /// turn stays open for the next lease.
 pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedSemaphorePermit>) {
     let (turn, token) = (lease.turn.clone(), lease.token);
-    tracing::debug!(%turn, agent = %lease.agent_name, resumed = lease.resumed, "turn begins");
+    // Around every line of the log that belongs to the turn.
+    let span = tracing::info_span!(
+        "turn", agent = %lease.agent_name, session = %lease.session, turn = %lease.turn
+    );
+    tracing::debug!(parent: &span, resumed = lease.resumed, "turn begins");
     // A task of its own, so that a panic ends this turn's lease and nothing else.
-    let task = tokio::spawn(lead(Arc::clone(&shared), lease.clone()));
+    let task = tokio::spawn(lead(Arc::clone(&shared), lease.clone()).instrument(span.clone()));
     let lost = match task.await {
         Ok(Ok(())) => None,
         Ok(Err(Lost::Stale | Lost::Stopping)) => None,
@@ -99,7 +106,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedS
         Err(panic) => Some(panic.to_string()),
     };
     if let Some(why) = lost {
-        tracing::error!(%turn, why, "a turn broke; it goes on with its next lease");
+        tracing::error!(parent: &span, why, "a turn broke; it goes on with its next lease");
         let until = Some(clock::now_ms() + 1000);
         let release = Release {
             turn: turn.clone(),
@@ -134,6 +141,7 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         progressed: AtomicBool::new(false),
         asking: Mutex::new(Arc::clone(&agent.profile)),
         notes: Mutex::default(),
+        answers: AtomicI64::new(0),
         ender: CancellationToken::new(),
         can_steer: engine
             .as_ref()
@@ -227,7 +235,7 @@ impl Turn {
             }
         };
         if tokio::time::timeout(ENGINE_GRACE, ended).await.is_err() {
-            tracing::warn!(turn = %self.lease.turn, "an engine did not end in time; dropped");
+            tracing::warn!("an engine did not end in time; dropped");
         }
     }
 
@@ -247,16 +255,17 @@ impl Turn {
         match event {
             EngineEvent::Meta(meta) => {
                 heard.usage.add(meta.usage);
+                self.answers.fetch_add(1, Ordering::Relaxed);
                 let mut body = self.running.fold().finish(meta);
                 make_calls_usable(&mut body, &mut heard.call_ids);
                 heard.said = Some(body);
             }
             EngineEvent::Asking(profile) => *lock(&self.asking) = profile,
             EngineEvent::Notice(text) => {
-                tracing::info!(turn = %self.lease.turn, text, "engine");
+                tracing::info!(text, "engine");
                 lock(&self.notes).push(text);
             }
-            EngineEvent::Note(text) => tracing::debug!(turn = %self.lease.turn, text, "engine"),
+            EngineEvent::Note(text) => tracing::debug!(text, "engine"),
             EngineEvent::End(_) => {}
             event => {
                 // Published under the lock: a late watcher's snapshot and the deltas after it fit.

@@ -31,6 +31,8 @@ pub(crate) const KEEP_LOG: &str = "PRAGMA journal_mode = WAL";
 
 /// One row per finding, or the single row `ok`.
 pub(crate) const QUICK_CHECK: &str = "PRAGMA quick_check(3)";
+/// The same, every index compared with its table as well.
+pub(crate) const INTEGRITY_CHECK: &str = "PRAGMA integrity_check(20)";
 /// The newest migration on record, once there is a record.
 pub(crate) const HAS_MIGRATIONS: &str =
     "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'";

@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -74,6 +75,7 @@ pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<Opene
     let failed = |error: SqlError| open_error(database, error);
     let mut writer = dialect::connect_writer(database).await.map_err(failed)?;
     let counters = make_ready(database, &mut writer, schema).await?;
+    keep_private(database);
     let report = OpenReport { unclean: !clean && !fresh, fresh };
     Ok(Opened { writer, reader, counters, report })
 }
@@ -93,6 +95,9 @@ async fn create(options: &OpenOptions, schema: &Schema) -> Result<(), OpenError>
             _ => {}
         }
     }
+    // For its owner alone; the files beside it get the same mode.
+    let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+    made.map_err(|source| io_error("could not make", &new, source))?;
     let mut conn = dialect::connect_new(&new).await.map_err(failed)?;
     migrate(database, &mut conn, schema).await?;
     conn.run_once(dialect::KEEP_LOG).await.map_err(failed)?;
@@ -203,6 +208,17 @@ async fn make_ready(
     }
     migrate(database, writer, schema).await?;
     Counters::load(writer, schema.counters).await.map_err(failed)
+}
+
+/// Earlier versions made the files as readable as the folder they lie in let them be.
+fn keep_private(database: &Path) {
+    for end in ["", "-wal", "-shm"] {
+        let path = file::beside(database, end);
+        let open = fs::metadata(&path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0);
+        if open && let Err(error) = fs::set_permissions(&path, fs::Permissions::from_mode(0o600)) {
+            tracing::warn!(%error, file = %path.display(), "others may read this file");
+        }
+    }
 }
 
 async fn migrate(database: &Path, conn: &mut Conn, schema: &Schema) -> Result<(), OpenError> {

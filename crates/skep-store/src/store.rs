@@ -16,6 +16,7 @@ use crate::checkpoint::{Gauge, checkpoint_on_demand};
 use crate::command::{CommandSet, Member};
 use crate::conn::Conn;
 use crate::error::{OpenError, SqlError, StoreError};
+use crate::integrity::{self, Integrity};
 use crate::open::{self, OpenOptions, OpenReport};
 use crate::readers::Readers;
 use crate::tx::Committed;
@@ -35,6 +36,7 @@ struct Shared<S: CommandSet> {
     closing: watch::Sender<bool>,
     /// Taken by whoever closes; locked for that alone.
     writer: Mutex<Option<JoinHandle<bool>>>,
+    database: PathBuf,
     clean_marker: PathBuf,
     report: OpenReport,
 }
@@ -63,6 +65,7 @@ impl<S: CommandSet> StoreOf<S> {
             checkpointer: tokio::spawn(checkpoints),
         };
         let shared = Shared {
+            database: options.database.clone(),
             queue,
             readers: Readers::new(options.database, options.readers, opened.reader),
             closing,
@@ -108,6 +111,15 @@ impl<S: CommandSet> StoreOf<S> {
         query: impl AsyncFnOnce(&mut Conn) -> Result<T, SqlError>,
     ) -> Result<T, StoreError> {
         self.shared.readers.read(query).await
+    }
+
+    /// Looks at all of the database, on a connection of its own. `proceed` is asked again and
+    /// again on the thread that does so; on `false` it ends.
+    pub async fn check_integrity(
+        &self,
+        proceed: impl FnMut() -> bool + Send + 'static,
+    ) -> Result<Integrity, StoreError> {
+        Ok(integrity::check(&self.shared.database, proceed).await?)
     }
 
     /// Looks at the database without opening it for use: the schema version it has, or nothing

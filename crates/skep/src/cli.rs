@@ -1,7 +1,7 @@
 //! The command line: one file per command. It serves a hive (`up`) or talks to one over HTTP.
 //!
 //! Commands never open the database or read another hive's files: what they show comes from the
-//! running hive. `doctor` alone looks at the home itself, and changes nothing.
+//! running hive. `doctor` and `logs` look at the home itself, and change nothing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,7 +22,8 @@ mod down;
 mod failure;
 mod history;
 mod inbox;
-mod output;
+mod logs;
+pub(crate) mod output;
 mod send;
 mod status;
 mod stream;
@@ -116,6 +117,8 @@ enum Command {
     Inbox(inbox::Inbox),
     /// Single items of the inbox: show, cancel, try again
     Task(inbox::Task),
+    /// Read what the hive noted
+    Logs(logs::Logs),
     /// Tokens for programs and other machines
     Token(token::Token),
     /// Completion for a shell
@@ -177,6 +180,7 @@ where
         Command::Inbox(command) => inbox::run(command, &place).await,
         Command::Task(command) => inbox::run_task(command, &place).await,
         Command::Completions(command) => completions::run(&command),
+        Command::Logs(command) => logs::run(command, &place).await,
         Command::Token(command) => token::run(command, &place).await,
     }
 }

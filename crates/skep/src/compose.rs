@@ -12,8 +12,7 @@ use skep_core::retry::RetryPolicy;
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
 use skep_guard::sandbox::{self, Sandbox};
-use skep_runtime::door::Grant;
-use skep_runtime::{Hive, HiveError, Parts};
+use skep_runtime::{FreshToken, Hive, HiveError, Parts};
 use skep_server::{BindOptions, Listening, Server};
 use skep_store::OpenError;
 use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
@@ -104,7 +103,12 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     let housekeeping = tokio::spawn(give_memory_back());
-    up::announce(&home, &loaded, address, token.as_deref());
+    up::announce(&home, &loaded, address, token.as_ref().map(|token| token.text.as_str()));
+    if let Some(token) = token
+        && let Err(error) = hive.keep_token(&token).await
+    {
+        tracing::warn!(%error, "the operator token ends with this run; the next shows another");
+    }
     let reload = reload::start(&home, &hive, vendors, loaded);
     let asked = hive.shutdown_requested();
     tokio::select! {
@@ -163,16 +167,12 @@ fn end_leftovers(home: &Home) {
     }
 }
 
-/// A hive without any token gets its operator token, shown once.
-async fn first_token(hive: &Hive) -> Result<Option<String>, Failure> {
-    let failed = |error: skep_runtime::door::DoorError| {
-        Failure::new(Exit::Failed, "make the operator token", error.to_string())
-    };
-    if !hive.tokens().await.map_err(failed)?.is_empty() {
-        return Ok(None);
-    }
-    let (_, token) = hive.new_token("operator", Grant::operator(), None).await.map_err(failed)?;
-    Ok(Some(token))
+/// A hive without any token gets its operator token, shown once and kept after that.
+async fn first_token(hive: &Hive) -> Result<Option<FreshToken>, Failure> {
+    let tokens = hive.tokens().await.map_err(|error| {
+        Failure::new(Exit::Failed, "look for the operator token", error.to_string())
+    })?;
+    Ok(tokens.is_empty().then(|| hive.first_token()))
 }
 
 /// After a burst the process gets as small again as it was.

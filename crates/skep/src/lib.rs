@@ -8,5 +8,6 @@ pub mod cli;
 pub mod compose;
 pub mod home;
 
+mod log;
 mod reload;
 mod vendors;

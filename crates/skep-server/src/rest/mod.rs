@@ -22,6 +22,7 @@ mod events;
 mod files;
 mod hive;
 mod items;
+mod logs;
 mod message_stream;
 mod messages;
 mod openai;
@@ -69,6 +70,7 @@ fn routes() -> Routes {
         .guarded(Action::ListAgents, routes!(openai::models))
         .guarded(Action::ListAgents, routes!(openai::model))
         .guarded(Action::Talk, routes!(openai::complete))
+        .guarded(Action::ReadLogs, routes!(logs::list))
         .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))
         .guarded(Action::ManageTokens, routes!(tokens::revoke))
         .guarded(Action::Shutdown, routes!(hive::shutdown))

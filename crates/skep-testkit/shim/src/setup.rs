@@ -30,9 +30,12 @@ pub fn watch() -> Option<&'static Watch> {
 }
 
 impl Watch {
+    /// The log is left out: it is written beside the work, at no certain moment, and nothing
+    /// rests on it.
     pub fn covers(&self, path: &[u8]) -> bool {
-        path.strip_prefix(self.root.as_slice())
-            .is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/'))
+        path.strip_prefix(self.root.as_slice()).is_some_and(|rest| {
+            (rest.is_empty() || rest.first() == Some(&b'/')) && !rest.starts_with(b"/run/logs/")
+        })
     }
 }
 

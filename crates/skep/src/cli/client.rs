@@ -21,6 +21,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// For answers that do not wait for an agent.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// The socket is the owner's alone.
+const DENIED: &str = "it belongs to another user, and only its owner may use it";
+
+const OWNER: &str = "run it as the owner of the home, or use --url with a token in SKEP_TOKEN";
+
 pub type Socket = WebSocketStream<Upgraded>;
 
 pub struct Client {
@@ -56,13 +61,18 @@ impl Client {
     fn local(place: &Place) -> Result<Self, Failure> {
         let home = place.home()?;
         let hive = format!("the hive in {}", home.root().display());
-        if !home.run().is_dir() {
-            let why = "no hive was ever started there";
-            return Err(Failure::new(Exit::Failed, format!("reach {hive}"), why).next("skep up"));
+        let failed =
+            |why: &str, next| Failure::new(Exit::Failed, format!("reach {hive}"), why).next(next);
+        // Opening it tells more than looking at it: another user's folder is there all the same.
+        match std::fs::read_dir(home.run()) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(failed(DENIED, OWNER));
+            }
+            Err(_) => return Err(failed("no hive was ever started there", "skep up")),
         }
-        let local = http::LocalClient::new(&home.run()).map_err(|error| {
-            Failure::new(Exit::Failed, format!("reach {hive}"), error.to_string()).next("skep up")
-        })?;
+        let local = http::LocalClient::new(&home.run())
+            .map_err(|error| failed(&error.to_string(), "skep up"))?;
         Ok(Self { door: Door::Socket(local), hive })
     }
 
@@ -175,7 +185,9 @@ impl Client {
             CallError::Unreachable { connected, why } => {
                 let what = if connected { "broke off" } else { "does not answer" };
                 let why = format!("{} {what}: {why}", self.hive);
+                let denied = why.ends_with(DENIED);
                 Failure::new(Exit::Failed, attempted, why).next(match &self.door {
+                    Door::Socket(_) if denied => OWNER,
                     Door::Socket(_) => "skep up",
                     Door::Web { .. } => "look whether the hive runs and the address is right",
                 })
@@ -221,6 +233,7 @@ fn unreachable(error: reqwest::Error) -> CallError {
         Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             "nobody listens there".to_owned()
         }
+        Some(io::ErrorKind::PermissionDenied) => DENIED.to_owned(),
         _ => inner.to_string(),
     };
     CallError::Unreachable { connected: !error.is_connect(), why }

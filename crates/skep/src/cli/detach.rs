@@ -27,20 +27,22 @@ const SHOWN_BYTES: usize = 64 << 10;
 pub async fn run(home: &Home, options: Vec<OsString>) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::new(Exit::Failed, ATTEMPTED, error.to_string()).next("skep up");
-    let log_path = home.logs().join("skep.log");
-    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&log_path);
-    let log = log.map_err(failed)?;
-    let seen = Seen { begun: log.metadata().map_err(failed)?.len(), log: &log_path };
+    // What is said beside the log: why it did not start.
+    let path = home.logs().join("stderr");
+    let mut file = OpenOptions::new();
+    let stderr = file.write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let stderr = stderr.map_err(failed)?;
+    let seen = Seen { stderr: &path };
     let said = nameless(&home.run()).map_err(failed)?;
     let stdout = said.try_clone().map_err(failed)?;
     let mut arguments = vec!["up".into(), "--home".into(), home.root().into()];
     arguments.extend(options);
-    let child = background::again(&arguments, home.root(), stdout, log).map_err(failed)?;
+    let child = background::again(&arguments, home.root(), stdout, stderr).map_err(failed)?;
     let pid = child.id();
     let text = wait_until_ready(home, child, &said, &seen).await?;
     text.lines().for_each(output::line);
     output::line(format!("in the background as process {pid}; skep down ends it"));
-    output::line(format!("log: {}", log_path.display()));
+    output::line("log: skep logs");
     Ok(())
 }
 
@@ -57,7 +59,7 @@ async fn wait_until_ready(
             Ok(Some(status)) => return Err(seen.ended(status.code())),
             Err(error) => return Err(Failure::new(Exit::Failed, ATTEMPTED, error.to_string())),
         }
-        let text = text_from(said, 0);
+        let text = text_from(said);
         // What it says at its start comes in one piece.
         if text.contains(LISTENING) && is_ready(home).await {
             return Ok(text);
@@ -66,7 +68,7 @@ async fn wait_until_ready(
     }
     let why = format!("it is not ready after {} s", PATIENCE.as_secs());
     let failure = Failure::new(Exit::Failed, ATTEMPTED, why);
-    Err(failure.next(format!("look into {}, or skep down", seen.log.display())))
+    Err(failure.next("skep logs, or skep down"))
 }
 
 async fn is_ready(home: &Home) -> bool {
@@ -77,17 +79,16 @@ async fn is_ready(home: &Home) -> bool {
     asked.send().await.is_ok_and(|answer| answer.status().is_success())
 }
 
-/// Where in the log this start began.
+/// Where the process says why it ends.
 struct Seen<'a> {
-    begun: u64,
-    log: &'a Path,
+    stderr: &'a Path,
 }
 
 impl Seen<'_> {
     /// The process ended before it was ready: what it said goes to whoever started it.
     fn ended(&self, code: Option<i32>) -> Failure {
-        let text = File::open(self.log).map(|log| text_from(&log, self.begun));
-        let why = text.unwrap_or_else(|error| format!("{}: {error}", self.log.display()));
+        let text = File::open(self.stderr).map(|stderr| text_from(&stderr));
+        let why = text.unwrap_or_else(|error| format!("{}: {error}", self.stderr.display()));
         let exit = match code {
             Some(2) => Exit::Usage,
             Some(3) => Exit::Refused,
@@ -108,8 +109,8 @@ fn nameless(run: &Path) -> io::Result<File> {
 }
 
 /// Reads without moving the place where the other process writes.
-fn text_from(file: &File, start: u64) -> String {
+fn text_from(file: &File) -> String {
     let mut bytes = vec![0; SHOWN_BYTES];
-    let length = file.read_at(&mut bytes, start).unwrap_or(0);
+    let length = file.read_at(&mut bytes, 0).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..length]).into_owned()
 }

@@ -42,6 +42,7 @@ pub fn lines(state: &Value) -> Vec<String> {
     let count = |key: &str| queue[key].as_i64().unwrap_or(0);
     let (running, queued, waiting) = (count("running"), count("pending"), count("waiting"));
     lines.push(format!("work   {running} running, {queued} queued, {waiting} waiting"));
+    lines.extend(integrity(&hive["integrity"]));
     lines.push(String::new());
     lines.extend(items(&state["agents"]).map(agent));
     let turns: Vec<String> = items(&state["turns"]).map(turn).collect();
@@ -70,6 +71,17 @@ fn config(config: &Value) -> Vec<String> {
     }
     lines.extend(config["unwatched"].as_str().map(|why| format!("config {}", foreign(why))));
     lines
+}
+
+/// Nothing where the last stop was in order.
+fn integrity(found: &Value) -> Option<String> {
+    let text = match found["state"].as_str() {
+        Some("running") => "is looked at as a whole: the last stop was out of order".to_owned(),
+        Some("whole") => "is whole: looked at after a stop out of order".to_owned(),
+        Some("damaged") => toned(&word(&found["text"]), Tone::Bad),
+        _ => return None,
+    };
+    Some(format!("store  {text}"))
 }
 
 fn agent(agent: &Value) -> String {

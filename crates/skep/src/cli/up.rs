@@ -1,19 +1,19 @@
 //! `skep up`: prepares the home, takes the instance lock, reads the files, serves.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use clap::Args;
 use skep_core::settings::AgentState;
 use skep_guard::environment;
 use skep_guard::lock::{InstanceLock, LockError};
-use tracing_subscriber::EnvFilter;
 
 use super::failure::{Exit, Failure};
 use super::{Place, Program, detach, output};
 use crate::home::create::{self, HomeError};
 use crate::home::{Home, Loaded, load};
+use crate::log::{self, People};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -30,6 +30,9 @@ pub struct Up {
     /// Listen on an address others can reach, without TLS
     #[arg(long)]
     insecure_bind: bool,
+    /// Given by --detach to the process it starts
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    in_background: bool,
 }
 
 /// Programs read this line; it stands alone.
@@ -47,7 +50,8 @@ where
         drop(lock);
         return detach::run(&home, command.options()).await;
     }
-    start_log();
+    let people = if command.in_background { People::DoNot } else { People::See };
+    let log = log::start(&home.logs(), people);
     create::files(&home).map_err(unusable)?;
     let mut loaded = load(&home, &program.known, &environment::var).map_err(|error| {
         let why = format!("{error}\nnothing was started");
@@ -62,6 +66,7 @@ where
     create::workspaces(&home, &loaded).map_err(unusable)?;
     warn(&loaded);
     let served = (program.serve)(home, loaded).await;
+    drop(log);
     drop(lock);
     served
 }
@@ -69,7 +74,7 @@ where
 impl Up {
     /// As they stood on the command line, for the process in the background.
     fn options(&self) -> Vec<OsString> {
-        let mut options = Vec::new();
+        let mut options = vec!["--in-background".into()];
         if let Some(port) = self.port {
             options.extend(["--port".into(), port.to_string().into()]);
         }
@@ -98,16 +103,6 @@ pub fn announce(home: &Home, loaded: &Loaded, address: SocketAddr, token: Option
     }
     // In one piece: whoever sees the first line has all of it.
     output::line(text);
-}
-
-/// The log goes to standard error; `SKEP_LOG` chooses what is in it.
-fn start_log() {
-    let wanted = environment::var("SKEP_LOG").unwrap_or_else(|| "info".to_owned());
-    let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new("info"));
-    let colour = std::io::stderr().is_terminal() && output::colour_wanted();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A log that is already there (a test's) stays.
-    let _ = log.with_ansi(colour).try_init();
 }
 
 fn warn(loaded: &Loaded) {

@@ -49,7 +49,9 @@ pub fn files(home: &Home) -> Result<Created, HomeError> {
         return Ok(created);
     }
     let main = home.agent("main");
-    for folder in [home.rules(), main.join("org-rules"), main.join("team-rules")] {
+    for folder in
+        [home.rules(), home.teams(), main.clone(), main.join("org-rules"), main.join("team-rules")]
+    {
         make_folder(&folder).map_err(|source| fail(&folder, source))?;
     }
     for (path, text) in generated(home) {

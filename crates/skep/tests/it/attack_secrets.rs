@@ -2,6 +2,7 @@
 //! paste it. Afterwards it is searched for in every byte that left the hive or stayed in its home.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
 use reqwest::Method;
@@ -111,6 +112,7 @@ impl Scene {
             "/api/v1/inbox?limit=500",
             "/api/v1/state",
             "/api/v1/agents",
+            "/api/v1/logs?limit=1000",
         ] {
             self.note(&play.api().get(path).await.unwrap().text);
         }
@@ -119,6 +121,8 @@ impl Scene {
             &["--json", "history", "show", "main", "--view", "full"],
             &["--json", "status"],
             &["doctor"],
+            &["logs", "-n", "1000"],
+            &["--json", "logs", "--level", "trace"],
         ] {
             self.skep(&play, words).await;
         }
@@ -311,4 +315,33 @@ async fn attack_people_that_paste_the_key_are_told_and_it_is_not_kept() {
         scene.note(&socket.next_of("error").await.unwrap().to_string());
     }
     scene.search(play, listeners).await;
+}
+
+#[tokio::test]
+async fn attack_other_users_find_a_closed_home() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let skep = locate::skep().unwrap();
+    let hive = Start::up(&skep, &home).listening().await.unwrap();
+    let path = "/api/v1/agents/main/messages?wait=true&timeout=60";
+    let asked = hive.socket_api().unwrap().post(path, &json!({"message": "hello"})).await.unwrap();
+    assert_eq!(asked.json["state"], "done", "{}", asked.text);
+    let mut next = vec![home.clone()];
+    while let Some(path) = next.pop() {
+        let found = fs::symlink_metadata(&path).unwrap();
+        assert_eq!(found.permissions().mode() & 0o077, 0, "{}", path.display());
+        if found.is_dir() {
+            next.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    for closed in [home.join("run/skep.sock"), home.join("run")] {
+        let usual = fs::metadata(&closed).unwrap().permissions();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+        let ended = Start::new(&skep, &home).argument("status").finish_bound_by_modes().unwrap();
+        fs::set_permissions(&closed, usual).unwrap();
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        for part in ["only its owner may use it", "next: run it as the owner of the home"] {
+            assert!(ended.stderr.contains(part), "{}: {}", closed.display(), ended.stderr);
+        }
+    }
 }

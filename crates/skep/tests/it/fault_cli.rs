@@ -10,7 +10,7 @@ use skep_testkit::{Reply, WsClient, locate};
 use crate::stage::Stage;
 
 fn command(stage: &Stage, words: &[&str]) -> Start {
-    let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key");
+    let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key-of-the-rig");
     words.iter().fold(start, |start, word| start.argument(*word))
 }
 

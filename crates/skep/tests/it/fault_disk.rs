@@ -372,7 +372,7 @@ async fn fault_full_disk_on_a_real_small_file_system() {
                   && exec \"$3\" up --home \"$1\" --port 0";
     let start = Start::new(Path::new("unshare"), &small)
         .env("RIG_EFFECTS", stage.effects.path())
-        .env("RIG_KEY", "key");
+        .env("RIG_KEY", "key-of-the-rig");
     let words = [flags, "sh", "-c", script, "sh"];
     let start = words.iter().fold(start, |start, word| start.argument(*word));
     let start = start.argument(&small).argument(stage.home()).argument(locate::rig().unwrap());

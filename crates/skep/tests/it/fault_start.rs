@@ -12,6 +12,7 @@ use std::time::Duration;
 use skep_store::{CommandSet, OpenOptions, Refusal, Run, StoreOf, Tx};
 use skep_testkit::hive::{Finished, Start};
 use skep_testkit::shim::{DiskError, Shim};
+use skep_testkit::wait::{self, PATIENCE};
 use skep_testkit::{Reply, locate};
 
 use crate::stage::Stage;
@@ -90,6 +91,12 @@ fn check(ended: &Finished, code: i32, said: &[&str]) {
 async fn fault_start_of_a_second_instance_is_refused() {
     let stage = Stage::new().await;
     let play = stage.up().await;
+    // The last write of a first start comes after its last words.
+    let kept = wait::until_async("the operator token", PATIENCE, || async {
+        let tokens = play.api().get("/api/v1/tokens").await.ok()?;
+        (tokens.json["tokens"].as_array()?.len() == 1).then_some(())
+    });
+    kept.await.unwrap();
     let process = format!("(pid {})", play.hive.process());
     let said = ["start the hive in", &process, "already serves this home", "next: skep status"];
     refused(&stage, stage.start(), 3, &said).await;
@@ -111,7 +118,7 @@ async fn fault_start_on_a_taken_port_changes_nothing() {
     let port = taken.local_addr().unwrap().port().to_string();
     let start = |stage: &Stage| {
         Start::new(&locate::rig().unwrap(), stage.home())
-            .env("RIG_KEY", "key")
+            .env("RIG_KEY", "key-of-the-rig")
             .argument("up")
             .argument("--port")
             .argument(&port)
@@ -135,7 +142,7 @@ async fn fault_start_on_a_taken_port_runs_no_turn() {
         "skep.yaml",
         &format!("server: {{ port: {} }}\n", taken.local_addr().unwrap().port()),
     );
-    let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key");
+    let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key-of-the-rig");
     refused(&stage, start.argument("up"), 1, &["another program has this port"]).await;
     assert_eq!(stage.model.requests().len(), 1, "nobody asked the model");
     drop(taken);
@@ -183,7 +190,7 @@ async fn fault_start_on_a_read_only_file_system() {
     let stage = used().await;
     let script = "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" \
                   && exec \"$2\" up --home \"$1\" --port 0";
-    let start = Start::new(Path::new("unshare"), stage.home()).env("RIG_KEY", "key");
+    let start = Start::new(Path::new("unshare"), stage.home()).env("RIG_KEY", "key-of-the-rig");
     let start = start.argument(flags).argument("sh").argument("-c").argument(script);
     let start = start.argument("sh").argument(stage.home()).argument(locate::rig().unwrap());
     refused(&stage, start, 1, &["start the hive in", "Read-only file system", "writable"]).await;
@@ -413,6 +420,6 @@ async fn fault_start_with_a_mistaken_agent_goes_on_without_it() {
 }
 
 fn command(stage: &Stage, words: &[&str]) -> Start {
-    let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key");
+    let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key-of-the-rig");
     words.iter().fold(start, |start, word| start.argument(*word))
 }

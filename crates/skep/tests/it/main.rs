@@ -32,4 +32,5 @@ mod fault_start;
 mod first_contact;
 mod gate_audit;
 mod telling;
+mod telling_logs;
 mod tools_coding;
