@@ -335,6 +335,49 @@ async fn channel_chat_long_answers_scroll_up_once_and_whole() {
 }
 
 #[tokio::test]
+async fn channel_chat_takes_back_words_of_a_call_that_is_repeated() {
+    let stage = patient().await;
+    let many: String = (1..=60).map(|n| format!("- void line {n};\n")).collect();
+    stage.model.push(Reply::new().open_text().delta("void words").gate("one").cut());
+    stage.model.push(Reply::new().open_text().delta(&many).gate("two").cut());
+    stage.model.push(Reply::say("the words that count"));
+    let _play = stage.up().await;
+    let mut terminal = terminal(&stage);
+    terminal.sees("/help for commands").await.unwrap();
+    terminal.press("go\r").unwrap();
+    terminal.sees("void words").await.unwrap();
+    stage.model.gate("one").release();
+    let second = terminal.sees("void line 60;").await.unwrap();
+    assert!(!second.contains("void words"), "{second}");
+    stage.model.gate("two").release();
+    let done = turns(&terminal, 1).await;
+    assert!(!done.contains("void"), "{done}");
+    assert_eq!(done.matches("the words that count").count(), 1, "{done}");
+    assert_eq!(done.matches("› go").count(), 1, "{done}");
+}
+
+#[tokio::test]
+async fn channel_chat_with_a_message_answers_and_leaves() {
+    let stage = patient().await;
+    stage.model.push_all([Reply::say("a *short* answer"), Reply::unauthorized()]);
+    let _play = stage.up().await;
+    let mut asked = chat(&stage, &["-m", "well?"]).on_terminal(80, 24).unwrap();
+    assert_eq!(asked.wait().await.unwrap().code(), Some(0));
+    insta::assert_snapshot!(masked(&asked.screen()), @r"
+    · main · scripted · /help for commands, Ctrl-D leaves
+
+    › well?
+
+    a short answer
+      scripted · N in, N out · N s
+    ");
+    let mut failed = chat(&stage, &["-m", "and now?"]).on_terminal(80, 24).unwrap();
+    assert_eq!(failed.wait().await.unwrap().code(), Some(1));
+    let screen = failed.screen();
+    assert!(screen.contains("(provider_auth)"), "{screen}");
+}
+
+#[tokio::test]
 async fn channel_chat_through_pipes_is_plain_text_or_json() {
     let stage = patient().await;
     stage.model.push_all([

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Before a message the hive could not take just now is sent again.
 const SEND_AGAIN: Duration = Duration::from_secs(1);
 /// Rows of the past shown at the beginning.
-const PAST: usize = 12;
+const PAST: i64 = 12;
 /// The most rows the hive gives at once.
 const PAGE: i64 = 500;
 const QUEUE: usize = 256;
@@ -192,14 +192,15 @@ impl Keeper {
         let state = self.client.get("/api/v1/state").await?;
         self.event_seq = state["seq"].as_i64().unwrap_or(0);
         let key = format!("session_key={}", escaped(&self.wish.session));
-        let page = self.rows(&format!("{key}&limit={PAGE}")).await?;
+        let limit = if self.place.session.is_none() { PAST } else { PAGE };
+        let page = self.rows(&format!("{key}&limit={limit}")).await?;
         let mut rows = items(&page["messages"]);
         let session = page["session"].as_str().map(str::to_owned);
         let newest = rows.last().and_then(|row| row["seq"].as_i64()).unwrap_or(0);
         let seen = match self.place.session == session && session.is_some() {
             // After a gap: only what was missed.
             true => rows.iter().filter(|row| row["seq"].as_i64() <= Some(self.place.row)).count(),
-            false => rows.len().saturating_sub(PAST),
+            false => 0,
         };
         rows.drain(..seen);
         self.place = Place { session, row: newest };

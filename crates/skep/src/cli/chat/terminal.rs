@@ -16,6 +16,7 @@ use super::screen::{Picture, Screen};
 use super::talk::{Entry, Live, Talk, seconds};
 use super::view::{self, Thinking};
 use crate::cli::failure::{Exit, Failure};
+use crate::cli::output;
 use crate::cli::text::{Colour, Line, Look, Span, Style, shortened, width};
 
 /// How often the time of what runs is shown anew.
@@ -23,6 +24,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// News taken in before the screen is painted again.
 const BATCH: usize = 512;
 const MENU_LINES: usize = 8;
+/// Calls that run and messages that wait are shown up to this many.
+const LISTED: usize = 5;
+/// Entries kept for painting the screen anew; the hive has all of them.
+const KEPT: usize = 4000;
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠹"];
 
 pub struct Terminal {
@@ -91,6 +96,9 @@ pub async fn run(
     let cleared = screen.clear();
     drop(screen);
     result.and(cleared).map_err(broken)?;
+    if terminal.once.is_none() && terminal.talk.turn.is_some() {
+        output::note("the turn goes on in the hive; come back with skep chat");
+    }
     terminal.outcome()
 }
 
@@ -251,6 +259,10 @@ impl Terminal {
             }
         }
         self.printed = self.talk.entries.len();
+        if self.printed > KEPT {
+            self.printed -= KEPT / 2;
+            self.talk.entries.drain(..KEPT / 2);
+        }
         let live = self.live_lines();
         let rest = live.get(self.flowed.lines.len()..).unwrap_or_default().to_vec();
         let (picture, over) = self.picture(rest);
@@ -300,10 +312,12 @@ impl Terminal {
         let mut below: Vec<Line> = Vec::new();
         let now = clock::now_ms();
         let calls = self.talk.calls.iter().filter(|(_, call)| call.since.is_some());
-        below.extend(calls.map(|(_, call)| view::running(call, now, &self.look)));
+        let calls = calls.map(|(_, call)| view::running(call, now, &self.look));
+        below.extend(self.bounded(calls.collect()));
         below.push(Line::new());
         below.extend(self.status(now));
-        below.extend(self.talk.outgoing.iter().map(|out| self.outgoing(&out.text, &out.state)));
+        let outgoing = self.talk.outgoing.iter().map(|out| self.outgoing(&out.text, &out.state));
+        below.extend(self.bounded(outgoing.collect()));
         let (mut row, mut column) = (below.len(), 0);
         if self.once.is_none() {
             let shown = self.editor.layout(self.look.width.saturating_sub(3));
@@ -323,7 +337,21 @@ impl Terminal {
         let mut lines = shown.to_vec();
         row += lines.len();
         lines.extend(below);
-        (Picture { lines, row, column }, over.to_vec())
+        // Of a picture higher than the screen the lower end is seen, with the line to write in.
+        let above = (lines.len() + 1).saturating_sub(self.height).min(row);
+        lines.drain(..above);
+        (Picture { lines, row: row - above, column }, over.to_vec())
+    }
+
+    /// The first of many lines, and how many there are more.
+    fn bounded(&self, mut lines: Vec<Line>) -> Vec<Line> {
+        let more = lines.len().saturating_sub(LISTED);
+        if more > 0 {
+            lines.truncate(LISTED);
+            let text = format!("  {} {more} more", self.look.sign("…", "..."));
+            lines.push(vec![Span::new(text, Style::FAINT)]);
+        }
+        lines
     }
 
     fn written(&self, at: usize, text: String) -> Line {
