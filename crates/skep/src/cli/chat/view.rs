@@ -28,13 +28,13 @@ pub fn entry(entry: &Entry, before: Option<&Entry>, look: &Look, thinking: Think
         Entry::Note(text) => indented(text, look.sign("· ", "- "), Style::FAINT, look),
         Entry::Trouble(text) => indented(text, look.sign("✗ ", "! "), Style::of(Colour::Red), look),
     };
-    let close = match (before, entry) {
-        (None, _) => true,
-        (Some(Entry::Tool(_) | Entry::Thought(_)), Entry::Tool(_)) => true,
-        (Some(_), Entry::Usage(_)) => true,
-        (Some(Entry::Note(_)), Entry::Note(_)) => true,
-        _ => false,
-    };
+    let close = matches!(
+        (before, entry),
+        (None, _)
+            | (Some(Entry::Tool(_) | Entry::Thought(_)), Entry::Tool(_))
+            | (Some(_), Entry::Usage(_))
+            | (Some(Entry::Note(_)), Entry::Note(_))
+    );
     if !close && !lines.is_empty() {
         lines.insert(0, Line::new());
     }
