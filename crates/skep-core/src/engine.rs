@@ -13,6 +13,7 @@ use crate::ids::{AgentName, CallId, SessionId, TurnId};
 use crate::message::{Message, Meta};
 use crate::provider::{Providers, SystemPrompt, ToolSpec};
 use crate::settings::{AgentSettings, Profile, Think};
+use crate::spend::Over;
 
 pub trait Engine: Send + Sync {
     fn id(&self) -> &str;
@@ -49,8 +50,24 @@ pub struct TurnRequest {
     pub gate: Gate,
     /// Model calls this turn may still make.
     pub steps_left: u32,
+    /// Asked before every model call.
+    pub allowance: Allowance,
     /// Ends the turn at once: the model request and everything the engine started.
     pub cancel: CancellationToken,
+}
+
+/// Whether the hive may spend another call on a profile.
+#[derive(Clone)]
+pub struct Allowance(Arc<dyn Fn(&Profile) -> Result<(), Over> + Send + Sync>);
+
+impl Allowance {
+    pub fn new(check: impl Fn(&Profile) -> Result<(), Over> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+
+    pub fn check(&self, profile: &Profile) -> Result<(), Over> {
+        (self.0)(profile)
+    }
 }
 
 /// A running turn. `events` closes after `End`; closing without it is a crash of the engine.
@@ -116,6 +133,8 @@ pub enum FailureCode {
     ContextTooLong,
     LimitSteps,
     LimitTime,
+    LimitCost,
+    LimitTokens,
     EngineCrashed,
     AgentUnavailable,
     Dead,
@@ -132,6 +151,8 @@ impl FailureCode {
             Self::ContextTooLong => "context_too_long",
             Self::LimitSteps => "limit_steps",
             Self::LimitTime => "limit_time",
+            Self::LimitCost => "limit_cost",
+            Self::LimitTokens => "limit_tokens",
             Self::EngineCrashed => "engine_crashed",
             Self::AgentUnavailable => "agent_unavailable",
             Self::Dead => "dead",

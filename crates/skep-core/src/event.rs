@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Millis;
+use crate::compaction::Reason;
 use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId};
 use crate::message::Usage;
 use crate::settings::ConfigProblem;
@@ -70,6 +71,12 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         profile: Option<String>,
     },
+    /// Rows up to `upto` are shown to the model as notes from here on.
+    Compacted {
+        upto: i64,
+        messages: usize,
+        reason: Reason,
+    },
     /// Something about the turn that whoever watches should know.
     Note {
         text: String,
@@ -131,6 +138,7 @@ impl EventKind {
             Self::ToolEnd { .. } => "tool_end",
             Self::HistoryUpdated { .. } => "history_updated",
             Self::TurnEnd { .. } => "turn_end",
+            Self::Compacted { .. } => "compacted",
             Self::Note { .. } => "note",
             Self::TurnWaiting { .. } => "turn_waiting",
             Self::InboxAccepted { .. } => "inbox_accepted",

@@ -20,6 +20,7 @@ pub mod tool;
 
 pub mod allow;
 pub mod arrival;
+pub mod compaction;
 pub mod fallback;
 pub mod policy;
 pub mod prompt;
@@ -27,6 +28,7 @@ pub mod redelivery;
 pub mod retry;
 pub mod role;
 pub mod slash;
+pub mod spend;
 pub mod time;
 
 /// Milliseconds since the Unix epoch.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::AgentName;
-use crate::money::Price;
+use crate::money::{Money, Price};
 use crate::policy::ClassPolicy;
 use crate::provider::Providers;
 
@@ -40,6 +40,9 @@ pub struct Limits {
     /// How long a durable event and a delivered frame can be asked for again.
     pub keep_events: Duration,
     pub keep_frames: Duration,
+    /// What all model calls of a day (UTC) may use together.
+    pub tokens_per_day: Option<u64>,
+    pub cost_per_day: Option<Money>,
 }
 
 impl Default for Limits {
@@ -56,6 +59,8 @@ impl Default for Limits {
             session_idle: Duration::from_secs(360 * 60),
             keep_events: 7 * day,
             keep_frames: 30 * day,
+            tokens_per_day: None,
+            cost_per_day: None,
         }
     }
 }

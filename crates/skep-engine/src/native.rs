@@ -13,6 +13,7 @@ use skep_core::message::{Message, Meta};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
 use skep_core::retry::{self, Next, RetryPolicy};
 use skep_core::settings::{AgentSettings, Profile};
+use skep_core::spend::Over;
 use tokio::sync::mpsc;
 
 use crate::seats::{self, Failures, GivenUp, Seat};
@@ -240,6 +241,10 @@ impl Turn {
         seat: &Seat,
         request: Arc<ModelRequest>,
     ) -> Result<Result<Vec<ToolCall>, ModelError>, Stop> {
+        if let Err(over) = self.request.allowance.check(&seat.profile) {
+            let Over { code, text } = over;
+            return Err(Stop::Ended(TurnEnd::Failed { code, text }));
+        }
         self.emit(EngineEvent::CallStart).await?;
         let mut stream = seat.provider.call(request);
         let mut calls = Vec::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use skep_core::BoxStream;
-use skep_core::engine::{Gate, GateBatch};
+use skep_core::engine::{Allowance, Gate, GateBatch};
 use skep_core::ids::{AgentName, CallId, SessionId, TurnId};
 use skep_core::message::{Body, Meta, StopReason, Usage};
 use skep_core::provider::{Provider, Providers, SystemPrompt, ToolSpec};
@@ -110,6 +110,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
         messages: vec![row("question")],
         gate: Gate::new(vec![spec].into(), sender),
         steps_left,
+        allowance: Allowance::new(|_| Ok(())),
         cancel: cancel.clone(),
     };
     let timing = Timing { now: || 1_000_000, jitter: || 1.0, ..Timing::default() };

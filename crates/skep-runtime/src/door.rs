@@ -13,6 +13,7 @@ use skep_core::ids::{
     TurnId,
 };
 use skep_core::message::{Block, Message, View};
+use skep_core::money::Money;
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
 use skep_core::settings::{ConfigStanding, QueueMode};
 
@@ -224,6 +225,40 @@ pub struct Snapshot {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueInfo>,
     pub unknown_calls: Vec<UnknownCall>,
+    /// Of all agents; for whoever sees all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spend: Option<SpendInfo>,
+}
+
+/// What model calls used since 00:00 UTC.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SpendInfo {
+    pub calls: u64,
+    pub tokens: u64,
+    /// Dollars; null when the price of a call is not known.
+    #[schema(value_type = Option<f64>)]
+    pub cost: Option<Money>,
+    /// Dollars of the calls whose price is known.
+    #[schema(value_type = f64)]
+    pub known_cost: Money,
+    pub unpriced_calls: u64,
+    pub unpriced_tokens: u64,
+    pub limits: SpendLimits,
+    /// When the sums begin anew.
+    pub until: Millis,
+}
+
+/// What a day may use; absent where nothing limits it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SpendLimits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub cost_per_day: Option<Money>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<u64>,
+    /// Of calls whose price is not known, while only the cost is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpriced_tokens_per_day: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]

@@ -16,8 +16,8 @@ use crate::step;
 use crate::turn::{EndRequest, Heard, Turn, millis};
 
 impl Turn {
-    pub(crate) async fn finish(&self, end: TurnEnd, heard: Heard) -> Result<(), Lost> {
-        let Heard { said, usage, .. } = heard;
+    pub(crate) async fn finish(&self, end: TurnEnd, heard: &mut Heard) -> Result<(), Lost> {
+        let (said, usage) = (heard.said.take(), heard.usage);
         let partial = |reason| self.partial(reason);
         match end {
             TurnEnd::Finished => {

@@ -29,6 +29,7 @@ use crate::door::{DoorError, ErrorKind};
 use crate::follow::Waiters;
 use crate::gate::Admission;
 use crate::integrity::{self, IntegrityInfo};
+use crate::ledger::Ledger;
 use crate::persist::StoreHealth;
 use crate::registry::Registry;
 use crate::scheduler;
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     pub waiters: Arc<Waiters>,
     pub dispatcher: Dispatcher,
     pub tokens: TokenCache,
+    pub ledger: Ledger,
     pub health: StoreHealth,
     /// What is known of the whole database; replaced when more is known.
     integrity: RwLock<IntegrityInfo>,
@@ -133,6 +135,7 @@ impl Hive {
             tracing::info!(turns = taken_back, "turns that were running go on");
         }
         let tokens = TokenCache::load(&store).await?;
+        let ledger = Ledger::load(&store, now).await?;
         let slots = Arc::new(Semaphore::new(parts.settings.limits.concurrent_turns));
         let engines = parts.engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
         let shared = Arc::new(Shared {
@@ -153,6 +156,7 @@ impl Hive {
             waiters,
             dispatcher,
             tokens,
+            ledger,
             health: StoreHealth::default(),
             integrity: RwLock::new(IntegrityInfo::unchecked()),
             logs: parts.run.join("logs"),

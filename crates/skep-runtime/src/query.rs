@@ -5,6 +5,7 @@ use skep_core::frame::Frame;
 use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
 use skep_core::message::view_of;
 use skep_core::settings::{AgentState, ConfigStanding};
+use skep_core::spend;
 use skep_core::{BoxStream, Millis};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
@@ -15,8 +16,8 @@ use skep_store::watch::{self, ItemRow};
 use crate::bus::Live;
 use crate::door::{
     ActiveTurn, AgentInfo, DoorError, ErrorKind, Failure, HistoryPage, HistoryQuery, HiveInfo,
-    InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight, Snapshot, TurnInfo,
-    UnknownCall,
+    InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight, Snapshot, SpendInfo,
+    SpendLimits, TurnInfo, UnknownCall,
 };
 use crate::hive::{Hive, door_error};
 
@@ -80,11 +81,33 @@ impl Hive {
             turns: turns.collect(),
             queue: (*sight == Sight::All).then_some(queue),
             unknown_calls: unknown.collect(),
+            spend: (*sight == Sight::All).then(|| self.spend()),
         })
     }
 
     pub fn started_at(&self) -> Millis {
         self.shared.started_at
+    }
+
+    /// What model calls used today, and what they may.
+    pub fn spend(&self) -> SpendInfo {
+        let now = clock::now_ms();
+        let today = self.shared.ledger.today(now);
+        let limits = &self.shared.settings().limits;
+        SpendInfo {
+            calls: today.calls,
+            tokens: today.tokens,
+            cost: (today.unpriced_calls == 0).then_some(today.cost),
+            known_cost: today.cost,
+            unpriced_calls: today.unpriced_calls,
+            unpriced_tokens: today.unpriced_tokens,
+            limits: SpendLimits {
+                cost_per_day: limits.cost_per_day,
+                tokens_per_day: limits.tokens_per_day,
+                unpriced_tokens_per_day: spend::unpriced_limit(limits),
+            },
+            until: spend::next_day(now),
+        }
     }
 
     /// Refuses a name no agent of this hive has.

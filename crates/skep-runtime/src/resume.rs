@@ -1,6 +1,8 @@
 //! What a turn finds when it begins or goes on: its session, its open calls, and whether it was
 //! asked to end before it could.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use skep_core::engine::{FailureCode, ToolCall};
@@ -19,16 +21,6 @@ use crate::step;
 use crate::turn::{EndRequest, Turn};
 
 impl Turn {
-    pub(crate) async fn read_rows(&self) -> Result<Vec<Message>, Lost> {
-        let (name, session) = (self.agent.name.clone(), self.lease.session.clone());
-        let read = self.shared.store.read(async |conn| {
-            let mut rows = history::whole(conn, &name, &session).await?;
-            files::fill(conn, rows.iter_mut(), |file| self.needs(file)).await?;
-            Ok(rows)
-        });
-        read.await.map_err(|error| Lost::Refused(format!("reading the session: {error}")))
-    }
-
     /// Messages that joined the turn come without the bytes of their files.
     pub(crate) async fn fill_files(&self, rows: &mut [Message]) -> Result<(), Lost> {
         let open = |row: &Message| row.body.files().any(|f| f.data.is_none() && self.needs(f));
@@ -43,7 +35,7 @@ impl Turn {
     }
 
     /// A model that does not see is told of pictures in words.
-    fn needs(&self, file: &File) -> bool {
+    pub(crate) fn needs(&self, file: &File) -> bool {
         let profile = &self.agent.profile;
         let one_sees = || profile.fallback.iter().any(|other| other.sees_images);
         !file.is_image() || profile.sees_images || one_sees()
@@ -52,7 +44,7 @@ impl Turn {
     /// The last journalled message of this turn and its calls, when it asked for any.
     pub(crate) async fn open_calls(
         &self,
-        rows: &[Message],
+        rows: &[Arc<Message>],
     ) -> Result<Option<(Body, Vec<step::Planned>)>, Lost> {
         let last = rows.iter().rev().find(|row| row.body.role == Role::Assistant);
         let Some(last) = last.filter(|row| row.turn == self.lease.turn) else {
@@ -105,7 +97,7 @@ impl Turn {
         self.close(entries, outcome, usage).await
     }
 
-    pub(crate) fn usage_so_far(&self, rows: &[Message]) -> Usage {
+    pub(crate) fn usage_so_far(&self, rows: &[Arc<Message>]) -> Usage {
         let mut usage = Usage::default();
         let own = rows.iter().filter(|row| row.turn == self.lease.turn);
         for meta in own.filter_map(|row| row.body.meta.as_ref()) {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use skep_core::compaction::Reason;
 use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
@@ -20,16 +21,19 @@ use skep_core::prompt;
 use skep_core::settings::{AgentSettings, HiveSettings, Profile};
 use skep_core::tool::ToolContext;
 use skep_guard::{clock, scrub};
+use skep_store::compactions::Compaction;
 use skep_store::journal::{Entry, Journal, Journalled};
 use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
 
+use crate::compact::Room;
 use crate::ear::Ear;
 use crate::gate::Gate as ToolGate;
 use crate::hive::Shared;
 use crate::persist::{Lost, persist, persist_unless};
 use crate::registry::Running;
 use crate::resume;
+use crate::shown::Shown;
 use crate::step::{self, StepEnd};
 use crate::toolbox::{Toolbox, wire_name};
 
@@ -84,8 +88,22 @@ pub(crate) struct Turn {
 pub(crate) struct Heard {
     pub said: Option<Body>,
     pub usage: Usage,
+    /// Model calls under this lease.
+    steps: u32,
+    /// What the last of them used.
+    used: Option<u64>,
     call_ids: HashSet<CallId>,
     ear: Ear<'static>,
+}
+
+/// How a run of the engine ended.
+enum Spoke {
+    /// The turn is over for this lease.
+    Over,
+    /// A step is done, and the next would come too near to the end of the model's window.
+    Full,
+    /// The vendor refused the request for its length.
+    TooLong(TurnEnd),
 }
 
 /// Runs a lease to its end. Never fails: whatever goes wrong becomes the turn's outcome, or the
@@ -157,10 +175,10 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
 
 impl Turn {
     async fn go(&self) -> Result<(), Lost> {
-        let mut rows = self.read_rows().await?;
-        let usage = self.usage_so_far(&rows);
+        let mut shown = self.read_shown().await?;
+        let usage = self.usage_so_far(&shown.rows);
         if self.lease.resumed {
-            let open = self.open_calls(&rows).await?;
+            let open = self.open_calls(&shown.rows).await?;
             if let Some(ending) = self.ending_at_once() {
                 return self.close_open_calls(ending, open, usage).await;
             }
@@ -170,58 +188,119 @@ impl Turn {
                     StepEnd::Ended { request, open } => {
                         return self.end(request, open, usage).await;
                     }
-                    StepEnd::Done(_) => rows = self.read_rows().await?,
+                    StepEnd::Done(_) => shown = self.read_shown().await?,
                 }
             }
         }
-        let own = rows.iter().filter(|row| row.turn == self.lease.turn);
+        let own = shown.rows.iter().filter(|row| row.turn == self.lease.turn);
         let call_ids = own.flat_map(|row| row.body.tool_calls().map(|(id, ..)| id.clone()));
+        let call_ids = call_ids.collect();
         let ear = Ear::new(scrub::known());
-        let heard = Heard { said: None, usage, call_ids: call_ids.collect(), ear };
-        self.speak(rows, heard).await
+        let heard = Heard { said: None, usage, steps: 0, used: None, call_ids, ear };
+        self.converse(shown, heard).await
     }
 
-    /// Runs the engine over the session and does what it asks for.
-    async fn speak(&self, rows: Vec<Message>, mut heard: Heard) -> Result<(), Lost> {
+    /// Runs the engine over the session; where that grew too long, it is first told in notes: once
+    /// where the vendor refuses it, before that whenever its window is nearly full.
+    async fn converse(&self, mut shown: Shown, mut heard: Heard) -> Result<(), Lost> {
+        let refused = |compaction: &Compaction| {
+            compaction.turn == self.lease.turn && compaction.reason == Reason::Overflow
+        };
+        let mut overflowed = shown.compaction.as_ref().is_some_and(refused);
+        // Where no room could be made there is no point in asking for it at every step.
+        let mut may_rest = true;
+        loop {
+            if may_rest && self.is_full(shown.used()) {
+                match self.make_room(&shown, Reason::Full, None, &mut heard).await? {
+                    Room::Over => return Ok(()),
+                    Room::Made => shown = self.read_shown().await?,
+                    Room::No(why) => {
+                        self.tell(format!("the session goes on as it is: {why}"));
+                        may_rest = false;
+                    }
+                }
+            }
+            let end = match self.speak(shown.all(), &mut heard, may_rest).await? {
+                Spoke::Over => return Ok(()),
+                Spoke::Full => {
+                    shown = self.read_shown().await?;
+                    continue;
+                }
+                Spoke::TooLong(end) => end,
+            };
+            // What was journalled meanwhile counts too.
+            shown = self.read_shown().await?;
+            if overflowed {
+                return self.finish(end, &mut heard).await;
+            }
+            overflowed = true;
+            match self.make_room(&shown, Reason::Overflow, None, &mut heard).await? {
+                Room::Over => return Ok(()),
+                Room::Made => shown = self.read_shown().await?,
+                Room::No(_) => return self.finish(end, &mut heard).await,
+            }
+        }
+    }
+
+    /// Runs the engine and does what it asks for.
+    async fn speak(
+        &self,
+        rows: Vec<Arc<Message>>,
+        heard: &mut Heard,
+        may_rest: bool,
+    ) -> Result<Spoke, Lost> {
         let Some(engine) = self.shared.engine(&self.agent) else {
             let reason = format!("there is no engine `{}`", self.agent.engine);
-            return resume::close_unable(&self.shared, &self.lease, &reason).await;
+            resume::close_unable(&self.shared, &self.lease, &reason).await?;
+            return Ok(Spoke::Over);
         };
         let (batches, mut asked) = mpsc::channel(1);
-        let mut handle = engine.start(self.request(rows, batches));
+        let mut handle = engine.start(self.request(rows, batches, heard.steps));
         loop {
             let event = tokio::select! {
                 biased;
                 request = self.ended() => {
                     self.ender.cancel();
                     drop(asked);
-                    self.hear_out(&mut handle.events, &mut heard).await;
-                    let entries = self.last_words(heard.said, request);
-                    return self.end(request, entries, heard.usage).await;
+                    self.hear_out(&mut handle.events, heard).await;
+                    let entries = self.last_words(heard.said.take(), request);
+                    self.end(request, entries, heard.usage).await?;
+                    return Ok(Spoke::Over);
                 }
                 event = handle.events.recv() => event,
                 Some(batch) = asked.recv() => {
                     // What the engine said before it asked stands in its events.
                     while let Ok(event) = handle.events.try_recv() {
                         // It cannot have ended: it waits for these calls.
-                        let _ = self.hear(event, &mut heard);
+                        let _ = self.hear(event, heard);
                     }
-                    if let Some(end) = self.serve(batch, &mut heard).await? {
-                        self.ender.cancel();
-                        return end;
+                    match self.serve(heard).await? {
+                        // The engine ends when nobody answers; another goes on after the notes.
+                        Some(_) if may_rest && self.is_full(heard.used) => return Ok(Spoke::Full),
+                        Some(rows) => drop(batch.reply.send(rows)),
+                        None => {
+                            self.ender.cancel();
+                            return Ok(Spoke::Over);
+                        }
                     }
                     continue;
                 }
             };
             match event {
-                Some(event) => {
-                    if let Some(end) = self.hear(event, &mut heard) {
-                        return self.finish(end, heard).await;
+                Some(event) => match self.hear(event, heard) {
+                    None => {}
+                    Some(end @ TurnEnd::Failed { code: FailureCode::ContextTooLong, .. }) => {
+                        return Ok(Spoke::TooLong(end));
                     }
-                }
+                    Some(end) => {
+                        self.finish(end, heard).await?;
+                        return Ok(Spoke::Over);
+                    }
+                },
                 None => {
                     let text = "The engine ended without a word.".to_owned();
-                    return self.retry(FailureCode::EngineCrashed, text, heard.usage).await;
+                    self.retry(FailureCode::EngineCrashed, text, heard.usage).await?;
+                    return Ok(Spoke::Over);
                 }
             }
         }
@@ -254,7 +333,9 @@ impl Turn {
     fn keep(&self, event: EngineEvent, heard: &mut Heard) {
         match event {
             EngineEvent::Meta(meta) => {
-                heard.usage.add(meta.usage);
+                self.count(&meta, heard);
+                heard.steps += 1;
+                heard.used = Some(meta.usage.total_tokens);
                 self.answers.fetch_add(1, Ordering::Relaxed);
                 let mut body = self.running.fold().finish(meta);
                 make_calls_usable(&mut body, &mut heard.call_ids);
@@ -283,12 +364,8 @@ impl Turn {
         }
     }
 
-    /// Runs a step's calls. `Some`: the turn is over for this lease.
-    async fn serve(
-        &self,
-        batch: GateBatch,
-        heard: &mut Heard,
-    ) -> Result<Option<Result<(), Lost>>, Lost> {
+    /// Runs a step's calls; their rows, or nothing where the turn is over for this lease.
+    async fn serve(&self, heard: &mut Heard) -> Result<Option<Vec<Arc<Message>>>, Lost> {
         let Some(body) = heard.said.take() else {
             return Err(Lost::Refused("the engine asked for calls it did not say".to_owned()));
         };
@@ -296,17 +373,23 @@ impl Turn {
         match step::run(self, Some(step::new_message(body)), calls).await? {
             StepEnd::Done(mut rows) => {
                 self.fill_files(&mut rows).await?;
-                let _ = batch.reply.send(rows.into_iter().map(Arc::new).collect());
-                Ok(None)
+                Ok(Some(rows.into_iter().map(Arc::new).collect()))
             }
-            StepEnd::Parked => Ok(Some(Ok(()))),
+            StepEnd::Parked => Ok(None),
             StepEnd::Ended { request, open } => {
-                Ok(Some(self.end(request, open, heard.usage).await))
+                self.end(request, open, heard.usage).await?;
+                Ok(None)
             }
         }
     }
 
-    fn request(&self, rows: Vec<Message>, batches: mpsc::Sender<GateBatch>) -> TurnRequest {
+    /// `steps` were made under this lease.
+    pub(crate) fn request(
+        &self,
+        messages: Vec<Arc<Message>>,
+        batches: mpsc::Sender<GateBatch>,
+        steps: u32,
+    ) -> TurnRequest {
         let shared = &self.shared;
         let specs = shared.toolbox.specs(&self.agent);
         let rules = &self.settings.hive_rules;
@@ -320,9 +403,10 @@ impl Turn {
             think: self.agent.think,
             workspace: self.agent.workspace.clone(),
             system: prompt::assemble(SYSTEM_RULES, rules, &self.agent, &specs),
-            messages: rows.into_iter().map(Arc::new).collect(),
+            messages,
             gate: Gate::new(specs, batches),
-            steps_left: self.agent.max_steps.saturating_sub(used),
+            steps_left: self.agent.max_steps.saturating_sub(used.saturating_add(steps)),
+            allowance: self.allowance(),
             cancel: self.ender.clone(),
         }
     }
@@ -371,7 +455,16 @@ impl Turn {
         (Instant::now() >= self.deadline).then_some(EndRequest::Time)
     }
 
-    async fn ended(&self) -> EndRequest {
+    /// Ends with the turn.
+    pub(crate) fn child_ender(&self) -> CancellationToken {
+        self.ender.child_token()
+    }
+
+    pub(crate) fn stop_engine(&self) {
+        self.ender.cancel();
+    }
+
+    pub(crate) async fn ended(&self) -> EndRequest {
         tokio::select! {
             biased;
             () = self.running.cancel.cancelled() => {
@@ -453,7 +546,7 @@ impl Turn {
         rows
     }
 
-    fn event(&self, kind: EventKind) -> Event {
+    pub(crate) fn event(&self, kind: EventKind) -> Event {
         Event {
             seq: None,
             at: clock::now_ms(),

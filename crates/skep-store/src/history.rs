@@ -6,6 +6,7 @@ use skep_core::event::CallState;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Body, Message, View, history_tag};
 
+use crate::compactions;
 use crate::conn::Conn;
 use crate::error::SqlError;
 use crate::files;
@@ -70,6 +71,7 @@ async fn insert(
     ];
     tx.conn.run(insert, &args).await?;
     files::refer(tx, place.session, seq, message.body.files()).await?;
+    compactions::note(tx, place, seq, &message.body).await?;
     Ok(Message {
         tag: history_tag(),
         id: message.id,
@@ -170,17 +172,18 @@ pub(crate) const SPOKEN_PAGE: &str =
     packed!("session = $1 AND spoken = 1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
 const NEXT_PAGE: &str = packed!("session = $1 AND seq > $2 ORDER BY seq LIMIT $3");
 
-/// Everything a model is shown of a session.
+/// All rows of a session after this one.
 pub async fn whole(
     conn: &mut Conn,
     agent: &AgentName,
     session: &SessionId,
+    after: i64,
 ) -> Result<Vec<Message>, SqlError> {
     // In pieces: one text has a limit.
     const PIECE: i64 = 2000;
     let mut messages: Vec<Message> = Vec::new();
     loop {
-        let after = messages.last().map_or(0, |message| message.seq);
+        let after = messages.last().map_or(after, |message| message.seq);
         let args = [session.as_str().into(), after.into(), PIECE.into()];
         let row = conn.row(NEXT_PAGE, &args).await?;
         let text = row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default();

@@ -2,15 +2,18 @@
 
 use serde_json::Value as Json;
 use skep_core::Millis;
+use skep_core::compaction::{self, Seam};
 use skep_core::event::{CallState, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
-use skep_core::message::Message;
+use skep_core::message::{Body, Message};
+use skep_core::spend::day_of;
 
 use crate::agents::{Tally, tally};
 use crate::command::Run;
 use crate::error::{Refusal, SqlError};
 use crate::history::{self, NewMessage, Place};
 use crate::leases::{NEXT_ITEMS, PendingItem};
+use crate::spend;
 use crate::tx::{NewEvent, Tx};
 
 /// How many messages a step takes in at the most; the rest come with the next one.
@@ -34,6 +37,8 @@ pub enum Entry {
     Assistant { message: NewMessage, calls: Vec<NewCall> },
     /// The call is about to run.
     Started { call: CallId },
+    /// The model is shown notes from here on; the row says which.
+    Seam { message: NewMessage },
     /// Told to whoever watches, with its place among the events.
     Note { text: String },
     /// The call has its answer, or will never have one.
@@ -85,8 +90,7 @@ impl Run for Journal {
             self.active_ms.into(),
             self.now.into(),
             self.count(|entry| matches!(entry, Entry::Assistant { .. })).into(),
-            self.count(|entry| matches!(entry, Entry::Assistant { .. } | Entry::Result { .. }))
-                .into(),
+            self.count(|entry| !matches!(entry, Entry::Started { .. } | Entry::Note { .. })).into(),
         ];
         let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
         let leased = Leased {
@@ -129,7 +133,9 @@ pub(crate) fn cost_of(entries: &[Entry]) -> usize {
             + body.tool_calls().map(|(_, _, args)| 64 + size(args)).sum::<usize>()
     };
     let costs = entries.iter().map(|entry| match entry {
-        Entry::Assistant { message, .. } | Entry::Result { message, .. } => 512 + text(message),
+        Entry::Assistant { message, .. }
+        | Entry::Result { message, .. }
+        | Entry::Seam { message } => 512 + text(message),
         Entry::Started { .. } => 64,
         Entry::Note { text } => 128 + text.len(),
     });
@@ -178,11 +184,18 @@ pub(crate) async fn write_entries(
 ) -> Result<Vec<Message>, Refusal> {
     let mut messages = Vec::new();
     for entry in entries {
-        if let Entry::Assistant { message, .. } | Entry::Result { message, .. } = entry {
+        if let Entry::Assistant { message, .. }
+        | Entry::Result { message, .. }
+        | Entry::Seam { message } = entry
+        {
             messages.push(message.clone());
         }
     }
     let rows = history::append(tx, &leased.place(), messages).await?;
+    // Results carry no meta: what is counted here are model calls.
+    for meta in rows.iter().filter_map(|row| row.body.meta.as_ref()) {
+        spend::record(tx, leased.agent, day_of(leased.now), meta).await?;
+    }
     let mut seqs = rows.iter().map(|row| row.seq);
     for entry in entries {
         match entry {
@@ -191,6 +204,10 @@ pub(crate) async fn write_entries(
                 plan(tx, leased, seq, calls).await?;
             }
             Entry::Started { call } => start(tx, leased, call).await?,
+            Entry::Seam { message } => {
+                seqs.next();
+                tell_seam(tx, leased, &message.body);
+            }
             Entry::Note { text } => {
                 tx.event(leased.event(EventKind::Note { text: text.clone() }));
             }
@@ -205,6 +222,12 @@ pub(crate) async fn write_entries(
         }
     }
     Ok(rows)
+}
+
+fn tell_seam(tx: &mut Tx<'_>, leased: &Leased<'_>, body: &Body) {
+    if let Some((Seam { upto, messages, reason }, _)) = compaction::seam_of(body) {
+        tx.event(leased.event(EventKind::Compacted { upto, messages, reason }));
+    }
 }
 
 pub(crate) fn tell_rows<'m>(

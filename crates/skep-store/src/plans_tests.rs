@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::json;
+use skep_core::compaction::{self, Reason, Seam};
 use skep_core::engine::{Capabilities, FailureCode};
 use skep_core::event::{CallState, ItemState};
 use skep_core::file::File;
 use skep_core::ids::*;
-use skep_core::message::{Block, Body, Usage, View};
+use skep_core::message::{Block, Body, Meta, StopReason, Usage, View};
 use skep_core::role::Grant;
 use skep_core::role::Sight;
 use skep_core::settings::QueueMode;
@@ -25,7 +26,7 @@ use crate::outbox::{self, MarkDelivered, OpenChannel};
 use crate::retention::Expire;
 use crate::tasks::{self, CancelItem, Cancelled, Retry};
 use crate::tokens::{self, NewToken, RevokeToken};
-use crate::{OpenOptions, Store, watch};
+use crate::{OpenOptions, Store, compactions, spend, watch};
 
 /// What may be walked or sorted, and why that is bounded.
 const ALLOWED: &[(&str, &str, &str)] = &[
@@ -187,12 +188,27 @@ impl Story {
             took_ms: 1,
             bytes: 1,
         };
+        let meta = Meta {
+            profile: None,
+            provider: "p".into(),
+            model: "m".into(),
+            api: "a".into(),
+            usage: Usage::new(1, 2, 3, 4),
+            stop_reason: StopReason::ToolUse,
+        };
         let entries = vec![
             Entry::Assistant {
-                message: message("m1", Body::assistant(Vec::new(), None)),
+                message: message("m1", Body::assistant(Vec::new(), Some(meta))),
                 calls: vec![new("a"), new("b")],
             },
             Entry::Started { call: CallId::new("a") },
+            Entry::Note { text: "n".into() },
+            Entry::Seam {
+                message: message(
+                    "m3",
+                    compaction::seam(&Seam { upto: 1, messages: 1, reason: Reason::Full }, "notes"),
+                ),
+            },
             Entry::Result {
                 message: message(
                     "m2",
@@ -282,7 +298,9 @@ impl Story {
             for view in [View::Simple, View::Full] {
                 history::page(conn, &name, &session, view, None, 50).await?;
             }
-            let mut rows = history::whole(conn, &name, &session).await?;
+            let mut rows = history::whole(conn, &name, &session, 0).await?;
+            compactions::newest(conn, &session).await?;
+            assert_eq!(spend::of_day(conn, 0).await?.calls, 1);
             files::fill(conn, rows.iter_mut(), |_| true).await?;
             let file = rows[0].body.files().next().unwrap().clone();
             assert!(file.data.is_some());

@@ -48,6 +48,11 @@ const SCHEMA: Schema = Schema {
             sql: include_str!("../migrations/sqlite/0001_spine.sql"),
         },
         MigrationFile {
+            version: 3,
+            name: "engine",
+            sql: include_str!("../migrations/sqlite/0003_engine.sql"),
+        },
+        MigrationFile {
             version: 4,
             name: "files",
             sql: include_str!("../migrations/sqlite/0004_files.sql"),

@@ -54,6 +54,10 @@ fn status_shows_agents_work_and_unknown_calls() {
             "waiting_for": "a decision"
         }],
         "queue": { "pending": 2, "running": 1, "waiting": 1 },
+        "spend": {
+            "calls": 3, "tokens": 1200, "cost": null, "known_cost": 0.25, "unpriced_calls": 1,
+            "limits": { "cost_per_day": 10.0, "unpriced_tokens_per_day": 2_000_000 }
+        },
         "unknown_calls": [
             { "turn": "t", "call_id": "c-1", "agent": "main", "tool": "pay", "at": 1000 }
         ],
@@ -63,6 +67,8 @@ running skep 0.1.0, up 1m 1s
 home   /h
 model  rehearsal
 work   1 running, 2 queued, 1 waiting
+today  $0.2500 and 1 calls of unknown price for 3 calls, 1200 tokens; a day may use: $10.00, \
+2000000 tokens of unknown price
 
 agent main  active  native · rehearsal  1 running, 2 queued
 agent cto  failed  config.yaml:1:1: unknown key

@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Value, json};
 use skep_core::settings::AgentState;
+use skep_core::spend;
 use skep_guard::{disk, environment, lock, socket};
 use skep_store::Store;
 
@@ -14,7 +15,7 @@ use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{self, Tone, toned};
 use crate::compose;
-use crate::home::{Home, Known, load};
+use crate::home::{Home, Known, Loaded, load};
 
 /// Below this a busy hive fills the disk within hours.
 const LITTLE_SPACE: u64 = 512 << 20;
@@ -160,6 +161,7 @@ fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
     }
     let text = format!("in order; agents that can work: {active}");
     findings.push(Finding::new(Grade::Good, "configuration", text));
+    findings.push(spending(&loaded));
     findings.push(Finding::new(Grade::Good, "model", loaded.settings.model_note));
     findings
 }
@@ -179,6 +181,36 @@ async fn in_force(place: &Place) -> Vec<Finding> {
         findings.push(Finding::new(Grade::Doubtful, "configuration", output::foreign(why)));
     }
     findings
+}
+
+/// What a day may cost, and what of it nobody can know.
+fn spending(loaded: &Loaded) -> Finding {
+    let limits = &loaded.settings.limits;
+    let unpriced: Vec<&str> = loaded
+        .settings
+        .profiles
+        .values()
+        .filter(|profile| profile.price.is_none())
+        .map(|profile| profile.name.as_str())
+        .collect();
+    let mut text = match (limits.cost_per_day, limits.tokens_per_day) {
+        (None, None) => "no limit".to_owned(),
+        (Some(cost), None) => format!("{cost} a day"),
+        (None, Some(tokens)) => format!("{tokens} tokens a day"),
+        (Some(cost), Some(tokens)) => format!("{cost} and {tokens} tokens a day"),
+    };
+    if !unpriced.is_empty() {
+        text.push_str(&format!("; price unknown: {}", unpriced.join(", ")));
+        if let Some(tokens) = spend::unpriced_limit(limits) {
+            text.push_str(&format!(", these may use {tokens} tokens a day"));
+        }
+    }
+    let unlimited = limits.cost_per_day.is_none() && limits.tokens_per_day.is_none();
+    if unlimited && loaded.costs_money() {
+        let next = "write limits.cost_per_day or limits.tokens_per_day in skep.yaml";
+        return Finding::new(Grade::Doubtful, "spending", text).next(next);
+    }
+    Finding::new(Grade::Good, "spending", text)
 }
 
 /// Whether a hive runs here.

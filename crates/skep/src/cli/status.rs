@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
+use skep_core::money::Money;
 
 use super::Place;
 use super::client::Client;
@@ -43,6 +44,7 @@ pub fn lines(state: &Value) -> Vec<String> {
     let (running, queued, waiting) = (count("running"), count("pending"), count("waiting"));
     lines.push(format!("work   {running} running, {queued} queued, {waiting} waiting"));
     lines.extend(integrity(&hive["integrity"]));
+    lines.extend(spend(&state["spend"]));
     lines.push(String::new());
     lines.extend(items(&state["agents"]).map(agent));
     let turns: Vec<String> = items(&state["turns"]).map(turn).collect();
@@ -82,6 +84,33 @@ fn integrity(found: &Value) -> Option<String> {
         _ => return None,
     };
     Some(format!("store  {text}"))
+}
+
+/// What the day has cost so far. A part that nobody knows is said, never left out.
+fn spend(spend: &Value) -> Option<String> {
+    let number = |key: &str| spend[key].as_u64().unwrap_or(0);
+    let known = money(&spend["known_cost"])?;
+    let mut text = match (number("calls"), number("unpriced_calls")) {
+        (0, _) => "nothing".to_owned(),
+        (_, 0) => known,
+        (all, unpriced) if all == unpriced => "unknown".to_owned(),
+        (_, unpriced) => format!("{known} and {unpriced} calls of unknown price"),
+    };
+    text.push_str(&format!(" for {} calls, {} tokens", number("calls"), number("tokens")));
+    let limits = &spend["limits"];
+    let tokens = |key: &str| limits[key].as_u64();
+    let most = [
+        money(&limits["cost_per_day"]),
+        tokens("tokens_per_day").map(|most| format!("{most} tokens")),
+        tokens("unpriced_tokens_per_day").map(|most| format!("{most} tokens of unknown price")),
+    ];
+    let most: Vec<String> = most.into_iter().flatten().collect();
+    let most = if most.is_empty() { "no limit".to_owned() } else { most.join(", ") };
+    Some(format!("today  {text}; a day may use: {most}"))
+}
+
+fn money(value: &Value) -> Option<String> {
+    value.as_f64().and_then(Money::from_dollars).map(|money| money.to_string())
 }
 
 fn agent(agent: &Value) -> String {

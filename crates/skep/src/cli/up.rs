@@ -52,7 +52,9 @@ where
     }
     let people = if command.in_background { People::DoNot } else { People::See };
     let log = log::start(&home.logs(), people);
-    create::files(&home).map_err(unusable)?;
+    // What keeps the files from being read is told below, once all of them are there.
+    let costs = load(&home, &program.known, &environment::var).is_ok_and(|it| it.costs_money());
+    create::files(&home, costs).map_err(unusable)?;
     let mut loaded = load(&home, &program.known, &environment::var).map_err(|error| {
         let why = format!("{error}\nnothing was started");
         Failure::new(Exit::Usage, "read the configuration", why)
@@ -98,6 +100,11 @@ pub fn announce(home: &Home, loaded: &Loaded, address: SocketAddr, token: Option
         loaded.settings.model_note,
         home.root().display()
     );
+    if let (Some(limit), Some(_)) = (loaded.settings.limits.cost_per_day, token) {
+        text.push_str(&format!(
+            "\nmodel calls may cost {limit} a day: limits.cost_per_day in skep.yaml"
+        ));
+    }
     if let Some(token) = token {
         text.push_str(&format!("\noperator token for other machines, shown this once: {token}"));
     }

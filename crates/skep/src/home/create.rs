@@ -1,5 +1,6 @@
 //! What a first start puts into a home. A later start changes nothing.
 
+use std::borrow::Cow;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,6 +12,11 @@ use skep_guard::disk;
 use super::layout::Home;
 use super::load::Loaded;
 use super::schema;
+
+/// Stands for the line that opens the limits.
+const LIMITED: &str = "limits:\n  # Dollars that model calls may cost in a day (UTC). Calls of \
+                       unknown price may use\n  # 2000000 tokens beside, or tokens_per_day where \
+                       that is written.\n  cost_per_day: 10\n";
 
 /// What a start found and did.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +43,9 @@ pub fn folders(home: &Home) -> Result<(), HomeError> {
     make(home.logs())
 }
 
-/// Fills what is missing. The caller holds the instance lock.
-pub fn files(home: &Home) -> Result<Created, HomeError> {
+/// Fills what is missing. The caller holds the instance lock. Where a model costs money, a new
+/// home gets a limit for it.
+pub fn files(home: &Home, costs: bool) -> Result<Created, HomeError> {
     let fail = |path: &Path, source| error(home, path.to_path_buf(), source);
     make_folder(&home.schema()).map_err(|source| fail(&home.schema(), source))?;
     schema::publish(home).map_err(|source| fail(&home.schema(), source))?;
@@ -54,14 +61,14 @@ pub fn files(home: &Home) -> Result<Created, HomeError> {
     {
         make_folder(&folder).map_err(|source| fail(&folder, source))?;
     }
-    for (path, text) in generated(home) {
+    for (path, text) in generated(home, costs) {
         if fs::symlink_metadata(&path).is_ok() {
             continue;
         }
         if let Some(folder) = path.parent() {
             make_folder(folder).map_err(|source| fail(folder, source))?;
         }
-        write_file(&path, text).map_err(|source| fail(&path, source))?;
+        write_file(&path, &text).map_err(|source| fail(&path, source))?;
         created.files.push(path);
     }
     Ok(created)
@@ -81,14 +88,19 @@ pub fn workspaces(home: &Home, loaded: &Loaded) -> Result<(), HomeError> {
     Ok(())
 }
 
-fn generated(home: &Home) -> [(PathBuf, &'static str); 5] {
+fn generated(home: &Home, costs: bool) -> [(PathBuf, Cow<'static, str>); 5] {
     let main = home.agent("main");
+    let hive = include_str!("generated/skep.yaml");
+    let hive = match costs {
+        true => Cow::Owned(hive.replacen("# limits:\n", LIMITED, 1)),
+        false => Cow::Borrowed(hive),
+    };
     [
-        (home.skep_yaml(), include_str!("generated/skep.yaml")),
-        (home.providers_yaml(), include_str!("generated/providers.yaml")),
-        (home.channels_yaml(), include_str!("generated/channels.yaml")),
-        (main.join("work").join("welcome.md"), include_str!("generated/welcome.md")),
-        (main.join("config.yaml"), include_str!("generated/agent.yaml")),
+        (home.skep_yaml(), hive),
+        (home.providers_yaml(), include_str!("generated/providers.yaml").into()),
+        (home.channels_yaml(), include_str!("generated/channels.yaml").into()),
+        (main.join("work").join("welcome.md"), include_str!("generated/welcome.md").into()),
+        (main.join("config.yaml"), include_str!("generated/agent.yaml").into()),
     ]
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use skep_core::ids::AgentName;
+use skep_core::money::Money;
 use skep_core::settings::AgentState;
 
 use super::create::{Created, files, folders, workspaces};
@@ -28,7 +29,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)
 
 fn start(home: &Home) -> Created {
     folders(home).unwrap();
-    files(home).unwrap()
+    files(home, false).unwrap()
 }
 
 #[test]
@@ -156,4 +157,48 @@ fn the_workspace_of_a_hand_made_agent_is_made() {
     let loaded = load(&home, &crate::compose::known(), &|_| None).unwrap();
     workspaces(&home, &loaded).unwrap();
     assert!(home.agent("cto").join("work").is_dir());
+}
+
+#[test]
+fn a_home_whose_model_costs_money_gets_a_limit_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = Home::new(folder.path());
+    folders(&home).unwrap();
+    let variables = |name: &str| (name == "ANTHROPIC_API_KEY").then(|| "key-of-a-test".to_owned());
+    let found = load(&home, &crate::compose::known(), &variables).unwrap();
+    assert!(found.costs_money());
+    files(&home, found.costs_money()).unwrap();
+    let limits = load(&home, &crate::compose::known(), &variables).unwrap().settings.limits;
+    assert_eq!(limits.cost_per_day, Money::from_dollars(10.0));
+    // Every line that is written out in the file is one that acts.
+    let text = std::fs::read_to_string(home.skep_yaml()).unwrap();
+    std::fs::write(home.skep_yaml(), text.replace("#   steps: 50", "  steps: 7")).unwrap();
+    let limits = load(&home, &crate::compose::known(), &variables).unwrap().settings.limits;
+    assert_eq!((limits.steps, limits.cost_per_day), (7, Money::from_dollars(10.0)));
+}
+
+#[test]
+fn what_costs_money_and_what_does_not() {
+    let cases = [
+        ("", false),
+        ("{provider: rehearsal}", false),
+        ("{provider: openai, model: m, api_url: 'http://127.0.0.1:11434/v1'}", false),
+        ("{provider: openai, model: m, api_url: 'http://localhost:1234/v1'}", false),
+        ("{provider: openai, model: m, api_url: 'https://example.org/v1'}", true),
+        ("{provider: anthropic, model: m, api_key: key-of-a-test}", true),
+        (
+            "{provider: anthropic, model: m, api_key: key-of-a-test, price: {input: 0, output: 0}}",
+            false,
+        ),
+    ];
+    for (profile, expected) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path());
+        if !profile.is_empty() {
+            let text = format!("profiles:\n  default: {profile}\n");
+            std::fs::write(home.providers_yaml(), text).unwrap();
+        }
+        let loaded = load(&home, &crate::compose::known(), &|_| None).unwrap();
+        assert_eq!(loaded.costs_money(), expected, "{profile}");
+    }
 }

@@ -14,7 +14,7 @@ use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};
 use super::load::Known;
 use super::problem::Problem;
-use super::scalar::{Period, Text, Whole};
+use super::scalar::{Dollars, Period, Text, Whole};
 use super::source::Source;
 use super::yaml;
 
@@ -67,6 +67,10 @@ struct RawLimits {
     tool_output_bytes: Option<Whole<1, 16_777_216>>,
     /// Bytes a message may have (262144).
     inbox_body_bytes: Option<Whole<1, 1_048_576>>,
+    /// Tokens that all model calls of a day (UTC) may use (no limit).
+    tokens_per_day: Option<Whole<1, 10_000_000_000>>,
+    /// Dollars that all model calls of a day (UTC) may cost (no limit).
+    cost_per_day: Option<Dollars>,
 }
 
 /// Conversations.
@@ -200,6 +204,8 @@ fn limits(raw: &RawHive) -> Limits {
         session_idle: raw.sessions.idle_minutes.map_or(usual.session_idle, |n| seconds(n.0 * 60)),
         keep_events: raw.retention.events.map_or(usual.keep_events, |period| period.0),
         keep_frames: raw.retention.delivered.map_or(usual.keep_frames, |period| period.0),
+        tokens_per_day: limits.tokens_per_day.map(|n| n.0),
+        cost_per_day: limits.cost_per_day.map(|dollars| dollars.0),
     }
 }
 

@@ -4,10 +4,13 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use reqwest::Url;
 use skep_core::ids::AgentName;
+use skep_core::money::Price;
 use skep_core::settings::{AgentState, HiveSettings};
 use skep_guard::scrub::{self, Secret};
 
@@ -50,6 +53,25 @@ pub struct Loaded {
     pub broken: BTreeMap<AgentName, Problem>,
     /// The files that had something in them.
     pub filled: BTreeSet<PathBuf>,
+}
+
+impl Loaded {
+    /// Whether a call of one of the models may cost something: where nobody knows its price, any
+    /// model on another machine.
+    pub fn costs_money(&self) -> bool {
+        self.settings.profiles.iter().any(|(name, profile)| match profile.price {
+            Some(price) => price != Price::FREE,
+            None => self.connections.get(name).is_none_or(|it| !is_local(&it.api_url)),
+        })
+    }
+}
+
+fn is_local(url: &str) -> bool {
+    let Ok(url) = Url::parse(url) else {
+        return false;
+    };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The files that keep the hive from starting, one problem each.

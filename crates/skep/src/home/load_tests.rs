@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use skep_core::ids::AgentName;
+use skep_core::money::Money;
 use skep_core::policy::{ClassPolicy, Effect};
 use skep_core::settings::{
     AgentSettings, AgentState, Limits, QueueMode, SandboxLevel, SandboxLimits, SandboxSettings,
@@ -89,7 +90,8 @@ fn every_key_acts() {
             "server: {bind: '::1', port: 0, public_url: 'https://h.example/', \
              allowed_origins: ['https://Page.example:443']}\n\
              limits: {concurrent_turns: 1, turn_seconds: 2, attempts: 4, steps: 5, \
-             drain_seconds: 0, tool_output_bytes: 7, inbox_body_bytes: 8}\n\
+             drain_seconds: 0, tool_output_bytes: 7, inbox_body_bytes: 8, tokens_per_day: 12, \
+             cost_per_day: 1.5}\n\
              sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h}\n\
              defaults: {engine: other, profile: small, allowed_tools: [effect]}\n",
         ),
@@ -134,6 +136,8 @@ fn every_key_acts() {
         session_idle: Duration::from_secs(540),
         keep_events: Duration::from_secs(600),
         keep_frames: Duration::from_secs(11 * 3600),
+        tokens_per_day: Some(12),
+        cost_per_day: Money::from_dollars(1.5),
     };
     assert_eq!(settings.limits, limits);
     let rules: Vec<&str> = settings.hive_rules.iter().map(|rule| rule.text.as_str()).collect();

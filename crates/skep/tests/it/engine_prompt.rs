@@ -7,14 +7,17 @@ use skep_testkit::{ModelRequest, Reply};
 
 use crate::stage::Stage;
 
-/// Tools, system and messages as they were serialised, without cache marks and without the end
-/// that closes the list of messages.
-fn prefix(request: &ModelRequest) -> String {
-    let names: Vec<&String> = request.body.as_object().unwrap().keys().collect();
-    let at = |name: &str| names.iter().position(|found| *found == name).unwrap();
-    assert!(at("tools") < at("system") && at("system") < at("messages"), "{names:?}");
-    let parts = ["tools", "system", "messages"].map(|part| unmarked(&request.body[part]));
-    let text = Value::Array(parts.into()).to_string();
+/// Tools, system and messages as they were serialised, on any wire, without cache marks and
+/// without the end that closes the list of messages.
+pub fn prefix(request: &ModelRequest) -> String {
+    const PARTS: [&str; 5] = ["tools", "system", "instructions", "messages", "input"];
+    let fields = request.body.as_object().unwrap();
+    let names = fields.keys().map(String::as_str).filter(|name| PARTS.contains(name));
+    let names: Vec<&str> = names.collect();
+    let expected = PARTS.into_iter().filter(|part| names.contains(part));
+    assert_eq!(names, expected.collect::<Vec<_>>(), "the cache sees them in this order");
+    let parts: Vec<Value> = names.iter().map(|part| unmarked(&request.body[part])).collect();
+    let text = Value::Array(parts).to_string();
     text.strip_suffix("]]").unwrap().to_owned()
 }
 

@@ -1,0 +1,156 @@
+//! What model calls cost is summed with them, and the limits of a day hold before every call.
+
+use serde_json::{Value, json};
+use skep_testkit::hive::Start;
+use skep_testkit::model::Usage;
+use skep_testkit::{Reply, locate};
+
+use crate::stage::{Play, Stage};
+
+/// A thousand dollars for a million tokens: a tenth of a cent each.
+const PRICE: &str = "price: {input: 1000, output: 1000, cache_read: 100, cache_write: 2000}";
+
+/// `default` has the price, `unknown` has none, `free` costs nothing; an agent for each.
+async fn stage(limits: &str) -> Stage {
+    let stage = Stage::new().await;
+    let mut profiles = "profiles:\n".to_owned();
+    let free = "price: {input: 0, output: 0}";
+    for (name, price) in [("default", PRICE), ("unknown", ""), ("free", free)] {
+        profiles += &format!(
+            "  {name}:\n    provider: anthropic\n    model: scripted\n    api_url: {}\n    \
+             api_key: ${{RIG_KEY}}\n",
+            stage.model.base_url()
+        );
+        if !price.is_empty() {
+            profiles += &format!("    {price}\n");
+        }
+        stage.write(
+            &format!("teams/{name}/config.yaml"),
+            &format!("profile: {name}\nallowed_tools: ['*']\n"),
+        );
+    }
+    stage.write("providers.yaml", &profiles);
+    stage.write("skep.yaml", &format!("limits:\n{limits}"));
+    stage
+}
+
+/// An answer that used a thousand tokens: one dollar at the price above.
+fn thousand(reply: Reply) -> Reply {
+    reply.usage(Usage { input_tokens: Some(900), output_tokens: Some(100), ..Usage::default() })
+}
+
+async fn spend(play: &Play) -> Value {
+    play.state().await["spend"].clone()
+}
+
+#[tokio::test]
+async fn engine_cost_of_a_day_is_summed_exactly_and_limits_the_next_call() {
+    let stage = stage("  cost_per_day: 3\n").await;
+    let mut play = stage.up().await;
+    let cached = Usage {
+        input_tokens: Some(100),
+        output_tokens: Some(10),
+        cache_read_input_tokens: 2000,
+        cache_creation_input_tokens: 95,
+    };
+    stage.model.push(Reply::say("one").usage(cached));
+    assert_eq!(play.ask("default", "1").await["response"]["content"], "one");
+    // 0.1 + 0.01 + 0.2 + 0.19
+    assert_eq!(spend(&play).await["cost"], 0.5);
+    let history = play.history("default", "main").await;
+    assert_eq!(history[1]["meta"]["usage"]["cost"], 0.5);
+    // The limit is reached in the middle of a turn: what was done stays, and nothing is asked.
+    for text in ["a", "b", "c"] {
+        stage.model.push(thousand(Reply::call("effect", json!({"text": text}))));
+    }
+    let ended = play.ask("default", "2").await;
+    assert_eq!(ended["error"]["code"], "limit_cost", "{ended}");
+    let text = ended["error"]["error"].as_str().unwrap();
+    assert!(text.starts_with("The day's limit of $3.00 is used up: $3.50 spent"), "{text}");
+    assert!(text.contains("00:00 UTC") && text.contains("limits.cost_per_day"), "{text}");
+    assert_eq!(stage.effects.total().unwrap(), 3);
+    assert_eq!(stage.model.requests().len(), 4);
+    let before = spend(&play).await;
+    assert_eq!((&before["calls"], &before["tokens"]), (&json!(4), &json!(5205)));
+    assert_eq!(
+        before["limits"],
+        json!({"cost_per_day": 3.0, "unpriced_tokens_per_day": 2_000_000})
+    );
+    // It is on record: a new process knows it.
+    play.hive.kill().await.unwrap();
+    let play = stage.up().await;
+    let mut after = spend(&play).await;
+    after["until"] = before["until"].clone();
+    assert_eq!(after, before);
+    assert_eq!(play.ask("default", "3").await["error"]["code"], "limit_cost");
+    assert_eq!(stage.model.requests().len(), 4, "no model was asked");
+    // What costs nothing is not held back.
+    stage.model.push(thousand(Reply::say("free")));
+    assert_eq!(play.ask("free", "4").await["response"]["content"], "free");
+    assert_eq!(spend(&play).await["cost"], 3.5);
+    let shown = Start::new(&locate::skep().unwrap(), stage.home()).argument("status");
+    let shown = shown.finish().await.unwrap();
+    let line = "today  $3.50 for 5 calls, 6205 tokens; a day may use: $3.00, ";
+    assert!(shown.stdout.contains(line), "{}{}", shown.stdout, shown.stderr);
+}
+
+#[tokio::test]
+async fn engine_unknown_prices_are_shown_as_unknown_and_tokens_limit() {
+    let stage = stage("  tokens_per_day: 2500\n").await;
+    let play = stage.up().await;
+    for agent in ["default", "unknown", "unknown"] {
+        stage.model.push(thousand(Reply::say("yes")));
+        assert_eq!(play.ask(agent, "go").await["state"], "done");
+    }
+    let told = spend(&play).await;
+    assert_eq!((&told["cost"], &told["known_cost"]), (&Value::Null, &json!(1.0)), "{told}");
+    assert_eq!((&told["unpriced_calls"], &told["unpriced_tokens"]), (&json!(2), &json!(2000)));
+    let history = play.history("unknown", "main").await;
+    assert_eq!(history[1]["meta"]["usage"]["cost"], Value::Null);
+    for agent in ["default", "unknown", "free"] {
+        let ended = play.ask(agent, "more").await;
+        assert_eq!(ended["error"]["code"], "limit_tokens", "{agent}: {ended}");
+        let text = ended["error"]["error"].as_str().unwrap();
+        assert!(text.contains("2500 tokens") && text.contains("limits.tokens_per_day"), "{text}");
+    }
+    assert_eq!(stage.model.requests().len(), 3);
+    let shown = Start::new(&locate::skep().unwrap(), stage.home()).argument("status");
+    let shown = shown.finish().await.unwrap();
+    assert!(shown.stdout.contains("$1.00 and 2 calls of unknown price"), "{}", shown.stdout);
+}
+
+/// A model whose price nobody knows, beside a limit in dollars: its tokens are limited.
+#[tokio::test]
+async fn engine_unpriced_model_has_a_limit_of_tokens_beside_cost_per_day() {
+    let stage = stage("  cost_per_day: 3\n").await;
+    let play = stage.up().await;
+    let many = Usage { input_tokens: Some(1_999_999), output_tokens: Some(1), ..Usage::default() };
+    stage.model.push(Reply::say("much").usage(many));
+    assert_eq!(play.ask("unknown", "go").await["state"], "done");
+    let ended = play.ask("unknown", "more").await;
+    assert_eq!(ended["error"]["code"], "limit_tokens", "{ended}");
+    let text = ended["error"]["error"].as_str().unwrap();
+    assert!(text.contains("unknown price have 2000000 tokens"), "{text}");
+    stage.model.push(thousand(Reply::say("priced")));
+    assert_eq!(play.ask("default", "go").await["response"]["content"], "priced");
+}
+
+/// A call counts with the row that records it: never without it, never twice.
+#[tokio::test]
+async fn engine_spend_after_a_crash_is_what_the_rows_say() {
+    let stage = stage("  cost_per_day: 100\n").await;
+    let mut play = stage.up().await;
+    stage.model.push(thousand(Reply::call("effect", json!({"text": "a"}))));
+    stage.model.push(thousand(Reply::new().open_text().delta("half").gate("half")));
+    let item = play.item("default", "main", "go").await;
+    stage.model.gate("half").wait_arrived(1).await.unwrap();
+    play.hive.kill().await.unwrap();
+    stage.model.push(thousand(Reply::say("whole")));
+    let play = stage.up().await;
+    assert_eq!(play.ended("default", &item).await["response"]["content"], "whole");
+    let told = spend(&play).await;
+    assert_eq!((&told["calls"], &told["cost"]), (&json!(2), &json!(2.0)), "{told}");
+    let events = play.events().await;
+    let end = events.iter().find(|event| event["type"] == "turn_end").unwrap();
+    assert_eq!(end["usage"]["cost"], 2.0);
+}
