@@ -46,6 +46,8 @@ words! {
     /// What routes and frames do. A new one is sorted under one of these, or gets its own line
     /// in [`decide`].
     Action {
+        /// Who one is, and signing out.
+        SeeSelf = "see_self",
         /// Which agents there are.
         ListAgents = "list_agents",
         /// Send messages and commands, stop, fork and compact: whatever changes a conversation.
@@ -78,6 +80,7 @@ pub fn decide(role: Role, action: Action) -> Reach {
     use Action::*;
     use Reach::{All, Nothing, Own};
     let [operator, user, viewer, channel, agent] = match action {
+        SeeSelf => [All, All, All, All, All],
         ListAgents => [All, All, All, All, Own],
         Talk => [All, Own, Nothing, Own, Nothing],
         ReadHistory => [All, Own, All, Own, Own],
@@ -190,7 +193,7 @@ impl Grant {
 }
 
 /// The rule of a channel's prefix: a word, a colon, and perhaps more of both. What the hive gives
-/// to others itself (`token:`, `ws:`) is not to be had.
+/// to others itself (`token:`, `ws:`, `person:`) is not to be had.
 pub fn is_channel_prefix(prefix: &str) -> bool {
     let word = |word: &str| {
         !word.is_empty()
@@ -199,7 +202,7 @@ pub fn is_channel_prefix(prefix: &str) -> bool {
     let Some(words) = prefix.strip_suffix(':') else { return false };
     prefix.len() <= 64
         && words.split(':').all(word)
-        && !["token", "ws"].contains(&words.split(':').next().unwrap_or_default())
+        && !["token", "ws", "person"].contains(&words.split(':').next().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -244,7 +247,9 @@ mod tests {
             assert!(is_channel_prefix(good), "{good}");
         }
         let long = format!("{}:", "x".repeat(64));
-        for bad in ["", ":", "discord", "token:", "token:1:", "ws:", "a::", "A:", "a b:", &long] {
+        for bad in
+            ["", ":", "discord", "token:", "token:1:", "ws:", "person:", "a::", "A:", "a b:", &long]
+        {
             assert!(!is_channel_prefix(bad), "{bad}");
         }
     }

@@ -22,6 +22,7 @@ use skep_store::close::Closed;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 
+use crate::browsers::Browsers;
 use crate::bus::Bus;
 use crate::configuration::{self, Standing};
 use crate::dispatch::{self, Dispatcher};
@@ -69,6 +70,7 @@ pub(crate) struct Shared {
     pub dispatcher: Dispatcher,
     pub tokens: TokenCache,
     pub ledger: Ledger,
+    pub browsers: Browsers,
     pub health: StoreHealth,
     /// What is known of the whole database; replaced when more is known.
     integrity: RwLock<IntegrityInfo>,
@@ -136,6 +138,7 @@ impl Hive {
         }
         let tokens = TokenCache::load(&store).await?;
         let ledger = Ledger::load(&store, now).await?;
+        let browsers = Browsers::load(&store, now).await?;
         let slots = Arc::new(Semaphore::new(parts.settings.limits.concurrent_turns));
         let engines = parts.engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
         let shared = Arc::new(Shared {
@@ -157,6 +160,7 @@ impl Hive {
             dispatcher,
             tokens,
             ledger,
+            browsers,
             health: StoreHealth::default(),
             integrity: RwLock::new(IntegrityInfo::unchecked()),
             logs: parts.run.join("logs"),

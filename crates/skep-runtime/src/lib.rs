@@ -7,6 +7,7 @@ pub mod door;
 pub mod logs;
 
 mod begin;
+mod browsers;
 mod bus;
 mod compact;
 mod configuration;
@@ -33,6 +34,7 @@ mod tokens;
 mod toolbox;
 mod turn;
 
+pub use browsers::SignedIn;
 pub use bus::Live;
 pub use hive::{Hive, HiveError, Parts};
 pub use tokens::FreshToken;

@@ -1,6 +1,5 @@
 //! The way in: every request passes here first, whatever its route.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,8 +14,10 @@ use skep_core::ids::Principal;
 use skep_runtime::door::Identity;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::browser::{self, Carried};
 use crate::doors::{DoorState, Doors};
 use crate::problem::Problem;
+use crate::rest::OpenRoutes;
 use crate::rest::reshape_for_openai;
 
 /// Longer than any address of ours with all its parameters.
@@ -53,8 +54,8 @@ impl Slot {
 #[derive(Clone)]
 pub(crate) struct Entrance {
     pub(crate) doors: Doors,
-    /// Paths that say that a hive is here and no more.
-    pub(crate) open: Arc<BTreeSet<String>>,
+    /// What needs no credential.
+    pub(crate) open: Arc<OpenRoutes>,
 }
 
 pub(crate) async fn admit(
@@ -116,7 +117,7 @@ async fn check(entrance: &Entrance, request: &Parts) -> Result<Option<Identity>,
         Peer::Network { remote, local } => {
             check_host(doors, uri, headers, local)?;
             check_origin(doors, headers, Some(local))?;
-            if open.contains(uri.path()) {
+            if open.has(&request.method, uri.path()) {
                 return Ok(None);
             }
             authenticate(doors, headers, remote).await.map(Some)
@@ -189,18 +190,26 @@ async fn authenticate(
     headers: &HeaderMap,
     remote: SocketAddr,
 ) -> Result<Identity, Problem> {
-    let given = only(headers, &header::AUTHORIZATION)?;
-    let Some(given) = given else {
-        let detail = "this needs a token: send Authorization: Bearer <token> \
-                      (`skep token new NAME` makes one)";
-        return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+    let unauthorized =
+        |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
+    let wrong = match only(headers, &header::AUTHORIZATION)? {
+        Some(given) => match bearer(given).and_then(|token| doors.hive.authenticate(token)) {
+            Some(identity) => return Ok(identity),
+            None => "this token is not valid (any more); `skep token new NAME` makes one",
+        },
+        None => match browser::carried(doors, headers)? {
+            Carried::Known(identity) => return Ok(identity),
+            Carried::Wrong => "this browser is not signed in (any more); `skep link` makes a link",
+            Carried::Nothing => {
+                return Err(unauthorized(
+                    "this needs a token: send Authorization: Bearer <token> (`skep token new \
+                     NAME` makes one), or sign in with a link (`skep link`)",
+                ));
+            }
+        },
     };
-    if let Some(identity) = bearer(given).and_then(|token| doors.hive.authenticate(token)) {
-        return Ok(identity);
-    }
     doors.lockout.hold_back(remote.ip(), &doors.closing).await;
-    let detail = "this token is not valid (any more); `skep token new NAME` makes one";
-    Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail))
+    Err(unauthorized(wrong))
 }
 
 fn bearer(value: &str) -> Option<&str> {
@@ -230,7 +239,6 @@ pub(crate) fn only<'a>(
 
 fn harden(headers: &mut HeaderMap) {
     let fixed = [
-        (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -240,6 +248,9 @@ fn harden(headers: &mut HeaderMap) {
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    // Files of the page, the same for everybody, may be kept.
+    let kept = headers.entry(header::CACHE_CONTROL);
+    kept.or_insert(HeaderValue::from_static("no-store"));
     // A page of ours says itself what it needs.
     let nothing = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     let policy = headers.entry(header::CONTENT_SECURITY_POLICY);

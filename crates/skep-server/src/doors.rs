@@ -19,6 +19,10 @@ pub(crate) struct DoorState {
     pub(crate) hive: Hive,
     pub(crate) settings: ServerSettings,
     pub(crate) home: PathBuf,
+    /// Where the page is, for links.
+    pub(crate) address: String,
+    /// Its name is this hive's own: a host's cookies go to every port.
+    pub(crate) cookie: String,
     /// The user whose processes the local socket serves.
     pub(crate) owner: u32,
     pub(crate) hosts: Hosts,

@@ -7,7 +7,9 @@
 mod server;
 
 mod admission;
+mod assets;
 mod attachment;
+mod browser;
 mod connection;
 mod doors;
 mod extract;

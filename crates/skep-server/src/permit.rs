@@ -38,6 +38,10 @@ impl Permit {
         Self::ask(&self.identity, action)
     }
 
+    pub(crate) fn role(&self) -> Role {
+        self.identity.role
+    }
+
     pub(crate) fn principal(&self) -> &Principal {
         &self.identity.principal
     }

@@ -3,10 +3,12 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+use skep_core::role::Role;
 use skep_core::settings::ServerSettings;
 use skep_guard::socket;
 use skep_runtime::Hive;
@@ -15,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::browser;
 use crate::connection;
 use crate::doors::{DoorState, Doors};
 use crate::hosts::Hosts;
@@ -112,7 +115,20 @@ impl Listening {
     }
 }
 
+/// A name of this hive's own, the same after a restart.
+fn cookie_name(home: &Path) -> String {
+    let hash = Sha256::digest(home.as_os_str().as_encoded_bytes());
+    let label: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("skep-{label}")
+}
+
 impl Server {
+    /// A link to the page that signs one browser in, once, within ten minutes.
+    pub fn sign_in_link(&self) -> String {
+        let role = Role::Operator;
+        browser::link(&self.doors, &self.doors.hive.new_link(role.as_str(), role))
+    }
+
     /// Registers the WebSocket channel with the hive.
     pub fn new(listening: Listening, settings: &ServerSettings, hive: Hive) -> Self {
         let Listening { address, network, local, file, home, owner } = listening;
@@ -122,6 +138,8 @@ impl Server {
             hosts: Hosts::new(settings, address.port()),
             settings: settings.clone(),
             hive,
+            address: format!("http://{address}"),
+            cookie: cookie_name(&home),
             home,
             owner,
             lockout: Lockout::new(),

@@ -12,6 +12,7 @@ mod tx;
 
 pub mod agents;
 pub mod begin;
+pub mod browsers;
 pub mod close;
 pub mod compactions;
 pub mod files;

@@ -2,6 +2,7 @@
 
 use crate::agents::RegisterAgents;
 use crate::begin::BeginSession;
+use crate::browsers::{SignIn, SignOut};
 use crate::close::Close;
 use crate::command::{MigrationFile, Schema};
 use crate::inbox::{Accept, Order, StopLane};
@@ -38,6 +39,8 @@ crate::commands! {
     RevokeToken,
     NoteEvent,
     Expire,
+    SignIn,
+    SignOut,
 }
 
 const SCHEMA: Schema = Schema {
@@ -66,6 +69,11 @@ const SCHEMA: Schema = Schema {
             version: 6,
             name: "tasks",
             sql: include_str!("../migrations/sqlite/0006_tasks.sql"),
+        },
+        MigrationFile {
+            version: 8,
+            name: "browsers",
+            sql: include_str!("../migrations/sqlite/0008_browsers.sql"),
         },
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \

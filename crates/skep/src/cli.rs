@@ -22,6 +22,7 @@ mod down;
 mod failure;
 mod history;
 mod inbox;
+mod link;
 mod logs;
 pub(crate) mod output;
 mod send;
@@ -67,6 +68,7 @@ const EXAMPLES: &str = "Examples:
   skep send main \"hello\" --wait        say something and wait for the answer
   skep history show main               read what was said
   skep status                          see what is going on
+  skep link                            open the dashboard in a browser
 
 Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused";
 
@@ -119,6 +121,8 @@ enum Command {
     Task(inbox::Task),
     /// Read what the hive noted
     Logs(logs::Logs),
+    /// Sign a browser in to the dashboard
+    Link(link::Link),
     /// Tokens for programs and other machines
     Token(token::Token),
     /// Completion for a shell
@@ -181,6 +185,7 @@ where
         Command::Task(command) => inbox::run_task(command, &place).await,
         Command::Completions(command) => completions::run(&command),
         Command::Logs(command) => logs::run(command, &place).await,
+        Command::Link(command) => link::run(command, &place).await,
         Command::Token(command) => token::run(command, &place).await,
     }
 }

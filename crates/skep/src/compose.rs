@@ -99,11 +99,13 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     }
     let server = Server::new(listening, &loaded.settings.server, hive.clone());
     let token = first_token(&hive).await?;
+    let link = server.sign_in_link();
     (extras.opened)(&hive);
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     let housekeeping = tokio::spawn(give_memory_back());
-    up::announce(&home, &loaded, address, token.as_ref().map(|token| token.text.as_str()));
+    let shown = token.as_ref().map(|token| token.text.as_str());
+    up::announce(&home, &loaded, &up::Doorplate { address, link: &link, token: shown });
     if let Some(token) = token
         && let Err(error) = hive.keep_token(&token).await
     {

@@ -1,6 +1,6 @@
 //! How a route is declared: its handler, its description and who may use it, all in one line.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Router;
@@ -41,12 +41,12 @@ const BEHIND_IT: [(u16, &str); 2] = [
 /// Routes with their description.
 pub(crate) struct Routes {
     router: OpenApiRouter<Doors>,
-    open: BTreeSet<String>,
+    open: OpenRoutes,
 }
 
 impl Routes {
     pub(crate) fn new(document: OpenApi) -> Self {
-        Self { router: OpenApiRouter::with_openapi(document), open: BTreeSet::new() }
+        Self { router: OpenApiRouter::with_openapi(document), open: OpenRoutes::default() }
     }
 
     /// For those whom the table of roles lets do this.
@@ -57,15 +57,35 @@ impl Routes {
 
     /// For everybody, without a credential. Such a path has no variable parts.
     pub(crate) fn open(mut self, routes: UtoipaMethodRouter<Doors>) -> Self {
-        self.open.extend(routes.1.paths.keys().cloned());
+        let mut paths = routes.1.paths.clone();
+        for (path, item) in &mut paths {
+            for (method, _) in operations(item) {
+                self.open.add(method, path);
+            }
+        }
         self.router = self.router.routes(declare(None, routes));
         self
     }
 
     /// The routes, their description, and the paths that need no credential.
-    pub(crate) fn split(self) -> (Router<Doors>, OpenApi, BTreeSet<String>) {
+    pub(crate) fn split(self) -> (Router<Doors>, OpenApi, OpenRoutes) {
         let (router, document) = self.router.split_for_parts();
         (router, document, self.open)
+    }
+}
+
+/// What needs no credential: it says that a hive is here and no more, or lets somebody in.
+#[derive(Default)]
+pub(crate) struct OpenRoutes(HashSet<(Method, String)>);
+
+impl OpenRoutes {
+    pub(crate) fn add(&mut self, method: Method, path: &str) {
+        self.0.insert((method, path.to_owned()));
+    }
+
+    pub(crate) fn has(&self, method: &Method, path: &str) -> bool {
+        let method = if method == Method::HEAD { Method::GET } else { method.clone() };
+        self.0.contains(&(method, path.to_owned()))
     }
 }
 

@@ -28,26 +28,33 @@ mod messages;
 mod openai;
 mod page;
 mod reader;
+mod session;
 mod tokens;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware;
+use axum::routing::get;
 use skep_runtime::door::Action;
 use utoipa_axum::routes;
 
 use crate::admission::{self, Entrance};
+use crate::assets;
 use crate::doors::Doors;
 use crate::problem::Problem;
 use crate::ws;
+pub(crate) use declared::OpenRoutes;
 use declared::Routes;
 
 /// Every route there is.
 fn routes() -> Routes {
     Routes::new(document::frame())
         .open(routes!(page::show))
+        .open(routes!(session::enter))
+        .guarded(Action::SeeSelf, routes!(session::show, session::leave))
+        .guarded(Action::ManageTokens, routes!(session::link))
         .open(routes!(document::page))
         .open(routes!(document::json))
         .open(routes!(hive::health))
@@ -79,7 +86,12 @@ fn routes() -> Routes {
 pub(crate) use openai::reshape as reshape_for_openai;
 
 pub(crate) fn router(doors: Doors) -> Router {
-    let (router, document, open) = routes().split();
+    let (mut router, document, mut open) = routes().split();
+    for asset in assets::ASSETS.iter().filter(|asset| asset.path != "index.html") {
+        let path = format!("/{}", asset.path);
+        open.add(Method::GET, &path);
+        router = router.route(&path, get(async |headers: HeaderMap| asset.answer(&headers)));
+    }
     let entrance = Entrance { doors: Arc::clone(&doors), open: Arc::new(open) };
     router
         .layer(axum::Extension(document::Served::new(&document)))

@@ -1,12 +1,19 @@
-//! What a browser finds: a page that says where it is. It contains nothing that varies.
+//! What a browser finds: the dashboard, or a page that says how to get it where the program was
+//! built without.
 
-use axum::response::Html;
+use axum::http::HeaderMap;
+use axum::response::{Html, IntoResponse, Response};
 
-/// What a browser finds here.
+use crate::assets;
+
+/// The dashboard.
 #[utoipa::path(
     get, path = "/", tag = "document",
     responses((status = 200, description = "A page.", body = String, content_type = "text/html"))
 )]
-pub(crate) async fn show() -> Html<&'static str> {
-    Html(include_str!("page.html"))
+pub(crate) async fn show(headers: HeaderMap) -> Response {
+    match assets::index() {
+        Some(page) => page.answer(&headers),
+        None => Html(include_str!("page.html")).into_response(),
+    }
 }

@@ -23,6 +23,7 @@ use skep_core::ids::ChannelId;
 use utoipa::IntoParams;
 
 use crate::admission::Slot;
+use crate::browser;
 use crate::doors::Doors;
 use crate::extract::{Params, is_id};
 use crate::permit::Permit;
@@ -96,7 +97,8 @@ pub(crate) async fn upgrade(
         .max_message_size(INBOUND_BYTES)
         .max_frame_size(INBOUND_BYTES)
         .read_buffer_size(READ_BUFFER)
-        .write_buffer_size(WRITE_BUFFER);
+        .write_buffer_size(WRITE_BUFFER)
+        .protocols([browser::PROTOCOL]);
     Ok(upgrade.on_upgrade(move |connection| socket.serve(connection)))
 }
 

@@ -87,13 +87,22 @@ impl Up {
     }
 }
 
-/// Says where the hive is, once it can be reached. `token` is the operator token of a first
-/// start: this is the only time it is shown.
-pub fn announce(home: &Home, loaded: &Loaded, address: SocketAddr, token: Option<&str>) {
+/// What is said once the hive can be reached.
+pub struct Doorplate<'a> {
+    pub address: SocketAddr,
+    /// Signs one browser in, once.
+    pub link: &'a str,
+    /// The operator token of a first start: this is the only time it is shown.
+    pub token: Option<&'a str>,
+}
+
+pub fn announce(home: &Home, loaded: &Loaded, plate: &Doorplate) {
+    let Doorplate { address, link, token } = plate;
     let usual = Home::locate(None).is_ok_and(|usual| usual == *home);
     let flag = if usual { String::new() } else { format!(" --home {}", home.root().display()) };
     let mut text = format!(
         "{LISTENING}http://{address}\n\
+         dashboard, this link works once: {link}\n\
          model: {}\n\
          talk to it: skep{flag} send main \"hello\" --wait\n\
          read and change it: {}",

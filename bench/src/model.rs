@@ -1,0 +1,173 @@
+//! The instant model: the Anthropic wire, an answer as soon as the request is in.
+//!
+//! What it says is chosen by the newest words of the person: `stream N` gives N tokens, `tools N`
+//! asks for N reads one after the other and then answers, anything else is one token. While it is
+//! held (`POST /hold`, `POST /release`) it answers nobody.
+
+use anyhow::Result;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header;
+use axum::response::Response;
+use axum::routing::post;
+use bytes::Bytes;
+use futures_util::stream;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+type Held = watch::Sender<bool>;
+
+pub async fn serve() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let held: Held = watch::Sender::new(false);
+    let router = Router::new()
+        .route("/v1/messages", post(answer))
+        .route("/hold", post(async |State(held): State<Held>| held.send_replace(true).to_string()))
+        .route(
+            "/release",
+            post(async |State(held): State<Held>| held.send_replace(false).to_string()),
+        )
+        .with_state(held);
+    let listener = axum::serve::ListenerExt::tap_io(listener, |socket| {
+        let _ = socket.set_nodelay(true);
+    });
+    axum::serve(listener, router).await?;
+    Ok(())
+}
+
+async fn answer(State(held): State<Held>, request: Request) -> Response {
+    // The sender lives as long as the server.
+    let _ = held.subscribe().wait_for(|held| !held).await;
+    let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap_or_default();
+    let pieces = match serde_json::from_slice::<Value>(&body) {
+        Ok(asked) => say(&asked),
+        Err(_) => vec![Bytes::from_static(b"event: error\ndata: {}\n\n")],
+    };
+    let stream = stream::iter(pieces.into_iter().map(Ok::<_, std::convert::Infallible>));
+    let response = Response::builder().header(header::CONTENT_TYPE, "text/event-stream");
+    response.body(Body::from_stream(stream)).unwrap_or_default()
+}
+
+fn say(asked: &Value) -> Vec<Bytes> {
+    let empty = Vec::new();
+    let messages = asked["messages"].as_array().unwrap_or(&empty);
+    let (words, results) = newest(messages);
+    match words.split_once(' ') {
+        Some(("stream", number)) => text(number.trim().parse().unwrap_or(1)),
+        Some(("tools", number)) if results < number.trim().parse().unwrap_or(0) => call(results),
+        _ => text(1),
+    }
+}
+
+/// The last words a person said, and how many results came after them.
+fn newest(messages: &[Value]) -> (String, usize) {
+    let mut results = 0;
+    for message in messages.iter().rev() {
+        let blocks = message["content"].as_array().cloned().unwrap_or_default();
+        let called = blocks.iter().filter(|block| block["type"] == "tool_result").count();
+        results += called;
+        if message["role"] == "user" && called == 0 {
+            let text = match &message["content"] {
+                Value::String(text) => text.clone(),
+                _ => blocks.iter().rev().find_map(|b| b["text"].as_str()).unwrap_or("").to_owned(),
+            };
+            // A prompt may put a line of its own before the words.
+            let last = text.trim().lines().next_back().unwrap_or("").to_owned();
+            return (last, results);
+        }
+    }
+    (String::new(), results)
+}
+
+fn text(tokens: usize) -> Vec<Bytes> {
+    let mut pieces = vec![begin()];
+    let block = json!({ "type": "text", "text": "" });
+    pieces.push(event(
+        "content_block_start",
+        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+    ));
+    for number in 0..tokens {
+        let delta = json!({ "type": "text_delta", "text": format!("tok{number} ") });
+        pieces.push(event(
+            "content_block_delta",
+            json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
+        ));
+    }
+    finish(&mut pieces, "end_turn", tokens);
+    pieces
+}
+
+fn call(number: usize) -> Vec<Bytes> {
+    let mut pieces = vec![begin()];
+    let block = json!({
+        "type": "tool_use", "id": format!("toolu_{number}"), "name": "read", "input": {}
+    });
+    pieces.push(event(
+        "content_block_start",
+        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
+    ));
+    let input = json!({ "file_path": "note.txt" }).to_string();
+    let delta = json!({ "type": "input_json_delta", "partial_json": input });
+    pieces.push(event(
+        "content_block_delta",
+        json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
+    ));
+    finish(&mut pieces, "tool_use", 20);
+    pieces
+}
+
+fn begin() -> Bytes {
+    let usage = json!({ "input_tokens": 10, "output_tokens": 1,
+        "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0 });
+    let message = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "instant",
+        "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage,
+    });
+    event("message_start", json!({ "type": "message_start", "message": message }))
+}
+
+fn finish(pieces: &mut Vec<Bytes>, reason: &str, tokens: usize) {
+    pieces.push(event("content_block_stop", json!({ "type": "content_block_stop", "index": 0 })));
+    pieces.push(event(
+        "message_delta",
+        json!({ "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null },
+                "usage": { "output_tokens": tokens } }),
+    ));
+    pieces.push(event("message_stop", json!({ "type": "message_stop" })));
+}
+
+fn event(name: &str, data: Value) -> Bytes {
+    Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn person(text: &str) -> Value {
+        json!({ "role": "user", "content": [{ "type": "text", "text": text }] })
+    }
+
+    #[test]
+    fn the_newest_words_choose_the_answer() {
+        let result = json!({ "role": "user", "content": [{ "type": "tool_result" }] });
+        let model = json!({ "role": "assistant", "content": [] });
+        let asked = |messages: Vec<Value>| say(&json!({ "messages": messages })).len();
+        let one = text(1).len();
+        assert_eq!(asked(vec![person("hello")]), one);
+        assert_eq!(asked(vec![person("[now]\nstream 5")]), one + 4);
+        let tools = |results: usize| {
+            let mut messages = vec![person("tools 2")];
+            for _ in 0..results {
+                messages.extend([model.clone(), result.clone()]);
+            }
+            String::from_utf8(say(&json!({ "messages": messages })).concat()).unwrap()
+        };
+        assert!(tools(0).contains("toolu_0"));
+        assert!(tools(1).contains("toolu_1"));
+        assert!(tools(2).contains("end_turn"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Taking the next item must not cost more when many wait: turns are finished one at a time from
+//! an inbox of 100 000 and from one of 500.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::Bench;
+use crate::client::{Client, Target};
+use crate::hive::{Hive, Home};
+use crate::report::{Goal, Row};
+use crate::stats::{self, ms};
+
+const SESSIONS: usize = 500;
+const LOOKED_AT: usize = 200;
+
+pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+    let large = if bench.options.quick { 20_000 } else { 100_000 };
+    let few = turn_time(bench, SESSIONS).await?;
+    let many = turn_time(bench, large).await?;
+    Ok(vec![Row {
+        key: "inbox_pending".into(),
+        what: format!("turn with {large} items waiting, against {SESSIONS}"),
+        value: many,
+        unit: "ms",
+        floor: Some(few),
+        goal: Goal::Times(1.5),
+        note: "one turn at a time, the median of 200".into(),
+    }])
+}
+
+/// Between the ends of two turns, with one slot and `items` waiting.
+async fn turn_time(bench: &Bench, items: usize) -> Result<f64> {
+    let home = Home::new(&bench.model.url, 1)?;
+    std::fs::write(home.path().join("skep.yaml"), "limits:\n  concurrent_turns: 1\n")?;
+    let hive = Hive::start(&bench.program(), home).await?;
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let control = |word: &str| http.post(format!("{}/{word}", bench.model.url)).send();
+    control("hold").await?;
+    fill(&hive.target, items).await?;
+    let mut watcher = Client::connect(&hive.target, false).await?;
+    watcher.raw(&json!({ "type": "subscribe", "agent": "main" })).await?;
+    control("release").await?;
+    let mut times = Vec::with_capacity(LOOKED_AT);
+    let mut last: Option<Instant> = None;
+    while times.len() < LOOKED_AT {
+        let frame = watcher.next().await?;
+        let event = frame.get("event").unwrap_or(&frame);
+        if event["type"] != "turn_end" {
+            continue;
+        }
+        let now = Instant::now();
+        if let Some(last) = last {
+            times.push(ms(now - last));
+        }
+        last = Some(now);
+    }
+    hive.child.stop().await?;
+    Ok(stats::percentile(&mut times, 0.5))
+}
+
+/// Accepted and durable, spread over sessions.
+async fn fill(target: &Target, items: usize) -> Result<()> {
+    let senders = 16;
+    let mut tasks = JoinSet::new();
+    for sender in 0..senders {
+        let target = target.clone();
+        tasks.spawn(async move {
+            let mut client = Client::connect(&target, false).await?;
+            let mine = (sender..items).step_by(senders);
+            let (mut sent, mut acked) = (0_usize, 0_usize);
+            for number in mine {
+                client.send("hello", Some(&format!("s{}", number % SESSIONS))).await?;
+                sent += 1;
+                while sent - acked > 256 {
+                    acked += usize::from(is_ack(&mut client).await?);
+                }
+            }
+            while acked < sent {
+                acked += usize::from(is_ack(&mut client).await?);
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done?.context("filling the inbox")?;
+    }
+    Ok(())
+}
+
+async fn is_ack(client: &mut Client) -> Result<bool> {
+    Ok(client.next().await?["type"] == "ack")
+}

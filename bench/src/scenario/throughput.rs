@@ -1,0 +1,93 @@
+//! Many sessions of one agent at once, every message durable.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+
+use super::{Bench, Side};
+use crate::client::{Client, Target};
+use crate::report::{Goal, Row};
+use crate::stats;
+
+/// Turns in a talk before the next begins.
+const TALK: u64 = 20;
+
+pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut at_sixteen = None;
+    for sessions in [1_usize, 16, 64, 256] {
+        let (mut floor, mut hive) = (Vec::new(), Vec::new());
+        for round in 0..=rounds(bench) {
+            for side in [Side::B, Side::Hive] {
+                let (_, target) = bench.side(side);
+                let rate = rate(&target, sessions, round, side, time(bench)).await?;
+                match side {
+                    _ if round == 0 => {}
+                    Side::Hive => hive.push(rate),
+                    _ => floor.push(rate),
+                }
+            }
+        }
+        let value = stats::median(&hive);
+        let (low, high) = stats::spread(&hive);
+        let goal = if sessions >= 64 { Goal::Share(0.5) } else { Goal::None };
+        let mut note = format!("rounds {low:.0}–{high:.0}");
+        if sessions == 16 {
+            at_sixteen = Some(value);
+        }
+        if let (256, Some(sixteen)) = (sessions, at_sixteen) {
+            note.push_str(&format!("; {:.2} of that at 16", value / sixteen));
+        }
+        rows.push(Row {
+            key: format!("throughput_{sessions}"),
+            what: format!("turns a second, {sessions} sessions"),
+            value,
+            unit: "/s",
+            floor: Some(stats::median(&floor)),
+            goal,
+            note,
+        });
+    }
+    Ok(rows)
+}
+
+fn rounds(bench: &Bench) -> usize {
+    if bench.options.quick { 3 } else { 5 }
+}
+
+fn time(bench: &Bench) -> Duration {
+    Duration::from_millis(if bench.options.quick { 1500 } else { 3000 })
+}
+
+async fn rate(
+    target: &Target,
+    sessions: usize,
+    round: usize,
+    side: Side,
+    time: Duration,
+) -> Result<f64> {
+    let mut clients = Vec::new();
+    for _ in 0..sessions {
+        clients.push(Client::connect(target, false).await?);
+    }
+    let begun = Instant::now();
+    let mut tasks = JoinSet::new();
+    for (number, mut client) in clients.into_iter().enumerate() {
+        tasks.spawn(async move {
+            let mut done = 0_u64;
+            while begun.elapsed() < time {
+                let session = format!("load-{round}-{sessions}-{number}-{}", done / TALK);
+                let session = (side == Side::Hive).then_some(session.as_str());
+                client.turn("hello", session).await?;
+                done += 1;
+            }
+            anyhow::Ok(done)
+        });
+    }
+    let mut turns = 0;
+    while let Some(done) = tasks.join_next().await {
+        turns += done??;
+    }
+    Ok(turns as f64 / begun.elapsed().as_secs_f64())
+}

@@ -1,0 +1,100 @@
+//! One client, one turn after the other.
+
+use anyhow::Result;
+
+use super::{Bench, Rounds, Side};
+use crate::client::Client;
+use crate::report::{Goal, Row};
+use crate::stats::{self, ms};
+
+/// Turns in a talk before the next begins: a long talk costs its own length on every call.
+const TALK: usize = 20;
+
+pub async fn one_token(bench: &Bench) -> Result<Vec<Row>> {
+    let turns = if bench.options.quick { 200 } else { 500 };
+    let [b, hive] = interleaved(bench, [Side::B, Side::Hive], "hello", turns, false).await?;
+    let note = format!("p50 of {turns} turns a round, rounds {} (floor {})", hive.said(), b.said());
+    Ok(vec![
+        row("turn_p50", "turn, 1 token, p50", "ms", hive.time(), b.time(), Goal::Times(2.0), note),
+        cpu("turn_cpu", "turn, 1 token, CPU", &hive, &b, 2.5),
+    ])
+}
+
+pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
+    let turns = if bench.options.quick { 60 } else { 150 };
+    let sides = [Side::A, Side::Hive];
+    let [a, hive] = interleaved(bench, sides, "stream 200", turns, true).await?;
+    let note = format!("rounds {} (floor A {})", hive.said(), a.said());
+    let goal = Goal::Times(2.0);
+    Ok(vec![
+        row("stream_p50", "stream of 200, p50", "ms", hive.time(), a.time(), goal, note),
+        cpu("stream_cpu", "stream of 200, CPU", &hive, &a, 3.0),
+    ])
+}
+
+/// What each of ten calls adds to a turn, through the whole gate.
+pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
+    let turns = if bench.options.quick { 30 } else { 80 };
+    let sides = [Side::B, Side::Hive];
+    let [b0, hive0] = interleaved(bench, sides, "hello", turns, false).await?;
+    let [b, hive] = interleaved(bench, sides, "tools 10", turns, false).await?;
+    let added = |with: &Rounds, without: &Rounds| (with.time() - without.time()) / 10.0;
+    let (ours, floor) = (added(&hive, &hive0), added(&b, &b0));
+    let over = ours - floor;
+    let note = format!("a call takes {ours:.3} ms here and {floor:.3} ms on floor B");
+    Ok(vec![Row {
+        key: "tool_call_added".into(),
+        what: "tool call (read), added to floor B".into(),
+        value: over,
+        unit: "ms",
+        floor: None,
+        goal: Goal::Most(0.5),
+        note,
+    }])
+}
+
+async fn interleaved(
+    bench: &Bench,
+    sides: [Side; 2],
+    words: &str,
+    turns: usize,
+    stream: bool,
+) -> Result<[Rounds; 2]> {
+    let mut found = [Rounds::default(), Rounds::default()];
+    for round in 0..=bench.rounds() {
+        for (at, side) in sides.into_iter().enumerate() {
+            let (child, target) = bench.side(side);
+            let mut client = Client::connect(&target, stream).await?;
+            let mut times = Vec::with_capacity(turns);
+            let before = child.cpu()?;
+            for turn in 0..turns {
+                let session = format!("{words}-{round}-{}", turn / TALK);
+                let session = (side == Side::Hive).then_some(session.as_str());
+                times.push(ms(client.turn(words, session).await?));
+            }
+            let used = ms(child.cpu()? - before) / turns as f64;
+            // The first round warms everything up and counts for nobody.
+            if round > 0 {
+                found[at].time.push(stats::percentile(&mut times, 0.5));
+                found[at].cpu.push(used);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn cpu(key: &str, what: &str, hive: &Rounds, floor: &Rounds, most: f64) -> Row {
+    row(key, what, "ms", hive.cpu(), floor.cpu(), Goal::Times(most), String::new())
+}
+
+fn row(
+    key: &str,
+    what: &str,
+    unit: &'static str,
+    value: f64,
+    floor: f64,
+    goal: Goal,
+    note: String,
+) -> Row {
+    Row { key: key.into(), what: what.into(), value, unit, floor: Some(floor), goal, note }
+}

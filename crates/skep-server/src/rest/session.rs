@@ -1,0 +1,145 @@
+//! Browsers: a link signs one in, once. The cookie cannot be read by scripts, the key cannot be
+//! sent by other pages; requests need both.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use skep_runtime::door::Role;
+use utoipa::ToSchema;
+
+use crate::browser;
+use crate::doors::Doors;
+use crate::extract::{JsonBody, Params};
+use crate::permit::Permit;
+use crate::problem::{BadBody, NotKept, Problem};
+use crate::rest::agents::Nothing;
+
+const ONCE_BYTES: usize = 128;
+const NAME_CHARACTERS: usize = 64;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Link {
+    /// What stands behind `#once=` in the link.
+    #[schema(max_length = 128)]
+    once: String,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Entered {
+    name: String,
+    role: Role,
+    /// For the header `X-Skep-Key`, beside the cookie that comes with this answer.
+    key: String,
+}
+
+/// Signs this browser in.
+#[utoipa::path(
+    post, path = "/api/v1/session", tag = "browsers", request_body = Link,
+    responses((status = 201, description = "Signed in for 30 days.", body = Entered), BadBody, NotKept)
+)]
+pub(crate) async fn enter(
+    State(doors): State<Doors>,
+    Params(Nothing {}): Params<Nothing>,
+    JsonBody(link): JsonBody<Link>,
+) -> Result<Response, Problem> {
+    if link.once.len() > ONCE_BYTES {
+        return Err(Problem::bad_request("invalid_body", "no link of ours is that long"));
+    }
+    let entered = doors.hive.sign_in(&link.once).await?;
+    let cookie = browser::cookie(&doors, &entered.cookie, entered.seconds);
+    let body = Entered { name: entered.name, role: entered.role, key: entered.key };
+    let mut response = (StatusCode::CREATED, Json(body)).into_response();
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Me {
+    name: String,
+    role: Role,
+}
+
+/// Who is asking.
+#[utoipa::path(
+    get, path = "/api/v1/session", tag = "browsers",
+    responses((status = 200, description = "Who the credential belongs to.", body = Me))
+)]
+pub(crate) async fn show(permit: Permit, Params(Nothing {}): Params<Nothing>) -> Json<Me> {
+    Json(Me { name: permit.principal().to_string(), role: permit.role() })
+}
+
+/// Signs this browser out.
+#[utoipa::path(
+    delete, path = "/api/v1/session", tag = "browsers",
+    responses((status = 204, description = "The cookie and the key open nothing any more."), NotKept)
+)]
+pub(crate) async fn leave(
+    State(doors): State<Doors>,
+    headers: HeaderMap,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Response, Problem> {
+    if let Some(cookie) = browser::cookie_of(&doors, &headers) {
+        doors.hive.sign_out(cookie).await?;
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Ok(cookie) = HeaderValue::from_str(&browser::cookie(&doors, "", 0)) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewLink {
+    /// Whose browser it is.
+    #[schema(min_length = 1, max_length = 64)]
+    name: Option<String>,
+    role: Option<LinkRole>,
+}
+
+/// Roles that people have.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LinkRole {
+    Operator,
+    User,
+    Viewer,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MadeLink {
+    /// Opens the dashboard and signs in, once, within ten minutes.
+    link: String,
+}
+
+/// Makes a link that signs one browser in.
+#[utoipa::path(
+    post, path = "/api/v1/links", tag = "browsers", request_body = NewLink,
+    responses((status = 201, description = "The link.", body = MadeLink), BadBody)
+)]
+pub(crate) async fn link(
+    State(doors): State<Doors>,
+    Params(Nothing {}): Params<Nothing>,
+    JsonBody(wanted): JsonBody<NewLink>,
+) -> Result<Response, Problem> {
+    let role = match wanted.role.unwrap_or(LinkRole::Operator) {
+        LinkRole::Operator => Role::Operator,
+        LinkRole::User => Role::User,
+        LinkRole::Viewer => Role::Viewer,
+    };
+    let name = wanted.name.as_deref().unwrap_or(role.as_str()).trim();
+    let fits = !name.is_empty() && name.chars().count() <= NAME_CHARACTERS;
+    let plain = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' '));
+    if !fits || !plain {
+        let detail = "a name has 1 to 64 letters, digits, spaces, dots, dashes";
+        return Err(Problem::bad_request("invalid_name", detail));
+    }
+    let link = browser::link(&doors, &doors.hive.new_link(name, role));
+    Ok((StatusCode::CREATED, Json(MadeLink { link })).into_response())
+}

@@ -1,0 +1,81 @@
+// Requests to the hive. The cookie alone opens nothing: the key of this origin goes with it.
+
+const KEY = "skep.key";
+
+export interface Credentials {
+  key: string;
+  name: string;
+}
+
+/** Why a request failed, in the hive's own words. */
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+  ) {
+    super(message);
+  }
+
+  /** Whether asking again later may help. */
+  get passing(): boolean {
+    return this.status === 0 || this.status === 503 || this.status === 507 || this.status === 429;
+  }
+}
+
+export function storedKey(): string | null {
+  return localStorage.getItem(KEY);
+}
+
+export function keep(key: string): void {
+  localStorage.setItem(KEY, key);
+}
+
+export function forget(): void {
+  localStorage.removeItem(KEY);
+}
+
+export async function request(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers);
+  const key = storedKey();
+  if (key) headers.set("X-Skep-Key", key);
+  let response: Response;
+  try {
+    response = await fetch(`/api/v1${path}`, { ...init, headers, credentials: "same-origin" });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Refusal(0, "offline", "The hive cannot be reached.");
+  }
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const response = await request(path, signal ? { signal } : {});
+  return (await response.json()) as T;
+}
+
+export async function post<T>(path: string, body: unknown, idempotency?: string): Promise<T> {
+  const headers: Record<string, string> = { "Content-Type": "application/json" };
+  if (idempotency) headers["Idempotency-Key"] = idempotency;
+  const init = { method: "POST", headers, body: JSON.stringify(body) };
+  const response = await request(path, init);
+  return (await response.json()) as T;
+}
+
+async function refusal(response: Response): Promise<Refusal> {
+  try {
+    const problem = (await response.json()) as { code?: string; detail?: string; title?: string };
+    const text = problem.detail ?? problem.title ?? `The hive answered ${response.status}.`;
+    return new Refusal(response.status, problem.code ?? "unknown", text);
+  } catch {
+    return new Refusal(response.status, "unknown", `The hive answered ${response.status}.`);
+  }
+}
+
+/** A query string without the parts that were not given. */
+export function query(parts: Record<string, string | number | undefined>): string {
+  const given = Object.entries(parts).filter(([, value]) => value !== undefined);
+  const pairs = given.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`);
+  return pairs.length ? `?${pairs.join("&")}` : "";
+}

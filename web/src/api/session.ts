@@ -1,0 +1,34 @@
+// Signing in: the link carries a word after `#`, which never reaches a server's log. It is posted
+// once and becomes a cookie and a key.
+
+import { get, keep, post, Refusal, storedKey } from "./http";
+
+export interface Me {
+  name: string;
+  role: string;
+}
+
+/** Who is signed in here; why not, otherwise. */
+export async function signIn(): Promise<{ me: Me } | { why: string | undefined }> {
+  const once = /^#once=([\w-]+)$/.exec(location.hash)?.[1];
+  if (once) {
+    history.replaceState(null, "", "/");
+    try {
+      const answer = await post<Me & { key: string }>("/session", { once });
+      keep(answer.key);
+      return { me: { name: answer.name, role: answer.role } };
+    } catch (error) {
+      return { why: error instanceof Refusal ? error.message : String(error) };
+    }
+  }
+  if (!storedKey()) return { why: undefined };
+  for (;;) {
+    try {
+      return { me: await get<Me>("/session") };
+    } catch (error) {
+      if (error instanceof Refusal && error.status === 401) return { why: undefined };
+      // The hive is away: the page waits for it as any open page does.
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+}

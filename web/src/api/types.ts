@@ -1,0 +1,218 @@
+// What the hive answers: the shapes of `/api/v1`, as its OpenAPI document has them.
+
+export type Block =
+  | { type: "text"; text: string }
+  | { type: "thinking"; thinking: string; signature?: string }
+  | { type: "redacted_thinking"; data: string }
+  | { type: "toolCall"; id: string; name: string; arguments: unknown }
+  | FileBlock;
+
+export interface FileBlock {
+  type: "file";
+  name: string;
+  mime: string;
+  size: number;
+  hash: string;
+}
+
+export interface Usage {
+  input: number;
+  output: number;
+  cacheRead: number;
+  cacheWrite: number;
+  totalTokens: number;
+  /** Dollars; absent where the price is not known. */
+  cost?: number;
+}
+
+export interface Meta {
+  provider: string;
+  model: string;
+  api: string;
+  usage: Usage;
+  stopReason: string;
+}
+
+export interface Message {
+  type: "history";
+  id: string;
+  seq: number;
+  turn: string;
+  agentId: string;
+  sessionId: string;
+  timestamp: number;
+  role: "user" | "assistant" | "toolResult" | "system";
+  content: Block[];
+  meta?: Meta;
+  toolCallId?: string;
+  toolName?: string;
+  isError?: boolean;
+  details?: { diff?: string } & Record<string, unknown>;
+  origin?: { item: string; messageId: string; channel: string; principal: string };
+}
+
+export interface ActiveTurn {
+  turn: string;
+  agent: string;
+  session: string;
+  session_key: string;
+  token: number;
+  call: number;
+  /** Deltas up to here are in `content`. */
+  deltas: number;
+  content: Block[];
+}
+
+export interface HistoryPage {
+  messages: Message[];
+  session?: string;
+  view: View;
+  streaming: boolean;
+  active?: ActiveTurn;
+  /** How full the model's context was at the last call, in tokens. */
+  context?: { used: number; window: number };
+  before?: number;
+}
+
+export type View = "simple" | "full";
+
+export interface Agent {
+  name: string;
+  description: string;
+  status: "active" | "failed";
+  error?: string;
+  engine: string;
+  model: string;
+  queue_depth: number;
+  active_turns: number;
+}
+
+export interface Turn {
+  turn: string;
+  agent: string;
+  session: string;
+  session_key: string;
+  state: string;
+  since: number;
+  steps: number;
+  waiting_for?: string;
+}
+
+export interface UnknownCall {
+  turn: string;
+  call_id: string;
+  agent: string;
+  tool: string;
+  at: number;
+}
+
+export interface Snapshot {
+  seq: number;
+  hive: { version: string; started_at: number; model_note: string; store: string };
+  agents: Agent[];
+  turns: Turn[];
+  queue: { pending: number; running: number; waiting: number };
+  unknown_calls: UnknownCall[];
+  spend?: Spend;
+}
+
+/** What today has cost so far. */
+export interface Spend {
+  cost?: number;
+  cost_per_day?: number;
+  tokens: number;
+  tokens_per_day?: number;
+  unpriced_calls: number;
+}
+
+export interface SessionInfo {
+  id: string;
+  key: string;
+  /** Its first words. */
+  title: string;
+  created_at: number;
+  last_at: number;
+  messages: number;
+}
+
+export interface Found {
+  agent: string;
+  session: string;
+  session_key: string;
+  seq: number;
+  role: string;
+  at: number;
+  snippet: string;
+  /** Where the words that were looked for stand in `snippet`: start and end. */
+  marks: [number, number][];
+}
+
+export interface InboxItem {
+  item_id: string;
+  message_id: string;
+  agent: string;
+  session_key: string;
+  kind: string;
+  state: ItemState;
+  attempts: number;
+  preview: string;
+  error?: { code: string; error: string };
+  created_at: number;
+  finished_at?: number;
+  ord: number;
+}
+
+export type ItemState =
+  | "pending"
+  | "running"
+  | "waiting"
+  | "done"
+  | "failed"
+  | "cancelled"
+  | "dead";
+
+export interface Receipt {
+  message_id: string;
+  item_id: string;
+  agent: string;
+  session_key: string;
+  state: "started" | "queued" | "waiting" | "done";
+  note?: string;
+}
+
+interface EventBase {
+  seq?: number;
+  at: number;
+  agent: string;
+  session?: string;
+  turn?: string;
+}
+
+export type LiveEvent = EventBase &
+  (
+    | {
+        type: "turn_start";
+        session_key: string;
+        token: number;
+        from: string;
+        body: string;
+        resumed: boolean;
+      }
+    | {
+        type: "delta";
+        token: number;
+        call: number;
+        index: number;
+        part: "text" | "thinking";
+        text: string;
+      }
+    | { type: "tool_start"; call_id: string; tool: string }
+    | { type: "tool_end"; call_id: string; tool: string; is_error: boolean; state: string }
+    | { type: "history_updated"; first: number; last: number }
+    | { type: "turn_end"; ok: boolean; outcome: string; note?: string; usage: Usage }
+    | { type: "turn_waiting"; reason: string; until?: number }
+    | { type: "inbox_accepted"; item: string; message_id: string; session_key: string }
+    | { type: "inbox_ended"; item: string; message_id: string; state: ItemState }
+    | { type: "call_unknown"; call_id: string; tool: string }
+    | { type: "status"; state: string; reason?: string }
+  );

@@ -1,0 +1,62 @@
+// What the model says right now, put together from deltas. Deltas are provisional: a new token or
+// call voids what came before it, and the stored message replaces it in the end.
+
+import type { ActiveTurn, Block, LiveEvent } from "../api/types";
+
+export interface Saying {
+  turn: string;
+  token: number;
+  call: number;
+  /** How many deltas are in `blocks`. */
+  deltas: number;
+  blocks: Block[];
+  /** Its message is stored: it leaves when that is shown. */
+  stored: boolean;
+}
+
+export type Delta = Extract<LiveEvent, { type: "delta" }>;
+
+/** `gap`: deltas are missing, the active turn has to be read again. */
+export type Folded = { saying: Saying[]; gap: boolean };
+
+export function fromActive(active: ActiveTurn): Saying {
+  const { turn, token, call, deltas, content } = active;
+  return { turn, token, call, deltas, blocks: content, stored: false };
+}
+
+export function fold(saying: Saying[], delta: Delta): Folded {
+  const turn = delta.turn ?? "";
+  const open = saying.at(-1);
+  const same = open?.turn === turn && open.token === delta.token && open.call === delta.call;
+  if (open && same) {
+    if (delta.index < open.deltas) return { saying, gap: false };
+    if (delta.index > open.deltas) return { saying, gap: true };
+    const next = { ...open, deltas: open.deltas + 1, blocks: append(open.blocks, delta) };
+    return { saying: [...saying.slice(0, -1), next], gap: false };
+  }
+  if (open?.turn === turn && isOlder(delta, open)) return { saying, gap: false };
+  if (delta.index > 0) return { saying, gap: true };
+  // What is stored stays until its message is shown; the rest is void.
+  const kept = saying.filter((one) => one.stored);
+  const blocks = append([], delta);
+  const { token, call } = delta;
+  return { saying: [...kept, { turn, token, call, deltas: 1, blocks, stored: false }], gap: false };
+}
+
+function isOlder(delta: Delta, open: Saying): boolean {
+  return delta.token < open.token || (delta.token === open.token && delta.call < open.call);
+}
+
+function append(blocks: Block[], delta: Delta): Block[] {
+  const last = blocks.at(-1);
+  if (delta.part === "text") {
+    if (last?.type === "text") {
+      return [...blocks.slice(0, -1), { type: "text", text: last.text + delta.text }];
+    }
+    return [...blocks, { type: "text", text: delta.text }];
+  }
+  if (last?.type === "thinking" && last.signature === undefined) {
+    return [...blocks.slice(0, -1), { type: "thinking", thinking: last.thinking + delta.text }];
+  }
+  return [...blocks, { type: "thinking", thinking: delta.text }];
+}

@@ -1,0 +1,154 @@
+// The hive as the page knows it: the newest snapshot, brought forward by events.
+
+import { batch } from "solid-js";
+import { createStore, produce, reconcile } from "solid-js/store";
+import { get } from "../api/http";
+import type { InboxItem, LiveEvent, Snapshot, Turn } from "../api/types";
+import type { Live } from "./live";
+
+/** A piece of a turn's strip: model time or a tool call. */
+export interface Step {
+  kind: "model" | "tool" | "failed";
+  at: number;
+  until?: number;
+  call?: string;
+  tool?: string;
+}
+
+export interface RunningTurn extends Turn {
+  body?: string;
+  strip: Step[];
+}
+
+interface HiveState {
+  snapshot?: Snapshot;
+  turns: Record<string, RunningTurn>;
+  /** Newest first. */
+  recent: InboxItem[];
+}
+
+/** Counts come from a new snapshot, at most this often. */
+const SETTLE = 400;
+
+export function createHive(live: Live) {
+  const [state, set] = createStore<HiveState>({ turns: {}, recent: [] });
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  function takeIn(snapshot: Snapshot): void {
+    batch(() => {
+      set("snapshot", reconcile(snapshot));
+      const turns: Record<string, RunningTurn> = {};
+      for (const turn of snapshot.turns) {
+        const known = state.turns[turn.turn];
+        turns[turn.turn] = { ...turn, strip: known?.strip ?? [] };
+        if (known?.body !== undefined) turns[turn.turn]!.body = known.body;
+      }
+      set("turns", reconcile(turns));
+    });
+  }
+
+  async function refresh(): Promise<void> {
+    timer = undefined;
+    try {
+      const [snapshot, inbox] = await Promise.all([
+        get<Snapshot>("/state"),
+        get<{ items: InboxItem[] }>("/inbox?limit=100"),
+      ]);
+      takeIn(snapshot);
+      set("recent", reconcile(inbox.items, { key: "item_id" }));
+    } catch {
+      // The stream breaks as well and says so; the next snapshot mends this.
+    }
+  }
+
+  function soon(): void {
+    timer ??= setTimeout(() => void refresh(), SETTLE);
+  }
+
+  function apply(event: LiveEvent): void {
+    const id = event.turn;
+    switch (event.type) {
+      case "turn_start":
+        if (!id) break;
+        set("turns", id, {
+          turn: id,
+          agent: event.agent,
+          session: event.session ?? "",
+          session_key: event.session_key,
+          state: "running",
+          since: event.at,
+          steps: 0,
+          body: event.body,
+          strip: [{ kind: "model", at: event.at }],
+        });
+        soon();
+        break;
+      case "tool_start":
+        step(id, { kind: "tool", at: event.at, call: event.call_id, tool: event.tool });
+        break;
+      case "tool_end":
+        endStep(id, event.call_id, event.at, event.is_error);
+        break;
+      case "turn_waiting":
+        if (id && state.turns[id]) {
+          set("turns", id, { state: "waiting", waiting_for: event.reason });
+        }
+        soon();
+        break;
+      case "turn_end":
+        if (id) set(produce((state) => void delete state.turns[id]));
+        soon();
+        break;
+      case "delta":
+      case "history_updated":
+        break;
+      default:
+        soon();
+    }
+  }
+
+  function step(id: string | undefined, next: Step): void {
+    if (!id || !state.turns[id]) return;
+    set("turns", id, "strip", (strip) => {
+      const last = strip.at(-1);
+      const closed = last?.kind === "model" && last.until === undefined;
+      const before = closed ? [...strip.slice(0, -1), { ...last, until: next.at }] : strip;
+      return [...before, next];
+    });
+  }
+
+  function endStep(id: string | undefined, call: string, at: number, failed: boolean): void {
+    if (!id || !state.turns[id]) return;
+    set("turns", id, "strip", (strip) => {
+      const ended = strip.map((one): Step =>
+        one.call === call ? { ...one, until: at, kind: failed ? "failed" : "tool" } : one,
+      );
+      const open = ended.some((one) => one.until === undefined);
+      const model: Step = { kind: "model", at };
+      return open ? ended : [...ended, model];
+    });
+    set("turns", id, "steps", (steps) => steps + 1);
+  }
+
+  live.on({
+    snapshot(snapshot) {
+      takeIn(snapshot);
+      soon();
+    },
+    event: apply,
+  });
+
+  return {
+    state,
+    agents: () => state.snapshot?.agents ?? [],
+    turns: () => Object.values(state.turns).sort((a, b) => a.since - b.since),
+    turnOf: (agent: string, session: string | undefined, key: string) =>
+      Object.values(state.turns).find(
+        (turn) =>
+          turn.agent === agent && (session ? turn.session === session : turn.session_key === key),
+      ),
+    refresh,
+  };
+}
+
+export type HiveModel = ReturnType<typeof createHive>;

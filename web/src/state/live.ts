@@ -1,0 +1,123 @@
+// The one stream of live events, and how the page stands to the hive: snapshot first, then every
+// event after its `seq`; after a break the same again. Nothing is polled.
+
+import { createSignal } from "solid-js";
+import { forget, get, query, Refusal, request } from "../api/http";
+import { events } from "../api/sse";
+import type { LiveEvent, Snapshot } from "../api/types";
+
+export type Link =
+  | { state: "connecting" }
+  | { state: "live" }
+  | { state: "resync"; since: number }
+  | { state: "offline"; since: number; again: number; why: string }
+  | { state: "out" };
+
+export interface Listener {
+  snapshot(snapshot: Snapshot): void;
+  event(event: LiveEvent): void;
+}
+
+const PAUSES = [500, 1000, 2000, 4000, 8000];
+/** The hive sends a sign of life every 15 s; a stream silent for longer is dead. */
+const SILENCE = 40_000;
+
+export function createLive() {
+  const [link, setLink] = createSignal<Link>({ state: "connecting" });
+  const [seq, setSeq] = createSignal(0);
+  const listeners = new Set<Listener>();
+  let hurry: (() => void) | undefined;
+
+  async function follow(): Promise<void> {
+    let failures = 0;
+    let lostAt: number | undefined;
+    for (;;) {
+      try {
+        if (seq() > 0) setLink({ state: "resync", since: seq() });
+        const snapshot = await get<Snapshot>("/state");
+        setSeq(snapshot.seq);
+        for (const listener of listeners) listener.snapshot(snapshot);
+        await listen(snapshot.seq, () => {
+          failures = 0;
+          lostAt = undefined;
+          setLink({ state: "live" });
+        });
+      } catch (error) {
+        if (error instanceof Refusal && error.status === 401) {
+          forget();
+          setLink({ state: "out" });
+          return;
+        }
+        lostAt ??= Date.now();
+        const pause = PAUSES[Math.min(failures, PAUSES.length - 1)] ?? 8000;
+        failures += 1;
+        const why = error instanceof Error ? error.message : String(error);
+        setLink({ state: "offline", since: lostAt, again: Date.now() + pause, why });
+        await rest(pause);
+      }
+    }
+  }
+
+  /** Ends normally when the hive says that something was left out. */
+  async function listen(since: number, opened: () => void): Promise<void> {
+    const abort = new AbortController();
+    let watchdog = setTimeout(() => abort.abort(), SILENCE);
+    try {
+      const response = await request(`/events${query({ since })}`, { signal: abort.signal });
+      opened();
+      const source = alive(response, () => {
+        clearTimeout(watchdog);
+        watchdog = setTimeout(() => abort.abort(), SILENCE);
+      });
+      for await (const sent of events(source)) {
+        if (sent.event === "resync") return;
+        const event = JSON.parse(sent.data) as LiveEvent;
+        if (event.seq !== undefined) setSeq(event.seq);
+        for (const listener of listeners) listener.event(event);
+      }
+      throw new Refusal(0, "cut", "The connection to the hive was cut.");
+    } catch (error) {
+      if (abort.signal.aborted) throw new Refusal(0, "silent", "The hive has gone silent.");
+      throw error;
+    } finally {
+      clearTimeout(watchdog);
+      abort.abort();
+    }
+  }
+
+  function rest(pause: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, pause);
+      hurry = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  return {
+    link,
+    seq,
+    start: () => void follow(),
+    /** Tries again now. */
+    now: () => hurry?.(),
+    on(listener: Listener): () => void {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+export type Live = ReturnType<typeof createLive>;
+
+/** The same response; every piece of it, a sign of life too, calls `beat`. */
+function alive(response: Response, beat: () => void): Response {
+  if (!response.body) return response;
+  const watch = new TransformStream<Uint8Array, Uint8Array>({
+    transform(piece, controller) {
+      beat();
+      controller.enqueue(piece);
+    },
+  });
+  return new Response(response.body.pipeThrough(watch));
+}

@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+import type { InboxItem, Snapshot } from "../api/types";
+import { needs } from "./needs";
+
+const now = 1_800_000_000_000;
+
+function snapshot(over: Partial<Snapshot>): Snapshot {
+  const hive = { version: "0", started_at: 0, model_note: "", store: "ok" };
+  const queue = { pending: 0, running: 0, waiting: 0 };
+  return { seq: 1, hive, agents: [], turns: [], queue, unknown_calls: [], ...over };
+}
+
+function item(state: InboxItem["state"], key: string, age = 0): InboxItem {
+  return {
+    item_id: "i",
+    message_id: "m",
+    agent: "main",
+    session_key: key,
+    kind: "message",
+    state,
+    attempts: 1,
+    preview: "fix it\nplease",
+    error: { code: "dead", error: "Tried three times." },
+    created_at: now - age,
+    ord: 1,
+  };
+}
+
+test("nothing before the first snapshot", () => {
+  expect(needs({ recent: [item("failed", "main")] }, now)).toEqual([]);
+});
+
+test("a failure counts until the talk went on, and for a day", () => {
+  const whats = (recent: InboxItem[]) =>
+    needs({ snapshot: snapshot({}), recent }, now).map((need) => need.what);
+  expect(whats([item("failed", "main")])).toEqual(["failed: fix it"]);
+  expect(whats([item("dead", "main")])).toEqual(["failed: fix it"]);
+  expect(whats([item("done", "main"), item("failed", "main")])).toEqual([]);
+  expect(whats([item("done", "other"), item("failed", "main")])).toEqual(["failed: fix it"]);
+  expect(whats([item("failed", "main", 25 * 3600 * 1000)])).toEqual([]);
+  expect(whats([item("cancelled", "main")])).toEqual([]);
+});
+
+test("unknown outcomes and broken agents", () => {
+  const broken = {
+    name: "books",
+    description: "",
+    status: "failed" as const,
+    error: "line 3",
+    engine: "native",
+    model: "",
+    queue_depth: 0,
+    active_turns: 0,
+  };
+  const call = { turn: "t", call_id: "c", agent: "main", tool: "bash", at: now - 5 };
+  const list = needs({ snapshot: snapshot({ agents: [broken], unknown_calls: [call] }), recent: [] }, now);
+  expect(list.map((need) => [need.agent, need.what])).toEqual([
+    ["books", "cannot work"],
+    ["main", "does not know whether bash happened"],
+  ]);
+});

@@ -1,0 +1,52 @@
+// What needs a person: the one list behind the title of Home.
+
+import type { InboxItem, Snapshot } from "../api/types";
+import { href } from "./route";
+
+export interface Need {
+  agent: string;
+  what: string;
+  why: string;
+  at?: number;
+  /** Where the talk is. */
+  open?: string;
+}
+
+const DAY = 24 * 3600 * 1000;
+
+export function needs(
+  state: { snapshot?: Snapshot; recent: InboxItem[] },
+  now = Date.now(),
+): Need[] {
+  const { snapshot } = state;
+  if (!snapshot) return [];
+  const list: Need[] = [];
+  for (const agent of snapshot.agents) {
+    if (agent.status !== "failed") continue;
+    list.push({ agent: agent.name, what: "cannot work", why: agent.error ?? "its settings are broken" });
+  }
+  for (const call of snapshot.unknown_calls) {
+    list.push({
+      agent: call.agent,
+      what: `does not know whether ${call.tool} happened`,
+      why: "It was under way when the hive stopped. It was not repeated: look before you do.",
+      at: call.at,
+    });
+  }
+  const talks = new Set<string>();
+  for (const item of state.recent) {
+    const talk = `${item.agent}\n${item.session_key}`;
+    // What was said after it in the same talk has dealt with it.
+    if (talks.has(talk)) continue;
+    talks.add(talk);
+    if ((item.state !== "failed" && item.state !== "dead") || now - item.created_at > DAY) continue;
+    list.push({
+      agent: item.agent,
+      what: `failed: ${item.preview.split("\n", 1)[0] ?? ""}`,
+      why: item.error?.error ?? "The turn failed.",
+      at: item.finished_at ?? item.created_at,
+      open: href({ page: "chat", agent: item.agent, key: item.session_key }),
+    });
+  }
+  return list.sort((a, b) => (b.at ?? now) - (a.at ?? now));
+}

@@ -1,0 +1,18 @@
+import { expect, test } from "vitest";
+import { href, parse, type Route } from "./route";
+
+test("what is written is what is read", () => {
+  const routes: Route[] = [
+    { page: "home" },
+    { page: "chat", agent: "main", key: "main" },
+    { page: "chat", agent: "cto", key: "ws:a/b?c#d", session: "0198-ab", at: 41 },
+  ];
+  for (const route of routes) expect(parse(href(route))).toEqual(route);
+});
+
+test("what cannot be read leads home or to main", () => {
+  expect(parse("")).toEqual({ page: "home" });
+  expect(parse("#/nowhere")).toEqual({ page: "home" });
+  expect(parse("#/chat")).toEqual({ page: "chat", agent: "main", key: "main" });
+  expect(parse("#/chat/x?at=-3")).toEqual({ page: "chat", agent: "x", key: "main" });
+});

@@ -1,0 +1,262 @@
+// One conversation on the page: its messages, what is being said, what waits to be sent.
+
+import { batch } from "solid-js";
+import { createStore, produce } from "solid-js/store";
+import { get, post, query, Refusal } from "../api/http";
+import type { HistoryPage, LiveEvent, Message, Receipt } from "../api/types";
+import { fold, fromActive, type Saying } from "./fold";
+import type { Live } from "./live";
+
+export interface Place {
+  agent: string;
+  /** The key whose present session is meant, unless `session` names one. */
+  key: string;
+  session?: string;
+}
+
+/** A message of mine on its way. */
+export interface Sending {
+  key: string;
+  text: string;
+  attachments: Attachment[];
+  mode: Mode;
+  at: number;
+  state: "sending" | "started" | "queued" | "failed";
+  item?: string;
+  why?: string;
+}
+
+export interface Attachment {
+  name: string;
+  mime: string;
+  size: number;
+  /** base64 */
+  data: string;
+}
+
+export type Mode = "queue" | "interrupt";
+
+interface TalkState {
+  messages: Message[];
+  saying: Saying[];
+  sending: Sending[];
+  /** A command's answer is no message; it is shown until the next one. */
+  notes: { text: string; at: number; bad: boolean }[];
+  session?: string;
+  before?: number;
+  context?: { used: number; window: number };
+  loaded: boolean;
+  loading: boolean;
+  error?: string;
+}
+
+const FIRST_PAGE = 60;
+const PAGE = 100;
+const LARGEST = 500;
+
+export function createTalk(place: Place, live: Live) {
+  const [state, set] = createStore<TalkState>({
+    messages: [],
+    saying: [],
+    sending: [],
+    notes: [],
+    loaded: false,
+    loading: false,
+  });
+  const outbox = new Set<string>();
+  /** The turn that ended last: an older page may still call it active. */
+  let over: string | undefined;
+
+  function path(parts: Record<string, string | number | undefined>): string {
+    const session = state.session ?? place.session;
+    const which = session ? { session } : { session_key: place.key };
+    const agent = encodeURIComponent(place.agent);
+    return `/agents/${agent}/history${query({ ...which, view: "full", ...parts })}`;
+  }
+
+  /** Reads the newest page anew; what is shown stays where it is. */
+  async function load(): Promise<void> {
+    set("loading", true);
+    try {
+      const known = state.messages.length;
+      const limit = Math.min(LARGEST, Math.max(FIRST_PAGE, known));
+      const page = await get<HistoryPage>(path({ limit }));
+      batch(() => {
+        if (page.session !== undefined) set("session", page.session);
+        if (page.context) set("context", page.context);
+        merge(page);
+        const active = page.active?.turn === over ? undefined : page.active;
+        set("saying", active ? [fromActive(active)] : []);
+        set({ loaded: true });
+        set(produce((talk) => void delete talk.error));
+      });
+    } catch (error) {
+      set({ error: said(error), loaded: true });
+    } finally {
+      set("loading", false);
+    }
+    for (const one of state.sending) if (one.state === "sending") void deliver(one.key);
+  }
+
+  async function older(): Promise<void> {
+    if (state.before === undefined || state.loading) return;
+    set("loading", true);
+    try {
+      merge(await get<HistoryPage>(path({ limit: PAGE, before: state.before })));
+    } catch (error) {
+      set("error", said(error));
+    } finally {
+      set("loading", false);
+    }
+  }
+
+  function merge(page: HistoryPage): void {
+    const seen = new Map(state.messages.map((message) => [message.seq, message]));
+    const oldest = state.messages[0]?.seq;
+    for (const message of page.messages) seen.set(message.seq, message);
+    const messages = [...seen.values()].sort((a, b) => a.seq - b.seq);
+    const first = page.messages[0]?.seq;
+    batch(() => {
+      set("messages", messages);
+      if (first !== undefined && (oldest === undefined || first <= oldest)) {
+        set("before", page.before as number);
+        if (page.before === undefined) set(produce((talk) => void delete talk.before));
+      }
+      const arrived = new Set(page.messages.map((message) => message.origin?.item));
+      set("sending", (sending) => sending.filter((one) => !one.item || !arrived.has(one.item)));
+    });
+  }
+
+  /** Rows up to `last` are new: they take the place of what was provisional. */
+  async function update(last: number): Promise<void> {
+    set("saying", {}, "stored", true);
+    const known = state.messages.at(-1)?.seq ?? 0;
+    if (last <= known) return;
+    const missing = Math.min(LARGEST, Math.max(1, last - known));
+    try {
+      const page = await get<HistoryPage>(path({ limit: missing }));
+      batch(() => {
+        if (page.context) set("context", page.context);
+        merge(page);
+        set("saying", (saying) => saying.filter((one) => !one.stored));
+      });
+    } catch {
+      // The stream breaks as well; reading starts anew when it is back.
+    }
+  }
+
+  function mine(event: LiveEvent): boolean {
+    if (event.agent !== place.agent) return false;
+    if (state.session !== undefined) return event.session === state.session;
+    return event.type === "turn_start" && event.session_key === place.key;
+  }
+
+  function apply(event: LiveEvent): void {
+    if (event.type === "turn_start" && event.agent === place.agent && !place.session) {
+      // `/new` and silence lead the key to another session.
+      if (event.session_key === place.key && event.session !== state.session) {
+        return startOver(event.session);
+      }
+    }
+    if (event.type === "inbox_ended") return ended(event.item, event.state);
+    if (!mine(event)) return;
+    switch (event.type) {
+      case "delta": {
+        const { saying, gap } = fold(state.saying, event);
+        if (gap) void load();
+        else set("saying", saying);
+        break;
+      }
+      case "history_updated":
+        void update(event.last);
+        break;
+      case "turn_start":
+        set("saying", []);
+        break;
+      case "turn_end":
+        over = event.turn;
+        set("saying", []);
+        break;
+    }
+  }
+
+  function startOver(session: string | undefined): void {
+    batch(() => {
+      set({ messages: [], saying: [] });
+      set(produce((talk) => void delete talk.before));
+      if (session) set("session", session);
+    });
+    void load();
+  }
+
+  function ended(item: string, how: string): void {
+    set("sending", (sending) => sending.filter((one) => one.item !== item || how === "pending"));
+  }
+
+  function send(text: string, mode: Mode, attachments: Attachment[], id: string): void {
+    const at = Date.now();
+    set("notes", []);
+    set("sending", (sending) => [
+      ...sending,
+      { key: id, text, attachments, mode, at, state: "sending" },
+    ]);
+    void deliver(id);
+  }
+
+  /** Goes out once: the same key is the same message, however often it is sent. */
+  async function deliver(key: string): Promise<void> {
+    const one = state.sending.find((sending) => sending.key === key);
+    if (!one || outbox.has(key)) return;
+    outbox.add(key);
+    const { text, mode, attachments } = one;
+    const files = attachments.map(({ name, mime, data }) => ({ name, mime, data }));
+    const body = {
+      message: text,
+      session_key: place.key,
+      mode,
+      ...(files.length ? { attachments: files } : {}),
+    };
+    const which = (sending: Sending) => sending.key === key;
+    try {
+      const agent = encodeURIComponent(place.agent);
+      const receipt = await post<Receipt>(`/agents/${agent}/messages`, body, key);
+      if (receipt.state === "done") {
+        const note = { text: receipt.note ?? "Done.", at: Date.now(), bad: false };
+        set("notes", (notes) => [...notes, note]);
+        set("sending", (sending) => sending.filter((other) => !which(other)));
+        return;
+      }
+      const known = state.messages.some((message) => message.origin?.item === receipt.item_id);
+      if (known) set("sending", (sending) => sending.filter((other) => !which(other)));
+      else {
+        const next = receipt.state === "started" ? "started" : "queued";
+        set("sending", which, { state: next, item: receipt.item_id });
+      }
+    } catch (error) {
+      const waits = error instanceof Refusal && error.passing;
+      // Not refused: it goes out again with the same key when the hive is back.
+      if (!waits) set("sending", which, { state: "failed", why: said(error) });
+    } finally {
+      outbox.delete(key);
+    }
+  }
+
+  const off = live.on({ snapshot: () => void load(), event: apply });
+  void load();
+
+  return {
+    place,
+    state,
+    older,
+    send,
+    dismiss: (key: string) =>
+      set("sending", (sending) => sending.filter((one) => one.key !== key)),
+    close: off,
+  };
+}
+
+export type Talk = ReturnType<typeof createTalk>;
+
+function said(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,33 @@
+// What a tool call is about, in one line.
+
+const MAIN = ["file_path", "command", "pattern", "path", "url", "query", "message"];
+const LONGEST = 200;
+
+/** The argument that says most, else all of them. */
+export function mainArgument(input: unknown): string {
+  if (typeof input !== "object" || input === null) return short(String(input ?? ""));
+  const record = input as Record<string, unknown>;
+  for (const name of MAIN) {
+    const value = record[name];
+    if (typeof value !== "string") continue;
+    const within = name === "pattern" && typeof record.path === "string" ? ` in ${record.path}` : "";
+    return short(value + within);
+  }
+  const entries = Object.entries(record);
+  return short(entries.map(([name, value]) => `${name} ${JSON.stringify(value)}`).join("  "));
+}
+
+/** Every argument on a line of its own. */
+export function allArguments(input: unknown): string {
+  if (typeof input !== "object" || input === null) return String(input ?? "");
+  const lines = Object.entries(input as Record<string, unknown>).map(([name, value]) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    return text.includes("\n") ? `${name}:\n${text}` : `${name}: ${text}`;
+  });
+  return lines.join("\n");
+}
+
+function short(text: string): string {
+  const line = text.replaceAll(/\s*\n\s*/g, " ⏎ ");
+  return line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line;
+}

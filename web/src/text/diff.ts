@@ -1,0 +1,105 @@
+// A unified diff, line by line with its numbers, and which words of a changed line differ.
+
+export interface Line {
+  sign: " " | "+" | "-";
+  number: number;
+  /** Pieces of the line; `changed` ones differ from the line it replaces. */
+  pieces: { text: string; changed: boolean }[];
+}
+
+export interface Diff {
+  lines: (Line | "gap")[];
+  added: number;
+  removed: number;
+}
+
+const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
+
+export function parse(text: string): Diff {
+  const lines: (Line | "gap")[] = [];
+  let [before, after, added, removed] = [1, 1, 0, 0];
+  let inside = false;
+  for (const raw of text.split("\n")) {
+    const hunk = HUNK.exec(raw);
+    if (hunk) {
+      before = Number(hunk[1]);
+      after = Number(hunk[2]);
+      if (lines.length) lines.push("gap");
+      inside = true;
+    } else if (!inside || raw.startsWith("\\")) {
+      continue;
+    } else if (raw.startsWith("+")) {
+      lines.push(line("+", after++, raw.slice(1)));
+      added += 1;
+    } else if (raw.startsWith("-")) {
+      lines.push(line("-", before++, raw.slice(1)));
+      removed += 1;
+    } else if (raw.startsWith(" ")) {
+      lines.push(line(" ", after++, raw.slice(1)));
+      before += 1;
+    }
+  }
+  markWords(lines);
+  return { lines, added, removed };
+}
+
+function line(sign: Line["sign"], number: number, text: string): Line {
+  return { sign, number, pieces: [{ text, changed: false }] };
+}
+
+/** A run of removed lines followed by as many added ones: each is compared with its own. */
+function markWords(lines: (Line | "gap")[]): void {
+  let at = 0;
+  while (at < lines.length) {
+    const removed = run(lines, at, "-");
+    const added = run(lines, at + removed.length, "+");
+    if (removed.length > 0 && removed.length === added.length) {
+      for (const [index, old] of removed.entries()) {
+        const fresh = added[index];
+        if (fresh) markPair(old, fresh);
+      }
+    }
+    at += Math.max(1, removed.length + added.length);
+  }
+}
+
+function run(lines: (Line | "gap")[], from: number, sign: string): Line[] {
+  const found: Line[] = [];
+  for (let at = from; at < lines.length; at++) {
+    const one = lines[at];
+    if (one === undefined || one === "gap" || one.sign !== sign) break;
+    found.push(one);
+  }
+  return found;
+}
+
+/** What the two lines share at both ends is not marked; where they share nothing, nothing is. */
+function markPair(old: Line, fresh: Line): void {
+  const [a, b] = [words(old), words(fresh)];
+  let start = 0;
+  while (start < a.length && start < b.length && a[start] === b[start]) start++;
+  let end = 0;
+  while (
+    end < a.length - start &&
+    end < b.length - start &&
+    a[a.length - 1 - end] === b[b.length - 1 - end]
+  )
+    end++;
+  const shared = a.slice(0, start).join("").trim() + a.slice(a.length - end).join("").trim();
+  if (shared === "") return;
+  old.pieces = pieces(a, start, end);
+  fresh.pieces = pieces(b, start, end);
+}
+
+function words(one: Line): string[] {
+  return one.pieces[0]?.text.match(/\w+|\s+|[^\w\s]/g) ?? [];
+}
+
+function pieces(parts: string[], start: number, end: number): Line["pieces"] {
+  const cut = [
+    { text: parts.slice(0, start).join(""), changed: false },
+    { text: parts.slice(start, parts.length - end).join(""), changed: true },
+    { text: parts.slice(parts.length - end).join(""), changed: false },
+  ];
+  return cut.filter((piece) => piece.text !== "");
+}

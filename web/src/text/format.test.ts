@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import { bytes, count, money, span, spelled, title } from "./format";
+
+test("spans", () => {
+  const cases: [number, string][] = [
+    [0, "0 ms"],
+    [40, "40 ms"],
+    [3100, "3.1 s"],
+    [38_000, "38 s"],
+    [221_000, "3:41"],
+    [3_660_000, "1 h 1 min"],
+  ];
+  for (const [ms, text] of cases) expect(span(ms)).toBe(text);
+});
+
+test("counts and bytes", () => {
+  expect([0, 999, 1100, 61_200, 999_949, 1_900_000].map(count)).toEqual([
+    "0",
+    "999",
+    "1.1 k",
+    "61.2 k",
+    "999.9 k",
+    "1.9 M",
+  ]);
+  expect([12, 48_000, 5_200_000].map(bytes)).toEqual(["12 B", "48 kB", "5.2 MB"]);
+});
+
+test("money says when it does not know", () => {
+  expect([undefined, 0, 0.0012, 0.09, 6.421].map(money)).toEqual([
+    "price unknown",
+    "$0.00",
+    "$0.0012",
+    "$0.09",
+    "$6.42",
+  ]);
+});
+
+test("words", () => {
+  expect(spelled(7)).toBe("Seven");
+  expect(spelled(12)).toBe("12");
+  expect(title("  first line\nsecond")).toBe("first line");
+  expect(title("x".repeat(80))).toHaveLength(60);
+});

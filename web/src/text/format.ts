@@ -1,0 +1,60 @@
+// Numbers, times and sizes as people read them.
+
+export function clock(at: number, now = Date.now()): string {
+  const date = new Date(at);
+  const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+  if (sameDay(date, new Date(now))) return time;
+  const yesterday = new Date(now);
+  yesterday.setDate(yesterday.getDate() - 1);
+  if (sameDay(date, yesterday)) return `yesterday ${time}`;
+  const day = date.toLocaleDateString([], { day: "numeric", month: "short" });
+  return `${day} ${time}`;
+}
+
+function sameDay(a: Date, b: Date): boolean {
+  return a.toDateString() === b.toDateString();
+}
+
+/** How long something takes: `40 ms`, `3.1 s`, `3:41`. */
+export function span(ms: number): string {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  const rest = String(seconds % 60).padStart(2, "0");
+  if (minutes < 60) return `${minutes}:${rest}`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** `212`, `1.1 k`, `61.2 k`, `1.9 M`. */
+export function count(value: number): string {
+  if (value < 1000) return String(value);
+  if (value < 999_950) return `${(value / 1000).toFixed(1)} k`;
+  return `${(value / 1_000_000).toFixed(1)} M`;
+}
+
+/** Dollars with two decimals, four below a cent; an unknown price says so. */
+export function money(value: number | undefined | null): string {
+  if (value === undefined || value === null) return "price unknown";
+  if (value > 0 && value < 0.01) return `$${value.toFixed(4)}`;
+  return `$${value.toFixed(2)}`;
+}
+
+export function bytes(value: number): string {
+  if (value < 1000) return `${value} B`;
+  if (value < 1_000_000) return `${Math.round(value / 1000)} kB`;
+  return `${(value / 1_000_000).toFixed(1)} MB`;
+}
+
+const NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine"];
+
+export function spelled(value: number): string {
+  return NUMBERS[value] ?? String(value);
+}
+
+/** The name a session is known by: the first words of it. */
+export function title(text: string, longest = 60): string {
+  const line = text.trim().split("\n", 1)[0] ?? "";
+  return line.length > longest ? `${line.slice(0, longest - 1)}…` : line;
+}

@@ -1,0 +1,24 @@
+// The coil: one strip for one turn. Grey is the model, teal a tool, red a failed one; widths are
+// time.
+
+import { For } from "solid-js";
+import type { Step } from "../state/hive";
+
+export function Coil(props: { strip: Step[]; now: number }) {
+  const width = (step: Step) => Math.max(200, (step.until ?? props.now) - step.at);
+  const tools = () => props.strip.filter((step) => step.kind !== "model").length;
+  const failed = () => props.strip.filter((step) => step.kind === "failed").length;
+  const label = () => `${tools()} tool calls${failed() ? `, ${failed()} failed` : ""}`;
+  return (
+    <div class="coil" role="img" aria-label={label()}>
+      <For each={props.strip}>
+        {(step) => (
+          <i
+            classList={{ t: step.kind === "tool", f: step.kind === "failed" }}
+            ref={(piece) => queueMicrotask(() => (piece.style.flexGrow = String(width(step))))}
+          />
+        )}
+      </For>
+    </div>
+  );
+}

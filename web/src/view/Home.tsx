@@ -1,0 +1,247 @@
+// What needs a person, what runs, what it costs today.
+
+import { createSignal, For, onCleanup, Show } from "solid-js";
+import { post } from "../api/http";
+import type { Spend as SpendToday } from "../api/types";
+import type { RunningTurn } from "../state/hive";
+import { needs, type Need } from "../state/needs";
+import { href } from "../state/route";
+import { clock, count, money, span, spelled, title } from "../text/format";
+import { Coil } from "./Coil";
+import { usePage } from "./context";
+import { Icon, Mark } from "./marks";
+
+export function Home(props: { find: () => void }) {
+  const { hive } = usePage();
+  const list = () => needs(hive.state);
+  return (
+    <div class="page">
+      <header class="head">
+        <div class="grow">
+          <h1>{headline(list().length)}</h1>
+          <p>{sentence(hive)}</p>
+        </div>
+        <button class="find" onClick={() => props.find()}>
+          <Icon name="search" />
+          <span class="grow">Search everything</span>
+          <kbd>/</kbd>
+        </button>
+      </header>
+      <div class="home">
+        <section aria-labelledby="needs-h">
+          <div class="sec">
+            <h2 id="needs-h">What needs you</h2>
+          </div>
+          <Show when={list().length} fallback={<Nothing />}>
+            <ul class="needs">
+              <For each={list()}>{(need) => <NeedRow need={need} />}</For>
+            </ul>
+          </Show>
+        </section>
+        <div>
+          <Running />
+          <Spend />
+        </div>
+        <Results />
+      </div>
+    </div>
+  );
+}
+
+export function headline(number: number): string {
+  if (number === 0) return "Nothing needs you";
+  return number === 1 ? "One thing needs you" : `${spelled(number)} things need you`;
+}
+
+function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
+  const snapshot = hive.state.snapshot;
+  if (!snapshot) return "";
+  const { running, waiting, pending } = snapshot.queue;
+  const turns = `${running} ${running === 1 ? "turn" : "turns"} running`;
+  const spent = snapshot.spend ? ` ${spentWords(snapshot.spend)}` : "";
+  return `${turns}, ${waiting} waiting, ${pending} queued.${spent}`;
+}
+
+function spentWords(spend: SpendToday): string {
+  const of = spend.cost_per_day === undefined ? "" : ` of ${money(spend.cost_per_day)}`;
+  return `${money(spend.cost)}${of} spent today.`;
+}
+
+function Nothing() {
+  return (
+    <div class="empty">
+      <h3>Nothing needs you</h3>
+      <p>
+        Failures, calls with an unknown outcome and broken settings come here by themselves. Until
+        then, talk to an agent.
+      </p>
+      <p class="first-act">
+        <a class="btn" href={href({ page: "chat", agent: "main", key: "main" })}>
+          Talk to main
+        </a>
+      </p>
+    </div>
+  );
+}
+
+function NeedRow(props: { need: Need }) {
+  return (
+    <li class="fail">
+      <Icon name="warn" />
+      <div>
+        <div class="what">
+          <span>
+            <b>{props.need.agent}</b> {props.need.what}
+          </span>
+          <span class="when">{props.need.at ? clock(props.need.at) : ""}</span>
+        </div>
+        <div class="inline-cmd">
+          <blockquote>{props.need.why}</blockquote>
+          <Show when={props.need.open}>
+            {(open) => (
+              <span class="acts">
+                <a class="btn" href={open()}>
+                  Open the talk
+                </a>
+              </span>
+            )}
+          </Show>
+        </div>
+      </div>
+    </li>
+  );
+}
+
+function Running() {
+  const { hive } = usePage();
+  const [now, setNow] = createSignal(Date.now());
+  const timer = setInterval(() => setNow(Date.now()), 1000);
+  onCleanup(() => clearInterval(timer));
+  return (
+    <section aria-labelledby="run-h">
+      <div class="sec">
+        <h2 id="run-h">Running now</h2>
+      </div>
+      <ul class="live" aria-live="off">
+        <For each={hive.turns()} fallback={<li class="faint small">No turn is running.</li>}>
+          {(turn) => <RunningTurnRow turn={turn} now={now()} />}
+        </For>
+      </ul>
+    </section>
+  );
+}
+
+function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
+  const doing = () => {
+    if (props.turn.state === "waiting") return `waits: ${props.turn.waiting_for ?? ""}`;
+    const tool = props.turn.strip.findLast((step) => step.kind === "tool" && !step.until);
+    return tool?.tool ?? "the model is thinking or writing";
+  };
+  const talk = () =>
+    href({
+      page: "chat",
+      agent: props.turn.agent,
+      key: props.turn.session_key,
+      session: props.turn.session,
+    });
+  const stop = () => {
+    const agent = encodeURIComponent(props.turn.agent);
+    void post(`/agents/${agent}/stop`, { session_key: props.turn.session_key });
+  };
+  return (
+    <li>
+      <div class="row">
+        <Mark name={props.turn.state === "waiting" ? "wait" : "run"} />
+        <a href={talk()}>
+          <b>{props.turn.agent}</b>
+        </a>
+        <span class="grow clip muted">{title(props.turn.body ?? props.turn.session_key)}</span>
+        <button class="btn bare sq stop small-stop" aria-label={`Stop ${props.turn.agent}`} onClick={stop}>
+          <Icon name="stop" />
+        </button>
+      </div>
+      <Coil strip={props.turn.strip} now={props.now} />
+      <div class="row now">
+        <span class="grow clip">{doing()}</span>
+        <span>{span(Math.max(0, props.now - props.turn.since))}</span>
+      </div>
+    </li>
+  );
+}
+
+function Spend() {
+  const { hive } = usePage();
+  return (
+    <Show when={hive.state.snapshot?.spend}>
+      {(spend) => (
+        <section aria-labelledby="spend-h" class="gap-top">
+          <div class="sec">
+            <h2 id="spend-h">Spend today</h2>
+          </div>
+          <div class="spend">
+            <div class="row base">
+              <span class="big">{money(spend().cost)}</span>
+              <span class="muted grow">
+                {spend().cost_per_day === undefined
+                  ? "no limit set"
+                  : `of ${money(spend().cost_per_day)}, holds at the limit`}
+              </span>
+              <span class="small faint">{count(spend().tokens)} tokens</span>
+            </div>
+            <Show when={spend().unpriced_calls}>
+              {(calls) => (
+                <p class="small faint">
+                  {calls()} model calls have no known price; they count by tokens.
+                </p>
+              )}
+            </Show>
+          </div>
+        </section>
+      )}
+    </Show>
+  );
+}
+
+function Results() {
+  const { hive } = usePage();
+  const done = () => hive.state.recent.filter((item) => item.state === "done").slice(0, 8);
+  return (
+    <Show when={done().length}>
+      <section class="gap-top whole" aria-labelledby="res-h">
+        <div class="sec">
+          <h2 id="res-h">Recent results</h2>
+        </div>
+        <table class="tbl stack">
+          <thead>
+            <tr>
+              <th>Asked</th>
+              <th>Agent</th>
+              <th>Session</th>
+              <th class="num">Took</th>
+              <th class="num">When</th>
+            </tr>
+          </thead>
+          <tbody>
+            <For each={done()}>
+              {(item) => (
+                <tr>
+                  <td class="full">
+                    <a href={href({ page: "chat", agent: item.agent, key: item.session_key })}>
+                      {title(item.preview, 90)}
+                    </a>
+                  </td>
+                  <td>{item.agent}</td>
+                  <td class="muted hide-s">{item.session_key}</td>
+                  <td class="num muted hide-s">
+                    {item.finished_at ? span(item.finished_at - item.created_at) : ""}
+                  </td>
+                  <td class="num faint">{clock(item.created_at)}</td>
+                </tr>
+              )}
+            </For>
+          </tbody>
+        </table>
+      </section>
+    </Show>
+  );
+}

@@ -1,0 +1,177 @@
+// What a model or a person wrote, as elements. Text becomes text nodes: there is no way from a
+// message to markup, to a script or to another host. Pictures of other hosts are named, not loaded.
+
+import { marked, type Token, type Tokens } from "marked";
+import { createMemo, For, type JSX } from "solid-js";
+
+const LONGEST = 200_000;
+
+export function Markdown(props: { text: string }) {
+  // While a text grows only its last block changes: the others keep their elements.
+  const tokens = createMemo<Token[]>((before) => {
+    const fresh = lex(props.text);
+    return fresh.map((token, at) => {
+      const known = before[at];
+      return known && known.type === token.type && known.raw === token.raw ? known : token;
+    });
+  }, []);
+  return <For each={tokens()}>{(token) => block(token)}</For>;
+}
+
+function lex(text: string): Token[] {
+  // A text no person reads is not worth the time to take it apart.
+  if (text.length > LONGEST) return [{ type: "code", raw: text, text }];
+  return marked.lexer(text, { gfm: true, breaks: true });
+}
+
+function block(token: Token): JSX.Element {
+  switch (token.type) {
+    case "paragraph":
+      return <p class="say">{inline(token.tokens)}</p>;
+    case "heading":
+      return <p class="say head-line">{inline(token.tokens)}</p>;
+    case "code":
+      return (
+        <pre class="cmd code" tabindex="0">
+          <code>{(token as Tokens.Code).text}</code>
+        </pre>
+      );
+    case "list":
+      return list(token as Tokens.List);
+    case "blockquote":
+      return <blockquote class="quote">{blocks(token.tokens)}</blockquote>;
+    case "table":
+      return table(token as Tokens.Table);
+    case "hr":
+      return <hr class="rule" />;
+    case "space":
+    case "def":
+      return null;
+    case "text":
+      return token.tokens ? <p class="say">{inline(token.tokens)}</p> : <p class="say">{token.raw}</p>;
+    default:
+      return <p class="say">{token.raw}</p>;
+  }
+}
+
+function blocks(tokens: Token[] | undefined): JSX.Element {
+  return <For each={tokens ?? []}>{(token) => block(token)}</For>;
+}
+
+function list(token: Tokens.List): JSX.Element {
+  const items = (
+    <For each={token.items}>
+      {(item) => (
+        <li>
+          <For each={item.tokens}>
+            {(part) => {
+              if (part.type === "checkbox") return span(part);
+              return part.type === "text" ? inline(part.tokens ?? [part]) : block(part);
+            }}
+          </For>
+        </li>
+      )}
+    </For>
+  );
+  if (token.ordered) {
+    const start = typeof token.start === "number" ? token.start : 1;
+    return (
+      <ol class="list say" start={start}>
+        {items}
+      </ol>
+    );
+  }
+  return <ul class="list say">{items}</ul>;
+}
+
+function table(token: Tokens.Table): JSX.Element {
+  return (
+    <div class="wide" tabindex="0" role="region" aria-label="Table">
+      <table class="tbl">
+        <thead>
+          <tr>
+            <For each={token.header}>{(cell) => <th>{inline(cell.tokens)}</th>}</For>
+          </tr>
+        </thead>
+        <tbody>
+          <For each={token.rows}>
+            {(row) => (
+              <tr>
+                <For each={row}>{(cell) => <td>{inline(cell.tokens)}</td>}</For>
+              </tr>
+            )}
+          </For>
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function inline(tokens: Token[] | undefined): JSX.Element {
+  return <For each={tokens ?? []}>{(token) => span(token)}</For>;
+}
+
+function span(token: Token): JSX.Element {
+  switch (token.type) {
+    case "strong":
+      return <strong>{inline(token.tokens)}</strong>;
+    case "em":
+      return <em>{inline(token.tokens)}</em>;
+    case "del":
+      return <del>{inline(token.tokens)}</del>;
+    case "codespan":
+      return <code>{token.text}</code>;
+    case "br":
+      return <br />;
+    case "link":
+      return link(token as Tokens.Link);
+    case "image": {
+      const image = token as Tokens.Image;
+      return <span class="faint">[{`picture: ${image.text || "unnamed"}, ${image.href}`}]</span>;
+    }
+    case "text": {
+      const text = token as Tokens.Text;
+      return text.tokens ? inline(text.tokens) : entities(text.text);
+    }
+    case "escape":
+      return token.text;
+    case "checkbox":
+      return <span class="task">{(token as Tokens.Checkbox).checked ? "☑ " : "☐ "}</span>;
+    default:
+      return token.raw;
+  }
+}
+
+function link(token: Tokens.Link): JSX.Element {
+  const address = safeAddress(token.href);
+  if (!address) return <span>{inline(token.tokens)}</span>;
+  return (
+    <a href={address} target="_blank" rel="noopener noreferrer nofollow" title={address}>
+      {inline(token.tokens)}
+    </a>
+  );
+}
+
+/** An address that a click may open: of the web or of mail, nothing that runs. */
+export function safeAddress(href: string): string | undefined {
+  try {
+    const url = new URL(href);
+    return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const ENTITIES: Record<string, string> = {
+  "&amp;": "&",
+  "&lt;": "<",
+  "&gt;": ">",
+  "&quot;": '"',
+  "&#39;": "'",
+  "&nbsp;": " ",
+};
+
+/** Markdown knows the entities of markup; nothing else of markup means anything here. */
+function entities(text: string): string {
+  return text.replaceAll(/&(?:amp|lt|gt|quot|#39|nbsp);/g, (name) => ENTITIES[name] ?? name);
+}

@@ -1,0 +1,210 @@
+// One stored message, or what is being said right now.
+
+import { createMemo, For, Match, Show, Switch } from "solid-js";
+import type { Block, FileBlock, Message, Meta } from "../api/types";
+import type { Saying } from "../state/fold";
+import { clock, count, money, span } from "../text/format";
+import { Files } from "./Files";
+import { Icon } from "./marks";
+import { Markdown } from "./Markdown";
+import { type Call, ToolCard } from "./ToolCard";
+
+export interface Around {
+  results: () => Map<string, Message>;
+  /** Whether a call without a result is still under way. */
+  running: () => boolean;
+  full: () => boolean;
+  fork: (message: Message) => void;
+}
+
+export function MessageView(props: { message: Message; before: Message | undefined; around: Around }) {
+  return (
+    <Switch>
+      <Match when={props.message.role === "user"}>
+        <Mine message={props.message} fork={props.around.fork} />
+      </Match>
+      <Match when={props.message.role === "assistant"}>
+        <Said message={props.message} before={props.before} around={props.around} />
+      </Match>
+      <Match when={props.message.role === "system"}>
+        <div class="seam">{textOf(props.message.content)}</div>
+      </Match>
+      <Match when={props.message.role === "toolResult" && filesOf(props.message.content).length}>
+        <Files files={filesOf(props.message.content)} />
+      </Match>
+    </Switch>
+  );
+}
+
+function Mine(props: { message: Message; fork: (message: Message) => void }) {
+  const origin = () => props.message.origin;
+  return (
+    <article class="mine" aria-label="You">
+      <div class="who">
+        <b>{who(origin()?.principal)}</b>
+        <span class="small faint">
+          {origin()?.channel ?? ""} {clock(props.message.timestamp)}
+        </span>
+        <button class="btn bare edit" onClick={() => props.fork(props.message)}>
+          Edit and fork
+        </button>
+      </div>
+      <Markdown text={textOf(props.message.content)} />
+      <Files files={filesOf(props.message.content)} />
+    </article>
+  );
+}
+
+function who(principal: string | undefined): string {
+  return principal === undefined || principal === "operator" ? "You" : principal;
+}
+
+function Said(props: { message: Message; before: Message | undefined; around: Around }) {
+  const begins = () => !props.before || props.before.role === "user" || props.before.role === "system";
+  const stopped = () => props.message.meta?.stopReason;
+  return (
+    <>
+      <Show when={begins()}>
+        <Who agent={props.message.agentId} at={props.message.timestamp} />
+      </Show>
+      <Blocks
+        blocks={props.message.content}
+        at={props.message.timestamp}
+        around={props.around}
+      />
+      <Show when={ended(stopped())}>{(words) => <div class="seam">{words()}</div>}</Show>
+      <Show when={props.around.full() && props.message.meta}>
+        {(meta) => (
+          <UsageLine
+            meta={meta()}
+            took={props.before ? props.message.timestamp - props.before.timestamp : undefined}
+          />
+        )}
+      </Show>
+    </>
+  );
+}
+
+export function Who(props: { agent: string; at: number }) {
+  return (
+    <div class="who">
+      <b>{props.agent}</b>
+      <span class="small faint">{clock(props.at)}</span>
+    </div>
+  );
+}
+
+/** The model call under way. */
+export function SayingView(props: { saying: Saying; around: Around }) {
+  return (
+    <div class="saying">
+      <Blocks blocks={props.saying.blocks} at={Date.now()} around={props.around} open />
+      <span class="caret" aria-hidden="true" />
+    </div>
+  );
+}
+
+type Piece = { text: string } | { thinking: string } | { calls: Call[] };
+
+/** Blocks in the order they happened; calls side by side share one frame. */
+function Blocks(props: { blocks: Block[]; at: number; around: Around; open?: boolean }) {
+  const pieces = createMemo(() => cut(props.blocks, props.at));
+  return (
+    <For each={pieces()}>
+      {(piece) => (
+        <Switch>
+          <Match when={"text" in piece && piece}>{(one) => <Markdown text={one().text} />}</Match>
+          <Match when={"thinking" in piece && props.around.full() && piece}>
+            {(one) => <Thinking text={one().thinking} live={props.open === true} />}
+          </Match>
+          <Match when={"calls" in piece && props.around.full() && piece}>
+            {(one) => (
+              <div class="tools">
+                <For each={one().calls}>
+                  {(call) => (
+                    <ToolCard
+                      call={call}
+                      result={props.around.results().get(call.id)}
+                      running={props.around.running()}
+                    />
+                  )}
+                </For>
+              </div>
+            )}
+          </Match>
+        </Switch>
+      )}
+    </For>
+  );
+}
+
+function cut(blocks: Block[], at: number): Piece[] {
+  const pieces: Piece[] = [];
+  for (const block of blocks) {
+    if (block.type === "text") pieces.push({ text: block.text });
+    else if (block.type === "thinking") pieces.push({ thinking: block.thinking });
+    else if (block.type === "toolCall") {
+      const call = { id: block.id, name: block.name, arguments: block.arguments, at };
+      const last = pieces.at(-1);
+      if (last && "calls" in last) last.calls.push(call);
+      else pieces.push({ calls: [call] });
+    }
+  }
+  return pieces;
+}
+
+function Thinking(props: { text: string; live: boolean }) {
+  return (
+    <details class="think">
+      <summary>
+        <Icon name="chev" class="chev" />
+        {props.live ? "Thinking" : "Thought"}
+      </summary>
+      <p>{props.text}</p>
+    </details>
+  );
+}
+
+function UsageLine(props: { meta: Meta; took: number | undefined }) {
+  const usage = () => props.meta.usage;
+  const input = () => usage().input + usage().cacheRead + usage().cacheWrite;
+  const cached = () => (input() ? Math.round((usage().cacheRead / input()) * 100) : 0);
+  return (
+    <div class="usage">
+      <span>{props.meta.model}</span>
+      <span>
+        {count(input())} in{cached() ? `, ${cached()} % cached` : ""}
+      </span>
+      <span>{count(usage().output)} out</span>
+      <span>{money(usage().cost)}</span>
+      <Show when={props.took !== undefined && props.took >= 0}>
+        <span>{span(props.took ?? 0)}</span>
+      </Show>
+    </div>
+  );
+}
+
+function ended(reason: string | undefined): string | undefined {
+  switch (reason) {
+    case "cancelled":
+      return "stopped here";
+    case "interrupted":
+      return "a newer message took its place";
+    case "error":
+      return "the turn failed here";
+    case "max_tokens":
+      return "the answer reached its longest length";
+    case "refusal":
+      return "the model refused to go on";
+    default:
+      return undefined;
+  }
+}
+
+export function textOf(blocks: Block[]): string {
+  return blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
+}
+
+function filesOf(blocks: Block[]): FileBlock[] {
+  return blocks.filter((block) => block.type === "file");
+}

@@ -1,0 +1,217 @@
+// The messages of a talk. Long talks are drawn in groups: a group far from the eye is an empty box
+// of its last height, so that ten thousand messages scroll like ten.
+
+import {
+  createEffect,
+  createMemo,
+  createSignal,
+  For,
+  on,
+  onCleanup,
+  onMount,
+  Show,
+} from "solid-js";
+import type { Message } from "../api/types";
+import type { Talk } from "../state/talk";
+import { type Around, MessageView, SayingView, textOf, Who } from "./Message";
+
+/** Messages in a group; by `seq`, so that older pages do not move the borders. */
+const GROUP = 32;
+/** Groups closer than this to the window are drawn. */
+const NEAR = "1600px 0px";
+const AT_END = 48;
+
+export function Stream(props: { talk: Talk; running: boolean; full: boolean; fork: Around["fork"] }) {
+  let scroll!: HTMLDivElement;
+  let content!: HTMLDivElement;
+  const [pinned, setPinned] = createSignal(true);
+  const [unseen, setUnseen] = createSignal(0);
+  const state = () => props.talk.state;
+
+  const results = createMemo(() => {
+    const found = new Map<string, Message>();
+    for (const message of state().messages) {
+      if (message.toolCallId) found.set(message.toolCallId, message);
+    }
+    return found;
+  });
+  const around: Around = {
+    results,
+    running: () => props.running,
+    full: () => props.full,
+    fork: (message) => props.fork(message),
+  };
+  const shown = createMemo(() =>
+    props.full ? state().messages : state().messages.filter((message) => isSpoken(message)),
+  );
+  const groups = createMemo(() => {
+    const byKey = new Map<number, Message[]>();
+    for (const message of shown()) {
+      const key = Math.floor(message.seq / GROUP);
+      const group = byKey.get(key);
+      if (group) group.push(message);
+      else byKey.set(key, [message]);
+    }
+    return byKey;
+  });
+
+  function toEnd(): void {
+    scroll.scrollTop = scroll.scrollHeight;
+    setPinned(true);
+    setUnseen(0);
+  }
+
+  function scrolled(): void {
+    const rest = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight;
+    setPinned(rest < AT_END);
+    if (rest < AT_END) setUnseen(0);
+    if (scroll.scrollTop < 600) void older();
+  }
+
+  /** What is read stays under the eye when older messages come in above it. */
+  async function older(): Promise<void> {
+    if (state().before === undefined || state().loading) return;
+    const [height, top] = [scroll.scrollHeight, scroll.scrollTop];
+    await props.talk.older();
+    scroll.scrollTop = top + (scroll.scrollHeight - height);
+  }
+
+  createEffect(
+    on(
+      () => state().messages.at(-1)?.seq,
+      (seq, before) => {
+        if (!pinned() && seq !== undefined && before !== undefined && seq > before) {
+          setUnseen((number) => number + (seq - before));
+        }
+      },
+    ),
+  );
+  onMount(() => {
+    const growth = new ResizeObserver(() => {
+      if (pinned()) scroll.scrollTop = scroll.scrollHeight;
+    });
+    growth.observe(content);
+    growth.observe(scroll);
+    onCleanup(() => growth.disconnect());
+  });
+
+  return (
+    <div class="stage">
+      <div
+        class="scroll"
+        role="region"
+        tabindex="0"
+        aria-label="Messages"
+        ref={scroll}
+        onScroll={scrolled}
+      >
+        <div class="stream" ref={content}>
+          <Show when={state().before !== undefined}>
+            <button class="btn bare" onClick={() => void older()}>
+              Older messages
+            </button>
+          </Show>
+          <Show when={!state().loaded}>
+            <div class="loading" role="status" aria-label="Loading">
+              <div class="skel wide-60" />
+              <div class="skel wide-80" />
+              <div class="skel wide-40" />
+            </div>
+          </Show>
+          <For each={[...groups().keys()]}>
+            {(key) => (
+              <Group
+                root={() => scroll}
+                messages={() => groups().get(key) ?? []}
+                beforeOf={(message) => previous(shown(), message)}
+                around={around}
+              />
+            )}
+          </For>
+          <div role="log" aria-live="polite" class="now-saying">
+            <For each={state().saying}>
+              {(saying) => (
+                <>
+                  <Show when={endsWithUser(shown())}>
+                    <Who agent={props.talk.place.agent} at={Date.now()} />
+                  </Show>
+                  <SayingView saying={saying} around={around} />
+                </>
+              )}
+            </For>
+          </div>
+          <For each={state().sending.filter((one) => one.state === "started")}>
+            {(one) => (
+              <article class="mine" aria-label="You">
+                <p class="say">{one.text}</p>
+              </article>
+            )}
+          </For>
+          <For each={state().notes}>{(note) => <pre class="note">{note.text}</pre>}</For>
+        </div>
+      </div>
+      <Show when={!pinned()}>
+        <button class="btn to-end" onClick={toEnd}>
+          {unseen() ? `${unseen()} new below` : "To the newest"}
+        </button>
+      </Show>
+    </div>
+  );
+}
+
+function Group(props: {
+  root: () => HTMLElement;
+  messages: () => Message[];
+  beforeOf: (message: Message) => Message | undefined;
+  around: Around;
+}) {
+  let box!: HTMLDivElement;
+  const [near, setNear] = createSignal(true);
+  const [height, setHeight] = createSignal(0);
+  onMount(() => {
+    const watch = new IntersectionObserver(
+      ([entry]) => {
+        if (!entry) return;
+        if (!entry.isIntersecting && near()) setHeight(box.offsetHeight);
+        setNear(entry.isIntersecting);
+      },
+      { root: props.root(), rootMargin: NEAR },
+    );
+    watch.observe(box);
+    onCleanup(() => watch.disconnect());
+  });
+  createEffect(() => {
+    box.style.height = near() ? "" : `${height()}px`;
+  });
+  return (
+    <div class="group" ref={box}>
+      <Show when={near()}>
+        <For each={props.messages()}>
+          {(message) => (
+            <MessageView message={message} before={props.beforeOf(message)} around={props.around} />
+          )}
+        </For>
+      </Show>
+    </div>
+  );
+}
+
+function previous(messages: Message[], message: Message): Message | undefined {
+  let [low, high] = [0, messages.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((messages[middle]?.seq ?? 0) < message.seq) low = middle + 1;
+    else high = middle;
+  }
+  return messages[low - 1];
+}
+
+function isSpoken(message: Message): boolean {
+  if (message.role === "system") return true;
+  const spoken = message.role === "user" || message.role === "assistant";
+  return spoken && textOf(message.content) !== "";
+}
+
+function endsWithUser(messages: Message[]): boolean {
+  return messages.at(-1)?.role !== "assistant" && messages.at(-1)?.role !== "toolResult";
+}

@@ -1,0 +1,127 @@
+// One tool call: its name, what it is about, what came of it. Closed when it went well, open when
+// it failed or changed a file.
+
+import { createMemo, createSignal, Show } from "solid-js";
+import type { Message } from "../api/types";
+import { allArguments, mainArgument } from "../text/calls";
+import { parse } from "../text/diff";
+import { span } from "../text/format";
+import { DiffView } from "./Diff";
+import { Icon, Mark } from "./marks";
+
+export interface Call {
+  id: string;
+  name: string;
+  arguments: unknown;
+  /** When the model asked for it. */
+  at: number;
+}
+
+/** More lines than this stay folded behind a button. */
+const SHOWN_LINES = 12;
+
+export function ToolCard(props: { call: Call; result: Message | undefined; running: boolean }) {
+  const diff = () => props.result?.details?.diff;
+  const failed = () => props.result?.isError === true;
+  const open = createMemo(() => failed() || diff() !== undefined);
+  return (
+    <details class="tool" classList={{ bad: failed() }} open={open()}>
+      <summary>
+        <Icon name="chev" class="chev" />
+        <b>{props.call.name}</b>
+        <span class="arg clip">{mainArgument(props.call.arguments)}</span>
+        <Outcome call={props.call} result={props.result} running={props.running} />
+      </summary>
+      <Show
+        when={diff()}
+        fallback={<Exchange call={props.call} result={props.result} />}
+      >
+        {(text) => <DiffView text={text()} label={`Change in ${mainArgument(props.call.arguments)}`} />}
+      </Show>
+    </details>
+  );
+}
+
+function Outcome(props: { call: Call; result: Message | undefined; running: boolean }) {
+  const took = () => {
+    const ms = (props.result?.timestamp ?? 0) - props.call.at;
+    return props.result && ms >= 0 ? ` · ${span(ms)}` : "";
+  };
+  const change = createMemo(() => {
+    const text = props.result?.details?.diff;
+    return text === undefined ? undefined : parse(text);
+  });
+  return (
+    <span class="res row">
+      <Show when={props.result} fallback={<Open running={props.running} />}>
+        {(result) => (
+          <Show
+            when={!result().isError}
+            fallback={
+              <>
+                <Mark name="fail" quiet />
+                {`failed${took()}`}
+              </>
+            }
+          >
+            <Show when={change()} fallback={`${lines(textOf(result()))}${took()}`}>
+              {(change) => (
+                <span>
+                  <span class="add-n">+{change().added}</span>{" "}
+                  <span class="del-n">−{change().removed}</span>
+                  {took()}
+                </span>
+              )}
+            </Show>
+          </Show>
+        )}
+      </Show>
+    </span>
+  );
+}
+
+function Open(props: { running: boolean }) {
+  return (
+    <Show when={props.running} fallback="no result">
+      <Mark name="run" quiet />
+      running
+    </Show>
+  );
+}
+
+function Exchange(props: { call: Call; result: Message | undefined }) {
+  const [all, setAll] = createSignal(false);
+  const output = () => (props.result ? textOf(props.result) : "");
+  const rows = () => output().split("\n");
+  const shown = () => (all() ? output() : rows().slice(0, SHOWN_LINES).join("\n"));
+  return (
+    <div class="body">
+      <dl class="io">
+        <dt>Input</dt>
+        <dd>{allArguments(props.call.arguments)}</dd>
+        <Show when={props.result}>
+          <dt>Output</dt>
+          <dd>{shown() || "(nothing)"}</dd>
+        </Show>
+      </dl>
+      <Show when={rows().length > SHOWN_LINES && !all()}>
+        <div class="more">
+          <button class="text-button" onClick={() => setAll(true)}>
+            All {rows().length} lines
+          </button>
+        </div>
+      </Show>
+    </div>
+  );
+}
+
+function textOf(message: Message): string {
+  const texts = message.content.map((block) => (block.type === "text" ? block.text : ""));
+  return texts.join("").replace(/\n$/, "");
+}
+
+function lines(text: string): string {
+  if (text === "") return "done";
+  const number = text.split("\n").length;
+  return number === 1 ? "1 line" : `${number} lines`;
+}

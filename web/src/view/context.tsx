@@ -1,0 +1,21 @@
+// What every view may need: the hive, the link to it, the place.
+
+import { createContext, useContext } from "solid-js";
+import type { HiveModel } from "../state/hive";
+import type { Live } from "../state/live";
+import type { Router } from "../state/route";
+
+export interface Page {
+  hive: HiveModel;
+  live: Live;
+  router: Router;
+  me: string;
+}
+
+export const PageContext = createContext<Page>();
+
+export function usePage(): Page {
+  const page = useContext(PageContext);
+  if (!page) throw new Error("a view outside of the page");
+  return page;
+}

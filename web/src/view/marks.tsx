@@ -1,0 +1,61 @@
+// Icons and state marks. A mark says by its shape what its colour repeats.
+
+export type IconName =
+  | "home"
+  | "chat"
+  | "search"
+  | "menu"
+  | "warn"
+  | "mail"
+  | "chev"
+  | "stop"
+  | "send"
+  | "clip"
+  | "slash"
+  | "file"
+  | "more"
+  | "x"
+  | "pen"
+  | "plus";
+
+export function Icon(props: { name: IconName; class?: string }) {
+  return (
+    <svg class={`i ${props.class ?? ""}`} aria-hidden="true">
+      <use href={`#i-${props.name}`} />
+    </svg>
+  );
+}
+
+export type MarkName = "run" | "wait" | "idle" | "queue" | "stop" | "fail" | "done";
+
+const NAMES: Record<MarkName, string> = {
+  run: "running",
+  wait: "waiting",
+  idle: "idle",
+  queue: "queued",
+  stop: "stopped",
+  fail: "failed",
+  done: "done",
+};
+
+/** `quiet`: the words beside it say the same. */
+export function Mark(props: { name: MarkName; quiet?: boolean }) {
+  return (
+    <svg
+      class={`st st-${props.name}`}
+      role={props.quiet ? undefined : "img"}
+      aria-label={props.quiet ? undefined : NAMES[props.name]}
+      aria-hidden={props.quiet ? "true" : undefined}
+    >
+      <use href={`#s-${props.name}`} />
+    </svg>
+  );
+}
+
+export function Brand(props: { class?: string }) {
+  return (
+    <svg class={props.class} aria-hidden="true">
+      <use href="#skep" />
+    </svg>
+  );
+}
