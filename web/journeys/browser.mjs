@@ -6,69 +6,73 @@ import axe from "axe-core";
 import { chromium } from "playwright-core";
 
 const ARGUMENTS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
 ];
 const CHROMIUM = process.env.SKEP_CHROMIUM ?? "/usr/bin/chromium";
 /** Pictures for the README and the docs are kept where this says. */
 const PICTURES = process.env.SKEP_PICTURES;
 
 export async function launch() {
-  return chromium.launch({ executablePath: CHROMIUM, headless: true, args: ARGUMENTS });
+    return chromium.launch({ executablePath: CHROMIUM, headless: true, args: ARGUMENTS });
 }
 
 /** A browser of its own: no cookie and no key of another. */
 export async function context(browser, options = {}) {
-  return browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+    return browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
 }
 
 /** A page that remembers what went wrong in it. */
 export async function open(context, url) {
-  const page = await context.newPage();
-  page.faults = [];
-  page.expected = [];
-  page.on("pageerror", (error) => page.faults.push(`error: ${error.message}`));
-  page.on("console", (message) => {
-    if (message.type() === "error") page.faults.push(`console: ${message.text()}`);
-  });
-  page.on("request", (request) => {
-    const address = new URL(request.url());
-    if (["data:", "blob:"].includes(address.protocol)) return;
-    if (address.host !== new URL(url).host) page.faults.push(`asked ${address.host}`);
-  });
-  await page.addInitScript(() => {
-    document.addEventListener("securitypolicyviolation", (event) => {
-      console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+    const page = await context.newPage();
+    page.faults = [];
+    page.expected = [];
+    page.on("pageerror", (error) => page.faults.push(`error: ${error.message}`));
+    page.on("console", (message) => {
+        if (message.type() === "error") page.faults.push(`console: ${message.text()}`);
     });
-  });
-  await page.goto(url);
-  return page;
+    page.on("request", (request) => {
+        const address = new URL(request.url());
+        if (["data:", "blob:"].includes(address.protocol)) return;
+        if (address.host !== new URL(url).host) page.faults.push(`asked ${address.host}`);
+    });
+    await page.addInitScript(() => {
+        document.addEventListener("securitypolicyviolation", (event) => {
+            console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+        });
+    });
+    await page.goto(url);
+    return page;
 }
 
 /** Nothing went wrong but what the journey did on purpose. */
 export function faultless(page, ...allowed) {
-  const faults = page.faults.filter((fault) => !allowed.some((one) => one.test(fault)));
-  assert.deepEqual(faults, []);
+    const faults = page.faults.filter((fault) => !allowed.some((one) => one.test(fault)));
+    assert.deepEqual(faults, []);
 }
 
 /** While the hive is away the browser says so itself. */
 export const AWAY = /Failed to load resource: net::ERR_|ERR_CONNECTION|ERR_INCOMPLETE/;
 
 export async function accessible(page, what) {
-  await page.evaluate(axe.source);
-  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-  const serious = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
-  const said = serious.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" | ")}`);
-  assert.deepEqual(said, [], what);
+    await page.evaluate(axe.source);
+    const found = await page.evaluate(() =>
+        window.axe.run(document, { resultTypes: ["violations"] }),
+    );
+    const serious = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
+    const said = serious.map(
+        (one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" | ")}`,
+    );
+    assert.deepEqual(said, [], what);
 }
 
 export async function picture(page, name) {
-  if (!PICTURES) return;
-  mkdirSync(PICTURES, { recursive: true });
-  await page.screenshot({ path: join(PICTURES, `${name}.png`) });
+    if (!PICTURES) return;
+    mkdirSync(PICTURES, { recursive: true });
+    await page.screenshot({ path: join(PICTURES, `${name}.png`) });
 }

@@ -10,74 +10,76 @@ const program = process.env.SKEP_BIN;
 if (!program) throw new Error("SKEP_BIN names the program to test");
 
 export class Hive {
-  static async start() {
-    const hive = new Hive();
-    hive.home = mkdtempSync(join(tmpdir(), "skep-page-"));
-    await hive.up();
-    return hive;
-  }
-
-  /** On the port it had, so that an open page finds it again. */
-  async up() {
-    const port = this.url ? new URL(this.url).port : "0";
-    const log = join(this.home, "..", `${this.home.split("/").pop()}.log`);
-    this.log = log;
-    const environment = { PATH: process.env.PATH, HOME: this.home, SKEP_LOG: "warn" };
-    this.child = spawn(program, ["up", "--home", this.home, "--port", port], {
-      env: environment,
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    let said = "";
-    this.child.stderr.on("data", (piece) => writeFileSync(log, piece, { flag: "a" }));
-    this.url = await new Promise((resolve, reject) => {
-      this.child.once("exit", (code) => reject(new Error(`skep ended with ${code}: ${said}`)));
-      this.child.stdout.on("data", (piece) => {
-        said += piece;
-        const found = /listening on (http:\S+)/.exec(said)?.[1];
-        if (found) resolve(found);
-      });
-    });
-  }
-
-  /** A command of the program on this home; its output as JSON. */
-  async skep(...command) {
-    const environment = { PATH: process.env.PATH, HOME: this.home };
-    const options = { env: environment, maxBuffer: 1 << 26 };
-    const { stdout } = await run(program, [...command, "--home", this.home, "--json"], options);
-    return stdout.trim() === "" ? undefined : JSON.parse(stdout);
-  }
-
-  async link() {
-    return (await this.skep("link")).link;
-  }
-
-  write(path, text) {
-    writeFileSync(join(this.home, path), text);
-  }
-
-  read(path) {
-    return readFileSync(join(this.home, path), "utf8");
-  }
-
-  /** As a crash does it. */
-  async kill() {
-    const ended = new Promise((resolve) => this.child.once("exit", resolve));
-    this.child.kill("SIGKILL");
-    await ended;
-  }
-
-  async end() {
-    if (this.child.exitCode === null && this.child.signalCode === null) {
-      const ended = new Promise((resolve) => this.child.once("exit", resolve));
-      this.child.kill("SIGTERM");
-      await ended;
+    static async start() {
+        const hive = new Hive();
+        hive.home = mkdtempSync(join(tmpdir(), "skep-page-"));
+        await hive.up();
+        return hive;
     }
-    rmSync(this.home, { recursive: true, force: true });
-    rmSync(this.log, { force: true });
-  }
+
+    /** On the port it had, so that an open page finds it again. */
+    async up() {
+        const port = this.url ? new URL(this.url).port : "0";
+        const log = join(this.home, "..", `${this.home.split("/").pop()}.log`);
+        this.log = log;
+        const environment = { PATH: process.env.PATH, HOME: this.home, SKEP_LOG: "warn" };
+        this.child = spawn(program, ["up", "--home", this.home, "--port", port], {
+            env: environment,
+            stdio: ["ignore", "pipe", "pipe"],
+        });
+        let said = "";
+        this.child.stderr.on("data", (piece) => writeFileSync(log, piece, { flag: "a" }));
+        this.url = await new Promise((resolve, reject) => {
+            this.child.once("exit", (code) =>
+                reject(new Error(`skep ended with ${code}: ${said}`)),
+            );
+            this.child.stdout.on("data", (piece) => {
+                said += piece;
+                const found = /listening on (http:\S+)/.exec(said)?.[1];
+                if (found) resolve(found);
+            });
+        });
+    }
+
+    /** A command of the program on this home; its output as JSON. */
+    async skep(...command) {
+        const environment = { PATH: process.env.PATH, HOME: this.home };
+        const options = { env: environment, maxBuffer: 1 << 26 };
+        const { stdout } = await run(program, [...command, "--home", this.home, "--json"], options);
+        return stdout.trim() === "" ? undefined : JSON.parse(stdout);
+    }
+
+    async link() {
+        return (await this.skep("link")).link;
+    }
+
+    write(path, text) {
+        writeFileSync(join(this.home, path), text);
+    }
+
+    read(path) {
+        return readFileSync(join(this.home, path), "utf8");
+    }
+
+    /** As a crash does it. */
+    async kill() {
+        const ended = new Promise((resolve) => this.child.once("exit", resolve));
+        this.child.kill("SIGKILL");
+        await ended;
+    }
+
+    async end() {
+        if (this.child.exitCode === null && this.child.signalCode === null) {
+            const ended = new Promise((resolve) => this.child.once("exit", resolve));
+            this.child.kill("SIGTERM");
+            await ended;
+        }
+        rmSync(this.home, { recursive: true, force: true });
+        rmSync(this.log, { force: true });
+    }
 }
 
 /** A script for the rehearsal model. */
 export function script(...lines) {
-  return ["#rehearsal", ...lines].join("\n");
+    return ["#rehearsal", ...lines].join("\n");
 }

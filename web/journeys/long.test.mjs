@@ -8,78 +8,78 @@ import { Hive } from "./hive.mjs";
 
 let browser;
 before(async () => {
-  browser = await launch();
+    browser = await launch();
 });
 after(() => browser.close());
 
 const MESSAGES = 10_000;
 
 test("ten thousand messages scroll", async (t) => {
-  const hive = await Hive.start();
-  const mine = await context(browser);
-  t.after(async () => {
-    await mine.close();
-    await hive.end();
-  });
-  const session = "0197a000-0000-7000-8000-000000000001";
-  const lines = [];
-  for (let seq = 1; seq <= MESSAGES; seq++) {
-    const role = seq % 2 ? "user" : "assistant";
-    const text = `Message ${seq}. ${"Some words to fill the line. ".repeat(1 + (seq % 7))}`;
-    lines.push(
-      JSON.stringify({
-        type: "history",
-        id: `0197a000-0000-7000-8000-${String(seq).padStart(12, "0")}`,
-        seq,
-        turn: `0197a000-0000-7000-9000-${String(Math.ceil(seq / 2)).padStart(12, "0")}`,
-        agentId: "main",
-        sessionId: session,
-        timestamp: 1_760_000_000_000 + seq * 1000,
-        role,
-        content: [{ type: "text", text }],
-      }),
-    );
-  }
-  const file = join(hive.home, `main-${session}.jsonl`);
-  writeFileSync(file, `${lines.join("\n")}\n`);
-  await hive.skep("history", "import", file);
-
-  const page = await open(mine, await hive.link());
-  await page.getByRole("heading", { level: 1 }).waitFor();
-  await page.goto(`${hive.url}/#/chat/main?session=${session}`);
-  await page.getByText(`Message ${MESSAGES}.`).waitFor();
-  const scroll = page.getByRole("region", { name: "Messages" });
-
-  // Up to the very first, page by page, as a person would.
-  const begun = Date.now();
-  await page.waitForFunction(
-    () => {
-      const box = document.querySelector(".scroll");
-      box.scrollTop = 0;
-      return document.querySelector(".stream")?.textContent?.includes("Message 1.");
-    },
-    undefined,
-    { timeout: 120_000, polling: 50 },
-  );
-  t.diagnostic(`reached the first message after ${Date.now() - begun} ms`);
-
-  // Frames while it is scrolled through: none takes longer than a person notices.
-  const slowest = await scroll.evaluate(async (box) => {
-    let last = performance.now();
-    let worst = 0;
-    for (let step = 0; step < 120; step++) {
-      box.scrollTop += 400;
-      await new Promise((resolve) => requestAnimationFrame(resolve));
-      const now = performance.now();
-      worst = Math.max(worst, now - last);
-      last = now;
+    const hive = await Hive.start();
+    const mine = await context(browser);
+    t.after(async () => {
+        await mine.close();
+        await hive.end();
+    });
+    const session = "0197a000-0000-7000-8000-000000000001";
+    const lines = [];
+    for (let seq = 1; seq <= MESSAGES; seq++) {
+        const role = seq % 2 ? "user" : "assistant";
+        const text = `Message ${seq}. ${"Some words to fill the line. ".repeat(1 + (seq % 7))}`;
+        lines.push(
+            JSON.stringify({
+                type: "history",
+                id: `0197a000-0000-7000-8000-${String(seq).padStart(12, "0")}`,
+                seq,
+                turn: `0197a000-0000-7000-9000-${String(Math.ceil(seq / 2)).padStart(12, "0")}`,
+                agentId: "main",
+                sessionId: session,
+                timestamp: 1_760_000_000_000 + seq * 1000,
+                role,
+                content: [{ type: "text", text }],
+            }),
+        );
     }
-    return worst;
-  });
-  t.diagnostic(`slowest frame ${Math.round(slowest)} ms`);
-  const drawn = await page.locator(".stream .say").count();
-  assert.ok(drawn < 1500, `only what is near is drawn: ${drawn}`);
-  await page.getByRole("button", { name: "To the newest" }).click();
-  await page.getByText(`Message ${MESSAGES}.`).waitFor();
-  faultless(page);
+    const file = join(hive.home, `main-${session}.jsonl`);
+    writeFileSync(file, `${lines.join("\n")}\n`);
+    await hive.skep("history", "import", file);
+
+    const page = await open(mine, await hive.link());
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await page.goto(`${hive.url}/#/chat/main?session=${session}`);
+    await page.getByText(`Message ${MESSAGES}.`).waitFor();
+    const scroll = page.getByRole("region", { name: "Messages" });
+
+    // Up to the very first, page by page, as a person would.
+    const begun = Date.now();
+    await page.waitForFunction(
+        () => {
+            const box = document.querySelector(".scroll");
+            box.scrollTop = 0;
+            return document.querySelector(".stream")?.textContent?.includes("Message 1.");
+        },
+        undefined,
+        { timeout: 120_000, polling: 50 },
+    );
+    t.diagnostic(`reached the first message after ${Date.now() - begun} ms`);
+
+    // Frames while it is scrolled through: none takes longer than a person notices.
+    const slowest = await scroll.evaluate(async (box) => {
+        let last = performance.now();
+        let worst = 0;
+        for (let step = 0; step < 120; step++) {
+            box.scrollTop += 400;
+            await new Promise((resolve) => requestAnimationFrame(resolve));
+            const now = performance.now();
+            worst = Math.max(worst, now - last);
+            last = now;
+        }
+        return worst;
+    });
+    t.diagnostic(`slowest frame ${Math.round(slowest)} ms`);
+    const drawn = await page.locator(".stream .say").count();
+    assert.ok(drawn < 1500, `only what is near is drawn: ${drawn}`);
+    await page.getByRole("button", { name: "To the newest" }).click();
+    await page.getByText(`Message ${MESSAGES}.`).waitFor();
+    faultless(page);
 });

@@ -6,284 +6,287 @@ import { Hive, script } from "./hive.mjs";
 
 let browser;
 before(async () => {
-  browser = await launch();
+    browser = await launch();
 });
 after(() => browser.close());
 
 /** A hive and a page that is signed in to it. */
 async function signedIn(t, options) {
-  const hive = await Hive.start();
-  const mine = await context(browser, options);
-  t.after(async () => {
-    await mine.close();
-    await hive.end();
-  });
-  const page = await open(mine, await hive.link());
-  await page.getByRole("heading", { level: 1 }).waitFor();
-  return { hive, mine, page };
+    const hive = await Hive.start();
+    const mine = await context(browser, options);
+    t.after(async () => {
+        await mine.close();
+        await hive.end();
+    });
+    const page = await open(mine, await hive.link());
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    return { hive, mine, page };
 }
 
 const composer = (page) => page.getByRole("textbox", { name: "Message to main" });
 
 async function talk(page) {
-  await page.getByRole("link", { name: "Chat" }).first().click();
-  await composer(page).waitFor();
+    await page.getByRole("link", { name: "Chat" }).first().click();
+    await composer(page).waitFor();
 }
 
 async function say(page, text) {
-  await composer(page).fill(text);
-  await composer(page).press("Enter");
+    await composer(page).fill(text);
+    await composer(page).press("Enter");
 }
 
 const said = (page, text) => page.locator(".stream .say", { hasText: text }).first().waitFor();
 
 test("a link signs in once, and a cookie without its key opens nothing", async (t) => {
-  const hive = await Hive.start();
-  const mine = await context(browser);
-  t.after(async () => {
-    await mine.close();
-    await hive.end();
-  });
-  const link = await hive.link();
-  const page = await open(mine, link);
-  await page.getByText("Nothing needs you").first().waitFor();
-  assert.equal(new URL(page.url()).hash.includes("once"), false, "the word left the address");
+    const hive = await Hive.start();
+    const mine = await context(browser);
+    t.after(async () => {
+        await mine.close();
+        await hive.end();
+    });
+    const link = await hive.link();
+    const page = await open(mine, link);
+    await page.getByText("Nothing needs you").first().waitFor();
+    assert.equal(new URL(page.url()).hash.includes("once"), false, "the word left the address");
 
-  await page.reload();
-  await page.getByText("Nothing needs you").first().waitFor();
-  faultless(page);
+    await page.reload();
+    await page.getByText("Nothing needs you").first().waitFor();
+    faultless(page);
 
-  const again = await open(await context(browser), link);
-  await again.getByText("This link was used already").waitFor();
-  faultless(again, /status of 403/);
+    const again = await open(await context(browser), link);
+    await again.getByText("This link was used already").waitFor();
+    faultless(again, /status of 403/);
 
-  const status = await page.evaluate(async () => (await fetch("/api/v1/state")).status);
-  assert.equal(status, 401, "the cookie alone");
-  const key = await page.evaluate(() => localStorage.getItem("skep.key"));
-  const without = await fetch(`${hive.url}/api/v1/state`, { headers: { "X-Skep-Key": key } });
-  assert.equal(without.status, 401, "the key alone");
+    const status = await page.evaluate(async () => (await fetch("/api/v1/state")).status);
+    assert.equal(status, 401, "the cookie alone");
+    const key = await page.evaluate(() => localStorage.getItem("skep.key"));
+    const without = await fetch(`${hive.url}/api/v1/state`, { headers: { "X-Skep-Key": key } });
+    assert.equal(without.status, 401, "the key alone");
 });
 
 test("send, stream, thinking, tool card with diff, usage", async (t) => {
-  const { hive, page } = await signedIn(t);
-  await talk(page);
-  await say(page, script(
-    "think The file needs a second line.",
-    'call write {"file_path": "notes.txt", "content": "one\\ntwo\\n"}',
-    "next",
-    "say The file has **two** lines now.",
-  ));
-  await said(page, "two lines now");
-  assert.equal(await page.locator(".say strong").first().textContent(), "two");
-  assert.equal(hive.read("teams/main/work/notes.txt"), "one\ntwo\n");
+    const { hive, page } = await signedIn(t);
+    await talk(page);
+    await say(
+        page,
+        script(
+            "think The file needs a second line.",
+            'call write {"file_path": "notes.txt", "content": "one\\ntwo\\n"}',
+            "next",
+            "say The file has **two** lines now.",
+        ),
+    );
+    await said(page, "two lines now");
+    assert.equal(await page.locator(".say strong").first().textContent(), "two");
+    assert.equal(hive.read("teams/main/work/notes.txt"), "one\ntwo\n");
 
-  const card = page.locator(".tool").first();
-  assert.match(await card.locator("summary").textContent(), /write.*notes\.txt.*\+2.*−0/s);
-  assert.equal(await card.locator(".diff .a").count(), 2);
-  await page.getByText("Thought").click();
-  await page.getByText("The file needs a second line.").waitFor();
-  assert.match(await page.locator(".usage").first().textContent(), /rehearsal.*out/s);
-  await page.getByText("Simple", { exact: true }).click();
-  assert.equal(await page.locator(".tool").count(), 0, "simple shows what was said");
-  await page.getByText("Full", { exact: true }).click();
-  await accessible(page, "chat");
-  await picture(page, "chat-light");
-  faultless(page);
+    const card = page.locator(".tool").first();
+    assert.match(await card.locator("summary").textContent(), /write.*notes\.txt.*\+2.*−0/s);
+    assert.equal(await card.locator(".diff .a").count(), 2);
+    await page.getByText("Thought").click();
+    await page.getByText("The file needs a second line.").waitFor();
+    assert.match(await page.locator(".usage").first().textContent(), /rehearsal.*out/s);
+    await page.getByText("Simple", { exact: true }).click();
+    assert.equal(await page.locator(".tool").count(), 0, "simple shows what was said");
+    await page.getByText("Full", { exact: true }).click();
+    await accessible(page, "chat");
+    await picture(page, "chat-light");
+    faultless(page);
 });
 
 test("stop ends the turn and what was said stays", async (t) => {
-  const { page } = await signedIn(t);
-  await talk(page);
-  await say(page, script("say The beginning.", "wait 60000", "say The end."));
-  await said(page, "The beginning.");
-  await page.getByRole("button", { name: "Stop" }).click();
-  await page.getByText("stopped here").waitFor();
-  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
-  await said(page, "The beginning.");
-  assert.equal(await page.getByText("The end.").count(), 1, "only in the script itself");
-  faultless(page);
+    const { page } = await signedIn(t);
+    await talk(page);
+    await say(page, script("say The beginning.", "wait 60000", "say The end."));
+    await said(page, "The beginning.");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByText("stopped here").waitFor();
+    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    await said(page, "The beginning.");
+    assert.equal(await page.getByText("The end.").count(), 1, "only in the script itself");
+    faultless(page);
 });
 
 test("a reload in the middle of a stream shows what was said so far and goes on", async (t) => {
-  const { page } = await signedIn(t);
-  await talk(page);
-  await say(page, script("say First half,", "wait 4000", "say second half."));
-  await said(page, "First half,");
-  await page.reload();
-  await said(page, "First half,");
-  await said(page, "second half.");
-  assert.equal(await page.locator(".stream .who b", { hasText: "main" }).count(), 1);
-  faultless(page, AWAY);
+    const { page } = await signedIn(t);
+    await talk(page);
+    await say(page, script("say First half,", "wait 4000", "say second half."));
+    await said(page, "First half,");
+    await page.reload();
+    await said(page, "First half,");
+    await said(page, "second half.");
+    assert.equal(await page.locator(".stream .who b", { hasText: "main" }).count(), 1);
+    faultless(page, AWAY);
 });
 
 test("the server is killed under the page and comes back", async (t) => {
-  const { hive, page } = await signedIn(t);
-  await talk(page);
-  await say(page, script("say Before the crash."));
-  await said(page, "Before the crash.");
-  await hive.kill();
-  await page.getByText("Connection lost").first().waitFor();
-  await said(page, "Before the crash.");
-  await say(page, script("say Sent while it was away."));
-  await page.getByText("Sending").waitFor();
-  await hive.up();
-  await said(page, "Sent while it was away.");
-  await page.getByText(/Live, event/).waitFor();
-  const history = await hive.skep("history", "show", "main");
-  const texts = JSON.stringify(history);
-  assert.equal(texts.split('Sent while it was away."').length - 1, 1, "answered once");
-  faultless(page, AWAY);
+    const { hive, page } = await signedIn(t);
+    await talk(page);
+    await say(page, script("say Before the crash."));
+    await said(page, "Before the crash.");
+    await hive.kill();
+    await page.getByText("Connection lost").first().waitFor();
+    await said(page, "Before the crash.");
+    await say(page, script("say Sent while it was away."));
+    await page.getByText("Sending").waitFor();
+    await hive.up();
+    await said(page, "Sent while it was away.");
+    await page.getByText(/Live, event/).waitFor();
+    const history = await hive.skep("history", "show", "main");
+    const texts = JSON.stringify(history);
+    assert.equal(texts.split('Sent while it was away."').length - 1, 1, "answered once");
+    faultless(page, AWAY);
 });
 
 test("two tabs show the same talk", async (t) => {
-  const { mine, page, hive } = await signedIn(t);
-  await talk(page);
-  const other = await open(mine, `${hive.url}/#/chat/main`);
-  await composer(other).waitFor();
-  await say(page, script("say From the first tab."));
-  await said(other, "From the first tab.");
-  await say(other, script("say From the second tab."));
-  await said(page, "From the second tab.");
-  faultless(page);
-  faultless(other);
+    const { mine, page, hive } = await signedIn(t);
+    await talk(page);
+    const other = await open(mine, `${hive.url}/#/chat/main`);
+    await composer(other).waitFor();
+    await say(page, script("say From the first tab."));
+    await said(other, "From the first tab.");
+    await say(other, script("say From the second tab."));
+    await said(page, "From the second tab.");
+    faultless(page);
+    faultless(other);
 });
 
 test("queue and interrupt while a turn runs", async (t) => {
-  const { page } = await signedIn(t);
-  await talk(page);
-  await say(page, script("say Long work.", "wait 60000", "say Never said."));
-  await said(page, "Long work.");
-  await page.getByText("Interrupt", { exact: true }).click();
-  await say(page, script("say The newer one."));
-  await said(page, "The newer one.");
-  await page.getByText("a newer message took its place").waitFor();
-  faultless(page);
+    const { page } = await signedIn(t);
+    await talk(page);
+    await say(page, script("say Long work.", "wait 60000", "say Never said."));
+    await said(page, "Long work.");
+    await page.getByText("Interrupt", { exact: true }).click();
+    await say(page, script("say The newer one."));
+    await said(page, "The newer one.");
+    await page.getByText("a newer message took its place").waitFor();
+    faultless(page);
 });
 
 test("commands: the menu, the keyboard, the answer", async (t) => {
-  const { page } = await signedIn(t);
-  await talk(page);
-  await composer(page).fill("/st");
-  await page.getByRole("option", { name: /\/status/ }).waitFor();
-  await composer(page).press("Escape");
-  assert.equal(await page.getByRole("listbox").count(), 0);
-  await say(page, "/status");
-  await page.locator(".note", { hasText: "queued" }).waitFor();
-  faultless(page);
+    const { page } = await signedIn(t);
+    await talk(page);
+    await composer(page).fill("/st");
+    await page.getByRole("option", { name: /\/status/ }).waitFor();
+    await composer(page).press("Escape");
+    assert.equal(await page.getByRole("listbox").count(), 0);
+    await say(page, "/status");
+    await page.locator(".note", { hasText: "queued" }).waitFor();
+    faultless(page);
 });
 
 test("edit and fork leads to a session of its own", async (t) => {
-  const { hive, page } = await signedIn(t);
-  await talk(page);
-  await say(page, script("say The first answer."));
-  await said(page, "The first answer.");
-  await page.getByRole("button", { name: "Edit and fork" }).first().click();
-  await say(page, script("say Another answer."));
-  await page.waitForURL(/fork/);
-  await said(page, "Another answer.");
-  assert.equal(await page.getByText("The first answer.").count(), 0);
-  const sessions = await hive.skep("session", "list", "main");
-  assert.equal(sessions.sessions.length, 2);
-  faultless(page);
+    const { hive, page } = await signedIn(t);
+    await talk(page);
+    await say(page, script("say The first answer."));
+    await said(page, "The first answer.");
+    await page.getByRole("button", { name: "Edit and fork" }).first().click();
+    await say(page, script("say Another answer."));
+    await page.waitForURL(/fork/);
+    await said(page, "Another answer.");
+    assert.equal(await page.getByText("The first answer.").count(), 0);
+    const sessions = await hive.skep("session", "list", "main");
+    assert.equal(sessions.sessions.length, 2);
+    faultless(page);
 });
 
 test("search finds what was said and leads there", async (t) => {
-  const { page } = await signedIn(t);
-  await talk(page);
-  await say(page, script("say The heron stands in the reeds."));
-  await said(page, "The heron stands");
-  await page.locator("h1").click();
-  await page.keyboard.press("/");
-  await page.getByRole("searchbox").fill("heron");
-  await page.locator(".hits mark", { hasText: "heron" }).first().waitFor();
-  await page.locator(".hits a").first().click();
-  await said(page, "The heron stands");
-  faultless(page);
+    const { page } = await signedIn(t);
+    await talk(page);
+    await say(page, script("say The heron stands in the reeds."));
+    await said(page, "The heron stands");
+    await page.locator("h1").click();
+    await page.keyboard.press("/");
+    await page.getByRole("searchbox").fill("heron");
+    await page.locator(".hits mark", { hasText: "heron" }).first().waitFor();
+    await page.locator(".hits a").first().click();
+    await said(page, "The heron stands");
+    faultless(page);
 });
 
 test("a picture dropped on the composer is sent and shown", async (t) => {
-  const { page } = await signedIn(t);
-  await talk(page);
-  const dot =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-  const dropped = await page.evaluateHandle((data) => {
-    const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
-    const transfer = new DataTransfer();
-    transfer.items.add(new File([bytes], "dot.png", { type: "image/png" }));
-    return transfer;
-  }, dot);
-  await page.dispatchEvent(".compose", "drop", { dataTransfer: dropped });
-  await page.getByText("dot.png").waitFor();
-  await say(page, script("say I see it."));
-  await said(page, "I see it.");
-  const shown = page.locator("figure.thumb img[alt='dot.png']");
-  await shown.waitFor();
-  assert.equal(await shown.evaluate((image) => image.naturalWidth), 1);
-  faultless(page);
+    const { page } = await signedIn(t);
+    await talk(page);
+    const dot =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    const dropped = await page.evaluateHandle((data) => {
+        const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+        const transfer = new DataTransfer();
+        transfer.items.add(new File([bytes], "dot.png", { type: "image/png" }));
+        return transfer;
+    }, dot);
+    await page.dispatchEvent(".compose", "drop", { dataTransfer: dropped });
+    await page.getByText("dot.png").waitFor();
+    await say(page, script("say I see it."));
+    await said(page, "I see it.");
+    const shown = page.locator("figure.thumb img[alt='dot.png']");
+    await shown.waitFor();
+    assert.equal(await shown.evaluate((image) => image.naturalWidth), 1);
+    faultless(page);
 });
 
 test("words of a model are never markup", async (t) => {
-  const { page } = await signedIn(t);
-  await talk(page);
-  const hostile = [
-    "<img src=x onerror=alert(1)>",
-    "<script>alert(1)</script>",
-    "[click](javascript:alert(1))",
-    "![spy](http://203.0.113.9/x.png)",
-    "<iframe src=http://203.0.113.9></iframe>",
-  ].join(" ");
-  page.on("dialog", () => page.faults.push("a dialog opened"));
-  await say(page, script(`say ${hostile} done.`));
-  await said(page, "done.");
-  assert.equal(await page.locator(".stream img, .stream script, .stream iframe").count(), 0);
-  assert.equal(await page.locator(".stream a[href^='javascript']").count(), 0);
-  faultless(page);
+    const { page } = await signedIn(t);
+    await talk(page);
+    const hostile = [
+        "<img src=x onerror=alert(1)>",
+        "<script>alert(1)</script>",
+        "[click](javascript:alert(1))",
+        "![spy](http://203.0.113.9/x.png)",
+        "<iframe src=http://203.0.113.9></iframe>",
+    ].join(" ");
+    page.on("dialog", () => page.faults.push("a dialog opened"));
+    await say(page, script(`say ${hostile} done.`));
+    await said(page, "done.");
+    assert.equal(await page.locator(".stream img, .stream script, .stream iframe").count(), 0);
+    assert.equal(await page.locator(".stream a[href^='javascript']").count(), 0);
+    faultless(page);
 });
 
 test("Home says what needs a person, and what runs", async (t) => {
-  const { page } = await signedIn(t);
-  await talk(page);
-  await say(page, script("fail auth"));
-  await page.getByRole("link", { name: /Home/ }).first().click();
-  await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
-  await page.getByRole("link", { name: "Open the talk" }).click();
-  await say(page, script("say Working on it.", "wait 60000", "say Done."));
-  await said(page, "Working on it.");
-  await page.getByRole("link", { name: /Home/ }).first().click();
-  await page.getByRole("heading", { name: "Nothing needs you" }).first().waitFor();
-  await page.locator(".live li", { hasText: "main" }).waitFor();
-  await accessible(page, "home");
-  await picture(page, "home-light");
-  await page.getByRole("button", { name: "Stop main" }).click();
-  await page.getByText("No turn is running.").waitFor();
-  faultless(page);
+    const { page } = await signedIn(t);
+    await talk(page);
+    await say(page, script("fail auth"));
+    await page.getByRole("link", { name: /Home/ }).first().click();
+    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
+    await page.getByRole("link", { name: "Open the talk" }).click();
+    await say(page, script("say Working on it.", "wait 60000", "say Done."));
+    await said(page, "Working on it.");
+    await page.getByRole("link", { name: /Home/ }).first().click();
+    await page.getByRole("heading", { name: "Nothing needs you" }).first().waitFor();
+    await page.locator(".live li", { hasText: "main" }).waitFor();
+    await accessible(page, "home");
+    await picture(page, "home-light");
+    await page.getByRole("button", { name: "Stop main" }).click();
+    await page.getByText("No turn is running.").waitFor();
+    faultless(page);
 });
 
 test("phone size", async (t) => {
-  const options = { viewport: { width: 390, height: 844 }, hasTouch: true };
-  const { page } = await signedIn(t, options);
-  await page.locator(".tabs a", { hasText: "Chat" }).click();
-  await composer(page).waitFor();
-  await say(page, script('call read {"file_path": "welcome.md"}', "next", "say On a phone."));
-  await said(page, "On a phone.");
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  assert.ok(wide <= 390, `nothing sticks out: ${wide}`);
-  await page.getByRole("button", { name: "Agents and sessions" }).click();
-  await page.locator(".side summary", { hasText: "main" }).waitFor();
-  await page.getByRole("button", { name: "Agents and sessions" }).click();
-  await accessible(page, "phone");
-  await picture(page, "chat-phone");
-  faultless(page);
+    const options = { viewport: { width: 390, height: 844 }, hasTouch: true };
+    const { page } = await signedIn(t, options);
+    await page.locator(".tabs a", { hasText: "Chat" }).click();
+    await composer(page).waitFor();
+    await say(page, script('call read {"file_path": "welcome.md"}', "next", "say On a phone."));
+    await said(page, "On a phone.");
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 390, `nothing sticks out: ${wide}`);
+    await page.getByRole("button", { name: "Agents and sessions" }).click();
+    await page.locator(".side summary", { hasText: "main" }).waitFor();
+    await page.getByRole("button", { name: "Agents and sessions" }).click();
+    await accessible(page, "phone");
+    await picture(page, "chat-phone");
+    faultless(page);
 });
 
 test("dark", async (t) => {
-  const { page } = await signedIn(t, { colorScheme: "dark" });
-  await talk(page);
-  await say(page, script("think In the dark.", "say It is night."));
-  await said(page, "It is night.");
-  const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-  assert.equal(ground, "rgb(25, 25, 24)");
-  await accessible(page, "chat in the dark");
-  await picture(page, "chat-dark");
-  faultless(page);
+    const { page } = await signedIn(t, { colorScheme: "dark" });
+    await talk(page);
+    await say(page, script("think In the dark.", "say It is night."));
+    await said(page, "It is night.");
+    const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    assert.equal(ground, "rgb(25, 25, 24)");
+    await accessible(page, "chat in the dark");
+    await picture(page, "chat-dark");
+    faultless(page);
 });

@@ -1,8 +1,11 @@
 import { expect, test } from "vitest";
 import { Cutter, type Sent } from "./sse";
 
-const text =
-  ": hello\n\nevent: turn_end\nid: 7\ndata: {\"a\":1}\n\ndata: one\ndata: two\r\n\r\nevent: x\n\ndata\n\n";
+const text = [
+  ": hello\n\nevent: turn_end\nid: 7\n",
+  'data: {"a":1}\n\n',
+  "data: one\ndata: two\r\n\r\nevent: x\n\ndata\n\n",
+].join("");
 const expected: Sent[] = [
   { event: "turn_end", id: "7", data: '{"a":1}' },
   { event: "message", data: "one\ntwo" },

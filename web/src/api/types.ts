@@ -163,13 +163,7 @@ export interface InboxItem {
 }
 
 export type ItemState =
-  | "pending"
-  | "running"
-  | "waiting"
-  | "done"
-  | "failed"
-  | "cancelled"
-  | "dead";
+  "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
 
 export interface Receipt {
   message_id: string;

@@ -51,7 +51,10 @@ test("whoever comes late goes on where the active turn is", () => {
     content: [{ type: "text" as const, text: "ab" }],
   };
   const start = [fromActive(active)];
-  expect(all([delta(1, 1, 1, "b"), delta(1, 1, 2, "c")], start)).toEqual({ texts: ["abc"], gaps: 0 });
+  expect(all([delta(1, 1, 1, "b"), delta(1, 1, 2, "c")], start)).toEqual({
+    texts: ["abc"],
+    gaps: 0,
+  });
 });
 
 test("what is stored stays beside the next call until its message is shown", () => {

@@ -53,7 +53,10 @@ test("unknown outcomes and broken agents", () => {
     active_turns: 0,
   };
   const call = { turn: "t", call_id: "c", agent: "main", tool: "bash", at: now - 5 };
-  const list = needs({ snapshot: snapshot({ agents: [broken], unknown_calls: [call] }), recent: [] }, now);
+  const list = needs(
+    { snapshot: snapshot({ agents: [broken], unknown_calls: [call] }), recent: [] },
+    now,
+  );
   expect(list.map((need) => [need.agent, need.what])).toEqual([
     ["books", "cannot work"],
     ["main", "does not know whether bash happened"],

@@ -23,7 +23,11 @@ export function needs(
   const list: Need[] = [];
   for (const agent of snapshot.agents) {
     if (agent.status !== "failed") continue;
-    list.push({ agent: agent.name, what: "cannot work", why: agent.error ?? "its settings are broken" });
+    list.push({
+      agent: agent.name,
+      what: "cannot work",
+      why: agent.error ?? "its settings are broken",
+    });
   }
   for (const call of snapshot.unknown_calls) {
     list.push({

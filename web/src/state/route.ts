@@ -3,8 +3,7 @@
 import { createSignal } from "solid-js";
 
 export type Route =
-  | { page: "home" }
-  | { page: "chat"; agent: string; key: string; session?: string; at?: number };
+  { page: "home" } | { page: "chat"; agent: string; key: string; session?: string; at?: number };
 
 export function parse(hash: string): Route {
   const [path = "", search = ""] = hash.replace(/^#\/?/, "").split("?");

@@ -249,8 +249,7 @@ export function createTalk(place: Place, live: Live) {
     state,
     older,
     send,
-    dismiss: (key: string) =>
-      set("sending", (sending) => sending.filter((one) => one.key !== key)),
+    dismiss: (key: string) => set("sending", (sending) => sending.filter((one) => one.key !== key)),
     close: off,
   };
 }

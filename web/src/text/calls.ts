@@ -10,7 +10,8 @@ export function mainArgument(input: unknown): string {
   for (const name of MAIN) {
     const value = record[name];
     if (typeof value !== "string") continue;
-    const within = name === "pattern" && typeof record.path === "string" ? ` in ${record.path}` : "";
+    const within =
+      name === "pattern" && typeof record.path === "string" ? ` in ${record.path}` : "";
     return short(value + within);
   }
   const entries = Object.entries(record);

@@ -85,7 +85,12 @@ function markPair(old: Line, fresh: Line): void {
     a[a.length - 1 - end] === b[b.length - 1 - end]
   )
     end++;
-  const shared = a.slice(0, start).join("").trim() + a.slice(a.length - end).join("").trim();
+  const shared =
+    a.slice(0, start).join("").trim() +
+    a
+      .slice(a.length - end)
+      .join("")
+      .trim();
   if (shared === "") return;
   old.pieces = pieces(a, start, end);
   fresh.pieces = pieces(b, start, end);

@@ -49,11 +49,13 @@ export function Chat(props: { route: Place; find: () => void }) {
     onCleanup(() => made.close());
     return made;
   });
-  createEffect(on(place, () => {
-    setFork(undefined);
-    setProblem(undefined);
-    setSheet(false);
-  }));
+  createEffect(
+    on(place, () => {
+      setFork(undefined);
+      setProblem(undefined);
+      setSheet(false);
+    }),
+  );
   const agent = () => hive.agents().find((one) => one.name === props.route.agent);
   const turn = () => {
     const { agent, key } = props.route;
@@ -106,7 +108,11 @@ export function Chat(props: { route: Place; find: () => void }) {
       />
       <section class="talk" aria-label="Conversation">
         <header class="talk-head">
-          <button class="btn bare sq only-s" aria-label="Agents and sessions" onClick={() => setSheet(!sheet())}>
+          <button
+            class="btn bare sq only-s"
+            aria-label="Agents and sessions"
+            onClick={() => setSheet(!sheet())}
+          >
             <svg class="i" aria-hidden="true">
               <use href="#i-menu" />
             </svg>
@@ -114,18 +120,15 @@ export function Chat(props: { route: Place; find: () => void }) {
           <div class="grow">
             <h1 class="clip">{name()}</h1>
             <div class="small faint">
-              <Show when={agent()}>{(agent) => <Mark name={turn() ? "run" : mark(agent())} />}</Show>
+              <Show when={agent()}>
+                {(agent) => <Mark name={turn() ? "run" : mark(agent())} />}
+              </Show>
               <span class="clip">{facts()}</span>
             </div>
           </div>
           <div class="seg hide-s" role="group" aria-label="View">
             <label>
-              <input
-                type="radio"
-                name="view"
-                checked={!full()}
-                onChange={() => choose("simple")}
-              />
+              <input type="radio" name="view" checked={!full()} onChange={() => choose("simple")} />
               Simple
             </label>
             <label>
@@ -149,8 +152,8 @@ export function Chat(props: { route: Place; find: () => void }) {
           <div class="empty first">
             <h3>Nothing said yet</h3>
             <p>
-              Write below, or begin with <code>/</code> for commands. What you send is kept, whatever
-              happens to this page.
+              Write below, or begin with <code>/</code> for commands. What you send is kept,
+              whatever happens to this page.
             </p>
           </div>
         </Show>

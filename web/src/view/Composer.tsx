@@ -33,11 +33,16 @@ export function Composer(props: Props) {
   const [closed, setClosed] = createSignal(false);
   const menu = createMemo(() => (closed() ? [] : matching(text(), props.commands)));
 
-  createEffect(on(() => props.draft, (draft) => {
-    if (!draft) return;
-    write(draft.text);
-    field.focus();
-  }));
+  createEffect(
+    on(
+      () => props.draft,
+      (draft) => {
+        if (!draft) return;
+        write(draft.text);
+        field.focus();
+      },
+    ),
+  );
   createEffect(() => {
     if (!props.running) setStopping(false);
   });
@@ -115,8 +120,7 @@ export function Composer(props: Props) {
     }
   }
 
-  const waiting = () =>
-    props.talk.state.sending.filter((one) => one.state !== "started");
+  const waiting = () => props.talk.state.sending.filter((one) => one.state !== "started");
 
   return (
     <div

@@ -156,7 +156,11 @@ function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
           <b>{props.turn.agent}</b>
         </a>
         <span class="grow clip muted">{title(props.turn.body ?? props.turn.session_key)}</span>
-        <button class="btn bare sq stop small-stop" aria-label={`Stop ${props.turn.agent}`} onClick={stop}>
+        <button
+          class="btn bare sq stop small-stop"
+          aria-label={`Stop ${props.turn.agent}`}
+          onClick={stop}
+        >
           <Icon name="stop" />
         </button>
       </div>

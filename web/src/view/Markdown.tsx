@@ -48,7 +48,11 @@ function block(token: Token): JSX.Element {
     case "def":
       return null;
     case "text":
-      return token.tokens ? <p class="say">{inline(token.tokens)}</p> : <p class="say">{token.raw}</p>;
+      return token.tokens ? (
+        <p class="say">{inline(token.tokens)}</p>
+      ) : (
+        <p class="say">{token.raw}</p>
+      );
     default:
       return <p class="say">{token.raw}</p>;
   }

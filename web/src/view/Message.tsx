@@ -17,7 +17,11 @@ export interface Around {
   fork: (message: Message) => void;
 }
 
-export function MessageView(props: { message: Message; before: Message | undefined; around: Around }) {
+export function MessageView(props: {
+  message: Message;
+  before: Message | undefined;
+  around: Around;
+}) {
   return (
     <Switch>
       <Match when={props.message.role === "user"}>
@@ -60,18 +64,15 @@ function who(principal: string | undefined): string {
 }
 
 function Said(props: { message: Message; before: Message | undefined; around: Around }) {
-  const begins = () => !props.before || props.before.role === "user" || props.before.role === "system";
+  const begins = () =>
+    !props.before || props.before.role === "user" || props.before.role === "system";
   const stopped = () => props.message.meta?.stopReason;
   return (
     <>
       <Show when={begins()}>
         <Who agent={props.message.agentId} at={props.message.timestamp} />
       </Show>
-      <Blocks
-        blocks={props.message.content}
-        at={props.message.timestamp}
-        around={props.around}
-      />
+      <Blocks blocks={props.message.content} at={props.message.timestamp} around={props.around} />
       <Show when={ended(stopped())}>{(words) => <div class="seam">{words()}</div>}</Show>
       <Show when={props.around.full() && props.message.meta}>
         {(meta) => (

@@ -94,7 +94,9 @@ function Snippet(props: { hit: Found }) {
   };
   return (
     <span class="snippet">
-      <For each={pieces()}>{(piece) => (piece.marked ? <mark>{piece.text}</mark> : piece.text)}</For>
+      <For each={pieces()}>
+        {(piece) => (piece.marked ? <mark>{piece.text}</mark> : piece.text)}
+      </For>
     </span>
   );
 }

@@ -61,7 +61,12 @@ function AgentTalks(props: { agent: Agent; current: boolean; session: string | u
           {(session) => (
             <li>
               <a
-                href={href({ page: "chat", agent: props.agent.name, key: session.key, session: session.id })}
+                href={href({
+                  page: "chat",
+                  agent: props.agent.name,
+                  key: session.key,
+                  session: session.id,
+                })}
                 aria-current={props.current && props.session === session.id ? "page" : undefined}
               >
                 {title(session.title || session.key)}

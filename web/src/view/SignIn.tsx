@@ -12,7 +12,9 @@ export function SignIn(props: { why: string | undefined }) {
           {props.why}
         </div>
       ) : null}
-      <p>On the machine where the hive runs, this prints a link that is good for ten minutes, once:</p>
+      <p>
+        On the machine where the hive runs, this prints a link that is good for ten minutes, once:
+      </p>
       <code class="cmd">skep link</code>
       <p class="muted">
         The link works in one browser. After that this browser stays signed in for 30 days.

@@ -21,7 +21,12 @@ const GROUP = 32;
 const NEAR = "1600px 0px";
 const AT_END = 48;
 
-export function Stream(props: { talk: Talk; running: boolean; full: boolean; fork: Around["fork"] }) {
+export function Stream(props: {
+  talk: Talk;
+  running: boolean;
+  full: boolean;
+  fork: Around["fork"];
+}) {
   let scroll!: HTMLDivElement;
   let content!: HTMLDivElement;
   const [pinned, setPinned] = createSignal(true);

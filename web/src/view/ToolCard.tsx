@@ -32,11 +32,10 @@ export function ToolCard(props: { call: Call; result: Message | undefined; runni
         <span class="arg clip">{mainArgument(props.call.arguments)}</span>
         <Outcome call={props.call} result={props.result} running={props.running} />
       </summary>
-      <Show
-        when={diff()}
-        fallback={<Exchange call={props.call} result={props.result} />}
-      >
-        {(text) => <DiffView text={text()} label={`Change in ${mainArgument(props.call.arguments)}`} />}
+      <Show when={diff()} fallback={<Exchange call={props.call} result={props.result} />}>
+        {(text) => (
+          <DiffView text={text()} label={`Change in ${mainArgument(props.call.arguments)}`} />
+        )}
       </Show>
     </details>
   );

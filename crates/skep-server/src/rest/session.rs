@@ -39,7 +39,9 @@ pub(crate) struct Entered {
 /// Signs this browser in.
 #[utoipa::path(
     post, path = "/api/v1/session", tag = "browsers", request_body = Link,
-    responses((status = 201, description = "Signed in for 30 days.", body = Entered), BadBody, NotKept)
+    responses(
+        (status = 201, description = "Signed in for 30 days.", body = Entered), BadBody, NotKept
+    )
 )]
 pub(crate) async fn enter(
     State(doors): State<Doors>,
@@ -77,7 +79,9 @@ pub(crate) async fn show(permit: Permit, Params(Nothing {}): Params<Nothing>) ->
 /// Signs this browser out.
 #[utoipa::path(
     delete, path = "/api/v1/session", tag = "browsers",
-    responses((status = 204, description = "The cookie and the key open nothing any more."), NotKept)
+    responses(
+        (status = 204, description = "The cookie and the key open nothing any more."), NotKept
+    )
 )]
 pub(crate) async fn leave(
     State(doors): State<Doors>,
