@@ -1,15 +1,15 @@
 """The official client libraries against the scripted model: what it sends is what they expect.
 
-    python3 -m venv VENV && VENV/bin/pip install openai anthropic
-    VENV/bin/python crates/skep-testkit/clients/official_clients.py PATH-TO-EXAMPLE
+    official_clients.py PATH-TO-EXAMPLE
 
 PATH-TO-EXAMPLE is the built example `scripted_model` (cargo build -p skep-testkit --example
-scripted_model). Prints one line per check and ends with 0 only when all of them hold.
+scripted_model). Prints one line per check, at the end `N passed, M failed`.
 """
 
 import json
 import subprocess
 import sys
+import traceback
 
 import anthropic
 import openai
@@ -17,15 +17,21 @@ import openai
 KEY = "right-key"
 PATHS = ['ä "q" \n', "b"]
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
-checks = 0
+PNG = "iVBORw0KGgpyZXN0"
+checks = {"passed": 0, "failed": 0}
 
 
 def check(name, found, expected):
-    global checks
-    if found != expected:
-        sys.exit(f"{name}: found {found!r}, expected {expected!r}")
-    checks += 1
-    print("ok", name)
+    if found == expected:
+        checks["passed"] += 1
+        print("ok", name)
+    else:
+        fails(name, f"found {found!r}, expected {expected!r}")
+
+
+def fails(name, why):
+    checks["failed"] += 1
+    print("FAILED", name, why)
 
 
 def strict(event):
@@ -40,7 +46,7 @@ def raises(name, kind, status, call):
     except kind as error:
         check(name, getattr(error, "status_code", None), status)
         return error
-    sys.exit(f"{name}: nothing was raised")
+    fails(name, "nothing was raised")
 
 
 def messages_wire(base):
@@ -78,6 +84,19 @@ def messages_wire(base):
                 {"role": "user", "content": results}]
     check("messages: goes on", client.messages.create(**arguments(history)).content[0].text,
           "r0+r1")
+    source = {"type": "base64", "media_type": "image/png", "data": PNG}
+    picture = {"type": "image", "source": source}
+    seen = ask([picture, {"type": "text", "text": "look"}])
+    check("messages: picture", seen.content[0].text, "I see image/png 12")
+    call = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [picture]}
+    seen = client.messages.create(model="m", max_tokens=100, tools=tools, messages=[
+        {"role": "user", "content": "look"}, {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]}])
+    check("messages: picture of a tool", seen.content[0].text, "I see image/png 12")
+    wrong = {"type": "image", "source": {**source, "media_type": "image/gif"}}
+    raises("messages: picture of another kind", anthropic.BadRequestError, 400,
+           lambda: ask([wrong]))
     check("messages: limit", ask("limit").stop_reason, "max_tokens")
     raises("messages: rate", anthropic.RateLimitError, 429, lambda: ask("rate"))
     raises("messages: broken", anthropic.InternalServerError, 500, lambda: ask("broken"))
@@ -133,6 +152,14 @@ def chat_wire(base):
                 for at, call in enumerate(message.tool_calls)]
     more = client.chat.completions.create(model="m", messages=history, tools=tools)
     check("chat: goes on", more.choices[0].message.content, "r0+r1")
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+    look = {"type": "text", "text": "look"}
+    check("chat: picture", ask([picture, look]).choices[0].message.content, "I see image/png 12")
+    called = {"role": "assistant", "tool_calls": [calls[0]]}
+    answer = {"role": "tool", "tool_call_id": calls[0]["id"], "content": [picture]}
+    raises("chat: picture of a tool", openai.BadRequestError, 400,
+           lambda: client.chat.completions.create(model="m", tools=tools, messages=[
+               {"role": "user", "content": "look"}, called, answer]))
     check("chat: limit", ask("limit").choices[0].finish_reason, "length")
     openai_errors("chat", ask)
     other = client.with_options(api_key="wrong")
@@ -179,6 +206,16 @@ def responses_wire(base):
     items += [{"type": "function_call_output", "call_id": item.call_id, "output": f"r{at}"}
               for at, item in enumerate(streamed.output[3:])]
     check("responses: goes on", client.responses.create(**arguments(items)).output_text, "r0+r1")
+    picture = {"type": "input_image", "detail": "auto",
+               "image_url": f"data:image/png;base64,{PNG}"}
+    look = {"role": "user", "content": [picture, {"type": "input_text", "text": "look"}]}
+    seen = client.responses.create(model="m", input=[look])
+    check("responses: picture", seen.output_text, "I see image/png 12")
+    call = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": [picture]}
+    seen = client.responses.create(model="m", input=[
+        {"role": "user", "content": "look"}, call, result], tools=tools)
+    check("responses: picture of a tool", seen.output_text, "I see image/png 12")
     limit = ask("limit")
     check("responses: limit", (limit.status, limit.incomplete_details.reason),
           ("incomplete", "max_output_tokens"))
@@ -207,11 +244,16 @@ def main():
     try:
         base = model.stdout.readline().strip()
         for wire in (messages_wire, chat_wire, responses_wire):
-            wire(base)
+            try:
+                wire(base)
+            except Exception:
+                fails(wire.__name__, traceback.format_exc())
     finally:
         model.stdin.close()
         model.wait(timeout=10)
-    print(f"{checks} checks, openai {openai.__version__}, anthropic {anthropic.__version__}")
+    print(f"openai {openai.__version__}, anthropic {anthropic.__version__}")
+    print(f"{checks['passed']} passed, {checks['failed']} failed")
+    sys.exit(1 if checks["failed"] else 0)
 
 
 main()

@@ -29,9 +29,18 @@ impl Stage {
         script(&programs.join("cargo"), &cargo);
         script(&programs.join("rustc"), "echo host: test-machine\n");
         // Present, so that nothing is installed on the machine that runs this test.
-        for name in ["cc", "sqlite3", "unshare", "bwrap", "rg"] {
+        for name in ["cc", "sqlite3", "unshare", "bwrap", "rg", "git", "node", "npm"] {
             script(&programs.join(name), "");
         }
+        let clients = folder.path().join("crates/skep-testkit/clients");
+        fs::create_dir_all(&clients).unwrap();
+        for pins in ["requirements.txt", "package.json"] {
+            fs::write(clients.join(pins), "").unwrap();
+        }
+        script(&programs.join("judge"), JUDGE);
+        let python = "[ \"$1 $2\" = '-m venv' ] || exit 0\nmkdir -p $3/bin\n\
+                      cp \"$(command -v judge)\" $3/bin/python\n";
+        script(&programs.join("python3"), python);
         script(&programs.join("apt-get"), "exit 1\n");
         Self { folder }
     }
@@ -68,6 +77,16 @@ fn assert_ends(outcome: &Outcome, last_line: &str) {
     assert_eq!(outcome.succeeded, last_line.ends_with(" 0 failed"));
 }
 
+/// How many suites of judges a whole run has.
+const JUDGES: usize = 3;
+/// The python of the judges: installs what it is asked to, and every suite has one good case.
+const JUDGE: &str = "[ \"$1 $2\" = '-m pip' ] && exit 0\necho '1 passed, 0 failed'\n";
+
+/// The last line of a whole run in which every judge is content.
+fn whole(passed: usize, failed: usize) -> String {
+    format!("{} passed, {failed} failed", passed + JUDGES)
+}
+
 const TWO_GOOD_PROGRAMS: &str = "test) \
     echo 'test a ... ok'; \
     echo 'test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'; \
@@ -77,7 +96,7 @@ const TWO_GOOD_PROGRAMS: &str = "test) \
 fn adds_fmt_clippy_tidy_and_every_test() {
     let stage = Stage::new(TWO_GOOD_PROGRAMS);
     let outcome = stage.run(&[]);
-    assert_ends(&outcome, "18 passed, 0 failed");
+    assert_ends(&outcome, &whole(18, 0));
     assert!(!outcome.text.contains("test a ... ok"), "passing tests are not listed");
     let calls = stage.calls();
     let commands: Vec<&str> = calls.lines().filter_map(|line| line.split(' ').next()).collect();
@@ -87,7 +106,7 @@ fn adds_fmt_clippy_tidy_and_every_test() {
 #[test]
 fn a_failing_check_counts_once_and_the_rest_still_runs() {
     let stage = Stage::new(&format!("fmt) exit 1;; {TWO_GOOD_PROGRAMS}"));
-    assert_ends(&stage.run(&[]), "17 passed, 1 failed");
+    assert_ends(&stage.run(&[]), &whole(17, 1));
 }
 
 #[test]
@@ -98,7 +117,7 @@ fn failing_tests_are_counted_and_shown() {
          echo 'error: 1 target failed:'; echo '    `-p skep --lib`'; exit 101;;",
     );
     let outcome = stage.run(&[]);
-    assert_ends(&outcome, "7 passed, 2 failed");
+    assert_ends(&outcome, &whole(7, 2));
     assert!(outcome.text.contains("left != right"));
 }
 
@@ -109,7 +128,7 @@ fn a_program_that_hung_or_died_counts_as_failed() {
          echo 'test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'; \
          echo 'error: 1 target failed:'; echo '    `-p skep --test it`'; exit 101;;",
     );
-    assert_ends(&stage.run(&[]), "7 passed, 1 failed");
+    assert_ends(&stage.run(&[]), &whole(7, 1));
 }
 
 #[test]
@@ -120,13 +139,32 @@ fn a_program_that_does_not_build_counts_as_failed() {
          echo 'error: could not compile `skep-core` (lib test) due to 3 previous errors'; \
          exit 101;;",
     );
-    assert_ends(&stage.run(&[]), "3 passed, 2 failed");
+    assert_ends(&stage.run(&[]), &whole(3, 2));
 }
 
 #[test]
 fn a_failure_without_a_known_message_still_fails() {
     let stage = Stage::new("test) echo 'error: the lock file needs to be updated'; exit 101;;");
-    assert_ends(&stage.run(&[]), "3 passed, 1 failed");
+    assert_ends(&stage.run(&[]), &whole(3, 1));
+}
+
+#[test]
+fn judges_that_cannot_be_installed_or_do_not_count_have_failed() {
+    let stage = Stage::new(TWO_GOOD_PROGRAMS);
+    let programs = stage.folder.path().join("programs");
+    script(&programs.join("npm"), "exit 1\n");
+    assert_ends(&stage.run(&[]), "18 passed, 1 failed");
+    script(&programs.join("npm"), "");
+    for (judge, last_line) in [
+        ("echo hm", "18 passed, 3 failed"),
+        ("echo '0 passed, 0 failed'", "18 passed, 3 failed"),
+        ("echo '5 passed, 0 failed'; exit 1", "33 passed, 3 failed"),
+        ("echo '5 passed, 2 failed'; exit 1", "33 passed, 6 failed"),
+    ] {
+        let body = format!("[ \"$1 $2\" = '-m pip' ] && exit 0\n{judge}\n");
+        script(&stage.folder.path().join("cache/python/bin/python"), &body);
+        assert_ends(&stage.run(&[]), last_line);
+    }
 }
 
 #[test]
