@@ -160,6 +160,15 @@ pub enum SandboxLevel {
     Host,
 }
 
+impl SandboxLevel {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Confined => "confined",
+            Self::Host => "host",
+        }
+    }
+}
+
 /// Where the programs of an agent run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SandboxSettings {

@@ -1,6 +1,7 @@
 //! `Tool`: a hand of an agent. A failure is an answer, never a crash. Only the gate runs one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,9 @@ pub struct ToolContext {
     /// What was decided, when the call waited for a decision.
     pub decision: Option<Value>,
     pub cancel: CancellationToken,
+    /// Ends what outlasts the turn: cancelled when the session is stopped or followed by a new one,
+    /// and when the hive stops. To be held by whatever heeds it.
+    pub lasting: Arc<CancellationToken>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -77,6 +77,26 @@ pub struct Captured {
     pub gap: usize,
 }
 
+/// What a command has said so far, while it runs. One hand fills it, any may look.
+#[derive(Debug, Clone, Default)]
+pub struct Live(Arc<Mutex<Captured>>);
+
+impl Live {
+    pub fn so_far(&self) -> Captured {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn fill(&self, stream: Option<impl AsyncRead + Unpin>, limit: usize) {
+        let Some(mut stream) = stream else { return };
+        let mut chunk = vec![0_u8; 16 * 1024];
+        // A read error means the pipe is gone: the same as its end.
+        while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+            let mut captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            captured.keep(&chunk[..count], limit);
+        }
+    }
+}
+
 /// What stands around a child beside its own session. `Default` is nothing.
 #[derive(Default)]
 pub(crate) struct Wall {
@@ -95,19 +115,20 @@ pub enum ProcessError {
 
 /// Runs a job. Cancelling the token or dropping the future ends its whole process tree.
 pub async fn run(job: Job, cancel: &CancellationToken) -> Result<JobOutput, ProcessError> {
-    run_behind(job, Wall::default(), cancel).await
+    run_behind(job, Wall::default(), &Live::default(), cancel).await
 }
 
 pub(crate) async fn run_behind(
     job: Job,
     mut wall: Wall,
+    stdout_so_far: &Live,
     cancel: &CancellationToken,
 ) -> Result<JobOutput, ProcessError> {
     let program = job.program.to_string_lossy().into_owned();
     let (mut child, mut tree) = start(&job, &mut wall)
         .map_err(|source| ProcessError::Start { program: program.clone(), source })?;
     let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let mut captured = (Captured::default(), Captured::default());
+    let captured = (stdout_so_far, Live::default());
     let (status, decided) = {
         let streams = async {
             tokio::join!(
@@ -154,8 +175,8 @@ pub(crate) async fn run_behind(
     let status = status.map_err(|source| ProcessError::Follow { program, source })?;
     Ok(JobOutput {
         ending: decided.unwrap_or_else(|| ending_of(status)),
-        stdout: captured.0,
-        stderr: captured.1,
+        stdout: captured.0.so_far(),
+        stderr: captured.1.so_far(),
     })
 }
 
@@ -313,15 +334,6 @@ fn end_orphans() {
 }
 
 impl Captured {
-    async fn fill(&mut self, stream: Option<impl AsyncRead + Unpin>, limit: usize) {
-        let Some(mut stream) = stream else { return };
-        let mut chunk = vec![0_u8; 16 * 1024];
-        // A read error means the pipe is gone: the same as its end.
-        while let Ok(count @ 1..) = stream.read(&mut chunk).await {
-            self.keep(&chunk[..count], limit);
-        }
-    }
-
     fn keep(&mut self, piece: &[u8], limit: usize) {
         self.bytes.extend_from_slice(piece);
         let excess = self.bytes.len().saturating_sub(limit);

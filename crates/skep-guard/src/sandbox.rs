@@ -18,7 +18,7 @@ use rustix::fs::{Gid, Uid};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{self, Job, JobOutput, ProcessError, Wall};
+use crate::process::{self, Job, JobOutput, Live, ProcessError, Wall};
 use crate::watchdog::Ceiling;
 use crate::workspace::Workspace;
 
@@ -170,15 +170,35 @@ impl Sandbox {
         room: &Room,
         cancel: &CancellationToken,
     ) -> Result<JobOutput, SandboxError> {
+        self.run_live(command, room, &Live::default(), cancel).await
+    }
+
+    /// As [`Self::run`]; what the command says can be seen in `live` as it comes.
+    pub async fn run_live(
+        &self,
+        command: ShellCommand,
+        room: &Room,
+        live: &Live,
+        cancel: &CancellationToken,
+    ) -> Result<JobOutput, SandboxError> {
         if self.settings.level == Level::Host {
-            return Ok(process::run(on_host(command, room), cancel).await?);
+            let job = on_host(command, room);
+            return Ok(process::run_behind(job, Wall::default(), live, cancel).await?);
+        }
+        self.ready().await?;
+        self.confine(command, room, live, cancel).await
+    }
+
+    /// Whether a command would run: the trial is made unless it has passed before.
+    pub async fn ready(&self) -> Result<(), SandboxError> {
+        if self.settings.level == Level::Host {
+            return Ok(());
         }
         let passed = async {
             let report = Box::pin(self.probe()).await;
             if report.holds() { Ok(report) } else { Err(report.refusal()) }
         };
-        self.passed.get_or_try_init(|| passed).await?;
-        self.confine(command, room, cancel).await
+        self.passed.get_or_try_init(|| passed).await.map(drop)
     }
 
     /// The same without a trial before: the trial itself comes this way.
@@ -186,6 +206,7 @@ impl Sandbox {
         &self,
         command: ShellCommand,
         room: &Room,
+        live: &Live,
         cancel: &CancellationToken,
     ) -> Result<JobOutput, SandboxError> {
         let room = self.checked(room)?;
@@ -218,7 +239,7 @@ impl Sandbox {
             enter: Some(Box::new(move || enter.enter())),
             ceiling: Some(ceiling(limits, &room)),
         };
-        let output = process::run_behind(job, wall, cancel).await?;
+        let output = process::run_behind(job, wall, live, cancel).await?;
         // The command's own standard error is its standard output: this is bubblewrap speaking.
         match output.stderr.bytes.strip_prefix(b"bwrap: ") {
             Some(said) if output.stdout.bytes.is_empty() => {

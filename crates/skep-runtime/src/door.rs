@@ -207,6 +207,9 @@ pub struct AgentInfo {
     pub model: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
+    /// Where the programs it starts run: `confined`, or `host` without any walls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<&'static str>,
     /// Items that are not ended; for those who see all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_depth: Option<i64>,

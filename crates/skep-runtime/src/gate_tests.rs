@@ -130,6 +130,7 @@ impl Scene {
             call: call.id.clone(),
             decision: None,
             cancel: self.turn.clone(),
+            lasting: Arc::default(),
         };
         Gate { toolbox, admission, agent, bound: *bound }.pass(&call, context).await
     }

@@ -31,6 +31,7 @@ use crate::follow::Waiters;
 use crate::gate::Admission;
 use crate::integrity::{self, IntegrityInfo};
 use crate::ledger::Ledger;
+use crate::lives::Lives;
 use crate::persist::StoreHealth;
 use crate::registry::Registry;
 use crate::scheduler;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub engines: HashMap<String, Arc<dyn Engine>>,
     pub toolbox: Toolbox,
     pub admission: Admission,
+    pub lives: Lives,
     pub retry: RetryPolicy,
     pub version: &'static str,
     pub started_at: i64,
@@ -151,6 +153,7 @@ impl Hive {
             engines: engines.collect(),
             toolbox,
             admission: Admission::default(),
+            lives: Lives::default(),
             retry: parts.retry,
             version: parts.version,
             started_at: now,

@@ -96,6 +96,7 @@ impl Hive {
         let command = StopLane { agent: agent_id, session_key: key.clone(), now: clock::now_ms() };
         let pending = self.shared.store.submit(command);
         let ended = self.on_record(pending, agent, key).await?;
+        self.shared.lives.end(agent, key);
         if let Some(ended) = &ended {
             end_turn(&self.shared, ended, CancelReason::Stop);
         }
@@ -240,6 +241,7 @@ impl Hive {
         let receipt = Answering::of(&letter);
         let (agent, key) = (letter.agent_name.clone(), letter.session_key.clone());
         let stops = matches!(action, Action::Stop);
+        let ends = stops || matches!(action, Action::NewSession);
         let pending = self.shared.store.submit(Order { letter, action });
         Box::pin(async move {
             let ordered = match stops {
@@ -248,6 +250,9 @@ impl Hive {
             };
             match ordered {
                 Ordered::Done { ended, answer } => {
+                    if ends {
+                        hive.shared.lives.end(&agent, &key);
+                    }
                     if let Some(ended) = ended {
                         end_turn(&hive.shared, &ended, CancelReason::Stop);
                     }

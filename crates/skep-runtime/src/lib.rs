@@ -22,6 +22,7 @@ mod hive;
 mod intake;
 mod integrity;
 mod ledger;
+mod lives;
 mod persist;
 mod query;
 mod registry;

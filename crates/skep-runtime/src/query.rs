@@ -134,6 +134,7 @@ impl Hive {
                 engine: String::new(),
                 model: String::new(),
                 capabilities: None,
+                sandbox: None,
                 queue_depth: count.map(|c| c.map_or(0, |c| c.pending + c.running + c.waiting)),
                 active_turns: count.map(|c| c.map_or(0, |c| c.turns)),
             };
@@ -143,6 +144,7 @@ impl Hive {
                     info.status = "active";
                     info.description = agent.description.clone();
                     info.engine = agent.engine.clone();
+                    info.sandbox = Some(agent.sandbox.level.as_str());
                     if let Some(engine) = self.shared.engine(agent) {
                         info.model = engine.resolve_display_model(agent);
                         info.capabilities = Some(engine.capabilities());

@@ -170,6 +170,8 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         settings,
         shared,
     };
+    let (agent, key) = (&turn.agent.name, &turn.running.session_key);
+    turn.shared.lives.begin(agent, key, &turn.lease.session);
     turn.go().await
 }
 
@@ -441,6 +443,12 @@ impl Turn {
             call: call.clone(),
             decision,
             cancel: self.ender.clone(),
+            lasting: self.shared.lives.of(
+                &self.agent.name,
+                &self.running.session_key,
+                &self.lease.session,
+                &self.shared.cut,
+            ),
         }
     }
 

@@ -12,52 +12,80 @@ use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::process::{Captured, Ending, JobOutput};
 use skep_guard::sandbox::{Level, Limits, Room, Sandbox, ShellCommand};
 
+use crate::jobs::{self, Background, Jobs};
+
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// Spec 05 §3.
 const MOST_TIMEOUT_MS: u64 = 600_000;
-/// Room left in an answer for the closing note.
-const NOTE_BYTES: usize = 256;
+/// How long a command may run in the background: until its session ends, and not beyond this.
+const BACKGROUND: Duration = Duration::from_secs(3600);
+/// Kept of a command's output. The gate shows as much of it as it may and keeps the rest in a file.
+const OUTPUT_BYTES: usize = 4 << 20;
+/// Kept of what a command in the background says: its beginning and its end.
+const BACKGROUND_BYTES: usize = 256 << 10;
+
+const USE: &str = "bash takes command (text) with timeout_ms (a whole number) and background (true \
+                   or false), or output_of (a job's id), or stop (a job's id)";
 
 #[derive(Debug)]
 pub struct BashTool {
     spec: ToolSpec,
     sandbox: Arc<Sandbox>,
-    output_bytes: usize,
+    jobs: Arc<Jobs>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    command: String,
+    command: Option<String>,
     timeout_ms: Option<u64>,
+    background: Option<bool>,
+    output_of: Option<String>,
+    stop: Option<String>,
+}
+
+/// What is asked for.
+enum Wish {
+    Run(ShellCommand),
+    Start(ShellCommand),
+    Look(String),
+    Stop(String),
 }
 
 impl BashTool {
-    /// `output_bytes` is what the gate lets an answer hold.
-    pub fn new(sandbox: Arc<Sandbox>, output_bytes: usize) -> Self {
+    pub fn new(sandbox: Arc<Sandbox>) -> Self {
         let description = "Runs a command line with bash in the workspace, inside a sandbox: the \
              workspace can be written, programs of the system can be used, there is no network. \
-             What it starts ends with it. Answers with its output and exit code.";
+             What it starts ends with it. Answers with its output and exit code. With background \
+             it answers at once with a job's id, and the command goes on until the session ends: \
+             output_of shows what the job has said so far, stop ends it.";
+        let text = |description: &str| json!({ "type": "string", "description": description });
         let spec = ToolSpec {
             name: "bash".to_owned(),
             description: description.to_owned(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
-                    "command": { "type": "string", "description": "The command line." },
+                    "command": text("The command line."),
                     "timeout_ms": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": MOST_TIMEOUT_MS,
-                        "description": "Most milliseconds it may take. Default: 120000.",
+                        "description": "Most milliseconds it may take. Default: 120000, in the \
+                                        background one hour.",
                     },
+                    "background": {
+                        "type": "boolean",
+                        "description": "Start it and answer at once. Default: false.",
+                    },
+                    "output_of": text("Instead of command: the id of a job to look at."),
+                    "stop": text("Instead of command: the id of a job to end."),
                 },
-                "required": ["command"],
                 "additionalProperties": false,
             }),
             retry_safe: false,
         };
-        Self { spec, sandbox, output_bytes }
+        Self { spec, sandbox, jobs: Arc::default() }
     }
 }
 
@@ -75,38 +103,113 @@ impl Tool for BashTool {
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        let arguments: Arguments = serde_json::from_value(arguments).map_err(|error| {
-            format!("bash takes command (text) and timeout_ms (a whole number): {error}")
-        })?;
-        if arguments.command.trim().is_empty() {
-            return Err("command is empty".to_owned());
-        }
-        if arguments.command.contains('\0') {
-            return Err("command holds a zero byte".to_owned());
-        }
-        let timeout_ms = arguments.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
-        if timeout_ms == 0 || timeout_ms > MOST_TIMEOUT_MS {
-            return Err(format!("timeout_ms is between 1 and {MOST_TIMEOUT_MS}"));
-        }
-        let command = ShellCommand {
-            line: arguments.command,
-            timeout: Duration::from_millis(timeout_ms),
-            output_bytes: self.output_bytes.saturating_sub(NOTE_BYTES),
-        };
-        let sandbox = Arc::clone(&self.sandbox);
-        Ok(Box::new(move |context| Box::pin(run(sandbox, command, context))))
+        let arguments: Arguments =
+            serde_json::from_value(arguments).map_err(|error| format!("{USE}: {error}"))?;
+        let wish = wish(arguments)?;
+        let (sandbox, jobs) = (Arc::clone(&self.sandbox), Arc::clone(&self.jobs));
+        Ok(Box::new(move |context| {
+            Box::pin(async move {
+                let answered = match wish {
+                    Wish::Run(command) => run(&sandbox, command, &context).await,
+                    Wish::Start(command) => start(&sandbox, &jobs, command, &context).await,
+                    Wish::Look(id) => jobs.find(&context.agent, &id).map(|job| look(&job)),
+                    Wish::Stop(id) => stop(&jobs, &id, &context).await,
+                };
+                answered.unwrap_or_else(ToolAnswer::error)
+            })
+        }))
     }
 }
 
-async fn run(sandbox: Arc<Sandbox>, command: ShellCommand, context: ToolContext) -> ToolAnswer {
-    let room = Room {
+fn wish(arguments: Arguments) -> Result<Wish, String> {
+    let Arguments { command, timeout_ms, background, output_of, stop } = arguments;
+    let alone = timeout_ms.is_none() && background.is_none();
+    let line = match (command, output_of, stop) {
+        (Some(line), None, None) => line,
+        (None, Some(id), None) if alone => return Ok(Wish::Look(id)),
+        (None, None, Some(id)) if alone => return Ok(Wish::Stop(id)),
+        _ => return Err(format!("{USE}: exactly one of the three")),
+    };
+    if line.trim().is_empty() {
+        return Err("command is empty".to_owned());
+    }
+    if line.contains('\0') {
+        return Err("command holds a zero byte".to_owned());
+    }
+    if timeout_ms.is_some_and(|timeout| timeout == 0 || timeout > MOST_TIMEOUT_MS) {
+        return Err(format!("timeout_ms is between 1 and {MOST_TIMEOUT_MS}"));
+    }
+    let timeout = timeout_ms.map(Duration::from_millis);
+    Ok(match background {
+        Some(true) => Wish::Start(ShellCommand {
+            line,
+            timeout: timeout.unwrap_or(BACKGROUND),
+            output_bytes: BACKGROUND_BYTES,
+        }),
+        Some(false) | None => Wish::Run(ShellCommand {
+            line,
+            timeout: timeout.unwrap_or(Duration::from_millis(DEFAULT_TIMEOUT_MS)),
+            output_bytes: OUTPUT_BYTES,
+        }),
+    })
+}
+
+type Answered = Result<ToolAnswer, String>;
+
+async fn run(sandbox: &Sandbox, command: ShellCommand, context: &ToolContext) -> Answered {
+    let sandbox = sandbox_of(sandbox, &context.sandbox);
+    let output = sandbox.run(command, &room(context), &context.cancel).await;
+    output.map(|output| answer(&output)).map_err(|error| error.to_string())
+}
+
+async fn start(
+    sandbox: &Sandbox,
+    jobs: &Jobs,
+    command: ShellCommand,
+    context: &ToolContext,
+) -> Answered {
+    let sandbox = sandbox_of(sandbox, &context.sandbox);
+    sandbox.ready().await.map_err(|error| error.to_string())?;
+    let job = jobs.start(context, sandbox, command, room(context))?;
+    let text = format!(
+        "started {0}. It runs until it ends, is stopped, or this session ends; at most {1} run at \
+         the same time. Its output: bash {{\"output_of\": \"{0}\"}}; its end: bash {{\"stop\": \
+         \"{0}\"}}",
+        job.id,
+        jobs::MOST_RUNNING
+    );
+    let details = Some(json!({ "job": job.id }));
+    Ok(ToolAnswer::Done { text, is_error: false, details, files: Vec::new() })
+}
+
+async fn stop(jobs: &Jobs, id: &str, context: &ToolContext) -> Answered {
+    let job = jobs.find(&context.agent, id)?;
+    Jobs::stop(&job).await?;
+    let ToolAnswer::Done { text, details, .. } = look(&job) else {
+        return Err(format!("{id} has no answer"));
+    };
+    // That it was ended is what was asked for.
+    Ok(ToolAnswer::Done { text, is_error: false, details, files: Vec::new() })
+}
+
+/// What a job has said, and how it stands.
+fn look(job: &Background) -> ToolAnswer {
+    match job.ending() {
+        Some(Ok(output)) => answer(output),
+        Some(Err(error)) => ToolAnswer::error(error.to_string()),
+        None => {
+            let mut text = shown(&job.live().so_far());
+            end_line(&mut text);
+            text.push_str(&format!("[{} still runs]", job.id));
+            ToolAnswer::ok(text)
+        }
+    }
+}
+
+fn room(context: &ToolContext) -> Room {
+    Room {
         workspace: context.workspace.clone(),
         read_only: context.folder.iter().cloned().collect(),
-    };
-    let sandbox = sandbox_of(&sandbox, &context.sandbox);
-    match sandbox.run(command, &room, &context.cancel).await {
-        Ok(output) => answer(&output),
-        Err(error) => ToolAnswer::error(error.to_string()),
     }
 }
 
@@ -129,9 +232,7 @@ fn sandbox_of(sandbox: &Sandbox, settings: &SandboxSettings) -> Sandbox {
 
 fn answer(output: &JobOutput) -> ToolAnswer {
     let mut text = shown(&output.stdout);
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
-    }
+    end_line(&mut text);
     let (note, code) = match &output.ending {
         Ending::Exited { code } => (format!("[exit code {code}]"), Some(*code)),
         Ending::Signalled { signal } => (format!("[ended by signal {signal}]"), None),
@@ -147,6 +248,12 @@ fn answer(output: &JobOutput) -> ToolAnswer {
         is_error: code != Some(0),
         files: Vec::new(),
         details: Some(json!({ "exit_code": code })),
+    }
+}
+
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
     }
 }
 

@@ -12,6 +12,7 @@ mod glob;
 mod governance;
 mod grep;
 mod ignores;
+mod jobs;
 mod read;
 mod walk;
 mod write;

@@ -149,7 +149,7 @@ fn built_in(home: &Home, bytes: usize) -> Vec<Arc<dyn Tool>> {
         Arc::new(EditTool::new(Some(governance))),
         Arc::new(GlobTool::new(bytes)),
         Arc::new(GrepTool::new(bytes)),
-        Arc::new(BashTool::new(sandbox, bytes)),
+        Arc::new(BashTool::new(sandbox)),
     ]
 }
 

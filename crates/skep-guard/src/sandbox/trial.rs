@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::{INSTALL, Level, Room, Sandbox, SandboxError, ShellCommand};
-use crate::process::{Ending, JobOutput};
+use crate::process::{Ending, JobOutput, Live};
 use crate::random;
 
 /// What the trial found, for `skep doctor` and for the refusal of a command.
@@ -124,7 +124,8 @@ async fn tried(sandbox: &Sandbox) -> Result<(JobOutput, bool), SandboxError> {
         output_bytes: 64 * 1024,
     };
     let room = Room { workspace: place.work(), read_only: Vec::new() };
-    let output = sandbox.confine(command, &room, &CancellationToken::new()).await?;
+    let output =
+        sandbox.confine(command, &room, &Live::default(), &CancellationToken::new()).await?;
     Ok((output, listener.accept().is_ok()))
 }
 

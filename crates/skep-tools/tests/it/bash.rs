@@ -8,7 +8,7 @@ use skep_core::settings::SandboxLevel;
 use skep_guard::sandbox::{Level, Sandbox, Settings};
 use skep_tools::BashTool;
 
-use crate::lab::{OUTPUT_BYTES, call, context, tool, use_tool};
+use crate::lab::{Answer, call, context, tool, use_tool};
 
 #[tokio::test]
 async fn bash_walls_run_a_command_and_tell_its_code() {
@@ -92,11 +92,11 @@ async fn bash_walls_end_all_on_timeout_cancel_and_drop() {
 #[tokio::test]
 async fn bash_walls_bound_the_output_and_keep_both_ends() {
     let home = tempfile::tempdir().unwrap();
-    let arguments = json!({"command": "echo begin; seq 1 200000; echo end"});
+    let arguments = json!({"command": "echo begin; seq 1 1000000; echo end"});
     let answer = use_tool("bash", home.path(), arguments).await;
-    assert!(answer.text.len() <= OUTPUT_BYTES, "{}", answer.text.len());
+    assert!(answer.text.len() <= (4 << 20) + 256, "{}", answer.text.len());
     assert!(answer.text.starts_with("begin\n1\n2\n"));
-    assert!(answer.text.ends_with("200000\nend\n[exit code 0]"));
+    assert!(answer.text.ends_with("1000000\nend\n[exit code 0]"));
     assert!(answer.text.contains(" bytes left out]\n"));
 }
 
@@ -105,7 +105,7 @@ async fn bash_walls_that_are_missing_are_told_and_nothing_runs() {
     let home = tempfile::tempdir().unwrap();
     let mut settings = Settings::new(Level::Confined, Vec::new());
     settings.bubblewrap = home.path().join("none");
-    let tool = BashTool::new(Arc::new(Sandbox::new(settings)), OUTPUT_BYTES);
+    let tool = BashTool::new(Arc::new(Sandbox::new(settings)));
     let arguments = json!({"command": format!("touch {}/ran", home.path().display())});
     let answer = call(&tool, arguments, context(home.path())).await;
     assert!(answer.is_error && answer.text.starts_with("sandbox_missing: "), "{answer:?}");
@@ -117,11 +117,112 @@ async fn bash_walls_that_are_missing_are_told_and_nothing_runs() {
 async fn bash_on_the_host_is_only_what_was_asked_for() {
     let home = tempfile::tempdir().unwrap();
     let settings = Settings::new(Level::Confined, Vec::new());
-    let tool = BashTool::new(Arc::new(Sandbox::new(settings)), OUTPUT_BYTES);
+    let tool = BashTool::new(Arc::new(Sandbox::new(settings)));
     let arguments = json!({"command": "pwd; echo $CARGO_MANIFEST_DIR; exit 4"});
     let mut context = context(home.path());
     context.sandbox.level = SandboxLevel::Host;
     let answer = call(&tool, arguments, context).await;
     let expected = format!("{}\n\n[exit code 4]", home.path().canonicalize().unwrap().display());
     assert_eq!(answer.text, expected);
+}
+
+/// Asks again until the answer is as wanted.
+async fn until(ask: impl AsyncFn() -> Answer, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    let begun = Instant::now();
+    loop {
+        let answer = ask().await;
+        if wanted(&answer) {
+            return answer;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "it stays {answer:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn job_of(answer: &Answer) -> String {
+    assert!(!answer.is_error, "{answer:?}");
+    answer.details.as_ref().unwrap()["job"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn bash_walls_background_says_what_it_does_and_ends_when_told() {
+    let home = tempfile::tempdir().unwrap();
+    let (bash, context) = (tool("bash"), context(home.path()));
+    let ask = async |arguments| call(bash.as_ref(), arguments, context.clone()).await;
+    let line = "echo first; until [ -e go ]; do sleep 0.01; done; echo second; exit 3";
+    let first = job_of(&ask(json!({"command": line, "background": true})).await);
+    let look = async || ask(json!({"output_of": first})).await;
+    let so_far = until(look, |answer| answer.text.contains("first")).await;
+    assert_eq!((so_far.text, so_far.is_error), (format!("first\n[{first} still runs]"), false));
+    fs::write(home.path().join("go"), "").unwrap();
+    let ended = until(look, |answer| !answer.text.contains("still runs")).await;
+    assert_eq!((ended.text.as_str(), ended.is_error), ("first\nsecond\n[exit code 3]", true));
+
+    let line = "trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 1; done";
+    let second = job_of(&ask(json!({"command": line, "background": true})).await);
+    let look = async || ask(json!({"output_of": second})).await;
+    until(look, |answer| answer.text.contains("up")).await;
+    let stopped = ask(json!({"stop": second})).await;
+    let expected = "up\n[cancelled; everything it had started was ended]";
+    assert_eq!((stopped.text.as_str(), stopped.is_error), (expected, false));
+    assert_eq!(ask(json!({"stop": second})).await.text, expected, "stopped is stopped");
+    let work = home.path().canonicalize().unwrap();
+    let runs = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .any(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|folder| folder == work));
+    assert!(!runs, "something of the stopped job still runs");
+}
+
+#[tokio::test]
+async fn bash_walls_background_is_bounded_and_belongs_to_its_agent_and_session() {
+    let home = tempfile::tempdir().unwrap();
+    let (bash, context) = (tool("bash"), context(home.path()));
+    let ask = async |arguments| call(bash.as_ref(), arguments, context.clone()).await;
+    let wait = json!({"command": "sleep 1000", "background": true});
+    let mut jobs = Vec::new();
+    for _ in 0..4 {
+        jobs.push(job_of(&ask(wait.clone()).await));
+    }
+    let refused = ask(wait.clone()).await;
+    assert_eq!(refused.class(), "too_many_jobs", "{refused:?}");
+    let mut other = context.clone();
+    other.agent = skep_core::ids::AgentName::new("other");
+    for arguments in [json!({"output_of": jobs[0]}), json!({"stop": jobs[0]})] {
+        let refused = call(bash.as_ref(), arguments, other.clone()).await;
+        assert_eq!(refused.class(), "no_such_job", "{refused:?}");
+        assert!(refused.text.contains("there are none"), "{refused:?}");
+    }
+    // The turn that started them ends, and they go on; the session ends, and so do they.
+    context.cancel.cancel();
+    assert!(ask(json!({"output_of": jobs[0]})).await.text.ends_with(" still runs]"));
+    context.lasting.cancel();
+    for job in &jobs {
+        let look = async || ask(json!({"output_of": job})).await;
+        let ended = until(look, |answer| !answer.text.contains("still runs")).await;
+        assert_eq!(ended.text, "[cancelled; everything it had started was ended]");
+    }
+    let late = ask(wait).await;
+    let job = job_of(&late);
+    until(async || ask(json!({"output_of": job})).await, |answer| !answer.text.contains("still"))
+        .await;
+}
+
+#[test]
+fn bash_takes_one_wish_at_a_time() {
+    let bash = tool("bash");
+    for arguments in [
+        json!({}),
+        json!({"background": true}),
+        json!({"command": "true", "stop": "job-1"}),
+        json!({"output_of": "job-1", "stop": "job-1"}),
+        json!({"output_of": "job-1", "background": true}),
+        json!({"stop": "job-1", "timeout_ms": 5}),
+        json!({"command": ""}),
+        json!({"command": "true", "timeout_ms": 0, "background": true}),
+        json!({"command": "true", "timeout_ms": 600_001}),
+        json!({"command": "true", "background": "yes"}),
+    ] {
+        assert!(bash.prepare(arguments.clone()).is_err(), "{arguments}");
+    }
 }

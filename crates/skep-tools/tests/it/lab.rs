@@ -39,7 +39,7 @@ pub fn tools(hidden: Vec<PathBuf>) -> Vec<Box<dyn Tool>> {
         Box::new(EditTool::new(None)),
         Box::new(GlobTool::new(OUTPUT_BYTES)),
         Box::new(GrepTool::new(OUTPUT_BYTES)),
-        Box::new(BashTool::new(sandbox, OUTPUT_BYTES)),
+        Box::new(BashTool::new(sandbox)),
     ]
 }
 
@@ -57,6 +57,7 @@ pub fn context(workspace: &Path) -> ToolContext {
         call: CallId::new("call"),
         decision: None,
         cancel: CancellationToken::new(),
+        lasting: Arc::default(),
     }
 }
 

@@ -48,6 +48,10 @@ fn status_shows_agents_work_and_unknown_calls() {
                 "model": "rehearsal", "queue_depth": 2, "active_turns": 1
             },
             { "name": "cto", "status": "failed", "error": "config.yaml:1:1: unknown key" },
+            {
+                "name": "ops", "status": "active", "engine": "native", "model": "m",
+                "sandbox": "host",
+            },
         ],
         "turns": [{
             "turn": "t", "agent": "main", "session_key": "main", "state": "waiting", "since": 0,
@@ -72,6 +76,7 @@ today  $0.2500 and 1 calls of unknown price for 3 calls, 1200 tokens; a day may 
 
 agent main  active  native · rehearsal  1 running, 2 queued
 agent cto  failed  config.yaml:1:1: unknown key
+agent ops  active  native · m  0 running, 0 queued  on the host, without walls
 
 turn  main/main  waiting  since 1970-01-01 00:00:00Z  waits for a decision
 

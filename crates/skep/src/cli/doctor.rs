@@ -5,9 +5,9 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use skep_core::settings::AgentState;
 use skep_core::spend;
-use skep_guard::{disk, environment, lock, socket};
+use skep_core::settings::{AgentState, SandboxLevel};
+use skep_guard::{disk, environment, lock, sandbox, socket};
 use skep_store::Store;
 
 use super::Place;
@@ -37,6 +37,8 @@ enum Grade {
     Good,
     /// Works, but should be looked at.
     Doubtful,
+    /// As the operator asked, and without walls: shown in red.
+    Exposed,
     Bad,
 }
 
@@ -98,19 +100,27 @@ async fn examine(home: &Home, place: &Place, known: &Known) -> Vec<Finding> {
     }
     findings.push(database(home, place, &instance).await);
     findings.push(space(home));
-    findings.push(walls(home).await);
+    findings.extend(walls(home).await);
     findings
 }
 
-/// Whether shell commands can be confined; without that they are refused, and all else works.
-async fn walls(home: &Home) -> Finding {
+/// Whether shell commands can be confined, wall by wall; without that they are refused, and all
+/// else works.
+async fn walls(home: &Home) -> Vec<Finding> {
     let report = compose::sandbox(home).probe().await;
-    if report.holds() {
-        let text = format!("holds; {} walls were tried", report.checks.len());
-        return Finding::new(Grade::Good, "sandbox", text);
-    }
-    let text = format!("bash would refuse to run: {}", report.refusal());
-    Finding::new(Grade::Doubtful, "sandbox", text)
+    let wall = |check: &sandbox::Check| {
+        let grade = if check.holds { Grade::Good } else { Grade::Doubtful };
+        Finding::new(grade, "wall", format!("{}: {}", check.name, check.detail))
+    };
+    let mut findings: Vec<Finding> = report.checks.iter().map(wall).collect();
+    findings.push(match report.holds() {
+        true => Finding::new(Grade::Good, "sandbox", "holds"),
+        false => {
+            let text = format!("bash would refuse to run: {}", report.refusal());
+            Finding::new(Grade::Doubtful, "sandbox", text)
+        }
+    });
+    findings
 }
 
 fn usable(root: &Path) -> Finding {
@@ -152,7 +162,15 @@ fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
     let mut active = 0;
     for (name, state) in &loaded.settings.agents {
         match state {
-            AgentState::Active(_) => active += 1,
+            AgentState::Active(agent) => {
+                active += 1;
+                if agent.sandbox.level == SandboxLevel::Host {
+                    let text = format!("{name} runs programs on the host, without walls");
+                    let next =
+                        "unless this is meant, take sandbox.level: host out of its config.yaml";
+                    findings.push(Finding::new(Grade::Exposed, "agent", text).next(next));
+                }
+            }
             AgentState::Failed { reason } => {
                 let text = format!("{name} is disabled: {reason}");
                 findings.push(Finding::new(Grade::Bad, "agent", text));
@@ -289,9 +307,14 @@ fn lines(finding: &Finding) -> Vec<String> {
     let mark = match finding.grade {
         Grade::Good => toned("ok  ", Tone::Good),
         Grade::Doubtful => toned("look", Tone::Strong),
+        Grade::Exposed => toned("open", Tone::Bad),
         Grade::Bad => toned("bad ", Tone::Bad),
     };
-    let mut lines = vec![format!("{mark}  {:<13}  {}", finding.about, finding.text)];
+    let text = match finding.grade {
+        Grade::Exposed => toned(&finding.text, Tone::Bad),
+        _ => finding.text.clone(),
+    };
+    let mut lines = vec![format!("{mark}  {:<13}  {text}", finding.about)];
     lines.extend(finding.next.iter().map(|next| format!("{:21}next: {next}", "")));
     lines
 }
@@ -300,6 +323,7 @@ fn as_json(finding: &Finding) -> Value {
     let grade = match finding.grade {
         Grade::Good => "ok",
         Grade::Doubtful => "look",
+        Grade::Exposed => "open",
         Grade::Bad => "bad",
     };
     json!({

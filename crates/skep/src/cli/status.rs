@@ -122,7 +122,11 @@ fn agent(agent: &Value) -> String {
     let depth = agent["queue_depth"].as_i64().unwrap_or(0);
     let active = agent["active_turns"].as_i64().unwrap_or(0);
     let status = word(&agent["status"]);
-    format!("agent {name}  {status}  {engine} · {model}  {active} running, {depth} queued")
+    let walls = match agent["sandbox"].as_str() {
+        Some("host") => format!("  {}", toned("on the host, without walls", Tone::Bad)),
+        _ => String::new(),
+    };
+    format!("agent {name}  {status}  {engine} · {model}  {active} running, {depth} queued{walls}")
 }
 
 fn turn(turn: &Value) -> String {

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use skep_testkit::Reply;
+use skep_testkit::wait::{self, PATIENCE};
 
 use crate::stage::{Play, Stage};
 
@@ -225,6 +226,14 @@ async fn tools_change_own_rules_and_skills_and_each_change_is_a_commit() {
     );
     let kept = git(&home, &["show", "main:team-rules/manners.md"]);
     assert_eq!(kept, "Say please and thanks.\n");
+    // The changed rule is in force for a turn that begins once the change was seen.
+    scene.stage.model.answer_with(|_| Reply::say("please"));
+    let seen = wait::until_async("the rule in a prompt", PATIENCE, || async {
+        scene.play.ask("main", "hello").await;
+        let system = scene.stage.model.requests().pop().unwrap().system_text();
+        system.contains("Say please and thanks.").then_some(())
+    });
+    seen.await.unwrap();
 }
 
 #[tokio::test]

@@ -36,3 +36,4 @@ mod gate_audit;
 mod telling;
 mod telling_logs;
 mod tools_coding;
+mod walls_background;

@@ -1,0 +1,107 @@
+//! How long something may go on that a session started and that outlasts its turns: until the
+//! session is stopped, is followed by a new one, or the hive stops.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio_util::sync::CancellationToken;
+
+use skep_core::ids::{AgentName, SessionId, SessionKey};
+
+/// Beyond this many entries those that nobody holds any more are let go.
+const PRUNED_FROM: usize = 1024;
+
+/// Locked for single operations on the map.
+#[derive(Default)]
+pub(crate) struct Lives {
+    lanes: Mutex<HashMap<(AgentName, SessionKey), Life>>,
+}
+
+struct Life {
+    session: SessionId,
+    token: Weak<CancellationToken>,
+}
+
+impl Life {
+    fn end(&self) {
+        if let Some(token) = self.token.upgrade() {
+            token.cancel();
+        }
+    }
+}
+
+impl Lives {
+    /// The life of a session. Another session in the same lane has ended with this.
+    pub fn of(
+        &self,
+        agent: &AgentName,
+        key: &SessionKey,
+        session: &SessionId,
+        hive: &CancellationToken,
+    ) -> Arc<CancellationToken> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lane = (agent.clone(), key.clone());
+        if let Some(life) = lanes.get(&lane) {
+            match life.token.upgrade() {
+                Some(token) if life.session == *session => return token,
+                _ => life.end(),
+            }
+        }
+        if lanes.len() >= PRUNED_FROM {
+            lanes.retain(|_, life| life.token.strong_count() > 0);
+        }
+        let token = Arc::new(hive.child_token());
+        let life = Life { session: session.clone(), token: Arc::downgrade(&token) };
+        lanes.insert(lane, life);
+        token
+    }
+
+    /// A turn of this session begins: what another session of the lane has running ends.
+    pub fn begin(&self, agent: &AgentName, key: &SessionKey, session: &SessionId) {
+        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let life = lanes.get(&(agent.clone(), key.clone()));
+        if let Some(life) = life.filter(|life| life.session != *session) {
+            life.end();
+        }
+    }
+
+    /// Ends what the lane's session has running.
+    pub fn end(&self, agent: &AgentName, key: &SessionKey) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(life) = lanes.remove(&(agent.clone(), key.clone())) {
+            life.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_ends_with_its_session_and_with_the_hive() {
+        let (lives, hive) = (Lives::default(), CancellationToken::new());
+        let of = |key: &str, session: &str| {
+            let (agent, key) = (AgentName::new("main"), SessionKey::new(key));
+            lives.of(&agent, &key, &SessionId::new(session), &hive)
+        };
+        let first = of("a", "1");
+        let other = of("b", "2");
+        assert!(!of("a", "1").is_cancelled(), "the same session goes on");
+        let begin = |key: &str, session: &str| {
+            let (agent, key) = (AgentName::new("main"), SessionKey::new(key));
+            lives.begin(&agent, &key, &SessionId::new(session));
+        };
+        begin("a", "1");
+        assert!(!first.is_cancelled());
+        begin("a", "3");
+        assert!(first.is_cancelled());
+        let second = of("a", "3");
+        assert!(first.is_cancelled() && !second.is_cancelled() && !other.is_cancelled());
+        lives.end(&AgentName::new("main"), &SessionKey::new("a"));
+        assert!(second.is_cancelled() && !other.is_cancelled());
+        assert!(!of("a", "3").is_cancelled(), "what is started after a stop may run");
+        hive.cancel();
+        assert!(other.is_cancelled());
+    }
+}

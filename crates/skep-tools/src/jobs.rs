@@ -1,0 +1,128 @@
+//! Commands that go on while the agent does something else. They belong to their session: they end
+//! with it, when somebody stops it, and with the hive.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use skep_core::ids::AgentName;
+use skep_core::tool::ToolContext;
+use skep_guard::process::{JobOutput, Live};
+use skep_guard::random;
+use skep_guard::sandbox::{Room, Sandbox, SandboxError, ShellCommand};
+use tokio_util::sync::CancellationToken;
+
+/// Commands of one agent that may run beside it.
+pub(crate) const MOST_RUNNING: usize = 4;
+/// Ended ones whose output can still be asked for.
+const ENDED_KEPT: usize = 16;
+/// One that is told to stop is gone by then, whatever it does.
+const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Locked to look a job up or to add one; never while anything is waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    agents: Mutex<HashMap<AgentName, Vec<Arc<Background>>>>,
+}
+
+/// A command that was started in the background.
+#[derive(Debug)]
+pub(crate) struct Background {
+    pub id: String,
+    live: Live,
+    stop: CancellationToken,
+    /// Cancelled once `ending` is there.
+    over: CancellationToken,
+    ending: OnceLock<Result<JobOutput, SandboxError>>,
+}
+
+impl Background {
+    /// How it ended; nothing while it runs.
+    pub fn ending(&self) -> Option<&Result<JobOutput, SandboxError>> {
+        self.ending.get()
+    }
+
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+}
+
+impl Jobs {
+    pub fn start(
+        &self,
+        context: &ToolContext,
+        sandbox: Sandbox,
+        command: ShellCommand,
+        room: Room,
+    ) -> Result<Arc<Background>, String> {
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = agents.entry(context.agent.clone()).or_default();
+        let running = jobs.iter().filter(|job| job.ending().is_none()).count();
+        if running >= MOST_RUNNING {
+            return Err(format!(
+                "too_many_jobs: {running} commands of this agent run in the background already; \
+                 stop one first"
+            ));
+        }
+        let ended = jobs.len() - running;
+        let mut surplus = (ended + 1).saturating_sub(ENDED_KEPT);
+        jobs.retain(|job| {
+            let goes = surplus > 0 && job.ending().is_some();
+            surplus -= usize::from(goes);
+            !goes
+        });
+        let unique = random::uuid().simple().to_string();
+        let job = Arc::new(Background {
+            id: format!("job-{}", &unique[unique.len() - 8..]),
+            live: Live::default(),
+            stop: context.lasting.child_token(),
+            over: CancellationToken::new(),
+            ending: OnceLock::new(),
+        });
+        jobs.push(Arc::clone(&job));
+        tokio::spawn(follow(
+            Arc::clone(&job),
+            Arc::clone(&context.lasting),
+            sandbox,
+            command,
+            room,
+        ));
+        Ok(job)
+    }
+
+    /// A job of this agent; others' are as if they were not there.
+    pub fn find(&self, agent: &AgentName, id: &str) -> Result<Arc<Background>, String> {
+        let agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        let jobs = agents.get(agent).map_or(&[][..], Vec::as_slice);
+        jobs.iter().find(|job| job.id == id).cloned().ok_or_else(|| {
+            let known: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+            let there = match known.is_empty() {
+                true => "there are none".to_owned(),
+                false => format!("there are {}", known.join(", ")),
+            };
+            format!("no_such_job: there is no job `{id}`; {there}. Jobs end with their session")
+        })
+    }
+
+    pub async fn stop(job: &Background) -> Result<(), String> {
+        job.stop.cancel();
+        tokio::time::timeout(STOPPED_WITHIN, job.over.cancelled())
+            .await
+            .map_err(|_| format!("not_stopped: {} does not end; ask again", job.id))
+    }
+}
+
+/// `lasting` is held so that the session's end reaches the command.
+async fn follow(
+    job: Arc<Background>,
+    lasting: Arc<CancellationToken>,
+    sandbox: Sandbox,
+    command: ShellCommand,
+    room: Room,
+) {
+    let ended = sandbox.run_live(command, &room, &job.live, &job.stop).await;
+    // Set once, here alone.
+    let _ = job.ending.set(ended);
+    job.over.cancel();
+    drop(lasting);
+}

@@ -1,0 +1,121 @@
+//! The sandbox through the product: its walls by name, and commands in the background, which
+//! outlast their turn and nothing else.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use skep_testkit::hive::Start;
+use skep_testkit::wait::{self, PATIENCE};
+use skep_testkit::{Reply, locate};
+
+use crate::stage::{Play, Stage};
+
+/// Whether a process with this word in its command line runs.
+fn runs(mark: &str) -> bool {
+    fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(mark)
+    })
+}
+
+async fn result(stage: &Stage, play: &Play, session: &str, arguments: Value) -> String {
+    stage.model.push_all([Reply::call("bash", arguments), Reply::say("so be it")]);
+    let item = play.tell("main", session, "go").await["item_id"].as_str().unwrap().to_owned();
+    assert_eq!(play.ended("main", &item).await["state"], "done");
+    stage.model.requests().pop().unwrap().last_tool_results().remove(0).text
+}
+
+/// Starts a command that carries `mark` and does not want to end.
+async fn start(stage: &Stage, play: &Play, session: &str, mark: &str) -> String {
+    let line = format!("trap '' TERM; echo up; while :; do sleep 1; done; : {mark}");
+    let text = result(stage, play, session, json!({"command": line, "background": true})).await;
+    let job = text.strip_prefix("started ").unwrap().split_once('.').unwrap().0.to_owned();
+    wait::until("the command", PATIENCE, || runs(mark).then_some(())).await.unwrap();
+    job
+}
+
+async fn gone(mark: &str) {
+    wait::until("its end", PATIENCE, || (!runs(mark)).then_some(())).await.unwrap();
+}
+
+fn mark(name: &str) -> String {
+    format!("mark-{name}-{}", std::process::id())
+}
+
+#[tokio::test]
+async fn walls_background_outlasts_turns_and_ends_with_stop_and_with_a_new_session() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", "allowed_tools: [bash]\n");
+    let play = stage.up().await;
+    let (one, two) = (mark("stop"), mark("new"));
+    let first = start(&stage, &play, "a", &one).await;
+    let second = start(&stage, &play, "b", &two).await;
+    let said = result(&stage, &play, "a", json!({"output_of": first})).await;
+    assert_eq!(said, format!("up\n[{first} still runs]"));
+    play.tell("main", "a", "/stop").await;
+    gone(&one).await;
+    assert!(runs(&two), "another session has nothing to do with it");
+    let said = result(&stage, &play, "a", json!({"output_of": first})).await;
+    assert_eq!(said, "up\n[cancelled; everything it had started was ended]");
+    play.tell("main", "b", "/new").await;
+    gone(&two).await;
+    let said = result(&stage, &play, "b", json!({"stop": second})).await;
+    assert_eq!(said, "up\n[cancelled; everything it had started was ended]");
+}
+
+#[tokio::test]
+async fn walls_background_is_gone_after_a_stop_and_after_a_kill() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", "allowed_tools: [bash]\n");
+    let mut play = stage.up().await;
+    let (one, two) = (mark("term"), mark("kill"));
+    start(&stage, &play, "main", &one).await;
+    play.hive.terminate().unwrap();
+    play.hive.wait(PATIENCE).await.unwrap();
+    gone(&one).await;
+    let mut play = stage.up().await;
+    let job = start(&stage, &play, "main", &two).await;
+    play.hive.kill().await.unwrap();
+    let play = stage.up().await;
+    gone(&two).await;
+    let said = result(&stage, &play, "main", json!({"output_of": job})).await;
+    assert!(said.starts_with("no_such_job: "), "{said}");
+}
+
+#[tokio::test]
+async fn walls_are_named_by_doctor_and_an_agent_without_them_is_shown() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", "sandbox: {level: host}\n");
+    let doctor = || {
+        let start = Start::new(&locate::rig().unwrap(), stage.home());
+        start.env("RIG_KEY", "rig-key-canary-1f7c").argument("doctor").argument("--json")
+    };
+    let told = doctor().finish().await.unwrap();
+    let told: Value = serde_json::from_str(&told.stdout).unwrap();
+    let findings = told["findings"].as_array().unwrap();
+    let of = |about: &str| -> Vec<(String, String)> {
+        let word = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
+        let findings = findings.iter().filter(|finding| finding["about"] == about);
+        findings.map(|finding| (word(finding, "grade"), word(finding, "text"))).collect()
+    };
+    let good = |text: &str| ("ok".to_owned(), text.to_owned());
+    assert_eq!(
+        of("wall"),
+        [
+            good("files outside: not readable"),
+            good("hive home: not visible"),
+            good("network: own loopback only"),
+            good("server: not visible"),
+            good("namespaces: all its own"),
+            good("privileges: none, and none to gain"),
+            good("system files: read-only"),
+            good("workspace: writable"),
+            good("limits: set"),
+        ]
+    );
+    let exposed = ("open".to_owned(), "main runs programs on the host, without walls".to_owned());
+    assert_eq!(of("agent"), [exposed]);
+    let play = stage.up().await;
+    assert_eq!(play.state().await["agents"][0]["sandbox"], "host");
+    assert_eq!(play.state().await["agents"][1]["sandbox"], "confined");
+}
