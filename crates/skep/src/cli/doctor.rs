@@ -5,8 +5,8 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use skep_core::spend;
 use skep_core::settings::{AgentState, SandboxLevel};
+use skep_core::spend;
 use skep_guard::{disk, environment, lock, sandbox, socket};
 use skep_store::Store;
 
