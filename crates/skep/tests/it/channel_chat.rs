@@ -18,6 +18,9 @@ const CONTROL_R: &str = "\x12";
 const ALT_ENTER: &str = "\x1b\r";
 const UP: &str = "\x1b[A";
 
+// Words that are waited for while a model still speaks end with a full stop: of a letter that may
+// begin a secret nothing is told before the next one.
+
 /// A stage whose model may take its time: people do, and machines are shared.
 async fn patient() -> Stage {
     let stage = Stage::new().await;
@@ -72,13 +75,15 @@ async fn channel_chat_streams_markdown_and_shows_tools_with_their_diff() {
             json!({"file_path": "sum.sh", "old_string": "$1 - $2", "new_string": "$1 + $2"}),
         ),
     );
-    let answer = Reply::new().open_text().delta("# Mended\nThe **sign** is").gate("half");
-    stage.model.push(answer.delta(" right:\n\n- `sum 2 3` is 5\n\n```sh\nsum 2 3\n```\n").close());
+    let answer = Reply::new().open_text().delta("# Mended\nThe **sign** is.").gate("half");
+    stage
+        .model
+        .push(answer.delta(".. right:\n\n- `sum 2 3` is 5\n\n```sh\nsum 2 3\n```\n").close());
     let _play = stage.up().await;
     let mut terminal = terminal(&stage);
     terminal.sees("/help for commands").await.unwrap();
     terminal.press("mend sum.sh\r").unwrap();
-    let half = terminal.sees("The sign is").await.unwrap();
+    let half = terminal.sees("The sign is.").await.unwrap();
     assert!(half.contains("working"), "{half}");
     stage.model.gate("half").release();
     let done = turns(&terminal, 1).await;
@@ -97,7 +102,7 @@ async fn channel_chat_streams_markdown_and_shows_tools_with_their_diff() {
 
     Mended
 
-    The sign is right:
+    The sign is... right:
 
     • sum 2 3 is 5
 
@@ -119,7 +124,7 @@ async fn channel_chat_streams_markdown_and_shows_tools_with_their_diff() {
 #[tokio::test]
 async fn channel_chat_stops_a_turn_and_queues_what_is_typed_meanwhile() {
     let stage = patient().await;
-    stage.model.push(Reply::new().open_text().delta("half of it").gate("never").close());
+    stage.model.push(Reply::new().open_text().delta("half of it.").gate("never").close());
     stage.model.push(Reply::say("the second answer"));
     let _play = stage.up().await;
     let mut terminal = terminal(&stage);
@@ -137,7 +142,7 @@ async fn channel_chat_stops_a_turn_and_queues_what_is_typed_meanwhile() {
 
     › first
 
-    half of it
+    half of it.
 
     · Stopped.
       scripted · N s
@@ -150,7 +155,7 @@ async fn channel_chat_stops_a_turn_and_queues_what_is_typed_meanwhile() {
     ›
     ");
     assert!(!done.contains("queued"), "{done}");
-    stage.model.push(Reply::new().open_text().delta("going on").gate("never").close());
+    stage.model.push(Reply::new().open_text().delta("going on.").gate("never").close());
     terminal.press("third\r").unwrap();
     terminal.sees("going on").await.unwrap();
     terminal.press(CONTROL_C).unwrap();
@@ -213,7 +218,7 @@ async fn channel_chat_takes_several_lines_as_one_message_and_remembers_it() {
 #[tokio::test]
 async fn channel_chat_goes_on_where_it_was_after_a_kill() {
     let stage = patient().await;
-    stage.model.push(Reply::new().open_text().delta("words that are void").gate("never").close());
+    stage.model.push(Reply::new().open_text().delta("words that are void.").gate("never").close());
     let mut play = stage.up().await;
     let mut terminal = terminal(&stage);
     terminal.sees("/help for commands").await.unwrap();
@@ -338,7 +343,7 @@ async fn channel_chat_long_answers_scroll_up_once_and_whole() {
 async fn channel_chat_takes_back_words_of_a_call_that_is_repeated() {
     let stage = patient().await;
     let many: String = (1..=60).map(|n| format!("- void line {n};\n")).collect();
-    stage.model.push(Reply::new().open_text().delta("void words").gate("one").cut());
+    stage.model.push(Reply::new().open_text().delta("void words.").gate("one").cut());
     stage.model.push(Reply::new().open_text().delta(&many).gate("two").cut());
     stage.model.push(Reply::say("the words that count"));
     let _play = stage.up().await;
