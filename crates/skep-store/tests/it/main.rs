@@ -2,6 +2,7 @@
 //! product's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod audit;
 mod batches;
 mod costs;
 mod failures;
