@@ -219,6 +219,15 @@ pub enum AgentState {
     Failed { reason: String },
 }
 
+/// How a profile's vendor is reached, without anything secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// Scheme, host and port; nothing where no address is dialled.
+    pub address: Option<String>,
+    /// Where the key comes from, in words.
+    pub key: String,
+}
+
 /// A mistake in the files that keeps them, or one agent's, from being in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigProblem {
@@ -248,6 +257,8 @@ pub struct HiveSettings {
     pub limits: Limits,
     pub hive_rules: Vec<Rule>,
     pub profiles: BTreeMap<String, Arc<Profile>>,
+    /// How each profile's vendor is reached, as far as people may know.
+    pub reached: BTreeMap<String, Reached>,
     pub providers: Providers,
     pub agents: BTreeMap<AgentName, AgentState>,
     /// One line for people about which model answers and why.

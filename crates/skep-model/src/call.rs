@@ -189,7 +189,10 @@ async fn send<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Respons
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
-        return Err(failure::passing("the model address answers with something else than events"));
+        return Err(failure::passing(
+            "the model address answers with something else than events; check the profile's \
+             api_url",
+        ));
     }
     Ok(response)
 }

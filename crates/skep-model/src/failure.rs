@@ -79,6 +79,11 @@ pub(crate) fn from_status(
             },
             retry_after: retry_after(headers),
         },
+        404 | 405 if detail.message.is_empty() => ModelError::Rejected {
+            text: format!(
+                "there is no model at the address ({number}); check the profile's api_url"
+            ),
+        },
         413 => context_too_long(),
         300..=399 => ModelError::Rejected {
             text: format!("the model address redirects ({number}); redirects are not followed"),
@@ -114,11 +119,40 @@ pub(crate) fn from_transport(error: &reqwest::Error) -> ModelError {
             text: "the model address or key is not usable; check the profile".to_owned(),
         };
     }
-    passing(if error.is_connect() {
-        "the model vendor cannot be reached"
-    } else {
-        "the connection to the model vendor broke"
+    if !error.is_connect() {
+        return passing("the connection to the model vendor broke");
+    }
+    passing(match unreached(error) {
+        Some(why) => format!("the model vendor cannot be reached: {why}"),
+        None => "the model vendor cannot be reached".to_owned(),
     })
+}
+
+/// What people can do something about. The library's own words hold addresses, so they are only
+/// looked at.
+fn unreached(error: &reqwest::Error) -> Option<&'static str> {
+    if error.is_timeout() {
+        return Some("nothing answers there in time");
+    }
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(found) = cause {
+        let kind = found.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let words = found.to_string();
+        if kind == Some(std::io::ErrorKind::ConnectionRefused) {
+            return Some("the connection is refused; does the server run, and is api_url right?");
+        }
+        if words.contains("dns error") {
+            return Some("its name is not known; check api_url and the network");
+        }
+        if words.contains("certificate") {
+            return Some("its certificate is not trusted here");
+        }
+        if words.contains("InvalidContentType") || words.contains("corrupt message") {
+            return Some("it does not speak TLS; is api_url to begin with http://?");
+        }
+        cause = found.source();
+    }
+    None
 }
 
 fn auth(number: u16) -> ModelError {

@@ -18,6 +18,7 @@ pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
 use skep_core::settings::{ConfigStanding, QueueMode};
 
 use crate::integrity::IntegrityInfo;
+pub use crate::providers::{ProviderInfo, ProviderTry};
 
 /// A message on its way in.
 #[derive(Clone, Debug)]

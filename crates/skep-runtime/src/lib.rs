@@ -24,6 +24,7 @@ mod integrity;
 mod ledger;
 mod lives;
 mod persist;
+mod providers;
 mod query;
 mod registry;
 mod resume;

@@ -72,7 +72,8 @@ impl Start {
         };
         // Nothing of the person who runs the tests is read or written.
         let fake_user = home.parent().unwrap_or(home).to_owned();
-        start.env("SKEP_HOME", home).env("HOME", fake_user)
+        // Nor is a model server of this machine looked for.
+        start.env("SKEP_HOME", home).env("HOME", fake_user).env("SKEP_LOCAL_SERVERS", "none")
     }
 
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {

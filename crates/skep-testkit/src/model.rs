@@ -62,6 +62,7 @@ struct State {
     queue: VecDeque<Reply>,
     script: Option<Script>,
     key: Option<String>,
+    keyless: bool,
     requests: Vec<ModelRequest>,
     nonce: u64,
 }
@@ -122,6 +123,11 @@ impl ScriptedModel {
     /// Other keys get 401 from now on.
     pub fn require_key(&self, key: &str) {
         self.shared.state().key = Some(key.to_owned());
+    }
+
+    /// A request without a key is fine from now on, as for a server on one's own machine.
+    pub fn ask_for_no_key(&self) {
+        self.shared.state().keyless = true;
     }
 
     pub fn gate(&self, name: &str) -> Gate {

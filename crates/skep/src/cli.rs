@@ -25,6 +25,7 @@ mod inbox;
 mod link;
 mod logs;
 pub(crate) mod output;
+mod provider;
 mod send;
 mod status;
 mod stream;
@@ -109,6 +110,8 @@ enum Command {
     Config(config::Config),
     /// Talk to an agent in the terminal
     Chat(chat::Chat),
+    /// The models the hive can ask, and whether they answer
+    Provider(provider::Provider),
     /// Send a message to an agent
     Send(send::Send),
     /// Read what was said
@@ -178,6 +181,7 @@ where
         Command::Doctor(command) => doctor::run(command, &place, &program.known).await,
         Command::Config(command) => config::run(command, &place, &program.known),
         Command::Chat(command) => Box::pin(chat::run(command, &place)).await,
+        Command::Provider(command) => provider::run(command, &place).await,
         Command::Send(command) => send::run(command, &place).await,
         Command::History(command) => history::run(command, &place).await,
         Command::Agent(command) => agent::run(command, &place, &program.known).await,

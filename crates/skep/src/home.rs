@@ -15,6 +15,7 @@ pub mod environment;
 mod expect;
 mod fallback;
 mod hive;
+pub mod local;
 mod place;
 mod problem;
 pub mod providers;
@@ -31,9 +32,12 @@ mod create_tests;
 mod load_tests;
 #[cfg(test)]
 mod mistake_tests;
+#[cfg(test)]
+mod provider_tests;
 
 pub use create::{Created, HomeError};
 pub use layout::Home;
-pub use load::{Checked, Known, LoadError, Loaded, check, load, load_again};
+pub use load::{Checked, Known, LoadError, Loaded, check, load, load_again, load_looking};
+pub use local::Local;
 pub use problem::Problem;
 pub use providers::{Connection, Vendor};

@@ -14,7 +14,7 @@ use skep_runtime::door::DoorError;
 use tokio::task::JoinHandle;
 
 use crate::home::watch::Watch;
-use crate::home::{Home, LoadError, Loaded, Problem, create, load_again};
+use crate::home::{Home, LoadError, Loaded, Problem, create, load_again, local};
 use crate::vendors::Vendors;
 
 /// Files that change again while they are read are read again, this often at most.
@@ -84,6 +84,11 @@ impl Reload {
                 let unwatched = watch.follow().err();
                 (unwatched, load_again(home, &before.known, &environment::var, before))
             });
+            if read.as_ref().is_ok_and(|read| read.undecided) {
+                // The last profile went away: what a start would do is done now, once.
+                self.loaded.known.local = local::look(&environment::var).await;
+                continue;
+            }
             tokio::time::sleep(SETTLED).await;
             // Where it never ends, what could be used is; a mistake may be half a change.
             let usable = read.as_ref().is_ok_and(|read| read.broken.is_empty());

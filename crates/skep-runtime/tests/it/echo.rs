@@ -108,6 +108,7 @@ pub async fn hive(run: &Path) -> Hive {
         limits: Limits::default(),
         hive_rules: Vec::new(),
         profiles: BTreeMap::new(),
+        reached: BTreeMap::new(),
         providers: Providers::default(),
         agents: BTreeMap::from([(agent.name.clone(), AgentState::Active(Arc::new(agent)))]),
         model_note: "echo".to_owned(),

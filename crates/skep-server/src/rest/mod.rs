@@ -27,6 +27,7 @@ mod message_stream;
 mod messages;
 mod openai;
 mod page;
+mod providers;
 mod reader;
 mod session;
 mod tokens;
@@ -78,6 +79,8 @@ fn routes() -> Routes {
         .guarded(Action::ListAgents, routes!(openai::model))
         .guarded(Action::Talk, routes!(openai::complete))
         .guarded(Action::ReadLogs, routes!(logs::list))
+        .guarded(Action::ReadSettings, routes!(providers::list))
+        .guarded(Action::Configure, routes!(providers::try_out))
         .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))
         .guarded(Action::ManageTokens, routes!(tokens::revoke))
         .guarded(Action::Shutdown, routes!(hive::shutdown))

@@ -3,12 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, Response, StatusCode};
-use axum::routing::post;
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::routing::{get, post};
+use axum::{Json, Router};
 use futures_util::stream;
+use serde_json::json;
 
 use super::frames::Frame;
 use super::reply::{Answer, Fault, Hold};
@@ -28,7 +29,14 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         let handler = async move |shared, headers, raw| answer(wire, shared, headers, raw).await;
         router = router.route(wire.path(), post(handler));
     }
+    router = router.route("/v1/models", get(async || Json(models())));
     router.layer(DefaultBodyLimit::max(BODY_BYTES)).with_state(shared)
+}
+
+/// As Ollama lists what it has: the newest first, whatever it is for.
+fn models() -> serde_json::Value {
+    let model = |id| json!({"id": id, "object": "model", "created": 1, "owned_by": "library"});
+    json!({"object": "list", "data": [model("nomic-embed-text"), model("scripted-local")]})
 }
 
 async fn answer(
@@ -38,7 +46,13 @@ async fn answer(
     raw: Bytes,
 ) -> Response<Body> {
     let request = ModelRequest::new(wire, headers, raw);
-    let refusal = wire.check(&request).err();
+    let refusal = if shared.state().keyless {
+        let mut keyed = request.clone();
+        keyed.headers.insert("authorization", HeaderValue::from_static("Bearer any"));
+        wire.check(&keyed).err()
+    } else {
+        wire.check(&request).err()
+    };
     let Accepted { request, reply } = shared.accept(request, refusal);
     // Dropped with this future when the client goes away.
     let watcher = Watcher { shared, number: request.number };

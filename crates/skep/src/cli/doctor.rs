@@ -15,7 +15,7 @@ use super::client::Client;
 use super::failure::{Exit, Failure};
 use super::output::{self, Tone, toned};
 use crate::compose;
-use crate::home::{Home, Known, Loaded, load};
+use crate::home::{Home, Known, Loaded, load_looking};
 
 /// Below this a busy hive fills the disk within hours.
 const LITTLE_SPACE: u64 = 512 << 20;
@@ -92,7 +92,7 @@ async fn examine(home: &Home, place: &Place, known: &Known) -> Vec<Finding> {
     }
     let mut findings = vec![usable(home.root())];
     findings.extend([home.root().to_path_buf(), home.run()].iter().filter_map(|p| private(p)));
-    findings.extend(configuration(home, known));
+    findings.extend(configuration(home, known).await);
     let (instance, finding) = instance(home, place).await;
     findings.push(finding);
     if matches!(instance, Instance::Runs) {
@@ -147,8 +147,8 @@ fn private(path: &Path) -> Option<Finding> {
     })
 }
 
-fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
-    let loaded = match load(home, known, &environment::var) {
+async fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
+    let loaded = match load_looking(home, known, &environment::var).await {
         Ok(loaded) => loaded,
         Err(error) => {
             let bad = |problem| Finding::new(Grade::Bad, "configuration", format!("{problem}"));

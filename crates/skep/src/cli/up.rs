@@ -12,7 +12,7 @@ use skep_guard::lock::{InstanceLock, LockError};
 use super::failure::{Exit, Failure};
 use super::{Place, Program, detach, output};
 use crate::home::create::{self, HomeError};
-use crate::home::{Home, Loaded, load};
+use crate::home::{Home, Loaded, load, load_looking};
 use crate::log::{self, People};
 
 #[derive(Args)]
@@ -55,7 +55,8 @@ where
     // What keeps the files from being read is told below, once all of them are there.
     let costs = load(&home, &program.known, &environment::var).is_ok_and(|it| it.costs_money());
     create::files(&home, costs).map_err(unusable)?;
-    let mut loaded = load(&home, &program.known, &environment::var).map_err(|error| {
+    let loaded = load_looking(&home, &program.known, &environment::var).await;
+    let mut loaded = loaded.map_err(|error| {
         let why = format!("{error}\nnothing was started");
         Failure::new(Exit::Usage, "read the configuration", why)
             .next("correct the file, then skep doctor")

@@ -5,7 +5,7 @@ use super::scalar::Text;
 use super::source::Source;
 
 /// Where variables come from: the process's environment, or a test's table.
-pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type Variables<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 
 /// A value after expansion. No `Debug`: it may be a secret.
 pub struct Expanded {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use reqwest::Url;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
-use skep_core::settings::{AgentState, HiveSettings};
+use skep_core::settings::{AgentState, HiveSettings, Reached};
 use skep_guard::scrub::{self, Secret};
 
 use super::agent::{self, Around};
@@ -19,6 +19,7 @@ use super::channels;
 use super::environment::Variables;
 use super::hive;
 use super::layout::Home;
+use super::local::{self, Local};
 use super::problem::Problem;
 use super::providers::{self, Connection};
 use super::rules;
@@ -29,12 +30,14 @@ use super::source::{FILE_BYTES, Source};
 pub struct Known {
     pub engines: Vec<String>,
     pub tools: Vec<String>,
+    /// Used where nothing else says which model.
+    pub local: Local,
 }
 
 impl Known {
     pub fn new(engines: &[&str], tools: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Self { engines: owned(engines), tools: owned(tools) }
+        Self { engines: owned(engines), tools: owned(tools), local: Local::NotLooked }
     }
 }
 
@@ -45,6 +48,8 @@ pub struct Loaded {
     /// By profile name. Keys live here and nowhere else.
     pub connections: BTreeMap<String, Connection>,
     pub warnings: Vec<String>,
+    /// Nothing says which model, and nobody has looked for a server on this machine.
+    pub undecided: bool,
     /// The names it was read with.
     pub known: Known,
     /// The port of the command line, which goes before the one in the file.
@@ -100,6 +105,20 @@ pub fn load(home: &Home, known: &Known, variables: Variables) -> Result<Loaded, 
     read_all(home, known, variables, Filled::default())
 }
 
+/// As `load`; where nothing says which model, a server on this machine may.
+pub async fn load_looking(
+    home: &Home,
+    known: &Known,
+    variables: Variables<'_>,
+) -> Result<Loaded, LoadError> {
+    let loaded = load(home, known, variables)?;
+    if !loaded.undecided {
+        return Ok(loaded);
+    }
+    let known = Known { local: local::look(variables).await, ..known.clone() };
+    load(home, &known, variables)
+}
+
 /// As `load`, in a hive that runs on what was read before: a file or folder of it that has
 /// nothing in it any more is taken for half a change, not for a wish.
 pub fn load_again(
@@ -150,8 +169,10 @@ fn read_all(
 ) -> Result<Loaded, LoadError> {
     let mut problems = Vec::new();
     let providers = source(&home.providers_yaml(), &filled);
-    let mut providers =
-        keep(&mut problems, providers.and_then(|source| providers::read(&source, variables)));
+    let mut providers = keep(
+        &mut problems,
+        providers.and_then(|source| providers::read(&source, variables, &known.local)),
+    );
     // Known as secrets before anything else can speak of them.
     let too_short =
         hide(providers.as_mut().map(|found| std::mem::take(&mut found.secrets)), variables);
@@ -179,6 +200,7 @@ fn read_all(
             server: hive.server,
             limits: hive.limits,
             hive_rules,
+            reached: providers.connections.iter().map(reached).collect(),
             profiles: providers.profiles,
             // Made from the connections by whoever composes the program.
             providers: Default::default(),
@@ -187,6 +209,7 @@ fn read_all(
         },
         connections: providers.connections,
         warnings: providers.warnings.into_iter().chain(too_short).collect(),
+        undecided: providers.undecided,
         known: known.clone(),
         port: None,
         broken,
@@ -212,6 +235,13 @@ fn hide(secrets: Option<Vec<Secret>>, variables: Variables) -> Vec<String> {
         )
     };
     too_short.into_iter().map(warning).collect()
+}
+
+fn reached((name, connection): (&String, &Connection)) -> (String, Reached) {
+    let address = reqwest::Url::parse(&connection.api_url).ok();
+    // Without user, path and query: any of them may hold a secret.
+    let address = address.map(|url| url.origin().ascii_serialization());
+    (name.clone(), Reached { address, key: connection.key_source.clone() })
 }
 
 fn keep<T>(problems: &mut Vec<Problem>, result: Result<T, Problem>) -> Option<T> {

@@ -16,13 +16,13 @@ use super::layout::Home;
 use super::load::{Known, LoadError, Loaded, load};
 use super::providers::Vendor;
 
-struct Folder {
+pub(super) struct Folder {
     home: Home,
     _kept: tempfile::TempDir,
 }
 
 impl Folder {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
         let kept = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = kept.path().join(path);
@@ -32,11 +32,11 @@ impl Folder {
         Self { home: Home::new(kept.path()), _kept: kept }
     }
 
-    fn load(&self) -> Result<Loaded, LoadError> {
+    pub(super) fn load(&self) -> Result<Loaded, LoadError> {
         self.load_with(&[])
     }
 
-    fn load_with(&self, variables: &[(&str, &str)]) -> Result<Loaded, LoadError> {
+    pub(super) fn load_with(&self, variables: &[(&str, &str)]) -> Result<Loaded, LoadError> {
         let known = Known::new(&["native", "other"], &["read", "effect"]);
         let find = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);
@@ -170,92 +170,6 @@ fn every_key_acts() {
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
 }
 
-#[test]
-fn a_key_in_the_environment_is_used_only_when_nothing_is_configured() {
-    let variables = [("ANTHROPIC_API_KEY", "k-2"), ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/")];
-    let loaded = Folder::new(&[]).load_with(&variables).unwrap();
-    let connection = &loaded.connections["default"];
-    assert_eq!(connection.vendor, Vendor::Anthropic);
-    assert_eq!(connection.api_url, "http://127.0.0.1:9");
-    assert_eq!(connection.api_key.as_ref().unwrap().expose_secret(), "k-2");
-    assert!(loaded.settings.model_note.contains("ANTHROPIC_API_KEY"));
-    let configured =
-        Folder::new(&[("providers.yaml", "profiles: {default: {provider: rehearsal}}\n")]);
-    let loaded = configured.load_with(&variables).unwrap();
-    assert_eq!(loaded.connections["default"].vendor, Vendor::Rehearsal);
-}
-
-#[test]
-fn a_key_written_out_is_warned_of_and_never_shown() {
-    let folder = Folder::new(&[(
-        "providers.yaml",
-        "profiles:\n  default:\n    provider: anthropic\n    model: m\n    api_key: canary-1\n",
-    )]);
-    let loaded = folder.load().unwrap();
-    assert_eq!(loaded.warnings.len(), 1);
-    let warning = &loaded.warnings[0];
-    assert!(warning.contains("providers.yaml:5:14: `profiles.default.api_key`"), "{warning}");
-    assert!(warning.contains("${ANTHROPIC_API_KEY}"), "{warning}");
-    assert!(!format!("{warning} {loaded:?}").contains("canary-1"));
-}
-
-#[test]
-fn keys_and_credential_headers_are_taken_out_of_texts_and_short_ones_are_warned_of() {
-    let folder = Folder::new(&[(
-        "providers.yaml",
-        "profiles:\n  default:\n    provider: anthropic\n    model: m\n    \
-         api_key: '${SHORT}'\n    extra_headers: {X-Title: written-openly, \
-         X-From: '${FROM_THE_ENVIRONMENT}', \
-         Proxy-Authorization: Bearer credential-of-header}\n",
-    )]);
-    let variables = [
-        ("SHORT", "1234567"),
-        ("FROM_THE_ENVIRONMENT", "value-of-variable"),
-        ("OPENAI_API_KEY", "key-nobody-names"),
-    ];
-    let loaded = folder.load_with(&variables).unwrap();
-    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
-    assert!(loaded.warnings[0].starts_with("default.api_key has fewer than 8 characters"));
-    let text = "written-openly value-of-variable credential-of-header key-nobody-names 1234567";
-    let expected = "written-openly [secret:default.X-From] [secret:default.Proxy-Authorization] \
-                    [secret:OPENAI_API_KEY] 1234567";
-    assert_eq!(skep_guard::scrub::known().clean(text), expected);
-}
-
-#[test]
-fn openai_is_detected_after_anthropic_and_compatible_servers_by_their_address() {
-    let key = ("OPENAI_API_KEY", "k-3");
-    let base = ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/");
-    let table = [
-        (vec![key], Vendor::OpenAiResponses, "https://api.openai.com/v1"),
-        (vec![key, base], Vendor::OpenAiChat, "http://127.0.0.1:9/v1"),
-        (vec![key, ("ANTHROPIC_API_KEY", "k-2")], Vendor::Anthropic, "https://api.anthropic.com"),
-    ];
-    for (variables, vendor, url) in table {
-        let loaded = Folder::new(&[]).load_with(&variables).unwrap();
-        let connection = &loaded.connections["default"];
-        assert_eq!((connection.vendor, connection.api_url.as_str()), (vendor, url));
-        let note = &loaded.settings.model_note;
-        assert!(note.starts_with(vendor.as_str()) && note.contains("_API_KEY is set"), "{note}");
-    }
-}
-
-#[test]
-fn the_openai_wires_are_configured_by_name() {
-    let folder = Folder::new(&[(
-        "providers.yaml",
-        "profiles:\n  default: {provider: openai-responses, model: m, api_key: '${KEY}'}\n\
-         \x20 local: {provider: openai, model: l, api_url: 'http://127.0.0.1:9/v1'}\n",
-    )]);
-    let loaded = folder.load_with(&[("KEY", "key-of-the-test-2")]).unwrap();
-    let (usual, local) = (&loaded.connections["default"], &loaded.connections["local"]);
-    assert_eq!(usual.vendor, Vendor::OpenAiResponses);
-    assert_eq!(usual.api_url, "https://api.openai.com/v1");
-    assert_eq!((local.vendor, local.api_key.is_none()), (Vendor::OpenAiChat, true));
-    assert_eq!(local.api_url, "http://127.0.0.1:9/v1");
-    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
-}
-
 fn check_mistakes(cases: &[(&str, &str, &str)]) {
     for (file, text, expected) in cases {
         let told = Folder::new(&[(file, text)]).told(&[]);
@@ -328,7 +242,7 @@ fn mistakes_of_providers_and_channels() {
             "providers.yaml",
             "profiles:\n  default:\n    provider: antropic\n",
             "providers.yaml:3:15: `profiles.default.provider`: `antropic` is not known here; \
-             expected one of anthropic, openai, openai-responses, rehearsal; did you mean \
+             expected one of anthropic, openai, openai-responses, ollama, rehearsal; did you mean \
              `anthropic`?",
         ),
         (

@@ -16,6 +16,7 @@ use skep_guard::scrub::{SHORTEST, Secret};
 use super::environment::{Expanded, Reader, Variables};
 use super::fallback;
 use super::hive::web_address;
+use super::local::{Local, LocalServer};
 use super::problem::Problem;
 use super::scalar::{Dollars, Temperature, Text, Whole};
 use super::source::Source;
@@ -23,6 +24,8 @@ use super::yaml;
 
 const MAX_OUTPUT_TOKENS: u32 = 8192;
 const DEFAULT: &str = "default";
+/// Where Ollama listens when nobody told it otherwise.
+const OLLAMA: &str = "http://127.0.0.1:11434/v1";
 
 /// Model profiles. With none, a provider is detected from the environment.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -37,7 +40,8 @@ pub struct RawProviders {
 #[serde(deny_unknown_fields)]
 struct RawProfile {
     /// The vendor's wire: anthropic, openai (Chat Completions, also of compatible servers),
-    /// openai-responses, or the built-in offline rehearsal model.
+    /// openai-responses, ollama (openai at Ollama's own address), or the built-in offline
+    /// rehearsal model.
     provider: RawVendor,
     /// Base address of the vendor's API; for the OpenAI wires with `/v1`.
     #[serde(default)]
@@ -88,6 +92,7 @@ enum RawVendor {
     Anthropic,
     Openai,
     OpenaiResponses,
+    Ollama,
     Rehearsal,
 }
 
@@ -103,6 +108,12 @@ struct RawPrice {
     /// Tokens of the request that were put into the vendor's cache (as input).
     #[serde(default)]
     cache_write: Option<Dollars>,
+}
+
+impl RawProfile {
+    fn is_ollama(&self) -> bool {
+        matches!(self.provider, RawVendor::Ollama)
+    }
 }
 
 /// Seconds after which a silent vendor is given up.
@@ -121,6 +132,8 @@ pub struct Providers {
     pub profiles: BTreeMap<String, Arc<Profile>>,
     pub connections: BTreeMap<String, Connection>,
     pub warnings: Vec<String>,
+    /// Nothing says which model, and nobody has looked for a server on this machine.
+    pub undecided: bool,
     /// Which model answers by default, and why.
     pub note: String,
     /// What must not be seen anywhere.
@@ -133,6 +146,8 @@ pub struct Connection {
     pub vendor: Vendor,
     pub api_url: String,
     pub api_key: Option<SecretString>,
+    /// Where the key comes from, in words.
+    pub key_source: String,
     pub timeouts: Timeouts,
     pub extra_headers: Vec<(String, SecretString)>,
 }
@@ -203,10 +218,10 @@ impl Vendor {
     }
 }
 
-pub fn read(source: &Source, variables: Variables) -> Result<Providers, Problem> {
+pub fn read(source: &Source, variables: Variables, local: &Local) -> Result<Providers, Problem> {
     let raw: RawProviders = yaml::parse(source)?;
     if raw.profiles.is_empty() {
-        return Ok(detect(variables));
+        return Ok(detect(variables, local));
     }
     let reader = Reader { source, variables };
     let mut profiles = BTreeMap::new();
@@ -230,7 +245,7 @@ pub fn read(source: &Source, variables: Variables) -> Result<Providers, Problem>
     };
     let note = format!("{} {} (profile default of providers.yaml)", usual.provider, usual.model);
     let Told { warnings, secrets } = told;
-    Ok(Providers { profiles, connections, warnings, note, secrets })
+    Ok(Providers { profiles, connections, warnings, note, secrets, undecided: false })
 }
 
 /// What reading the profiles brings to light beside them.
@@ -248,7 +263,7 @@ fn resolve(
 ) -> Result<(Profile, Connection), Problem> {
     let vendor = match raw.provider {
         RawVendor::Anthropic => Vendor::Anthropic,
-        RawVendor::Openai => Vendor::OpenAiChat,
+        RawVendor::Openai | RawVendor::Ollama => Vendor::OpenAiChat,
         RawVendor::OpenaiResponses => Vendor::OpenAiResponses,
         RawVendor::Rehearsal => Vendor::Rehearsal,
     };
@@ -256,6 +271,7 @@ fn resolve(
         Vendor::Anthropic | Vendor::OpenAiChat | Vendor::OpenAiResponses => (
             reader.text(needed(reader, name, vendor, "model", raw.model.as_ref())?)?,
             match &raw.api_url {
+                None if raw.is_ollama() => OLLAMA.to_owned(),
                 None => vendor.url().to_owned(),
                 Some(text) => web_address(reader, text)?,
             },
@@ -287,7 +303,8 @@ fn resolve(
     };
     let extra_headers = extra_headers(reader, name, raw, told)?;
     let timeouts = timeouts(&raw.timeouts);
-    Ok((profile, Connection { vendor, api_url, api_key, timeouts, extra_headers }))
+    let key_source = key_source(raw.api_key.as_ref());
+    Ok((profile, Connection { vendor, api_url, api_key, key_source, timeouts, extra_headers }))
 }
 
 fn needed<'a>(
@@ -316,7 +333,8 @@ fn api_key(
     told: &mut Told,
 ) -> Result<Option<SecretString>, Problem> {
     // Compatible servers, most of them on the same machine, often ask for none.
-    if vendor == Vendor::OpenAiChat && raw.api_url.is_some() && raw.api_key.is_none() {
+    let own_server = raw.api_url.is_some() || raw.is_ollama();
+    if vendor == Vendor::OpenAiChat && own_server && raw.api_key.is_none() {
         return Ok(None);
     }
     let text = needed(reader, name, vendor, "api_key", raw.api_key.as_ref())?;
@@ -338,6 +356,16 @@ fn api_key(
         ));
     }
     Ok(Some(SecretString::from(key.value)))
+}
+
+fn key_source(key: Option<&Text>) -> String {
+    let Some(written) = key.map(Text::as_str) else { return "none".to_owned() };
+    let variables: Vec<&str> =
+        written.split("${").skip(1).filter_map(|rest| rest.split('}').next()).collect();
+    match variables.as_slice() {
+        [] => "written out in providers.yaml".to_owned(),
+        names => format!("{} of the environment", names.join(", ")),
+    }
 }
 
 /// The vendor refuses these combinations on every request; better said at the start.
@@ -391,6 +419,14 @@ fn extra_headers(
             let problem = reader.problem(text, "cannot be sent as a header");
             return Err(problem.expecting("one line of visible ASCII characters"));
         }
+        if from_environment.is_empty() && carries_credentials(header) {
+            let (line, column) = text.at();
+            told.warnings.push(format!(
+                "{}:{line}:{column}: `profiles.{name}.extra_headers.{header}` is written out in \
+                 the file; put it into an environment variable and write `${{NAME}}` instead",
+                reader.source.file.display()
+            ));
+        }
         told.secrets.extend(secrets_of_header(name, header, &value, from_environment));
         headers.push((header.clone(), SecretString::from(value)));
     }
@@ -431,8 +467,9 @@ fn timeouts(raw: &RawTimeouts) -> Timeouts {
     }
 }
 
-/// Nothing is configured: a key in the environment decides, else the offline rehearsal model.
-fn detect(variables: Variables) -> Providers {
+/// Nothing is configured: a key in the environment decides, else a server on this machine, else
+/// the offline rehearsal model.
+fn detect(variables: Variables, local: &Local) -> Providers {
     if let Some(key) = variables("ANTHROPIC_API_KEY") {
         return detected(Vendor::Anthropic, variables("ANTHROPIC_BASE_URL"), key);
     }
@@ -443,9 +480,16 @@ fn detect(variables: Variables) -> Providers {
             None => detected(Vendor::OpenAiResponses, None, key),
         };
     }
+    if let Local::Found(LocalServer { name, url, model }) = local {
+        let vendor = Vendor::OpenAiChat;
+        let note = format!("{} {model} ({name} answers at {url})", vendor.as_str());
+        return only(vendor, model, url, None, note);
+    }
     let note = "rehearsal: a scripted offline model, because no provider is configured; set \
                 ANTHROPIC_API_KEY or OPENAI_API_KEY or write providers.yaml to use a real one";
-    only(Vendor::Rehearsal, String::new(), None, note.to_owned())
+    let vendor = Vendor::Rehearsal;
+    let found = only(vendor, vendor.usual_model(), vendor.url(), None, note.to_owned());
+    Providers { undecided: *local == Local::NotLooked, ..found }
 }
 
 fn detected(vendor: Vendor, url: Option<String>, key: String) -> Providers {
@@ -455,16 +499,22 @@ fn detected(vendor: Vendor, url: Option<String>, key: String) -> Providers {
         vendor.usual_model(),
         vendor.key_variable()
     );
-    let url = url.unwrap_or_else(|| vendor.url().to_owned());
-    only(vendor, url, Some(SecretString::from(key)), note)
+    let url = url.as_deref().unwrap_or(vendor.url());
+    only(vendor, vendor.usual_model(), url, Some(SecretString::from(key)), note)
 }
 
 /// One profile for every agent.
-fn only(vendor: Vendor, api_url: String, api_key: Option<SecretString>, note: String) -> Providers {
+fn only(
+    vendor: Vendor,
+    model: &str,
+    api_url: &str,
+    api_key: Option<SecretString>,
+    note: String,
+) -> Providers {
     let profile = Profile {
         name: DEFAULT.to_owned(),
         provider: vendor.as_str().to_owned(),
-        model: vendor.usual_model().to_owned(),
+        model: model.to_owned(),
         max_output_tokens: MAX_OUTPUT_TOKENS,
         thinking: None,
         temperature: None,
@@ -479,11 +529,17 @@ fn only(vendor: Vendor, api_url: String, api_key: Option<SecretString>, note: St
         .iter()
         .map(|key| Secret { name: vendor.key_variable().to_owned(), value: key.clone() });
     let secrets = secrets.collect();
-    let connection = Connection { vendor, api_url, api_key, timeouts, extra_headers: Vec::new() };
+    let key_source = match api_key {
+        Some(_) => format!("{} of the environment", vendor.key_variable()),
+        None => "none".to_owned(),
+    };
+    let extra_headers = Vec::new();
+    let connection = Connection { vendor, api_url, api_key, key_source, timeouts, extra_headers };
     Providers {
         profiles: BTreeMap::from([(DEFAULT.to_owned(), Arc::new(profile))]),
         connections: BTreeMap::from([(DEFAULT.to_owned(), connection)]),
         warnings: Vec::new(),
+        undecided: false,
         note,
         secrets,
     }

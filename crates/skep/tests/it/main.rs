@@ -18,6 +18,7 @@ mod engine_files;
 mod engine_lanes;
 mod engine_limits;
 mod engine_prompt;
+mod engine_providers;
 mod engine_queue;
 mod engine_spend;
 mod engine_tasks;

@@ -1,0 +1,169 @@
+//! The profiles as people see them, and a try of one: a real call, as small as a wire allows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde::Serialize;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use skep_core::Millis;
+use skep_core::ids::{AgentName, ItemId, MessageId, SessionId, TurnId};
+use skep_core::message::{Body, Message, Origin, Usage, history_tag};
+use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider, SystemPrompt};
+use skep_core::settings::Profile;
+use skep_guard::clock;
+
+use crate::door::{DoorError, ErrorKind, Failure};
+use crate::hive::Hive;
+use crate::turn::millis;
+
+/// No wire takes less for an answer.
+const ANSWER_TOKENS: u32 = 16;
+/// Whoever tries a profile waits for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+const QUESTION: &str = "Say ok.";
+
+/// A profile without its key.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ProviderInfo {
+    pub name: String,
+    /// The vendor's wire.
+    pub provider: String,
+    pub model: String,
+    /// Scheme, host and port; nothing where no address is dialled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Where its key comes from; never the key.
+    pub key: String,
+    pub max_output_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u32>,
+    /// Whether calls can be priced; where not, their cost is unknown.
+    pub price_known: bool,
+    /// Asked in this order while it cannot answer.
+    pub fallback: Vec<String>,
+    /// The agents that use it.
+    pub agents: Vec<AgentName>,
+}
+
+/// What became of a try.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ProviderTry {
+    pub name: String,
+    pub model: String,
+    pub ok: bool,
+    pub took_ms: Millis,
+    /// What it used, priced where the price is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+impl Hive {
+    /// Every profile, in the order of the names.
+    pub fn providers(&self) -> Vec<ProviderInfo> {
+        let settings = self.settings();
+        let uses = |name: &str| {
+            let active = settings.agents.keys().filter(|agent| {
+                settings.agent(agent).is_ok_and(|agent| agent.profile.name == name)
+            });
+            active.cloned().collect()
+        };
+        let described = settings.profiles.values().map(|profile| {
+            let reach = settings.reached.get(&profile.name).cloned().unwrap_or_default();
+            ProviderInfo {
+                name: profile.name.clone(),
+                provider: profile.provider.clone(),
+                model: profile.model.clone(),
+                address: reach.address,
+                key: reach.key,
+                max_output_tokens: profile.max_output_tokens,
+                context_window: profile.context_window,
+                price_known: profile.price.is_some(),
+                fallback: profile.fallback.iter().map(|other| other.name.clone()).collect(),
+                agents: uses(&profile.name),
+            }
+        });
+        described.collect()
+    }
+
+    /// Asks the model of a profile for a word. Never a fallback instead.
+    pub async fn try_provider(&self, id: &str) -> Result<ProviderTry, DoorError> {
+        let settings = self.settings();
+        let profile = settings.profiles.get(id);
+        let provider = profile.as_ref().and_then(|found| settings.providers.get(&found.name));
+        let (Some(profile), Some(provider)) = (profile, provider) else {
+            let names: Vec<&str> = settings.profiles.keys().map(String::as_str).collect();
+            let text = format!("There is no profile `{id}`. This hive has: {}.", names.join(", "));
+            return Err(DoorError::new(ErrorKind::NotFound, "unknown_profile", text));
+        };
+        let since = Instant::now();
+        let tried = tokio::time::timeout(PATIENCE, ask(&*provider, &profile)).await;
+        let took_ms = millis(since.elapsed());
+        let (usage, error) = match tried {
+            Ok(Ok(usage)) => (Some(usage.priced(profile.price.as_ref())), None),
+            Ok(Err(error)) => (None, Some(failure(&error))),
+            Err(_) => {
+                let error = format!("no answer within {} seconds", PATIENCE.as_secs());
+                (None, Some(Failure { code: "provider_unavailable".to_owned(), error }))
+            }
+        };
+        let (name, model) = (profile.name.clone(), profile.model.clone());
+        Ok(ProviderTry { name, model, ok: error.is_none(), took_ms, usage, error })
+    }
+}
+
+async fn ask(provider: &dyn Provider, profile: &Profile) -> Result<Usage, ModelError> {
+    let mut answer = provider.call(Arc::new(request(profile)));
+    while let Some(event) = answer.next().await {
+        if let ModelEvent::End(meta) = event? {
+            return Ok(meta.usage);
+        }
+    }
+    let text = "the model's answer ended before it was complete".to_owned();
+    Err(ModelError::Passing { text, retry_after: None })
+}
+
+fn request(profile: &Profile) -> ModelRequest {
+    // Of no conversation: it is not written down anywhere.
+    let origin = Origin {
+        item: ItemId::new(""),
+        message_id: MessageId::new(""),
+        channel: "api".to_owned(),
+        principal: "operator".to_owned(),
+    };
+    let question = Message {
+        tag: history_tag(),
+        id: String::new(),
+        agent_id: AgentName::nobody(),
+        session_id: SessionId::new(""),
+        turn: TurnId::new(""),
+        seq: 1,
+        timestamp: clock::now_ms(),
+        body: Body::user(QUESTION, Vec::new(), origin),
+    };
+    ModelRequest {
+        model: profile.model.clone(),
+        system: SystemPrompt::default(),
+        tools: Vec::new().into(),
+        messages: vec![Arc::new(question)],
+        max_output_tokens: ANSWER_TOKENS,
+        thinking: None,
+        temperature: None,
+        sees_images: false,
+        cache_key: String::new(),
+    }
+}
+
+fn failure(error: &ModelError) -> Failure {
+    let code = match error {
+        ModelError::Passing { .. } => "provider_unavailable",
+        ModelError::Auth { .. } => "provider_auth",
+        ModelError::Rejected { .. } => "provider_rejected",
+        ModelError::ContextTooLong { .. } => "context_too_long",
+    };
+    Failure { code: code.to_owned(), error: error.to_string() }
+}

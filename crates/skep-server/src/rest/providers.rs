@@ -1,0 +1,46 @@
+//! The model profiles, without their keys, and a try of one.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use skep_runtime::door::{ProviderInfo, ProviderTry};
+use utoipa::ToSchema;
+
+use crate::doors::Doors;
+use crate::extract::{Params, Segments};
+use crate::problem::{Missing, Problem};
+use crate::rest::agents::Nothing;
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ProviderList {
+    providers: Vec<ProviderInfo>,
+}
+
+/// The model profiles: vendor, model, where the key comes from. Nothing is dialled.
+#[utoipa::path(
+    get, path = "/api/v1/providers", tag = "providers",
+    responses((status = 200, description = "Every profile, by name.", body = ProviderList))
+)]
+pub(crate) async fn list(
+    State(doors): State<Doors>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Json<ProviderList> {
+    Json(ProviderList { providers: doors.hive.providers() })
+}
+
+/// Asks the model of a profile for a word: a real call, which costs what it says.
+#[utoipa::path(
+    post, path = "/api/v1/providers/{name}/test", tag = "providers",
+    params(("name" = String, Path, description = "A profile, or `vendor:model`.")),
+    responses(
+        (status = 200, description = "What became of it, good or bad.", body = ProviderTry),
+        Missing,
+    )
+)]
+pub(crate) async fn try_out(
+    State(doors): State<Doors>,
+    Segments(name): Segments<String>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<ProviderTry>, Problem> {
+    Ok(Json(doors.hive.try_provider(&name).await?))
+}

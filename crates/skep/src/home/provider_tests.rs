@@ -1,0 +1,118 @@
+//! Which model answers, from the files and from the environment.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use secrecy::ExposeSecret;
+
+use super::load_tests::Folder;
+use super::providers::Vendor;
+
+#[test]
+fn a_key_in_the_environment_is_used_only_when_nothing_is_configured() {
+    let variables = [("ANTHROPIC_API_KEY", "k-2"), ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/")];
+    let loaded = Folder::new(&[]).load_with(&variables).unwrap();
+    let connection = &loaded.connections["default"];
+    assert_eq!(connection.vendor, Vendor::Anthropic);
+    assert_eq!(connection.api_url, "http://127.0.0.1:9");
+    assert_eq!(connection.api_key.as_ref().unwrap().expose_secret(), "k-2");
+    assert!(loaded.settings.model_note.contains("ANTHROPIC_API_KEY"));
+    let configured =
+        Folder::new(&[("providers.yaml", "profiles: {default: {provider: rehearsal}}\n")]);
+    let loaded = configured.load_with(&variables).unwrap();
+    assert_eq!(loaded.connections["default"].vendor, Vendor::Rehearsal);
+}
+
+#[test]
+fn a_key_written_out_is_warned_of_and_never_shown() {
+    let folder = Folder::new(&[(
+        "providers.yaml",
+        "profiles:\n  default:\n    provider: anthropic\n    model: m\n    api_key: canary-1\n",
+    )]);
+    let loaded = folder.load().unwrap();
+    assert_eq!(loaded.warnings.len(), 1);
+    let warning = &loaded.warnings[0];
+    assert!(warning.contains("providers.yaml:5:14: `profiles.default.api_key`"), "{warning}");
+    assert!(warning.contains("${ANTHROPIC_API_KEY}"), "{warning}");
+    assert!(!format!("{warning} {loaded:?}").contains("canary-1"));
+}
+
+#[test]
+fn keys_and_credential_headers_are_taken_out_of_texts_and_short_ones_are_warned_of() {
+    let folder = Folder::new(&[(
+        "providers.yaml",
+        "profiles:\n  default:\n    provider: anthropic\n    model: m\n    \
+         api_key: '${SHORT}'\n    extra_headers: {X-Title: written-openly, \
+         X-From: '${FROM_THE_ENVIRONMENT}', \
+         Proxy-Authorization: Bearer credential-of-header}\n",
+    )]);
+    let variables = [
+        ("SHORT", "1234567"),
+        ("FROM_THE_ENVIRONMENT", "value-of-variable"),
+        ("OPENAI_API_KEY", "key-nobody-names"),
+    ];
+    let loaded = folder.load_with(&variables).unwrap();
+    assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
+    assert!(loaded.warnings[0].contains("`profiles.default.extra_headers.Proxy-Authorization`"));
+    assert!(loaded.warnings[1].starts_with("default.api_key has fewer than 8 characters"));
+    let text = "written-openly value-of-variable credential-of-header key-nobody-names 1234567";
+    let expected = "written-openly [secret:default.X-From] [secret:default.Proxy-Authorization] \
+                    [secret:OPENAI_API_KEY] 1234567";
+    assert_eq!(skep_guard::scrub::known().clean(text), expected);
+}
+
+#[test]
+fn openai_is_detected_after_anthropic_and_compatible_servers_by_their_address() {
+    let key = ("OPENAI_API_KEY", "k-3");
+    let base = ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/");
+    let table = [
+        (vec![key], Vendor::OpenAiResponses, "https://api.openai.com/v1"),
+        (vec![key, base], Vendor::OpenAiChat, "http://127.0.0.1:9/v1"),
+        (vec![key, ("ANTHROPIC_API_KEY", "k-2")], Vendor::Anthropic, "https://api.anthropic.com"),
+    ];
+    for (variables, vendor, url) in table {
+        let loaded = Folder::new(&[]).load_with(&variables).unwrap();
+        let connection = &loaded.connections["default"];
+        assert_eq!((connection.vendor, connection.api_url.as_str()), (vendor, url));
+        let note = &loaded.settings.model_note;
+        assert!(note.starts_with(vendor.as_str()) && note.contains("_API_KEY is set"), "{note}");
+    }
+}
+
+#[test]
+fn the_openai_wires_are_configured_by_name() {
+    let folder = Folder::new(&[(
+        "providers.yaml",
+        "profiles:\n  default: {provider: openai-responses, model: m, api_key: '${KEY}'}\n\
+         \x20 local: {provider: openai, model: l, api_url: 'http://127.0.0.1:9/v1'}\n",
+    )]);
+    let loaded = folder.load_with(&[("KEY", "key-of-the-test-2")]).unwrap();
+    let (usual, local) = (&loaded.connections["default"], &loaded.connections["local"]);
+    assert_eq!(usual.vendor, Vendor::OpenAiResponses);
+    assert_eq!(usual.api_url, "https://api.openai.com/v1");
+    assert_eq!((local.vendor, local.api_key.is_none()), (Vendor::OpenAiChat, true));
+    assert_eq!(local.api_url, "http://127.0.0.1:9/v1");
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+}
+
+#[test]
+fn ollama_needs_no_address_and_no_key() {
+    let written = "profiles:\n  default: {provider: ollama, model: 'qwen3:8b'}\n  \
+                   other: {provider: ollama, model: m, api_url: 'http://127.0.0.1:9/v1'}\n";
+    let loaded = Folder::new(&[("providers.yaml", written)]).load().unwrap();
+    let found = |name: &str| {
+        let connection = &loaded.connections[name];
+        (connection.vendor, connection.api_url.as_str(), connection.api_key.is_some())
+    };
+    assert_eq!(found("default"), (Vendor::OpenAiChat, "http://127.0.0.1:11434/v1", false));
+    assert_eq!(found("other"), (Vendor::OpenAiChat, "http://127.0.0.1:9/v1", false));
+}
+
+#[test]
+fn a_credential_written_out_in_a_header_is_warned_of() {
+    let written = "profiles:\n  default:\n    provider: ollama\n    model: m\n    \
+                   extra_headers:\n      X-Tenant: plain\n      X-Api-Key: canary-2-of-headers\n";
+    let loaded = Folder::new(&[("providers.yaml", written)]).load().unwrap();
+    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+    let warning = &loaded.warnings[0];
+    assert!(warning.contains(":7:18: `profiles.default.extra_headers.X-Api-Key`"), "{warning}");
+    assert!(!format!("{warning} {loaded:?}").contains("canary-2"));
+}
