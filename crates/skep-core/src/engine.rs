@@ -58,7 +58,9 @@ pub struct TurnRequest {
 
 /// Whether the hive may spend another call on a profile.
 #[derive(Clone)]
-pub struct Allowance(Arc<dyn Fn(&Profile) -> Result<(), Over> + Send + Sync>);
+pub struct Allowance(Arc<AskAllowance>);
+
+type AskAllowance = dyn Fn(&Profile) -> Result<(), Over> + Send + Sync;
 
 impl Allowance {
     pub fn new(check: impl Fn(&Profile) -> Result<(), Over> + Send + Sync + 'static) -> Self {

@@ -336,7 +336,7 @@ async fn attack_other_users_find_a_closed_home() {
     }
     for closed in [home.join("run/skep.sock"), home.join("run")] {
         let usual = fs::metadata(&closed).unwrap().permissions();
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
         let ended = Start::new(&skep, &home).argument("status").finish_bound_by_modes().unwrap();
         fs::set_permissions(&closed, usual).unwrap();
         assert_eq!(ended.code, Some(1), "{ended:?}");

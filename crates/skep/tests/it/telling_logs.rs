@@ -173,7 +173,7 @@ fn damage_an_index(stage: &Stage) {
     let places: Vec<usize> =
         (0..bytes.len() - key.len()).filter(|at| bytes[*at..].starts_with(key)).collect();
     let schema = |at: &&usize| bytes[**at - 1] != b'"';
-    let place = *places.iter().filter(schema).next_back().unwrap();
+    let place = *places.iter().rfind(schema).unwrap();
     bytes[place] = b'b';
     fs::write(&database, bytes).unwrap();
     fs::remove_file(stage.home().join("run/clean")).unwrap();
