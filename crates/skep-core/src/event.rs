@@ -11,6 +11,7 @@ use crate::compaction::Reason;
 use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId};
 use crate::message::Usage;
 use crate::settings::ConfigProblem;
+use crate::words::words;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
@@ -149,24 +150,6 @@ impl EventKind {
             Self::Integrity { .. } => "integrity",
         }
     }
-}
-
-macro_rules! words {
-    ($($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? })+) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-        pub enum $name { $(#[serde(rename = $word)] $variant),+ }
-
-        impl $name {
-            /// The word in rows and on the wire.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-            pub fn parse(word: &str) -> Option<Self> {
-                match word { $($word => Some(Self::$variant),)+ _ => None }
-            }
-        }
-    )+};
 }
 
 words! {

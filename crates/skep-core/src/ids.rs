@@ -77,6 +77,15 @@ pub struct LaneId(pub i64);
 )]
 pub struct Token(pub i64);
 
+pub const SESSION_KEY_CHARACTERS: usize = 200;
+
+/// The form of a session key: whatever a door can call a conversation in one line.
+pub fn is_session_key(key: &str) -> bool {
+    !key.is_empty()
+        && key.chars().count() <= SESSION_KEY_CHARACTERS
+        && !key.chars().any(char::is_control)
+}
+
 /// The name rule of agents: lower-case words of letters and digits joined by single dashes.
 pub fn is_agent_name(name: &str) -> bool {
     !name.is_empty()

@@ -4,6 +4,8 @@
 //! This crate never does I/O, never reads a clock or randomness, never knows SQL or sockets.
 //! Time comes in as milliseconds since the epoch, ids are made elsewhere and handed in.
 
+mod words;
+
 pub mod event;
 pub mod file;
 pub mod fold;

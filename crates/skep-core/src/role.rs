@@ -3,32 +3,8 @@
 //! A credential has a role. A role reaches everything, its own part, or nothing of an action; what
 //! its own part is says its [`Sight`].
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use crate::ids::{AgentName, Principal, SessionKey};
-
-macro_rules! words {
-    ($($(#[$doc:meta])* $name:ident {
-        $($(#[$why:meta])* $variant:ident = $word:literal,)+
-    })+) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-        pub enum $name { $($(#[$why])* #[serde(rename = $word)] $variant),+ }
-
-        impl $name {
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word in rows, on the wire and in documents.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-            pub fn parse(word: &str) -> Option<Self> {
-                match word { $($word => Some(Self::$variant),)+ _ => None }
-            }
-        }
-    )+};
-}
+use crate::words::words;
 
 words! {
     Role {

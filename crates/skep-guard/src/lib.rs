@@ -8,6 +8,7 @@ pub mod background;
 pub mod clock;
 pub mod disk;
 pub mod environment;
+pub mod footprint;
 pub mod hangup;
 pub mod http;
 pub mod limits;

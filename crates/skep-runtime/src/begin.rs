@@ -8,6 +8,7 @@ use skep_store::history::NewMessage;
 
 use crate::door::{DoorError, Earlier};
 use crate::hive::{Hive, door_error};
+use crate::intake::files;
 
 impl Hive {
     /// Puts earlier messages into a new session under this key; a key that has one keeps it.
@@ -21,28 +22,30 @@ impl Hive {
         let messages = earlier.into_iter().map(|said| {
             let id = random::uuid().to_string();
             let body = match said {
-                Earlier::User(text) => {
+                Earlier::User(text, attachments) => {
                     let origin = Origin {
                         item: ItemId::new(&id),
                         message_id: MessageId::new(&id),
                         channel: "api".to_owned(),
                         principal: principal.to_string(),
                     };
-                    Body::user(scrub::known().clean_owned(text), Vec::new(), origin)
+                    let files = files(attachments)?;
+                    Body::user(scrub::known().clean_owned(text), files, origin)
                 }
                 Earlier::Assistant(text) => {
                     Body::assistant(vec![Block::text(scrub::known().clean_owned(text))], None)
                 }
             };
-            NewMessage { id, body }
+            Ok(NewMessage { id, body })
         });
+        let messages: Result<Vec<NewMessage>, DoorError> = messages.collect();
         let command = BeginSession {
             agent: self.shared.agent_id(agent)?,
             agent_name: agent.clone(),
             session_key: key.clone(),
             session: SessionId(random::uuid().to_string()),
             turn: TurnId(random::uuid().to_string()),
-            messages: messages.collect(),
+            messages: messages?,
             now: clock::now_ms(),
         };
         self.shared.store.write(command).await.map(drop).map_err(door_error)

@@ -95,7 +95,7 @@ impl Followed {
 /// What was said before a session of ours began.
 #[derive(Clone, Debug)]
 pub enum Earlier {
-    User(String),
+    User(String, Vec<Attachment>),
     Assistant(String),
 }
 

@@ -32,6 +32,7 @@ use crate::gate::Admission;
 use crate::integrity::{self, IntegrityInfo};
 use crate::ledger::Ledger;
 use crate::lives::Lives;
+use crate::meters::Meters;
 use crate::persist::StoreHealth;
 use crate::registry::Registry;
 use crate::scheduler;
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     pub started_at: i64,
     pub bus: Arc<Bus>,
     pub registry: Arc<Registry>,
+    pub meters: Arc<Meters>,
     pub waiters: Arc<Waiters>,
     pub dispatcher: Dispatcher,
     pub tokens: TokenCache,
@@ -114,13 +116,17 @@ impl Hive {
         let registry = Arc::new(Registry::default());
         let waiters = Arc::new(Waiters::default());
         let (dispatcher, frames) = Dispatcher::new();
+        let toolbox = Toolbox::new(parts.tools).map_err(HiveError::Tools)?;
+        let meters = Arc::new(Meters::new(toolbox.names()));
         let notify = {
             let (bus, registry, waiters) =
                 (Arc::clone(&bus), Arc::clone(&registry), Arc::clone(&waiters));
             let dispatcher = dispatcher.clone();
+            let meters = Arc::clone(&meters);
             move |committed: Committed| {
                 for event in committed.events {
                     registry.note(&event);
+                    meters.note(&event);
                     if let EventKind::InboxEnded { item, .. } = &event.kind {
                         waiters.ended(item);
                     }
@@ -129,7 +135,6 @@ impl Hive {
                 dispatcher.frames(committed.frames);
             }
         };
-        let toolbox = Toolbox::new(parts.tools).map_err(HiveError::Tools)?;
         let store = Store::open(OpenOptions::in_run_folder(&parts.run), notify).await?;
         let report = store.report();
         let now = clock::now_ms();
@@ -159,6 +164,7 @@ impl Hive {
             started_at: now,
             bus,
             registry,
+            meters,
             waiters,
             dispatcher,
             tokens,
@@ -189,6 +195,16 @@ impl Hive {
     /// Frames for channel ids that begin with the channel's word go to it.
     pub fn add_channel(&self, channel: Arc<dyn Channel>) {
         self.shared.dispatcher.add(channel);
+    }
+
+    /// What is counted, to be shown.
+    pub fn meters(&self) -> &Meters {
+        &self.shared.meters
+    }
+
+    /// Commits of the store since the start, and the commands in them.
+    pub fn commits(&self) -> (u64, u64) {
+        self.shared.store.commits()
     }
 
     pub fn is_ready(&self) -> bool {

@@ -9,8 +9,11 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use skep_core::BoxFuture;
 use skep_core::event::CancelReason;
-use skep_core::file::{self, File, Unfit};
-use skep_core::ids::{AgentName, ChannelId, ItemId, MessageId, Principal, SessionKey, TurnId};
+use skep_core::file::{self, Attachment, File, Unfit};
+use skep_core::ids::{
+    AgentName, ChannelId, ItemId, MessageId, Principal, SESSION_KEY_CHARACTERS, SessionKey, TurnId,
+    is_session_key,
+};
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::slash::{self, Slash, Typed};
 use skep_guard::{clock, random, scrub};
@@ -30,7 +33,6 @@ const STOP_PATIENCE: Duration = Duration::from_millis(500);
 const SECRET_NOTE: &str = "The message held a secret of this hive. It was kept without it: \
                            the secret's name stands in its place.";
 const LONGEST_ID: usize = 200;
-const LONGEST_KEY: usize = 200;
 
 impl Hive {
     /// Takes a message or a command. It is queued in the order of the calls before this returns;
@@ -53,7 +55,7 @@ impl Hive {
         }
         let agent = self.able_agent(&inbound.agent)?;
         inbound.text = scrub::known().clean_owned(inbound.text);
-        let files = take_files(&mut inbound)?;
+        let files = files(std::mem::take(&mut inbound.attachments))?;
         check(&inbound, &files, shared.settings().limits.inbox_body_bytes)?;
         let work = match slash::parse(&inbound.text) {
             Typed::Message(text) => {
@@ -395,9 +397,8 @@ impl Answering {
     }
 }
 
-/// The message's files, checked. Secrets in them go as they do from the text.
-fn take_files(inbound: &mut Inbound) -> Result<Vec<File>, DoorError> {
-    let mut attachments = std::mem::take(&mut inbound.attachments);
+/// The files of a message, checked. Secrets in them go as they do from the text.
+pub(crate) fn files(mut attachments: Vec<Attachment>) -> Result<Vec<File>, DoorError> {
     for attachment in &mut attachments {
         attachment.name = scrub::known().clean_owned(std::mem::take(&mut attachment.name));
         if let Ok(text) = std::str::from_utf8(&attachment.bytes)
@@ -453,9 +454,11 @@ fn check(inbound: &Inbound, files: &[File], longest: usize) -> Result<(), DoorEr
         let text = format!("An id has 1 to {LONGEST_ID} bytes and no control characters.");
         return invalid("bad_id", text);
     }
-    let key = inbound.session_key.as_str();
-    if key.is_empty() || key.len() > LONGEST_KEY || key.chars().any(char::is_control) {
-        let text = format!("A session has 1 to {LONGEST_KEY} bytes and no control characters.");
+    if !is_session_key(inbound.session_key.as_str()) {
+        let text = format!(
+            "A session key has 1 to {SESSION_KEY_CHARACTERS} characters, none of them a control \
+             character."
+        );
         return invalid("bad_session", text);
     }
     Ok(())

@@ -59,6 +59,11 @@ impl Toolbox {
         listed.map(|boxed| boxed.spec.clone()).collect()
     }
 
+    /// The names calls of its tools are told under.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.tools.iter().map(|boxed| boxed.spec.name.clone())
+    }
+
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.by_name.get(name).and_then(|place| self.tools.get(*place)).map(|boxed| &boxed.tool)
     }

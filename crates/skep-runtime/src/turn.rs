@@ -335,6 +335,7 @@ impl Turn {
     fn keep(&self, event: EngineEvent, heard: &mut Heard) {
         match event {
             EngineEvent::Meta(meta) => {
+                self.shared.meters.call(&meta);
                 self.count(&meta, heard);
                 heard.steps += 1;
                 heard.used = Some(meta.usage.total_tokens);

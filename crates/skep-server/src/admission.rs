@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -65,6 +65,7 @@ pub(crate) async fn admit(
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     let openai = parts.uri.path().starts_with("/v1/");
+    let asked = Asked::of(&parts);
     let mut response = match check(&entrance, &parts).await {
         Ok(identity) => {
             if let Some(identity) = identity {
@@ -78,7 +79,24 @@ pub(crate) async fn admit(
         response = reshape_for_openai(response);
     }
     harden(response.headers_mut());
+    entrance.doors.metrics.answered(asked.method, &asked.route, response.status().as_u16());
     response
+}
+
+/// A request as it is counted: by the route as declared, never by its address.
+struct Asked {
+    method: &'static str,
+    route: String,
+}
+
+impl Asked {
+    fn of(request: &Parts) -> Self {
+        let known = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+        let method = known.into_iter().find(|known| request.method == *known).unwrap_or("other");
+        let matched = request.extensions.get::<MatchedPath>();
+        let route = matched.map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+        Self { method, route }
+    }
 }
 
 /// A panic in a handler ends its own request alone.

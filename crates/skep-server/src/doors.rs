@@ -10,8 +10,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::hosts::Hosts;
 use crate::lockout::Lockout;
+use crate::metrics::Metrics;
 use crate::standing::Standing;
-use crate::ws::Hub;
+use crate::ws::{EventTexts, Hub};
 
 pub(crate) type Doors = Arc<DoorState>;
 
@@ -29,6 +30,8 @@ pub(crate) struct DoorState {
     pub(crate) lockout: Lockout,
     pub(crate) standing: Standing,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) metrics: Metrics,
+    pub(crate) event_texts: EventTexts,
     /// Long answers end: sockets close, event streams and waits finish.
     pub(crate) closing: CancellationToken,
     /// Connections and sockets that are still open.

@@ -51,7 +51,8 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJ
             return Ok(Self(T::default()));
         }
         require_json(&parts.headers)?;
-        parse(&bytes).map(Self)
+        let given: Option<T> = parse(&bytes)?;
+        Ok(Self(given.unwrap_or_default()))
     }
 }
 

@@ -16,6 +16,7 @@ mod extract;
 mod filter;
 mod hosts;
 mod lockout;
+mod metrics;
 mod permit;
 mod problem;
 mod standing;

@@ -4,7 +4,7 @@
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use skep_core::ids::{Principal, SessionKey};
+use skep_core::ids::{Principal, SESSION_KEY_CHARACTERS, SessionKey, is_session_key};
 use skep_core::role::decide;
 use skep_runtime::door::{Action, DoorError, ErrorKind, Identity, Reach, Role, Sight};
 
@@ -55,12 +55,19 @@ impl Permit {
     }
 
     /// The conversation that is meant: a user's keys are apart from everybody else's, a channel
-    /// names its own. The hive checks the form.
+    /// names its own.
     pub(crate) fn session_key(
         &self,
         given: Option<String>,
         default: &str,
     ) -> Result<SessionKey, DoorError> {
+        if given.as_deref().is_some_and(|key| !is_session_key(key)) {
+            let text = format!(
+                "A session key has 1 to {SESSION_KEY_CHARACTERS} characters, none of them a \
+                 control character."
+            );
+            return Err(DoorError::new(ErrorKind::Invalid, "bad_session", text));
+        }
         let Sight::Keys { prefix, .. } = self.sight() else {
             return Ok(SessionKey::new(given.unwrap_or_else(|| default.to_owned())));
         };
@@ -118,6 +125,8 @@ mod tests {
             (&channel, Some("discord:7"), Ok("discord:7")),
             (&channel, Some("main"), Err("foreign_session")),
             (&channel, Some("discordx:7"), Err("foreign_session")),
+            (&operator, Some(""), Err("bad_session")),
+            (&user, Some("a\nb"), Err("bad_session")),
         ];
         for (permit, given, expected) in cases {
             let key = permit.session_key(given.map(str::to_owned), "main");

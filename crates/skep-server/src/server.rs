@@ -22,9 +22,10 @@ use crate::connection;
 use crate::doors::{DoorState, Doors};
 use crate::hosts::Hosts;
 use crate::lockout::Lockout;
+use crate::metrics::Metrics;
 use crate::rest;
 use crate::standing::Standing;
-use crate::ws::{Feed, Hub};
+use crate::ws::{EventTexts, Feed, Hub};
 
 /// Connections the kernel keeps for us while we accept others: a storm of clients coming back.
 const BACKLOG: i32 = 4096;
@@ -137,6 +138,8 @@ impl Server {
         let doors = Arc::new(DoorState {
             hosts: Hosts::new(settings, address.port()),
             settings: settings.clone(),
+            metrics: Metrics::new(&hive),
+            event_texts: EventTexts::default(),
             hive,
             address: format!("http://{address}"),
             cookie: cookie_name(&home),

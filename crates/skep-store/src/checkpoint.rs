@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Notify, watch};
 
@@ -15,19 +16,31 @@ use crate::error::SqlError;
 const COMMITS: u32 = 256;
 const BYTES: usize = 4 << 20;
 
+/// What the writer did since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub commits: AtomicU64,
+    /// Commands in them.
+    pub commands: AtomicU64,
+}
+
 /// The writer's side: counts what was committed.
 pub(crate) struct Gauge {
     wanted: Arc<Notify>,
+    totals: Arc<Totals>,
     commits: u32,
     bytes: usize,
 }
 
 impl Gauge {
-    pub(crate) fn new(wanted: Arc<Notify>) -> Self {
-        Self { wanted, commits: 0, bytes: 0 }
+    pub(crate) fn new(wanted: Arc<Notify>, totals: Arc<Totals>) -> Self {
+        Self { wanted, totals, commits: 0, bytes: 0 }
     }
 
-    pub(crate) fn committed(&mut self, bytes: usize) {
+    pub(crate) fn committed(&mut self, commands: usize, bytes: usize) {
+        let commands = u64::try_from(commands).unwrap_or(u64::MAX);
+        self.totals.commits.fetch_add(1, Ordering::Relaxed);
+        self.totals.commands.fetch_add(commands, Ordering::Relaxed);
         self.commits += 1;
         self.bytes += bytes;
         if self.commits >= COMMITS || self.bytes >= BYTES {

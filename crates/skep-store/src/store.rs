@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::checkpoint::{Gauge, checkpoint_on_demand};
+use crate::checkpoint::{Gauge, Totals, checkpoint_on_demand};
 use crate::command::{CommandSet, Member};
 use crate::conn::Conn;
 use crate::error::{OpenError, SqlError, StoreError};
@@ -39,6 +40,7 @@ struct Shared<S: CommandSet> {
     database: PathBuf,
     clean_marker: PathBuf,
     report: OpenReport,
+    totals: Arc<Totals>,
 }
 
 impl<S: CommandSet> StoreOf<S> {
@@ -52,7 +54,8 @@ impl<S: CommandSet> StoreOf<S> {
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (closing, closed) = watch::channel(false);
         let wanted = Arc::new(Notify::new());
-        let gauge = Gauge::new(Arc::clone(&wanted));
+        let totals = Arc::new(Totals::default());
+        let gauge = Gauge::new(Arc::clone(&wanted), Arc::clone(&totals));
         let checkpoints = checkpoint_on_demand(options.database.clone(), wanted, closed.clone());
         let writer = Writer {
             database: options.database.clone(),
@@ -72,12 +75,19 @@ impl<S: CommandSet> StoreOf<S> {
             writer: Mutex::new(Some(tokio::spawn(writer.run()))),
             clean_marker: options.clean_marker,
             report: opened.report,
+            totals,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     pub fn report(&self) -> OpenReport {
         self.shared.report
+    }
+
+    /// How many commits there were since it was opened, and how many commands in them.
+    pub fn commits(&self) -> (u64, u64) {
+        let Totals { commits, commands } = &*self.shared.totals;
+        (commits.load(Ordering::Relaxed), commands.load(Ordering::Relaxed))
     }
 
     /// Runs the command; the answer comes when it is durable.

@@ -106,7 +106,8 @@ impl<S: CommandSet> Writer<S> {
         match self.commit(&commands).await {
             Ok(done) => {
                 self.counters = done.gathered.counters;
-                self.gauge.committed(commands.iter().map(CommandSet::cost).sum());
+                let bytes = commands.iter().map(CommandSet::cost).sum();
+                self.gauge.committed(commands.len(), bytes);
                 self.tell(done.gathered.into_told());
                 for (reply, outcome) in replies.into_iter().zip(done.outcomes) {
                     reply(outcome.map_err(StoreError::Refused));

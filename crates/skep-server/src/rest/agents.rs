@@ -47,7 +47,7 @@ pub(crate) struct HistoryParams {
     /// The id of a session.
     session: Option<String>,
     /// The key that leads to one; `main` where neither is given.
-    #[param(min_length = 1, max_length = 200)]
+    #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")]
     session_key: Option<String>,
     #[serde(default)]
     view: View,
@@ -101,7 +101,7 @@ pub(crate) fn page_size(given: Option<u32>) -> Result<u32, Problem> {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stop {
     /// `main` where it is left out.
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")]
     session_key: Option<String>,
 }
 

@@ -14,7 +14,6 @@ use axum::response::sse::Event as Sent;
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use skep_core::BoxStream;
-use skep_core::event::Event;
 use skep_runtime::{Hive, Live};
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
@@ -25,7 +24,7 @@ use crate::extract::{self, Params};
 use crate::filter::EventFilter;
 use crate::permit::Permit;
 use crate::problem::{Missing, Problem};
-use crate::rest::message_stream::{plain, respond};
+use crate::rest::message_stream::{Sse, plain, respond};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -48,7 +47,7 @@ pub(crate) struct EventParams {
 #[utoipa::path(
     get, path = "/api/v1/events", tag = "events", params(EventParams),
     responses(
-        (status = 200, description = "Events, until one side ends it.", body = Event,
+        (status = 200, description = "Events, until one side ends it.", body = Sse,
          content_type = "text/event-stream"),
         Missing
     )

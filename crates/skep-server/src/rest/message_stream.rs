@@ -9,16 +9,29 @@
 use std::convert::Infallible;
 
 use axum::http::{HeaderName, HeaderValue};
-use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::sse::{self, Event as Sent, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 use skep_core::event::EventKind;
 use skep_runtime::door::Followed;
+use utoipa::ToSchema;
 
 use crate::rest::events::KEEP_ALIVE;
 use crate::telling::{Telling, Told};
+
+/// One server-sent event, for the OpenAPI document.
+#[derive(ToSchema)]
+#[schema(as = ServerSentEvent)]
+#[allow(dead_code)]
+pub(crate) struct Sse {
+    event: Option<String>,
+    /// The `seq` of a durable event.
+    id: Option<String>,
+    /// JSON; of the OpenAI interface also `[DONE]`.
+    data: String,
+}
 
 /// `first` is told before everything else.
 pub(crate) fn answer(name: &str, first: &impl Serialize, telling: Telling) -> Response {
@@ -39,7 +52,7 @@ pub(crate) fn respond(
     events: impl futures_util::Stream<Item = Result<Sent, Infallible>> + Send + 'static,
 ) -> Response {
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
+    let mut response = sse::Sse::new(events).keep_alive(keep_alive).into_response();
     let unbuffered = HeaderName::from_static("x-accel-buffering");
     response.headers_mut().insert(unbuffered, HeaderValue::from_static("no"));
     response

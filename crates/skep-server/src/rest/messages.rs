@@ -18,7 +18,7 @@ use crate::doors::{DoorState, Doors};
 use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
 use crate::permit::Permit;
 use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
-use crate::rest::message_stream;
+use crate::rest::message_stream::{self, Sse};
 use crate::telling::{self, Listening};
 
 const USUAL_WAIT: u64 = 120;
@@ -31,7 +31,7 @@ pub(crate) struct NewMessage {
     #[schema(example = "hello")]
     message: String,
     /// `main` where it is left out.
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")]
     session_key: Option<String>,
     /// What happens when a turn of the conversation runs; else the agent's own setting.
     mode: Option<QueueMode>,
@@ -49,7 +49,7 @@ pub(crate) struct Wait {
     /// Answer when the message has ended.
     #[serde(default)]
     wait: bool,
-    /// Answer with events of exactly this message as it goes on, and its end.
+    /// Answer with events of exactly this message as it goes on, and its end; before `wait`.
     #[serde(default)]
     stream: bool,
     /// Seconds to wait for that.
@@ -63,10 +63,6 @@ impl Wait {
         let seconds = self.timeout.unwrap_or(USUAL_WAIT);
         if seconds > LONGEST_WAIT {
             let detail = format!("timeout can be {LONGEST_WAIT} seconds at most");
-            return Err(Problem::bad_request("invalid_query", detail));
-        }
-        if self.wait && self.stream {
-            let detail = "give either wait or stream, not both";
             return Err(Problem::bad_request("invalid_query", detail));
         }
         Ok(self.wait.then(|| Duration::from_secs(seconds)))
@@ -87,7 +83,7 @@ impl Wait {
     responses(
         (status = 200, description = "With `wait`: it has ended. With `stream`: events, the last \
          of them `response` or `error`.",
-         content((Followed = "application/json"), (String = "text/event-stream"))),
+         content((Followed = "application/json"), (Sse = "text/event-stream"))),
         (status = 202, description = "It is kept and goes on by itself.", body = Receipt),
         Missing, Clash, BadBody, NotKept, NoAnswerYet
     )
@@ -132,7 +128,7 @@ pub(crate) async fn send(
     ),
     responses(
         (status = 200, description = "The message as it stands, or its end; with `stream`, events.",
-         content((Followed = "application/json"), (String = "text/event-stream"))),
+         content((Followed = "application/json"), (Sse = "text/event-stream"))),
         Missing, NoAnswerYet
     )
 )]

@@ -44,6 +44,7 @@ use utoipa_axum::routes;
 use crate::admission::{self, Entrance};
 use crate::assets;
 use crate::doors::Doors;
+use crate::metrics;
 use crate::problem::Problem;
 use crate::ws;
 pub(crate) use declared::OpenRoutes;
@@ -74,6 +75,7 @@ fn routes() -> Routes {
         .guarded(Action::Talk, routes!(items::cancel))
         .guarded(Action::Talk, routes!(items::retry))
         .guarded(Action::Watch, routes!(events::stream))
+        .guarded(Action::ReadMetrics, routes!(metrics::show))
         .guarded(Action::Connect, routes!(ws::upgrade))
         .guarded(Action::ListAgents, routes!(openai::models))
         .guarded(Action::ListAgents, routes!(openai::model))
@@ -86,6 +88,7 @@ fn routes() -> Routes {
         .guarded(Action::Shutdown, routes!(hive::shutdown))
 }
 
+pub(crate) use agents::Nothing;
 pub(crate) use openai::reshape as reshape_for_openai;
 
 pub(crate) fn router(doors: Doors) -> Router {

@@ -135,6 +135,11 @@ impl Hub {
         (seated, Queue { pushes, lagging })
     }
 
+    /// Sockets that are open.
+    pub(crate) fn sockets(&self) -> usize {
+        self.registry().channels.values().map(Vec::len).sum()
+    }
+
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }

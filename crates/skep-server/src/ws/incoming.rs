@@ -207,7 +207,7 @@ impl Incoming<'_> {
             Some(Live::Event(event)) => {
                 let Some(subscription) = &mut self.subscription else { return Ok(()) };
                 match subscription.filter.admits(&self.doors.hive, &event).await {
-                    true => self.tell(frame::event(&event)).await,
+                    true => self.tell(self.doors.event_texts.of(&event)).await,
                     false => Ok(()),
                 }
             }

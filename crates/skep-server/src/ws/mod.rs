@@ -9,8 +9,10 @@ mod hub;
 mod incoming;
 mod outgoing;
 mod socket;
+mod texts;
 
 pub(crate) use hub::{Feed, Hub};
+pub(crate) use texts::EventTexts;
 
 use axum::Extension;
 use axum::extract::State;

@@ -23,12 +23,13 @@ use skep_guard::{clock, random};
 use skep_runtime::door::{Earlier, Followed, Inbound, Receipt, Source};
 
 use crate::admission::only;
+use crate::attachment::LARGE_BYTES;
 use crate::doors::Doors;
 use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
 use crate::permit::Permit;
 use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem, TurnFailed};
 use crate::rest::agents::Nothing;
-use crate::rest::message_stream::respond;
+use crate::rest::message_stream::{Sse, respond};
 use crate::telling::{Listening, Message, Telling, Told};
 use progress::Progress;
 use reply::{Answer, Choice, Chunks, Completion, Model, Models, Tokens, id_of};
@@ -88,7 +89,7 @@ fn model_of(name: AgentName, created: i64) -> Model {
     request_body = ChatRequest,
     responses(
         (status = 200, description = "The answer; with `stream`, chunks and `[DONE]`.",
-         content((Completion = "application/json"), (String = "text/event-stream"))),
+         content((Completion = "application/json"), (Sse = "text/event-stream"))),
         Missing, Clash, BadBody, NotKept, NoAnswerYet, TurnFailed
     )
 )]
@@ -98,7 +99,7 @@ pub(crate) async fn complete(
     Params(Nothing {}): Params<Nothing>,
     headers: HeaderMap,
     key: IdempotencyKey,
-    JsonBody(body): JsonBody<ChatRequest>,
+    JsonBody(body): JsonBody<ChatRequest, LARGE_BYTES>,
 ) -> Result<Response, Problem> {
     let agent = agent_of(&doors, &body.model)?;
     let session = only(&headers, &SESSION)?;
@@ -144,17 +145,17 @@ async fn hand_in(doors: &Doors, permit: &Permit, asked: Asked) -> Result<Receipt
     let Asked { agent, session_key, conversation: Conversation { earlier, newest }, key } = asked;
     let principal = permit.principal();
     if !earlier.is_empty() {
-        let earlier = earlier.into_iter().map(|(speaker, text)| match speaker {
-            Speaker::User => Earlier::User(text),
-            Speaker::Assistant => Earlier::Assistant(text),
+        let earlier = earlier.into_iter().map(|(speaker, said)| match speaker {
+            Speaker::User => Earlier::User(said.text, said.pictures),
+            Speaker::Assistant => Earlier::Assistant(said.text),
         });
         doors.hive.begin_session(&agent, &session_key, principal, earlier.collect()).await?;
     }
     let inbound = Inbound {
         agent,
         session_key,
-        text: newest,
-        attachments: Vec::new(),
+        text: newest.text,
+        attachments: newest.pictures,
         mode: None,
         principal: principal.clone(),
         source: Source::Api { key: key.0 },

@@ -1,7 +1,10 @@
 //! What a client of the OpenAI interface asks for, and what of it an agent can do.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use skep_core::file::Attachment;
 use utoipa::ToSchema;
 
 use crate::problem::Problem;
@@ -50,9 +53,20 @@ enum Content {
 
 #[derive(Deserialize, ToSchema)]
 struct Part {
-    #[schema(pattern = "^text$")]
+    #[schema(pattern = "^(text|image_url)$")]
     r#type: String,
     text: Option<String>,
+    image_url: Option<ImageUrl>,
+}
+
+#[derive(Deserialize, ToSchema)]
+struct ImageUrl {
+    /// The picture itself, as a data URL; the hive fetches nothing.
+    #[schema(
+        pattern = "^data:image/[a-z]+;base64,",
+        example = "data:image/png;base64,iVBORw0KGgo="
+    )]
+    url: String,
 }
 
 /// Parameters that change how a model chooses its words; here the agent's settings do.
@@ -80,9 +94,16 @@ const WITHOUT_EFFECT: [&str; 17] = [
 #[derive(Debug, PartialEq)]
 pub(crate) struct Conversation {
     /// Said before, and answered; empty where a session already has it.
-    pub(crate) earlier: Vec<(Speaker, String)>,
+    pub(crate) earlier: Vec<(Speaker, Said)>,
     /// What is to be answered now.
-    pub(crate) newest: String,
+    pub(crate) newest: Said,
+}
+
+/// One message, or several of one speaker together.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) pictures: Vec<Attachment>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,22 +125,22 @@ impl ChatRequest {
     pub(crate) fn conversation(&self, kept: Kept) -> Result<Conversation, Problem> {
         self.refuse_what_cannot_be()?;
         let mut said = Vec::new();
-        let mut context = Vec::new();
+        let mut context: Vec<String> = Vec::new();
         for message in &self.messages {
             let known = ["user", "assistant", "system", "developer"];
             if !known.contains(&message.role.as_str()) {
                 return Err(unknown_role(&message.role));
             }
-            let text = message.text()?;
+            let one = message.said()?;
             match message.role.as_str() {
-                "user" => said.push((Speaker::User, text)),
+                "user" => said.push((Speaker::User, one)),
                 "assistant" => {
                     if kept == Kept::InSession {
                         context.clear();
                     }
-                    said.push((Speaker::Assistant, text));
+                    said.push((Speaker::Assistant, one));
                 }
-                _ => context.push(text),
+                _ => context.push(one.text),
             }
         }
         let answered = said.iter().rposition(|(speaker, _)| *speaker == Speaker::Assistant);
@@ -128,8 +149,8 @@ impl ChatRequest {
             let detail = "the last message must be the user's: there is nothing to answer";
             return Err(Problem::bad_request("nothing_to_answer", detail).about("messages"));
         }
-        let newest: Vec<String> = newest.into_iter().map(|(_, text)| text).collect();
-        let newest = with_context(&context, newest.join("\n\n"));
+        let mut newest = Said::join(newest.into_iter().map(|(_, said)| said));
+        newest.text = with_context(&context, newest.text);
         let earlier = match kept {
             Kept::Nowhere => said,
             Kept::InSession => Vec::new(),
@@ -164,7 +185,7 @@ impl ChatRequest {
 }
 
 impl ChatMessage {
-    fn text(&self) -> Result<String, Problem> {
+    fn said(&self) -> Result<Said, Problem> {
         let strange = self.others.iter().find(|(name, value)| {
             let plain = ["name", "annotations", "reasoning_content"].contains(&name.as_str());
             let empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
@@ -176,27 +197,56 @@ impl ChatMessage {
             return Err(Problem::bad_request("unsupported_content", detail).about("messages"));
         }
         match &self.content {
-            None => Ok(String::new()),
-            Some(Content::Text(text)) => Ok(text.clone()),
+            None => Ok(Said::default()),
+            Some(Content::Text(text)) => Ok(Said { text: text.clone(), pictures: Vec::new() }),
             Some(Content::Parts(parts)) => {
-                let texts: Result<Vec<&str>, Problem> = parts.iter().map(Part::text).collect();
-                Ok(texts?.join("\n\n"))
+                let parts: Result<Vec<Said>, Problem> = parts.iter().map(Part::said).collect();
+                Ok(Said::join(parts?.into_iter()))
             }
         }
     }
 }
 
+impl Said {
+    fn join(parts: impl Iterator<Item = Self>) -> Self {
+        let (mut texts, mut pictures) = (Vec::new(), Vec::new());
+        for part in parts {
+            texts.extend(Some(part.text).filter(|text| !text.is_empty()));
+            pictures.extend(part.pictures);
+        }
+        Self { text: texts.join("\n\n"), pictures }
+    }
+}
+
 impl Part {
-    fn text(&self) -> Result<&str, Problem> {
-        match (self.r#type.as_str(), &self.text) {
-            ("text", Some(text)) => Ok(text),
-            (other, _) => {
+    fn said(&self) -> Result<Said, Problem> {
+        match (self.r#type.as_str(), &self.text, &self.image_url) {
+            ("text", Some(text), None) => Ok(Said { text: text.clone(), pictures: Vec::new() }),
+            ("image_url", None, Some(image)) => {
+                Ok(Said { text: String::new(), pictures: vec![picture(&image.url)?] })
+            }
+            (other, _, _) => {
                 let shown: String = other.chars().take(64).collect();
-                let detail = format!("content of type {shown:?} is not supported; send text");
+                let detail =
+                    format!("content of type {shown:?} is not supported; send text or image_url");
                 Err(Problem::bad_request("unsupported_content", detail).about("messages"))
             }
         }
     }
+}
+
+fn picture(url: &str) -> Result<Attachment, Problem> {
+    let parts = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let Some((mime, data)) = parts else {
+        let detail = "a picture must be given as a data URL (data:image/png;base64,…): the hive \
+                      fetches nothing for a client";
+        return Err(Problem::bad_request("unsupported_content", detail).about("messages"));
+    };
+    let bytes = STANDARD.decode(data).map_err(|error| {
+        let detail = format!("the data of a picture is no base64: {error}");
+        Problem::bad_request("unsupported_content", detail).about("messages")
+    })?;
+    Ok(Attachment { name: "picture".to_owned(), mime: Some(mime.to_owned()), bytes })
 }
 
 fn unknown_role(role: &str) -> Problem {
@@ -237,7 +287,8 @@ mod tests {
             json!({"role": "assistant", "content": "1", "refusal": null, "tool_calls": null});
         let parts = json!([{"type": "text", "text": "two"}, {"type": "text", "text": "three?"}]);
         let again = json!({"role": "user", "content": parts, "name": "anna"});
-        let earlier = || vec![(Speaker::User, "one?".into()), (Speaker::Assistant, "1".into())];
+        let said = |text: &str| Said { text: text.to_owned(), pictures: Vec::new() };
+        let earlier = || vec![(Speaker::User, said("one?")), (Speaker::Assistant, said("1"))];
         let context = "<context>\nbe brief\n</context>\n\n";
         let cases = [
             (json!([ask]), Kept::Nowhere, vec![], "one?".to_owned()),
@@ -259,8 +310,15 @@ mod tests {
         ];
         for (messages, kept, earlier, newest) in cases {
             let found = conversation(json!({"messages": messages}), kept).unwrap();
-            assert_eq!(found, Conversation { earlier, newest }, "{messages}");
+            assert_eq!(found, Conversation { earlier, newest: said(&newest) }, "{messages}");
         }
+        let image =
+            json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC"}});
+        let asked = json!([{"role": "user", "content": [{"type": "text", "text": "see"}, image]}]);
+        let newest = conversation(json!({"messages": asked}), Kept::Nowhere).unwrap().newest;
+        assert_eq!(newest.text, "see");
+        let (name, mime) = ("picture".to_owned(), Some("image/png".to_owned()));
+        assert_eq!(newest.pictures, [Attachment { name, mime, bytes: vec![0, 1, 2] }]);
     }
 
     #[test]
