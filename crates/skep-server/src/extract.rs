@@ -180,7 +180,16 @@ fn is_length_limit(error: &axum::Error) -> bool {
     source.is_some_and(|source| source.to_string().contains("length limit"))
 }
 
+/// Without this a list would do for a struct: its values in the order of the fields.
+pub(crate) fn is_list(bytes: &[u8]) -> bool {
+    bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    if is_list(bytes) {
+        let detail = "the body must be a JSON object, not a list";
+        return Err(Problem::bad_request("invalid_body", detail));
+    }
     serde_json::from_slice(bytes).map_err(|error| {
         let code = if error.is_data() { "invalid_body" } else { "bad_json" };
         Problem::bad_request(code, format!("the body cannot be used: {error}"))
@@ -233,6 +242,7 @@ mod tests {
             (request(None, None, good), 415),
             (request(json, None, ""), 400),
             (request(json, None, "{"), 400),
+            (request(json, None, r#" ["hi"]"#), 400),
             (request(json, None, r#"{"message":1}"#), 400),
             (request(json, None, r#"{"message":"a","role":"operator"}"#), 400),
             (request(json, None, r#"{"message":"a","message":"b"}"#), 400),

@@ -102,7 +102,7 @@ pub(crate) async fn leave(
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewLink {
     /// Whose browser it is.
-    #[schema(min_length = 1, max_length = 64)]
+    #[schema(min_length = 1, max_length = 64, pattern = r"^[\w.-]([\w. -]*[\w.-])?$")]
     name: Option<String>,
     role: Option<LinkRole>,
 }

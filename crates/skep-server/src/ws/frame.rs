@@ -24,6 +24,7 @@ use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, DoorError, ErrorKind};
 
 use crate::attachment::{self, RawAttachment};
+use crate::extract;
 
 /// What a client asked for.
 #[derive(Debug, PartialEq)]
@@ -83,6 +84,10 @@ struct Raw {
 
 impl ClientFrame {
     pub(crate) fn parse(text: &str) -> Result<Self, Refused> {
+        if extract::is_list(text.as_bytes()) {
+            let error = invalid("invalid_frame", "a frame is a JSON object, not a list");
+            return Err(Refused { error, message_id: None });
+        }
         let raw: Raw = serde_json::from_str(text)
             .map_err(|error| Refused { error: unreadable(&error), message_id: id_in(text) })?;
         let id = raw.id.clone();

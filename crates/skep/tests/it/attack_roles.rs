@@ -69,7 +69,8 @@ async fn knock(api: &Api, method: &str, path: &str) -> (u16, String) {
     }
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();
-    let stream = response.headers()["content-type"] == "text/event-stream";
+    let kind = response.headers().get("content-type");
+    let stream = kind.is_some_and(|kind| kind == "text/event-stream");
     let body: Value = match stream {
         true => Value::Null,
         false => response.json().await.unwrap_or_default(),
