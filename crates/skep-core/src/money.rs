@@ -63,6 +63,19 @@ pub struct Price {
     pub output: Money,
     pub cache_read: Money,
     pub cache_write: Money,
+    /// Another price for long requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrice>,
+}
+
+/// What everything in a request costs that has more than `above` tokens, cached ones included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongPrice {
+    pub above: u64,
+    pub input: Money,
+    pub output: Money,
+    pub cache_read: Money,
+    pub cache_write: Money,
 }
 
 impl Price {
@@ -71,16 +84,18 @@ impl Price {
         output: Money::ZERO,
         cache_read: Money::ZERO,
         cache_write: Money::ZERO,
+        long: None,
     };
 
     /// The cost of one call, rounded once, to the nano-dollar.
     pub fn of(&self, usage: &Usage) -> Money {
-        let parts = [
-            (usage.input, self.input),
-            (usage.output, self.output),
-            (usage.cache_read, self.cache_read),
-            (usage.cache_write, self.cache_write),
-        ];
+        let prompt = usage.input + usage.cache_read + usage.cache_write;
+        let rates = match self.long.filter(|long| prompt > long.above) {
+            Some(long) => [long.input, long.output, long.cache_read, long.cache_write],
+            None => [self.input, self.output, self.cache_read, self.cache_write],
+        };
+        let tokens = [usage.input, usage.output, usage.cache_read, usage.cache_write];
+        let parts: Vec<_> = tokens.into_iter().zip(rates).collect();
         let whole: i128 =
             parts.iter().map(|(tokens, price)| i128::from(*tokens) * i128::from(price.0)).sum();
         let nanos = (whole + TOKENS_OF_A_PRICE / 2) / TOKENS_OF_A_PRICE;
@@ -103,6 +118,7 @@ mod tests {
             output: money(15.0),
             cache_read: money(0.3),
             cache_write: money(3.75),
+            long: None,
         };
         let usage = Usage::new(1000, 200, 10_000, 400);
         // 0.003 + 0.003 + 0.003 + 0.0015

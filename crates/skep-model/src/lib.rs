@@ -17,6 +17,7 @@ mod link;
 mod rows;
 
 pub mod anthropic;
+pub mod catalog;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod rehearsal;

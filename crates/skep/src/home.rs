@@ -29,6 +29,8 @@ mod yaml;
 #[cfg(test)]
 mod create_tests;
 #[cfg(test)]
+mod known_tests;
+#[cfg(test)]
 mod load_tests;
 #[cfg(test)]
 mod mistake_tests;

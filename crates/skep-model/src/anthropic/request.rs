@@ -6,7 +6,9 @@ use skep_core::message::{Block, Body};
 use skep_core::provider::ModelRequest;
 
 use super::VENDOR;
+use crate::catalog;
 use crate::conversation::{self, CallResult, Part, Piece};
+use crate::effort;
 
 /// The request body. Tools, system and messages stand last and in the order the cache sees them.
 pub fn render(request: &ModelRequest) -> Value {
@@ -14,7 +16,12 @@ pub fn render(request: &ModelRequest) -> Value {
     body.insert("model".into(), json!(request.model));
     body.insert("max_tokens".into(), json!(request.max_output_tokens));
     body.insert("stream".into(), json!(true));
-    if let Some(budget) = request.thinking.filter(|_| may_think(request)) {
+    if catalog::find(&request.model).is_some_and(|model| model.adaptive) {
+        if let Some(budget) = request.thinking {
+            body.insert("thinking".into(), json!({"type": "adaptive"}));
+            body.insert("output_config".into(), json!({"effort": effort::of_budget(budget)}));
+        }
+    } else if let Some(budget) = request.thinking.filter(|_| may_think(request)) {
         body.insert("thinking".into(), json!({"type": "enabled", "budget_tokens": budget}));
     } else if let Some(temperature) = request.temperature.filter(|_| request.thinking.is_none()) {
         // The wire refuses a temperature beside thinking.

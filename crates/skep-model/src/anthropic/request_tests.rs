@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use skep_core::message::{Block, Body, Role};
+use skep_core::provider::ModelRequest;
 
 use super::{VENDOR, render};
 use crate::rows::{
@@ -164,4 +165,24 @@ fn every_request_begins_with_all_of_the_one_before() {
         bodies.push(without_marks(&render(&request(rows.to_vec()))).to_string());
     });
     assert_prefixes(&bodies);
+}
+
+/// These refuse a budget and a temperature on every request.
+#[test]
+fn models_that_think_as_they_like_are_told_an_effort() {
+    let table = [
+        ("claude-sonnet-5-5", Some(2048), Some("low"), None),
+        ("claude-opus-4-7-20260416", Some(24_576), Some("high"), None),
+        ("claude-opus-5", None, None, None),
+        ("claude-sonnet-4-5", Some(2048), None, Some(2048)),
+    ];
+    for (model, thinking, effort, budget) in table {
+        let asked = request(vec![user("a")]);
+        let body = render(&ModelRequest { model: model.to_owned(), thinking, ..asked });
+        assert_eq!(body["output_config"]["effort"].as_str(), effort, "{model}");
+        assert_eq!(body["thinking"]["budget_tokens"].as_u64(), budget, "{model}");
+        assert_eq!(body.get("temperature"), None, "{model}");
+        let kind = thinking.map(|_| if effort.is_some() { "adaptive" } else { "enabled" });
+        assert_eq!(body["thinking"]["type"].as_str(), kind, "{model}");
+    }
 }

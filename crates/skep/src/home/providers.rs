@@ -12,6 +12,7 @@ use skep_core::ids::is_agent_name;
 use skep_core::money::Price;
 use skep_core::settings::{Profile, Timeouts};
 use skep_guard::scrub::{SHORTEST, Secret};
+use skep_model::catalog;
 
 use super::environment::{Expanded, Reader, Variables};
 use super::fallback;
@@ -204,9 +205,18 @@ impl Vendor {
         }
     }
 
-    /// What a vendor costs whose models all cost the same.
-    fn own_price(self) -> Option<Price> {
-        (self == Self::Rehearsal).then_some(Price::FREE)
+    /// What is known of the model without being written.
+    fn known(self, model: &str, api_url: &str) -> Known {
+        if self == Self::Rehearsal {
+            return Known { price: Some(Price::FREE), ..Known::default() };
+        }
+        let found = catalog::find(model);
+        Known {
+            context_window: found.map(|model| model.context_window),
+            most_output: found.map_or(u32::MAX, |model| model.max_output_tokens),
+            price: catalog::price(model, api_url),
+            sees_images: found.is_some_and(|model| model.sees_images),
+        }
     }
 
     /// The variable its key usually stands in.
@@ -215,6 +225,19 @@ impl Vendor {
             Self::OpenAiChat | Self::OpenAiResponses => "OPENAI_API_KEY",
             Self::Anthropic | Self::Rehearsal => "ANTHROPIC_API_KEY",
         }
+    }
+}
+
+struct Known {
+    context_window: Option<u32>,
+    most_output: u32,
+    price: Option<Price>,
+    sees_images: bool,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { context_window: None, most_output: u32::MAX, price: None, sees_images: false }
     }
 }
 
@@ -286,7 +309,9 @@ fn resolve(
             (model.unwrap_or_else(|| vendor.usual_model().to_owned()), String::new(), None)
         }
     };
-    let max_output_tokens = raw.max_output_tokens.map_or(MAX_OUTPUT_TOKENS, |n| n.0 as u32);
+    let known = vendor.known(&model, &api_url);
+    let usual_output = MAX_OUTPUT_TOKENS.min(known.most_output);
+    let max_output_tokens = raw.max_output_tokens.map_or(usual_output, |n| n.0 as u32);
     let thinking = raw.thinking.map(|n| n.0 as u32);
     check_thinking(reader, name, raw, max_output_tokens)?;
     let profile = Profile {
@@ -297,9 +322,9 @@ fn resolve(
         thinking,
         temperature: raw.temperature.map(|value| value.0),
         fallback: Vec::new(),
-        context_window: raw.context_window.map(|n| n.0 as u32),
-        price: raw.price.as_ref().map(price).or(vendor.own_price()),
-        sees_images: raw.sees_images.unwrap_or(false),
+        context_window: raw.context_window.map(|n| n.0 as u32).or(known.context_window),
+        price: raw.price.as_ref().map(price).or(known.price),
+        sees_images: raw.sees_images.unwrap_or(known.sees_images),
     };
     let extra_headers = extra_headers(reader, name, raw, told)?;
     let timeouts = timeouts(&raw.timeouts);
@@ -398,6 +423,7 @@ fn price(raw: &RawPrice) -> Price {
         output: raw.output.0,
         cache_read: raw.cache_read.unwrap_or(raw.input).0,
         cache_write: raw.cache_write.unwrap_or(raw.input).0,
+        long: None,
     }
 }
 
@@ -511,17 +537,18 @@ fn only(
     api_key: Option<SecretString>,
     note: String,
 ) -> Providers {
+    let known = vendor.known(model, api_url);
     let profile = Profile {
         name: DEFAULT.to_owned(),
         provider: vendor.as_str().to_owned(),
         model: model.to_owned(),
-        max_output_tokens: MAX_OUTPUT_TOKENS,
+        max_output_tokens: MAX_OUTPUT_TOKENS.min(known.most_output),
         thinking: None,
         temperature: None,
         fallback: Vec::new(),
-        context_window: None,
-        price: vendor.own_price(),
-        sees_images: false,
+        context_window: known.context_window,
+        price: known.price,
+        sees_images: known.sees_images,
     };
     let api_url = api_url.trim_end_matches('/').to_owned();
     let timeouts = Timeouts::default();
