@@ -27,15 +27,17 @@ async fn result(stage: &Stage, play: &Play, session: &str, arguments: Value) -> 
 
 /// Starts a command that carries `mark` and does not want to end.
 async fn start(stage: &Stage, play: &Play, session: &str, mark: &str) -> String {
-    let line = format!("trap '' TERM; echo up; while :; do sleep 1; done; : {mark}");
+    let line = format!("trap '' TERM; echo up; touch {mark}; while :; do sleep 1; done; : {mark}");
     let text = result(stage, play, session, json!({"command": line, "background": true})).await;
     let job = text.strip_prefix("started ").unwrap().split_once('.').unwrap().0.to_owned();
-    wait::until("the command", PATIENCE, || runs(mark).then_some(())).await.unwrap();
+    let made = stage.home().join("teams/main/work").join(mark);
+    wait::until_true("the command", PATIENCE, || made.exists()).await.unwrap();
+    assert!(runs(mark));
     job
 }
 
 async fn gone(mark: &str) {
-    wait::until("its end", PATIENCE, || (!runs(mark)).then_some(())).await.unwrap();
+    wait::until_true("its end", PATIENCE, || !runs(mark)).await.unwrap();
 }
 
 fn mark(name: &str) -> String {
@@ -50,8 +52,11 @@ async fn walls_background_outlasts_turns_and_ends_with_stop_and_with_a_new_sessi
     let (one, two) = (mark("stop"), mark("new"));
     let first = start(&stage, &play, "a", &one).await;
     let second = start(&stage, &play, "b", &two).await;
-    let said = result(&stage, &play, "a", json!({"output_of": first})).await;
-    assert_eq!(said, format!("up\n[{first} still runs]"));
+    let said = wait::until_async("its words", PATIENCE, || async {
+        let said = result(&stage, &play, "a", json!({"output_of": first})).await;
+        said.starts_with("up").then_some(said)
+    });
+    assert_eq!(said.await.unwrap(), format!("up\n[{first} still runs]"));
     play.tell("main", "a", "/stop").await;
     gone(&one).await;
     assert!(runs(&two), "another session has nothing to do with it");
