@@ -282,3 +282,17 @@ async fn attack_own_rules_cannot_be_made_to_break_the_agent_or_the_history() {
     );
     assert_eq!(scene.play.state().await["agents"][0]["status"], "active");
 }
+
+#[tokio::test]
+async fn tools_leave_settings_alone_where_no_history_can_be_kept() {
+    let stage = Stage::new().await;
+    let play = stage.run(stage.start().env("PATH", "/nonexistent")).await;
+    let scene = Scene { stage, play };
+    let rule = scene.path("teams/main/team-rules/x.md");
+    let (text, is_error) = scene.call("write", json!({"file_path": rule, "content": "x"})).await;
+    assert!(is_error && text.starts_with("settings_not_kept: "), "{text}");
+    assert!(text.contains("git is not installed. Install it: `apt-get install git`"), "{text}");
+    assert!(!Path::new(&rule).exists());
+    let own = json!({"file_path": "notes.txt", "content": "x"});
+    assert!(!scene.call("write", own).await.1, "the workspace needs no history");
+}
