@@ -59,6 +59,9 @@ struct Table {
     markers: Vec<String>,
     begins: FirstBytes,
     longest: usize,
+    /// So many letters of the beginning of a secret may be shown before it is known to be one:
+    /// none of short secrets, three of those as long as vendors' keys are.
+    early: usize,
     /// Keeps copies of the forms, which cannot be wiped: they live as long as the process.
     finder: Option<AhoCorasick>,
 }
@@ -186,6 +189,8 @@ impl Table {
         by_form.keys().filter_map(|form| form.bytes().next()).for_each(|byte| {
             begins.0[usize::from(byte)] = true;
         });
+        let shortest = secrets.iter().map(|secret| secret.value.expose_secret().len()).min();
+        let early = (shortest.unwrap_or(0) / 16).min(3);
         let longest = by_form.keys().map(String::len).max().unwrap_or(0);
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
@@ -196,7 +201,7 @@ impl Table {
             .into_iter()
             .map(|(form, name)| (SecretString::from(form), marker(name)))
             .unzip();
-        Self { secrets: secrets.clone(), forms, markers, begins, longest, finder }
+        Self { secrets: secrets.clone(), forms, markers, begins, longest, early, finder }
     }
 
     fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {

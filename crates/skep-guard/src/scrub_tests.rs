@@ -91,8 +91,9 @@ fn json_is_cleaned_in_keys_and_values() {
 
 #[test]
 fn a_secret_split_at_any_byte_never_passes() {
-    let scrubber = scrubber(&[KEY]);
-    let text = format!("key: {KEY}!");
+    let key = "sk-9/+=\"é";
+    let scrubber = scrubber(&[key]);
+    let text = format!("key: {key}!");
     for (at, _) in text.char_indices() {
         let mut stream = Stream::default();
         let first = stream.push(&scrubber, text[..at].to_owned());
@@ -102,6 +103,28 @@ fn a_secret_split_at_any_byte_never_passes() {
         assert_eq!(format!("{first}{second}{last}"), "key: [secret:s0]!");
         assert!(stream.has_found());
     }
+}
+
+/// Twice as long as a key has to be for three letters of it to be shown early.
+const LONG: &str = "sk-ant-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+#[test]
+fn of_a_long_secret_the_first_letters_may_be_seen_early_and_no_more() {
+    let scrubber = scrubber(&[LONG]);
+    let mut stream = Stream::default();
+    let shown = ["file", "s", " a", "s", "k", "-", "a", "s"]
+        .map(|piece| stream.push(&scrubber, piece.to_owned()));
+    assert_eq!(shown, ["file", "s", " a", "s", "k", "-", "", "as"]);
+    assert_eq!(stream.finish(&scrubber), "");
+    for at in 0..=LONG.len() {
+        let (first, second) = LONG.split_at(at);
+        let early = if at <= 3 { first } else { "" };
+        let expected = format!("x{}[secret:s0]y", early);
+        assert_eq!(streamed(&scrubber, &["x", first, second, "y"]), expected, "{at}");
+    }
+    let letters: Vec<String> = LONG.chars().map(String::from).collect();
+    let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
+    assert_eq!(streamed(&scrubber, &letters), "sk-[secret:s0]");
 }
 
 #[test]
@@ -138,8 +161,15 @@ fn text_around(secrets: &[String]) -> impl Strategy<Value = String> + use<> {
     prop::collection::vec(prop::sample::select(pieces), 0..12).prop_map(|pieces| pieces.concat())
 }
 
-fn scene() -> impl Strategy<Value = (Vec<String>, String, Vec<prop::sample::Index>)> {
-    prop::collection::vec(secret(), 1..4).prop_flat_map(|mut secrets| {
+/// So many times as long as the shortest: three letters are shown early.
+const LENGTHS: usize = 6;
+
+/// Secrets, a text with them in it, and where it is cut.
+type Scene = (Vec<String>, String, Vec<prop::sample::Index>);
+
+fn scene(times: usize) -> impl Strategy<Value = Scene> {
+    prop::collection::vec(secret(), 1..4).prop_flat_map(move |secrets| {
+        let mut secrets: Vec<String> = secrets.iter().map(|secret| secret.repeat(times)).collect();
         // One that goes on where another ends.
         secrets.push(format!("{}ab", secrets[0]));
         let text = text_around(&secrets);
@@ -147,23 +177,26 @@ fn scene() -> impl Strategy<Value = (Vec<String>, String, Vec<prop::sample::Inde
     })
 }
 
+fn pieces<'t>(text: &'t str, cuts: &[prop::sample::Index]) -> Vec<&'t str> {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+    cuts.retain(|cut| text.is_char_boundary(*cut));
+    cuts.extend([0, text.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn any_split_gives_what_the_whole_gives((secrets, text, cuts) in scene()) {
+    fn any_split_gives_what_the_whole_gives((secrets, text, cuts) in scene(1)) {
         let scrubber = scrubber_of(&secrets);
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
-        cuts.retain(|cut| text.is_char_boundary(*cut));
-        cuts.extend([0, text.len()]);
-        cuts.sort_unstable();
-        let pieces: Vec<&str> = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]).collect();
         let whole = scrubber.clean(&text).into_owned();
-        prop_assert_eq!(streamed(&scrubber, &pieces), whole);
+        prop_assert_eq!(streamed(&scrubber, &pieces(&text, &cuts)), whole);
     }
 
     #[test]
-    fn no_form_of_a_secret_passes((secrets, text, _) in scene()) {
+    fn no_form_of_a_secret_passes((secrets, text, _) in scene(1)) {
         let scrubber = scrubber_of(&secrets);
         let cleaned = scrubber.clean(&text).into_owned();
         for part in cleaned.split("[secret:") {
@@ -172,6 +205,24 @@ proptest! {
                 prop_assert!(!part.contains(&form), "{} in {}", form, cleaned);
             }
         }
+    }
+}
+
+proptest! {
+    // Long secrets take long.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_form_of_a_long_secret_passes_in_pieces((secrets, text, cuts) in scene(LENGTHS)) {
+        let scrubber = scrubber_of(&secrets);
+        let passed = streamed(&scrubber, &pieces(&text, &cuts));
+        for form in secrets.iter().flat_map(|secret| forms::of(secret)) {
+            prop_assert!(!passed.contains(&form), "{} in {}", form, passed);
+        }
+        let markers = passed.matches("[secret:").count();
+        let whole = scrubber.clean(&text).into_owned();
+        prop_assert_eq!(markers, whole.matches("[secret:").count());
+        prop_assert!(passed.len() <= whole.len() + 3 * markers);
     }
 }
 

@@ -41,7 +41,7 @@ impl TokenCache {
     }
 }
 
-/// A token nobody has yet.
+/// A token that opens nothing before it is kept.
 pub struct FreshToken {
     id: String,
     name: String,
@@ -51,7 +51,7 @@ pub struct FreshToken {
 }
 
 impl FreshToken {
-    fn new(name: &str, grant: Grant) -> Self {
+    pub fn new(name: &str, grant: Grant) -> Self {
         let text = format!("skep_{}", random::token());
         let id = random::uuid().simple().to_string();
         Self { id, name: name.to_owned(), grant, text }
@@ -93,14 +93,7 @@ impl Hive {
         Ok((info, token.text))
     }
 
-    /// An operator token that opens the hive from now on, and after the next start once it is
-    /// kept. Shown in between it cannot be lost: a start that ends before it is kept shows another.
-    pub fn first_token(&self) -> FreshToken {
-        let token = FreshToken::new("operator", Grant::operator());
-        self.let_in(&token);
-        token
-    }
-
+    /// From the moment this returns the token opens the hive.
     pub async fn keep_token(&self, token: &FreshToken) -> Result<TokenInfo, DoorError> {
         let FreshToken { id, name, grant, text } = token;
         let (hash, now) = (hash(text), clock::now_ms());
@@ -115,16 +108,10 @@ impl Hive {
         let command =
             NewToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, now };
         self.shared.store.write(command).await.map_err(door_error)?;
-        self.let_in(token);
-        Ok(info(row))
-    }
-
-    fn let_in(&self, FreshToken { id, grant, text, .. }: &FreshToken) {
         hide(id, text);
         let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
-        if !valid.iter().any(|known| known.id == *id) {
-            valid.push(Known { id: id.clone(), hash: hash(text), grant: grant.clone() });
-        }
+        valid.push(Known { id: id.clone(), hash, grant: grant.clone() });
+        Ok(info(row))
     }
 
     pub async fn tokens(&self) -> Result<Vec<TokenInfo>, DoorError> {

@@ -12,6 +12,7 @@ use skep_core::retry::RetryPolicy;
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
 use skep_guard::sandbox::{self, Sandbox};
+use skep_runtime::door::Grant;
 use skep_runtime::{FreshToken, Hive, HiveError, Parts};
 use skep_server::{BindOptions, Listening, Server};
 use skep_store::OpenError;
@@ -101,16 +102,19 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     let token = first_token(&hive).await?;
     let link = server.sign_in_link();
     (extras.opened)(&hive);
+    let shown = token.as_ref().map(|token| token.text.as_str());
+    up::announce(&home, &loaded, &up::Doorplate { address, link: &link, token: shown });
+    // Shown, then kept, then good for something: a start that dies in between shows another, and
+    // nobody has used the first. Whoever connects meanwhile waits at the door.
+    if let Some(token) = token {
+        hive.keep_token(&token).await.map_err(|error| {
+            let why = format!("{error}\nthe one that was shown opens nothing");
+            Failure::new(Exit::Failed, "keep the operator token", why).next("skep up")
+        })?;
+    }
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     let housekeeping = tokio::spawn(give_memory_back());
-    let shown = token.as_ref().map(|token| token.text.as_str());
-    up::announce(&home, &loaded, &up::Doorplate { address, link: &link, token: shown });
-    if let Some(token) = token
-        && let Err(error) = hive.keep_token(&token).await
-    {
-        tracing::warn!(%error, "the operator token ends with this run; the next shows another");
-    }
     let reload = reload::start(&home, &hive, vendors, loaded);
     let asked = hive.shutdown_requested();
     tokio::select! {
@@ -174,7 +178,7 @@ async fn first_token(hive: &Hive) -> Result<Option<FreshToken>, Failure> {
     let tokens = hive.tokens().await.map_err(|error| {
         Failure::new(Exit::Failed, "look for the operator token", error.to_string())
     })?;
-    Ok(tokens.is_empty().then(|| hive.first_token()))
+    Ok(tokens.is_empty().then(|| FreshToken::new("operator", Grant::operator())))
 }
 
 /// After a burst the process gets as small again as it was.

@@ -4,11 +4,16 @@ use secrecy::zeroize::Zeroizing;
 
 use super::{Scrubber, Table};
 
-/// One running text. Whatever the pieces, the output is that of the whole text scrubbed at once.
+/// One running text. Whatever the pieces, no secret passes, and what passes is the whole text
+/// scrubbed at once; only that the first few letters of a long secret may stand before its name
+/// (see [`Table::early`]): nearly every piece ends with a letter some secret begins with, and a
+/// reader should not miss it until the next piece.
 #[derive(Default)]
 pub struct Stream {
     /// Shorter than the longest form of a secret.
     held: Zeroizing<String>,
+    /// So much of its beginning was passed on already.
+    shown: usize,
     found: bool,
 }
 
@@ -27,15 +32,22 @@ impl Stream {
                 text
             }
         };
-        self.pass(&table, text)
+        let (mut passed, waits) = self.pass(&table, &text, |from| table.unfinished(&text, from));
+        text[waits..].clone_into(&mut self.held);
+        self.shown = self.shown.saturating_sub(waits);
+        if self.held.len() <= table.early {
+            passed.push_str(&self.held[self.shown..]);
+            self.shown = self.held.len();
+        }
+        passed
     }
 
     /// The text ends here: what was held back is not the beginning of anything.
     pub fn finish(&mut self, scrubber: &Scrubber) -> String {
-        let held = std::mem::take(&mut *self.held);
-        let cleaned = scrubber.clean_owned(held.clone());
-        self.found |= cleaned != held;
-        cleaned
+        let text = std::mem::take(&mut *self.held);
+        let (passed, _) = self.pass(&scrubber.table(), &text, |_| text.len());
+        self.shown = 0;
+        passed
     }
 
     /// The text so far is void.
@@ -48,25 +60,33 @@ impl Stream {
         self.found
     }
 
-    fn pass(&mut self, table: &Table, text: String) -> String {
+    /// The text without secrets up to where it has to wait, and where that is.
+    fn pass(
+        &mut self,
+        table: &Table,
+        text: &str,
+        waits: impl Fn(usize) -> usize,
+    ) -> (String, usize) {
         let mut passed = String::new();
         let mut done = 0;
+        // What was shown before is not shown again.
+        let pass = |from: usize, to: usize, passed: &mut String| {
+            passed.push_str(&text[from.max(self.shown).min(to)..to]);
+        };
         loop {
-            let waits = table.unfinished(&text, done);
+            let waits = waits(done);
             // A secret that begins later may turn out to lie inside the one that waits, and one
             // that begins at the same place to be longer.
-            match table.find(&text, done).filter(|found| found.start < waits) {
+            match table.find(text, done).filter(|found| found.start < waits) {
                 Some(found) => {
-                    passed.push_str(&text[done..found.start]);
+                    pass(done, found.start, &mut passed);
                     passed.push_str(found.marker);
                     done = found.end;
                     self.found = true;
                 }
-                None if done == 0 && waits == text.len() => return text,
                 None => {
-                    passed.push_str(&text[done..waits]);
-                    text[waits..].clone_into(&mut self.held);
-                    return passed;
+                    pass(done, waits, &mut passed);
+                    return (passed, waits);
                 }
             }
         }

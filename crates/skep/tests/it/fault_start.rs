@@ -12,7 +12,6 @@ use std::time::Duration;
 use skep_store::{CommandSet, OpenOptions, Refusal, Run, StoreOf, Tx};
 use skep_testkit::hive::{Finished, Start};
 use skep_testkit::shim::{DiskError, Shim};
-use skep_testkit::wait::{self, PATIENCE};
 use skep_testkit::{Reply, locate};
 
 use crate::stage::Stage;
@@ -91,12 +90,6 @@ fn check(ended: &Finished, code: i32, said: &[&str]) {
 async fn fault_start_of_a_second_instance_is_refused() {
     let stage = Stage::new().await;
     let play = stage.up().await;
-    // The last write of a first start comes after its last words.
-    let kept = wait::until_async("the operator token", PATIENCE, || async {
-        let tokens = play.api().get("/api/v1/tokens").await.ok()?;
-        (tokens.json["tokens"].as_array()?.len() == 1).then_some(())
-    });
-    kept.await.unwrap();
     let process = format!("(pid {})", play.hive.process());
     let said = ["start the hive in", &process, "already serves this home", "next: skep status"];
     refused(&stage, stage.start(), 3, &said).await;

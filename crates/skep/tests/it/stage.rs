@@ -13,6 +13,9 @@ use skep_testkit::ws::WsTarget;
 use skep_testkit::{Hive, ScriptedModel, WsClient, locate};
 use tempfile::TempDir;
 
+/// Before the operator token of a first start.
+const SHOWN: &str = "shown this once: ";
+
 pub struct Stage {
     pub model: ScriptedModel,
     pub effects: Effects,
@@ -91,14 +94,19 @@ impl Stage {
     }
 
     pub async fn run(&self, start: Start) -> Play {
-        self.play(start.listening().await.unwrap())
+        let play = self.play(start.listening().await.unwrap());
+        // A first start keeps its token between its last words and its first answer.
+        if play.hive.stdout().contains(SHOWN) {
+            play.hive.wait_ready().await.unwrap();
+        }
+        play
     }
 
     /// A rig that listens.
     pub fn play(&self, hive: Hive) -> Play {
         let mut token = self.token.lock().unwrap();
         let shown = hive.stdout();
-        if let Some((_, after)) = shown.split_once("shown this once: ") {
+        if let Some((_, after)) = shown.split_once(SHOWN) {
             *token = Some(after.lines().next().unwrap().to_owned());
         }
         let token = token.clone().expect("the first start shows a token");

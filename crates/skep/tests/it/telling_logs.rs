@@ -104,11 +104,15 @@ async fn telling_a_log_that_cannot_be_written_stops_nobody_and_lost_lines_are_co
     let stage = Stage::new().await;
     let file = stage.home().join("run/logs/skep.log");
     fs::create_dir_all(&file).unwrap();
-    stage.model.push_all([Reply::say("one"), Reply::say("two")]);
+    stage.model.push_all([Reply::say("one"), Reply::say("two"), Reply::say("three")]);
     let play = stage.up().await;
     assert_eq!(play.ask("main", "first").await["state"], "done");
-    fs::remove_dir(&file).unwrap();
     assert_eq!(play.ask("main", "second").await["state"], "done");
+    // A person sees a line when it has been handed in; the one before it has been tried by then.
+    let seen = || (play.hive.stderr().matches("turn ended").count() == 2).then_some(());
+    wait::until("both lines", PATIENCE, seen).await.unwrap();
+    fs::remove_dir(&file).unwrap();
+    assert_eq!(play.ask("main", "third").await["state"], "done");
     let lines = ended_lines(&stage, 1).await;
     let lost = lines[0]["message"].as_str().unwrap();
     assert!(lost.ends_with("lines of the log were lost: the disk was full or too slow"), "{lost}");
