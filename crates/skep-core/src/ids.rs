@@ -95,9 +95,28 @@ pub fn is_agent_name(name: &str) -> bool {
         })
 }
 
+/// What may name a session, a turn or a message, also in the name of a file: ours are UUIDs, those
+/// of an import may be others.
+pub fn is_session_id(id: &str) -> bool {
+    !id.is_empty()
+        && id.len() <= 100
+        && !id.starts_with('.')
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_agent_name;
+    use super::{is_agent_name, is_session_id};
+
+    #[test]
+    fn session_ids() {
+        for good in ["a", "0190a3b2-7c1d-7000-8000-000000000001", "x.y_z", &"x".repeat(100)] {
+            assert!(is_session_id(good), "{good}");
+        }
+        for bad in ["", ".", "..", ".a", "a/b", "a b", "a\"b", "é", "a\n", &"x".repeat(101)] {
+            assert!(!is_session_id(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn agent_names() {

@@ -22,10 +22,13 @@ pub mod tool;
 
 pub mod allow;
 pub mod arrival;
+pub mod choice;
 pub mod compaction;
 pub mod fallback;
+pub mod names;
 pub mod policy;
 pub mod prompt;
+pub mod query;
 pub mod redelivery;
 pub mod retry;
 pub mod role;

@@ -1,5 +1,8 @@
 //! Commands at the door: handled past the lane, never seen by a model.
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 /// What a person typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Typed {
@@ -18,17 +21,41 @@ pub enum Slash {
     New {
         rest: Option<String>,
     },
+    /// Which model answers here; without a word, what there is.
+    Model {
+        wanted: Option<String>,
+    },
+    /// How hard it thinks; without a word, what there is.
+    Think {
+        wanted: Option<String>,
+    },
     Status,
     Help,
 }
 
-pub const COMMANDS: &[(&str, &str)] = &[
-    ("/stop", "end the running or waiting turn; queued messages stay"),
-    ("/abort", "the same as /stop"),
-    ("/new", "begin a new session; what follows on the line becomes its first message"),
-    ("/reset", "the same as /new"),
-    ("/status", "what runs, waits and is queued here"),
-    ("/help", "this list"),
+/// A command as it is shown and completed everywhere: `/help`, the terminal, the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CommandInfo {
+    /// With its slash.
+    pub name: &'static str,
+    /// What may follow it; empty where nothing does.
+    pub arguments: &'static str,
+    pub help: &'static str,
+}
+
+const fn command(name: &'static str, arguments: &'static str, help: &'static str) -> CommandInfo {
+    CommandInfo { name, arguments, help }
+}
+
+pub const COMMANDS: &[CommandInfo] = &[
+    command("/stop", "", "end the running or waiting turn; queued messages stay"),
+    command("/abort", "", "the same as /stop"),
+    command("/new", "[message]", "begin a new session, with this message if there is one"),
+    command("/reset", "[message]", "the same as /new"),
+    command("/model", "[profile|provider:model|default]", "show or choose the model from here on"),
+    command("/think", "[off|low|medium|high|default]", "show or choose how hard the model thinks"),
+    command("/status", "", "what runs, waits and is queued here, and on which model"),
+    command("/help", "", "this list"),
 ];
 
 /// `//` at the start sends a literal slash.
@@ -45,6 +72,8 @@ pub fn parse(text: &str) -> Typed {
     match word {
         "stop" | "abort" => Typed::Command(Slash::Stop),
         "new" | "reset" => Typed::Command(Slash::New { rest }),
+        "model" => Typed::Command(Slash::Model { wanted: rest }),
+        "think" => Typed::Command(Slash::Think { wanted: rest }),
         "status" => Typed::Command(Slash::Status),
         "help" => Typed::Command(Slash::Help),
         _ => Typed::Unknown { word: format!("/{word}") },
@@ -53,7 +82,10 @@ pub fn parse(text: &str) -> Typed {
 
 /// The list of commands, one a line.
 pub fn help() -> String {
-    let lines = COMMANDS.iter().map(|(word, what)| format!("{word}  {what}"));
+    let lines = COMMANDS.iter().map(|CommandInfo { name, arguments, help }| {
+        let space = if arguments.is_empty() { "" } else { " " };
+        format!("{name}{space}{arguments}  {help}")
+    });
     lines.collect::<Vec<_>>().join("\n") + "\n//text  send text that begins with a slash"
 }
 
@@ -75,12 +107,22 @@ mod tests {
             ("/reset  tell me\nmore", new(Some("tell me\nmore"))),
             (" /status", Typed::Command(Slash::Status)),
             ("/help", Typed::Command(Slash::Help)),
+            ("/model", Typed::Command(Slash::Model { wanted: None })),
+            ("/model fast ", Typed::Command(Slash::Model { wanted: Some("fast".into()) })),
+            ("/think high", Typed::Command(Slash::Think { wanted: Some("high".into()) })),
             ("/Stop", Typed::Unknown { word: "/Stop".into() }),
             ("/etc/passwd is what?", Typed::Unknown { word: "/etc/passwd".into() }),
             ("/", Typed::Unknown { word: "/".into() }),
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text), expected, "{text}");
+        }
+    }
+    /// Whoever completes from the table never sends a word that is not understood.
+    #[test]
+    fn every_listed_command_is_understood() {
+        for CommandInfo { name, .. } in COMMANDS {
+            assert!(matches!(parse(name), Typed::Command(_)), "{name}");
         }
     }
 }

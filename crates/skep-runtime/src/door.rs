@@ -1,5 +1,11 @@
 //! What a door hands in and gets back. Doors know nothing of rows, lanes or engines.
 
+mod sessions;
+
+pub use sessions::{
+    ForkWish, ForkedFrom, ImportReport, SearchHit, SearchPage, SearchWish, SessionInfo, SessionPage,
+};
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,7 +21,7 @@ use skep_core::ids::{
 use skep_core::message::{Block, Message, View};
 use skep_core::money::Money;
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
-use skep_core::settings::{ConfigStanding, QueueMode};
+use skep_core::settings::{ConfigStanding, QueueMode, Think};
 
 use crate::integrity::IntegrityInfo;
 pub use crate::providers::{ProviderInfo, ProviderTry};
@@ -29,6 +35,8 @@ pub struct Inbound {
     pub attachments: Vec<Attachment>,
     /// The sender's wish; else the agent's `queue_mode`.
     pub mode: Option<QueueMode>,
+    /// How hard the turn it begins thinks; else what was chosen for the session.
+    pub think: Option<Think>,
     pub principal: Principal,
     pub source: Source,
 }
@@ -163,8 +171,10 @@ pub struct HistoryQuery {
     pub agent: AgentName,
     pub session: SessionChoice,
     pub view: View,
-    /// Rows with a lower seq only.
+    /// Rows with a lower seq only, the newest of them.
     pub before: Option<i64>,
+    /// Rows with a higher seq only, the oldest of them.
+    pub after: Option<i64>,
     /// 1..=500
     pub limit: u32,
 }
@@ -181,6 +191,9 @@ pub struct HistoryPage {
     /// Give this as `before` for the page before; absent at the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<i64>,
+    /// Where `after` was given: give this for the page after; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<i64>,
 }
 
 /// The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`.

@@ -36,6 +36,7 @@ use crate::meters::Meters;
 use crate::persist::StoreHealth;
 use crate::registry::Registry;
 use crate::scheduler;
+use crate::search::{self, Indexer};
 use crate::tokens::TokenCache;
 use crate::toolbox::Toolbox;
 
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     pub bus: Arc<Bus>,
     pub registry: Arc<Registry>,
     pub meters: Arc<Meters>,
+    pub indexer: Arc<Indexer>,
     pub waiters: Arc<Waiters>,
     pub dispatcher: Dispatcher,
     pub tokens: TokenCache,
@@ -114,6 +116,7 @@ impl Hive {
     pub async fn open(parts: Parts) -> Result<(Self, OpenReport), HiveError> {
         let bus = Arc::new(Bus::default());
         let registry = Arc::new(Registry::default());
+        let indexer = Arc::new(Indexer::default());
         let waiters = Arc::new(Waiters::default());
         let (dispatcher, frames) = Dispatcher::new();
         let toolbox = Toolbox::new(parts.tools).map_err(HiveError::Tools)?;
@@ -121,12 +124,13 @@ impl Hive {
         let notify = {
             let (bus, registry, waiters) =
                 (Arc::clone(&bus), Arc::clone(&registry), Arc::clone(&waiters));
-            let dispatcher = dispatcher.clone();
-            let meters = Arc::clone(&meters);
+            let (dispatcher, meters) = (dispatcher.clone(), Arc::clone(&meters));
+            let indexer = Arc::clone(&indexer);
             move |committed: Committed| {
                 for event in committed.events {
                     registry.note(&event);
                     meters.note(&event);
+                    indexer.note(&event);
                     if let EventKind::InboxEnded { item, .. } = &event.kind {
                         waiters.ended(item);
                     }
@@ -165,6 +169,7 @@ impl Hive {
             bus,
             registry,
             meters,
+            indexer,
             waiters,
             dispatcher,
             tokens,
@@ -189,6 +194,7 @@ impl Hive {
         if report.unclean {
             shared.tasks.spawn(integrity::check(Arc::clone(&shared)));
         }
+        shared.tasks.spawn(search::keep_up(Arc::clone(&shared)));
         Ok((Self { shared }, report))
     }
 

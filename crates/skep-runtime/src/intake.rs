@@ -20,8 +20,9 @@ use skep_guard::{clock, random, scrub};
 use skep_store::inbox::{
     Accept, Accepted, Action, EndedTurn, Letter, Order, Ordered, Repeated, Request, StopLane,
 };
-use skep_store::{Pending, StoreError, outbox, watch};
+use skep_store::{Pending, StoreError, lanes, outbox, watch};
 
+use crate::choose::{self, Asked};
 use crate::door::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source};
 use crate::hive::{Hive, Shared, door_error};
 use crate::scheduler;
@@ -167,6 +168,7 @@ impl Hive {
             channel,
             note: scrub::known().is_marked(&text).then(|| SECRET_NOTE.to_owned()),
             text,
+            think: inbound.think,
             request: id.map(|id| Request { scope, id, body_hash: body_hash(inbound, &files) }),
             files,
             now: clock::now_ms(),
@@ -224,6 +226,8 @@ impl Hive {
             Slash::Stop => self.act(letter, Action::Stop),
             Slash::New { .. } => self.act(letter, Action::NewSession),
             Slash::Help => self.act(letter, Action::Say(slash::help())),
+            Slash::Model { wanted } => self.choose(letter, Asked::Model(wanted)),
+            Slash::Think { wanted } => self.choose(letter, Asked::Think(wanted)),
             Slash::Status => {
                 let hive = self.clone();
                 Box::pin(async move {
@@ -232,6 +236,26 @@ impl Hive {
                 })
             }
         }
+    }
+
+    /// Says what holds, or changes it for the lane's next turns.
+    fn choose(
+        &self,
+        letter: Letter,
+        asked: Asked,
+    ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
+        let hive = self.clone();
+        Box::pin(async move {
+            let (agent, key) = (letter.agent, letter.session_key.clone());
+            let read = hive.shared.store.read(async |conn| lanes::chosen(conn, agent, &key).await);
+            let now = read.await.map_err(door_error)?;
+            let settings = hive.shared.settings();
+            let action = match settings.agent(&letter.agent_name) {
+                Ok(agent) => asked.action(&agent, &now, &settings.profiles),
+                Err(text) => Action::Fail { code: "agent_failed", text },
+            };
+            hive.act(letter, action).await
+        })
     }
 
     fn act(
@@ -268,18 +292,26 @@ impl Hive {
 
     async fn lane_status(&self, letter: &Letter) -> Result<String, DoorError> {
         let (agent, key) = (letter.agent, letter.session_key.clone());
-        let read = self.shared.store.read(async |conn| watch::lane_depth(conn, agent, &key).await);
-        let (pending, state, waits) = read.await.map_err(door_error)?.unwrap_or_default();
+        let read = self.shared.store.read(async |conn| {
+            let depth = watch::lane_depth(conn, agent, &key).await?;
+            Ok((depth, lanes::chosen(conn, agent, &key).await?))
+        });
+        let (depth, chosen) = read.await.map_err(door_error)?;
+        let (pending, state, waits) = depth.unwrap_or_default();
         let doing = match (state.as_deref(), waits) {
             (None, _) => "nothing runs".to_owned(),
             (Some(_), Some(reason)) => format!("a turn waits: {reason}"),
             (Some(state), None) => format!("a turn is {state}"),
         };
         let store = self.shared.health.word();
-        let note = &self.shared.settings().model_note;
+        let settings = self.shared.settings();
+        let model = match settings.agent(&letter.agent_name) {
+            Ok(agent) => choose::summary(&agent, &chosen, &settings.profiles),
+            Err(reason) => reason,
+        };
         Ok(format!(
-            "{} / {}: {doing}, {pending} queued. Store: {store}. {note}",
-            letter.agent_name, letter.session_key
+            "{} / {}: {doing}, {pending} queued. {model} Store: {store}. {}",
+            letter.agent_name, letter.session_key, settings.model_note
         ))
     }
 }
@@ -454,21 +486,32 @@ fn check(inbound: &Inbound, files: &[File], longest: usize) -> Result<(), DoorEr
         let text = format!("An id has 1 to {LONGEST_ID} bytes and no control characters.");
         return invalid("bad_id", text);
     }
-    if !is_session_key(inbound.session_key.as_str()) {
+    check_key(&inbound.session_key)
+}
+
+/// The form of what names a conversation.
+pub(crate) fn check_key(key: &SessionKey) -> Result<(), DoorError> {
+    if !is_session_key(key.as_str()) {
         let text = format!(
             "A session key has 1 to {SESSION_KEY_CHARACTERS} characters, none of them a control \
              character."
         );
-        return invalid("bad_session", text);
+        return Err(DoorError::new(ErrorKind::Invalid, "bad_session", text));
     }
     Ok(())
 }
 
 /// What makes two messages of one id the same: everything that decides what they do.
 fn body_hash(inbound: &Inbound, files: &[File]) -> [u8; 32] {
-    let Inbound { agent, session_key, text, mode, principal: Principal(principal), .. } = inbound;
+    let Inbound { agent, session_key, text, mode, think, principal, .. } = inbound;
+    let Principal(principal) = principal;
+    // A wish that is not there adds nothing: ids of before it existed keep their meaning.
+    let wishes = match think {
+        Some(think) => format!("{mode:?} {}", think.as_str()),
+        None => format!("{mode:?}"),
+    };
     let mut hash = Sha256::new();
-    for part in [agent.as_str(), session_key.as_str(), text, principal, &format!("{mode:?}")] {
+    for part in [agent.as_str(), session_key.as_str(), text, principal, &wishes] {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
     }

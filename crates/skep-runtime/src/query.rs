@@ -178,8 +178,11 @@ impl Hive {
             let (session, key) = if seen { (session, key) } else { (None, None) };
             let rows = match &session {
                 Some(id) => {
-                    let (agent, view, before) = (&query.agent, query.view, query.before);
-                    history::page(conn, agent, id, view, before, limit).await?
+                    let (agent, view) = (&query.agent, query.view);
+                    match query.after {
+                        Some(after) => history::after(conn, agent, id, view, after, limit).await?,
+                        None => history::page(conn, agent, id, view, query.before, limit).await?,
+                    }
                 }
                 None => Vec::new(),
             };
@@ -193,7 +196,10 @@ impl Hive {
         let active = key.and_then(|key| self.active(&query.agent, &key));
         let active = active.filter(|turn| Some(&turn.session) == session.as_ref());
         let whole = rows.len() == usize::try_from(limit).unwrap_or(usize::MAX);
-        let before = rows.first().map(|row| row.seq).filter(|seq| whole && *seq > 1);
+        let forward = query.after.is_some();
+        let first = rows.first().map(|row| row.seq);
+        let before = first.filter(|seq| *seq > 1 && (whole || forward));
+        let after = rows.last().map(|row| row.seq).filter(|_| whole && forward);
         Ok(HistoryPage {
             messages: rows.into_iter().filter_map(|row| view_of(row, query.view)).collect(),
             session,
@@ -201,6 +207,7 @@ impl Hive {
             streaming: active.is_some(),
             active,
             before,
+            after,
         })
     }
 

@@ -66,6 +66,7 @@ impl Hive {
             text: row.body,
             attachments: Vec::new(),
             mode: None,
+            think: None,
             principal: principal.clone(),
             source: Source::Api { key },
         };

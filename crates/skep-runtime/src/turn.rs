@@ -26,6 +26,7 @@ use skep_store::journal::{Entry, Journal, Journalled};
 use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
 
+use crate::choose;
 use crate::compact::Room;
 use crate::ear::Ear;
 use crate::gate::Gate as ToolGate;
@@ -146,7 +147,10 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         return Err(Lost::Stale);
     };
     let settings = shared.settings();
-    let agent = match settings.agent(&lease.agent_name) {
+    let agent = match settings
+        .agent(&lease.agent_name)
+        .and_then(|agent| choose::applied(agent, &lease.chosen, &settings.profiles))
+    {
         Ok(agent) => agent,
         Err(reason) => return resume::close_unable(&shared, &lease, &reason).await,
     };

@@ -175,7 +175,7 @@ async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, Pro
     }
 }
 
-fn is_length_limit(error: &axum::Error) -> bool {
+pub(crate) fn is_length_limit(error: &axum::Error) -> bool {
     let source = std::error::Error::source(error);
     source.is_some_and(|source| source.to_string().contains("length limit"))
 }

@@ -43,6 +43,7 @@ impl EventFilter {
             session: SessionChoice::Key(self.key(session)),
             view: View::Simple,
             before: None,
+            after: None,
             limit: 1,
         };
         let page = hive.history(query, &self.sight).await?;

@@ -38,6 +38,23 @@ pub(crate) const HAS_MIGRATIONS: &str =
     "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'";
 pub(crate) const NEWEST_MIGRATION: &str = "SELECT max(version) FROM _sqlx_migrations";
 
+/// Takes what was said between two places into the full-text index.
+pub(crate) const INDEX_SPOKEN: &str = "INSERT INTO search (rowid, scope, text) \
+                                       SELECT id, scope, text FROM spoken_text \
+                                       WHERE id > $1 AND id <= $2";
+/// The index gives its rows in the order asked for, so that only a page is ever read. The marks
+/// are those of `search::MARK`.
+pub(crate) const SEARCH: &str = "SELECT p.id, a.name, p.session, s.key, p.seq, h.at, \
+                                 json_extract(h.body, '$.role'), f.text, \
+                                 highlight(search, 1, char(64976), char(64977)) \
+                                 FROM search f JOIN spoken p ON p.id = f.rowid \
+                                 JOIN agents a ON a.id = p.agent \
+                                 JOIN sessions s ON s.id = p.session \
+                                 JOIN history h ON h.session = p.session AND h.seq = p.seq \
+                                 WHERE search MATCH $1 AND f.rowid < $2 \
+                                 AND substr(s.key, 1, length($4)) = $4 \
+                                 ORDER BY f.rowid DESC LIMIT $3";
+
 /// Statements a connection keeps prepared. Commands, queries and the event inserts together
 /// are far below it.
 const PREPARED_STATEMENTS: usize = 512;

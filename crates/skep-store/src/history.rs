@@ -5,6 +5,7 @@ use skep_core::Millis;
 use skep_core::event::CallState;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Body, Message, View, history_tag};
+use skep_core::money::Money;
 
 use crate::compactions;
 use crate::conn::Conn;
@@ -37,16 +38,115 @@ pub(crate) async fn append(
         return Ok(Vec::new());
     }
     let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
-    let reserve = "UPDATE sessions SET last_seq = last_seq + $2, last_at = $3 WHERE id = $1 \
-                   RETURNING last_seq";
-    let args = [place.session.as_str().into(), count.into(), place.now.into()];
+    let sum = Sum::of(messages.iter().map(|message| &message.body));
+    let reserve = "UPDATE sessions SET last_seq = last_seq + $2, last_at = $3, \
+                   tokens = tokens + $4, cost = cost + $5, unpriced = unpriced + $6, \
+                   title = CASE title WHEN '' THEN $7 ELSE title END WHERE id = $1 \
+                   RETURNING last_seq, agent";
+    let args = [
+        place.session.as_str().into(),
+        count.into(),
+        place.now.into(),
+        sum.tokens.into(),
+        sum.cost.into(),
+        sum.unpriced.into(),
+        (&sum.title).into(),
+    ];
     let row = tx.conn.row(reserve, &args).await?;
-    let last = row.ok_or_else(|| SqlError::decode("the session of a turn is gone"))?.int(0)?;
+    let row = row.ok_or_else(|| SqlError::decode("the session of a turn is gone"))?;
+    let (last, agent) = (row.int(0)?, AgentId(row.int(1)?));
     let mut rows = Vec::with_capacity(messages.len());
     for (seq, message) in (last - count + 1..).zip(messages) {
+        let spoken = message.body.is_spoken();
         rows.push(insert(tx, place, seq, message).await?);
+        if spoken {
+            note_spoken(tx, agent, place.session, seq).await?;
+        }
     }
     Ok(rows)
+}
+
+/// What rows add to the row of their session.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Sum {
+    pub tokens: i64,
+    /// Billionths of a dollar.
+    pub cost: i64,
+    /// Model calls whose price is not known.
+    pub unpriced: i64,
+    /// The first words said.
+    pub title: String,
+}
+
+const TITLE: usize = 80;
+
+impl Sum {
+    pub fn of<'a>(bodies: impl Iterator<Item = &'a Body>) -> Self {
+        let mut sum = Self::default();
+        for body in bodies {
+            if sum.title.is_empty() && body.is_spoken() {
+                sum.title = first_words(&body.plain_text());
+            }
+            if let Some(meta) = &body.meta {
+                sum.tokens += i64::try_from(meta.usage.total_tokens).unwrap_or(i64::MAX);
+                match meta.usage.cost {
+                    Some(Money(cost)) => sum.cost = sum.cost.saturating_add(cost),
+                    None => sum.unpriced += 1,
+                }
+            }
+        }
+        sum
+    }
+}
+
+/// One line of at most [`TITLE`] characters.
+fn first_words(text: &str) -> String {
+    let mut title = String::new();
+    // Far more than a title takes: a long message is not walked to its end.
+    for word in text.split_whitespace().take(TITLE) {
+        let room = TITLE.saturating_sub(title.chars().count() + usize::from(!title.is_empty()));
+        if title.is_empty() {
+            title.extend(word.chars().take(room));
+        } else if word.chars().count() <= room {
+            title.push(' ');
+            title.push_str(word);
+        } else {
+            break;
+        }
+    }
+    title
+}
+
+/// A row as it was in another hive; its turn and its session are there.
+pub(crate) async fn restore(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    message: &Message,
+) -> Result<(), SqlError> {
+    let place = Place {
+        agent: &message.agent_id,
+        session: &message.session_id,
+        turn: &message.turn,
+        now: message.timestamp,
+    };
+    let new = NewMessage { id: message.id.clone(), body: message.body.clone() };
+    insert(tx, &place, message.seq, new).await?;
+    if message.body.is_spoken() {
+        note_spoken(tx, agent, &message.session_id, message.seq).await?;
+    }
+    Ok(())
+}
+
+/// The row can be searched once the index has come to it.
+async fn note_spoken(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    session: &SessionId,
+    seq: i64,
+) -> Result<(), SqlError> {
+    let insert = "INSERT INTO spoken (agent, session, seq) VALUES ($1, $2, $3)";
+    tx.conn.run(insert, &[agent.0.into(), session.as_str().into(), seq.into()]).await?;
+    Ok(())
 }
 
 async fn insert(
@@ -167,28 +267,46 @@ macro_rules! packed {
     };
 }
 
+/// Oldest rows above `after`, oldest first.
+pub async fn after(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    view: View,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<Message>, SqlError> {
+    let sql = match view {
+        View::Full => NEXT_PAGE,
+        View::Simple => NEXT_SPOKEN_PAGE,
+    };
+    let args = [session.as_str().into(), after.into(), limit.into()];
+    let row = conn.row(sql, &args).await?;
+    let text = row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default();
+    decode(agent, session, &text)
+}
+
 pub(crate) const PAGE: &str = packed!("session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
 pub(crate) const SPOKEN_PAGE: &str =
     packed!("session = $1 AND spoken = 1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
 const NEXT_PAGE: &str = packed!("session = $1 AND seq > $2 ORDER BY seq LIMIT $3");
+const NEXT_SPOKEN_PAGE: &str =
+    packed!("session = $1 AND spoken = 1 AND seq > $2 ORDER BY seq LIMIT $3");
 
 /// All rows of a session after this one.
 pub async fn whole(
     conn: &mut Conn,
     agent: &AgentName,
     session: &SessionId,
-    after: i64,
+    newer_than: i64,
 ) -> Result<Vec<Message>, SqlError> {
     // In pieces: one text has a limit.
-    const PIECE: i64 = 2000;
+    const PIECE: u32 = 2000;
     let mut messages: Vec<Message> = Vec::new();
     loop {
-        let after = messages.last().map_or(after, |message| message.seq);
-        let args = [session.as_str().into(), after.into(), PIECE.into()];
-        let row = conn.row(NEXT_PAGE, &args).await?;
-        let text = row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default();
-        let piece = decode(agent, session, &text)?;
-        let last = i64::try_from(piece.len()).unwrap_or(0) < PIECE;
+        let seen = messages.last().map_or(newer_than, |message| message.seq);
+        let piece = after(conn, agent, session, View::Full, seen, PIECE).await?;
+        let last = u32::try_from(piece.len()).unwrap_or(0) < PIECE;
         messages.extend(piece);
         if last {
             return Ok(messages);

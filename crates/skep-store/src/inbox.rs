@@ -12,7 +12,7 @@ use skep_core::ids::{
 };
 use skep_core::message::{Body, Origin};
 use skep_core::prompt;
-use skep_core::settings::QueueMode;
+use skep_core::settings::{QueueMode, Think};
 
 use crate::agents::{Tally, tally};
 use crate::command::Run;
@@ -41,6 +41,8 @@ pub struct Letter {
     /// What the sender should know about it; stands in the ack.
     pub note: Option<String>,
     pub files: Vec<File>,
+    /// How hard its turn thinks, where the sender says so.
+    pub think: Option<Think>,
     /// The sender's own id: where it is unique, and what it is.
     pub request: Option<Request>,
     pub now: Millis,
@@ -143,6 +145,7 @@ impl Accept {
             session_key: &letter.session_key,
             priority: NORMAL,
             ord,
+            think: letter.think,
             slot,
             now: letter.now,
         };
@@ -208,11 +211,23 @@ pub enum Action {
     Stop,
     /// The next message of the lane begins a new session; a waiting turn is ended.
     NewSession,
+    /// What the lane's next turns use.
+    Choose {
+        choice: Choice,
+        say: String,
+    },
     Say(String),
     Fail {
         code: &'static str,
         text: String,
     },
+}
+
+/// Nothing: back to the agent's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    Profile(Option<String>),
+    Think(Option<Think>),
 }
 
 pub enum Ordered {
@@ -277,6 +292,18 @@ impl Order {
     ) -> Result<(Option<EndedTurn>, Answer), Refusal> {
         match &self.action {
             Action::Say(text) => Ok((None, Ok(text.clone()))),
+            Action::Choose { choice, say } => {
+                let (sql, value) = match choice {
+                    Choice::Profile(profile) => {
+                        ("UPDATE lanes SET profile = $2 WHERE id = $1", profile.as_deref())
+                    }
+                    Choice::Think(think) => {
+                        ("UPDATE lanes SET think = $2 WHERE id = $1", think.map(Think::as_str))
+                    }
+                };
+                tx.conn.run(sql, &[lane.id.0.into(), value.into()]).await?;
+                Ok((None, Ok(say.clone())))
+            }
             Action::Fail { code, text } => Ok((None, Err((*code, text.clone())))),
             Action::Stop => {
                 let ended = end_open_turn(tx, lane, self.letter.now).await?;
@@ -387,8 +414,9 @@ async fn insert(
     ack: &Ack,
 ) -> Result<(), SqlError> {
     let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
-                  principal, channel, body, ack, note, state, created_at, fresh, files) VALUES \
-                  ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+                  principal, channel, body, ack, note, state, created_at, fresh, files, think) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
+                  $17)";
     let args = [
         letter.item.as_str().into(),
         ord.into(),
@@ -406,6 +434,7 @@ async fn insert(
         letter.now.into(),
         (kind == "message" && lane.fresh).into(),
         i64::try_from(letter.files.len()).unwrap_or(0).into(),
+        letter.think.map(Think::as_str).into(),
     ];
     tx.conn.run(insert, &args).await?;
     files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;

@@ -3,7 +3,8 @@
 
 use skep_core::Millis;
 use skep_core::event::TurnState;
-use skep_core::ids::{AgentId, LaneId, SessionId, TurnId};
+use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, TurnId};
+use skep_core::settings::Think;
 
 use crate::command::Run;
 use crate::conn::Conn;
@@ -19,7 +20,29 @@ pub(crate) struct Lane {
     /// The next message accepted begins a new session.
     pub fresh: bool,
     pub session: Option<LaneSession>,
+    pub chosen: Chosen,
     pub open: Option<OpenTurn>,
+}
+
+/// What `/model` and `/think` chose; nothing where the agent's own settings hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// A profile's name, or `provider:model`.
+    pub profile: Option<String>,
+    pub think: Option<Think>,
+}
+
+impl Chosen {
+    pub(crate) fn decode(profile: Option<String>, think: Option<String>) -> Result<Self, SqlError> {
+        Ok(Self { profile, think: think_level(think)? })
+    }
+}
+
+pub(crate) fn think_level(word: Option<String>) -> Result<Option<Think>, SqlError> {
+    let level = |word: String| {
+        Think::parse(&word).ok_or_else(|| SqlError::decode(format!("think level {word}")))
+    };
+    word.map(level).transpose()
 }
 
 pub(crate) struct LaneSession {
@@ -54,7 +77,7 @@ pub(crate) async fn find(
     key: &str,
 ) -> Result<Option<Lane>, SqlError> {
     let select = "SELECT l.id, l.pending, l.session, s.last_at, t.id, t.state, \
-                  t.waiting_for, l.ready_priority, l.fresh FROM lanes l \
+                  t.waiting_for, l.ready_priority, l.fresh, l.profile, l.think FROM lanes l \
                   LEFT JOIN sessions s ON s.id = l.session \
                   LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
                   WHERE l.agent = $1 AND l.key = $2";
@@ -79,6 +102,7 @@ pub(crate) async fn find(
         ready: row.int_opt(7)?,
         fresh: row.bool(8)?,
         session,
+        chosen: Chosen::decode(row.text_opt(9)?, row.text_opt(10)?)?,
         open,
     }))
 }
@@ -178,6 +202,15 @@ impl Run for WakeLanes {
             refresh(tx, LaneId(row.int(0)?), AgentId(row.int(1)?), self.now).await?;
         }
         Ok(rows.len())
+    }
+}
+
+/// What was chosen for a lane; nothing where the lane was never used.
+pub async fn chosen(conn: &mut Conn, agent: AgentId, key: &SessionKey) -> Result<Chosen, SqlError> {
+    let select = "SELECT profile, think FROM lanes WHERE agent = $1 AND key = $2";
+    match conn.row(select, &[agent.0.into(), key.as_str().into()]).await? {
+        Some(row) => Chosen::decode(row.text_opt(0)?, row.text_opt(1)?),
+        None => Ok(Chosen::default()),
     }
 }
 

@@ -8,6 +8,7 @@ use skep_core::ids::{
     AgentId, AgentName, CallId, ItemId, LaneId, MessageId, SessionId, SessionKey, Token, TurnId,
 };
 use skep_core::message::{Body, Message};
+use skep_core::settings::Think;
 
 use crate::agents::{Tally, tally};
 use crate::command::Run;
@@ -16,7 +17,7 @@ use crate::error::{Refusal, SqlError};
 use crate::files;
 use crate::history::{self, NewMessage, NewSession, Place};
 use crate::inbox::{Slot, UserText, user_body};
-use crate::lanes::{self, Lane, turn_state};
+use crate::lanes::{self, Chosen, Lane, think_level, turn_state};
 use crate::tx::{NewEvent, Tx};
 
 /// A turn in hand.
@@ -36,6 +37,8 @@ pub struct Lease {
     pub attempts: i64,
     pub steps: i64,
     pub active_ms: i64,
+    /// What held when the turn began.
+    pub chosen: Chosen,
     /// The first row of this turn in its session.
     pub first_seq: i64,
     /// The user message, when this lease wrote it.
@@ -50,6 +53,8 @@ pub(crate) struct Opening<'a> {
     pub session_key: &'a SessionKey,
     pub priority: i64,
     pub ord: i64,
+    /// What the message itself asked for.
+    pub think: Option<Think>,
     pub slot: &'a Slot,
     pub now: Millis,
 }
@@ -72,9 +77,12 @@ pub(crate) async fn open(
         NewSession { id: &slot.session, key: session_key.as_str(), now, idle_ms: slot.idle_ms };
     let session = history::resolve(tx, &lane, agent, &wanted).await?;
     let token = next_token(tx, lane.id).await?;
+    let Chosen { profile, think } = lane.chosen;
+    let chosen = Chosen { profile, think: opening.think.or(think) };
     let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
-                  first_seq, started_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, \
-                  'running', (SELECT last_seq + 1 FROM sessions WHERE id = $4), $8, $8)";
+                  first_seq, started_at, changed_at, profile, think) VALUES ($1, $2, $3, $4, \
+                  $5, $6, $7, 'running', (SELECT last_seq + 1 FROM sessions WHERE id = $4), \
+                  $8, $8, $9, $10)";
     let args = [
         slot.turn.as_str().into(),
         lane.id.0.into(),
@@ -84,6 +92,8 @@ pub(crate) async fn open(
         opening.ord.into(),
         token.0.into(),
         now.into(),
+        (&chosen.profile).into(),
+        chosen.think.map(Think::as_str).into(),
     ];
     tx.conn.run(insert, &args).await?;
     let point = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
@@ -104,6 +114,7 @@ pub(crate) async fn open(
         attempts: 0,
         steps: 0,
         active_ms: 0,
+        chosen,
         first_seq: rows.first().map_or(0, |row| row.seq),
         first: rows.into_iter().next(),
     };
@@ -199,7 +210,8 @@ impl Take {
         let was = turn_state(&row.ok_or_else(|| SqlError::decode("a turn is gone"))?.text(0)?)?;
         let update = "UPDATE turns SET token = $2, state = 'running', marks_leased = marks, \
                       available_at = NULL, waiting_for = NULL, changed_at = $3 WHERE id = $1 \
-                      RETURNING session, cancel, attempts, steps, active_ms, first_seq";
+                      RETURNING session, cancel, attempts, steps, active_ms, first_seq, \
+                      profile, think";
         let args = [turn.as_str().into(), token.0.into(), self.now.into()];
         let row = tx.conn.row(update, &args).await?;
         let row = row.ok_or_else(|| SqlError::decode("a turn is gone"))?;
@@ -216,6 +228,7 @@ impl Take {
             steps: row.int(3)?,
             active_ms: row.int(4)?,
             first_seq: row.int(5)?,
+            chosen: Chosen::decode(row.text_opt(6)?, row.text_opt(7)?)?,
             first: None,
         };
         let from = if was == TurnState::Waiting { ItemState::Waiting } else { ItemState::Pending };
@@ -252,6 +265,7 @@ impl Take {
             session_key: &session_key,
             priority: item.priority,
             ord: item.ord,
+            think: item.think,
             slot: &self.slot,
             now: self.now,
         };
@@ -263,7 +277,7 @@ impl Take {
 
 /// The first items of a lane that nobody has begun.
 pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
-                                     ord, fresh, files FROM items \
+                                     ord, fresh, files, think FROM items \
                                      WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                                      ORDER BY priority, ord LIMIT $2";
 
@@ -279,6 +293,7 @@ pub(crate) struct PendingItem {
     /// Its turn begins a new session.
     pub fresh: bool,
     pub files: Vec<File>,
+    pub think: Option<Think>,
 }
 
 impl PendingItem {
@@ -298,6 +313,7 @@ impl PendingItem {
             priority: row.int(5)?,
             ord: row.int(6)?,
             fresh: row.bool(7)?,
+            think: think_level(row.text_opt(9)?)?,
         })
     }
 

@@ -10,7 +10,7 @@ use skep_core::ids::*;
 use skep_core::message::{Block, Body, Meta, StopReason, Usage, View};
 use skep_core::role::Grant;
 use skep_core::role::Sight;
-use skep_core::settings::QueueMode;
+use skep_core::settings::{QueueMode, Think};
 
 use crate::agents::{self, NewAgent, RegisterAgents};
 use crate::begin::BeginSession;
@@ -18,12 +18,15 @@ use crate::close::{Close, Outcome};
 use crate::conn::seen;
 use crate::files;
 use crate::history::{self, NewMessage};
-use crate::inbox::{Accept, Accepted, Action, Letter, Order, Request, Slot, StopLane};
+use crate::import::Import;
+use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Request, Slot, StopLane};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, WakeLanes};
 use crate::leases::{Decide, Lease, Park, Recover, Release, Take};
 use crate::outbox::{self, MarkDelivered, OpenChannel};
 use crate::retention::Expire;
+use crate::search::{self, IndexSpoken, Search};
+use crate::sessions::{self, Fork};
 use crate::tasks::{self, CancelItem, Cancelled, Retry};
 use crate::tokens::{self, NewToken, RevokeToken};
 use crate::{OpenOptions, Store, compactions, spend, watch};
@@ -35,6 +38,10 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("FROM calls c", "SCAN c USING INDEX calls_unknown", "from its end, as far as asked for"),
     ("SELECT string_agg", "SCAN (subquery-", "the rows of one page, found by their key"),
     ("", "SCAN agents", "agents are few"),
+    ("", "SCAN search_upto", "one row"),
+    ("s.key >= $5", "USE TEMP B-TREE FOR ORDER BY", "the sessions of one owner"),
+    ("MATCH", "SCAN f VIRTUAL TABLE INDEX 192:M2<", "the index gives matches, newest first"),
+    ("FROM spoken_text", "SCAN b VIRTUAL TABLE INDEX 3:", "the blocks of one message"),
     ("", "SCAN tokens", "tokens are few"),
     ("FROM tokens", "USE TEMP B-TREE FOR ORDER BY", "tokens are few"),
     ("FROM turns", "SCAN turns USING INDEX turns_open", "holds the open turns alone"),
@@ -108,6 +115,7 @@ impl Story {
         self.cancel_and_retry().await;
         self.accept(None, true, QueueMode::Queue).await;
         self.rest(&channel).await;
+        self.sessions(&first).await;
         self.reads(&channel, &first).await;
     }
 
@@ -131,6 +139,7 @@ impl Story {
             text: "hello".into(),
             note: None,
             files: vec![File::new("a.txt", "text/plain", &b"a"[..])],
+            think: None,
             request: id.map(|id| Request {
                 scope: "ws:1".into(),
                 id: id.to_owned(),
@@ -188,6 +197,8 @@ impl Story {
             took_ms: 1,
             bytes: 1,
         };
+        let (id, name) = (CallId::new("a"), "x".to_owned());
+        let asks = Block::ToolCall { id, name, arguments: json!({}) };
         let meta = Meta {
             profile: None,
             provider: "p".into(),
@@ -198,7 +209,7 @@ impl Story {
         };
         let entries = vec![
             Entry::Assistant {
-                message: message("m1", Body::assistant(Vec::new(), Some(meta))),
+                message: message("m1", Body::assistant(vec![asks], Some(meta))),
                 calls: vec![new("a"), new("b")],
             },
             Entry::Started { call: CallId::new("a") },
@@ -288,6 +299,44 @@ impl Story {
         assert!(self.store.write(expire).await.unwrap());
     }
 
+    async fn sessions(&mut self, lease: &Lease) {
+        let (agent, agent_name) = (self.agent, AgentName::new("main"));
+        for choice in [Choice::Profile(Some("fast".into())), Choice::Think(Some(Think::Low))] {
+            self.order(Action::Choose { choice, say: "yes".into() }).await;
+        }
+        let fork = |at, session: &str| Fork {
+            agent,
+            agent_name: agent_name.clone(),
+            from: lease.session.clone(),
+            at,
+            session: SessionId::new(session),
+            key: SessionKey::new("fork"),
+            now: 8,
+        };
+        assert!(self.store.write(fork(Some(2), "no")).await.is_err());
+        assert!(self.store.write(fork(None, "copy")).await.unwrap() > 3);
+        let (name, copy) = (agent_name.clone(), SessionId::new("copy"));
+        let rows = self.store.read(async |conn| history::whole(conn, &name, &copy, 0).await);
+        let messages = rows.await.unwrap();
+        for session in ["copy", "new"] {
+            let messages = messages.iter().cloned().map(|message| skep_core::message::Message {
+                session_id: SessionId::new(session),
+                ..message
+            });
+            let import = Import {
+                agent,
+                agent_name: agent_name.clone(),
+                session: SessionId::new(session),
+                key: SessionKey::new("import"),
+                messages: messages.collect(),
+                bytes: 1,
+                now: 9,
+            };
+            self.store.write(import).await.unwrap();
+        }
+        assert_eq!(self.store.write(IndexSpoken { rows: 1000 }).await.unwrap(), 0);
+    }
+
     async fn reads(&mut self, channel: &ChannelId, lease: &Lease) {
         let (agent, name) = (self.agent, AgentName::new("main"));
         let session = lease.session.clone();
@@ -295,8 +344,17 @@ impl Story {
         let read = self.store.read(async |conn| {
             agents::counts(conn).await?;
             lanes::next_due(conn).await?;
+            lanes::chosen(conn, agent, &key()).await?;
+            assert_eq!(sessions::page(conn, agent, None, 50).await?.len(), 4);
+            assert_eq!(sessions::page_of_keys(conn, agent, "f", None, 9).await?.len(), 1);
+            sessions::one(conn, agent, &session).await?;
+            assert_eq!(search::behind(conn).await?, 0);
+            let expression = search::expression("\"hello\"", Some(agent));
+            let wanted = Search { expression: &expression, prefix: "", before: None, limit: 10 };
+            assert!(!search::search(conn, wanted, || true).await?.unwrap().is_empty());
             for view in [View::Simple, View::Full] {
                 history::page(conn, &name, &session, view, None, 50).await?;
+                history::after(conn, &name, &session, view, 0, 50).await?;
             }
             let mut rows = history::whole(conn, &name, &session, 0).await?;
             compactions::newest(conn, &session).await?;

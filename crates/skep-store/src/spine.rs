@@ -5,12 +5,15 @@ use crate::begin::BeginSession;
 use crate::browsers::{SignIn, SignOut};
 use crate::close::Close;
 use crate::command::{MigrationFile, Schema};
+use crate::import::Import;
 use crate::inbox::{Accept, Order, StopLane};
 use crate::journal::Journal;
 use crate::lanes::WakeLanes;
 use crate::leases::{Decide, Park, Recover, Release, Take};
 use crate::outbox::{MarkDelivered, OpenChannel};
 use crate::retention::Expire;
+use crate::search::IndexSpoken;
+use crate::sessions::Fork;
 use crate::tasks::{CancelItem, Retry};
 use crate::tokens::{NewToken, RevokeToken};
 use crate::watch::NoteEvent;
@@ -41,6 +44,9 @@ crate::commands! {
     Expire,
     SignIn,
     SignOut,
+    IndexSpoken,
+    Fork,
+    Import,
 }
 
 const SCHEMA: Schema = Schema {
@@ -49,6 +55,11 @@ const SCHEMA: Schema = Schema {
             version: 1,
             name: "spine",
             sql: include_str!("../migrations/sqlite/0001_spine.sql"),
+        },
+        MigrationFile {
+            version: 2,
+            name: "history",
+            sql: include_str!("../migrations/sqlite/0002_history.sql"),
         },
         MigrationFile {
             version: 3,

@@ -27,6 +27,7 @@ mod logs;
 pub(crate) mod output;
 mod provider;
 mod send;
+mod session;
 mod status;
 mod stream;
 mod table;
@@ -126,6 +127,8 @@ enum Command {
     Logs(logs::Logs),
     /// Sign a browser in to the dashboard
     Link(link::Link),
+    /// Conversations: list and fork them
+    Session(session::Session),
     /// Tokens for programs and other machines
     Token(token::Token),
     /// Completion for a shell
@@ -190,6 +193,7 @@ where
         Command::Completions(command) => completions::run(&command),
         Command::Logs(command) => logs::run(command, &place).await,
         Command::Link(command) => link::run(command, &place).await,
+        Command::Session(command) => session::run(command, &place).await,
         Command::Token(command) => token::run(command, &place).await,
     }
 }

@@ -60,6 +60,7 @@ async fn frames_go_to_the_channel_they_are_for() {
         text: "coo".to_owned(),
         attachments: Vec::new(),
         mode: None,
+        think: None,
         principal: owner,
         source: Source::Socket { channel: channel.clone(), id: Some("m1".to_owned()) },
     };

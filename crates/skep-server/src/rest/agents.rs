@@ -53,6 +53,8 @@ pub(crate) struct HistoryParams {
     view: View,
     /// Messages before this `seq` only: the page before.
     before: Option<i64>,
+    /// Messages after this `seq` only, oldest first; not together with `before`.
+    after: Option<i64>,
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
@@ -77,11 +79,16 @@ pub(crate) async fn history(
         (Some(id), None) => SessionChoice::Id(SessionId::new(id)),
         (None, key) => SessionChoice::Key(permit.session_key(key, "main")?),
     };
+    if params.before.is_some() && params.after.is_some() {
+        let detail = "give either before or after, not both";
+        return Err(Problem::bad_request("invalid_query", detail));
+    }
     let query = HistoryQuery {
         agent: extract::agent(&agent)?,
         session,
         view: params.view,
         before: params.before,
+        after: params.after,
         limit: page_size(params.limit)?,
     };
     Ok(Json(doors.hive.history(query, &permit.sight()).await?))

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use skep_core::ids::{AgentName, MessageId};
-use skep_core::settings::QueueMode;
+use skep_core::settings::{QueueMode, Think};
 use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
 use utoipa::{IntoParams, ToSchema};
 
@@ -35,6 +35,8 @@ pub(crate) struct NewMessage {
     session_key: Option<String>,
     /// What happens when a turn of the conversation runs; else the agent's own setting.
     mode: Option<QueueMode>,
+    /// How hard the turn it begins thinks; else what `/think` chose, or the agent's own setting.
+    think: Option<Think>,
     #[schema(ignore)]
     topic: Option<IgnoredAny>,
     /// Files the model is shown with the message; 20 MiB together.
@@ -173,6 +175,7 @@ fn inbound(
         text: body.message,
         attachments: attachment::decode(body.attachments)?,
         mode: body.mode,
+        think: body.think,
         principal: permit.principal().clone(),
         source: Source::Api { key: key.0 },
     })

@@ -16,6 +16,7 @@
 //! An answer with a status that is not declared is a 500 in debug builds, so that tests fail.
 
 mod agents;
+mod commands;
 mod declared;
 mod document;
 mod events;
@@ -29,7 +30,9 @@ mod openai;
 mod page;
 mod providers;
 mod reader;
+mod search;
 mod session;
+mod sessions;
 mod tokens;
 
 use std::sync::Arc;
@@ -64,7 +67,14 @@ fn routes() -> Routes {
         .open(routes!(hive::ready))
         .open(routes!(hive::ready_short))
         .guarded(Action::ListAgents, routes!(agents::list))
+        .guarded(Action::ListAgents, routes!(commands::list))
         .guarded(Action::ReadHistory, routes!(agents::history))
+        .guarded(Action::ReadHistory, routes!(search::search))
+        .guarded(Action::ReadHistory, routes!(sessions::list))
+        .guarded(Action::ReadHistory, routes!(sessions::show))
+        .guarded(Action::ReadHistory, routes!(sessions::export))
+        .guarded(Action::Talk, routes!(sessions::fork))
+        .guarded(Action::Configure, routes!(sessions::import))
         .guarded(Action::ReadHistory, routes!(messages::follow))
         .guarded(Action::ReadHistory, routes!(files::show))
         .guarded(Action::Talk, routes!(messages::send))

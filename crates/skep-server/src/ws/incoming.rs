@@ -143,6 +143,7 @@ impl Incoming<'_> {
             text: content,
             attachments,
             mode,
+            think: None,
             principal: self.permit.principal().clone(),
             source: Source::Socket { channel: self.channel.clone(), id: id.clone() },
         });

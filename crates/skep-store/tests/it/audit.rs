@@ -26,6 +26,7 @@ async fn leased(store: &Store) -> Lease {
         channel: None,
         text: "go".into(),
         note: None,
+        think: None,
         files: Vec::new(),
         request: None,
         now: 2,

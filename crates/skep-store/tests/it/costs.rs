@@ -73,6 +73,7 @@ fn accept(agents: u32) -> Accept {
         text: "hello".to_owned(),
         note: None,
         files: Vec::new(),
+        think: None,
         request: None,
         now: 1,
     };

@@ -29,6 +29,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         text: "hello".to_owned(),
         note: None,
         files: Vec::new(),
+        think: None,
         request: Some(request),
         now,
     };

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use skep_core::ids::{AgentName, ChannelId, Principal};
 use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::close::Close;
+use skep_store::import::Import;
 use skep_store::inbox::{Accept, Order, StopLane};
 use skep_store::journal::Journal;
 use skep_store::lanes::WakeLanes;
 use skep_store::leases::{Decide, Park, Recover, Release, Take};
 use skep_store::outbox::OpenChannel;
 use skep_store::retention::Expire;
+use skep_store::search::IndexSpoken;
+use skep_store::sessions::Fork;
 use skep_store::tasks::CancelItem;
 use skep_store::{
     Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, Tx,
@@ -21,7 +24,8 @@ use skep_store::{
 skep_store::commands! {
     pub enum Lab -> LabOutcome, <Command as CommandSet>::SCHEMA;
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
-    Close, Decide, Recover, WakeLanes, Expire, Prioritise, Raw, TimedTake, TimedAccept,
+    Close, Decide, Recover, WakeLanes, Expire, Import, Fork, IndexSpoken, Prioritise, Raw,
+    TimedTake, TimedAccept,
 }
 
 pub type LabStore = StoreOf<Lab>;

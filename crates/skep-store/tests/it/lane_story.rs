@@ -243,6 +243,7 @@ impl Story {
             text: "hello".to_owned(),
             note: None,
             files: Vec::new(),
+            think: None,
             request: request.clone().map(|(scope, id, body)| Request {
                 scope,
                 id,

@@ -15,3 +15,4 @@ mod lane_ops;
 mod lane_story;
 mod opening;
 mod probe;
+mod sessions;

@@ -20,6 +20,8 @@ use super::failure::{Exit, Failure};
 const CONNECT: Duration = Duration::from_secs(10);
 /// For answers that do not wait for an agent.
 const ANSWER: Duration = Duration::from_secs(30);
+/// For a whole session on its way in.
+const UPLOAD: Duration = Duration::from_secs(180);
 
 /// The socket is the owner's alone.
 const DENIED: &str = "it belongs to another user, and only its owner may use it";
@@ -114,6 +116,13 @@ impl Client {
             request = request.header("Idempotency-Key", key);
         }
         self.json(request).await
+    }
+
+    /// JSON lines: as much as there is, and so as long as it takes.
+    pub async fn post_lines(&self, path: &str, lines: String) -> Result<Value, CallError> {
+        let kind = "application/x-ndjson";
+        let request = self.request(Method::POST, path).header("Content-Type", kind).body(lines);
+        self.json(request.timeout(UPLOAD)).await
     }
 
     pub async fn delete(&self, path: &str) -> Result<Value, CallError> {

@@ -1,4 +1,7 @@
-//! `skep history show`: what was said, oldest first.
+//! `skep history`: what was said, shown, searched, carried out and in.
+
+mod search;
+mod transfer;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
@@ -20,6 +23,12 @@ pub struct History {
 enum HistoryCommand {
     /// Show the newest messages of a session
     Show(Show),
+    /// Find messages by their words
+    Search(search::Search),
+    /// Write sessions to files of JSON lines
+    Export(transfer::Export),
+    /// Read such files back in
+    Import(transfer::Import),
 }
 
 #[derive(Args)]
@@ -51,7 +60,15 @@ enum View {
 }
 
 pub async fn run(command: History, place: &Place) -> Result<(), Failure> {
-    let HistoryCommand::Show(show) = command.command;
+    match command.command {
+        HistoryCommand::Show(command) => show(command, place).await,
+        HistoryCommand::Search(command) => search::run(command, place).await,
+        HistoryCommand::Export(command) => transfer::export(command, place).await,
+        HistoryCommand::Import(command) => transfer::import(command, place).await,
+    }
+}
+
+async fn show(show: Show, place: &Place) -> Result<(), Failure> {
     let client = Client::open(place)?;
     let view = match show.view {
         View::Simple => "simple",

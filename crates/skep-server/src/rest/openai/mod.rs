@@ -157,6 +157,7 @@ async fn hand_in(doors: &Doors, permit: &Permit, asked: Asked) -> Result<Receipt
         text: newest.text,
         attachments: newest.pictures,
         mode: None,
+        think: None,
         principal: principal.clone(),
         source: Source::Api { key: key.0 },
     };

@@ -1,11 +1,19 @@
 //! Slash commands: those of every door, and the few that concern this screen only.
 
-use skep_core::slash;
+use skep_core::slash::{COMMANDS, CommandInfo};
 
 /// Handled here; the hive never sees them.
-const LOCAL: &[(&str, &str)] = &[
-    ("/thinking", "show or fold what the model thinks (also Ctrl-O)"),
-    ("/quit", "leave (also Ctrl-D); a turn that runs goes on"),
+const LOCAL: &[CommandInfo] = &[
+    CommandInfo {
+        name: "/thinking",
+        arguments: "",
+        help: "show or fold what the model thinks (also Ctrl-O)",
+    },
+    CommandInfo {
+        name: "/quit",
+        arguments: "",
+        help: "leave (also Ctrl-D); a turn that runs goes on",
+    },
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -27,9 +35,12 @@ pub fn completions(line: &str) -> Vec<(String, String)> {
     if !line.starts_with('/') || line.contains(char::is_whitespace) {
         return Vec::new();
     }
-    let all = slash::COMMANDS.iter().chain(LOCAL);
-    let fitting = all.filter(|(word, _)| word.starts_with(line));
-    fitting.map(|(word, what)| ((*word).to_owned(), (*what).to_owned())).collect()
+    let fitting = COMMANDS.iter().chain(LOCAL).filter(|command| command.name.starts_with(line));
+    let shown = |command: &CommandInfo| match command.arguments {
+        "" => command.help.to_owned(),
+        arguments => format!("{arguments}  {}", command.help),
+    };
+    fitting.map(|command| (command.name.to_owned(), shown(command))).collect()
 }
 
 /// What all of them begin with.

@@ -1,0 +1,119 @@
+//! Sessions as doors list, fork, carry and search them.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use skep_core::Millis;
+use skep_core::ids::{AgentName, SessionId, SessionKey};
+use skep_core::message::Role;
+use skep_core::money::Money;
+use skep_core::settings::Think;
+
+/// A conversation in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct SessionInfo {
+    pub id: SessionId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    /// Its first words.
+    pub title: String,
+    pub created_at: Millis,
+    /// When something was last said in it.
+    pub last_at: Millis,
+    pub messages: i64,
+    /// What its model calls took so far. A fork counts from its beginning.
+    pub tokens: i64,
+    /// Dollars; absent where the price of a call is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub cost: Option<Money>,
+    /// Its key leads here now: a message under the key goes on in it.
+    pub current: bool,
+    /// What `/model` chose for its key; absent where the agent's own profile holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// What `/think` chose for its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub think: Option<Think>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+}
+
+/// Where a fork began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ForkedFrom {
+    pub session: SessionId,
+    /// The last message that was copied.
+    pub at: i64,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SessionPage {
+    /// The one last spoken in first.
+    pub sessions: Vec<SessionInfo>,
+    /// Give this as `after` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// A wish for a fork.
+#[derive(Clone, Debug)]
+pub struct ForkWish {
+    pub agent: AgentName,
+    pub from: SessionId,
+    /// The last message to keep; else all of them.
+    pub at: Option<i64>,
+    /// Leads to the fork from then on.
+    pub session_key: SessionKey,
+}
+
+/// What became of an import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ImportReport {
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub messages: usize,
+    /// Absent rows were written; `false`: the same session was there already.
+    pub imported: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct SearchWish {
+    pub query: String,
+    pub agent: Option<AgentName>,
+    /// Hits older than this place only.
+    pub before: Option<i64>,
+    /// 1..=100
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SearchPage {
+    /// Newest first, in the order they came into the hive.
+    pub hits: Vec<SearchHit>,
+    /// Give this as `before` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<i64>,
+    /// How many messages the index does not know yet, after an upgrade; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unindexed: Option<i64>,
+}
+
+/// A message with the words in it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct SearchHit {
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub seq: i64,
+    pub timestamp: Millis,
+    pub role: Role,
+    /// The part of the text around the first match.
+    pub excerpt: String,
+    /// Where it begins in the text, in characters.
+    pub excerpt_at: usize,
+    /// The text goes on after it.
+    pub cut: bool,
+    /// The matches in the excerpt: first character and length.
+    pub marks: Vec<(usize, usize)>,
+}

@@ -1,0 +1,174 @@
+//! Search over what was said, and the task that keeps its index near.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use skep_core::event::{Event, EventKind};
+use skep_core::query;
+use skep_store::search::{self, Hit, IndexSpoken, MARK, Search};
+
+use crate::door::{DoorError, ErrorKind, SearchHit, SearchPage, SearchWish, Sight};
+use crate::hive::{Hive, Shared, door_error};
+
+/// The index takes rows once there are this many; a search takes what is left before it looks.
+const PIECE: u32 = 256;
+/// A search waits for no more rows than this; more there are only after an upgrade.
+const ON_DEMAND: u32 = 1024;
+/// A query that matches far too much is given up.
+const LONGEST: Duration = Duration::from_secs(2);
+/// Characters of an excerpt, and those of them before the first match.
+const EXCERPT: usize = 240;
+const LEAD: usize = 60;
+
+/// Counts new messages and says when the index should take them.
+#[derive(Default)]
+pub(crate) struct Indexer {
+    unseen: AtomicI64,
+    wake: Notify,
+}
+
+impl Indexer {
+    /// Called with every committed event.
+    pub fn note(&self, event: &Event) {
+        if let EventKind::HistoryUpdated { first, last } = &event.kind {
+            let more = last - first + 1;
+            let unseen = self.unseen.fetch_add(more, Ordering::Relaxed) + more;
+            if unseen >= i64::from(PIECE) {
+                self.unseen.store(0, Ordering::Relaxed);
+                self.wake.notify_one();
+            }
+        }
+    }
+}
+
+/// Takes rows into the index, a piece a commit, so that nobody waits long for the writer.
+pub(crate) async fn keep_up(shared: Arc<Shared>) {
+    loop {
+        let behind = shared.store.read(search::behind).await;
+        let mut behind = behind.unwrap_or_default();
+        while behind >= i64::from(PIECE) && !shared.draining.is_cancelled() {
+            match shared.store.write(IndexSpoken { rows: PIECE }).await {
+                Ok(left) => behind = left,
+                Err(error) => {
+                    tracing::warn!(%error, "the search index waits; again with more messages");
+                    break;
+                }
+            }
+        }
+        tokio::select! {
+            () = shared.draining.cancelled() => return,
+            () = shared.indexer.wake.notified() => {}
+        }
+    }
+}
+
+impl Hive {
+    /// Messages with all of these words, of the conversations in sight.
+    pub async fn search(&self, wish: SearchWish, sight: &Sight) -> Result<SearchPage, DoorError> {
+        let query = query::parse(&wish.query)
+            .map_err(|why| DoorError::new(ErrorKind::Invalid, "bad_query", format!("{why}.")))?;
+        let agent = match (sight, wish.agent) {
+            (Sight::Agent(own), Some(other)) if *own != other => {
+                return Ok(SearchPage { hits: Vec::new(), before: None, unindexed: None });
+            }
+            (Sight::Agent(own), _) => Some(own.clone()),
+            (_, agent) => agent,
+        };
+        let agent = agent.map(|name| self.shared.agent_id(&name)).transpose()?;
+        let unindexed = self.catch_up().await?;
+        let expression = search::expression(&query.notation(), agent);
+        let prefix = match sight {
+            Sight::Keys { prefix, .. } => prefix.as_str(),
+            Sight::All | Sight::Agent(_) => "",
+        };
+        let began = Instant::now();
+        let read = self.shared.store.read(async |conn| {
+            let wanted =
+                Search { expression: &expression, prefix, before: wish.before, limit: wish.limit };
+            search::search(conn, wanted, move || began.elapsed() < LONGEST).await
+        });
+        let Some(found) = read.await.map_err(door_error)? else {
+            let text = "The words stand in too many messages to look through; add another one.";
+            return Err(DoorError::new(ErrorKind::Invalid, "too_broad", text));
+        };
+        let full = u32::try_from(found.len()).is_ok_and(|count| count >= wish.limit);
+        let before = found.last().filter(|_| full).map(|hit| hit.place);
+        let hits = found.into_iter().map(shown).collect();
+        Ok(SearchPage { hits, before, unindexed: (unindexed > 0).then_some(unindexed) })
+    }
+
+    /// Brings the index up to now where little is missing; how much still is. A store that
+    /// cannot write leaves it where it is: what is in it can be found all the same.
+    async fn catch_up(&self) -> Result<i64, DoorError> {
+        let store = &self.shared.store;
+        let behind = store.read(search::behind).await.map_err(door_error)?;
+        if behind == 0 || behind > i64::from(ON_DEMAND) {
+            return Ok(behind);
+        }
+        Ok(store.write(IndexSpoken { rows: ON_DEMAND }).await.unwrap_or(behind))
+    }
+}
+
+fn shown(hit: Hit) -> SearchHit {
+    let (excerpt, excerpt_at, cut, marks) = excerpt(&hit.text, &hit.marked);
+    SearchHit {
+        agent: hit.agent,
+        session: hit.session,
+        session_key: hit.session_key,
+        seq: hit.seq,
+        timestamp: hit.at,
+        role: hit.role,
+        excerpt,
+        excerpt_at,
+        cut,
+        marks,
+    }
+}
+
+/// The part of the text around its first match; its place, whether more follows, its matches.
+fn excerpt(text: &str, marked: &str) -> (String, usize, bool, Vec<(usize, usize)>) {
+    let marks = marks(text, marked);
+    let first = marks.first().map_or(0, |(at, _)| *at);
+    let from = match first.checked_sub(LEAD) {
+        None | Some(0) => 0,
+        Some(from) => {
+            // Not in the middle of a word, unless it has no beginning nearby.
+            let lead = text.chars().skip(from).take(LEAD);
+            let gap = lead.take_while(|c| !c.is_whitespace()).count();
+            if gap < LEAD { from + gap + 1 } else { from }
+        }
+    };
+    let mut rest = text.chars().skip(from);
+    let shown: String = rest.by_ref().take(EXCERPT).collect();
+    let end = from + shown.chars().count();
+    let inside = marks.into_iter().filter(|(at, length)| *at >= from && at + length <= end);
+    let inside = inside.map(|(at, length)| (at - from, length)).collect();
+    (shown, from, rest.next().is_some(), inside)
+}
+
+/// The matches in the text, by its characters: first and length.
+fn marks(text: &str, marked: &str) -> Vec<(usize, usize)> {
+    // A text that holds the marks itself cannot be told apart.
+    if text.contains([MARK.0, MARK.1]) {
+        return Vec::new();
+    }
+    let mut marks = Vec::new();
+    let (mut at, mut began) = (0, 0);
+    for character in marked.chars() {
+        if character == MARK.0 {
+            began = at;
+        } else if character == MARK.1 {
+            marks.push((began, at - began));
+        } else {
+            at += 1;
+        }
+    }
+    marks
+}
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

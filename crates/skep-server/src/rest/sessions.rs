@@ -1,0 +1,213 @@
+//! Sessions of an agent: listing them, forking one, carrying them out and in.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use skep_core::ids::{SessionId, SessionKey};
+use skep_guard::random;
+use skep_runtime::door::{ForkWish, ImportReport, SessionInfo, SessionPage};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::admission::only;
+use crate::doors::Doors;
+use crate::extract::{self, OptionalJsonBody, Params, Segments};
+use crate::permit::Permit;
+use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
+use crate::rest::agents::{Nothing, page_size};
+
+/// One message a line.
+const LINES: &str = "application/x-ndjson";
+/// The largest session that can be imported: it is one commit.
+const IMPORT_BYTES: usize = 64 * 1024 * 1024;
+const IMPORT_TIME: Duration = Duration::from_secs(120);
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SessionParams {
+    /// What the page before gave as `after`.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// The sessions of an agent, the one last spoken in first.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/sessions", tag = "sessions",
+    params(("agent" = String, Path, description = "The name of an agent."), SessionParams),
+    responses((status = 200, description = "Those you may see.", body = SessionPage), Missing)
+)]
+pub(crate) async fn list(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(agent): Segments<String>,
+    Params(params): Params<SessionParams>,
+) -> Result<Json<SessionPage>, Problem> {
+    let agent = extract::agent(&agent)?;
+    let limit = page_size(params.limit)?;
+    let sight = permit.sight();
+    Ok(Json(doors.hive.sessions(&agent, params.after.as_deref(), limit, &sight).await?))
+}
+
+/// One session.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/sessions/{id}", tag = "sessions",
+    params(
+        ("agent" = String, Path, description = "The name of an agent."),
+        ("id" = String, Path, description = "The id of a session.")
+    ),
+    responses((status = 200, description = "What is known of it.", body = SessionInfo), Missing)
+)]
+pub(crate) async fn show(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((agent, session)): Segments<(String, String)>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<SessionInfo>, Problem> {
+    let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
+    Ok(Json(doors.hive.session(&agent, &session, &permit.sight()).await?))
+}
+
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fork {
+    /// The last message to keep; else all of them. It cannot stand between a tool call and its
+    /// result.
+    #[schema(minimum = 1)]
+    at: Option<i64>,
+    /// Leads to the fork from then on; made up where it is left out.
+    #[schema(min_length = 1, max_length = 200)]
+    session_key: Option<String>,
+}
+
+/// A new session that begins as a copy of this one.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{agent}/sessions/{id}/fork", tag = "sessions",
+    params(
+        ("agent" = String, Path, description = "The name of an agent."),
+        ("id" = String, Path, description = "The id of a session.")
+    ),
+    request_body(content = Option<Fork>),
+    responses(
+        (status = 201, description = "The new session.", body = SessionInfo),
+        Missing, Clash, BadBody, NotKept
+    )
+)]
+pub(crate) async fn fork(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((agent, session)): Segments<(String, String)>,
+    Params(Nothing {}): Params<Nothing>,
+    OptionalJsonBody(body): OptionalJsonBody<Fork>,
+) -> Result<Response, Problem> {
+    let made_up = random::uuid().simple().to_string();
+    let made_up = format!("fork-{}", made_up.get(20..).unwrap_or(&made_up));
+    let wish = ForkWish {
+        agent: extract::agent(&agent)?,
+        from: SessionId::new(session),
+        at: body.at,
+        session_key: permit.session_key(body.session_key, &made_up)?,
+    };
+    let info = doors.hive.fork(wish, &permit.sight()).await?;
+    Ok((StatusCode::CREATED, Json(info)).into_response())
+}
+
+/// Every message of a session as JSON lines.
+///
+/// One message a line, as it is stored. Posted to the sessions of an agent of the same name it
+/// becomes the same session again.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/sessions/{id}/export", tag = "sessions",
+    params(
+        ("agent" = String, Path, description = "The name of an agent."),
+        ("id" = String, Path, description = "The id of a session.")
+    ),
+    responses(
+        (status = 200, description = "Messages, oldest first.", body = String,
+         content_type = "application/x-ndjson"),
+        Missing
+    )
+)]
+pub(crate) async fn export(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((agent, session)): Segments<(String, String)>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Response, Problem> {
+    let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
+    let pieces = doors.hive.export(&agent, &session, &permit.sight()).await?;
+    let mut response = Body::from_stream(pieces).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(LINES));
+    let file = format!("attachment; filename=\"{agent}-{session}.jsonl\"");
+    if let Ok(file) = HeaderValue::from_str(&file) {
+        headers.insert(header::CONTENT_DISPOSITION, file);
+    }
+    Ok(response)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ImportParams {
+    /// Leads to the session, unless it leads to another one; `import:ID` where it is left out.
+    #[param(min_length = 1, max_length = 200)]
+    session_key: Option<String>,
+}
+
+/// Takes in a session that was exported: all of it, or nothing.
+///
+/// Ids, numbers and times stay. The same session again changes nothing; one of the same id with
+/// other messages is refused.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{agent}/sessions", tag = "sessions",
+    params(("agent" = String, Path, description = "The name of an agent."), ImportParams),
+    request_body(content = String, content_type = "application/x-ndjson",
+                 description = "What the export of a session gave."),
+    responses(
+        (status = 200, description = "What became of it.", body = ImportReport),
+        Missing, Clash, BadBody, NotKept
+    )
+)]
+pub(crate) async fn import(
+    State(doors): State<Doors>,
+    Segments(agent): Segments<String>,
+    Params(params): Params<ImportParams>,
+    request: Request,
+) -> Result<Json<ImportReport>, Problem> {
+    let agent = extract::agent(&agent)?;
+    let text = read_lines(request).await?;
+    let key = params.session_key.map(SessionKey::new);
+    Ok(Json(doors.hive.import(&agent, key, &text).await?))
+}
+
+async fn read_lines(request: Request) -> Result<String, Problem> {
+    let (parts, body) = request.into_parts();
+    let kind = only(&parts.headers, &header::CONTENT_TYPE)?.unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case(LINES) {
+        let detail = format!("the body must be JSON lines and say so: Content-Type: {LINES}");
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_lines", detail));
+    }
+    let bytes = match tokio::time::timeout(IMPORT_TIME, to_bytes(body, IMPORT_BYTES)).await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) if extract::is_length_limit(&error) => {
+            let detail = format!("a session has at most {IMPORT_BYTES} bytes as JSON lines");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
+        }
+        Ok(Err(_)) => {
+            return Err(Problem::bad_request("cut_body", "the body ended before its end"));
+        }
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} s", IMPORT_TIME.as_secs());
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail));
+        }
+    };
+    String::from_utf8(bytes.into())
+        .map_err(|_| Problem::bad_request("bad_import", "the body is not UTF-8 text"))
+}
