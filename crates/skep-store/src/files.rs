@@ -141,3 +141,7 @@ macro_rules! with_file {
 const IN_ANY: &str = with_file!("");
 const UNDER_KEYS: &str = with_file!(" AND substr(s.key, 1, length($2)) = $2");
 const OF_AGENT: &str = with_file!(" AND a.name = $2");
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

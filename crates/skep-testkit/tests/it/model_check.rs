@@ -241,3 +241,39 @@ async fn knows_both_versions_and_what_the_new_one_refuses() {
     assert_eq!(send("2026-10-21", messages.clone()).await, 400);
     assert_eq!(send("2023-06-01", messages).await, 200);
 }
+
+#[tokio::test]
+async fn pictures_are_what_they_say_they_are() {
+    let model = lenient().await;
+    let image = |mime: &str, data: &str| {
+        let source = json!({ "type": "base64", "media_type": mime, "data": data });
+        json!({ "type": "image", "source": source })
+    };
+    let png = "iVBORw0KGgpyZXN0";
+    let in_result = |block: Value| {
+        let result = json!({ "type": "tool_result", "tool_use_id": "a", "content": [block] });
+        json!([user(json!("hi")), assistant(json!([call("a")])), user(json!([result]))])
+    };
+    let cases = [
+        (json!([user(json!([image("image/png", png)]))]), None),
+        (in_result(image("image/png", png)), None),
+        (json!([user(json!([image("image/gif", png)]))]), Some("appears to be a image/png")),
+        (in_result(image("image/jpeg", png)), Some("appears to be a image/png")),
+        (json!([user(json!([image("image/svg+xml", png)]))]), Some("media_type: Input should")),
+        (json!([user(json!([image("image/png", "*")]))]), Some("invalid base64")),
+        (json!([user(json!([{ "type": "image" }]))]), Some("source.type: Field required")),
+        (
+            json!([user(json!("hi")), assistant(json!([image("image/png", png)]))]),
+            Some("not permitted in assistant"),
+        ),
+    ];
+    for (messages, why) in cases {
+        let refused = refusal_of(&model, &body(false, messages)).await;
+        let fits = match (&refused, why) {
+            (None, None) => true,
+            (Some(text), Some(part)) => text.contains(part),
+            _ => false,
+        };
+        assert!(fits, "{why:?}: {refused:?}");
+    }
+}

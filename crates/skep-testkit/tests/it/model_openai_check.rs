@@ -213,3 +213,49 @@ async fn keys_are_asked_for() {
         assert_eq!(answer.status(), 200);
     }
 }
+
+/// Twelve bytes that begin as a picture does.
+const PNG: &str = "data:image/png;base64,iVBORw0KGgpyZXN0";
+
+#[tokio::test]
+async fn pictures() {
+    let image = |url: &str| json!({ "type": "image_url", "image_url": { "url": url } });
+    let user = |part: Value| chat(json!([{ "role": "user", "content": [part] }]));
+    let result = json!({ "role": "tool", "tool_call_id": "a", "content": [image(PNG)] });
+    let called = json!([{ "role": "user", "content": "hi" }, tool_calls(&["a"]), result]);
+    refuses(
+        Wire::OpenAiChat,
+        &[
+            (user(image(PNG)), ""),
+            (user(image("https://example.test/a.png")), ""),
+            (user(image("")), "Missing required parameter"),
+            (user(image("data:image/png;base64,*")), "base64-encoded data URL"),
+            (user(image("data:image/png;base64,aGVsbG8=")), "unsupported image"),
+            (user(image("file:///etc/passwd")), "valid URL"),
+            (chat(called), "only allowed for messages with role 'user'"),
+        ],
+    )
+    .await;
+    let image = |url: &str| json!({ "type": "input_image", "image_url": url });
+    let ask = |part: Value| {
+        json!({ "model": "m", "stream": true, "store": false,
+            "input": [{ "role": "user", "content": [part] }] })
+    };
+    let output = |part: Value| {
+        let call = json!({ "type": "function_call", "call_id": "a", "name": "read",
+            "arguments": "{}" });
+        let result = json!({ "type": "function_call_output", "call_id": "a", "output": [part] });
+        json!({ "model": "m", "stream": true, "store": false, "input": [call, result] })
+    };
+    refuses(
+        Wire::OpenAiResponses,
+        &[
+            (ask(image(PNG)), ""),
+            (output(image(PNG)), ""),
+            (ask(image("data:image/png;base64,aGVsbG8=")), "unsupported image"),
+            (output(image("data:image/png;base64,*")), "base64-encoded data URL"),
+            (output(json!({ "type": "image_url" })), "Invalid value"),
+        ],
+    )
+    .await;
+}

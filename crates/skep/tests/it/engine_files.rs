@@ -100,6 +100,10 @@ async fn engine_files_reach_the_model_on_every_wire_and_stay_after_a_crash() {
         let expected = json!({"input": 1000, "output": 200, "cacheRead": 10000,
                               "cacheWrite": 400, "totalTokens": 11600, "cost": 0.0105});
         assert_eq!(rows[1]["meta"]["usage"], expected, "{wire:?}");
+        let events = play.events().await;
+        let ends = events.iter().filter(|event| event["type"] == "turn_end");
+        let costs: Vec<&Value> = ends.map(|event| &event["usage"]["cost"]).collect();
+        assert_eq!(costs[0], &json!(0.021), "{wire:?}: two calls");
     }
 }
 
