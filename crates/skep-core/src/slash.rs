@@ -29,6 +29,10 @@ pub enum Slash {
     Think {
         wanted: Option<String>,
     },
+    /// The older part of the session is told to the model in notes; these keep what is named.
+    Compact {
+        keep: Option<String>,
+    },
     Status,
     Help,
 }
@@ -54,6 +58,7 @@ pub const COMMANDS: &[CommandInfo] = &[
     command("/reset", "[message]", "the same as /new"),
     command("/model", "[profile|provider:model|default]", "show or choose the model from here on"),
     command("/think", "[off|low|medium|high|default]", "show or choose how hard the model thinks"),
+    command("/compact", "[what to keep]", "show the model notes instead of older messages"),
     command("/status", "", "what runs, waits and is queued here, and on which model"),
     command("/help", "", "this list"),
 ];
@@ -74,6 +79,7 @@ pub fn parse(text: &str) -> Typed {
         "new" | "reset" => Typed::Command(Slash::New { rest }),
         "model" => Typed::Command(Slash::Model { wanted: rest }),
         "think" => Typed::Command(Slash::Think { wanted: rest }),
+        "compact" => Typed::Command(Slash::Compact { keep: rest }),
         "status" => Typed::Command(Slash::Status),
         "help" => Typed::Command(Slash::Help),
         _ => Typed::Unknown { word: format!("/{word}") },
@@ -109,6 +115,8 @@ mod tests {
             ("/help", Typed::Command(Slash::Help)),
             ("/model", Typed::Command(Slash::Model { wanted: None })),
             ("/model fast ", Typed::Command(Slash::Model { wanted: Some("fast".into()) })),
+            ("/compact", Typed::Command(Slash::Compact { keep: None })),
+            ("/compact the plan", Typed::Command(Slash::Compact { keep: Some("the plan".into()) })),
             ("/think high", Typed::Command(Slash::Think { wanted: Some("high".into()) })),
             ("/Stop", Typed::Unknown { word: "/Stop".into() }),
             ("/etc/passwd is what?", Typed::Unknown { word: "/etc/passwd".into() }),

@@ -12,13 +12,15 @@ use skep_core::fold::Fold;
 use skep_core::ids::TurnId;
 use skep_core::message::{Body, Message};
 use skep_guard::scrub;
+use skep_store::close::Outcome;
+use skep_store::compactions::Compaction;
 use skep_store::journal::Entry;
 
 use crate::ear::Ear;
 use crate::persist::Lost;
 use crate::shown::Shown;
 use crate::step::{self, Steer};
-use crate::turn::{EndRequest, Heard, Turn};
+use crate::turn::{EndRequest, Heard, Spoke, Turn};
 
 const INSTRUCTION: &str = include_str!("prompts/notes.md");
 /// Longer notes would be no notes.
@@ -43,6 +45,48 @@ enum Notes {
 }
 
 impl Turn {
+    /// Runs the engine over the session; where that grew too long, it is first told in notes: once
+    /// where the vendor refuses it, before that whenever its window is nearly full.
+    pub(crate) async fn converse(&self, mut shown: Shown, mut heard: Heard) -> Result<(), Lost> {
+        let refused = |compaction: &Compaction| {
+            compaction.turn == self.lease.turn && compaction.reason == Reason::Overflow
+        };
+        let mut overflowed = shown.compaction.as_ref().is_some_and(refused);
+        // Where no room could be made there is no point in asking for it at every step.
+        let mut may_rest = true;
+        loop {
+            if may_rest && self.is_full(shown.used()) {
+                match self.make_room(&shown, Reason::Full, None, &mut heard).await? {
+                    Room::Over => return Ok(()),
+                    Room::Made => shown = self.read_shown().await?,
+                    Room::No(why) => {
+                        self.tell(format!("the session goes on as it is: {why}"));
+                        may_rest = false;
+                    }
+                }
+            }
+            let end = match self.speak(shown.all(), &mut heard, may_rest).await? {
+                Spoke::Over => return Ok(()),
+                Spoke::Full => {
+                    shown = self.read_shown().await?;
+                    continue;
+                }
+                Spoke::TooLong(end) => end,
+            };
+            // What was journalled meanwhile counts too.
+            shown = self.read_shown().await?;
+            if overflowed {
+                return self.finish(end, &mut heard).await;
+            }
+            overflowed = true;
+            match self.make_room(&shown, Reason::Overflow, None, &mut heard).await? {
+                Room::Over => return Ok(()),
+                Room::Made => shown = self.read_shown().await?,
+                Room::No(_) => return self.finish(end, &mut heard).await,
+            }
+        }
+    }
+
     /// Whether the next call of the model would come too near to the end of its window.
     pub(crate) fn is_full(&self, used: Option<u64>) -> bool {
         let window = self.agent.profile.context_window;
@@ -57,7 +101,10 @@ impl Turn {
         wish: Option<&str>,
         heard: &mut Heard,
     ) -> Result<Room, Lost> {
+        // What asks for it is no part of it.
+        let asks = |row: &Arc<Message>| reason == Reason::Asked && row.turn == self.lease.turn;
         let rows = shown.whole();
+        let rows = &rows[..rows.iter().position(asks).unwrap_or(rows.len())];
         let at = match reason {
             Reason::Asked => compaction::cut_asked(rows),
             Reason::Full | Reason::Overflow => compaction::cut(rows),
@@ -102,6 +149,31 @@ impl Turn {
         let seam = Entry::Seam { message: step::new_message(body) };
         self.persist(self.journal(vec![seam], Steer::No)).await?;
         Ok(Room::Made)
+    }
+
+    /// Carries out `/compact`: the turn is nothing else.
+    pub(crate) async fn compact_as_asked(
+        &self,
+        shown: Shown,
+        wish: Option<&str>,
+        mut heard: Heard,
+    ) -> Result<(), Lost> {
+        let own = |compaction: &Compaction| compaction.turn == self.lease.turn;
+        // After a crash it may be done already.
+        if !shown.compaction.as_ref().is_some_and(own) {
+            match self.make_room(&shown, Reason::Asked, wish, &mut heard).await? {
+                Room::Over => return Ok(()),
+                Room::Made => {}
+                Room::No(why) => {
+                    let text = format!("Nothing was compacted: {why}.");
+                    return self.close(Vec::new(), Outcome::Answered { text }, heard.usage).await;
+                }
+            }
+        }
+        let text = "Compacted: older messages are shown to the model as notes from here on. The \
+                    history keeps every message; its full view has the notes.";
+        let outcome = Outcome::Answered { text: text.to_owned() };
+        self.close(Vec::new(), outcome, heard.usage).await
     }
 
     /// One call of the model over the rows that are to go: they are what it was shown before, so

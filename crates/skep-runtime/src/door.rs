@@ -194,6 +194,18 @@ pub struct HistoryPage {
     /// Where `after` was given: give this for the page after; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
+    /// On the newest page, once a model has answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextInfo>,
+}
+
+/// How full a model's window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ContextInfo {
+    /// Tokens of its last call, answer included.
+    pub used: u64,
+    /// Null where nobody knows.
+    pub window: Option<u32>,
 }
 
 /// The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`.
@@ -306,6 +318,9 @@ pub struct TurnInfo {
     pub steps: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// Once its model has answered, while the turn runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextInfo>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]

@@ -61,16 +61,16 @@ impl Hive {
         let work = match slash::parse(&inbound.text) {
             Typed::Message(text) => {
                 let letter = self.letter(&inbound, text, files)?;
-                self.accept(&agent, letter, &inbound, Fresh::No)
+                self.accept(&agent, letter, inbound.mode, Opens::Turn)
             }
             Typed::Command(Slash::New { rest: Some(text) }) => {
                 let letter = self.letter(&inbound, text, files)?;
-                self.accept(&agent, letter, &inbound, Fresh::Yes)
+                self.accept(&agent, letter, inbound.mode, Opens::Session)
             }
             Typed::Command(command) => {
                 refuse_files(&files)?;
                 let letter = self.letter(&inbound, inbound.text.clone(), files)?;
-                self.order(letter, command)
+                self.order(&agent, letter, command)
             }
             Typed::Unknown { word } => {
                 refuse_files(&files)?;
@@ -179,12 +179,12 @@ impl Hive {
         &self,
         agent: &AgentSettings,
         letter: Letter,
-        inbound: &Inbound,
-        fresh: Fresh,
+        mode: Option<QueueMode>,
+        opens: Opens,
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         let shared = Arc::clone(&self.shared);
         let receipt = Answering::of(&letter);
-        let (command, permit) = match self.acceptance(agent, letter, inbound.mode, fresh) {
+        let (command, permit) = match self.acceptance(agent, letter, mode, opens) {
             Ok(prepared) => prepared,
             Err(error) => return Box::pin(async move { Err(error) }),
         };
@@ -198,7 +198,7 @@ impl Hive {
         agent: &AgentSettings,
         letter: Letter,
         mode: Option<QueueMode>,
-        fresh: Fresh,
+        opens: Opens,
     ) -> Result<(Accept, Option<OwnedSemaphorePermit>), DoorError> {
         let shared = &self.shared;
         let engine = shared.engine(agent).map(|engine| engine.capabilities());
@@ -212,18 +212,24 @@ impl Hive {
             mode: mode.unwrap_or(agent.queue_mode),
             engine,
             take: permit.is_some().then(|| scheduler::slot(shared)),
-            fresh: fresh == Fresh::Yes,
+            fresh: opens == Opens::Session,
+            order: opens == Opens::Order,
         };
         Ok((command, permit))
     }
 
     fn order(
         &self,
+        agent: &AgentSettings,
         letter: Letter,
         command: Slash,
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         match command {
             Slash::Stop => self.act(letter, Action::Stop),
+            // It asks a model: a turn of its own carries it out.
+            Slash::Compact { .. } => {
+                self.accept(agent, letter, Some(QueueMode::Queue), Opens::Order)
+            }
             Slash::New { .. } => self.act(letter, Action::NewSession),
             Slash::Help => self.act(letter, Action::Say(slash::help())),
             Slash::Model { wanted } => self.choose(letter, Asked::Model(wanted)),
@@ -317,9 +323,13 @@ impl Hive {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fresh {
-    Yes,
-    No,
+pub(crate) enum Opens {
+    /// A turn, or it joins one.
+    Turn,
+    /// A turn in a new session.
+    Session,
+    /// A turn that carries out a command.
+    Order,
 }
 
 pub(crate) async fn accepted(

@@ -40,6 +40,7 @@ mod tasks;
 mod tokens;
 mod toolbox;
 mod turn;
+mod window;
 
 pub use browsers::SignedIn;
 pub use bus::Live;

@@ -9,9 +9,9 @@ use skep_core::spend;
 use skep_core::{BoxStream, Millis};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
-use skep_store::history;
 use skep_store::outbox::{self, OpenChannel};
 use skep_store::watch::{self, ItemRow};
+use skep_store::{compactions, history};
 
 use crate::bus::Live;
 use crate::door::{
@@ -43,6 +43,7 @@ impl Hive {
         }
         let turns = turns.into_iter().filter(|turn| sight.covers(&turn.agent, &turn.session_key));
         let turns = turns.map(|turn| TurnInfo {
+            context: self.meter_of(&turn.agent, &turn.turn),
             turn: turn.turn,
             agent: turn.agent,
             session: turn.session,
@@ -186,9 +187,13 @@ impl Hive {
                 }
                 None => Vec::new(),
             };
-            Ok((session, key, rows))
+            let seam = match &session {
+                Some(id) if query.before.is_none() => compactions::newest(conn, id).await?,
+                _ => None,
+            };
+            Ok((session, key, rows, seam.map(|compaction| compaction.seam)))
         });
-        let (session, key, rows) = read.await.map_err(door_error)?;
+        let (session, key, rows, seam) = read.await.map_err(door_error)?;
         if let (SessionChoice::Id(id), None) = (&query.session, &session) {
             let text = format!("The agent {} has no session `{id}`.", query.agent);
             return Err(DoorError::new(ErrorKind::NotFound, "unknown_session", text));
@@ -200,7 +205,10 @@ impl Hive {
         let first = rows.first().map(|row| row.seq);
         let before = first.filter(|seq| *seq > 1 && (whole || forward));
         let after = rows.last().map(|row| row.seq).filter(|_| whole && forward);
+        let newest = query.before.is_none() && !forward;
+        let context = newest.then(|| self.meter(&query.agent, &rows, seam)).flatten();
         Ok(HistoryPage {
+            context,
             messages: rows.into_iter().filter_map(|row| view_of(row, query.view)).collect(),
             session,
             view: query.view,

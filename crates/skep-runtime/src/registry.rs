@@ -2,6 +2,7 @@
 //! commit that begins a lease, in commit order, so that whoever asks to end a turn finds it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,8 @@ pub(crate) struct Running {
     pub session_key: SessionKey,
     pub cancel: CancellationToken,
     reason: OnceLock<CancelReason>,
+    /// Tokens of the last model call; 0 before the first.
+    used: AtomicU64,
     /// What the model says right now. Shared with late watchers; the turn locks it per delta.
     so_far: Mutex<Fold>,
 }
@@ -35,6 +38,14 @@ pub(crate) struct Running {
 impl Running {
     pub fn reason(&self) -> Option<CancelReason> {
         self.reason.get().copied()
+    }
+
+    pub fn used(&self) -> Option<u64> {
+        Some(self.used.load(Ordering::Relaxed)).filter(|used| *used > 0)
+    }
+
+    pub fn note_used(&self, tokens: u64) {
+        self.used.store(tokens, Ordering::Relaxed);
     }
 
     pub fn fold(&self) -> MutexGuard<'_, Fold> {
@@ -57,6 +68,7 @@ impl Registry {
                     session_key: session_key.clone(),
                     cancel: CancellationToken::new(),
                     reason: OnceLock::new(),
+                    used: AtomicU64::new(0),
                     so_far: Mutex::default(),
                 };
                 self.lock().insert(turn.clone(), Arc::new(running));

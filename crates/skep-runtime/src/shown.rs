@@ -5,6 +5,7 @@ use std::sync::Arc;
 use skep_core::compaction;
 use skep_core::ids::TurnId;
 use skep_core::message::{Block, Body, Message, Role, history_tag};
+use skep_core::slash::{self, Slash, Typed};
 use skep_store::compactions::{self, Compaction};
 use skep_store::{files, history};
 
@@ -51,6 +52,18 @@ impl Shown {
 }
 
 impl Turn {
+    /// The command this turn carries out, where it is not there to answer.
+    pub(crate) fn order(&self, shown: &Shown) -> Option<Slash> {
+        let first = shown.rows.iter().find(|row| row.turn == self.lease.turn)?;
+        if first.body.role != Role::System {
+            return None;
+        }
+        match slash::parse(&first.body.plain_text()) {
+            Typed::Command(command) => Some(command),
+            Typed::Message(_) | Typed::Unknown { .. } => None,
+        }
+    }
+
     pub(crate) async fn read_shown(&self) -> Result<Shown, Lost> {
         let (name, session) = (self.agent.name.clone(), self.lease.session.clone());
         let own = self.lease.first_seq - 1;

@@ -11,7 +11,7 @@ use skep_store::watch::{self, ItemRow};
 
 use crate::door::{DoorError, ErrorKind, Inbound, ItemInfo, Receipt, Sight, Source};
 use crate::hive::{Hive, door_error};
-use crate::intake::{Answering, Fresh, accepted, end_turn};
+use crate::intake::{Answering, Opens, accepted, end_turn};
 use crate::query::inbox_item;
 
 impl Hive {
@@ -75,7 +75,7 @@ impl Hive {
         // What was a message stays one, also where it begins with a slash.
         let letter = self.letter(&inbound, inbound.text.clone(), files)?;
         let receipt = Answering::of(&letter);
-        let (accept, permit) = self.acceptance(&agent, letter, None, Fresh::No)?;
+        let (accept, permit) = self.acceptance(&agent, letter, None, Opens::Turn)?;
         let shared = Arc::clone(&self.shared);
         let pending = shared.store.submit(Retry { of: id.clone(), accept });
         // A caller that goes away does not take the turn with it.

@@ -12,22 +12,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use skep_core::compaction::Reason;
 use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Usage};
 use skep_core::prompt;
 use skep_core::settings::{AgentSettings, HiveSettings, Profile};
+use skep_core::slash::Slash;
 use skep_core::tool::ToolContext;
 use skep_guard::{clock, scrub};
-use skep_store::compactions::Compaction;
 use skep_store::journal::{Entry, Journal, Journalled};
 use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
 
 use crate::choose;
-use crate::compact::Room;
 use crate::ear::Ear;
 use crate::gate::Gate as ToolGate;
 use crate::hive::Shared;
@@ -98,7 +96,7 @@ pub(crate) struct Heard {
 }
 
 /// How a run of the engine ended.
-enum Spoke {
+pub(crate) enum Spoke {
     /// The turn is over for this lease.
     Over,
     /// A step is done, and the next would come too near to the end of the model's window.
@@ -203,53 +201,16 @@ impl Turn {
         let call_ids = call_ids.collect();
         let ear = Ear::new(scrub::known());
         let heard = Heard { said: None, usage, steps: 0, used: None, call_ids, ear };
-        self.converse(shown, heard).await
-    }
-
-    /// Runs the engine over the session; where that grew too long, it is first told in notes: once
-    /// where the vendor refuses it, before that whenever its window is nearly full.
-    async fn converse(&self, mut shown: Shown, mut heard: Heard) -> Result<(), Lost> {
-        let refused = |compaction: &Compaction| {
-            compaction.turn == self.lease.turn && compaction.reason == Reason::Overflow
-        };
-        let mut overflowed = shown.compaction.as_ref().is_some_and(refused);
-        // Where no room could be made there is no point in asking for it at every step.
-        let mut may_rest = true;
-        loop {
-            if may_rest && self.is_full(shown.used()) {
-                match self.make_room(&shown, Reason::Full, None, &mut heard).await? {
-                    Room::Over => return Ok(()),
-                    Room::Made => shown = self.read_shown().await?,
-                    Room::No(why) => {
-                        self.tell(format!("the session goes on as it is: {why}"));
-                        may_rest = false;
-                    }
-                }
+        match self.order(&shown) {
+            Some(Slash::Compact { keep }) => {
+                self.compact_as_asked(shown, keep.as_deref(), heard).await
             }
-            let end = match self.speak(shown.all(), &mut heard, may_rest).await? {
-                Spoke::Over => return Ok(()),
-                Spoke::Full => {
-                    shown = self.read_shown().await?;
-                    continue;
-                }
-                Spoke::TooLong(end) => end,
-            };
-            // What was journalled meanwhile counts too.
-            shown = self.read_shown().await?;
-            if overflowed {
-                return self.finish(end, &mut heard).await;
-            }
-            overflowed = true;
-            match self.make_room(&shown, Reason::Overflow, None, &mut heard).await? {
-                Room::Over => return Ok(()),
-                Room::Made => shown = self.read_shown().await?,
-                Room::No(_) => return self.finish(end, &mut heard).await,
-            }
+            _ => self.converse(shown, heard).await,
         }
     }
 
     /// Runs the engine and does what it asks for.
-    async fn speak(
+    pub(crate) async fn speak(
         &self,
         rows: Vec<Arc<Message>>,
         heard: &mut Heard,
@@ -343,6 +304,7 @@ impl Turn {
                 self.count(&meta, heard);
                 heard.steps += 1;
                 heard.used = Some(meta.usage.total_tokens);
+                self.running.note_used(meta.usage.total_tokens);
                 self.answers.fetch_add(1, Ordering::Relaxed);
                 let mut body = self.running.fold().finish(meta);
                 make_calls_usable(&mut body, &mut heard.call_ids);

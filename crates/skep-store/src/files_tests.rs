@@ -34,6 +34,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
         session_key: SessionKey::new("main"),
         principal: Principal::new("operator"),
         channel: None,
+        think: None,
         text: "look".to_owned(),
         note: None,
         files,
@@ -50,7 +51,8 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
     };
     let (turn, session) = (TurnId(format!("t{number}")), SessionId(format!("s{number}")));
     let take = Some(Slot { turn, session, idle_ms: 1000 });
-    let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
+    let accept =
+        Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false, order: false };
     match store.write(accept).await.unwrap() {
         Accepted::Started { lease } => Some(*lease),
         _ => None,

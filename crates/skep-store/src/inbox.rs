@@ -10,7 +10,7 @@ use skep_core::frame::FrameKind;
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
 };
-use skep_core::message::{Body, Origin};
+use skep_core::message::{Body, Origin, Role};
 use skep_core::prompt;
 use skep_core::settings::{QueueMode, Think};
 
@@ -22,6 +22,9 @@ use crate::lanes::{self, Lane, OpenTurn};
 use crate::leases::{self, Lease, Opening};
 use crate::outbox::{self, NewFrame};
 use crate::tx::{NewEvent, Tx};
+
+/// The kind of items that are commands.
+pub(crate) const ORDER: &str = "command";
 
 /// Messages of people are `normal`; the other priorities come with what sends them.
 pub const NORMAL: i64 = 2;
@@ -64,6 +67,8 @@ pub struct Accept {
     pub take: Option<Slot>,
     /// `/new` before it: its turn begins a new session, and a waiting turn is ended.
     pub fresh: bool,
+    /// A command that takes its time: a turn of the lane carries it out, and no model reads it.
+    pub order: bool,
 }
 
 /// What a turn that begins needs: the caller holds a slot for it.
@@ -124,6 +129,10 @@ impl Run for Accept {
 }
 
 impl Accept {
+    fn kind(&self) -> &'static str {
+        if self.order { ORDER } else { "message" }
+    }
+
     async fn start(
         &self,
         tx: &mut Tx<'_>,
@@ -133,7 +142,7 @@ impl Accept {
     ) -> Result<Accepted, Refusal> {
         let letter = &self.letter;
         let ack = Ack { state: "started", note: letter.note.clone() };
-        insert(tx, letter, &lane, ord, "message", ItemState::Running, &ack).await?;
+        insert(tx, letter, &lane, ord, self.kind(), ItemState::Running, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
         if lane.fresh {
             forget_session(tx, &mut lane).await?;
@@ -153,7 +162,7 @@ impl Accept {
             item: &letter.item,
             from: letter.principal.as_str(),
             text: &letter.text,
-            message: user_message(letter),
+            message: as_ordered(user_message(letter), self.order),
         };
         let by = Tally { running: 1, turns: 1, served: Some(ord), ..Tally::default() };
         tally(tx, letter.agent, by).await?;
@@ -177,7 +186,7 @@ impl Accept {
             }
             _ => Ack { state: "queued", note: letter.note.clone() },
         };
-        insert(tx, letter, &lane, ord, "message", ItemState::Pending, &ack).await?;
+        insert(tx, letter, &lane, ord, self.kind(), ItemState::Pending, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
         let more = "UPDATE lanes SET pending = pending + 1, fresh = 0 WHERE id = $1";
         tx.conn.run(more, &[lane.id.0.into()]).await?;
@@ -256,7 +265,7 @@ impl Run for Order {
         let (ended, answer) = self.act(tx, &lane).await?;
         let ack = Ack { state: "done", note: None };
         let state = if answer.is_ok() { ItemState::Done } else { ItemState::Failed };
-        insert(tx, letter, &lane, ord, "command", state, &ack).await?;
+        insert(tx, letter, &lane, ord, ORDER, state, &ack).await?;
         finish_command(tx, letter, &answer).await?;
         tell_accepted(tx, letter, &ack).await?;
         if let Some(channel) = &letter.channel {
@@ -432,7 +441,7 @@ async fn insert(
         (&ack.note).into(),
         state.as_str().into(),
         letter.now.into(),
-        (kind == "message" && lane.fresh).into(),
+        (lane.fresh && matches!(state, ItemState::Pending | ItemState::Running)).into(),
         i64::try_from(letter.files.len()).unwrap_or(0).into(),
         letter.think.map(Think::as_str).into(),
     ];
@@ -514,6 +523,14 @@ pub(crate) struct UserText<'a> {
     pub text: &'a str,
     pub files: Vec<File>,
     pub now: Millis,
+}
+
+/// What a command was is told to people, not to models.
+pub(crate) fn as_ordered(body: Body, order: bool) -> Body {
+    match order {
+        true => Body { role: Role::System, shown: None, ..body },
+        false => body,
+    }
 }
 
 pub(crate) fn user_body(user: UserText<'_>) -> Body {

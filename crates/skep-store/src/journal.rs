@@ -333,8 +333,8 @@ async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Ref
     let mut messages = Vec::with_capacity(rows.len());
     for row in &rows {
         let item = PendingItem::read(tx, row).await?;
-        // It begins a session of its own, and what stands behind it belongs there.
-        if item.fresh {
+        // It begins a session or a turn of its own, and what stands behind it belongs there.
+        if item.fresh || item.order {
             break;
         }
         let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";

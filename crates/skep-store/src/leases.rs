@@ -16,7 +16,7 @@ use crate::conn::Row;
 use crate::error::{Refusal, SqlError};
 use crate::files;
 use crate::history::{self, NewMessage, NewSession, Place};
-use crate::inbox::{Slot, UserText, user_body};
+use crate::inbox::{ORDER, Slot, UserText, as_ordered, user_body};
 use crate::lanes::{self, Chosen, Lane, think_level, turn_state};
 use crate::tx::{NewEvent, Tx};
 
@@ -277,7 +277,7 @@ impl Take {
 
 /// The first items of a lane that nobody has begun.
 pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
-                                     ord, fresh, files, think FROM items \
+                                     ord, fresh, files, think, kind FROM items \
                                      WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                                      ORDER BY priority, ord LIMIT $2";
 
@@ -292,6 +292,8 @@ pub(crate) struct PendingItem {
     pub ord: i64,
     /// Its turn begins a new session.
     pub fresh: bool,
+    /// A command that its turn carries out.
+    pub order: bool,
     pub files: Vec<File>,
     pub think: Option<Think>,
 }
@@ -314,11 +316,12 @@ impl PendingItem {
             ord: row.int(6)?,
             fresh: row.bool(7)?,
             think: think_level(row.text_opt(9)?)?,
+            order: row.text(10)? == ORDER,
         })
     }
 
     pub fn message(&self, now: Millis) -> Body {
-        user_body(UserText {
+        let body = user_body(UserText {
             item: &self.id,
             message_id: &self.message_id,
             channel: self.channel.as_deref(),
@@ -326,7 +329,8 @@ impl PendingItem {
             text: &self.body,
             files: self.files.clone(),
             now,
-        })
+        });
+        as_ordered(body, self.order)
     }
 }
 

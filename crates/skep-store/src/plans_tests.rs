@@ -153,7 +153,7 @@ impl Story {
         let engine = engine();
         let (letter, slot) = (self.letter(id), self.slot());
         let take = take.then_some(slot);
-        let accept = Accept { letter, mode, engine, take, fresh: false };
+        let accept = Accept { letter, mode, engine, take, fresh: false, order: false };
         match self.store.write(accept).await.unwrap() {
             Accepted::Started { lease } => Some(*lease),
             _ => None,
@@ -167,7 +167,7 @@ impl Story {
         assert_eq!(self.store.write(cancel).await.unwrap(), Cancelled::Ended);
         let letter = self.letter(None);
         let (mode, engine) = (QueueMode::Queue, engine());
-        let accept = Accept { letter, mode, engine, take: None, fresh: false };
+        let accept = Accept { letter, mode, engine, take: None, fresh: false, order: false };
         let again = accept.letter.item.clone();
         self.store.write(Retry { of: item.clone(), accept }).await.unwrap();
         let trace = self.store.read(async |conn| tasks::trace(conn, &item).await);

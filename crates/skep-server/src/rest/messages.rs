@@ -98,10 +98,19 @@ pub(crate) async fn send(
     key: IdempotencyKey,
     JsonBody(body): JsonBody<NewMessage, LARGE_BYTES>,
 ) -> Result<Response, Problem> {
-    let agent = extract::agent(&agent)?;
+    let inbound = inbound(extract::agent(&agent)?, &permit, key, body)?;
+    submit(&doors, &permit, wait, inbound).await
+}
+
+/// Hands it in and answers as the caller wished.
+pub(crate) async fn submit(
+    doors: &Doors,
+    permit: &Permit,
+    wait: Wait,
+    inbound: Inbound,
+) -> Result<Response, Problem> {
     let time = wait.time()?;
-    let inbound = inbound(agent, &permit, key, body)?;
-    let listening = wait.stream.then(|| Listening::begin(&doors, &permit));
+    let listening = wait.stream.then(|| Listening::begin(doors, permit));
     let receipt = doors.hive.submit(inbound).await?;
     if let Some(listening) = listening {
         let telling = listening.to(telling::Message::from(&receipt));
@@ -115,7 +124,7 @@ pub(crate) async fn send(
                 id: receipt.item_id.to_string(),
                 message_id: receipt.message_id,
             };
-            wait_for(&doors, &permit, message, time).await
+            wait_for(doors, permit, message, time).await
         }
     }
 }

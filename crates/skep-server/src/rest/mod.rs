@@ -74,6 +74,7 @@ fn routes() -> Routes {
         .guarded(Action::ReadHistory, routes!(sessions::show))
         .guarded(Action::ReadHistory, routes!(sessions::export))
         .guarded(Action::Talk, routes!(sessions::fork))
+        .guarded(Action::Talk, routes!(sessions::compact))
         .guarded(Action::Configure, routes!(sessions::import))
         .guarded(Action::ReadHistory, routes!(messages::follow))
         .guarded(Action::ReadHistory, routes!(files::show))

@@ -10,15 +10,18 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use skep_core::ids::{SessionId, SessionKey};
 use skep_guard::random;
-use skep_runtime::door::{ForkWish, ImportReport, SessionInfo, SessionPage};
+use skep_runtime::door::{
+    Followed, ForkWish, ImportReport, Inbound, Receipt, SessionInfo, SessionPage, Source,
+};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::admission::only;
 use crate::doors::Doors;
-use crate::extract::{self, OptionalJsonBody, Params, Segments};
+use crate::extract::{self, IdempotencyKey, OptionalJsonBody, Params, Segments};
 use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
+use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
 use crate::rest::agents::{Nothing, page_size};
+use crate::rest::messages::{self, Wait};
 
 /// One message a line.
 const LINES: &str = "application/x-ndjson";
@@ -115,6 +118,65 @@ pub(crate) async fn fork(
     };
     let info = doors.hive.fork(wish, &permit.sight()).await?;
     Ok((StatusCode::CREATED, Json(info)).into_response())
+}
+
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Compact {
+    /// What the notes have to hold above all.
+    #[schema(max_length = 10000)]
+    keep: Option<String>,
+}
+
+/// Shows the model notes instead of the older messages, as `/compact` does.
+///
+/// A turn of the session asks the model for them, so it waits for the one that runs. The history
+/// keeps every message.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{agent}/sessions/{id}/compact", tag = "sessions",
+    params(
+        ("agent" = String, Path, description = "The name of an agent."),
+        ("id" = String, Path, description = "The id of a session that its key leads to now."),
+        Wait,
+        IdempotencyKey
+    ),
+    request_body(content = Option<Compact>),
+    responses(
+        (status = 200, description = "With `wait`: it has ended. With `stream`: events.",
+         content((Followed = "application/json"), (String = "text/event-stream"))),
+        (status = 202, description = "It is kept and goes on by itself.", body = Receipt),
+        Missing, Clash, BadBody, NotKept, NoAnswerYet
+    )
+)]
+pub(crate) async fn compact(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((agent, session)): Segments<(String, String)>,
+    Params(wait): Params<Wait>,
+    key: IdempotencyKey,
+    OptionalJsonBody(body): OptionalJsonBody<Compact>,
+) -> Result<Response, Problem> {
+    let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
+    let info = doors.hive.session(&agent, &session, &permit.sight()).await?;
+    if !info.current {
+        let detail = format!(
+            "the key {} leads to another session now; fork this one to go on with it",
+            info.session_key
+        );
+        return Err(Problem::new(StatusCode::CONFLICT, "not_current", detail));
+    }
+    let keep = body.keep.unwrap_or_default();
+    let inbound = Inbound {
+        agent,
+        session_key: info.session_key,
+        text: format!("/compact {keep}").trim_end().to_owned(),
+        attachments: Vec::new(),
+        mode: None,
+        think: None,
+        principal: permit.principal().clone(),
+        source: Source::Api { key: key.0 },
+    };
+    messages::submit(&doors, &permit, wait, inbound).await
 }
 
 /// Every message of a session as JSON lines.

@@ -41,7 +41,11 @@ async fn leased(store: &Store) -> Lease {
     };
     let slot = Slot { turn: TurnId::new("t"), session: SessionId::new("s"), idle_ms: 1000 };
     let (mode, take) = (QueueMode::Queue, Some(slot));
-    match store.write(Accept { letter, mode, engine, take, fresh: false }).await.unwrap() {
+    match store
+        .write(Accept { letter, mode, engine, take, fresh: false, order: false })
+        .await
+        .unwrap()
+    {
         Accepted::Started { lease } => *lease,
         _ => panic!("the lane was free"),
     }

@@ -85,7 +85,7 @@ fn accept(agents: u32) -> Accept {
         approvals: false,
         own_tools: false,
     };
-    Accept { letter, mode: QueueMode::Queue, engine, take: None, fresh: false }
+    Accept { letter, mode: QueueMode::Queue, engine, take: None, fresh: false, order: false }
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

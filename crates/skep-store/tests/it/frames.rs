@@ -43,7 +43,8 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
     };
     let (turn, session) = (TurnId(format!("t-{now}")), SessionId(format!("s-{now}")));
     let take = Some(Slot { turn, session, idle_ms: 1000 });
-    let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
+    let accept =
+        Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false, order: false };
     store.write(accept).await.unwrap()
 }
 

@@ -279,7 +279,7 @@ impl Story {
             own_tools: false,
         };
         let mode = if interrupt { QueueMode::Interrupt } else { QueueMode::Queue };
-        let accept = Accept { letter, mode, engine, take, fresh };
+        let accept = Accept { letter, mode, engine, take, fresh, order: false };
         self.send("accept", expected, accept, |accepted| match accepted {
             Accepted::Started { lease } => Told::Started(held(&lease)),
             Accepted::Queued { ack, ready, interrupt } => Told::Queued {

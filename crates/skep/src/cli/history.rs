@@ -133,7 +133,10 @@ fn spent(meta: &Value) -> Option<String> {
         cached => format!(" ({cached} cached)"),
     };
     let input = usage.input + usage.cache_read + usage.cache_write;
-    let model = text(&meta["model"]);
+    let mut model = text(&meta["model"]);
+    if let Some(profile) = meta["profile"].as_str() {
+        model.push_str(&format!(" ({})", foreign(profile)));
+    }
     Some(format!("{model}, {input} tokens in{cached}, {} out, {cost}", usage.output))
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Place;
 use super::client::{CallError, Client, escaped};
-use super::failure::Failure;
+use super::failure::{Exit, Failure};
 use super::output::{self, Tone, foreign, toned};
 use super::time;
 
@@ -21,6 +21,8 @@ enum SessionCommand {
     List(List),
     /// Begin a new session as a copy of another one's first part
     Fork(Fork),
+    /// Show the model notes instead of the older messages of a session
+    Compact(Compact),
 }
 
 #[derive(Args)]
@@ -58,11 +60,29 @@ struct Fork {
     key: Option<String>,
 }
 
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep session compact 0190a3…
+  skep session compact 0190a3… --keep \"the plan and every path\"
+
+The history keeps every message: `skep history show --view full` has the notes too.")]
+struct Compact {
+    /// The id of the session, as `skep session list` shows it
+    id: String,
+    /// What the notes have to hold above all
+    #[arg(long, value_name = "TEXT")]
+    keep: Option<String>,
+    /// The agent
+    #[arg(long, default_value = "main")]
+    agent: String,
+}
+
 pub async fn run(command: Session, place: &Place) -> Result<(), Failure> {
     let client = Client::open(place)?;
     match command.command {
         SessionCommand::List(list) => show_list(list, place, &client).await,
         SessionCommand::Fork(fork) => make_fork(fork, place, &client).await,
+        SessionCommand::Compact(compact) => make_notes(compact, place, &client).await,
     }
 }
 
@@ -151,5 +171,27 @@ async fn make_fork(fork: Fork, place: &Place, client: &Client) -> Result<(), Fai
     lines(&made).into_iter().for_each(output::line);
     let key = made["session_key"].as_str().map(foreign).unwrap_or_default();
     output::note(format!("go on in it: skep send {} … --session {key}", fork.agent));
+    Ok(())
+}
+
+async fn make_notes(compact: Compact, place: &Place, client: &Client) -> Result<(), Failure> {
+    let (agent, id) = (escaped(&compact.agent), escaped(&compact.id));
+    let path = format!("/api/v1/agents/{agent}/sessions/{id}/compact?wait=true&timeout=600");
+    let body = compact.keep.map_or_else(|| json!({}), |keep| json!({ "keep": keep }));
+    let attempted = format!("compact the session {}", compact.id);
+    let ended = client
+        .post(&path, &body, None)
+        .await
+        .map_err(|error| client.failure(attempted.clone(), error))?;
+    if place.json {
+        output::json(&ended);
+    }
+    if let Some(error) = ended["error"]["error"].as_str() {
+        return Err(Failure::new(Exit::Failed, attempted, foreign(error)));
+    }
+    if !place.json {
+        let text = ended["response"]["content"].as_str().map(foreign);
+        output::line(text.unwrap_or_else(|| "it goes on; see skep status".to_owned()));
+    }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! A session that grows too long is told to its model in notes; its rows stay as they are.
 
 use serde_json::{Value, json};
+use skep_testkit::hive::Start;
 use skep_testkit::model::Usage;
-use skep_testkit::{ModelRequest, Reply};
+use skep_testkit::{ModelRequest, Reply, locate};
 
 use crate::engine_prompt::prefix;
 use crate::stage::{Play, Stage};
@@ -54,7 +55,7 @@ fn is_for_notes(request: &ModelRequest) -> bool {
 }
 
 fn seams(history: &[Value]) -> Vec<&Value> {
-    history.iter().filter(|row| row["role"] == "system").collect()
+    history.iter().filter(|row| !row["details"]["compaction"].is_null()).collect()
 }
 
 fn begins_with(later: &ModelRequest, earlier: &ModelRequest) {
@@ -111,7 +112,9 @@ async fn engine_compact_before_the_window_is_full_on_every_wire() {
         assert_eq!(seams[0]["content"][1]["text"], "NOTED: one", "{wire}");
         assert_eq!(seams[0]["meta"]["usage"]["totalTokens"], 7400, "{wire}");
         let path = format!("/api/v1/agents/{wire}/history?session_key=main");
-        let simple = play.api().get(&path).await.unwrap().good().unwrap().to_string();
+        let simple = play.api().get(&path).await.unwrap().good().unwrap();
+        assert_eq!(simple["context"], json!({"used": 3000, "window": 10000}), "{wire}");
+        let simple = simple.to_string();
         assert!(!simple.contains("NOTED"), "{simple}");
     }
     let events = play.events().await;
@@ -195,8 +198,20 @@ async fn engine_compact_in_the_middle_of_a_turn() {
         stage.model.push(Reply::call("look", json!({"text": "last"})).usage(used(800)));
         stage.model.push(Reply::say("NOTED: looked twice").usage(used(700)));
         stage.model.push(Reply::call("effect", json!({"text": wire})).usage(used(100)));
-        stage.model.push(Reply::say("done").usage(used(120)));
-        let ended = play.ask(wire, "look closely").await;
+        stage.model.push(
+            Reply::new()
+                .open_text()
+                .gate(&format!("last-{wire}"))
+                .delta("done")
+                .close()
+                .usage(used(120)),
+        );
+        let item = play.item(wire, "main", "look closely").await;
+        stage.model.gate(&format!("last-{wire}")).wait_arrived(1).await.unwrap();
+        let turns = play.state().await["turns"].clone();
+        assert_eq!(turns[0]["context"], json!({"used": 1000, "window": 10000}), "{turns}");
+        stage.model.gate(&format!("last-{wire}")).release();
+        let ended = play.ended(wire, &item).await;
         assert_eq!(ended["response"]["content"], "done", "{wire}: {ended}");
         let requests = stage.model.requests().split_off(first);
         assert_eq!(requests.len(), 5, "{wire}");
@@ -219,7 +234,9 @@ async fn engine_compact_survives_a_crash() {
     let stage = stage_of_wires().await;
     let mut play = stage.up().await;
     let wire = WIRES[0];
-    turn(&stage, &play, wire, "1", 10).await;
+    let heavy = format!("1{}", "x".repeat(1000));
+    turn(&stage, &play, wire, &heavy, 10).await;
+    // It stays whole, and what it used is no reason to make notes again.
     turn(&stage, &play, wire, "2", 900).await;
     stage.model.push(Reply::new().open_text().delta("HALF").gate("notes"));
     let item = play.item(wire, "main", "question 3").await;
@@ -256,8 +273,106 @@ async fn engine_compact_stops_when_told() {
     stage.model.push(Reply::new().open_text().delta("HALF").gate("notes"));
     let item = play.item(wire, "main", "question 3").await;
     stage.model.gate("notes").wait_arrived(1).await.unwrap();
+    let path = format!("/api/v1/agents/{wire}/history?session_key=main&view=full");
+    let page = play.api().get(&path).await.unwrap().good().unwrap();
+    assert_eq!(page["context"], json!({"used": 9000, "window": 10000}));
     assert!(play.stop(wire, "main").await);
     assert_eq!(play.ended(wire, &item).await["state"], "cancelled");
     assert!(stage.model.requests().last().unwrap().hung_up());
     assert!(!play.history(wire, "main").await.iter().any(|row| row.to_string().contains("HALF")));
+}
+
+/// `/compact` through every door: a turn of its own, in order, past nothing.
+#[tokio::test]
+async fn engine_compact_when_a_person_asks() {
+    let stage = stage_of_wires().await;
+    let play = stage.up().await;
+    let wire = WIRES[0];
+    let nothing = play.ask(wire, "/compact").await;
+    let text = nothing["response"]["content"].as_str().unwrap();
+    assert!(text.starts_with("Nothing was compacted: "), "{nothing}");
+    assert_eq!(stage.model.requests().len(), 0);
+    turn(&stage, &play, wire, "1", 10).await;
+    turn(&stage, &play, wire, "2", 10).await;
+    // It waits for the turn that runs, and does not join it.
+    stage.model.push(Reply::new().gate("busy").tool("look", json!({"text": "x"})));
+    stage.model.push(Reply::say("answer 3"));
+    let busy = play.item(wire, "main", "question 3").await;
+    stage.model.gate("busy").wait_arrived(1).await.unwrap();
+    let compact = play.item(wire, "main", "/compact the colour of the bees").await;
+    let after = play.item(wire, "main", "question 4").await;
+    stage.model.push(Reply::say("NOTED"));
+    stage.model.push(Reply::say("answer 4"));
+    stage.model.gate("busy").release();
+    assert_eq!(play.ended(wire, &busy).await["response"]["content"], "answer 3");
+    let told = play.ended(wire, &compact).await;
+    assert!(told["response"]["content"].as_str().unwrap().starts_with("Compacted: "), "{told}");
+    assert_eq!(play.ended(wire, &after).await["response"]["content"], "answer 4");
+    let requests = stage.model.requests();
+    assert_eq!(requests.len(), 8);
+    assert!(is_for_notes(&requests[6]));
+    assert!(requests[6].last_user_text().contains("To be kept above all: the colour of the bees"));
+    for request in &requests {
+        assert!(!request.body.to_string().contains("/compact"), "no model reads the command");
+    }
+    let shown = requests[7].body.to_string();
+    assert!(shown.contains("NOTED") && !shown.contains("question 1"), "{shown}");
+    assert!(shown.contains("question 3") && shown.contains("question 4"), "{shown}");
+    let history = play.history(wire, "main").await;
+    assert_eq!(seams(&history)[0]["details"]["compaction"]["reason"], "asked");
+    assert_eq!(stage.model.refusals(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn engine_compact_by_rest_socket_and_terminal() {
+    let stage = stage_of_wires().await;
+    let play = stage.up().await;
+    let wire = WIRES[0];
+    turn(&stage, &play, wire, "1", 10).await;
+    let sessions = play.api().get(&format!("/api/v1/agents/{wire}/sessions")).await.unwrap();
+    let id = sessions.good().unwrap()["sessions"][0]["id"].as_str().unwrap().to_owned();
+    stage.model.push(Reply::say("NOTED by rest"));
+    let path = format!("/api/v1/agents/{wire}/sessions/{id}/compact?wait=true");
+    let ended = play.api().post(&path, &json!({"keep": "all"})).await.unwrap().good().unwrap();
+    assert_eq!(ended["state"], "done", "{ended}");
+    turn(&stage, &play, wire, "2", 10).await;
+    stage.model.push(Reply::say("NOTED by terminal"));
+    let skep = Start::new(&locate::skep().unwrap(), stage.home());
+    let words = ["session", "compact", id.as_str(), "--agent", wire];
+    let done = words.iter().fold(skep, |start, word| start.argument(*word)).finish().await.unwrap();
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stdout.starts_with("Compacted: "), "{}", done.stdout);
+    let history = play.history(wire, "main").await;
+    let notes: Vec<&Value> =
+        seams(&history).into_iter().map(|row| &row["content"][1]["text"]).collect();
+    assert_eq!(notes, ["NOTED by rest", "NOTED by terminal"]);
+    // A fork shows its model what the original did, notes included.
+    let fork = format!("/api/v1/agents/{wire}/sessions/{id}/fork");
+    let body = json!({"session_key": "copy"});
+    play.api().post(&fork, &body).await.unwrap().good().unwrap();
+    for key in ["main", "copy"] {
+        stage.model.push(Reply::say("same"));
+        let item = play.item(wire, key, "and now?").await;
+        assert_eq!(play.ended(wire, &item).await["state"], "done");
+    }
+    let requests = stage.model.requests();
+    let [original, copy] = requests.last_chunk::<2>().unwrap();
+    // All but the newest message, which says when it came.
+    let told = |request: &ModelRequest| {
+        let messages = request.messages();
+        json!(messages[..messages.len() - 1]).to_string()
+    };
+    assert!(told(original).contains("NOTED by terminal"), "{}", told(original));
+    assert_eq!(told(copy), told(original));
+    // A session its key no longer leads to is not touched.
+    play.ask(wire, "/new").await;
+    stage.model.push(Reply::say("fresh"));
+    assert_eq!(play.ask(wire, "hello").await["response"]["content"], "fresh");
+    let refused = play.api().post(&path, &json!({})).await.unwrap();
+    assert_eq!(refused.status, 409);
+    let mut ws = play.ws().await;
+    ws.say("m1", "/compact").await.unwrap();
+    let told = ws.answer_to("m1").await.unwrap();
+    assert!(told["content"].as_str().unwrap().starts_with("Nothing was compacted"), "{told}");
+    assert_eq!(stage.model.refusals(), Vec::<String>::new());
 }

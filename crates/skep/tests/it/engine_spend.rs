@@ -133,6 +133,26 @@ async fn engine_unpriced_model_has_a_limit_of_tokens_beside_cost_per_day() {
     assert!(text.contains("unknown price have 2000000 tokens"), "{text}");
     stage.model.push(thousand(Reply::say("priced")));
     assert_eq!(play.ask("default", "go").await["response"]["content"], "priced");
+    let doctor = Start::new(&locate::skep().unwrap(), stage.home()).argument("doctor");
+    let told = doctor.env("RIG_KEY", "rig-key-canary-1f7c").finish().await.unwrap().stdout;
+    let line = "$3.00 a day; price unknown: unknown, these may use 2000000 tokens a day";
+    assert!(told.contains(line), "{told}");
+}
+
+/// Whoever starts with a model that costs money has a limit from the first call on, and is told.
+#[tokio::test]
+async fn engine_first_start_with_a_model_that_costs_money_sets_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let skep = locate::skep().unwrap();
+    for (name, key, costs) in [("paid", "ANTHROPIC_API_KEY", true), ("offline", "UNUSED", false)] {
+        let home = folder.path().join(name);
+        let start = Start::up(&skep, &home).env(key, "key-of-a-test-1f7c");
+        let hive = start.listening().await.unwrap();
+        let file = std::fs::read_to_string(home.join("skep.yaml")).unwrap();
+        assert_eq!(file.contains("\n  cost_per_day: 10\n"), costs, "{file}");
+        let line = "model calls may cost $10.00 a day: limits.cost_per_day in skep.yaml";
+        assert_eq!(hive.stdout().contains(line), costs, "{}", hive.stdout());
+    }
 }
 
 /// A call counts with the row that records it: never without it, never twice.
