@@ -31,10 +31,8 @@ pub(crate) fn read(agent: &AgentName, text: &str) -> Result<Vec<Message>, String
             return Err(wrong(format!("the `data` of the file {:?} is not whole", file.name)));
         }
         match (&message.body.role, &message.body.tool_call_id) {
-            (Role::ToolResult, Some(call)) => {
-                if open.remove(call).is_none() {
-                    return Err(wrong(format!("no call before it is named `{call}`")));
-                }
+            (Role::ToolResult, Some(call)) if open.remove(call).is_none() => {
+                return Err(wrong(format!("no call before it is named `{call}`")));
             }
             (Role::ToolResult, None) => return Err(wrong("`toolCallId` is missing".to_owned())),
             _ => {}
