@@ -113,8 +113,16 @@ impl Scene {
             "/api/v1/state",
             "/api/v1/agents",
             "/api/v1/logs?limit=1000",
+            "/api/v1/metrics",
         ] {
             self.note(&play.api().get(path).await.unwrap().text);
+        }
+        let sessions = play.api().get("/api/v1/agents/main/sessions").await.unwrap();
+        self.note(&sessions.text);
+        for session in sessions.json["sessions"].as_array().unwrap() {
+            let id = session["id"].as_str().unwrap();
+            let path = format!("/api/v1/agents/main/sessions/{id}/export");
+            self.note(&play.api().get(&path).await.unwrap().text);
         }
         for words in [
             &["history", "show", "main", "--view", "full"][..],
@@ -318,6 +326,22 @@ async fn attack_people_that_paste_the_key_are_told_and_it_is_not_kept() {
         socket.send(&frame).await.unwrap();
         scene.note(&socket.next_of("error").await.unwrap().to_string());
     }
+    let session = "11111111-2222-3333-4444-555555555555";
+    let line = json!({
+        "type": "history", "id": "m", "agentId": "main", "sessionId": session, "turn": "t",
+        "seq": 1, "timestamp": 1, "role": "assistant",
+        "content": [{"type": "thinking", "thinking": key, "signature": "s"},
+                    {"type": "text", "text": format!("it was {key}")}],
+    });
+    let import = play.api().request(Method::POST, "/api/v1/agents/main/sessions");
+    let import = import.header("content-type", "application/x-ndjson").body(line.to_string());
+    let imported = answer(import).await.unwrap();
+    assert_eq!(
+        (imported.status, &imported.json["imported"]),
+        (200, &json!(true)),
+        "{}",
+        imported.text
+    );
     scene.search(play, listeners).await;
 }
 

@@ -467,10 +467,12 @@ async fn channel_deltas_tell_which_call_and_lease_they_belong_to() {
         deltas.push(client.next_of("delta").await.unwrap());
     }
     play.hive.kill().await.unwrap();
-    stage.model.push(Reply::new().text_in(["wh", "ole"]));
+    stage.model.push(Reply::new().text_in(["wh", "ole"]).gate_first("watched"));
     let play = stage.up().await;
     let target = play.target().resume(client.channel(), 1).query("stream=true");
     let mut client = WsClient::connect(&target).await.unwrap();
+    // The turn goes on before anybody can watch it.
+    stage.model.gate("watched").release();
     while let Some(frame) = client.next().await.unwrap() {
         match frame["type"].as_str().unwrap() {
             "delta" => deltas.push(frame),
