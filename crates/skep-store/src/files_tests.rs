@@ -37,6 +37,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
         think: None,
         text: "look".to_owned(),
         note: None,
+        think: None,
         files,
         request: None,
         now: 5,
