@@ -12,7 +12,7 @@ use skep_core::ids::ChannelId;
 use skep_core::{BoxFuture, BoxStream};
 use skep_runtime::Live;
 use skep_runtime::door::{DoorError, Inbound, Source};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::doors::Doors;
 use crate::filter::EventFilter;
@@ -25,6 +25,12 @@ use crate::ws::socket::Ended;
 const SILENCE: Duration = Duration::from_secs(75);
 /// Messages handed in whose receipt is not there yet; further ones stay in the kernel's buffer.
 const UNDER_WAY: usize = 256;
+
+/// Between two looks at the events of a subscription. Every event wakes every watcher otherwise,
+/// and a hundred of them leave the machine no time for those who talk.
+const PACE: Duration = Duration::from_millis(10);
+/// Events passed on at one look.
+const AT_ONCE: usize = 256;
 
 /// What came of a client's frame.
 type Outcome = BoxFuture<'static, Result<Vec<Frame>, Refused>>;
@@ -44,6 +50,8 @@ pub(crate) struct Incoming<'a> {
 pub(crate) struct Subscription {
     live: BoxStream<'static, Live>,
     filter: EventFilter,
+    /// Not before this moment the next are taken.
+    rest: Option<Instant>,
 }
 
 /// A frame that may be done.
@@ -75,7 +83,7 @@ impl Incoming<'_> {
                     }
                 }
                 Some(outcome) = self.under_way.next() => self.pass_outcome(outcome).await,
-                live = next_event(&mut self.subscription) => self.pass_event(live).await,
+                live = next_event(&mut self.subscription) => self.pass_events(live).await,
             };
             if let Err(ended) = told {
                 return ended;
@@ -182,7 +190,7 @@ impl Incoming<'_> {
         let live = self.doors.hive.events(since);
         match filter.resolve(&self.doors.hive).await {
             Ok(active) => {
-                self.subscription = Some(Subscription { live, filter });
+                self.subscription = Some(Subscription { live, filter, rest: None });
                 match active {
                     Some(active) => self.tell(frame::active(&active)).await,
                     None => Ok(()),
@@ -199,6 +207,22 @@ impl Incoming<'_> {
         };
         for frame in again {
             self.push(Push::Again(Arc::new(frame))).await?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what there is by now, and lets more come together before the next look.
+    async fn pass_events(&mut self, first: Option<Live>) -> Result<(), Ended> {
+        self.pass_event(first).await?;
+        for _ in 0..AT_ONCE {
+            let Some(subscription) = &mut self.subscription else { return Ok(()) };
+            match subscription.live.next().now_or_never() {
+                Some(live) => self.pass_event(live).await?,
+                None => break,
+            }
+        }
+        if let Some(subscription) = &mut self.subscription {
+            subscription.rest = Some(Instant::now() + PACE);
         }
         Ok(())
     }
@@ -232,7 +256,14 @@ impl Incoming<'_> {
 
 async fn next_event(subscription: &mut Option<Subscription>) -> Option<Live> {
     match subscription {
-        Some(subscription) => subscription.live.next().await,
+        Some(subscription) => {
+            // Kept until it is over: whoever waits here is interrupted by every frame.
+            if let Some(rest) = subscription.rest {
+                sleep_until(rest).await;
+                subscription.rest = None;
+            }
+            subscription.live.next().await
+        }
         None => std::future::pending().await,
     }
 }

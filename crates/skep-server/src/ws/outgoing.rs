@@ -2,12 +2,13 @@
 //! from the hub or from their rows.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
-use futures_util::SinkExt;
 use futures_util::stream::SplitSink;
+use futures_util::{FutureExt, SinkExt};
 use skep_core::frame::Frame;
 use skep_core::message::Block;
 use skep_runtime::door::{ActiveTurn, OpenedChannel};
@@ -245,17 +246,12 @@ impl<'a> Outgoing<'a> {
     }
 
     async fn feed(&mut self, message: Message) -> Result<(), Ended> {
-        match timeout(WRITE_TIME, self.sink.feed(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Ended::Gone),
-        }
+        in_time(poll_fn(|context| self.sink.poll_ready_unpin(context))).await?;
+        self.sink.start_send_unpin(message).map_err(|_| Ended::Gone)
     }
 
     async fn flush(&mut self) -> Result<(), Ended> {
-        match timeout(WRITE_TIME, self.sink.flush()).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Ended::Gone),
-        }
+        in_time(poll_fn(|context| self.sink.poll_flush_unpin(context))).await
     }
 
     /// Says why, as far as the other side still listens. The caller bounds the time.
@@ -274,5 +270,18 @@ impl<'a> Outgoing<'a> {
         if let Err(ended) = self.flush().await {
             tracing::trace!(?ended, "a socket ended without its goodbye");
         }
+    }
+}
+
+/// Mostly the kernel takes it at once: then no timer is made, which would cost more than the frame.
+async fn in_time<E>(step: impl Future<Output = Result<(), E>> + Unpin) -> Result<(), Ended> {
+    let mut step = step;
+    let done = match (&mut step).now_or_never() {
+        Some(done) => Ok(done),
+        None => timeout(WRITE_TIME, step).await,
+    };
+    match done {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(Ended::Gone),
     }
 }

@@ -1,7 +1,7 @@
 //! Events as the texts that sockets are sent. All sockets that watch get the same text, so it is
 //! made once and not for each of them: writing an event down costs far more than passing it on.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::ws::Utf8Bytes;
@@ -9,29 +9,39 @@ use skep_core::event::Event;
 
 use crate::ws::frame;
 
-/// Watchers are rarely further apart than this; one that is makes its text itself.
-const KEPT: usize = 64;
+/// Watchers take events in heaps; a heap of this many is read by all before it is forgotten.
+const KEPT: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct EventTexts {
-    // A lock and not a task: held for a look at the newest few, and while a text is made, which
-    // the others would otherwise make too.
-    recent: Mutex<VecDeque<(Arc<Event>, Utf8Bytes)>>,
+    // A lock and not a task: held for a look-up, and while a text is made, which the others would
+    // otherwise make too.
+    recent: Mutex<Recent>,
+}
+
+/// Texts by the place of their event in memory; kept with the event, so that the place cannot be
+/// another's meanwhile.
+#[derive(Default)]
+struct Recent {
+    texts: HashMap<usize, Utf8Bytes>,
+    events: VecDeque<Arc<Event>>,
 }
 
 impl EventTexts {
     pub(crate) fn of(&self, event: &Arc<Event>) -> Utf8Bytes {
+        let place = Arc::as_ptr(event).addr();
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        // Kept with its event, whose place in memory cannot be another's meanwhile.
-        let known = recent.iter().rev().find(|(known, _)| Arc::ptr_eq(known, event));
-        if let Some((_, text)) = known {
+        if let Some(text) = recent.texts.get(&place) {
             return text.clone();
         }
         let text = frame::event(event);
-        if recent.len() >= KEPT {
-            recent.pop_front();
+        if recent.events.len() >= KEPT
+            && let Some(oldest) = recent.events.pop_front()
+        {
+            recent.texts.remove(&Arc::as_ptr(&oldest).addr());
         }
-        recent.push_back((Arc::clone(event), text.clone()));
+        recent.texts.insert(place, text.clone());
+        recent.events.push_back(Arc::clone(event));
         text
     }
 }
@@ -58,10 +68,11 @@ mod tests {
         let first = texts.of(&one);
         assert_eq!(first.as_str().as_ptr(), texts.of(&one).as_str().as_ptr());
         assert_eq!(first, frame::event(&one));
-        for number in 0..1000 {
+        for number in 0..10_000 {
             assert_eq!(texts.of(&event(number)), frame::event(&event(number)));
         }
         assert_eq!(texts.of(&one), first);
-        assert_eq!(texts.recent.lock().unwrap_or_else(PoisonError::into_inner).len(), KEPT);
+        let recent = texts.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!((recent.texts.len(), recent.events.len()), (KEPT, KEPT));
     }
 }

@@ -235,6 +235,20 @@ async fn nobody_stops_or_follows_another(
     let body = json!({"message": "x", "session_key": "main"});
     let refused = channel.post("/api/v1/agents/main/messages", &body).await.unwrap();
     assert_eq!((refused.status, &refused.json["code"]), (403, &"foreign_session".into()));
+    // Nothing that names an item or a session of another's does anything.
+    for (method, path, _) in routes(play).await {
+        let named = path.contains("{id}") && method != "GET";
+        if !named || path.contains("/tokens/") {
+            continue;
+        }
+        for id in [&talked.item, &talked.session] {
+            let path = path.replace("{agent}", "main").replace("{id}", id);
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let request = user.request(method, &path).json(&json!({}));
+            let answer = skep_testkit::http::answer(request).await.unwrap();
+            assert!(answer.status >= 400, "{path}: {} {}", answer.status, answer.text);
+        }
+    }
     // A key that is another's by name is another conversation of one's own.
     let body = json!({"session_key": "token:x/main"});
     let stopped = user.post("/api/v1/agents/main/stop", &body).await.unwrap().good().unwrap();

@@ -8,6 +8,7 @@ mod attack_governance;
 mod attack_roles;
 mod attack_secrets;
 mod channel_chat;
+mod channel_deaf;
 mod channel_metrics;
 mod channel_resume;
 mod channel_sessions;
