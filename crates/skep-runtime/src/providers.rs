@@ -8,11 +8,11 @@ use serde::Serialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use skep_core::Millis;
 use skep_core::ids::{AgentName, ItemId, MessageId, SessionId, TurnId};
 use skep_core::message::{Body, Message, Origin, Usage, history_tag};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider, SystemPrompt};
 use skep_core::settings::Profile;
+use skep_core::{Millis, choice};
 use skep_guard::clock;
 
 use crate::door::{DoorError, ErrorKind, Failure};
@@ -90,15 +90,18 @@ impl Hive {
         described.collect()
     }
 
-    /// Asks the model of a profile for a word. Never a fallback instead.
+    /// Asks the model of a profile, or of `vendor:model`, for a word. Never a fallback instead.
     pub async fn try_provider(&self, id: &str) -> Result<ProviderTry, DoorError> {
         let settings = self.settings();
-        let profile = settings.profiles.get(id);
-        let provider = profile.as_ref().and_then(|found| settings.providers.get(&found.name));
-        let (Some(profile), Some(provider)) = (profile, provider) else {
-            let names: Vec<&str> = settings.profiles.keys().map(String::as_str).collect();
-            let text = format!("There is no profile `{id}`. This hive has: {}.", names.join(", "));
-            return Err(DoorError::new(ErrorKind::NotFound, "unknown_profile", text));
+        let unknown = |text| DoorError::new(ErrorKind::NotFound, "unknown_profile", text);
+        let usual = settings.profiles.get("default").or_else(|| settings.profiles.values().next());
+        let Some(usual) = usual else {
+            return Err(unknown("This hive has no profile.".to_owned()));
+        };
+        let profile = choice::profile(id, usual, &settings.profiles).map_err(unknown)?;
+        let Some(provider) = settings.providers.get(&profile.name) else {
+            let text = format!("The profile `{id}` cannot be used; see skep status.");
+            return Err(unknown(text));
         };
         let since = Instant::now();
         let tried = tokio::time::timeout(PATIENCE, ask(&*provider, profile)).await;

@@ -150,7 +150,11 @@ fn keep_agents(running: &HiveSettings, next: &mut Loaded) {
     for name in next.broken.keys() {
         let Some(AgentState::Active(before)) = running.agents.get(name) else { continue };
         let mut kept = (**before).clone();
-        if let Some(profile) = next.settings.profiles.get(&kept.profile.name) {
+        // A model of its own (`vendor:model`) stays as it was written.
+        let profile = &kept.profile.name;
+        if running.profiles.get(profile) == Some(&kept.profile)
+            && let Some(profile) = next.settings.profiles.get(profile)
+        {
             kept.profile = Arc::clone(profile);
         }
         next.settings.agents.insert(name.clone(), AgentState::Active(Arc::new(kept)));

@@ -174,16 +174,14 @@ fn profile(
     reader: &Reader<'_>,
     around: &Around<'_>,
 ) -> Result<Arc<Profile>, Problem> {
-    let name = match &raw.profile {
-        None => around.hive.defaults.profile.clone(),
-        Some(text) => {
-            let names: Vec<&str> = around.profiles.keys().map(String::as_str).collect();
-            hive::profile(reader, text, &names)?
+    match &raw.profile {
+        Some(text) => hive::profile(reader, text, around.profiles),
+        None => {
+            around.hive.defaults.profile.clone().ok_or_else(|| {
+                Problem::of_file(&reader.source.file, "there is no profile `default`")
+            })
         }
-    };
-    around.profiles.get(&name).cloned().ok_or_else(|| {
-        Problem::of_file(&reader.source.file, format!("there is no profile `{name}`"))
-    })
+    }
 }
 
 /// The folder an agent works in. One written by hand has to exist and must not hold the hive

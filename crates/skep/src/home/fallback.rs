@@ -23,7 +23,7 @@ pub fn link(
     let known: Vec<&str> = profiles.keys().map(String::as_str).collect();
     let mut own = Own::new();
     for (name, texts) in written {
-        let names = texts.iter().map(|text| hive::profile(reader, text, &known));
+        let names = texts.iter().map(|text| hive::profile_name(reader, text, &known));
         own.insert((*name).clone(), names.collect::<Result<_, _>>()?);
     }
     for (name, texts) in written {

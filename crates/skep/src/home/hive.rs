@@ -1,14 +1,16 @@
 //! `skep.yaml`: the hive as a whole. Every key is optional.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use skep_core::allow;
 use skep_core::policy::ClassPolicy;
-use skep_core::settings::{Limits, SandboxSettings, ServerSettings};
+use skep_core::settings::{Limits, Profile, SandboxSettings, ServerSettings};
+use skep_core::{allow, choice};
 
 use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};
@@ -116,19 +118,22 @@ pub struct Hive {
 
 pub struct Defaults {
     pub engine: String,
-    pub profile: String,
+    /// Nothing where providers.yaml is broken itself.
+    pub profile: Option<Arc<Profile>>,
     pub allowed_tools: Vec<String>,
     pub sandbox: SandboxSettings,
     pub policy: ClassPolicy,
 }
 
-/// Reads `skep.yaml`. `profiles` are the names that `defaults.profile` may refer to; `None` when
+pub type Profiles = BTreeMap<String, Arc<Profile>>;
+
+/// Reads `skep.yaml`. `profiles` are those that `defaults.profile` may refer to; `None` when
 /// providers.yaml is broken itself and nothing can be said about them.
 pub fn read(
     source: &Source,
     variables: Variables,
     known: &Known,
-    profiles: Option<&[&str]>,
+    profiles: Option<&Profiles>,
 ) -> Result<Hive, Problem> {
     let raw: RawHive = yaml::parse(source)?;
     let reader = Reader { source, variables };
@@ -213,16 +218,16 @@ fn defaults(
     reader: &Reader<'_>,
     raw: &RawDefaults,
     known: &Known,
-    profiles: Option<&[&str]>,
+    profiles: Option<&Profiles>,
 ) -> Result<Defaults, Problem> {
     let engine = match &raw.engine {
         None => "native".to_owned(),
         Some(text) => engine(reader, text, known)?,
     };
     let profile = match (&raw.profile, profiles) {
-        (None, _) => "default".to_owned(),
-        (Some(text), None) => reader.text(text)?,
-        (Some(text), Some(profiles)) => profile(reader, text, profiles)?,
+        (_, None) => None,
+        (None, Some(profiles)) => profiles.get("default").cloned(),
+        (Some(text), Some(profiles)) => Some(profile(reader, text, profiles)?),
     };
     Ok(Defaults {
         engine,
@@ -238,8 +243,37 @@ pub fn engine(reader: &Reader<'_>, text: &Text, known: &Known) -> Result<String,
     reference(reader, text, "engine", &names)
 }
 
-pub fn profile(reader: &Reader<'_>, text: &Text, profiles: &[&str]) -> Result<String, Problem> {
-    reference(reader, text, "profile", profiles)
+/// A profile by its name, or another model of a profile's vendor as `vendor:model`.
+pub fn profile(
+    reader: &Reader<'_>,
+    text: &Text,
+    profiles: &Profiles,
+) -> Result<Arc<Profile>, Problem> {
+    let wanted = reader.text(text)?;
+    let unknown = |kind, written: &str, names: &[&str]| {
+        let problem = reader.problem(text, format!("there is no {kind} `{written}`"));
+        problem.expecting_one_of(written, names.iter().copied())
+    };
+    let Some((vendor, model)) = wanted.split_once(':') else {
+        let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
+        return profiles.get(&wanted).cloned().ok_or_else(|| unknown("profile", &wanted, &names));
+    };
+    let mut vendors: Vec<&str> = profiles.values().map(|it| it.provider.as_str()).collect();
+    vendors.sort_unstable();
+    vendors.dedup();
+    if !vendors.contains(&vendor) {
+        return Err(unknown("profile with the provider", vendor, &vendors));
+    }
+    let usual = profiles.get("default").or_else(|| profiles.values().next());
+    let found = usual.and_then(|usual| choice::profile(&wanted, usual, profiles).ok());
+    found.ok_or_else(|| {
+        let problem = reader.problem(text, format!("`{model}` is no model"));
+        problem.expecting(format!("`{vendor}:` and the model's name at the vendor"))
+    })
+}
+
+pub fn profile_name(reader: &Reader<'_>, text: &Text, names: &[&str]) -> Result<String, Problem> {
+    reference(reader, text, "profile", names)
 }
 
 /// Tool names are checked; a pattern with `*` may name tools that come later. A preset stands for

@@ -176,10 +176,9 @@ fn read_all(
     // Known as secrets before anything else can speak of them.
     let too_short =
         hide(providers.as_mut().map(|found| std::mem::take(&mut found.secrets)), variables);
-    let names: Option<Vec<&str>> =
-        providers.as_ref().map(|providers| providers.profiles.keys().map(String::as_str).collect());
+    let profiles = providers.as_ref().map(|providers| &providers.profiles);
     let hive = source(&home.skep_yaml(), &filled);
-    let hive = hive.and_then(|source| hive::read(&source, variables, known, names.as_deref()));
+    let hive = hive.and_then(|source| hive::read(&source, variables, known, profiles));
     let hive = keep(&mut problems, hive);
     let channels = source(&home.channels_yaml(), &filled);
     let channels = keep(&mut problems, channels.and_then(|source| channels::read(&source)));

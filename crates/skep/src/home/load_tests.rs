@@ -63,7 +63,7 @@ impl Folder {
     }
 }
 
-fn agent<'a>(loaded: &'a Loaded, name: &str) -> &'a AgentSettings {
+pub(super) fn agent<'a>(loaded: &'a Loaded, name: &str) -> &'a AgentSettings {
     match &loaded.settings.agents[&AgentName::new(name)] {
         AgentState::Active(settings) => settings,
         AgentState::Failed { reason } => panic!("{reason}"),

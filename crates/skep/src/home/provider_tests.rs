@@ -116,3 +116,48 @@ fn a_credential_written_out_in_a_header_is_warned_of() {
     assert!(warning.contains(":7:18: `profiles.default.extra_headers.X-Api-Key`"), "{warning}");
     assert!(!format!("{warning} {loaded:?}").contains("canary-2"));
 }
+
+#[test]
+fn a_vendor_and_a_model_stand_for_a_profile_wherever_one_is_named() {
+    let providers = "profiles:\n  default: {provider: rehearsal}\n  big:\n    \
+                     provider: anthropic\n    model: m\n    api_key: '${KEY}'\n    \
+                     max_output_tokens: 77\n    context_window: 2000\n";
+    let load = |hive: &str, agent: &str| {
+        let files =
+            [("providers.yaml", providers), ("skep.yaml", hive), ("teams/main/config.yaml", agent)];
+        Folder::new(&files).load_with(&[("KEY", "key-of-the-test")]).unwrap()
+    };
+    let id = "anthropic:claude:v2";
+    for (hive, agent) in [
+        (format!("defaults: {{profile: '{id}'}}\n"), String::new()),
+        (String::new(), format!("profile: '{id}'\n")),
+    ] {
+        let loaded = load(&hive, &agent);
+        let profile = &super::load_tests::agent(&loaded, "main").profile;
+        // The provider of the profile `big` answers; what is known of its model is not known here.
+        assert_eq!((profile.name.as_str(), profile.model.as_str()), ("big", "claude:v2"));
+        assert_eq!((profile.max_output_tokens, profile.context_window), (77, None));
+    }
+    let told = |agent: &str| {
+        let loaded = load("", agent);
+        loaded
+            .broken
+            .values()
+            .next()
+            .unwrap()
+            .to_string()
+            .split("config.yaml")
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(
+        told("profile: 'antropic:x'\n"),
+        ":1:10: `profile`: there is no profile with the provider `antropic`; expected one of \
+         anthropic, rehearsal; did you mean `anthropic`?"
+    );
+    assert_eq!(
+        told("profile: 'anthropic:'\n"),
+        ":1:10: `profile`: `` is no model; expected `anthropic:` and the model's name at the vendor"
+    );
+}

@@ -150,6 +150,15 @@ async fn engine_providers_are_listed_without_their_keys_and_tried() {
         assert!(bad.stdout.contains(said), "{said} not in {}", bad.stdout);
         assert!(!format!("{}{}", bad.stdout, bad.stderr).contains("canary"), "{name}");
     }
+    stage.model.push(Reply::say("ok"));
+    let other = command(&stage, &["provider", "test", "anthropic:another"]).await;
+    assert!(
+        other.stdout.starts_with("ok    anthropic:another  another  answered"),
+        "{}",
+        other.stdout
+    );
+    assert!(other.stdout.contains(" tokens, cost unknown"), "{}", other.stdout);
+    assert_eq!(stage.model.requests().pop().unwrap().body["model"], "another");
     let unknown = command(&stage, &["provider", "test", "small"]).await;
     assert_eq!(unknown.code, Some(1));
     assert!(unknown.stderr.contains("skep provider list"), "{}", unknown.stderr);
