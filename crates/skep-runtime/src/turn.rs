@@ -32,7 +32,6 @@ use crate::hive::Shared;
 use crate::persist::{Lost, persist, persist_unless};
 use crate::registry::Running;
 use crate::resume;
-use crate::shown::Shown;
 use crate::step::{self, StepEnd};
 use crate::toolbox::{Toolbox, wire_name};
 
