@@ -104,7 +104,7 @@ impl Hive {
             return Err(unknown(text));
         };
         let since = Instant::now();
-        let tried = tokio::time::timeout(PATIENCE, ask(&*provider, profile)).await;
+        let tried = tokio::time::timeout(PATIENCE, ask(&*provider, &profile)).await;
         let took_ms = millis(since.elapsed());
         let (usage, error) = match tried {
             Ok(Ok(usage)) => (Some(usage.priced(profile.price.as_ref())), None),

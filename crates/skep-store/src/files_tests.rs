@@ -37,7 +37,6 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
         think: None,
         text: "look".to_owned(),
         note: None,
-        think: None,
         files,
         request: None,
         now: 5,
