@@ -70,7 +70,7 @@ export interface HistoryPage {
   streaming: boolean;
   active?: ActiveTurn;
   /** How full the model's context was at the last call, in tokens. */
-  context?: { used: number; window: number };
+  context?: { used: number; window: number | null };
   before?: number;
 }
 
@@ -83,8 +83,8 @@ export interface Agent {
   error?: string;
   engine: string;
   model: string;
-  queue_depth: number;
-  active_turns: number;
+  queue_depth?: number;
+  active_turns?: number;
 }
 
 export interface Turn {
@@ -111,39 +111,49 @@ export interface Snapshot {
   hive: { version: string; started_at: number; model_note: string; store: string };
   agents: Agent[];
   turns: Turn[];
-  queue: { pending: number; running: number; waiting: number };
+  /** For those who see all of it. */
+  queue?: { pending: number; running: number; waiting: number };
   unknown_calls: UnknownCall[];
   spend?: Spend;
 }
 
 /** What today has cost so far. */
 export interface Spend {
-  cost?: number;
-  cost_per_day?: number;
+  calls: number;
   tokens: number;
-  tokens_per_day?: number;
+  /** Null when the price of a call is not known. */
+  cost: number | null;
+  known_cost: number;
   unpriced_calls: number;
+  limits: { cost_per_day?: number; tokens_per_day?: number };
 }
 
 export interface SessionInfo {
   id: string;
-  key: string;
+  agent: string;
+  session_key: string;
   /** Its first words. */
   title: string;
   created_at: number;
   last_at: number;
   messages: number;
+  tokens: number;
+  cost?: number;
+  /** Its key leads here now. */
+  current: boolean;
+  forked_from?: { session: string; at: number };
 }
 
-export interface Found {
+export interface SearchHit {
   agent: string;
   session: string;
   session_key: string;
   seq: number;
+  timestamp: number;
   role: string;
-  at: number;
-  snippet: string;
-  /** Where the words that were looked for stand in `snippet`: start and end. */
+  excerpt: string;
+  cut: boolean;
+  /** The matches in the excerpt: first character and length. */
   marks: [number, number][];
 }
 

@@ -44,7 +44,7 @@ interface TalkState {
   notes: { text: string; at: number; bad: boolean }[];
   session?: string;
   before?: number;
-  context?: { used: number; window: number };
+  context?: { used: number; window: number | null };
   loaded: boolean;
   loading: boolean;
   error?: string;

@@ -86,9 +86,11 @@ export function Chat(props: { route: Place; find: () => void }) {
     try {
       const agent = encodeURIComponent(props.route.agent);
       const key = `fork:${crypto.randomUUID().slice(0, 8)}`;
-      const body = { at: from.seq - 1, session_key: key };
-      const path = `/agents/${agent}/sessions/${from.sessionId}/fork`;
-      await post(path, body);
+      // Before the first message there is nothing to copy.
+      if (from.seq > 1) {
+        const path = `/agents/${agent}/sessions/${from.sessionId}/fork`;
+        await post(path, { at: from.seq - 1, session_key: key });
+      }
       const message = { message: text, session_key: key };
       await post(`/agents/${agent}/messages`, message, crypto.randomUUID());
       setFork(undefined);

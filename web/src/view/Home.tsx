@@ -56,15 +56,16 @@ export function headline(number: number): string {
 function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
   const snapshot = hive.state.snapshot;
   if (!snapshot) return "";
-  const { running, waiting, pending } = snapshot.queue;
+  const { running, waiting, pending } = snapshot.queue ?? { running: 0, waiting: 0, pending: 0 };
   const turns = `${running} ${running === 1 ? "turn" : "turns"} running`;
   const spent = snapshot.spend ? ` ${spentWords(snapshot.spend)}` : "";
   return `${turns}, ${waiting} waiting, ${pending} queued.${spent}`;
 }
 
 function spentWords(spend: SpendToday): string {
-  const of = spend.cost_per_day === undefined ? "" : ` of ${money(spend.cost_per_day)}`;
-  return `${money(spend.cost)}${of} spent today.`;
+  const limit = spend.limits.cost_per_day;
+  const of = limit === undefined ? "" : ` of ${money(limit)}`;
+  return `${money(spend.known_cost)}${of} spent today.`;
 }
 
 function Nothing() {
@@ -184,11 +185,11 @@ function Spend() {
           </div>
           <div class="spend">
             <div class="row base">
-              <span class="big">{money(spend().cost)}</span>
+              <span class="big">{money(spend().known_cost)}</span>
               <span class="muted grow">
-                {spend().cost_per_day === undefined
+                {spend().limits.cost_per_day === undefined
                   ? "no limit set"
-                  : `of ${money(spend().cost_per_day)}, holds at the limit`}
+                  : `of ${money(spend().limits.cost_per_day)}, holds at the limit`}
               </span>
               <span class="small faint">{count(spend().tokens)} tokens</span>
             </div>

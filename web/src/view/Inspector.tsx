@@ -20,7 +20,10 @@ export function Inspector(props: { talk: Talk; turn: RunningTurn | undefined }) 
 }
 
 function Context(props: { talk: Talk }) {
-  const context = () => props.talk.state.context;
+  const context = () => {
+    const known = props.talk.state.context;
+    return known?.window ? { used: known.used, window: known.window } : undefined;
+  };
   return (
     <Show when={context()}>
       {(context) => (

@@ -2,7 +2,7 @@
 
 import { createResource, createSignal, For, onMount, Show } from "solid-js";
 import { get, query } from "../api/http";
-import type { Found } from "../api/types";
+import type { SearchHit } from "../api/types";
 import { href } from "../state/route";
 import { clock } from "../text/format";
 import { Icon } from "./marks";
@@ -15,7 +15,7 @@ export function Search(props: { close: () => void }) {
   const [words, setWords] = createSignal("");
   const [results] = createResource(
     () => words().trim() || undefined,
-    (q) => get<{ results: Found[] }>(`/search${query({ q, limit: 30 })}`),
+    (q) => get<{ hits: SearchHit[] }>(`/search${query({ q, limit: 30 })}`),
   );
   onMount(() => dialog.showModal());
   return (
@@ -58,7 +58,7 @@ export function Search(props: { close: () => void }) {
               >
                 <Snippet hit={hit} />
                 <span class="small faint">
-                  {hit.agent} · {hit.role} · {clock(hit.at)}
+                  {hit.agent} · {hit.role} · {clock(hit.timestamp)}
                 </span>
               </a>
             </li>
@@ -68,8 +68,8 @@ export function Search(props: { close: () => void }) {
     </dialog>
   );
 
-  function found(): Found[] {
-    return results.error || words().trim() === "" ? [] : (results.latest?.results ?? []);
+  function found(): SearchHit[] {
+    return results.error || words().trim() === "" ? [] : (results.latest?.hits ?? []);
   }
 }
 
@@ -79,17 +79,19 @@ function state(words: string, loading: boolean, number: number): string {
   return number === 0 ? "Nothing found. Fewer or other words may help." : "";
 }
 
-function Snippet(props: { hit: Found }) {
+function Snippet(props: { hit: SearchHit }) {
   const pieces = () => {
-    const { snippet, marks } = props.hit;
+    // Places are counted in characters, not in the halves of them that a string has.
+    const letters = Array.from(props.hit.excerpt);
+    const text = (from: number, to: number) => letters.slice(from, to).join("");
     const cut: { text: string; marked: boolean }[] = [];
     let at = 0;
-    for (const [start, end] of marks) {
-      cut.push({ text: snippet.slice(at, start), marked: false });
-      cut.push({ text: snippet.slice(start, end), marked: true });
-      at = end;
+    for (const [start, length] of props.hit.marks) {
+      cut.push({ text: text(at, start), marked: false });
+      cut.push({ text: text(start, start + length), marked: true });
+      at = start + length;
     }
-    cut.push({ text: snippet.slice(at), marked: false });
+    cut.push({ text: text(at, letters.length) + (props.hit.cut ? "…" : ""), marked: false });
     return cut;
   };
   return (

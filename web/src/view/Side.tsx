@@ -45,7 +45,7 @@ function AgentTalks(props: { agent: Agent; current: boolean; session: string | u
     () => (open() ? { agent: props.agent.name, limit: most(), stale: stale() } : undefined),
     async ({ agent, limit }) => {
       const path = `/agents/${encodeURIComponent(agent)}/sessions?limit=${limit}`;
-      return get<{ sessions: SessionInfo[]; before?: string | number }>(path);
+      return get<{ sessions: SessionInfo[]; after?: string }>(path);
     },
   );
   const sessions = () => (talks.error ? [] : (talks.latest?.sessions ?? []));
@@ -64,14 +64,14 @@ function AgentTalks(props: { agent: Agent; current: boolean; session: string | u
                 href={href({
                   page: "chat",
                   agent: props.agent.name,
-                  key: session.key,
+                  key: session.session_key,
                   session: session.id,
                 })}
                 aria-current={props.current && props.session === session.id ? "page" : undefined}
               >
-                {title(session.title || session.key)}
+                {title(session.title || session.session_key)}
                 <span>
-                  {session.key} · {clock(session.last_at)}
+                  {session.session_key} · {clock(session.last_at)}
                 </span>
               </a>
             </li>
@@ -102,6 +102,6 @@ function Empty(props: { agent: string }) {
 
 export function mark(agent: Agent): MarkName {
   if (agent.status === "failed") return "fail";
-  if (agent.active_turns > 0) return "run";
-  return agent.queue_depth > 0 ? "queue" : "idle";
+  if ((agent.active_turns ?? 0) > 0) return "run";
+  return (agent.queue_depth ?? 0) > 0 ? "queue" : "idle";
 }
