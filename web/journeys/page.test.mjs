@@ -84,7 +84,7 @@ test("send, stream, thinking, tool card with diff, usage", async (t) => {
     assert.match(await card.locator("summary").textContent(), /write.*notes\.txt.*\+2.*−0/s);
     assert.equal(await card.locator(".diff .a").count(), 2);
     await page.getByText("Thought").click();
-    await page.getByText("The file needs a second line.").waitFor();
+    await page.locator(".think p", { hasText: "The file needs a second line." }).waitFor();
     assert.match(await page.locator(".usage").first().textContent(), /rehearsal.*out/s);
     await page.getByText("Simple", { exact: true }).click();
     assert.equal(await page.locator(".tool").count(), 0, "simple shows what was said");
@@ -103,7 +103,7 @@ test("stop ends the turn and what was said stays", async (t) => {
     await page.getByText("stopped here").waitFor();
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
     await said(page, "The beginning.");
-    assert.equal(await page.getByText("The end.").count(), 1, "only in the script itself");
+    assert.equal(await page.locator(".say", { hasText: /^The end\.$/ }).count(), 0);
     faultless(page);
 });
 
@@ -133,8 +133,9 @@ test("the server is killed under the page and comes back", async (t) => {
     await said(page, "Sent while it was away.");
     await page.getByText(/Live, event/).waitFor();
     const history = await hive.skep("history", "show", "main");
-    const texts = JSON.stringify(history);
-    assert.equal(texts.split('Sent while it was away."').length - 1, 1, "answered once");
+    const answers = history.messages.filter((message) => message.role === "assistant");
+    const texts = answers.map((message) => message.content.map((block) => block.text).join(""));
+    assert.deepEqual(texts, ["Before the crash.", "Sent while it was away."]);
     faultless(page, AWAY);
 });
 
@@ -180,11 +181,14 @@ test("edit and fork leads to a session of its own", async (t) => {
     await talk(page);
     await say(page, script("say The first answer."));
     await said(page, "The first answer.");
-    await page.getByRole("button", { name: "Edit and fork" }).first().click();
+    await say(page, script("say The second answer."));
+    await said(page, "The second answer.");
+    await page.getByRole("button", { name: "Edit and fork" }).nth(1).click();
     await say(page, script("say Another answer."));
     await page.waitForURL(/fork/);
     await said(page, "Another answer.");
-    assert.equal(await page.getByText("The first answer.").count(), 0);
+    await said(page, "The first answer.");
+    assert.equal(await page.locator(".say", { hasText: /^The second answer\.$/ }).count(), 0);
     const sessions = await hive.skep("session", "list", "main");
     assert.equal(sessions.sessions.length, 2);
     faultless(page);

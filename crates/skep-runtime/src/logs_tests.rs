@@ -49,7 +49,7 @@ fn the_newest_lines_over_several_files_and_what_follows() {
         follow.after = page.next;
     }
     // The file of the place is gone: nothing that is still there is left out.
-    for _ in 0..OLDER - 1 {
+    for _ in 0..OLDER {
         move_on(folder).unwrap();
     }
     write(folder, 9..10);
