@@ -21,6 +21,7 @@ use crate::extract::{self, IdempotencyKey, OptionalJsonBody, Params, Segments};
 use crate::permit::Permit;
 use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
 use crate::rest::agents::{Nothing, page_size};
+use crate::rest::message_stream::Sse;
 use crate::rest::messages::{self, Wait};
 
 /// One message a line.
@@ -143,7 +144,7 @@ pub(crate) struct Compact {
     request_body(content = Option<Compact>),
     responses(
         (status = 200, description = "With `wait`: it has ended. With `stream`: events.",
-         content((Followed = "application/json"), (String = "text/event-stream"))),
+         content((Followed = "application/json"), (Sse = "text/event-stream"))),
         (status = 202, description = "It is kept and goes on by itself.", body = Receipt),
         Missing, Clash, BadBody, NotKept, NoAnswerYet
     )
