@@ -1,6 +1,6 @@
 //! Full-text search over what was said. The rows of `spoken` are written with their messages; the
-//! index takes them over in pieces, by a command of its own. One row a commit would make the index
-//! write seven pages for each message; a hundred rows a commit make it less than one.
+//! index takes them over in pieces, by a command of its own: one row a commit made the log grow by
+//! 69 kB for each message instead of 12 (with 200 000 messages in it).
 
 use skep_core::Millis;
 use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};

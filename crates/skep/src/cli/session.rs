@@ -132,6 +132,9 @@ fn lines(session: &Value) -> Vec<String> {
         number("messages"),
         number("tokens")
     );
+    if let Some(cost) = session["cost"].as_f64() {
+        facts.push_str(&format!(", ${cost:.4}"));
+    }
     for (key, word) in [("profile", "model"), ("think", "think")] {
         if let Some(chosen) = session[key].as_str() {
             facts.push_str(&format!(", {word} {}", foreign(chosen)));

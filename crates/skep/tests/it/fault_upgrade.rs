@@ -70,7 +70,11 @@ impl Run for Fill {
 
 async fn old_home(home: &Path) {
     let run = home.join("run");
-    std::fs::create_dir_all(&run).unwrap();
+    let main = home.join("teams/main");
+    for folder in [&run, &main] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    std::fs::write(main.join("config.yaml"), "description: an old hand\n").unwrap();
     let store = StoreOf::<Old>::open(OpenOptions::in_run_folder(&run), |_| {}).await.unwrap();
     store.write(Fill).await.unwrap();
     store.close().await;
