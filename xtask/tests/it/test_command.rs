@@ -29,9 +29,14 @@ impl Stage {
         script(&programs.join("cargo"), &cargo);
         script(&programs.join("rustc"), "echo host: test-machine\n");
         // Present, so that nothing is installed on the machine that runs this test.
-        for name in ["cc", "sqlite3", "unshare", "bwrap", "rg", "git", "node", "npm"] {
+        for name in ["cc", "sqlite3", "unshare", "bwrap", "rg", "git", "npm", "chromium"] {
             script(&programs.join(name), "");
         }
+        script(&programs.join("node"), "echo '# pass 1'\necho '# fail 0'\n");
+        let tools = folder.path().join("web/node_modules/.bin");
+        fs::create_dir_all(&tools).unwrap();
+        script(&tools.join("tsc"), "");
+        script(&tools.join("vitest"), "echo '      Tests  1 passed (1)'\n");
         let clients = folder.path().join("crates/skep-testkit/clients");
         fs::create_dir_all(&clients).unwrap();
         for pins in ["requirements.txt", "package.json"] {
@@ -78,13 +83,15 @@ fn assert_ends(outcome: &Outcome, last_line: &str) {
 }
 
 /// How many suites of judges a whole run has.
-const JUDGES: usize = 3;
+const JUDGES: usize = 4;
+/// What the page adds: its types, its units, its journeys.
+const PAGE: usize = 3;
 /// The python of the judges: installs what it is asked to, and every suite has one good case.
 const JUDGE: &str = "[ \"$1 $2\" = '-m pip' ] && exit 0\necho '1 passed, 0 failed'\n";
 
-/// The last line of a whole run in which every judge is content.
+/// The last line of a whole run in which every judge and the page are content.
 fn whole(passed: usize, failed: usize) -> String {
-    format!("{} passed, {failed} failed", passed + JUDGES)
+    format!("{} passed, {failed} failed", passed + JUDGES + PAGE)
 }
 
 const TWO_GOOD_PROGRAMS: &str = "test) \
@@ -153,13 +160,14 @@ fn judges_that_cannot_be_installed_or_do_not_count_have_failed() {
     let stage = Stage::new(TWO_GOOD_PROGRAMS);
     let programs = stage.folder.path().join("programs");
     script(&programs.join("npm"), "exit 1\n");
-    assert_ends(&stage.run(&[]), "18 passed, 1 failed");
+    // The page needs it as well.
+    assert_ends(&stage.run(&[]), "18 passed, 2 failed");
     script(&programs.join("npm"), "");
     for (judge, last_line) in [
-        ("echo hm", "18 passed, 3 failed"),
-        ("echo '0 passed, 0 failed'", "18 passed, 3 failed"),
-        ("echo '5 passed, 0 failed'; exit 1", "33 passed, 3 failed"),
-        ("echo '5 passed, 2 failed'; exit 1", "33 passed, 6 failed"),
+        ("echo hm", "21 passed, 4 failed"),
+        ("echo '0 passed, 0 failed'", "21 passed, 4 failed"),
+        ("echo '5 passed, 0 failed'; exit 1", "41 passed, 4 failed"),
+        ("echo '5 passed, 2 failed'; exit 1", "41 passed, 8 failed"),
     ] {
         let body = format!("[ \"$1 $2\" = '-m pip' ] && exit 0\n{judge}\n");
         script(&stage.folder.path().join("cache/python/bin/python"), &body);
