@@ -103,12 +103,12 @@ fn declare(
 ) -> UtoipaMethodRouter<Doors> {
     let mut declared = HashMap::new();
     let all = paths.paths.iter_mut().flat_map(|(path, item)| {
-        let openai = path.starts_with("/v1/");
-        operations(item).into_iter().map(move |(method, operation)| (openai, method, operation))
+        operations(item).into_iter().map(move |(method, operation)| (path, method, operation))
     });
-    for (openai, method, operation) in all {
+    for (path, method, operation) in all {
         describe(action, operation);
-        if openai {
+        operation.operation_id = Some(id_of(&method, path));
+        if path.starts_with("/v1/") {
             describe_for_openai(operation);
         }
         let statuses = operation.responses.responses.keys();
@@ -117,6 +117,14 @@ fn declare(
     let rule = Arc::new(Rule { action, declared });
     let guard = middleware::from_fn(move |request, next| pass(Arc::clone(&rule), request, next));
     (schemas, paths, router.route_layer(guard))
+}
+
+/// `post_api_agents_agent_stop`: handlers share short names, ids must not.
+fn id_of(method: &Method, path: &str) -> String {
+    let path = path.replacen("/api/v1/", "/api/", 1);
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let method = method.as_str().to_ascii_lowercase();
+    std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_")
 }
 
 fn operations(item: &mut PathItem) -> Vec<(Method, &mut Operation)> {

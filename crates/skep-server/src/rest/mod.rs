@@ -129,3 +129,32 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     let detail = format!("{shown} does not answer to {method}");
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn every_route_says_who_may_and_has_a_name_of_its_own() {
+        let (_, document, open) = routes().split();
+        let document = serde_json::to_value(document).unwrap();
+        let mut ids = BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "{id} is twice there");
+                let guarded = operation["x-skep-roles"] != Value::Null;
+                let way = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+                assert_ne!(guarded, open.has(&way, path), "{method} {path}");
+                assert!(guarded || !path.contains('{'), "{path} is open and varies");
+                assert!(operation["summary"].is_string(), "{method} {path} says nothing");
+            }
+        }
+        assert!(ids.len() > 20, "{ids:?}");
+    }
+}
