@@ -7,14 +7,35 @@ use crate::engine::FailureCode;
 use crate::message::Usage;
 use crate::money::{Money, Price};
 use crate::settings::Limits;
+use crate::words::words;
 
 /// With `cost_per_day` and without `tokens_per_day`, calls whose price nobody knows have this many
 /// tokens a day: an unknown cost is not a cost of nothing.
 pub const UNPRICED_TOKENS_PER_DAY: u64 = 2_000_000;
 
-const DAY_MS: Millis = 24 * 60 * 60 * 1000;
+pub const HOUR_MS: Millis = 60 * 60 * 1000;
+/// Of a day.
+pub const HOURS: i64 = 24;
+const DAY_MS: Millis = HOURS * HOUR_MS;
 
-/// Sums of one day.
+words! {
+    /// How finely sums are told.
+    Span {
+        Hour = "hour",
+        Day = "day",
+    }
+}
+
+impl Span {
+    pub fn hours(self) -> i64 {
+        match self {
+            Self::Hour => 1,
+            Self::Day => HOURS,
+        }
+    }
+}
+
+/// Sums of one day, or of another span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Spend {
     pub calls: u64,
@@ -37,6 +58,11 @@ impl Spend {
             }
         }
     }
+}
+
+/// Hours since the epoch.
+pub fn hour_of(now: Millis) -> i64 {
+    now.div_euclid(HOUR_MS)
 }
 
 /// Days since the epoch, UTC.

@@ -5,6 +5,7 @@
 
 pub mod door;
 pub mod logs;
+pub mod usage;
 
 mod begin;
 mod browsers;

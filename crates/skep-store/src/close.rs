@@ -67,7 +67,7 @@ impl Run for Close {
                       WHERE id = $1 AND token = $2 AND state = 'running' \
                       RETURNING lane, agent, session, \
                       (SELECT name FROM agents WHERE agents.id = agent), \
-                      (SELECT pending FROM lanes WHERE lanes.id = lane)";
+                      (SELECT pending FROM lanes WHERE lanes.id = lane), steps";
         let (answer, error) = match &self.outcome {
             Outcome::Answered { text } => (Some(text), None),
             Outcome::Ended { text, .. } => (None, Some(text)),
@@ -88,6 +88,7 @@ impl Run for Close {
             agent: AgentId(row.int(1)?),
             session: SessionId(row.text(2)?),
             agent_name: AgentName(row.text(3)?),
+            steps: row.int(5)?,
             now: self.now,
         };
         let more = row.int(4)? > 0;

@@ -6,7 +6,6 @@ use skep_core::compaction::{self, Seam};
 use skep_core::event::{CallState, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
 use skep_core::message::{Body, Message};
-use skep_core::spend::day_of;
 
 use crate::agents::{Tally, tally};
 use crate::command::Run;
@@ -83,7 +82,7 @@ impl Run for Journal {
                       WHERE id = $1 AND token = $2 AND state = 'running' \
                       RETURNING lane, agent, session, \
                       (SELECT name FROM agents WHERE agents.id = agent), \
-                      (SELECT pending FROM lanes WHERE lanes.id = lane), cancel";
+                      (SELECT pending FROM lanes WHERE lanes.id = lane), cancel, steps - $5";
         let args = [
             self.turn.as_str().into(),
             self.token.0.into(),
@@ -99,6 +98,7 @@ impl Run for Journal {
             agent: AgentId(row.int(1)?),
             session: SessionId(row.text(2)?),
             agent_name: AgentName(row.text(3)?),
+            steps: row.int(6)?,
             now: self.now,
         };
         // A turn that is to end takes nothing with it: what waits is for the next one.
@@ -158,6 +158,8 @@ pub(crate) struct Leased<'a> {
     pub agent: AgentId,
     pub agent_name: AgentName,
     pub session: SessionId,
+    /// Before this command.
+    pub steps: i64,
     pub now: Millis,
 }
 
@@ -193,9 +195,7 @@ pub(crate) async fn write_entries(
     }
     let rows = history::append(tx, &leased.place(), messages).await?;
     // Results carry no meta: what is counted here are model calls.
-    for meta in rows.iter().filter_map(|row| row.body.meta.as_ref()) {
-        spend::record(tx, leased.agent, day_of(leased.now), meta).await?;
-    }
+    spend::record(tx, leased, &rows).await?;
     let mut seqs = rows.iter().map(|row| row.seq);
     for entry in entries {
         match entry {

@@ -11,6 +11,7 @@ use skep_core::message::{Block, Body, Meta, StopReason, Usage, View};
 use skep_core::role::Grant;
 use skep_core::role::Sight;
 use skep_core::settings::{QueueMode, Think};
+use skep_core::spend::Span;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
 use crate::begin::BeginSession;
@@ -40,6 +41,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("", "SCAN agents", "agents are few"),
     ("", "SCAN search_upto", "one row"),
     ("s.key >= $5", "USE TEMP B-TREE FOR ORDER BY", "the sessions of one owner"),
+    ("FROM usage_hours u", "USE TEMP B-TREE FOR GROUP BY", "the sums of a bounded span"),
     ("MATCH", "SCAN f VIRTUAL TABLE INDEX 192:M2<", "the index gives matches, newest first"),
     ("FROM spoken_text", "SCAN b VIRTUAL TABLE INDEX 3:", "the blocks of one message"),
     ("", "SCAN tokens", "tokens are few"),
@@ -359,6 +361,9 @@ impl Story {
             let mut rows = history::whole(conn, &name, &session, 0).await?;
             compactions::newest(conn, &session).await?;
             assert_eq!(spend::of_day(conn, 0).await?.calls, 1);
+            for agent in [None, Some(agent)] {
+                assert_eq!(spend::usage(conn, 0..24, Span::Day, agent).await?[0].turns, 1);
+            }
             files::fill(conn, rows.iter_mut(), |_| true).await?;
             let file = rows[0].body.files().next().unwrap().clone();
             assert!(file.data.is_some());

@@ -86,6 +86,11 @@ const SCHEMA: Schema = Schema {
             name: "browsers",
             sql: include_str!("../migrations/sqlite/0008_browsers.sql"),
         },
+        MigrationFile {
+            version: 13,
+            name: "usage",
+            sql: include_str!("../migrations/sqlite/0013_usage.sql"),
+        },
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

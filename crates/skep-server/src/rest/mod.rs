@@ -34,6 +34,7 @@ mod search;
 mod session;
 mod sessions;
 mod tokens;
+mod usage;
 
 use std::sync::Arc;
 
@@ -87,6 +88,7 @@ fn routes() -> Routes {
         .guarded(Action::Talk, routes!(items::retry))
         .guarded(Action::Watch, routes!(events::stream))
         .guarded(Action::ReadMetrics, routes!(metrics::show))
+        .guarded(Action::ReadMetrics, routes!(usage::list))
         .guarded(Action::Connect, routes!(ws::upgrade))
         .guarded(Action::ListAgents, routes!(openai::models))
         .guarded(Action::ListAgents, routes!(openai::model))

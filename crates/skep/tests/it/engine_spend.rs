@@ -174,3 +174,44 @@ async fn engine_spend_after_a_crash_is_what_the_rows_say() {
     let end = events.iter().find(|event| event["type"] == "turn_end").unwrap();
     assert_eq!(end["usage"]["cost"], 2.0);
 }
+
+async fn usage(play: &Play, asked: &str) -> Value {
+    play.api().get(&format!("/api/v1/usage?{asked}")).await.unwrap().good().unwrap()
+}
+
+/// Adds up a field of the rows of an agent, or of all.
+fn sum(page: &Value, agent: &str, field: &str) -> f64 {
+    let rows = page["rows"].as_array().unwrap().iter();
+    let rows = rows.filter(|row| agent.is_empty() || row["agent"] == agent);
+    rows.map(|row| row[field].as_f64().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn engine_usage_is_told_by_hour_and_by_day_of_each_agent_and_model() {
+    let stage = stage("  cost_per_day: 100\n").await;
+    let play = stage.up().await;
+    stage.model.push(thousand(Reply::call("effect", json!({"text": "a"}))));
+    stage.model.push(thousand(Reply::say("two calls, one turn")));
+    assert_eq!(play.ask("default", "1").await["state"], "done");
+    stage.model.push(thousand(Reply::say("of unknown price")));
+    assert_eq!(play.ask("unknown", "2").await["state"], "done");
+    for by in ["hour", "day"] {
+        let page = usage(&play, &format!("by={by}")).await;
+        let told = |agent| ["calls", "turns", "tokens", "known_cost"].map(|f| sum(&page, agent, f));
+        assert_eq!(told("default"), [2.0, 1.0, 2000.0, 2.0], "{page}");
+        assert_eq!(told("unknown"), [1.0, 1.0, 1000.0, 0.0], "{page}");
+        assert_eq!((sum(&page, "", "input"), sum(&page, "", "output")), (2700.0, 300.0));
+        let row = &page["rows"][0];
+        assert_eq!((&row["agent"], &row["model"]), (&json!("default"), &json!("scripted")));
+        let at = row["at"].as_i64().unwrap();
+        let width = if by == "hour" { 3_600_000 } else { 86_400_000 };
+        assert_eq!(at % width, 0, "{row}");
+        assert!((page["since"].as_i64().unwrap()..page["until"].as_i64().unwrap()).contains(&at));
+        let unpriced = page["rows"].as_array().unwrap().iter().find(|r| r["agent"] == "unknown");
+        assert_eq!(unpriced.unwrap()["cost"], Value::Null);
+        let one = usage(&play, &format!("by={by}&agent=unknown")).await;
+        assert_eq!((sum(&one, "", "calls"), sum(&one, "unknown", "calls")), (1.0, 1.0));
+    }
+    let refused = play.api().get("/api/v1/usage?by=hour&since=0").await.unwrap();
+    assert_eq!((refused.status, &refused.json["code"]), (400, &json!("invalid_query")));
+}
