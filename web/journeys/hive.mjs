@@ -1,8 +1,8 @@
 // A hive of its own for a journey: the real program on a temporary home, with the rehearsal model.
 import { execFile, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
@@ -10,9 +10,11 @@ const program = process.env.SKEP_BIN;
 if (!program) throw new Error("SKEP_BIN names the program to test");
 
 export class Hive {
-    static async start() {
+    /** With these files in its home from the first start on. */
+    static async start(files = {}) {
         const hive = new Hive();
         hive.home = mkdtempSync(join(tmpdir(), "skep-page-"));
+        for (const [path, text] of Object.entries(files)) hive.write(path, text);
         await hive.up();
         return hive;
     }
@@ -54,7 +56,9 @@ export class Hive {
     }
 
     write(path, text) {
-        writeFileSync(join(this.home, path), text);
+        const file = join(this.home, path);
+        mkdirSync(dirname(file), { recursive: true });
+        writeFileSync(file, text);
     }
 
     read(path) {

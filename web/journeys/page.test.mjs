@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, AWAY, context, faultless, launch, open, picture } from "./browser.mjs";
 import { Hive, script } from "./hive.mjs";
+import { call, Model, say as says, think } from "./model.mjs";
 
 let browser;
 before(async () => {
@@ -11,8 +12,8 @@ before(async () => {
 after(() => browser.close());
 
 /** A hive and a page that is signed in to it. */
-async function signedIn(t, options) {
-    const hive = await Hive.start();
+async function signedIn(t, options, files) {
+    const hive = await Hive.start(files);
     const mine = await context(browser, options);
     t.after(async () => {
         await mine.close();
@@ -21,6 +22,14 @@ async function signedIn(t, options) {
     const page = await open(mine, await hive.link());
     await page.getByRole("heading", { level: 1 }).waitFor();
     return { hive, mine, page };
+}
+
+/** The same, with a model that says what the journey gives it. */
+async function withModel(t, options, files = {}) {
+    const model = await Model.start();
+    t.after(() => model.end());
+    const home = { "providers.yaml": model.profiles(), ...files };
+    return { model, ...(await signedIn(t, options, home)) };
 }
 
 const composer = (page) => page.getByRole("textbox", { name: "Message to main" });
@@ -64,34 +73,82 @@ test("a link signs in once, and a cookie without its key opens nothing", async (
     assert.equal(without.status, 401, "the key alone");
 });
 
-test("send, stream, thinking, tool card with diff, usage", async (t) => {
-    const { hive, page } = await signedIn(t);
-    await talk(page);
-    await say(
-        page,
-        script(
-            "think The file needs a second line.",
-            'call write {"file_path": "notes.txt", "content": "one\\ntwo\\n"}',
-            "next",
-            "say The file has **two** lines now.",
-        ),
-    );
-    await said(page, "two lines now");
-    assert.equal(await page.locator(".say strong").first().textContent(), "two");
-    assert.equal(hive.read("teams/main/work/notes.txt"), "one\ntwo\n");
+const BEFORE = `pub fn overlap(a: &Stay, b: &Stay) -> bool {
+    a.from < b.to
+        && b.from < a.to
+}
+`;
+const AFTER = `pub fn overlap(a: &Stay, b: &Stay) -> bool {
+    // Instants, not wall clock: 02:30 happens twice on the last Sunday of October.
+    a.from.to_utc() < b.to.to_utc()
+        && b.from.to_utc() < a.to.to_utc()
+}
+`;
 
-    const card = page.locator(".tool").first();
-    assert.match(await card.locator("summary").textContent(), /write.*notes\.txt.*\+2.*−0/s);
-    assert.equal(await card.locator(".diff .a").count(), 2);
+test("send, stream, thinking, tool card with diff, usage, context", async (t) => {
+    const file = "teams/main/work/src/overlap.rs";
+    const { hive, model, page } = await withModel(t, {}, { [file]: BEFORE });
+    await talk(page);
+    const path = "src/overlap.rs";
+    model.push(
+        think("Two stays are compared by the clock on the wall. That clock goes back in October."),
+        says("I look at how two stays are compared."),
+        call("read", { file_path: path }),
+        call("grep", { pattern: "overlap", path: "src" }),
+    );
+    model.push(call("write", { file_path: path, content: AFTER }));
+    const done = "The comparison uses **instants** now. Run `cargo test -p booking` to see it.";
+    model.push(says(done));
+    await say(page, "Two guests hold the same bunk in the night of 25 October. Find out why.");
+    await said(page, "uses instants now");
+    assert.equal(await page.locator(".say strong").first().textContent(), "instants");
+    assert.equal(hive.read(file), AFTER);
+
+    const card = page.locator(".tool", { hasText: "write" });
+    assert.match(await card.locator("summary").textContent(), /src\/overlap\.rs.*\+3.*−2/s);
+    assert.equal(await card.locator(".diff .a").count(), 3);
     await page.getByText("Thought").click();
-    await page.locator(".think p", { hasText: "The file needs a second line." }).waitFor();
-    assert.match(await page.locator(".usage").first().textContent(), /rehearsal.*out/s);
+    await page.locator(".think p", { hasText: "goes back in October" }).waitFor();
+    await page.getByText("Thought").click();
+    const usage = await page.locator(".usage").first().textContent();
+    assert.match(usage, /claude-sonnet-4-5.*in, 90 % cached.*out.*\$0\.00/s);
+    const facts = page.getByRole("complementary", { name: "This session" });
+    const context = await facts.locator("section").first().innerText();
+    assert.match(context, /Context, .* of 200\.0 k.*Tools.*System.*History.*Newest.*Free/s);
+    assert.equal(await facts.locator(".meter i").count(), 4);
     await page.getByText("Simple", { exact: true }).click();
     assert.equal(await page.locator(".tool").count(), 0, "simple shows what was said");
     await page.getByText("Full", { exact: true }).click();
     await accessible(page, "chat");
     await picture(page, "chat-light");
     faultless(page);
+});
+
+test("a WebSocket opens with the cookie and the key in its protocols, and not with less", async (t) => {
+    const { mine, page, hive } = await signedIn(t);
+    /** What the socket comes to: its protocol and first frame, or that it was refused. */
+    const dial = (protocols) =>
+        page.evaluate(
+            (protocols) =>
+                new Promise((resolve) => {
+                    const socket = new WebSocket(`ws://${location.host}/ws`, protocols);
+                    socket.onmessage = (event) => {
+                        resolve([socket.protocol, JSON.parse(event.data).type]);
+                        socket.close();
+                    };
+                    socket.onerror = () => resolve("refused");
+                }),
+            protocols,
+        );
+    const key = await page.evaluate(() => localStorage.getItem("skep.key"));
+    const word = (key) => `skep-key.${key}`;
+    assert.deepEqual(await dial(["skep.v1", word(key)]), ["skep.v1", "hello"]);
+    assert.equal(await dial(["skep.v1"]), "refused", "the cookie alone");
+    assert.equal(await dial(["skep.v1", word(key.replace(/.$/, "_"))]), "refused", "a wrong key");
+    await mine.clearCookies();
+    assert.equal(await dial(["skep.v1", word(key)]), "refused", "the key alone");
+    assert.equal((await fetch(`${hive.url}/api/v1/health`)).status, 200);
+    faultless(page, /WebSocket connection to .* failed/, /status of 401/);
 });
 
 test("stop ends the turn and what was said stays", async (t) => {
@@ -247,9 +304,11 @@ test("words of a model are never markup", async (t) => {
     faultless(page);
 });
 
-test("Home says what needs a person, and what runs", async (t) => {
+test("Home says what needs a person, what runs and what it cost", async (t) => {
     const { page } = await signedIn(t);
     await talk(page);
+    await say(page, script("say An answer is counted."));
+    await said(page, "An answer is counted.");
     await say(page, script("fail auth"));
     await page.getByRole("link", { name: /Home/ }).first().click();
     await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
@@ -259,12 +318,48 @@ test("Home says what needs a person, and what runs", async (t) => {
     await page.getByRole("link", { name: /Home/ }).first().click();
     await page.getByRole("heading", { name: "Nothing needs you" }).first().waitFor();
     await page.locator(".live li", { hasText: "main" }).waitFor();
+    await page.getByRole("img", { name: /^Tokens per hour, highest at \d\d:00 UTC/ }).waitFor();
+    await page.locator(".spend tr", { hasText: /main\s*1 turn/ }).waitFor();
     await accessible(page, "home");
     await picture(page, "home-light");
     await page.getByRole("button", { name: "Stop main" }).click();
     await page.getByText("No turn is running.").waitFor();
     faultless(page);
 });
+
+test("Usage draws what models used, by time, agent and model", async (t) => {
+    const { hive, model, page } = await withModel(t, {}, { "skep.yaml": LIMITS });
+    model.push(call("read", { file_path: "welcome.md" }));
+    model.push(says("Two calls, one turn."));
+    await hive.skep("send", "main", "look", "--wait");
+    await page.getByRole("link", { name: "Usage" }).first().click();
+    await page.getByRole("heading", { level: 1, name: /^\$0\.0\d+ today$/ }).waitFor();
+    await page.getByText(/^1 turn, 2 model calls, .* tokens\./).waitFor();
+    const row = page.locator("tr", { hasText: "claude-sonnet-4-5" });
+    assert.match(await row.innerText(), /1\s+2\s+[\d.]+ k\s+90 %\s+\$0\.0/);
+    for (const name of ["Cost", "Tokens", "Turns", "Prompt from the cache"]) {
+        await page.getByRole("img", { name: new RegExp(`^${name} over time, most `) }).waitFor();
+    }
+    await page.getByText(/^\$0\.0\d+ of \$5\.00$/).waitFor();
+    await page.getByRole("button", { name: "The charts as a table" }).click();
+    await page.getByRole("columnheader", { name: "Hour" }).waitFor();
+
+    // It is live: another turn is counted without a reload.
+    model.push(says("One more."));
+    await hive.skep("send", "main", "again", "--wait");
+    await page.getByText(/^2 turns, 3 model calls/).waitFor();
+    await page.getByRole("link", { name: "30 days" }).click();
+    await page.getByRole("heading", { level: 1, name: /in 30 days$/ }).waitFor();
+    await page.getByRole("columnheader", { name: "Day" }).waitFor();
+    await page.getByRole("combobox", { name: "Agent" }).selectOption("main");
+    await page.waitForURL(/agent=main/);
+    await page.getByText(/^2 turns, 3 model calls/).waitFor();
+    await accessible(page, "usage");
+    await picture(page, "usage-light");
+    faultless(page);
+});
+
+const LIMITS = "limits:\n  cost_per_day: 5\n";
 
 test("phone size", async (t) => {
     const options = { viewport: { width: 390, height: 844 }, hasTouch: true };

@@ -1,18 +1,19 @@
 import "./styles/index.css";
-import { createMemo, createSignal, onCleanup, onMount, Show } from "solid-js";
+import { createMemo, createSignal, Match, onCleanup, onMount, Show, Switch } from "solid-js";
 import { render } from "solid-js/web";
 import { type Me, signIn } from "./api/session";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
 import { needs } from "./state/needs";
-import { createRoute } from "./state/route";
+import { createRoute, type PageName, type Route } from "./state/route";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
 import { headline, Home } from "./view/Home";
 import { Search } from "./view/Search";
-import { Shell } from "./view/Shell";
+import { Shell, TITLES } from "./view/Shell";
 import { SignIn } from "./view/SignIn";
 import { Sprite } from "./view/Sprite";
+import { Usage } from "./view/Usage";
 
 function App(props: { me: Me }) {
   const live = createLive();
@@ -20,11 +21,16 @@ function App(props: { me: Me }) {
   const router = createRoute();
   const [searching, setSearching] = createSignal(false);
   const waiting = createMemo(() => needs(hive.state).length);
-  const chat = () => {
+  const chat = () => at("chat");
+  function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
     const route = router.route();
-    return route.page === "chat" ? route : undefined;
+    return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
+  }
+  const name = () => {
+    const route = router.route();
+    if (route.page === "home") return headline(waiting());
+    return route.page === "chat" ? route.agent : TITLES[route.page];
   };
-  const title = () => (chat() ? "Chat" : "Home");
 
   function key(event: KeyboardEvent): void {
     const field = (event.target as HTMLElement).closest("input, textarea, [contenteditable]");
@@ -42,12 +48,17 @@ function App(props: { me: Me }) {
 
   return (
     <PageContext.Provider value={{ hive, live, router, me: `${props.me.name}, ${props.me.role}` }}>
-      <Title text={chat() ? `${chat()?.agent} · Skep` : `${headline(waiting())} · Skep`} />
+      <Title text={`${name()} · Skep`} />
       <Show when={live.link().state !== "out"} fallback={<SignIn why="You were signed out." />}>
-        <Shell title={title()} needs={waiting()} find={() => setSearching(true)}>
-          <Show when={chat()} fallback={<Home find={() => setSearching(true)} />}>
-            {(route) => <Chat route={route()} find={() => setSearching(true)} />}
-          </Show>
+        <Shell needs={waiting()} find={() => setSearching(true)}>
+          <Switch fallback={<Home find={() => setSearching(true)} />}>
+            <Match when={chat()}>
+              {(route) => <Chat route={route()} find={() => setSearching(true)} />}
+            </Match>
+            <Match when={at("usage")}>
+              {(route) => <Usage span={route().span} agent={route().agent} />}
+            </Match>
+          </Switch>
         </Shell>
         <Show when={searching()}>
           <Search close={() => setSearching(false)} />

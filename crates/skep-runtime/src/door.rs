@@ -206,6 +206,20 @@ pub struct ContextInfo {
     pub used: u64,
     /// Null where nobody knows.
     pub window: Option<u32>,
+    /// What `used` consists of, where a whole history was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<ContextParts>,
+}
+
+/// Tokens of a call by what they are for; their sum is `used`. Vendors count the whole alone:
+/// `tools` and `system` are reckoned from their length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ContextParts {
+    pub tools: u64,
+    pub system: u64,
+    pub history: u64,
+    /// The answer.
+    pub newest: u64,
 }
 
 /// The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`.

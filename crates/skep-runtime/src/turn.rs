@@ -17,6 +17,7 @@ use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Usage};
 use skep_core::prompt;
+use skep_core::provider::{SystemPrompt, ToolSpec};
 use skep_core::settings::{AgentSettings, HiveSettings, Profile};
 use skep_core::slash::Slash;
 use skep_core::tool::ToolContext;
@@ -360,7 +361,6 @@ impl Turn {
     ) -> TurnRequest {
         let shared = &self.shared;
         let specs = shared.toolbox.specs(&self.agent);
-        let rules = &self.settings.hive_rules;
         let used = u32::try_from(self.lease.steps).unwrap_or(u32::MAX);
         TurnRequest {
             agent: self.agent.name.clone(),
@@ -370,7 +370,7 @@ impl Turn {
             providers: self.settings.providers.clone(),
             think: self.agent.think,
             workspace: self.agent.workspace.clone(),
-            system: prompt::assemble(SYSTEM_RULES, rules, &self.agent, &specs),
+            system: system_prompt(&self.settings, &self.agent, &specs),
             messages,
             gate: Gate::new(specs, batches),
             steps_left: self.agent.max_steps.saturating_sub(used.saturating_add(steps)),
@@ -378,6 +378,15 @@ impl Turn {
             cancel: self.ender.clone(),
         }
     }
+}
+
+/// What stands before every talk with this agent.
+pub(crate) fn system_prompt(
+    settings: &HiveSettings,
+    agent: &AgentSettings,
+    tools: &[ToolSpec],
+) -> SystemPrompt {
+    prompt::assemble(SYSTEM_RULES, &settings.hive_rules, agent, tools)
 }
 
 /// What the parts of a turn share.

@@ -1,11 +1,15 @@
 //! How full the window of a session's model is.
 
 use skep_core::ids::{AgentName, TurnId};
-use skep_core::message::{Message, Role};
+use skep_core::message::{Message, Role, Usage};
 use skep_core::settings::{AgentState, HiveSettings};
 
-use crate::door::ContextInfo;
+use crate::door::{ContextInfo, ContextParts};
 use crate::hive::Hive;
+use crate::turn::system_prompt;
+
+/// Of English and of JSON alike, near enough for a picture.
+const BYTES_PER_TOKEN: usize = 4;
 
 impl Hive {
     /// From the newest rows of a session; `seam` is the last one that told of a compaction. Nothing
@@ -22,13 +26,36 @@ impl Hive {
             answers.find_map(|row| row.body.meta.as_ref().filter(|meta| !meta.api.is_empty()))?;
         let settings = self.shared.settings();
         let window = window(&settings, agent, meta.profile.as_deref());
-        Some(ContextInfo { used: meta.usage.total_tokens, window })
+        let parts = self.parts(&settings, agent, &meta.usage);
+        Some(ContextInfo { used: meta.usage.total_tokens, window, parts })
+    }
+
+    /// With the tools and rules the agent has now: its next call has these.
+    fn parts(
+        &self,
+        settings: &HiveSettings,
+        agent: &AgentName,
+        usage: &Usage,
+    ) -> Option<ContextParts> {
+        let Some(AgentState::Active(agent)) = settings.agents.get(agent) else { return None };
+        let specs = self.shared.toolbox.specs(agent);
+        let prompt = system_prompt(settings, agent, &specs);
+        let tools = specs.iter().map(|tool| {
+            tool.name.len() + tool.description.len() + tool.input_schema.to_string().len()
+        });
+        let tokens = |bytes: usize| u64::try_from(bytes / BYTES_PER_TOKEN).unwrap_or(u64::MAX);
+        let prompted = usage.total_tokens.saturating_sub(usage.output);
+        let tools = tokens(tools.sum()).min(prompted);
+        let system = tokens(prompt.shared.len() + prompt.agent.len()).min(prompted - tools);
+        let history = prompted - tools - system;
+        Some(ContextParts { tools, system, history, newest: usage.total_tokens - prompted })
     }
 
     /// The same for a turn that runs here.
     pub(crate) fn meter_of(&self, agent: &AgentName, turn: &TurnId) -> Option<ContextInfo> {
         let used = self.shared.registry.get(turn)?.used()?;
-        Some(ContextInfo { used, window: window(&self.shared.settings(), agent, None) })
+        let window = window(&self.shared.settings(), agent, None);
+        Some(ContextInfo { used, window, parts: None })
     }
 }
 

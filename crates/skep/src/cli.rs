@@ -54,9 +54,12 @@ pub struct Program<S> {
     pub serve: S,
 }
 
+/// With the commit it was built from, where that is known.
+const VERSION: &str = env!("SKEP_VERSION");
+
 /// A hive for your agents: keeps LLM agents, their work and their talk.
 #[derive(Parser)]
-#[command(name = "skep", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "skep", version = VERSION, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Arguments {
     #[command(flatten)]
     place: Place,

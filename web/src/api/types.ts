@@ -70,8 +70,15 @@ export interface HistoryPage {
   streaming: boolean;
   active?: ActiveTurn;
   /** How full the model's context was at the last call, in tokens. */
-  context?: { used: number; window: number | null };
+  context?: Context;
   before?: number;
+}
+
+export interface Context {
+  used: number;
+  window: number | null;
+  /** What `used` consists of; tools and system are reckoned. */
+  parts?: { tools: number; system: number; history: number; newest: number };
 }
 
 export type View = "simple" | "full";
@@ -126,6 +133,31 @@ export interface Spend {
   known_cost: number;
   unpriced_calls: number;
   limits: { cost_per_day?: number; tokens_per_day?: number };
+}
+
+/** What one agent used of one model in one hour or day. */
+export interface UsageRow {
+  at: number;
+  agent: string;
+  profile: string;
+  model: string;
+  calls: number;
+  turns: number;
+  input: number;
+  output: number;
+  cache_read: number;
+  cache_write: number;
+  tokens: number;
+  cost: number | null;
+  known_cost: number;
+  unpriced_calls: number;
+}
+
+export interface UsagePage {
+  by: "hour" | "day";
+  since: number;
+  until: number;
+  rows: UsageRow[];
 }
 
 export interface SessionInfo {

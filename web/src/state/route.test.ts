@@ -6,6 +6,8 @@ test("what is written is what is read", () => {
     { page: "home" },
     { page: "chat", agent: "main", key: "main" },
     { page: "chat", agent: "cto", key: "ws:a/b?c#d", session: "0198-ab", at: 41 },
+    { page: "usage", span: "month" },
+    { page: "usage", span: "today", agent: "cto" },
   ];
   for (const route of routes) expect(parse(href(route))).toEqual(route);
 });
@@ -14,5 +16,6 @@ test("what cannot be read leads home or to main", () => {
   expect(parse("")).toEqual({ page: "home" });
   expect(parse("#/nowhere")).toEqual({ page: "home" });
   expect(parse("#/chat")).toEqual({ page: "chat", agent: "main", key: "main" });
+  expect(parse("#/usage/century")).toEqual({ page: "usage", span: "today" });
   expect(parse("#/chat/x?at=-3")).toEqual({ page: "chat", agent: "x", key: "main" });
 });

@@ -2,14 +2,36 @@
 
 import { createSignal } from "solid-js";
 
+export type UsageSpan = "today" | "week" | "month" | "quarter";
+
 export type Route =
-  { page: "home" } | { page: "chat"; agent: string; key: string; session?: string; at?: number };
+  | { page: "home" }
+  | { page: "chat"; agent: string; key: string; session?: string; at?: number }
+  | { page: "usage"; span: UsageSpan; agent?: string };
+
+export type PageName = Route["page"];
+export type ChatRoute = Extract<Route, { page: "chat" }>;
+
+const SPANS: UsageSpan[] = ["today", "week", "month", "quarter"];
 
 export function parse(hash: string): Route {
   const [path = "", search = ""] = hash.replace(/^#\/?/, "").split("?");
-  const [page, agent] = path.split("/").map(decodeURIComponent);
-  if (page !== "chat") return { page: "home" };
+  const [page, rest] = path.split("/").map(decodeURIComponent);
   const parameters = new URLSearchParams(search);
+  switch (page) {
+    case "chat":
+      return chat(rest, parameters);
+    case "usage": {
+      const span = SPANS.find((one) => one === rest) ?? "today";
+      const agent = parameters.get("agent");
+      return agent ? { page: "usage", span, agent } : { page: "usage", span };
+    }
+    default:
+      return { page: "home" };
+  }
+}
+
+function chat(agent: string | undefined, parameters: URLSearchParams): Route {
   const route: Route = {
     page: "chat",
     agent: agent || "main",
@@ -23,13 +45,24 @@ export function parse(hash: string): Route {
 }
 
 export function href(route: Route): string {
-  if (route.page === "home") return "#/";
   const parameters = new URLSearchParams();
-  if (route.session) parameters.set("session", route.session);
-  if (route.key !== "main") parameters.set("key", route.key);
-  if (route.at) parameters.set("at", String(route.at));
+  switch (route.page) {
+    case "home":
+      return "#/";
+    case "chat":
+      if (route.session) parameters.set("session", route.session);
+      if (route.key !== "main") parameters.set("key", route.key);
+      if (route.at) parameters.set("at", String(route.at));
+      return address(`chat/${encodeURIComponent(route.agent)}`, parameters);
+    case "usage":
+      if (route.agent) parameters.set("agent", route.agent);
+      return address(`usage/${route.span}`, parameters);
+  }
+}
+
+function address(path: string, parameters: URLSearchParams): string {
   const search = parameters.toString();
-  return `#/chat/${encodeURIComponent(route.agent)}${search ? `?${search}` : ""}`;
+  return `#/${path}${search ? `?${search}` : ""}`;
 }
 
 export function createRoute() {

@@ -3,7 +3,7 @@
 import { batch } from "solid-js";
 import { createStore, produce } from "solid-js/store";
 import { get, post, query, Refusal } from "../api/http";
-import type { HistoryPage, LiveEvent, Message, Receipt } from "../api/types";
+import type { Context, HistoryPage, LiveEvent, Message, Receipt } from "../api/types";
 import { fold, fromActive, type Saying } from "./fold";
 import type { Live } from "./live";
 
@@ -44,7 +44,7 @@ interface TalkState {
   notes: { text: string; at: number; bad: boolean }[];
   session?: string;
   before?: number;
-  context?: { used: number; window: number | null };
+  context?: Context;
   loaded: boolean;
   loading: boolean;
   error?: string;

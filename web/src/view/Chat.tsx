@@ -12,7 +12,7 @@ import {
 } from "solid-js";
 import { get, post } from "../api/http";
 import type { Message } from "../api/types";
-import type { Route } from "../state/route";
+import type { ChatRoute } from "../state/route";
 import { type Attachment, createTalk, type Mode } from "../state/talk";
 import { money, title } from "../text/format";
 import type { SlashCommand } from "../text/slash";
@@ -24,9 +24,7 @@ import { textOf } from "./Message";
 import { mark, Side } from "./Side";
 import { Stream } from "./Stream";
 
-type Place = Extract<Route, { page: "chat" }>;
-
-export function Chat(props: { route: Place; find: () => void }) {
+export function Chat(props: { route: ChatRoute; find: () => void }) {
   const { hive, live, router } = usePage();
   const [full, setFull] = createSignal(localStorage.getItem("skep.view") !== "simple");
   const [fork, setFork] = createSignal<Message>();
@@ -184,6 +182,10 @@ export function Chat(props: { route: Place; find: () => void }) {
 
   function facts(): string {
     const parts = [props.route.agent, agent()?.model ?? ""];
+    const context = talk().state.context;
+    if (context?.window) {
+      parts.push(`${Math.round((context.used / context.window) * 100)} % of context`);
+    }
     let cost: number | undefined = 0;
     let called = false;
     for (const message of talk().state.messages) {

@@ -1,15 +1,18 @@
 // What needs a person, what runs, what it costs today.
 
-import { createSignal, For, onCleanup, Show } from "solid-js";
-import { post } from "../api/http";
-import type { Spend as SpendToday } from "../api/types";
+import { createResource, createSignal, For, onCleanup, Show } from "solid-js";
+import { get, post } from "../api/http";
+import type { Spend as SpendToday, UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { needs, type Need } from "../state/needs";
 import { href } from "../state/route";
 import { clock, count, money, span, spelled, title } from "../text/format";
+import { first, group, spans, type Sum } from "../text/sums";
+import { Bars } from "./Bars";
 import { Coil } from "./Coil";
 import { usePage } from "./context";
 import { Icon, Mark } from "./marks";
+import { costOf } from "./Usage";
 
 export function Home(props: { find: () => void }) {
   const { hive } = usePage();
@@ -182,6 +185,7 @@ function Spend() {
         <section aria-labelledby="spend-h" class="gap-top">
           <div class="sec">
             <h2 id="spend-h">Spend today</h2>
+            <a href={href({ page: "usage", span: "today" })}>Usage</a>
           </div>
           <div class="spend">
             <div class="row base">
@@ -193,6 +197,7 @@ function Spend() {
               </span>
               <span class="small faint">{count(spend().tokens)} tokens</span>
             </div>
+            <Hours calls={spend().calls} />
             <Show when={spend().unpriced_calls}>
               {(calls) => (
                 <p class="small faint">
@@ -204,6 +209,82 @@ function Spend() {
         </section>
       )}
     </Show>
+  );
+}
+
+const HOUR = 3600 * 1000;
+const DAY = 24 * HOUR;
+/** Agents in the table of what the day has cost. */
+const SHOWN = 4;
+
+/** Spend by the hours of the day the limits count, and who spent it; read again with each call. */
+function Hours(props: { calls: number }) {
+  const [usage] = createResource(
+    () => ({ calls: props.calls }),
+    () => get<UsagePage>("/usage?by=hour"),
+  );
+  const page = () => (usage.error ? undefined : usage.latest);
+  return (
+    <Show when={page()}>
+      {(page) => (
+        <>
+          <HourBars page={page()} />
+          <table class="tbl">
+            <thead class="sr">
+              <tr>
+                <th>Agent</th>
+                <th>Turns</th>
+                <th>Tokens</th>
+                <th>Cost</th>
+              </tr>
+            </thead>
+            <tbody>
+              <For each={first(group(page().rows, (row) => row.agent), SHOWN)}>
+                {(sum) => (
+                  <tr>
+                    <td>{sum.name}</td>
+                    <td class="num faint">
+                      {sum.turns} {sum.turns === 1 ? "turn" : "turns"}
+                    </td>
+                    <td class="num faint">{count(sum.tokens)}</td>
+                    <td class="num">{costOf(sum)}</td>
+                  </tr>
+                )}
+              </For>
+            </tbody>
+          </table>
+        </>
+      )}
+    </Show>
+  );
+}
+
+/** Money where there is any, else tokens: local models cost nothing and work all the same. */
+function HourBars(props: { page: UsagePage }) {
+  const sums = () => spans(props.page.rows, props.page.since, props.page.since + DAY, HOUR);
+  const paid = () => sums().some((sum) => sum.cost > 0);
+  const amount = (sum: Sum) => (paid() ? sum.cost : sum.tokens);
+  const words = (sum: Sum) => (paid() ? money(sum.cost) : `${count(sum.tokens)} tokens`);
+  const highest = () => Math.max(...sums().map(amount));
+  const at = (sum: Sum) => `${new Date(Number(sum.name)).toISOString().slice(11, 16)} UTC`;
+  const label = () => {
+    const top = sums().find((sum) => amount(sum) === highest());
+    if (!top || highest() === 0) return "Nothing used today";
+    return `${paid() ? "Spend" : "Tokens"} per hour, highest at ${at(top)} with ${words(top)}`;
+  };
+  const bars = () =>
+    sums().map((sum) => ({
+      height: highest() > 0 ? amount(sum) / highest() : 0,
+      now: Number(sum.name) + HOUR === props.page.until,
+      title: `${at(sum)}: ${words(sum)}`,
+    }));
+  return (
+    <>
+      <Bars bars={bars()} label={label()} />
+      <div class="axis" aria-hidden="true">
+        <For each={["00", "06", "12", "18", "24 UTC"]}>{(text) => <span>{text}</span>}</For>
+      </div>
+    </>
   );
 }
 

@@ -1,7 +1,7 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
-import { createMemo, createSignal, For, onCleanup, Show } from "solid-js";
-import type { Message } from "../api/types";
+import { createEffect, createMemo, createSignal, For, Index, onCleanup, Show } from "solid-js";
+import type { Context, Message } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import type { Talk } from "../state/talk";
 import { mainArgument } from "../text/calls";
@@ -12,17 +12,17 @@ import { Coil } from "./Coil";
 export function Inspector(props: { talk: Talk; turn: RunningTurn | undefined }) {
   return (
     <aside class="insp" aria-label="This session">
-      <Context talk={props.talk} />
+      <ContextFacts talk={props.talk} />
       <Changed messages={props.talk.state.messages} />
       <Show when={props.turn}>{(turn) => <ThisTurn turn={turn()} />}</Show>
     </aside>
   );
 }
 
-function Context(props: { talk: Talk }) {
+function ContextFacts(props: { talk: Talk }) {
   const context = () => {
     const known = props.talk.state.context;
-    return known?.window ? { used: known.used, window: known.window } : undefined;
+    return known?.window ? { ...known, window: known.window } : undefined;
   };
   return (
     <Show when={context()}>
@@ -31,15 +31,47 @@ function Context(props: { talk: Talk }) {
           <h2>
             Context, {count(context().used)} of {count(context().window)}
           </h2>
-          <Meter used={context().used} window={context().window} />
+          <Meter context={context()} />
+          <Show when={context().parts}>
+            {(parts) => (
+              <ul>
+                <For each={PARTS}>
+                  {([name, words]) => (
+                    <li>
+                      {words}
+                      <span class="muted">{count(parts()[name])}</span>
+                    </li>
+                  )}
+                </For>
+                <li>
+                  Free
+                  <span class="muted">{count(Math.max(0, context().window - context().used))}</span>
+                </li>
+              </ul>
+            )}
+          </Show>
         </section>
       )}
     </Show>
   );
 }
 
-function Meter(props: { used: number; window: number }) {
-  const percent = () => Math.min(100, Math.round((props.used / props.window) * 100));
+const PARTS = [
+  ["tools", "Tools, about"],
+  ["system", "System and rules, about"],
+  ["history", "History"],
+  ["newest", "Newest message"],
+] as const;
+
+type KnownContext = Context & { window: number };
+
+function Meter(props: { context: KnownContext }) {
+  const share = (tokens: number) => Math.min(100, (tokens / props.context.window) * 100);
+  const percent = () => Math.round(share(props.context.used));
+  const widths = () => {
+    const { parts, used } = props.context;
+    return parts ? PARTS.map(([name]) => share(parts[name])) : [share(used)];
+  };
   return (
     <div class="ctx">
       <div
@@ -47,12 +79,20 @@ function Meter(props: { used: number; window: number }) {
         role="img"
         aria-label={`${percent()} percent of the context is used; compaction at 75 percent`}
       >
-        <i ref={(bar) => bar.style.setProperty("width", `${percent()}%`)} />
+        <Index each={widths()}>
+          {(width, at) => <Part width={width()} newest={at === PARTS.length - 1} />}
+        </Index>
       </div>
       <span class="mark" />
       <span class="lab">compacts at 75 %</span>
     </div>
   );
+}
+
+function Part(props: { width: number; newest: boolean }) {
+  let bar!: HTMLElement;
+  createEffect(() => bar.style.setProperty("width", `${props.width}%`));
+  return <i ref={bar} classList={{ newest: props.newest }} />;
 }
 
 function Changed(props: { messages: Message[] }) {

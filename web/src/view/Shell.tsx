@@ -1,14 +1,13 @@
 // The frame around every page: the page list, the line of state, the notice when the link is down.
 
 import { createSignal, type JSX, onCleanup, Show } from "solid-js";
-import { href, type Route } from "../state/route";
+import { href, type PageName, type Route } from "../state/route";
 import { clock } from "../text/format";
 import { usePage } from "./context";
 import { Brand, Icon, type IconName, Mark } from "./marks";
 
 interface Props {
   children: JSX.Element;
-  title: string;
   needs: number;
   find: () => void;
 }
@@ -23,7 +22,7 @@ export function Shell(props: Props) {
       <div class="app">
         <header class="topbar">
           <Brand class="brand-m" />
-          <span>{props.title}</span>
+          <span>{TITLES[router.route().page]}</span>
           <LinkMark />
           <span class="grow" />
           <button class="btn bare sq" aria-label="Search" onClick={() => props.find()}>
@@ -42,6 +41,9 @@ export function Shell(props: Props) {
             <PageLink icon="home" page="home" needs={props.needs} />
             <PageLink icon="chat" page="chat" />
           </ul>
+          <ul>
+            <PageLink icon="usage" page="usage" />
+          </ul>
           <LinkState />
         </nav>
         <main class="main" id="main" tabindex="-1">
@@ -51,6 +53,7 @@ export function Shell(props: Props) {
         <nav class="tabs" aria-label="Main pages">
           <Tab icon="home" page="home" needs={props.needs} current={router.route().page} />
           <Tab icon="chat" page="chat" current={router.route().page} />
+          <Tab icon="usage" page="usage" current={router.route().page} />
         </nav>
       </div>
     </>
@@ -62,8 +65,7 @@ function toMain(event: MouseEvent): void {
   document.getElementById("main")?.focus();
 }
 
-const TITLES = { home: "Home", chat: "Chat" } as const;
-type PageName = Route["page"];
+export const TITLES: Record<PageName, string> = { home: "Home", chat: "Chat", usage: "Usage" };
 
 /** Back to the talk one was in, else to main. */
 let lastTalk: Route = { page: "chat", agent: "main", key: "main" };
@@ -72,7 +74,14 @@ function target(page: PageName): string {
   const { router } = usePage();
   const route = router.route();
   if (route.page === "chat") lastTalk = route;
-  return href(page === "home" ? { page: "home" } : lastTalk);
+  switch (page) {
+    case "home":
+      return href({ page });
+    case "chat":
+      return href(lastTalk);
+    case "usage":
+      return href({ page, span: "today" });
+  }
 }
 
 function PageLink(props: { icon: IconName; page: PageName; needs?: number }) {

@@ -69,7 +69,7 @@ function AgentTalks(props: { agent: Agent; current: boolean; session: string | u
                 })}
                 aria-current={props.current && props.session === session.id ? "page" : undefined}
               >
-                {title(session.title || session.session_key)}
+                <b class="clip">{title(session.title || session.session_key)}</b>
                 <span>
                   {session.session_key} · {clock(session.last_at)}
                 </span>

@@ -16,7 +16,12 @@ export type IconName =
   | "more"
   | "x"
   | "pen"
-  | "plus";
+  | "plus"
+  | "approve"
+  | "usage"
+  | "log"
+  | "term"
+  | "ask";
 
 export function Icon(props: { name: IconName; class?: string }) {
   return (

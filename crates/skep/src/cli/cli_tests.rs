@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use serde_json::json;
 
-use super::{Arguments, Exit, Failure, history, status};
+use super::{Arguments, Exit, Failure, VERSION, history, status};
 
 #[test]
 fn the_command_line_is_consistent() {
@@ -111,4 +111,18 @@ fn history_shows_every_block() {
     });
     let expected = "1970-01-01 00:00:00Z #5 result of read failed\n  no such file\n";
     assert_eq!(history::lines(&result).join("\n"), expected);
+}
+
+/// `0.1.0 (1a2b3c4d5e6f, 2026-11-15)`; built without git, the version alone.
+#[test]
+fn the_version_names_the_commit_and_its_day() {
+    let git = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.git");
+    if option_env!("SKEP_COMMIT").is_some() || !std::fs::exists(git).unwrap() {
+        return assert!(VERSION.starts_with(env!("CARGO_PKG_VERSION")), "{VERSION}");
+    }
+    let commit = VERSION.strip_prefix(concat!(env!("CARGO_PKG_VERSION"), " (")).expect(VERSION);
+    let (commit, day) = commit.strip_suffix(')').and_then(|it| it.split_once(", ")).expect(VERSION);
+    assert!(commit.len() >= 12 && commit.chars().all(|c| c.is_ascii_hexdigit()), "{VERSION}");
+    let shape: String = day.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(shape, "0000-00-00", "{VERSION}");
 }

@@ -113,7 +113,14 @@ async fn engine_compact_before_the_window_is_full_on_every_wire() {
         assert_eq!(seams[0]["meta"]["usage"]["totalTokens"], 7400, "{wire}");
         let path = format!("/api/v1/agents/{wire}/history?session_key=main");
         let simple = play.api().get(&path).await.unwrap().good().unwrap();
-        assert_eq!(simple["context"], json!({"used": 3000, "window": 10000}), "{wire}");
+        let context = &simple["context"];
+        let told = (context["used"].as_u64(), context["window"].as_u64());
+        assert_eq!(told, (Some(3000), Some(10000)), "{wire}");
+        let parts = ["tools", "system", "history", "newest"].map(|part| {
+            context["parts"][part].as_u64().unwrap_or_else(|| panic!("{part}: {context}"))
+        });
+        assert_eq!(parts.iter().sum::<u64>(), 3000, "{context}");
+        assert!(parts[0] > 0 && parts[1] > 100, "tools and rules have a size: {context}");
         let simple = simple.to_string();
         assert!(!simple.contains("NOTED"), "{simple}");
     }
@@ -275,7 +282,10 @@ async fn engine_compact_stops_when_told() {
     stage.model.gate("notes").wait_arrived(1).await.unwrap();
     let path = format!("/api/v1/agents/{wire}/history?session_key=main&view=full");
     let page = play.api().get(&path).await.unwrap().good().unwrap();
-    assert_eq!(page["context"], json!({"used": 9000, "window": 10000}));
+    assert_eq!(
+        (&page["context"]["used"], &page["context"]["window"]),
+        (&json!(9000), &json!(10000))
+    );
     assert!(play.stop(wire, "main").await);
     assert_eq!(play.ended(wire, &item).await["state"], "cancelled");
     assert!(stage.model.requests().last().unwrap().hung_up());
