@@ -31,6 +31,15 @@ pub struct Start {
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     preload: Option<Command>,
+    hang_up: HangUp,
+}
+
+/// What SIGHUP does to the program when it starts. Told anew each time: whoever runs the tests
+/// under `nohup` would pass it on.
+#[derive(Clone, Copy)]
+enum HangUp {
+    Default,
+    Ignored,
 }
 
 /// A running program; killed with its process group when dropped.
@@ -69,6 +78,7 @@ impl Start {
             arguments: Vec::new(),
             environment: Vec::new(),
             preload: None,
+            hang_up: HangUp::Default,
         };
         // Nothing of the person who runs the tests is read or written.
         let fake_user = home.parent().unwrap_or(home).to_owned();
@@ -83,6 +93,12 @@ impl Start {
 
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// As `nohup` starts it.
+    pub fn no_hang_up(mut self) -> Self {
+        self.hang_up = HangUp::Ignored;
         self
     }
 
@@ -133,6 +149,17 @@ impl Start {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let preload = self.preload.iter().flat_map(Command::get_envs);
         command.envs(preload.filter_map(|(name, value)| Some((name, value?))));
+        let action = match self.hang_up {
+            HangUp::Default => libc::SIG_DFL,
+            HangUp::Ignored => libc::SIG_IGN,
+        };
+        // SAFETY: between fork and exec one system call is made and nothing is allocated.
+        unsafe {
+            command.pre_exec(move || match libc::signal(libc::SIGHUP, action) {
+                libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            });
+        }
         command
     }
 

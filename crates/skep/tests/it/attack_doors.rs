@@ -338,6 +338,19 @@ async fn attack_a_hangup_stops_in_order() {
     assert_eq!(ended.code(), Some(0), "{}", play.hive.stderr());
 }
 
+/// Whoever starts it with `nohup` wants it to outlive the terminal.
+#[tokio::test]
+async fn attack_a_hangup_that_was_to_be_ignored_is() {
+    let stage = Stage::new().await;
+    stage.model.push(Reply::say("still here"));
+    let mut play = stage.run(stage.start().no_hang_up()).await;
+    play.hive.hang_up().unwrap();
+    assert_eq!(play.ask("main", "hello").await["response"]["content"], "still here");
+    play.hive.terminate().unwrap();
+    let ended = play.hive.wait(Duration::from_secs(10)).await.unwrap();
+    assert_eq!(ended.code(), Some(0), "{}", play.hive.stderr());
+}
+
 #[tokio::test]
 async fn attack_events_of_an_agent_that_is_not_there_are_refused() {
     let stage = Stage::new().await;
