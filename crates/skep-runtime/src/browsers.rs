@@ -12,7 +12,7 @@ use skep_guard::{clock, random};
 use skep_store::browsers::{self, Browser, SignIn, SignOut};
 use skep_store::{Store, StoreError};
 
-use crate::door::{DoorError, ErrorKind, Identity, Role, Sight};
+use crate::door::{Credential, DoorError, ErrorKind, Identity, Role, Sight};
 use crate::hive::{Hive, door_error};
 
 /// How long a link waits to be opened.
@@ -57,6 +57,11 @@ impl Browsers {
         links.retain(|link| link.expires_at > now);
         let at = links.iter().position(|link| bool::from(link.hash.ct_eq(&hash)))?;
         Some(links.remove(at))
+    }
+
+    pub fn knows(&self, id: &str) -> bool {
+        let valid = self.valid.read().unwrap_or_else(PoisonError::into_inner);
+        valid.iter().any(|known| known.id == id)
     }
 }
 
@@ -112,33 +117,38 @@ impl Hive {
             let both = known.cookie.ct_eq(&cookie) & known.key.ct_eq(&key);
             bool::from(both) && known.expires_at > now
         })?;
-        Some(identity(&found.name, found.role))
+        Some(identity(found))
     }
 
-    /// From here on this cookie opens nothing.
-    pub async fn sign_out(&self, cookie: &str) -> Result<(), DoorError> {
+    /// From here on this cookie opens nothing, whatever becomes of writing it down. What it was.
+    pub fn forget_browser(&self, cookie: &str) -> Option<Credential> {
         let hash = hash(cookie);
         let browsers = &self.shared.browsers;
-        let gone = {
-            let mut valid = browsers.valid.write().unwrap_or_else(PoisonError::into_inner);
-            let at = valid.iter().position(|known| bool::from(known.cookie.ct_eq(&hash)));
-            at.map(|at| valid.remove(at).id)
-        };
-        match gone {
-            Some(id) => self.shared.store.write(SignOut { id }).await.map_err(door_error),
-            None => Ok(()),
-        }
+        let mut valid = browsers.valid.write().unwrap_or_else(PoisonError::into_inner);
+        let at = valid.iter().position(|known| bool::from(known.cookie.ct_eq(&hash)))?;
+        Some(credential(&valid.remove(at)))
+    }
+
+    /// Makes it last beyond this process.
+    pub async fn sign_out(&self, browser: &Credential) -> Result<(), DoorError> {
+        let Credential::Browser { id, .. } = browser else { return Ok(()) };
+        self.shared.store.write(SignOut { id: id.clone() }).await.map_err(door_error)
     }
 }
 
 /// A person at a browser: the operator is the same one as at the terminal.
-fn identity(name: &str, role: Role) -> Identity {
-    if role == Role::Operator {
-        return Identity::operator(Principal::new("operator"));
+fn identity(browser: &Browser) -> Identity {
+    let credential = credential(browser);
+    if browser.role == Role::Operator {
+        return Identity::operator(Principal::new("operator"), credential);
     }
-    let principal = Principal(format!("person:{name}"));
+    let principal = Principal(format!("person:{}", browser.name));
     let own = Sight::of_user(&principal);
-    Identity { principal, role, own }
+    Identity { principal, role: browser.role, credential, own }
+}
+
+fn credential(browser: &Browser) -> Credential {
+    Credential::Browser { id: browser.id.clone(), expires_at: browser.expires_at }
 }
 
 fn hash(word: &str) -> [u8; 32] {

@@ -421,14 +421,38 @@ pub struct InboxQuery {
 pub struct Identity {
     pub principal: Principal,
     pub role: Role,
+    pub credential: Credential,
     /// What it reaches where its role reaches its own part.
     pub own: Sight,
 }
 
 impl Identity {
     /// Whoever runs the hive, known by this name.
-    pub fn operator(principal: Principal) -> Self {
-        Self { principal, role: Role::Operator, own: Sight::All }
+    pub fn operator(principal: Principal, credential: Credential) -> Self {
+        Self { principal, role: Role::Operator, credential, own: Sight::All }
+    }
+}
+
+/// What somebody came in with. What it keeps open ends with it; one person may have several.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Credential {
+    /// A process of the home's owner, at the local socket.
+    Owner,
+    Token {
+        id: String,
+    },
+    Browser {
+        id: String,
+        expires_at: Millis,
+    },
+}
+
+impl Credential {
+    pub fn expires_at(&self) -> Option<Millis> {
+        match self {
+            Self::Browser { expires_at, .. } => Some(*expires_at),
+            Self::Owner | Self::Token { .. } => None,
+        }
     }
 }
 

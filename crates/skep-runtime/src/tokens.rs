@@ -12,7 +12,7 @@ use skep_guard::{clock, random};
 use skep_store::tokens::{self, NewToken, RevokeToken, TokenRow};
 use skep_store::{Store, StoreError};
 
-use crate::door::{DoorError, ErrorKind, Grant, Identity, TokenInfo};
+use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, TokenInfo};
 use crate::hive::{Hive, door_error};
 
 /// Tokens and keys that are searched for in texts; a hive with more of them hides those in use
@@ -67,8 +67,21 @@ impl Hive {
         found.map(|Known { id, grant, .. }| {
             hide(id, token);
             let principal = Principal(format!("token:{id}"));
-            Identity { own: grant.own(&principal), role: grant.role, principal }
+            let credential = Credential::Token { id: id.clone() };
+            Identity { own: grant.own(&principal), role: grant.role, credential, principal }
         })
+    }
+
+    /// Whether this credential would be let in at this moment.
+    pub fn is_good(&self, credential: &Credential) -> bool {
+        match credential {
+            Credential::Owner => true,
+            Credential::Token { id } => {
+                let valid = self.shared.tokens.valid.read();
+                valid.unwrap_or_else(PoisonError::into_inner).iter().any(|known| known.id == *id)
+            }
+            Credential::Browser { id, .. } => self.shared.browsers.knows(id),
+        }
     }
 
     /// A new token; the text is given this once. With `request`, which is unique to whoever

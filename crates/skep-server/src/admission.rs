@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use skep_core::ids::Principal;
-use skep_runtime::door::Identity;
+use skep_runtime::door::{Credential, Identity};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::browser::{self, Carried};
@@ -130,7 +130,7 @@ async fn check(entrance: &Entrance, request: &Parts) -> Result<Option<Identity>,
         }
         Peer::Owner => {
             check_origin(doors, headers, None)?;
-            Ok(Some(Identity::operator(Principal::new("operator"))))
+            Ok(Some(Identity::operator(Principal::new("operator"), Credential::Owner)))
         }
         Peer::Network { remote, local } => {
             check_host(doors, uri, headers, local)?;

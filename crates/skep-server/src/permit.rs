@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use skep_core::ids::{Principal, SESSION_KEY_CHARACTERS, SessionKey, is_session_key};
 use skep_core::role::decide;
-use skep_runtime::door::{Action, DoorError, ErrorKind, Identity, Reach, Role, Sight};
+use skep_runtime::door::{Action, Credential, DoorError, ErrorKind, Identity, Reach, Role, Sight};
 
 use crate::problem::Problem;
 
@@ -44,6 +44,11 @@ impl Permit {
 
     pub(crate) fn principal(&self) -> &Principal {
         &self.identity.principal
+    }
+
+    /// What whoever is here came in with.
+    pub(crate) fn credential(&self) -> &Credential {
+        &self.identity.credential
     }
 
     /// The part of the hive this is about. Whatever shows conversations is limited by it.
@@ -103,7 +108,8 @@ mod tests {
     use super::*;
 
     fn permit(role: Role, own: Sight) -> Permit {
-        let identity = Identity { principal: Principal::new("token:1"), role, own };
+        let principal = Principal::new("token:1");
+        let identity = Identity { principal, role, credential: Credential::Owner, own };
         Permit::ask(&identity, Action::Talk).unwrap()
     }
 
@@ -137,8 +143,12 @@ mod tests {
 
     #[test]
     fn the_table_is_asked() {
-        let identity =
-            Identity { principal: Principal::new("token:1"), role: Role::Viewer, own: Sight::All };
+        let identity = Identity {
+            principal: Principal::new("token:1"),
+            role: Role::Viewer,
+            credential: Credential::Owner,
+            own: Sight::All,
+        };
         assert_eq!(Permit::ask(&identity, Action::Talk).unwrap_err().code, "role");
         let reading = Permit::ask(&identity, Action::ReadHistory).unwrap();
         assert_eq!(reading.sight(), Sight::All);

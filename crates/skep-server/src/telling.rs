@@ -11,10 +11,10 @@ use skep_core::ids::{AgentName, ItemId, SessionKey, TurnId};
 use skep_core::message::Usage;
 use skep_runtime::Live;
 use skep_runtime::door::{DoorError, Followed, Receipt};
-use tokio_util::sync::CancellationToken;
 
 use crate::doors::Doors;
 use crate::permit::Permit;
+use crate::standing::Stay;
 
 /// How long a message that is not told any more is waited for at a time.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -35,8 +35,9 @@ impl Listening {
 
     /// Of all that happens, what concerns this message.
     pub(crate) fn to(self, message: Message) -> Telling {
-        let revoked = self.doors.standing.revocation(self.permit.principal());
-        Telling { listening: self, message, revoked, turn: None, ended: None, stage: Stage::New }
+        let doors = &self.doors;
+        let stay = doors.standing.stay(&doors.hive, self.permit.credential());
+        Telling { listening: self, message, stay, turn: None, ended: None, stage: Stage::New }
     }
 }
 
@@ -63,14 +64,14 @@ pub(crate) enum Told {
     /// Something was left out: from here on only the end is told.
     Lost,
     End(Box<Followed>, Option<Usage>),
-    /// The hive stops, or the token was revoked; the message is kept.
+    /// The hive stops, or the credential is over; the message is kept.
     Left,
 }
 
 pub(crate) struct Telling {
     listening: Listening,
     message: Message,
-    revoked: CancellationToken,
+    stay: Stay,
     /// The turn that answers it, once there is one.
     turn: Option<TurnId>,
     /// The item has ended in this turn, whose end follows.
@@ -116,7 +117,7 @@ impl Telling {
             let live = tokio::select! {
                 live = self.listening.live.next() => live,
                 () = closing.cancelled() => return Told::Left,
-                () = self.revoked.cancelled() => return Told::Left,
+                () = self.stay.over() => return Told::Left,
             };
             let Some(Live::Event(event)) = live else {
                 self.stage = Stage::Lost;
@@ -193,7 +194,7 @@ impl Telling {
             let followed = tokio::select! {
                 followed = following => followed,
                 () = doors.closing.cancelled() => return Told::Left,
-                () = self.revoked.cancelled() => return Told::Left,
+                () = self.stay.over() => return Told::Left,
             };
             match followed {
                 Ok(followed) if followed.has_ended() => return Told::End(Box::new(followed), None),

@@ -25,6 +25,7 @@ use crate::filter::EventFilter;
 use crate::permit::Permit;
 use crate::problem::{Missing, Problem};
 use crate::rest::message_stream::{Sse, plain, respond};
+use crate::standing::Stay;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -70,7 +71,7 @@ pub(crate) async fn stream(
         live,
         filter,
         closing: doors.closing.clone(),
-        revoked: doors.standing.revocation(permit.principal()),
+        stay: doors.standing.stay(&doors.hive, permit.credential()),
         ended: false,
     };
     let events = stream::iter(first).chain(watch.into_stream()).map(Ok::<_, Infallible>);
@@ -97,7 +98,7 @@ struct Watch {
     live: BoxStream<'static, Live>,
     filter: EventFilter,
     closing: CancellationToken,
-    revoked: CancellationToken,
+    stay: Stay,
     ended: bool,
 }
 
@@ -114,7 +115,7 @@ impl Watch {
             let live = tokio::select! {
                 live = self.live.next() => live,
                 () = self.closing.cancelled() => None,
-                () = self.revoked.cancelled() => None,
+                () = self.stay.over() => None,
             };
             match live {
                 Some(Live::Event(event)) => {

@@ -203,7 +203,7 @@ async fn wait_for(
     time: Duration,
 ) -> Result<Response, Problem> {
     let Message { agent, id, message_id } = message;
-    let revoked = doors.standing.revocation(permit.principal());
+    let stay = doors.standing.stay(&doors.hive, permit.credential());
     let stopping =
         || Problem::stopping().with("message_id", message_id.0.clone()).with("item_id", id.clone());
     let (principal, sight) = (permit.principal(), permit.sight());
@@ -211,8 +211,8 @@ async fn wait_for(
     let followed = tokio::select! {
         biased;
         followed = following => followed.map_err(|error| unread(error, &agent, &id, &message_id))?,
-        () = revoked.cancelled() => {
-            let detail = "the token was revoked";
+        () = stay.over() => {
+            let detail = "the token was revoked, or the browser signed out";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
         }
         () = doors.closing.cancelled() => return Err(stopping()),

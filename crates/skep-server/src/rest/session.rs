@@ -80,7 +80,8 @@ pub(crate) async fn show(permit: Permit, Params(Nothing {}): Params<Nothing>) ->
 #[utoipa::path(
     delete, path = "/api/v1/session", tag = "browsers",
     responses(
-        (status = 204, description = "The cookie and the key open nothing any more."), NotKept
+        (status = 204, description = "The cookie and the key open nothing any more; what they \
+         kept open is closed."), NotKept
     )
 )]
 pub(crate) async fn leave(
@@ -89,7 +90,11 @@ pub(crate) async fn leave(
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Problem> {
     if let Some(cookie) = browser::cookie_of(&doors, &headers) {
-        doors.hive.sign_out(cookie).await?;
+        let browser = doors.hive.forget_browser(cookie);
+        if let Some(browser) = browser {
+            doors.standing.revoke(&browser);
+            doors.hive.sign_out(&browser).await?;
+        }
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Ok(cookie) = HeaderValue::from_str(&browser::cookie(&doors, "", 0)) {

@@ -5,8 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use skep_core::ids::Principal;
-use skep_runtime::door::{Grant, Role, TokenInfo};
+use skep_runtime::door::{Credential, Grant, Role, TokenInfo};
 use utoipa::ToSchema;
 
 use crate::doors::Doors;
@@ -106,7 +105,6 @@ pub(crate) async fn revoke(
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<StatusCode, Problem> {
     doors.hive.revoke_token(&id).await?;
-    // As `authenticate` names the holder of a token.
-    doors.standing.revoke(&Principal::new(format!("token:{id}")));
+    doors.standing.revoke(&Credential::Token { id });
     Ok(StatusCode::NO_CONTENT)
 }

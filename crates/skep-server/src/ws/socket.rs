@@ -66,7 +66,9 @@ impl Ended {
             Self::Gone => None,
             Self::Silent => Some((close_code::AWAY, "no sign of life")),
             Self::Stopping => Some((close_code::AWAY, "the hive stops")),
-            Self::Revoked => Some((close_code::POLICY, "the token was revoked")),
+            Self::Revoked => {
+                Some((close_code::POLICY, "the token was revoked, or the browser signed out"))
+            }
             Self::Unreadable => Some((close_code::ERROR, "cannot read the channel; come back")),
             Self::TooLarge => Some((close_code::SIZE, "a message may have 1 MiB")),
             Self::NotText => Some((close_code::INVALID, "text must be UTF-8")),
@@ -78,7 +80,7 @@ impl Ended {
 impl Socket {
     pub(crate) async fn serve(self, connection: WebSocket) {
         let (sink, mut source) = connection.split();
-        let revoked = self.doors.standing.revocation(self.permit.principal());
+        let stay = self.doors.standing.stay(&self.doors.hive, self.permit.credential());
         let stream = self.stream.then(|| self.session.clone());
         let (seated, queue) = self.doors.hub.sit(&self.opened.channel, stream);
         let mut outgoing =
@@ -97,7 +99,7 @@ impl Socket {
             ended = incoming.run() => ended,
             ended = outgoing.run(self.since) => ended,
             () = self.doors.closing.cancelled() => Ended::Stopping,
-            () = revoked.cancelled() => Ended::Revoked,
+            () = stay.over() => Ended::Revoked,
         };
         tracing::debug!(channel = %self.opened.channel, ?ended, "socket ended");
         let goodbye = async {
