@@ -66,7 +66,7 @@ impl Hive {
             text: row.body,
             attachments: Vec::new(),
             mode: None,
-            think: None,
+            think: row.think,
             principal: principal.clone(),
             source: Source::Api { key },
         };

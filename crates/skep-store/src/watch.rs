@@ -5,10 +5,12 @@ use skep_core::event::{Event, EventKind, ItemState};
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
 };
+use skep_core::settings::Think;
 
 use crate::command::Run;
 use crate::conn::{Conn, Row};
 use crate::error::{Refusal, SqlError};
+use crate::lanes::think_level;
 use crate::tx::{NewEvent, Tx};
 
 /// Writes down an event that is about the hive as a whole, and tells it.
@@ -41,6 +43,8 @@ pub struct ItemRow {
     pub state: ItemState,
     pub attempts: i64,
     pub body: String,
+    /// How hard its turn was to think, where the sender said so.
+    pub think: Option<Think>,
     pub turn: Option<TurnId>,
     /// A command's own answer, else the turn's.
     pub answer: Option<String>,
@@ -56,7 +60,7 @@ macro_rules! select_items {
             "SELECT i.id, i.message_id, a.name, l.key, i.principal, i.channel, i.kind, ",
             "i.priority, i.state, COALESCE(t.attempts, 0), i.body, i.turn, ",
             "COALESCE(i.result, t.answer), i.error_code, i.error, i.created_at, ",
-            "i.finished_at, i.ord FROM items i JOIN agents a ON a.id = i.agent ",
+            "i.finished_at, i.ord, i.think FROM items i JOIN agents a ON a.id = i.agent ",
             "JOIN lanes l ON l.id = i.lane LEFT JOIN turns t ON t.id = i.turn ",
             $from
         )
@@ -208,6 +212,7 @@ fn decode(row: &Row) -> Result<ItemRow, SqlError> {
         created_at: row.int(15)?,
         finished_at: row.int_opt(16)?,
         ord: row.int(17)?,
+        think: think_level(row.text_opt(18)?)?,
     })
 }
 

@@ -118,20 +118,24 @@ async fn engine_tasks_try_again_what_failed_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn engine_tasks_try_again_with_the_files_of_the_message() {
+async fn engine_tasks_try_again_with_the_files_and_the_thinking_of_the_message() {
     let stage = Stage::new().await;
     stage.model.push_all([Reply::unauthorized(), Reply::say("read")]);
     let play = stage.up().await;
     // "words of a file"
     let file = json!({"name": "notes.txt", "data": "d29yZHMgb2YgYSBmaWxl"});
     let path = "/api/v1/agents/main/messages?wait=true&timeout=60";
-    let body = json!({"message": "read this", "attachments": [file]});
+    let body = json!({"message": "read this", "attachments": [file], "think": "high"});
     let failed = play.api().post(path, &body).await.unwrap().good().unwrap();
     let (status, again) = post(&play, failed["item_id"].as_str().unwrap(), "retry").await;
     assert_eq!(status, 202, "{again}");
     let done = play.ended("main", again["item_id"].as_str().unwrap()).await;
     assert_eq!(done["response"]["content"], "read");
-    let asked = stage.model.wait_for_request(2).await.unwrap().body.to_string();
+    let [first, second] = [1, 2].map(|number| stage.model.wait_for_request(number));
+    let (first, second) = (first.await.unwrap().body, second.await.unwrap().body);
+    assert!(first["thinking"].is_object(), "{first}");
+    assert_eq!(first["thinking"], second["thinking"]);
+    let asked = second.to_string();
     // Once for the turn that failed, once for the one that is its second try.
     assert_eq!(asked.matches("words of a file").count(), 2, "{asked}");
 }
