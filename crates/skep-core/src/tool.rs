@@ -45,7 +45,7 @@ pub struct ToolContext {
     pub decision: Option<Value>,
     pub cancel: CancellationToken,
     /// Ends what outlasts the turn: cancelled when the session is stopped or followed by a new one,
-    /// and when the hive stops. To be held by whatever heeds it.
+    /// when the agent goes, and when the hive stops. To be held by whatever heeds it.
     pub lasting: Arc<CancellationToken>,
 }
 

@@ -47,7 +47,10 @@ impl Hive {
         let standing =
             Standing { settings: Arc::new(settings), ids: Arc::new(ids), config: Arc::new(config) };
         let told = told(ConfigOutcome::Applied, &standing.config);
+        let agents = Arc::clone(&standing.settings);
         let before = shared.replace(standing);
+        // A broken one cannot be asked for its jobs either.
+        shared.lives.keep(|agent| agents.agent(agent).is_ok());
         resize(shared, before.settings.limits.concurrent_turns, slots);
         // Work of an agent that is gone ends now, and a new limit may have made room.
         shared.wake.notify_one();

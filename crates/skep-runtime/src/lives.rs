@@ -1,5 +1,5 @@
 //! How long something may go on that a session started and that outlasts its turns: until the
-//! session is stopped, is followed by a new one, or the hive stops.
+//! session is stopped, is followed by a new one, its agent is gone, or the hive stops.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -65,6 +65,18 @@ impl Lives {
         }
     }
 
+    /// Ends what agents have running that are not among these any more.
+    pub fn keep(&self, stays: impl Fn(&AgentName) -> bool) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.retain(|(agent, _), life| {
+            let stays = stays(agent);
+            if !stays {
+                life.end();
+            }
+            stays
+        });
+    }
+
     /// Ends what the lane's session has running.
     pub fn end(&self, agent: &AgentName, key: &SessionKey) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +113,12 @@ mod tests {
         lives.end(&AgentName::new("main"), &SessionKey::new("a"));
         assert!(second.is_cancelled() && !other.is_cancelled());
         assert!(!of("a", "3").is_cancelled(), "what is started after a stop may run");
+        lives.keep(|agent| agent.as_str() == "main");
+        assert!(!other.is_cancelled());
+        lives.keep(|_| false);
+        assert!(other.is_cancelled(), "its agent is gone");
+        let last = of("a", "4");
         hive.cancel();
-        assert!(other.is_cancelled());
+        assert!(last.is_cancelled());
     }
 }

@@ -116,7 +116,9 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedS
     tracing::debug!(parent: &span, resumed = lease.resumed, "turn begins");
     // A task of its own, so that a panic ends this turn's lease and nothing else.
     let task = tokio::spawn(lead(Arc::clone(&shared), lease.clone()).instrument(span.clone()));
-    let lost = match task.await {
+    let ended = task.await;
+    end_jobs_of_gone(&shared, &lease);
+    let lost = match ended {
         Ok(Ok(())) => None,
         Ok(Err(Lost::Stale | Lost::Stopping)) => None,
         Ok(Err(Lost::Refused(why))) => Some(why),
@@ -138,6 +140,13 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedS
     }
     shared.registry.remove(&turn, token);
     drop(permit);
+}
+
+/// A turn keeps its settings though its agent goes away meanwhile; what it started then ends here.
+fn end_jobs_of_gone(shared: &Shared, lease: &Lease) {
+    if shared.settings().agent(&lease.agent_name).is_err() {
+        shared.lives.keep(|agent| *agent != lease.agent_name);
+    }
 }
 
 async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
