@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, Request};
@@ -30,6 +30,8 @@ pub struct WsTarget {
     pub headers: Vec<(String, String)>,
     /// Further query parameters, as they stand in the address.
     pub query: Vec<String>,
+    /// What the kernel keeps for a reader that does not read; as it likes where nothing is said.
+    pub receive_bytes: Option<u32>,
 }
 
 /// The server did not open a WebSocket.
@@ -56,6 +58,7 @@ impl WsTarget {
             since: None,
             headers: Vec::new(),
             query: Vec::new(),
+            receive_bytes: None,
         }
     }
 
@@ -73,6 +76,21 @@ impl WsTarget {
     pub fn query(mut self, parameter: &str) -> Self {
         self.query.push(parameter.to_owned());
         self
+    }
+
+    /// A reader whose kernel keeps little for it, and not more and more.
+    pub fn receive_bytes(mut self, bytes: u32) -> Self {
+        self.receive_bytes = Some(bytes);
+        self
+    }
+
+    async fn dial(&self) -> std::io::Result<TcpStream> {
+        let address = self.authority().parse().map_err(std::io::Error::other)?;
+        let socket = TcpSocket::new_v4()?;
+        if let Some(bytes) = self.receive_bytes {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        socket.connect(address).await
     }
 
     fn authority(&self) -> &str {
@@ -109,7 +127,7 @@ impl WsClient {
     pub async fn try_connect(target: &WsTarget) -> Result<Result<Self, Refused>> {
         let request = target.request()?;
         let opening = async {
-            let tcp = TcpStream::connect(target.authority()).await.map_err(Error::Io)?;
+            let tcp = target.dial().await.map_err(Error::Io)?;
             tcp.set_nodelay(true).map_err(Error::Io)?;
             tokio_tungstenite::client_async(request, tcp).await
         };

@@ -317,13 +317,16 @@ async fn channel_sockets_are_told_when_the_hive_stops() {
 /// More than the kernel and the socket's queue take together.
 #[tokio::test]
 async fn channel_slow_reader_is_told_resync_and_has_every_durable_frame() {
-    const SESSIONS: usize = 12;
+    // Seven megabytes: more than the queue, the most the kernel keeps for a sender, and what it
+    // keeps for this reader.
+    const SESSIONS: usize = 8;
     const DELTAS: usize = 400;
-    let stage = Stage::new().await;
+    let stage = Stage::patient().await;
     let piece = "x".repeat(2048);
     stage.model.answer_with(move |_| Reply::new().text_in(vec![piece.as_str(); DELTAS]));
     let play = stage.up().await;
-    let mut slow = WsClient::connect(&play.target().query("stream=true")).await.unwrap();
+    let slow = play.target().query("stream=true").receive_bytes(65536);
+    let mut slow = WsClient::connect(&slow).await.unwrap();
     let mut quick = WsClient::connect(&play.target().resume(slow.channel(), 0)).await.unwrap();
     for number in 0..SESSIONS {
         let session = format!("s{number}");
@@ -456,7 +459,7 @@ async fn channel_late_subscriber_gets_the_active_turn_so_far() {
 /// What a model call said before it broke off, or the process before a crash, is void.
 #[tokio::test]
 async fn channel_deltas_tell_which_call_and_lease_they_belong_to() {
-    let stage = Stage::new().await;
+    let stage = Stage::patient().await;
     stage.model.push(Reply::new().open_text().delta("void").cut());
     stage.model.push(Reply::new().open_text().delta("also void").gate("half"));
     let mut play = stage.up().await;
