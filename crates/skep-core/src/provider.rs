@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::BoxStream;
 use crate::ids::CallId;
 use crate::message::{Message, Meta};
+use crate::{BoxFuture, BoxStream};
 
 pub trait Provider: Send + Sync {
     /// The vendor's word, for instance `anthropic`.
@@ -21,6 +21,12 @@ pub trait Provider: Send + Sync {
         &self,
         request: Arc<ModelRequest>,
     ) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+
+    /// Whether something answers where the vendor is: no model is asked and no key is sent.
+    /// Nothing is dialled by one that is not reached over a network.
+    fn reach(&self) -> BoxFuture<'static, Result<(), ModelError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// The providers of a hive by the names of their profiles: two profiles may use one vendor with

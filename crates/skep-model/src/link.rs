@@ -6,13 +6,14 @@ use std::sync::Arc;
 use reqwest::Client;
 use secrecy::SecretString;
 use serde_json::Value;
-use skep_core::BoxStream;
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
 use skep_core::settings::Timeouts;
+use skep_core::{BoxFuture, BoxStream};
 use skep_guard::http::{self, ClientError};
 
 use crate::answer::Decode;
 use crate::call;
+use crate::failure;
 
 #[derive(Debug, Clone)]
 pub struct WireSettings {
@@ -92,5 +93,13 @@ impl<W: Wire> Provider for WireProvider<W> {
         request: Arc<ModelRequest>,
     ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
         call::open(Arc::clone(&self.link), request)
+    }
+
+    /// Any answer will do, also a refusal: the address is right and somebody is there.
+    fn reach(&self) -> BoxFuture<'static, Result<(), ModelError>> {
+        let asked = self.link.client.head(&self.link.url).send();
+        Box::pin(
+            async move { asked.await.map(drop).map_err(|error| failure::from_transport(&error)) },
+        )
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -23,6 +24,8 @@ use crate::turn::millis;
 const ANSWER_TOKENS: u32 = 16;
 /// Whoever tries a profile waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Whoever lists them waits for the slowest.
+const KNOCK: Duration = Duration::from_secs(5);
 const QUESTION: &str = "Say ok.";
 
 /// A profile without its key.
@@ -46,6 +49,18 @@ pub struct ProviderInfo {
     pub fallback: Vec<String>,
     /// The agents that use it.
     pub agents: Vec<AgentName>,
+    /// Where it was asked for: whether something answers at its address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Reached>,
+}
+
+/// Whether something answers at an address. No model was asked and no key was sent.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Reached {
+    pub ok: bool,
+    pub took_ms: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// What became of a try.
@@ -85,9 +100,26 @@ impl Hive {
                 price_known: profile.price.is_some(),
                 fallback: profile.fallback.iter().map(|other| other.name.clone()).collect(),
                 agents: uses(&profile.name),
+                reached: None,
             }
         });
         described.collect()
+    }
+
+    /// As `providers`, and all of them are knocked at, at the same time.
+    pub async fn providers_reached(&self) -> Vec<ProviderInfo> {
+        let providers = self.settings().providers.clone();
+        let knocked = self.providers().into_iter().map(|info| {
+            let provider = providers.get(&info.name);
+            async move {
+                let reached = match provider {
+                    Some(provider) => Some(knock(&*provider).await),
+                    None => None,
+                };
+                ProviderInfo { reached, ..info }
+            }
+        });
+        join_all(knocked).await
     }
 
     /// Asks the model of a profile, or of `vendor:model`, for a word. Never a fallback instead.
@@ -117,6 +149,16 @@ impl Hive {
         let (name, model) = (profile.name.clone(), profile.model.clone());
         Ok(ProviderTry { name, model, ok: error.is_none(), took_ms, usage, error })
     }
+}
+
+async fn knock(provider: &dyn Provider) -> Reached {
+    let since = Instant::now();
+    let error = match tokio::time::timeout(KNOCK, provider.reach()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some(format!("nothing answers there within {} seconds", KNOCK.as_secs())),
+    };
+    Reached { ok: error.is_none(), took_ms: millis(since.elapsed()), error }
 }
 
 async fn ask(provider: &dyn Provider, profile: &Profile) -> Result<Usage, ModelError> {

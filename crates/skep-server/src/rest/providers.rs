@@ -2,9 +2,9 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use skep_runtime::door::{ProviderInfo, ProviderTry};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::doors::Doors;
 use crate::extract::{Params, Segments};
@@ -16,16 +16,31 @@ pub(crate) struct ProviderList {
     providers: Vec<ProviderInfo>,
 }
 
-/// The model profiles: vendor, model, where the key comes from. Nothing is dialled.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListParams {
+    /// Look whether something answers at the address of each; no model is asked.
+    #[serde(default)]
+    check: bool,
+}
+
+/// The model profiles: vendor, model, where the key comes from.
+///
+/// Nothing is dialled, unless `check` asks for it.
 #[utoipa::path(
-    get, path = "/api/v1/providers", tag = "providers",
+    get, path = "/api/v1/providers", tag = "providers", params(ListParams),
     responses((status = 200, description = "Every profile, by name.", body = ProviderList))
 )]
 pub(crate) async fn list(
     State(doors): State<Doors>,
-    Params(Nothing {}): Params<Nothing>,
+    Params(wanted): Params<ListParams>,
 ) -> Json<ProviderList> {
-    Json(ProviderList { providers: doors.hive.providers() })
+    let providers = match wanted.check {
+        true => doors.hive.providers_reached().await,
+        false => doors.hive.providers(),
+    };
+    Json(ProviderList { providers })
 }
 
 /// Asks the model of a profile for a word: a real call, which costs what it says.

@@ -17,8 +17,15 @@ pub struct Provider {
 #[derive(Subcommand)]
 enum ProviderCommand {
     /// List the model profiles: vendor, model, where the key comes from
-    #[command(after_help = "Examples:\n  skep provider list\n  skep provider list --json")]
-    List,
+    #[command(after_help = "Examples:
+  skep provider list
+  skep provider list --check   which of them can be reached; no model is asked
+  skep provider list --json")]
+    List {
+        /// Look whether something answers at the address of each
+        #[arg(long)]
+        check: bool,
+    },
     /// Ask a model for a word, to see whether it answers
     #[command(after_help = "Examples:
   skep provider test                          every profile
@@ -35,8 +42,8 @@ A real call: it costs a few tokens. The exit code is 0 when every one answered, 
 pub async fn run(command: Provider, place: &Place) -> Result<(), Failure> {
     let client = Client::open(place)?;
     match command.command {
-        ProviderCommand::List => {
-            let list = profiles(&client).await?;
+        ProviderCommand::List { check } => {
+            let list = profiles(&client, if check { "?check=true" } else { "" }).await?;
             if place.json {
                 output::json(&list);
             } else {
@@ -48,8 +55,8 @@ pub async fn run(command: Provider, place: &Place) -> Result<(), Failure> {
     }
 }
 
-async fn profiles(client: &Client) -> Result<Value, Failure> {
-    let list = client.get("/api/v1/providers").await;
+async fn profiles(client: &Client, query: &str) -> Result<Value, Failure> {
+    let list = client.get(&format!("/api/v1/providers{query}")).await;
     list.map_err(|error| client.failure("list the providers", error))
 }
 
@@ -57,7 +64,7 @@ async fn test(client: &Client, place: &Place, name: Option<String>) -> Result<()
     let names = match name {
         Some(name) => vec![name],
         None => {
-            let list = profiles(client).await?;
+            let list = profiles(client, "").await?;
             items(&list["providers"])
                 .filter_map(|it| it["name"].as_str())
                 .map(str::to_owned)
@@ -105,6 +112,7 @@ fn described(provider: &Value) -> Vec<String> {
     let price = if provider["price_known"] == true { "known" } else { "unknown" };
     let key = text(&provider["key"]);
     let mut lines = vec![first, format!("  key: {key}; price {price}; context window {window}")];
+    lines.extend(provider.get("reached").map(reached));
     for (word, list) in [("falls back to", &provider["fallback"]), ("used by", &provider["agents"])]
     {
         let names: Vec<String> = items(list).map(text).collect();
@@ -113,6 +121,17 @@ fn described(provider: &Value) -> Vec<String> {
         }
     }
     lines
+}
+
+fn reached(reached: &Value) -> String {
+    let took = reached["took_ms"].as_i64().unwrap_or(0);
+    match reached["ok"] == true {
+        true => format!("  {} in {took} ms", toned("reachable", Tone::Good)),
+        false => {
+            let why = text(&reached["error"]);
+            format!("  {} after {took} ms: {why}", toned("not reachable", Tone::Bad))
+        }
+    }
 }
 
 fn outcome(name: &str, tried: &Value) -> String {

@@ -79,8 +79,8 @@ async fn engine_a_server_that_does_not_answer_holds_up_no_start() {
     assert!(hive.stdout().contains("model: rehearsal"), "{}", hive.stdout());
 }
 
-#[tokio::test]
-async fn engine_providers_are_listed_without_their_keys_and_tried() {
+/// Profiles that answer, are refused, cannot be found and are no model.
+async fn scene() -> Stage {
     let stage = Stage::new().await;
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let nowhere = format!("{}.invalid", "a".repeat(64));
@@ -103,6 +103,32 @@ async fn engine_providers_are_listed_without_their_keys_and_tried() {
         ]
         .concat(),
     );
+    stage
+}
+
+#[tokio::test]
+async fn engine_providers_are_knocked_at_without_being_asked() {
+    let stage = scene().await;
+    let play = stage.up().await;
+    let reached = play.api().get("/api/v1/providers?check=true").await.unwrap().good().unwrap();
+    let reached = reached["providers"].as_array().unwrap().iter();
+    let reached: Vec<(&str, bool)> = reached
+        .map(|it| (it["name"].as_str().unwrap(), it["reached"]["ok"].as_bool().unwrap()))
+        .collect();
+    let expected = [("default", true), ("nowhere", false), ("page", true), ("refused", false)];
+    assert_eq!(reached, expected);
+    let shown = command(&stage, &["provider", "list", "--check"]).await.stdout;
+    for words in ["\n  reachable in ", " ms: the model vendor cannot be reached: the connection is"]
+    {
+        assert!(shown.contains(words), "{words} not in {shown}");
+    }
+    assert!(stage.model.requests().is_empty(), "no model is asked, and no key is sent");
+}
+
+#[tokio::test]
+async fn engine_providers_are_listed_without_their_keys_and_tried() {
+    let stage = scene().await;
+    let model = stage.model.base_url();
     let play = stage.up().await;
     let list = play.api().get("/api/v1/providers").await.unwrap().good().unwrap();
     let listed: Vec<&Value> = list["providers"].as_array().unwrap().iter().collect();
