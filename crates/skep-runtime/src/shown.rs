@@ -6,6 +6,7 @@ use skep_core::compaction;
 use skep_core::ids::TurnId;
 use skep_core::message::{Block, Body, Message, Role, history_tag};
 use skep_core::slash::{self, Slash, Typed};
+use skep_guard::scrub::{self, Scrubber};
 use skep_store::compactions::{self, Compaction};
 use skep_store::{files, history};
 
@@ -74,10 +75,13 @@ impl Turn {
             files::fill(conn, rows.iter_mut(), |file| self.needs(file)).await?;
             Ok((compaction, rows))
         });
-        let (compaction, rows) =
+        let (compaction, mut rows) =
             read.await.map_err(|error| Lost::Refused(format!("reading the session: {error}")))?;
+        let scrubber = scrub::known();
+        rows.iter_mut().for_each(|row| clean(scrubber, &mut row.body));
         let notes = compaction.as_ref().map(|compaction| {
-            let text = format!("{}\n{}", CARRIED.trim_end(), compaction.notes);
+            let notes = scrubber.clean(&compaction.notes);
+            let text = format!("{}\n{notes}", CARRIED.trim_end());
             self.aside(&compaction.turn, compaction.upto, text)
         });
         Ok(Shown { compaction, rows: rows.into_iter().map(Arc::new).collect(), notes })
@@ -104,5 +108,78 @@ impl Turn {
         let own = shown.rows.iter().filter(|row| row.turn == self.lease.turn);
         let first = own.filter(|row| row.body.role == Role::User).map(|row| &row.body).next()?;
         Some(compaction::shortened(first))
+    }
+}
+
+/// Rows may be older than what is known as a secret; the model is not shown it all the same.
+fn clean(scrubber: &Scrubber, body: &mut Body) {
+    let take = |text: &mut String| *text = scrubber.clean_owned(std::mem::take(text));
+    body.shown.iter_mut().for_each(take);
+    body.content.retain_mut(|block| {
+        match block {
+            Block::Text { text } => take(text),
+            Block::Thinking { thinking, signature } => {
+                let found = scrubber.clean(thinking) != thinking.as_str();
+                // A signature proves nothing about words that were replaced.
+                if found {
+                    take(thinking);
+                    *signature = None;
+                }
+            }
+            Block::RedactedThinking { data } => return scrubber.clean(data) == data.as_str(),
+            Block::ToolCall { arguments, .. } => {
+                scrubber.clean_json(arguments);
+            }
+            Block::File(_) => {}
+        }
+        true
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use skep_core::ids::CallId;
+    use skep_guard::scrub::Secret;
+
+    #[test]
+    fn rows_older_than_a_secret_are_shown_without_it() {
+        let scrubber = Scrubber::default();
+        scrubber.add([Secret::new("late", "sk-late-1234")]);
+        let thinking = |text: &str, signature: Option<&str>| Block::Thinking {
+            thinking: text.to_owned(),
+            signature: signature.map(str::to_owned),
+        };
+        let call = |path: &str| Block::ToolCall {
+            id: CallId::new("c"),
+            name: "read".to_owned(),
+            arguments: json!({ "path": path }),
+        };
+        let redacted = |data: &str| Block::RedactedThinking { data: data.to_owned() };
+        let mut body = Body::assistant(
+            vec![
+                Block::text("it is sk-late-1234"),
+                thinking("sk-late-1234", Some("proof")),
+                thinking("nothing", Some("proof")),
+                redacted("sk-late-1234"),
+                redacted("opaque"),
+                call("/sk-late-1234"),
+            ],
+            None,
+        );
+        body.shown = Some("sk-late-1234".to_owned());
+        clean(&scrubber, &mut body);
+        let expected = [
+            Block::text("it is [secret:late]"),
+            thinking("[secret:late]", None),
+            thinking("nothing", Some("proof")),
+            redacted("opaque"),
+            call("/[secret:late]"),
+        ];
+        assert_eq!(
+            (body.content.as_slice(), body.shown.as_deref()),
+            (&expected[..], Some("[secret:late]"))
+        );
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::browser::{self, Carried};
 use crate::doors::{DoorState, Doors};
+use crate::outward;
 use crate::problem::Problem;
 use crate::rest::OpenRoutes;
 use crate::rest::reshape_for_openai;
@@ -78,6 +79,7 @@ pub(crate) async fn admit(
     if openai {
         response = reshape_for_openai(response);
     }
+    response = outward::clean(response).await;
     harden(response.headers_mut());
     entrance.doors.metrics.answered(asked.method, &asked.route, response.status().as_u16());
     response

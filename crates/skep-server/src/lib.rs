@@ -17,6 +17,7 @@ mod filter;
 mod hosts;
 mod lockout;
 mod metrics;
+mod outward;
 mod permit;
 mod problem;
 mod standing;

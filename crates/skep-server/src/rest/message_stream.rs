@@ -15,6 +15,7 @@ use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 use skep_core::event::EventKind;
+use skep_guard::scrub;
 use skep_runtime::door::Followed;
 use utoipa::ToSchema;
 
@@ -83,5 +84,6 @@ fn end(followed: &Followed, usage: &Option<skep_core::message::Usage>) -> Sent {
 pub(crate) fn plain(name: &str, value: &impl Serialize) -> Sent {
     // Events and messages have text keys only, which always serialise.
     let data = serde_json::to_string(value).unwrap_or_default();
-    Sent::default().event(name).data(data)
+    // What is told again from rows may be older than what is known as a secret.
+    Sent::default().event(name).data(scrub::known().clean(&data))
 }

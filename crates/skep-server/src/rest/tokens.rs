@@ -1,15 +1,16 @@
 //! Tokens for programs and other machines. A token is shown once, when it is made.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use skep_runtime::door::{Credential, Grant, Role, TokenInfo};
 use utoipa::ToSchema;
 
 use crate::doors::Doors;
 use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
+use crate::outward::ShowsSecret;
 use crate::permit::Permit;
 use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
 use crate::rest::agents::Nothing;
@@ -90,7 +91,8 @@ pub(crate) async fn create(
     };
     let request = key.0.map(|key| format!("{}/{key}", permit.principal()));
     let (info, token) = doors.hive.new_token(name, grant, request.as_deref()).await?;
-    Ok((StatusCode::CREATED, Json(MadeToken { info, token })).into_response())
+    Ok((StatusCode::CREATED, Extension(ShowsSecret), Json(MadeToken { info, token }))
+        .into_response())
 }
 
 /// Makes a token worthless; what it keeps open is closed.

@@ -230,8 +230,6 @@ pub(crate) fn error(refused: &Refused) -> Utf8Bytes {
     if let (Some(id), Some(fields)) = (&refused.message_id, frame.as_object_mut()) {
         fields.insert("message_id".to_owned(), id.clone().into());
     }
-    // It may repeat what the client sent.
-    scrub::known().clean_json(&mut frame);
     wire(&frame)
 }
 
@@ -277,8 +275,9 @@ pub(crate) fn delta(place: &Place, mark: &DeltaMark, text: &str) -> Utf8Bytes {
     }))
 }
 
+/// A frame may be older than what is known as a secret, or repeat what the client sent.
 pub(crate) fn wire(frame: &Value) -> Utf8Bytes {
-    frame.to_string().into()
+    scrub::known().clean_owned(frame.to_string()).into()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use skep_testkit::canary::Canary;
 use skep_testkit::hive::Start;
 use skep_testkit::http::answer;
-use skep_testkit::{Hive, Reply, locate};
+use skep_testkit::{Hive, Reply, WsClient, locate};
 use tokio::task::JoinHandle;
 
 use crate::stage::{Play, Stage};
@@ -372,4 +372,70 @@ async fn attack_other_users_find_a_closed_home() {
             assert!(ended.stderr.contains(part), "{}: {}", closed.display(), ended.stderr);
         }
     }
+}
+
+/// A key that somebody pasted, and that became a profile's afterwards: rows, frames and events
+/// that hold it are older than it is known.
+#[tokio::test]
+async fn attack_what_was_said_before_a_key_was_known_is_shown_without_it() {
+    let stage = Stage::new().await;
+    let key = Canary::of(&format!("sk-{}", Canary::new("pasted").value()));
+    let said = format!("the key is {}", key.value());
+    let arguments = json!({ "path": format!("{}.txt", key.value()) });
+    stage.model.push_all([
+        Reply::new().thinking(&said).tool("read", arguments),
+        Reply::say(&said),
+        Reply::say("fine"),
+    ]);
+    let play = stage.up().await;
+    let mut socket = play.ws().await;
+    socket.say("m-1", &said).await.unwrap();
+    let answer = socket.answer_to("m-1").await.unwrap();
+    assert_eq!(answer["content"], *said, "nobody knows yet");
+    let profiles = fs::read_to_string(stage.home().join("providers.yaml")).unwrap();
+    let mut events = play.api().events("/api/v1/events").await.unwrap();
+    let later =
+        format!("  later:\n    provider: anthropic\n    model: m\n    api_key: {}\n", key.value());
+    stage.write("providers.yaml", &format!("{profiles}{later}"));
+    while events.next().await.unwrap().unwrap().name.as_deref() != Some("config") {}
+    let channel = socket.channel().to_owned();
+    let mut seen = String::new();
+    let mut again = WsClient::connect(&play.target().resume(&channel, 0)).await.unwrap();
+    again.send(&json!({"type": "subscribe", "agent": "main", "since": 0})).await.unwrap();
+    while !seen.contains("turn_end") {
+        seen.push_str(&format!("{}\n", again.next().await.unwrap().unwrap()));
+    }
+    let mut replayed = play.api().events("/api/v1/events?since=0").await.unwrap();
+    while let Some(event) = replayed.next().await.unwrap() {
+        seen.push_str(&format!("{event:?}\n"));
+        if event.name.as_deref() == Some("turn_end") {
+            break;
+        }
+    }
+    let sessions = play.api().get("/api/v1/agents/main/sessions").await.unwrap();
+    let id = sessions.json["sessions"][0]["id"].as_str().unwrap().to_owned();
+    let inbox = play.api().get("/api/v1/inbox").await.unwrap();
+    let item = inbox.json["items"][0]["item_id"].as_str().unwrap().to_owned();
+    for path in [
+        format!("/api/v1/agents/main/history?session={id}&view=full"),
+        format!("/api/v1/agents/main/sessions/{id}/export"),
+        format!("/api/v1/agents/main/messages/{item}"),
+        format!("/api/v1/agents/main/messages/{item}?stream=true"),
+        format!("/api/v1/inbox/{item}"),
+        "/api/v1/inbox".to_owned(),
+        "/api/v1/search?q=key".to_owned(),
+        "/api/v1/state".to_owned(),
+        "/api/v1/logs?limit=1000".to_owned(),
+    ] {
+        seen.push_str(&format!("{path}: {}\n", play.api().get(&path).await.unwrap().text));
+    }
+    again.say("m-2", "and now?").await.unwrap();
+    again.answer_to("m-2").await.unwrap();
+    // The model, too, is asked without it, and still replays what it called.
+    let asked = stage.model.wait_for_request(3).await.unwrap().body.to_string();
+    assert!(asked.contains("the key is [secret:later.api_key]"), "{asked}");
+    seen.push_str(&asked);
+    let line = seen.lines().find(|line| key.find_in(line.as_bytes()).is_some());
+    assert_eq!(line, None);
+    assert!(seen.matches("[secret:later.api_key]").count() > 8, "{seen}");
 }
