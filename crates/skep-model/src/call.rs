@@ -21,6 +21,9 @@ use crate::sse::Parser;
 /// An explanation of an error is a few hundred bytes; a page of a proxy may be longer.
 const ERROR_BODY_BYTES: usize = 64 * 1024;
 const ERROR_BODY_PATIENCE: Duration = Duration::from_secs(2);
+/// The most one answer may say: many times what any model is able to, and little enough to keep.
+const ANSWER_BYTES: usize = 16 * 1024 * 1024;
+const CALL_BYTES: usize = 16 * 1024;
 /// After the last event the end of the body usually comes at once; read, it lets the connection
 /// serve the next call. Not waited for longer than this.
 const DRAIN: Duration = Duration::from_millis(50);
@@ -64,6 +67,8 @@ struct Streaming<D> {
     response: Response,
     parser: Parser,
     decoder: D,
+    /// Bytes of what was said so far.
+    said: usize,
 }
 
 impl<W: Wire> Call<W> {
@@ -100,6 +105,7 @@ impl<W: Wire> Call<W> {
                     response,
                     parser: Parser::default(),
                     decoder: W::Decoder::default(),
+                    said: 0,
                 }));
                 Ok(())
             }
@@ -146,6 +152,10 @@ impl<D: Decode> Streaming<D> {
         for event in &events {
             let mut decoded = Vec::new();
             self.decoder.read(&event.data, key, &mut decoded)?;
+            self.said += decoded.iter().map(weight).sum::<usize>();
+            if self.said > ANSWER_BYTES {
+                return Err(endless());
+            }
             let ended = matches!(decoded.last(), Some(ModelEvent::End(_)));
             ready.extend(decoded);
             if ended {
@@ -216,6 +226,27 @@ async fn drain(response: &mut Response) {
     let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
     // Too slow costs a new connection next time, nothing else.
     let _ = tokio::time::timeout(DRAIN, rest).await;
+}
+
+/// What an event adds to the message that is kept.
+fn weight(event: &ModelEvent) -> usize {
+    match event {
+        ModelEvent::Text(text)
+        | ModelEvent::Thinking(text)
+        | ModelEvent::Signature(text)
+        | ModelEvent::RedactedThinking(text) => text.len(),
+        // Also one without arguments is a row, a run and an answer.
+        ModelEvent::ToolCall { name, arguments, .. } => {
+            name.len() + arguments.to_string().len() + CALL_BYTES
+        }
+        ModelEvent::End(_) => 0,
+    }
+}
+
+/// Asked again it would be as long.
+fn endless() -> ModelError {
+    let text = format!("the model's answer has no end: it is longer than {ANSWER_BYTES} bytes");
+    ModelError::Rejected { text }
 }
 
 fn cut() -> ModelError {

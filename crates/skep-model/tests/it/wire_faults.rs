@@ -12,6 +12,7 @@ use crate::vendors::{KEY, provider_with, rig};
 
 crate::on_every_wire!(
     every_fault_has_its_kind_and_gives_no_call,
+    calls_without_end_are_refused,
     a_cut_anywhere_is_never_taken_for_an_end,
     a_pause_the_vendor_asks_for_is_passed_on,
     what_came_before_an_error_event_is_told,
@@ -40,6 +41,11 @@ fn kind(outcome: &Outcome) -> &'static str {
 
 fn has_call(outcome: &Outcome) -> bool {
     outcome.0.iter().any(|event| matches!(event, ModelEvent::ToolCall { .. }))
+}
+
+async fn calls_without_end_are_refused(wire: Wire) {
+    let calls = (0..1100).fold(Reply::new(), |reply, _| reply.tool("read", json!({})));
+    assert_eq!(kind(&outcome_of(wire, calls).await), "rejected");
 }
 
 async fn every_fault_has_its_kind_and_gives_no_call(wire: Wire) {
@@ -75,6 +81,7 @@ async fn every_fault_has_its_kind_and_gives_no_call(wire: Wire) {
             "none",
         ),
         ("endless event", Reply::new().raw(vec![b'x'; 5 << 20]), "passing"),
+        ("endless text", Reply::new().text_in(vec!["x".repeat(1 << 20).as_str(); 17]), "rejected"),
     ];
     for (name, reply, expected) in table {
         let outcome = outcome_of(wire, reply).await;
