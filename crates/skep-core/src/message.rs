@@ -76,7 +76,9 @@ impl Default for Usage {
 impl Usage {
     /// Not priced yet.
     pub fn new(input: u64, output: u64, cache_read: u64, cache_write: u64) -> Self {
-        let total_tokens = input + output + cache_read + cache_write;
+        // What a vendor says is not ours to trust.
+        let more = [output, cache_read, cache_write].into_iter();
+        let total_tokens = more.fold(input, u64::saturating_add);
         Self { input, output, cache_read, cache_write, total_tokens, cost: None }
     }
 
@@ -88,11 +90,15 @@ impl Usage {
 
     /// A sum with an unknown part is unknown.
     pub fn add(&mut self, other: Usage) {
-        self.input += other.input;
-        self.output += other.output;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
-        self.total_tokens += other.total_tokens;
+        for (sum, more) in [
+            (&mut self.input, other.input),
+            (&mut self.output, other.output),
+            (&mut self.cache_read, other.cache_read),
+            (&mut self.cache_write, other.cache_write),
+            (&mut self.total_tokens, other.total_tokens),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
         self.cost = self.cost.zip(other.cost).map(|(sum, more)| sum.plus(more));
     }
 }

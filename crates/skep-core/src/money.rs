@@ -89,16 +89,16 @@ impl Price {
 
     /// The cost of one call, rounded once, to the nano-dollar.
     pub fn of(&self, usage: &Usage) -> Money {
-        let prompt = usage.input + usage.cache_read + usage.cache_write;
+        let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
         let rates = match self.long.filter(|long| prompt > long.above) {
             Some(long) => [long.input, long.output, long.cache_read, long.cache_write],
             None => [self.input, self.output, self.cache_read, self.cache_write],
         };
         let tokens = [usage.input, usage.output, usage.cache_read, usage.cache_write];
         let parts: Vec<_> = tokens.into_iter().zip(rates).collect();
-        let whole: i128 =
-            parts.iter().map(|(tokens, price)| i128::from(*tokens) * i128::from(price.0)).sum();
-        let nanos = (whole + TOKENS_OF_A_PRICE / 2) / TOKENS_OF_A_PRICE;
+        let parts = parts.iter().map(|(tokens, price)| i128::from(*tokens) * i128::from(price.0));
+        let whole = parts.fold(0_i128, i128::saturating_add);
+        let nanos = whole.saturating_add(TOKENS_OF_A_PRICE / 2) / TOKENS_OF_A_PRICE;
         Money(i64::try_from(nanos).unwrap_or(i64::MAX))
     }
 }
@@ -127,6 +127,14 @@ mod tests {
         assert_eq!(odd.of(&Usage::new(0, 0, 3, 0)), Money(113), "112.5 nano-dollars, rounded once");
         let most = Price { input: Money(i64::MAX), ..Price::FREE };
         assert_eq!(most.of(&Usage::new(u64::MAX / 4, 0, 0, 0)), Money(i64::MAX));
+        let dear = Money(i64::MAX);
+        let most =
+            Price { input: dear, output: dear, cache_read: dear, cache_write: dear, long: None };
+        let vast = Usage::new(u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+        assert_eq!((vast.total_tokens, most.of(&vast)), (u64::MAX, Money(i64::MAX)));
+        let mut sum = vast;
+        sum.add(vast);
+        assert_eq!(sum, vast, "what a vendor says breaks no sum");
     }
 
     #[test]

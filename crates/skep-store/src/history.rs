@@ -88,7 +88,8 @@ impl Sum {
                 sum.title = first_words(&body.plain_text());
             }
             if let Some(meta) = &body.meta {
-                sum.tokens += i64::try_from(meta.usage.total_tokens).unwrap_or(i64::MAX);
+                let tokens = i64::try_from(meta.usage.total_tokens).unwrap_or(i64::MAX);
+                sum.tokens = sum.tokens.saturating_add(tokens);
                 match meta.usage.cost {
                     Some(Money(cost)) => sum.cost = sum.cost.saturating_add(cost),
                     None => sum.unpriced += 1,
