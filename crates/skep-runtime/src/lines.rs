@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use skep_core::file::FileData;
 use skep_core::ids::{AgentName, CallId, is_session_id};
 use skep_core::message::{Block, Message, Role, history_tag};
 use skep_guard::scrub;
 
 use crate::door::{DoorError, ErrorKind};
+
+/// More than a hive ever writes into one row. Rows lie beside each other and are looked up through
+/// each other: one of the size of a session would make all of them slow.
+const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
 pub(crate) fn write(message: &Message) -> Result<String, DoorError> {
     let line = serde_json::to_string(message).map_err(|error| {
@@ -41,6 +46,13 @@ fn read_all(agent: &AgentName, text: &str) -> Result<Vec<Message>, String> {
     for (number, line) in (1..).zip(text.lines()) {
         let wrong = |why: String| format!("line {number}: {why}");
         let message = message(line).map_err(wrong)?;
+        let files = message.body.files().filter_map(|file| file.data.as_ref()).map(base64_bytes);
+        let text = line.len().saturating_sub(files.sum());
+        if text > MESSAGE_BYTES {
+            return Err(wrong(format!(
+                "the message has {text} bytes; one has at most {MESSAGE_BYTES}, its files apart"
+            )));
+        }
         check_place(agent, messages.last(), &message).map_err(wrong)?;
         if let Some(file) = message.body.files().find(|it| it.data.is_none() || !it.is_whole()) {
             return Err(wrong(format!("the `data` of the file {:?} is not whole", file.name)));
@@ -62,6 +74,11 @@ fn read_all(agent: &AgentName, text: &str) -> Result<Vec<Message>, String> {
              exported. Export the session again"
         )),
     }
+}
+
+/// As long as the file is in the line.
+fn base64_bytes(data: &FileData) -> usize {
+    data.0.len().div_ceil(3) * 4
 }
 
 fn message(line: &str) -> Result<Message, String> {

@@ -93,3 +93,14 @@ fn a_refusal_names_the_line_and_the_reason() {
     // Nothing is no loss.
     assert!(read_all(&[line(1, json!({"details": null}))]).is_ok());
 }
+
+#[test]
+fn a_message_of_the_size_of_a_session_is_refused() {
+    let sized = |bytes: usize| {
+        let text = "x".repeat(bytes);
+        line(1, json!({"content": [{"type": "text", "text": text}]}))
+    };
+    assert!(read_all(&[sized(MESSAGE_BYTES - 1000)]).is_ok());
+    let refused = read_all(&[sized(MESSAGE_BYTES)]).unwrap_err();
+    assert!(refused.starts_with("line 1: the message has 167773"), "{refused}");
+}

@@ -120,11 +120,14 @@ impl Hive {
         &self,
         agent: &AgentName,
         key: Option<SessionKey>,
-        text: &str,
+        text: String,
     ) -> Result<ImportReport, DoorError> {
         let id = self.shared.agent_id(agent)?;
-        let messages = lines::read(agent, text)
-            .map_err(|why| DoorError::new(ErrorKind::Invalid, "bad_import", why))?;
+        let (bytes, name) = (text.len(), agent.clone());
+        // Many megabytes take a while to understand; others have their turn meanwhile.
+        let read = tokio::task::spawn_blocking(move || lines::read(&name, &text));
+        let read = read.await.unwrap_or_else(|_| Err("it cannot be read; see the log".to_owned()));
+        let messages = read.map_err(|why| DoorError::new(ErrorKind::Invalid, "bad_import", why))?;
         let session = messages.first().map(|message| message.session_id.clone());
         let Some(session) = session else {
             let why = "There is no message in it.";
@@ -139,7 +142,7 @@ impl Hive {
             session: session.clone(),
             key,
             messages,
-            bytes: text.len(),
+            bytes,
             now: clock::now_ms(),
         };
         let imported = self.shared.store.write(import).await.map_err(door_error)?;

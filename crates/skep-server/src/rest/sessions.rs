@@ -246,7 +246,7 @@ pub(crate) async fn import(
     let agent = extract::agent(&agent)?;
     let text = read_lines(request).await?;
     let key = params.session_key.map(SessionKey::new);
-    Ok(Json(doors.hive.import(&agent, key, &text).await?))
+    Ok(Json(doors.hive.import(&agent, key, text).await?))
 }
 
 async fn read_lines(request: Request) -> Result<String, Problem> {
