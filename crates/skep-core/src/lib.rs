@@ -22,6 +22,7 @@ pub mod tool;
 
 pub mod allow;
 pub mod arrival;
+pub mod audit;
 pub mod choice;
 pub mod compaction;
 pub mod fallback;

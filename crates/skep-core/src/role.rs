@@ -37,6 +37,8 @@ words! {
         ReadSettings = "read_settings",
         ReadMetrics = "read_metrics",
         ReadLogs = "read_logs",
+        /// The audit trail, what was spent, calls of unknown outcome.
+        ReadAudit = "read_audit",
         /// List, make and revoke tokens.
         ManageTokens = "manage_tokens",
         /// Change the hive itself: settings, tries of providers, imports.
@@ -65,6 +67,7 @@ pub fn decide(role: Role, action: Action) -> Reach {
         ReadSettings => [All, Nothing, All, Nothing, Nothing],
         ReadMetrics => [All, Nothing, All, Nothing, Nothing],
         ReadLogs => [All, Nothing, Nothing, Nothing, Nothing],
+        ReadAudit => [All, Nothing, All, Nothing, Nothing],
         ManageTokens => [All, Nothing, Nothing, Nothing, Nothing],
         Configure => [All, Nothing, Nothing, Nothing, Nothing],
         Shutdown => [All, Nothing, Nothing, Nothing, Nothing],

@@ -40,6 +40,7 @@ pub struct Limits {
     /// How long a durable event and a delivered frame can be asked for again.
     pub keep_events: Duration,
     pub keep_frames: Duration,
+    pub keep_audit: Duration,
     /// What all model calls of a day (UTC) may use together.
     pub tokens_per_day: Option<u64>,
     pub cost_per_day: Option<Money>,
@@ -59,6 +60,7 @@ impl Default for Limits {
             session_idle: Duration::from_secs(360 * 60),
             keep_events: 7 * day,
             keep_frames: 30 * day,
+            keep_audit: 365 * day,
             tokens_per_day: None,
             cost_per_day: None,
         }

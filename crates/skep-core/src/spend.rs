@@ -16,7 +16,7 @@ pub const UNPRICED_TOKENS_PER_DAY: u64 = 2_000_000;
 pub const HOUR_MS: Millis = 60 * 60 * 1000;
 /// Of a day.
 pub const HOURS: i64 = 24;
-const DAY_MS: Millis = HOURS * HOUR_MS;
+pub const DAY_MS: Millis = HOURS * HOUR_MS;
 
 words! {
     /// How finely sums are told.

@@ -10,6 +10,7 @@ use skep_store::leases::Decide;
 use skep_store::retention::Expire;
 
 use skep_core::ids::{CallId, TurnId};
+use skep_core::spend::{self, DAY_MS};
 
 use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
@@ -83,6 +84,11 @@ impl Hive {
     }
 }
 
+/// The audit trail is cut once a day, so that it does not fill with the rows that tell of it.
+fn whole_day(before: skep_core::Millis) -> skep_core::Millis {
+    spend::next_day(before) - DAY_MS
+}
+
 /// Lets old rows go, in bites between which everything else has its turn.
 pub(crate) async fn expire(shared: Arc<Shared>) {
     let before = |age: Duration| {
@@ -104,6 +110,8 @@ pub(crate) async fn expire(shared: Arc<Shared>) {
                 frames_before: before(limits.keep_frames),
                 ids_before: before(KEEP_IDS),
                 files_before: before(KEEP_FILES),
+                audit_before: whole_day(before(limits.keep_audit)),
+                now: clock::now_ms(),
             };
             match shared.store.write(command).await {
                 Ok(true) => tokio::task::yield_now().await,

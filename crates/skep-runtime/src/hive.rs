@@ -18,6 +18,7 @@ use skep_core::retry::RetryPolicy;
 use skep_core::settings::{AgentSettings, HiveSettings};
 use skep_core::tool::Tool;
 use skep_guard::clock;
+use skep_store::audit::AddAudit;
 use skep_store::close::Closed;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
@@ -142,6 +143,11 @@ impl Hive {
         let store = Store::open(OpenOptions::in_run_folder(&parts.run), notify).await?;
         let report = store.report();
         let now = clock::now_ms();
+        // Before any other row: until it is there, the head says what it said.
+        if let Some(finding) = &report.trail {
+            tracing::error!(finding = finding.text, "the audit trail is not as it was left");
+            store.write(AddAudit { row: finding.told(now) }).await?;
+        }
         let ids = configuration::register(&store, &parts.settings).await?;
         let taken_back = store.write(Recover { now }).await?;
         if taken_back > 0 {

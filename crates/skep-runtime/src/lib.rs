@@ -3,6 +3,7 @@
 //! This crate never knows a socket, a vendor or an SQL statement, and never runs a tool outside
 //! the gate. Persist, then act, then tell: nothing worth a retry happens before it is a row.
 
+pub mod audit;
 pub mod door;
 pub mod logs;
 pub mod usage;

@@ -27,6 +27,8 @@ pub struct Schema {
     pub migrations: &'static [MigrationFile],
     /// One row, two integers: the highest event `seq` and the highest `ord` given so far.
     pub counters: &'static str,
+    /// There is an audit trail, with its head beside the database.
+    pub audited: bool,
 }
 
 pub struct MigrationFile {

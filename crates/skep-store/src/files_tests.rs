@@ -78,7 +78,8 @@ async fn uses(store: &Store) -> Vec<i64> {
 
 async fn expire(store: &Store, files_before: i64) -> bool {
     let (events_before, frames_before, ids_before) = (0, 0, 0);
-    let expire = Expire { events_before, frames_before, ids_before, files_before };
+    let expire =
+        Expire { events_before, frames_before, ids_before, files_before, audit_before: 0, now: 0 };
     store.write(expire).await.unwrap()
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 use skep_core::Millis;
+use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::compaction::{self, Seam};
 use skep_core::event::{CallState, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
@@ -196,6 +197,11 @@ pub(crate) async fn write_entries(
     let rows = history::append(tx, &leased.place(), messages).await?;
     // Results carry no meta: what is counted here are model calls.
     spend::record(tx, leased, &rows).await?;
+    let audited = |entry: &Entry| matches!(entry, Entry::Result { audit: Some(_), .. });
+    let asked = match entries.iter().any(audited) {
+        true => principal(tx, leased).await?,
+        false => None,
+    };
     let mut seqs = rows.iter().map(|row| row.seq);
     for entry in entries {
         match entry {
@@ -216,7 +222,7 @@ pub(crate) async fn write_entries(
                 let error = message.body.is_error.unwrap_or(false);
                 finish(tx, leased, call, *state, error).await?;
                 if let Some(audit) = audit {
-                    write_audit(tx, leased, audit).await?;
+                    tx.audit(audit_row(leased, audit, asked.as_ref())).await?;
                 }
             }
         }
@@ -307,24 +313,27 @@ async fn set_call(
     Ok(row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?.text(0)?)
 }
 
-async fn write_audit(tx: &mut Tx<'_>, leased: &Leased<'_>, audit: &Audit) -> Result<(), SqlError> {
-    let insert = "INSERT INTO audit (at, turn, agent, call_id, tool, arguments, decision, \
-                  outcome, took_ms, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-    let arguments = audit.arguments.to_string();
-    let args = [
-        leased.now.into(),
-        leased.turn.as_str().into(),
-        leased.agent.0.into(),
-        audit.call.as_str().into(),
-        (&audit.tool).into(),
-        (&arguments).into(),
-        (&audit.decision).into(),
-        audit.outcome.into(),
-        audit.took_ms.into(),
-        audit.bytes.into(),
-    ];
-    tx.conn.run(insert, &args).await?;
-    Ok(())
+/// Who began the turn; asked for once a write, and only where a row of the trail needs it.
+async fn principal(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Option<String>, SqlError> {
+    let select = "SELECT principal FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
+    let row = tx.conn.row(select, &[leased.turn.as_str().into()]).await?;
+    row.map_or(Ok(None), |row| row.text_opt(0))
+}
+
+fn audit_row(leased: &Leased<'_>, audit: &Audit, principal: Option<&String>) -> AuditRow {
+    AuditRow {
+        principal: principal.cloned(),
+        agent: Some(leased.agent_name.0.clone()),
+        session: Some(leased.session.0.clone()),
+        turn: Some(leased.turn.0.clone()),
+        call_id: Some(audit.call.0.clone()),
+        tool: Some(audit.tool.clone()),
+        arguments: audit.arguments.to_string(),
+        decision: audit.decision.clone(),
+        took_ms: audit.took_ms,
+        bytes: audit.bytes,
+        ..AuditRow::new(AuditKind::Call, leased.now, audit.outcome)
+    }
 }
 
 async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Refusal> {

@@ -11,6 +11,7 @@ pub mod error;
 mod tx;
 
 pub mod agents;
+pub mod audit;
 pub mod begin;
 pub mod browsers;
 pub mod close;
@@ -40,6 +41,7 @@ mod integrity;
 mod open;
 mod readers;
 mod store;
+mod trail;
 mod writer;
 
 #[cfg(test)]

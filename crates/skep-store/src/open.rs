@@ -9,6 +9,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use skep_core::audit::{Finding, Head, Verdict};
 use sqlx::SqlSafeStr;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
@@ -17,6 +18,7 @@ use crate::conn::Conn;
 use crate::dialect;
 use crate::error::{OpenError, SqlError, SqlKind};
 use crate::file::{self, Found, SideFiles};
+use crate::trail::{self, HeadFile, Trail};
 use crate::tx::Counters;
 
 /// The start check stops here; what it has not seen by then counts as passed.
@@ -28,6 +30,8 @@ pub struct OpenOptions {
     pub database: PathBuf,
     /// There after a clean stop, and only then.
     pub clean_marker: PathBuf,
+    /// Names the newest row of the audit trail.
+    pub audit_head: PathBuf,
     /// How many reads run at the same time.
     pub readers: usize,
 }
@@ -35,22 +39,31 @@ pub struct OpenOptions {
 impl OpenOptions {
     /// The usual names in the home's `run/` folder, which must exist.
     pub fn in_run_folder(run: &Path) -> Self {
-        Self { database: run.join("skep.db"), clean_marker: run.join("clean"), readers: READERS }
+        Self {
+            database: run.join("skep.db"),
+            clean_marker: run.join("clean"),
+            audit_head: run.join("audit.head"),
+            readers: READERS,
+        }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenReport {
     /// The last run did not end with `close`.
     pub unclean: bool,
     /// There was no database before.
     pub fresh: bool,
+    /// What is not as it was left in the audit trail. The caller adds a row that says so, before
+    /// any other.
+    pub trail: Option<Finding>,
 }
 
 pub(crate) struct Opened {
     pub writer: Conn,
     pub reader: Conn,
     pub counters: Counters,
+    pub head: Option<HeadFile>,
     pub report: OpenReport,
 }
 
@@ -74,10 +87,11 @@ pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<Opene
     let clean = remove_marker(&options.clean_marker)?;
     let failed = |error: SqlError| open_error(database, error);
     let mut writer = dialect::connect_writer(database).await.map_err(failed)?;
-    let counters = make_ready(database, &mut writer, schema).await?;
+    let (counters, trail) = make_ready(options, &mut writer, schema).await?;
     keep_private(database);
-    let report = OpenReport { unclean: !clean && !fresh, fresh };
-    Ok(Opened { writer, reader, counters, report })
+    let (head, trail) = trail.map_or((None, None), |trail| (trail.file, trail.finding));
+    let report = OpenReport { unclean: !clean && !fresh, fresh, trail };
+    Ok(Opened { writer, reader, counters, head, report })
 }
 
 /// Builds the database under another name and moves it into place when it is complete and
@@ -144,6 +158,30 @@ pub(crate) async fn inspect(database: &Path, schema: &Schema) -> Result<Option<i
     version
 }
 
+pub(crate) async fn verify_audit(
+    options: &OpenOptions,
+    schema: &Schema,
+) -> Result<Option<Verdict>, OpenError> {
+    let database = options.database.as_path();
+    let Some(version) = inspect(database, schema).await? else { return Ok(None) };
+    if schema.migrations.last().is_some_and(|newest| newest.version > version) {
+        let reason = "it is of an older Skep; start this one once, then verify".to_owned();
+        return Err(OpenError::Sql { path: database.to_owned(), reason });
+    }
+    let failed = |error: SqlError| open_error(database, error);
+    let side_files = SideFiles::of(database);
+    let kept = trail::read(&options.audit_head);
+    let verdict = async {
+        let mut conn = dialect::connect_reader(database).await?;
+        let verdict = trail::verify(&mut conn, kept).await?;
+        conn.close().await?;
+        Ok(verdict)
+    };
+    let verdict = verdict.await.map_err(failed);
+    side_files.remove_new();
+    verdict.map(Some)
+}
+
 async fn read_version(database: &Path, schema: &Schema) -> Result<Option<i64>, OpenError> {
     let failed = |error: SqlError| open_error(database, error);
     let mut conn = check(database, schema, CHECK).await?;
@@ -196,10 +234,11 @@ async fn refuse_damaged(
 /// The first writes. What a crash left in the log is brought to the disk before anybody can read
 /// it: after that, nothing seen is unsynced.
 async fn make_ready(
-    database: &Path,
+    options: &OpenOptions,
     writer: &mut Conn,
     schema: &Schema,
-) -> Result<Counters, OpenError> {
+) -> Result<(Counters, Option<Trail>), OpenError> {
+    let database = options.database.as_path();
     let failed = |error: SqlError| open_error(database, error);
     let state = writer.row(dialect::CHECKPOINT_ALL, &[]).await.map_err(failed)?;
     if state.map_or(Ok(0), |row| row.int(0)).map_err(failed)? != 0 {
@@ -207,7 +246,12 @@ async fn make_ready(
         return Err(OpenError::Sql { path: database.to_owned(), reason });
     }
     migrate(database, writer, schema).await?;
-    Counters::load(writer, schema.counters).await.map_err(failed)
+    let trail = match schema.audited {
+        true => Some(trail::open(writer, &options.audit_head).await.map_err(failed)?),
+        false => None,
+    };
+    let known = trail.as_ref().map_or_else(Head::default, |trail| trail.head);
+    Ok((Counters::load(writer, schema, known).await.map_err(failed)?, trail))
 }
 
 /// Earlier versions made the files as readable as the folder they lie in let them be.

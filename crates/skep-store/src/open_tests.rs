@@ -16,6 +16,7 @@ const FILL: &str = "
 const SCHEMA: Schema = Schema {
     migrations: &[MigrationFile { version: 1, name: "fill", sql: FILL }],
     counters: "SELECT 0, 0",
+    audited: false,
 };
 
 #[tokio::test]

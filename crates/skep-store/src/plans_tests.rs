@@ -14,6 +14,7 @@ use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
+use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
 use crate::conn::seen;
@@ -296,8 +297,14 @@ impl Story {
             };
             self.store.write(begin).await.unwrap();
         }
-        let expire =
-            Expire { events_before: 100, frames_before: 100, ids_before: 100, files_before: 100 };
+        let expire = Expire {
+            events_before: 100,
+            frames_before: 100,
+            ids_before: 100,
+            files_before: 100,
+            audit_before: 100,
+            now: 100,
+        };
         assert!(self.store.write(expire).await.unwrap());
     }
 
@@ -392,6 +399,12 @@ impl Story {
             outbox::frames_of_item(conn, channel, &ItemId::new("i1")).await?;
             outbox::channel(conn, channel).await?;
             tokens::all(conn).await?;
+            for turn in [None, Some(turn.0.clone())] {
+                let wanted = audit::Wanted { turn, ..audit::Wanted::default() };
+                audit::page(conn, &wanted, None, 10).await?;
+            }
+            assert!(audit::verify(conn, None).await?.ok);
+            audit::seal_of(conn, 1).await?;
             watch::item(conn, agent, "nothing", &Principal::new("operator")).await?;
             watch::item_by_id(conn, &ItemId::new("i1")).await?;
             watch::answered_with(conn, &turn).await?;

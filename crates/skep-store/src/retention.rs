@@ -2,6 +2,7 @@
 
 use skep_core::Millis;
 
+use crate::audit;
 use crate::command::Run;
 use crate::error::Refusal;
 use crate::tx::Tx;
@@ -9,8 +10,8 @@ use crate::tx::Tx;
 /// Rows let go by one command and table.
 const BITE: i64 = 500;
 
-/// Lets go of events, frames, remembered ids and files that are older than their time. The newest
-/// event stays: numbers given after it go on from there.
+/// Lets go of events, frames, remembered ids, files and audit rows that are older than their time.
+/// The newest event stays: numbers given after it go on from there.
 pub struct Expire {
     pub events_before: Millis,
     pub frames_before: Millis,
@@ -18,6 +19,8 @@ pub struct Expire {
     pub ids_before: Millis,
     /// Files that nobody refers to and that came before this.
     pub files_before: Millis,
+    pub audit_before: Millis,
+    pub now: Millis,
 }
 
 impl Run for Expire {
@@ -50,6 +53,7 @@ impl Run for Expire {
         let files = "DELETE FROM files WHERE uses = 0 AND hash IN (SELECT hash FROM files \
                      WHERE uses = 0 AND added_at < $1 ORDER BY added_at LIMIT $2)";
         gone += tx.conn.run(files, &[self.files_before.into(), BITE.into()]).await?;
-        Ok(gone > 0)
+        let more = audit::expire(tx, self.audit_before, BITE, self.now).await?;
+        Ok(gone > 0 || more)
     }
 }

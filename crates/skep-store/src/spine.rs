@@ -1,6 +1,7 @@
 //! The commands of the product, joined, and the schema they run on.
 
 use crate::agents::RegisterAgents;
+use crate::audit::AddAudit;
 use crate::begin::BeginSession;
 use crate::browsers::{SignIn, SignOut};
 use crate::close::Close;
@@ -47,6 +48,7 @@ crate::commands! {
     IndexSpoken,
     Fork,
     Import,
+    AddAudit,
 }
 
 const SCHEMA: Schema = Schema {
@@ -87,6 +89,11 @@ const SCHEMA: Schema = Schema {
             sql: include_str!("../migrations/sqlite/0008_browsers.sql"),
         },
         MigrationFile {
+            version: 10,
+            name: "audit",
+            sql: include_str!("../migrations/sqlite/0010_audit.sql"),
+        },
+        MigrationFile {
             version: 13,
             name: "usage",
             sql: include_str!("../migrations/sqlite/0013_usage.sql"),
@@ -95,4 +102,5 @@ const SCHEMA: Schema = Schema {
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \
                UNION ALL SELECT max(served) FROM agents))",
+    audited: true,
 };

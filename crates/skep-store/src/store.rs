@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use skep_core::audit::Verdict;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -20,6 +21,7 @@ use crate::error::{OpenError, SqlError, StoreError};
 use crate::integrity::{self, Integrity};
 use crate::open::{self, OpenOptions, OpenReport};
 use crate::readers::Readers;
+use crate::trail;
 use crate::tx::Committed;
 use crate::writer::{Job, QUEUE, Writer};
 
@@ -39,6 +41,7 @@ struct Shared<S: CommandSet> {
     writer: Mutex<Option<JoinHandle<bool>>>,
     database: PathBuf,
     clean_marker: PathBuf,
+    audit_head: PathBuf,
     report: OpenReport,
     totals: Arc<Totals>,
 }
@@ -63,6 +66,7 @@ impl<S: CommandSet> StoreOf<S> {
             closing: closed,
             conn: Some(opened.writer),
             counters: opened.counters,
+            head: opened.head,
             notify: Box::new(notify),
             gauge,
             checkpointer: tokio::spawn(checkpoints),
@@ -74,6 +78,7 @@ impl<S: CommandSet> StoreOf<S> {
             closing,
             writer: Mutex::new(Some(tokio::spawn(writer.run()))),
             clean_marker: options.clean_marker,
+            audit_head: options.audit_head,
             report: opened.report,
             totals,
         };
@@ -81,7 +86,7 @@ impl<S: CommandSet> StoreOf<S> {
     }
 
     pub fn report(&self) -> OpenReport {
-        self.shared.report
+        self.shared.report.clone()
     }
 
     /// How many commits there were since it was opened, and how many commands in them.
@@ -130,6 +135,18 @@ impl<S: CommandSet> StoreOf<S> {
         proceed: impl FnMut() -> bool + Send + 'static,
     ) -> Result<Integrity, StoreError> {
         Ok(integrity::check(&self.shared.database, proceed).await?)
+    }
+
+    /// Reads the whole audit trail and names what is wrong with it.
+    pub async fn verify_audit(&self) -> Result<Verdict, StoreError> {
+        let kept = trail::read(&self.shared.audit_head);
+        self.read(async |conn| trail::verify(conn, kept).await).await
+    }
+
+    /// The same without opening it for use, as [`Self::inspect`]; nothing where there is no
+    /// database yet.
+    pub async fn verify_closed_audit(options: &OpenOptions) -> Result<Option<Verdict>, OpenError> {
+        open::verify_audit(options, &S::SCHEMA).await
     }
 
     /// Looks at the database without opening it for use: the schema version it has, or nothing

@@ -2,10 +2,13 @@
 //! the commit is safe.
 
 use skep_core::Millis;
+use skep_core::audit::Head;
 use skep_core::event::{Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentName, SessionId, TurnId};
 
+use crate::audit;
+use crate::command::Schema;
 use crate::conn::{Conn, Value};
 use crate::dialect;
 use crate::error::SqlError;
@@ -58,6 +61,15 @@ impl<'c> Tx<'c> {
         self.gathered.told.frames.push(frame);
     }
 
+    /// The newest row of the audit trail.
+    pub(crate) fn trail(&self) -> Head {
+        self.gathered.counters.trail
+    }
+
+    pub(crate) fn set_trail(&mut self, trail: Head) {
+        self.gathered.counters.trail = trail;
+    }
+
     /// The next place in the order of items.
     pub fn next_ord(&mut self) -> i64 {
         self.gathered.counters.ord += 1;
@@ -71,13 +83,26 @@ impl<'c> Tx<'c> {
 pub(crate) struct Counters {
     pub seq: i64,
     pub ord: i64,
+    pub trail: Head,
 }
 
 impl Counters {
-    pub(crate) async fn load(conn: &mut Conn, sql: &'static str) -> Result<Self, SqlError> {
-        let row = conn.row(sql, &[]).await?;
+    /// `known`: the newest audit row of which it is known that it was written. The next one goes
+    /// behind it even where somebody has taken it away.
+    pub(crate) async fn load(
+        conn: &mut Conn,
+        schema: &Schema,
+        known: Head,
+    ) -> Result<Self, SqlError> {
+        let row = conn.row(schema.counters, &[]).await?;
         let row = row.ok_or_else(|| SqlError::decode("the counters have no row"))?;
-        Ok(Self { seq: row.int_opt(0)?.unwrap_or(0), ord: row.int_opt(1)?.unwrap_or(0) })
+        let (seq, ord) = (row.int_opt(0)?.unwrap_or(0), row.int_opt(1)?.unwrap_or(0));
+        let found = match schema.audited {
+            true => audit::newest(conn).await?,
+            false => Head::default(),
+        };
+        let trail = if known.id > found.id { known } else { found };
+        Ok(Self { seq, ord, trail })
     }
 }
 

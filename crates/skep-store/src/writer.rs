@@ -10,10 +10,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::checkpoint::Gauge;
-use crate::command::CommandSet;
+use crate::command::{CommandSet, Schema};
 use crate::conn::Conn;
 use crate::dialect;
 use crate::error::{Refusal, SqlError, SqlKind, StoreError};
+use crate::trail::HeadFile;
 use crate::tx::{Committed, Counters, Gathered, Tx};
 
 /// Commands that may wait; one more is refused as busy.
@@ -40,6 +41,8 @@ pub(crate) struct Writer<S: CommandSet> {
     /// Absent after a failure that a new connection could not mend; each batch tries again.
     pub conn: Option<Conn>,
     pub counters: Counters,
+    /// Where the newest audit row is named.
+    pub head: Option<HeadFile>,
     pub notify: Notify,
     pub gauge: Gauge,
     pub checkpointer: JoinHandle<()>,
@@ -105,7 +108,8 @@ impl<S: CommandSet> Writer<S> {
             batch.into_iter().map(|job| (job.command, job.reply)).unzip();
         match self.commit(&commands).await {
             Ok(done) => {
-                self.counters = done.gathered.counters;
+                let before = std::mem::replace(&mut self.counters, done.gathered.counters);
+                self.keep_head(before);
                 let bytes = commands.iter().map(CommandSet::cost).sum();
                 self.gauge.committed(commands.len(), bytes);
                 self.tell(done.gathered.into_told());
@@ -147,6 +151,17 @@ impl<S: CommandSet> Writer<S> {
         Ok(Done { outcomes, gathered })
     }
 
+    /// Before anybody is told: who was answered finds the head at or behind what the answer says.
+    fn keep_head(&mut self, before: Counters) {
+        let head = self.counters.trail;
+        if before.trail != head
+            && let Some(file) = &self.head
+            && let Err(error) = file.write(head)
+        {
+            tracing::warn!(%error, row = head.id, "the audit trail's head was not kept");
+        }
+    }
+
     /// A panicking listener must not take the writer with it.
     fn tell(&self, told: Committed) {
         if told == Committed::default() {
@@ -164,7 +179,7 @@ impl<S: CommandSet> Writer<S> {
         if let Some(mut conn) = self.conn.take() {
             // Refused when the failure itself has rolled back.
             let _ = conn.run(dialect::ROLLBACK, &[]).await;
-            match probe(&mut conn, S::SCHEMA.counters).await {
+            match probe(&mut conn, &S::SCHEMA, self.counters).await {
                 Ok(counters) => {
                     self.counters = counters;
                     self.conn = Some(conn);
@@ -182,7 +197,7 @@ impl<S: CommandSet> Writer<S> {
     async fn connect(&mut self) -> Result<Counters, SqlError> {
         if self.conn.is_none() {
             let mut conn = dialect::connect_writer(&self.database).await?;
-            self.counters = probe(&mut conn, S::SCHEMA.counters).await?;
+            self.counters = probe(&mut conn, &S::SCHEMA, self.counters).await?;
             self.conn = Some(conn);
         }
         Ok(self.counters)
@@ -249,9 +264,9 @@ async fn run_caught<S: CommandSet>(
     }
 }
 
-async fn probe(conn: &mut Conn, counters: &'static str) -> Result<Counters, SqlError> {
+async fn probe(conn: &mut Conn, schema: &Schema, known: Counters) -> Result<Counters, SqlError> {
     conn.run(dialect::BEGIN, &[]).await?;
-    let loaded = Counters::load(conn, counters).await;
+    let loaded = Counters::load(conn, schema, known.trail).await;
     conn.run(dialect::ROLLBACK, &[]).await?;
     loaded
 }

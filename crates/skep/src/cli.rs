@@ -1,7 +1,7 @@
 //! The command line: one file per command. It serves a hive (`up`) or talks to one over HTTP.
 //!
 //! Commands never open the database or read another hive's files: what they show comes from the
-//! running hive. `doctor` and `logs` look at the home itself, and change nothing.
+//! running hive. `doctor`, `logs` and `audit verify` look at the home itself, and change nothing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::home::{Home, Known, Loaded};
 
 mod agent;
+mod audit;
 mod chat;
 mod client;
 mod completions;
@@ -128,6 +129,8 @@ enum Command {
     Task(inbox::Task),
     /// Read what the hive noted
     Logs(logs::Logs),
+    /// The trail of every tool call and decision: list, verify, export
+    Audit(audit::Audit),
     /// Sign a browser in to the dashboard
     Link(link::Link),
     /// Conversations: list and fork them
@@ -195,6 +198,7 @@ where
         Command::Task(command) => inbox::run_task(command, &place).await,
         Command::Completions(command) => completions::run(&command),
         Command::Logs(command) => logs::run(command, &place).await,
+        Command::Audit(command) => audit::run(command, &place).await,
         Command::Link(command) => link::run(command, &place).await,
         Command::Session(command) => session::run(command, &place).await,
         Command::Token(command) => token::run(command, &place).await,

@@ -16,6 +16,7 @@
 //! An answer with a status that is not declared is a 500 in debug builds, so that tests fail.
 
 mod agents;
+mod audit;
 mod commands;
 mod declared;
 mod document;
@@ -94,6 +95,9 @@ fn routes() -> Routes {
         .guarded(Action::ListAgents, routes!(openai::model))
         .guarded(Action::Talk, routes!(openai::complete))
         .guarded(Action::ReadLogs, routes!(logs::list))
+        .guarded(Action::ReadAudit, routes!(audit::list))
+        .guarded(Action::ReadAudit, routes!(audit::verify))
+        .guarded(Action::ReadAudit, routes!(audit::export))
         .guarded(Action::ReadSettings, routes!(providers::list))
         .guarded(Action::Configure, routes!(providers::try_out))
         .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))

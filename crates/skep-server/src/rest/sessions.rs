@@ -25,7 +25,7 @@ use crate::rest::message_stream::Sse;
 use crate::rest::messages::{self, Wait};
 
 /// One message a line.
-const LINES: &str = "application/x-ndjson";
+pub(crate) const LINES: &str = "application/x-ndjson";
 /// The largest session that can be imported: it is one commit.
 const IMPORT_BYTES: usize = 64 * 1024 * 1024;
 const IMPORT_TIME: Duration = Duration::from_secs(120);

@@ -1,17 +1,23 @@
 //! The audit trail: a row stands and falls with the result it belongs to.
 
 use serde_json::json;
+use skep_core::audit::{AuditKind, AuditRow, Verdict};
 use skep_core::engine::Capabilities;
 use skep_core::event::CallState;
 use skep_core::ids::*;
 use skep_core::message::Body;
 use skep_core::settings::QueueMode;
 use skep_store::agents::{NewAgent, RegisterAgents};
+use skep_store::audit::AddAudit;
 use skep_store::history::NewMessage;
 use skep_store::inbox::{Accept, Accepted, Letter, Slot};
 use skep_store::journal::{Audit, Entry, Journal, NewCall};
 use skep_store::leases::Lease;
-use skep_store::{OpenOptions, Store};
+use skep_store::retention::Expire;
+use skep_store::{OpenOptions, Store, StoreOf};
+
+use crate::lab::Raw;
+use crate::sessions::Old;
 
 async fn leased(store: &Store) -> Lease {
     let agents = vec![NewAgent { name: AgentName::new("main"), failed: None }];
@@ -91,4 +97,78 @@ async fn audit_rows_come_with_their_result_and_only_once() {
         conn.rows(sql, &[]).await?.iter().map(|row| row.text(0)).collect::<Result<Vec<_>, _>>()
     });
     assert_eq!(rows.await.unwrap(), ["t c write {\"file_path\":\"a\"} [] refused 5 6"]);
+}
+
+fn noted(at: i64) -> AddAudit {
+    AddAudit { row: AuditRow::new(AuditKind::Change, at, "done") }
+}
+
+async fn verified(store: &Store) -> (bool, i64, i64, i64) {
+    let Verdict { ok, rows, first, last, .. } = store.verify_audit().await.unwrap();
+    (ok, rows, first, last)
+}
+
+#[tokio::test]
+async fn audit_rows_are_let_go_at_a_checkpoint_and_the_rest_still_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = OpenOptions::in_run_folder(folder.path());
+    let store = Store::open(options.clone(), |_| {}).await.unwrap();
+    for at in 1..=10 {
+        store.write(noted(at)).await.unwrap();
+    }
+    let expire = |audit_before| Expire {
+        events_before: 0,
+        frames_before: 0,
+        ids_before: 0,
+        files_before: 0,
+        audit_before,
+        now: 11,
+    };
+    assert!(!store.write(expire(5)).await.unwrap());
+    assert_eq!(verified(&store).await, (true, 7, 5, 11), "five and later, and the checkpoint");
+    assert!(!store.write(expire(5)).await.unwrap());
+    assert_eq!(verified(&store).await, (true, 7, 5, 11), "nothing to let go, nothing to tell");
+    assert!(!store.write(expire(11)).await.unwrap());
+    assert_eq!(verified(&store).await, (true, 2, 11, 12));
+    store.write(noted(12)).await.unwrap();
+    store.close().await;
+    let store = Store::open(options, |_| {}).await.unwrap();
+    assert_eq!(verified(&store).await, (true, 3, 11, 13));
+}
+
+#[tokio::test]
+async fn audit_rows_of_older_versions_are_sealed_when_they_are_first_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = OpenOptions::in_run_folder(folder.path());
+    let old = StoreOf::<Old>::open(options.clone(), |_| {}).await.unwrap();
+    let row = "INSERT INTO audit (at, turn, agent, call_id, tool, arguments, decision, outcome, \
+               took_ms, bytes) VALUES (5, 't', 1, 'c', 'bash', '{}', '[]', 'ok', 1, 2)";
+    old.write(Raw(vec![row.to_owned(); 700])).await.unwrap();
+    old.close().await;
+    assert!(Store::verify_closed_audit(&options).await.is_err(), "there is no chain yet");
+    let store = Store::open(options.clone(), |_| {}).await.unwrap();
+    assert_eq!(store.report().trail, None);
+    assert_eq!(verified(&store).await, (true, 700, 1, 700));
+    store.write(noted(6)).await.unwrap();
+    store.close().await;
+    let verdict = Store::verify_closed_audit(&options).await.unwrap().unwrap();
+    assert_eq!((verdict.ok, verdict.rows), (true, 701));
+    let head = std::fs::read_to_string(&options.audit_head).unwrap();
+    assert_eq!(head, format!("{:020} {}\n", 701, verdict.hash));
+}
+
+#[tokio::test]
+async fn audit_a_foreign_row_stops_nobody_and_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(OpenOptions::in_run_folder(folder.path()), |_| {}).await.unwrap();
+    store.write(noted(1)).await.unwrap();
+    let database = folder.path().join("skep.db");
+    let forged = "INSERT INTO audit SELECT 2, at, kind, principal, agent, session, turn, call_id, \
+                  tool, arguments, decision, outcome, took_ms, bytes, hash FROM audit";
+    let ran = std::process::Command::new("sqlite3").arg(database).arg(forged).status().unwrap();
+    assert!(ran.success());
+    store.write(noted(3)).await.unwrap();
+    let verdict = store.verify_audit().await.unwrap();
+    let named: Vec<_> = verdict.findings.iter().map(|it| (it.kind.as_str(), it.row)).collect();
+    assert_eq!((verdict.rows, named), (3, vec![("changed", 2)]));
 }

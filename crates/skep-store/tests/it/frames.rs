@@ -105,8 +105,14 @@ async fn time_takes_what_is_over_and_nothing_else() {
     close(&store, &old, 3).await;
     let late = started(&store, "late", "main", 4).await;
     close(&store, &late, 50).await;
-    let expire =
-        || Expire { events_before: 10, frames_before: 10, ids_before: 10, files_before: 10 };
+    let expire = || Expire {
+        events_before: 10,
+        frames_before: 10,
+        ids_before: 10,
+        files_before: 10,
+        audit_before: 0,
+        now: 10,
+    };
     assert!(store.write(expire()).await.unwrap(), "there was something");
     assert!(!store.write(expire()).await.unwrap(), "once");
 

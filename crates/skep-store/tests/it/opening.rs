@@ -53,7 +53,7 @@ fn corrupt_reason(error: OpenError) -> String {
 async fn first_clean_and_unclean_starts() {
     let bench = Bench::new();
     let store = bench.open().await;
-    assert_eq!(store.report(), OpenReport { unclean: false, fresh: true });
+    assert_eq!(store.report(), OpenReport { unclean: false, fresh: true, trail: None });
     assert_eq!(put(&store, "one").await, Ok(1));
     let other = store.clone();
     store.close().await;
@@ -63,13 +63,13 @@ async fn first_clean_and_unclean_starts() {
     assert_eq!(files, ["clean", "skep.db"]);
 
     let store = bench.open().await;
-    assert_eq!(store.report(), OpenReport { unclean: false, fresh: false });
+    assert_eq!(store.report(), OpenReport { unclean: false, fresh: false, trail: None });
     assert!(!bench.options().clean_marker.exists());
     assert_eq!(put(&store, "two").await, Ok(2), "counters go on");
     drop(store);
 
     let store = bench.open().await;
-    assert_eq!(store.report(), OpenReport { unclean: true, fresh: false });
+    assert_eq!(store.report(), OpenReport { unclean: true, fresh: false, trail: None });
     assert_eq!(put(&store, "three").await, Ok(3));
     assert_eq!(seqs(&bench.take_told()), [[1], [2], [3]]);
 }
@@ -92,7 +92,7 @@ async fn a_first_start_that_was_cut_short_begins_again() {
     fs::write(bench.folder.path().join("skep.db.new"), b"half of it").unwrap();
     fs::write(bench.folder.path().join("skep.db.new-journal"), b"").unwrap();
     let store = bench.open().await;
-    assert_eq!(store.report(), OpenReport { unclean: false, fresh: true });
+    assert_eq!(store.report(), OpenReport { unclean: false, fresh: true, trail: None });
     put(&store, "works").await.unwrap();
     store.close().await;
     let files: Vec<String> = snapshot(&bench).into_keys().collect();
@@ -217,7 +217,7 @@ async fn the_schema_of_the_product_opens_twice() {
     let bench = Bench::new();
     for fresh in [true, false] {
         let store = skep_store::Store::open(bench.options(), |_| {}).await.unwrap();
-        assert_eq!(store.report(), OpenReport { unclean: false, fresh });
+        assert_eq!(store.report(), OpenReport { unclean: false, fresh, trail: None });
         store.close().await;
     }
     let newest = <skep_store::Command as CommandSet>::SCHEMA.migrations.last().unwrap().version;

@@ -22,6 +22,7 @@ pub const TABLES: &str = "
 pub const SCHEMA: Schema = Schema {
     migrations: &[MigrationFile { version: 1, name: "probe", sql: TABLES }],
     counters: "SELECT (SELECT max(seq) FROM events), (SELECT max(ord) FROM notes)",
+    audited: false,
 };
 
 skep_store::commands! {

@@ -91,6 +91,8 @@ struct RawRetention {
     events: Option<Period>,
     /// Delivered replies (30d).
     delivered: Option<Period>,
+    /// Rows of the audit trail (365d).
+    audit: Option<Period>,
 }
 
 /// What an agent gets when its own file does not say.
@@ -209,6 +211,7 @@ fn limits(raw: &RawHive) -> Limits {
         session_idle: raw.sessions.idle_minutes.map_or(usual.session_idle, |n| seconds(n.0 * 60)),
         keep_events: raw.retention.events.map_or(usual.keep_events, |period| period.0),
         keep_frames: raw.retention.delivered.map_or(usual.keep_frames, |period| period.0),
+        keep_audit: raw.retention.audit.map_or(usual.keep_audit, |period| period.0),
         tokens_per_day: limits.tokens_per_day.map(|n| n.0),
         cost_per_day: limits.cost_per_day.map(|dollars| dollars.0),
     }

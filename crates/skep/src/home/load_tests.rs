@@ -92,7 +92,7 @@ fn every_key_acts() {
              limits: {concurrent_turns: 1, turn_seconds: 2, attempts: 4, steps: 5, \
              drain_seconds: 0, tool_output_bytes: 7, inbox_body_bytes: 8, tokens_per_day: 12, \
              cost_per_day: 1.5}\n\
-             sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h}\n\
+             sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
              defaults: {engine: other, profile: small, allowed_tools: [effect]}\n",
         ),
         (
@@ -136,6 +136,7 @@ fn every_key_acts() {
         session_idle: Duration::from_secs(540),
         keep_events: Duration::from_secs(600),
         keep_frames: Duration::from_secs(11 * 3600),
+        keep_audit: Duration::from_secs(2 * 86_400),
         tokens_per_day: Some(12),
         cost_per_day: Money::from_dollars(1.5),
     };

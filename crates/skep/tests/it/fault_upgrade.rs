@@ -20,6 +20,7 @@ const SPINE: Schema = Schema {
         sql: include_str!("../../../skep-store/migrations/sqlite/0001_spine.sql"),
     }],
     counters: <Command as CommandSet>::SCHEMA.counters,
+    audited: false,
 };
 
 skep_store::commands! {

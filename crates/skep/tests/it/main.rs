@@ -40,6 +40,7 @@ mod fault_start;
 mod fault_upgrade;
 mod first_contact;
 mod gate_audit;
+mod gate_trail;
 mod telling;
 mod telling_logs;
 mod tools_coding;

@@ -72,7 +72,7 @@ impl Stage {
     pub async fn again(&self) -> Self {
         let other = Self::new().await;
         fs::create_dir_all(other.home.join("run")).unwrap();
-        for file in ["run/skep.db", "run/clean"] {
+        for file in ["run/skep.db", "run/clean", "run/audit.head"] {
             fs::copy(self.home.join(file), other.home.join(file)).unwrap();
         }
         *other.token.lock().unwrap() = self.token.lock().unwrap().clone();

@@ -1,0 +1,143 @@
+//! The audit trail as the doors show it. Rows are scrubbed when they are written.
+
+use futures_util::{StreamExt, stream};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use skep_core::audit::{AuditKind, AuditRow, Seal, Verdict};
+use skep_core::{BoxStream, Millis};
+use skep_store::Store;
+use skep_store::audit::{self, Wanted};
+
+use crate::door::DoorError;
+use crate::hive::{Hive, door_error};
+
+/// What is asked for; what is left out does not matter.
+#[derive(Clone, Debug, Default)]
+pub struct AuditQuery {
+    pub agent: Option<String>,
+    pub tool: Option<String>,
+    pub outcome: Option<String>,
+    pub turn: Option<String>,
+    pub kind: Option<AuditKind>,
+    /// `next` of the page before.
+    pub cursor: Option<i64>,
+    pub limit: usize,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct AuditPage {
+    /// Newest first. A page may be short, even empty, and still have a `next`.
+    pub rows: Vec<AuditInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<i64>,
+}
+
+/// One row of the audit trail. What a row of its kind does not have is absent.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct AuditInfo {
+    pub id: i64,
+    pub at: Millis,
+    pub kind: AuditKind,
+    /// Who asked for the turn, or who decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Of a call, without secrets; of other kinds, what there is to say.
+    pub arguments: Value,
+    /// What each stage of the gate said: a list of `{stage, word}`.
+    pub decision: Value,
+    pub outcome: String,
+    pub took_ms: i64,
+    /// Of the answer.
+    pub bytes: i64,
+    /// SHA-256 over this row and the hash before it.
+    pub hash: String,
+}
+
+impl AuditInfo {
+    fn new((row, seal): (AuditRow, Seal)) -> Self {
+        let parsed = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| text.into());
+        Self {
+            arguments: parsed(&row.arguments),
+            decision: parsed(&row.decision),
+            ..Self::verbatim(row, seal)
+        }
+    }
+
+    /// With the texts that are sealed, as texts.
+    fn verbatim(row: AuditRow, seal: Seal) -> Self {
+        Self {
+            id: row.id,
+            at: row.at,
+            kind: row.kind,
+            principal: row.principal,
+            agent: row.agent,
+            session: row.session,
+            turn: row.turn,
+            call_id: row.call_id,
+            tool: row.tool,
+            arguments: row.arguments.into(),
+            decision: row.decision.into(),
+            outcome: row.outcome,
+            took_ms: row.took_ms,
+            bytes: row.bytes,
+            hash: seal.to_string(),
+        }
+    }
+}
+
+impl Hive {
+    pub async fn audit(&self, query: AuditQuery) -> Result<AuditPage, DoorError> {
+        let AuditQuery { agent, tool, outcome, turn, kind, cursor, limit } = query;
+        let wanted = Wanted { agent, tool, outcome, turn, kind };
+        let read = async |conn: &mut _| audit::page(conn, &wanted, cursor, limit).await;
+        let page = self.shared.store.read(read).await.map_err(door_error)?;
+        let rows = page.rows.into_iter().map(AuditInfo::new).collect();
+        Ok(AuditPage { rows, next: page.next })
+    }
+
+    pub async fn verify_audit(&self) -> Result<Verdict, DoorError> {
+        self.shared.store.verify_audit().await.map_err(door_error)
+    }
+
+    /// Every row as JSON lines, oldest first, in pieces of whole lines: with the texts that are
+    /// sealed, so that whoever has them can compute the hashes.
+    pub fn export_audit(&self) -> BoxStream<'static, Result<String, DoorError>> {
+        let begin = (self.shared.store.clone(), 0);
+        let pieces = stream::try_unfold(begin, |(store, after)| async move {
+            let piece = lines_after(&store, after).await?;
+            Ok(piece.map(|(lines, last)| (lines, (store, last))))
+        });
+        pieces.boxed()
+    }
+}
+
+async fn lines_after(store: &Store, after: i64) -> Result<Option<(String, i64)>, DoorError> {
+    let read = store.read(async |conn| audit::found_after(conn, after).await);
+    let found = read.await.map_err(door_error)?;
+    let Some(last) = found.last().map(|found| found.id) else { return Ok(None) };
+    let mut lines = String::new();
+    for found in found {
+        // A row that cannot be read has its number all the same.
+        let line = match (found.row, found.seal) {
+            (Some(row), seal) => {
+                serde_json::to_value(AuditInfo::verbatim(row, seal.unwrap_or_default()))
+            }
+            (None, _) => Ok(serde_json::json!({ "id": found.id, "unreadable": true })),
+        };
+        lines.push_str(&line.unwrap_or_default().to_string());
+        lines.push('\n');
+    }
+    Ok(Some((lines, last)))
+}

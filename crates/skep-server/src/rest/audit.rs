@@ -1,0 +1,103 @@
+//! The audit trail: read, verified, carried away.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use skep_core::audit::{AuditKind, Verdict};
+use skep_runtime::audit::{AuditPage, AuditQuery};
+use utoipa::IntoParams;
+
+use crate::doors::Doors;
+use crate::extract::Params;
+use crate::problem::Problem;
+use crate::rest::agents::Nothing;
+use crate::rest::sessions::LINES;
+
+const USUAL_ROWS: usize = 50;
+const MOST_ROWS: usize = 500;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Asked {
+    agent: Option<String>,
+    tool: Option<String>,
+    /// For instance `ok`, `error`, `refused`, `unknown`.
+    outcome: Option<String>,
+    turn: Option<String>,
+    /// call, decision, change, checkpoint or break.
+    kind: Option<String>,
+    /// `next` of the page before.
+    cursor: Option<i64>,
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<usize>,
+}
+
+/// Rows of the audit trail, newest first.
+///
+/// Who asked, what was called, what each stage of the gate said, and what came of it. A page may
+/// be short and still have a `next`: only so many rows are looked at for one.
+#[utoipa::path(
+    get, path = "/api/v1/audit", tag = "audit", params(Asked),
+    responses((status = 200, description = "Rows, newest first.", body = AuditPage))
+)]
+pub(crate) async fn list(
+    State(doors): State<Doors>,
+    Params(asked): Params<Asked>,
+) -> Result<Json<AuditPage>, Problem> {
+    let invalid = |detail: String| Problem::bad_request("invalid_query", detail);
+    let limit = asked.limit.unwrap_or(USUAL_ROWS);
+    if !(1..=MOST_ROWS).contains(&limit) {
+        return Err(invalid(format!("limit is 1 to {MOST_ROWS}")));
+    }
+    let kind = asked.kind.map(|word| {
+        let kinds: Vec<&str> = AuditKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        AuditKind::parse(&word).ok_or_else(|| invalid(format!("kind is {}", kinds.join(", "))))
+    });
+    let query = AuditQuery {
+        agent: asked.agent,
+        tool: asked.tool,
+        outcome: asked.outcome,
+        turn: asked.turn,
+        kind: kind.transpose()?,
+        cursor: asked.cursor,
+        limit,
+    };
+    Ok(Json(doors.hive.audit(query).await?))
+}
+
+/// Reads the whole audit trail and names every row that was changed, removed, moved or cut off.
+#[utoipa::path(
+    get, path = "/api/v1/audit/verify", tag = "audit",
+    responses((status = 200, description = "What was found.", body = Verdict))
+)]
+pub(crate) async fn verify(
+    State(doors): State<Doors>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<Verdict>, Problem> {
+    Ok(Json(doors.hive.verify_audit().await?))
+}
+
+/// Every row of the audit trail as JSON lines, oldest first.
+///
+/// `arguments` and `decision` are texts here, as they are sealed: with them the hashes can be
+/// computed elsewhere.
+#[utoipa::path(
+    get, path = "/api/v1/audit/export", tag = "audit",
+    responses((status = 200, description = "Rows, oldest first.", body = String,
+               content_type = "application/x-ndjson"))
+)]
+pub(crate) async fn export(
+    State(doors): State<Doors>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Response, Problem> {
+    let mut response = Body::from_stream(doors.hive.export_audit()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(LINES));
+    let file = HeaderValue::from_static("attachment; filename=\"audit.jsonl\"");
+    headers.insert(header::CONTENT_DISPOSITION, file);
+    Ok(response)
+}
