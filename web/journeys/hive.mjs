@@ -1,6 +1,14 @@
 // A hive of its own for a journey: the real program on a temporary home, with the rehearsal model.
 import { execFile, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+    existsSync,
+    mkdirSync,
+    mkdtempSync,
+    readFileSync,
+    rmSync,
+    watch,
+    writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -24,7 +32,7 @@ export class Hive {
         const port = this.url ? new URL(this.url).port : "0";
         const log = join(this.home, "..", `${this.home.split("/").pop()}.log`);
         this.log = log;
-        const environment = { PATH: process.env.PATH, HOME: this.home, SKEP_LOG: "warn" };
+        const environment = { PATH: process.env.PATH, HOME: this.home, SKEP_LOG: "info" };
         this.child = spawn(program, ["up", "--home", this.home, "--port", port], {
             env: environment,
             stdio: ["ignore", "pipe", "pipe"],
@@ -53,6 +61,28 @@ export class Hive {
 
     async link() {
         return (await this.skep("link")).link;
+    }
+
+    /** Rows of the audit trail, newest first. */
+    async rows() {
+        return this.skep("audit", "list");
+    }
+
+    /** Once the file is there. */
+    async until(path) {
+        const file = join(this.home, path);
+        while (!existsSync(file)) {
+            await new Promise((resolve) => {
+                const watcher = watch(dirname(file), () => {
+                    watcher.close();
+                    resolve();
+                });
+                if (existsSync(file)) {
+                    watcher.close();
+                    resolve();
+                }
+            });
+        }
     }
 
     write(path, text) {

@@ -15,7 +15,12 @@ export class Model {
 
     /** Blocks of one answer: `say`, `think` and `call` below. */
     push(...blocks) {
-        this.answers.push(blocks);
+        this.answers.push(() => blocks);
+    }
+
+    /** An answer that depends on the request: `answer(request)` gives its blocks. */
+    pushBy(answer) {
+        this.answers.push(answer);
     }
 
     /** `providers.yaml` for a hive whose models this is. */
@@ -42,7 +47,8 @@ export class Model {
         let body = "";
         for await (const piece of request) body += piece;
         this.requests.push(JSON.parse(body));
-        const blocks = this.answers.shift() ?? [say("I was asked more often than I have answers.")];
+        const answer = this.answers.shift() ?? (() => [say("I have no answer left.")]);
+        const blocks = answer(this.requests.at(-1));
         const { model } = this.requests.at(-1);
         const prompt = Math.round(body.length / 4);
         const usage = {

@@ -3,48 +3,15 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, AWAY, context, faultless, launch, open, picture } from "./browser.mjs";
 import { Hive, script } from "./hive.mjs";
-import { call, Model, say as says, think } from "./model.mjs";
+import { call, say as says, think } from "./model.mjs";
+import { composer, said, say, sign, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
     browser = await launch();
 });
 after(() => browser.close());
-
-/** A hive and a page that is signed in to it. */
-async function signedIn(t, options, files) {
-    const hive = await Hive.start(files);
-    const mine = await context(browser, options);
-    t.after(async () => {
-        await mine.close();
-        await hive.end();
-    });
-    const page = await open(mine, await hive.link());
-    await page.getByRole("heading", { level: 1 }).waitFor();
-    return { hive, mine, page };
-}
-
-/** The same, with a model that says what the journey gives it. */
-async function withModel(t, options, files = {}) {
-    const model = await Model.start();
-    t.after(() => model.end());
-    const home = { "providers.yaml": model.profiles(), ...files };
-    return { model, ...(await signedIn(t, options, home)) };
-}
-
-const composer = (page) => page.getByRole("textbox", { name: "Message to main" });
-
-async function talk(page) {
-    await page.getByRole("link", { name: "Chat" }).first().click();
-    await composer(page).waitFor();
-}
-
-async function say(page, text) {
-    await composer(page).fill(text);
-    await composer(page).press("Enter");
-}
-
-const said = (page, text) => page.locator(".stream .say", { hasText: text }).first().waitFor();
+const signedIn = (t, options) => sign(browser, t, options);
 
 test("a link signs in once, and a cookie without its key opens nothing", async (t) => {
     const hive = await Hive.start();
@@ -87,7 +54,7 @@ const AFTER = `pub fn overlap(a: &Stay, b: &Stay) -> bool {
 
 test("send, stream, thinking, tool card with diff, usage, context", async (t) => {
     const file = "teams/main/work/src/overlap.rs";
-    const { hive, model, page } = await withModel(t, {}, { [file]: BEFORE });
+    const { hive, model, page } = await withModel(browser, t, {}, { [file]: BEFORE });
     await talk(page);
     const path = "src/overlap.rs";
     model.push(
@@ -221,6 +188,28 @@ test("queue and interrupt while a turn runs", async (t) => {
     faultless(page);
 });
 
+test("a queued message is taken back, or sent at once", async (t) => {
+    const { hive, page } = await signedIn(t);
+    await talk(page);
+    await say(page, script("say Long work.", "wait 60000", "say Never said."));
+    await said(page, "Long work.");
+    await say(page, script("say Not wanted any more."));
+    await page.locator(".queued", { hasText: "Queued" }).waitFor();
+    await page.getByRole("button", { name: "Take it back" }).click();
+    await page.locator(".queued").waitFor({ state: "detached" });
+    await say(page, script("say Wanted now."));
+    await page.getByRole("button", { name: "Send now" }).click();
+    await said(page, "Wanted now.");
+    const { items } = await hive.skep("inbox");
+    const states = items.map((item) => [item.preview.split("say ")[1].trim(), item.state]);
+    assert.deepEqual(states.slice(0, 3), [
+        ["Wanted now.", "done"],
+        ["Wanted now.", "cancelled"],
+        ["Not wanted any more.", "cancelled"],
+    ]);
+    faultless(page);
+});
+
 test("commands: the menu, the keyboard, the answer", async (t) => {
     const { page } = await signedIn(t);
     await talk(page);
@@ -328,7 +317,7 @@ test("Home says what needs a person, what runs and what it cost", async (t) => {
 });
 
 test("Usage draws what models used, by time, agent and model", async (t) => {
-    const { hive, model, page } = await withModel(t, {}, { "skep.yaml": LIMITS });
+    const { hive, model, page } = await withModel(browser, t, {}, { "skep.yaml": LIMITS });
     model.push(call("read", { file_path: "welcome.md" }));
     model.push(says("Two calls, one turn."));
     await hive.skep("send", "main", "look", "--wait");
@@ -356,6 +345,10 @@ test("Usage draws what models used, by time, agent and model", async (t) => {
     await page.getByText(/^2 turns, 3 model calls/).waitFor();
     await accessible(page, "usage");
     await picture(page, "usage-light");
+    await page.setViewportSize({ width: 390, height: 844 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 390, `nothing sticks out on a phone: ${wide}`);
+    await accessible(page, "usage on a phone");
     faultless(page);
 });
 

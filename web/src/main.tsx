@@ -2,6 +2,7 @@ import "./styles/index.css";
 import { createMemo, createSignal, Match, onCleanup, onMount, Show, Switch } from "solid-js";
 import { render } from "solid-js/web";
 import { type Me, signIn } from "./api/session";
+import { createApprovals } from "./state/approvals";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
 import { needs } from "./state/needs";
@@ -9,6 +10,7 @@ import { createRoute, type PageName, type Route } from "./state/route";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
 import { headline, Home } from "./view/Home";
+import { LogPage } from "./view/log/LogPage";
 import { Search } from "./view/Search";
 import { Shell, TITLES } from "./view/Shell";
 import { SignIn } from "./view/SignIn";
@@ -20,12 +22,14 @@ function App(props: { me: Me }) {
   const hive = createHive(live);
   const router = createRoute();
   const [searching, setSearching] = createSignal(false);
-  const waiting = createMemo(() => needs(hive.state).length);
+  const approvals = createApprovals();
+  const waiting = createMemo(() => needs(hive.state, approvals.state.open).length);
   const chat = () => at("chat");
   function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
     const route = router.route();
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
   }
+  const me = () => `${props.me.name}, ${props.me.role}`;
   const name = () => {
     const route = router.route();
     if (route.page === "home") return headline(waiting());
@@ -47,13 +51,19 @@ function App(props: { me: Me }) {
   });
 
   return (
-    <PageContext.Provider value={{ hive, live, router, me: `${props.me.name}, ${props.me.role}` }}>
+    <PageContext.Provider value={{ approvals, hive, live, router, me: me() }}>
       <Title text={`${name()} · Skep`} />
       <Show when={live.link().state !== "out"} fallback={<SignIn why="You were signed out." />}>
-        <Shell needs={waiting()} find={() => setSearching(true)}>
+        <Shell
+          needs={waiting() - approvals.state.open.length}
+          find={() => setSearching(true)}
+        >
           <Switch fallback={<Home find={() => setSearching(true)} />}>
             <Match when={chat()}>
               {(route) => <Chat route={route()} find={() => setSearching(true)} />}
+            </Match>
+            <Match when={at("log")}>
+              {(route) => <LogPage tab={route().tab} turn={route().turn} />}
             </Match>
             <Match when={at("usage")}>
               {(route) => <Usage span={route().span} agent={route().agent} />}

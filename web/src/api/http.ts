@@ -63,6 +63,10 @@ export async function post<T>(path: string, body: unknown, idempotency?: string)
   return (await response.json()) as T;
 }
 
+export async function remove(path: string): Promise<void> {
+  await request(path, { method: "DELETE" });
+}
+
 async function refusal(response: Response): Promise<Refusal> {
   try {
     const problem = (await response.json()) as { code?: string; detail?: string; title?: string };

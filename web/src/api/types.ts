@@ -135,6 +135,142 @@ export interface Spend {
   limits: { cost_per_day?: number; tokens_per_day?: number };
 }
 
+/** A call that a person has to decide, or had to. */
+export interface Approval {
+  id: string;
+  agent: string;
+  session: string;
+  session_key: string;
+  item?: string;
+  turn: string;
+  call: string;
+  tool: string;
+  class: string;
+  arguments: unknown;
+  /** The whole of it, as people read it. */
+  shown: string;
+  cwd: string;
+  files: NamedFile[];
+  /** Over the agent, the tool, the exact arguments, the folder and the files. */
+  hash: string;
+  why: Verdict;
+  state: "open" | "approved" | "denied" | "expired" | "withdrawn";
+  asked_by: string;
+  asked_at: number;
+  expires_at: number;
+  decision?: {
+    by: string;
+    at: number;
+    from?: string;
+    scope: "once" | "session" | "always";
+    pattern?: string;
+    note?: string;
+    /** When the call ran with it. */
+    used?: number;
+  };
+  /** The narrowest first. */
+  patterns: string[];
+  /** It expired once: a yes runs the call as an item of its own. */
+  reopened: boolean;
+}
+
+/** What a pattern would come to. */
+export interface Covered {
+  covers: boolean;
+  why: string;
+  /** Other open ones that it would answer too. */
+  others: Approval[];
+}
+
+/** What a call names in the workspace, as it was when the question was asked. */
+export interface NamedFile {
+  path: string;
+  /** Where it leads, when that is another path. */
+  target?: string;
+  kind: string;
+  sha256?: string;
+  bytes?: number;
+}
+
+export type Effect = "allow" | "ask" | "deny";
+
+/** What the policy says to a call, and why. */
+export interface Verdict {
+  effect: Effect;
+  why: string;
+  /** The rule that decided; absent where the class did. */
+  rule?: string;
+  parts: {
+    part: string;
+    who: string;
+    effect: Effect;
+    why: string;
+    rule?: string;
+    rules: { rule: string; place: string; matched: boolean; why: string }[];
+  }[];
+}
+
+/** What would be decided about a call nobody makes. */
+export interface Why extends Verdict {
+  /** Whether the agent has the tool at all. */
+  listed: boolean;
+}
+
+/** A yes for a while. */
+export interface Grant {
+  id: string;
+  agent: string;
+  tool: string;
+  path?: string;
+  command?: string;
+  host?: string;
+  made_by: string;
+  until?: number;
+}
+
+/** One row of the audit trail. */
+export interface AuditRow {
+  id: number;
+  at: number;
+  kind: string;
+  principal?: string;
+  agent?: string;
+  session?: string;
+  turn?: string;
+  call_id?: string;
+  tool?: string;
+  arguments: unknown;
+  decision: { stage: string; word: string }[];
+  outcome: string;
+  took_ms: number;
+  bytes: number;
+  hash: string;
+}
+
+export interface AuditPage {
+  rows: AuditRow[];
+  next?: number;
+}
+
+export interface AuditVerdict {
+  ok: boolean;
+  rows: number;
+  hash: string;
+  findings: { kind: string; row: number; text: string }[];
+  more: number;
+}
+
+/** One thing the program noted; what else belongs to it stands beside these. */
+export interface LogLine {
+  time: string;
+  level: string;
+  target: string;
+  agent?: string;
+  turn?: string;
+  tool?: string;
+  message: string;
+}
+
 /** What one agent used of one model in one hour or day. */
 export interface UsageRow {
   at: number;
@@ -250,5 +386,8 @@ export type LiveEvent = EventBase &
     | { type: "inbox_accepted"; item: string; message_id: string; session_key: string }
     | { type: "inbox_ended"; item: string; message_id: string; state: ItemState }
     | { type: "call_unknown"; call_id: string; tool: string }
+    | { type: "call_resolved"; call_id: string; tool: string }
+    | { type: "approval_asked"; approval: string; call_id: string; tool: string }
+    | { type: "approval_decided"; approval: string; state: Approval["state"]; by?: string }
     | { type: "status"; state: string; reason?: string }
   );

@@ -27,12 +27,12 @@ function item(state: InboxItem["state"], key: string, age = 0): InboxItem {
 }
 
 test("nothing before the first snapshot", () => {
-  expect(needs({ recent: [item("failed", "main")] }, now)).toEqual([]);
+  expect(needs({ recent: [item("failed", "main")] }, [], now)).toEqual([]);
 });
 
 test("a failure counts until the talk went on, and for a day", () => {
   const whats = (recent: InboxItem[]) =>
-    needs({ snapshot: snapshot({}), recent }, now).map((need) => need.what);
+    needs({ snapshot: snapshot({}), recent }, [], now).map((need) => need.what);
   expect(whats([item("failed", "main")])).toEqual(["failed: fix it"]);
   expect(whats([item("dead", "main")])).toEqual(["failed: fix it"]);
   expect(whats([item("done", "main"), item("failed", "main")])).toEqual([]);
@@ -55,6 +55,7 @@ test("unknown outcomes and broken agents", () => {
   const call = { turn: "t", call_id: "c", agent: "main", tool: "bash", at: now - 5 };
   const list = needs(
     { snapshot: snapshot({ agents: [broken], unknown_calls: [call] }), recent: [] },
+    [],
     now,
   );
   expect(list.map((need) => [need.agent, need.what])).toEqual([

@@ -1,21 +1,27 @@
 // What needs a person: the one list behind the title of Home.
 
-import type { InboxItem, Snapshot } from "../api/types";
+import type { Approval, InboxItem, Snapshot, UnknownCall } from "../api/types";
+import { wish } from "../text/asks";
 import { href } from "./route";
 
 export interface Need {
+  kind: "approval" | "failure";
   agent: string;
   what: string;
   why: string;
   at?: number;
   /** Where the talk is. */
   open?: string;
+  approval?: Approval;
+  /** A call whose outcome somebody has to say. */
+  unknown?: UnknownCall;
 }
 
 const DAY = 24 * 3600 * 1000;
 
 export function needs(
   state: { snapshot?: Snapshot; recent: InboxItem[] },
+  approvals: Approval[],
   now = Date.now(),
 ): Need[] {
   const { snapshot } = state;
@@ -24,6 +30,7 @@ export function needs(
   for (const agent of snapshot.agents) {
     if (agent.status !== "failed") continue;
     list.push({
+      kind: "failure",
       agent: agent.name,
       what: "cannot work",
       why: agent.error ?? "its settings are broken",
@@ -31,10 +38,12 @@ export function needs(
   }
   for (const call of snapshot.unknown_calls) {
     list.push({
+      kind: "failure",
       agent: call.agent,
       what: `does not know whether ${call.tool} happened`,
       why: "It was under way when the hive stopped. It was not repeated: look before you do.",
       at: call.at,
+      unknown: call,
     });
   }
   const talks = new Set<string>();
@@ -45,6 +54,7 @@ export function needs(
     talks.add(talk);
     if ((item.state !== "failed" && item.state !== "dead") || now - item.created_at > DAY) continue;
     list.push({
+      kind: "failure",
       agent: item.agent,
       what: `failed: ${item.preview.split("\n", 1)[0] ?? ""}`,
       why: item.error?.error ?? "The turn failed.",
@@ -52,5 +62,19 @@ export function needs(
       open: href({ page: "chat", agent: item.agent, key: item.session_key }),
     });
   }
-  return list.sort((a, b) => (b.at ?? now) - (a.at ?? now));
+  const failures = list.sort((a, b) => (b.at ?? now) - (a.at ?? now));
+  return [...approvals.map(asked), ...failures];
+}
+
+/** They come soonest expiry first. */
+function asked(approval: Approval): Need {
+  return {
+    kind: "approval",
+    agent: approval.agent,
+    what: `wants to ${wish(approval)}`,
+    why: "",
+    at: approval.asked_at,
+    open: href({ page: "approvals", id: approval.id }),
+    approval,
+  };
 }

@@ -6,6 +6,10 @@ test("what is written is what is read", () => {
     { page: "home" },
     { page: "chat", agent: "main", key: "main" },
     { page: "chat", agent: "cto", key: "ws:a/b?c#d", session: "0198-ab", at: 41 },
+    { page: "approvals" },
+    { page: "approvals", id: "0198-cd" },
+    { page: "log", tab: "lines" },
+    { page: "log", tab: "audit", turn: "0198-ef" },
     { page: "usage", span: "month" },
     { page: "usage", span: "today", agent: "cto" },
   ];

@@ -2,16 +2,20 @@
 
 import { createSignal } from "solid-js";
 
+export type LogTab = "audit" | "why" | "lines";
 export type UsageSpan = "today" | "week" | "month" | "quarter";
 
 export type Route =
   | { page: "home" }
   | { page: "chat"; agent: string; key: string; session?: string; at?: number }
+  | { page: "approvals"; id?: string }
+  | { page: "log"; tab: LogTab; turn?: string }
   | { page: "usage"; span: UsageSpan; agent?: string };
 
 export type PageName = Route["page"];
 export type ChatRoute = Extract<Route, { page: "chat" }>;
 
+const TABS: LogTab[] = ["audit", "why", "lines"];
 const SPANS: UsageSpan[] = ["today", "week", "month", "quarter"];
 
 export function parse(hash: string): Route {
@@ -21,6 +25,13 @@ export function parse(hash: string): Route {
   switch (page) {
     case "chat":
       return chat(rest, parameters);
+    case "approvals":
+      return rest ? { page: "approvals", id: rest } : { page: "approvals" };
+    case "log": {
+      const tab = TABS.find((one) => one === rest) ?? "audit";
+      const turn = parameters.get("turn");
+      return turn ? { page: "log", tab, turn } : { page: "log", tab };
+    }
     case "usage": {
       const span = SPANS.find((one) => one === rest) ?? "today";
       const agent = parameters.get("agent");
@@ -54,6 +65,11 @@ export function href(route: Route): string {
       if (route.key !== "main") parameters.set("key", route.key);
       if (route.at) parameters.set("at", String(route.at));
       return address(`chat/${encodeURIComponent(route.agent)}`, parameters);
+    case "approvals":
+      return route.id ? `#/approvals/${encodeURIComponent(route.id)}` : "#/approvals";
+    case "log":
+      if (route.turn) parameters.set("turn", route.turn);
+      return address(`log/${route.tab}`, parameters);
     case "usage":
       if (route.agent) parameters.set("agent", route.agent);
       return address(`usage/${route.span}`, parameters);

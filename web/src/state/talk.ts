@@ -241,6 +241,28 @@ export function createTalk(place: Place, live: Live) {
     }
   }
 
+  /** Takes a message back that no turn has taken yet; what was said stays in the box's hands. */
+  async function withdraw(key: string): Promise<boolean> {
+    const one = state.sending.find((sending) => sending.key === key);
+    if (!one?.item) return false;
+    try {
+      await post(`/inbox/${encodeURIComponent(one.item)}/cancel`, {});
+      set("sending", (sending) => sending.filter((other) => other.key !== key));
+      return true;
+    } catch (error) {
+      set("error", `Taking it back failed: ${said(error)}`);
+      return false;
+    }
+  }
+
+  /** Not after the turn but in its place. */
+  async function hurry(key: string): Promise<void> {
+    const one = state.sending.find((sending) => sending.key === key);
+    if (!one) return;
+    const { text, attachments } = one;
+    if (await withdraw(key)) send(text, "interrupt", attachments, crypto.randomUUID());
+  }
+
   const off = live.on({ snapshot: () => void load(), event: apply });
   void load();
 
@@ -249,6 +271,8 @@ export function createTalk(place: Place, live: Live) {
     state,
     older,
     send,
+    withdraw,
+    hurry,
     dismiss: (key: string) => set("sending", (sending) => sending.filter((one) => one.key !== key)),
     close: off,
   };

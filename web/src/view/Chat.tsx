@@ -25,7 +25,7 @@ import { mark, Side } from "./Side";
 import { Stream } from "./Stream";
 
 export function Chat(props: { route: ChatRoute; find: () => void }) {
-  const { hive, live, router } = usePage();
+  const { approvals, hive, live, router } = usePage();
   const [full, setFull] = createSignal(localStorage.getItem("skep.view") !== "simple");
   const [fork, setFork] = createSignal<Message>();
   const [draft, setDraft] = createSignal<{ text: string }>();
@@ -59,6 +59,8 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
     const { agent, key } = props.route;
     return hive.turnOf(agent, talk().state.session ?? props.route.session, key);
   };
+  const asked = () =>
+    approvals.of(props.route.agent, talk().state.session ?? props.route.session);
   const name = () => {
     const first = talk().state.messages.find((message) => message.role === "user");
     const begun = talk().state.before === undefined;
@@ -121,7 +123,9 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
             <h1 class="clip">{name()}</h1>
             <div class="small faint">
               <Show when={agent()}>
-                {(agent) => <Mark name={turn() ? "run" : mark(agent())} />}
+                {(agent) => (
+                  <Mark name={asked().length ? "wait" : turn() ? "run" : mark(agent())} />
+                )}
               </Show>
               <span class="clip">{facts()}</span>
             </div>
@@ -159,7 +163,13 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
         </Show>
         <Show when={talk()} keyed>
           {(talk) => (
-            <Stream talk={talk} running={turn() !== undefined} full={full()} fork={startFork} />
+            <Stream
+              talk={talk}
+              running={turn() !== undefined}
+              full={full()}
+              asked={asked()}
+              fork={startFork}
+            />
           )}
         </Show>
         <Composer
@@ -176,7 +186,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
           send={(text, mode, files) => void send(text, mode, files)}
         />
       </section>
-      <Inspector talk={talk()} turn={turn()} />
+      <Inspector talk={talk()} turn={turn()} asked={asked()} />
     </div>
   );
 

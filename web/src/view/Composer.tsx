@@ -288,6 +288,18 @@ function Waiting(props: { one: Talk["state"]["sending"][number]; talk: Talk }) {
       <span class="grow clip">
         {words()}: {props.one.text}
       </span>
+      <Show when={props.one.state === "queued"}>
+        <button class="btn bare" onClick={() => void props.talk.hurry(props.one.key)}>
+          Send now
+        </button>
+        <button
+          class="btn bare sq"
+          aria-label="Take it back"
+          onClick={() => void props.talk.withdraw(props.one.key)}
+        >
+          <Icon name="x" />
+        </button>
+      </Show>
       <Show when={props.one.state === "failed"}>
         <button
           class="btn bare sq"

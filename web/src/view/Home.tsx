@@ -4,7 +4,7 @@ import { createResource, createSignal, For, onCleanup, Show } from "solid-js";
 import { get, post } from "../api/http";
 import type { Spend as SpendToday, UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
-import { needs, type Need } from "../state/needs";
+import { needs } from "../state/needs";
 import { href } from "../state/route";
 import { clock, count, money, span, spelled, title } from "../text/format";
 import { first, group, spans, type Sum } from "../text/sums";
@@ -12,11 +12,12 @@ import { Bars } from "./Bars";
 import { Coil } from "./Coil";
 import { usePage } from "./context";
 import { Icon, Mark } from "./marks";
+import { NeedRow } from "./NeedRow";
 import { costOf } from "./Usage";
 
 export function Home(props: { find: () => void }) {
-  const { hive } = usePage();
-  const list = () => needs(hive.state);
+  const { approvals, hive } = usePage();
+  const list = () => needs(hive.state, approvals.state.open);
   return (
     <div class="page">
       <header class="head">
@@ -34,6 +35,9 @@ export function Home(props: { find: () => void }) {
         <section aria-labelledby="needs-h">
           <div class="sec">
             <h2 id="needs-h">What needs you</h2>
+            <Show when={list().some((need) => need.kind === "approval")}>
+              <span class="when hide-s">next expiry first</span>
+            </Show>
           </div>
           <Show when={list().length} fallback={<Nothing />}>
             <ul class="needs">
@@ -76,8 +80,8 @@ function Nothing() {
     <div class="empty">
       <h3>Nothing needs you</h3>
       <p>
-        Failures, calls with an unknown outcome and broken settings come here by themselves. Until
-        then, talk to an agent.
+        Calls that wait for your yes, failures, calls with an unknown outcome and broken settings
+        come here by themselves. Until then, talk to an agent.
       </p>
       <p class="first-act">
         <a class="btn" href={href({ page: "chat", agent: "main", key: "main" })}>
@@ -85,34 +89,6 @@ function Nothing() {
         </a>
       </p>
     </div>
-  );
-}
-
-function NeedRow(props: { need: Need }) {
-  return (
-    <li class="fail">
-      <Icon name="warn" />
-      <div>
-        <div class="what">
-          <span>
-            <b>{props.need.agent}</b> {props.need.what}
-          </span>
-          <span class="when">{props.need.at ? clock(props.need.at) : ""}</span>
-        </div>
-        <div class="inline-cmd">
-          <blockquote>{props.need.why}</blockquote>
-          <Show when={props.need.open}>
-            {(open) => (
-              <span class="acts">
-                <a class="btn" href={open()}>
-                  Open the talk
-                </a>
-              </span>
-            )}
-          </Show>
-        </div>
-      </div>
-    </li>
   );
 }
 
@@ -171,7 +147,10 @@ function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
       <Coil strip={props.turn.strip} now={props.now} />
       <div class="row now">
         <span class="grow clip">{doing()}</span>
-        <span>{span(Math.max(0, props.now - props.turn.since))}</span>
+        <span>
+          {span(Math.max(0, props.now - props.turn.since))}
+          {props.turn.steps ? ` · step ${props.turn.steps}` : ""}
+        </span>
       </div>
     </li>
   );

@@ -1,18 +1,42 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
 import { createEffect, createMemo, createSignal, For, Index, onCleanup, Show } from "solid-js";
-import type { Context, Message } from "../api/types";
+import type { Approval, Context, Message } from "../api/types";
 import type { RunningTurn } from "../state/hive";
+import { href } from "../state/route";
 import type { Talk } from "../state/talk";
+import { wish } from "../text/asks";
 import { mainArgument } from "../text/calls";
 import { parse } from "../text/diff";
 import { count, span } from "../text/format";
 import { Coil } from "./Coil";
+import { Mark } from "./marks";
 
-export function Inspector(props: { talk: Talk; turn: RunningTurn | undefined }) {
+export function Inspector(props: {
+  talk: Talk;
+  turn: RunningTurn | undefined;
+  asked: Approval[];
+}) {
   return (
     <aside class="insp" aria-label="This session">
       <ContextFacts talk={props.talk} />
+      <Show when={props.asked.length}>
+        <section>
+          <h2>Waits for you</h2>
+          <ul>
+            <For each={props.asked}>
+              {(approval) => (
+                <li>
+                  <Mark name="wait" />
+                  <a class="clip" href={href({ page: "approvals", id: approval.id })}>
+                    {approval.tool}: {wish(approval)}
+                  </a>
+                </li>
+              )}
+            </For>
+          </ul>
+        </section>
+      </Show>
       <Changed messages={props.talk.state.messages} />
       <Show when={props.turn}>{(turn) => <ThisTurn turn={turn()} />}</Show>
     </aside>

@@ -13,6 +13,8 @@ export interface Around {
   results: () => Map<string, Message>;
   /** Whether a call without a result is still under way. */
   running: () => boolean;
+  /** Whether a call waits for a person. */
+  waits: (call: string) => boolean;
   full: () => boolean;
   fork: (message: Message) => void;
 }
@@ -72,7 +74,12 @@ function Said(props: { message: Message; before: Message | undefined; around: Ar
       <Show when={begins()}>
         <Who agent={props.message.agentId} at={props.message.timestamp} />
       </Show>
-      <Blocks blocks={props.message.content} at={props.message.timestamp} around={props.around} />
+      <Blocks
+        blocks={props.message.content}
+        at={props.message.timestamp}
+        turn={props.message.turn}
+        around={props.around}
+      />
       <Show when={ended(stopped())}>{(words) => <div class="seam">{words()}</div>}</Show>
       <Show when={props.around.full() && props.message.meta}>
         {(meta) => (
@@ -108,8 +115,14 @@ export function SayingView(props: { saying: Saying; around: Around }) {
 type Piece = { text: string } | { thinking: string } | { calls: Call[] };
 
 /** Blocks in the order they happened; calls side by side share one frame. */
-function Blocks(props: { blocks: Block[]; at: number; around: Around; open?: boolean }) {
-  const pieces = createMemo(() => cut(props.blocks, props.at));
+function Blocks(props: {
+  blocks: Block[];
+  at: number;
+  turn?: string;
+  around: Around;
+  open?: boolean;
+}) {
+  const pieces = createMemo(() => cut(props.blocks, props.at, props.turn));
   return (
     <For each={pieces()}>
       {(piece) => (
@@ -127,6 +140,7 @@ function Blocks(props: { blocks: Block[]; at: number; around: Around; open?: boo
                       call={call}
                       result={props.around.results().get(call.id)}
                       running={props.around.running()}
+                      waits={props.around.waits(call.id)}
                     />
                   )}
                 </For>
@@ -139,13 +153,13 @@ function Blocks(props: { blocks: Block[]; at: number; around: Around; open?: boo
   );
 }
 
-function cut(blocks: Block[], at: number): Piece[] {
+function cut(blocks: Block[], at: number, turn: string | undefined): Piece[] {
   const pieces: Piece[] = [];
   for (const block of blocks) {
     if (block.type === "text") pieces.push({ text: block.text });
     else if (block.type === "thinking") pieces.push({ thinking: block.thinking });
     else if (block.type === "toolCall") {
-      const call = { id: block.id, name: block.name, arguments: block.arguments, at };
+      const call = { id: block.id, name: block.name, arguments: block.arguments, at, turn };
       const last = pieces.at(-1);
       if (last && "calls" in last) last.calls.push(call);
       else pieces.push({ calls: [call] });

@@ -8,6 +8,7 @@ import { Brand, Icon, type IconName, Mark } from "./marks";
 
 interface Props {
   children: JSX.Element;
+  /** Without approvals: they have a count of their own. */
   needs: number;
   find: () => void;
 }
@@ -43,6 +44,7 @@ export function Shell(props: Props) {
           </ul>
           <ul>
             <PageLink icon="usage" page="usage" />
+            <PageLink icon="log" page="log" />
           </ul>
           <LinkState />
         </nav>
@@ -54,6 +56,7 @@ export function Shell(props: Props) {
           <Tab icon="home" page="home" needs={props.needs} current={router.route().page} />
           <Tab icon="chat" page="chat" current={router.route().page} />
           <Tab icon="usage" page="usage" current={router.route().page} />
+          <Tab icon="log" page="log" current={router.route().page} />
         </nav>
       </div>
     </>
@@ -65,7 +68,13 @@ function toMain(event: MouseEvent): void {
   document.getElementById("main")?.focus();
 }
 
-export const TITLES: Record<PageName, string> = { home: "Home", chat: "Chat", usage: "Usage" };
+export const TITLES: Record<PageName, string> = {
+  home: "Home",
+  chat: "Chat",
+  approvals: "Approvals",
+  usage: "Usage",
+  log: "Log & audit",
+};
 
 /** Back to the talk one was in, else to main. */
 let lastTalk: Route = { page: "chat", agent: "main", key: "main" };
@@ -76,9 +85,12 @@ function target(page: PageName): string {
   if (route.page === "chat") lastTalk = route;
   switch (page) {
     case "home":
+    case "approvals":
       return href({ page });
     case "chat":
       return href(lastTalk);
+    case "log":
+      return href({ page, tab: "audit" });
     case "usage":
       return href({ page, span: "today" });
   }

@@ -11,8 +11,9 @@ import {
   onMount,
   Show,
 } from "solid-js";
-import type { Message } from "../api/types";
+import type { Approval, Message } from "../api/types";
 import type { Talk } from "../state/talk";
+import { AskCard } from "./approvals/AskCard";
 import { type Around, MessageView, SayingView, textOf, Who } from "./Message";
 
 /** Messages in a group; by `seq`, so that older pages do not move the borders. */
@@ -25,6 +26,8 @@ export function Stream(props: {
   talk: Talk;
   running: boolean;
   full: boolean;
+  /** What of this talk waits for a person. */
+  asked: Approval[];
   fork: Around["fork"];
 }) {
   let scroll!: HTMLDivElement;
@@ -43,6 +46,7 @@ export function Stream(props: {
   const around: Around = {
     results,
     running: () => props.running,
+    waits: (call) => props.asked.some((one) => one.call === call),
     full: () => props.full,
     fork: (message) => props.fork(message),
   };
@@ -151,6 +155,9 @@ export function Stream(props: {
                 <p class="say">{one.text}</p>
               </article>
             )}
+          </For>
+          <For each={props.asked}>
+            {(approval, at) => <AskCard approval={approval} keys={at() === 0} />}
           </For>
           <For each={state().notes}>{(note) => <pre class="note">{note.text}</pre>}</For>
         </div>

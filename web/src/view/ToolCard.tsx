@@ -1,8 +1,9 @@
 // One tool call: its name, what it is about, what came of it. Closed when it went well, open when
 // it failed or changed a file.
 
-import { createMemo, createSignal, Show } from "solid-js";
+import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
 import type { Message } from "../api/types";
+import { href } from "../state/route";
 import { allArguments, mainArgument } from "../text/calls";
 import { parse } from "../text/diff";
 import { span } from "../text/format";
@@ -15,12 +16,22 @@ export interface Call {
   arguments: unknown;
   /** When the model asked for it. */
   at: number;
+  /** Of a stored message. */
+  turn?: string | undefined;
 }
 
 /** More lines than this stay folded behind a button. */
 const SHOWN_LINES = 12;
 
-export function ToolCard(props: { call: Call; result: Message | undefined; running: boolean }) {
+interface Props {
+  call: Call;
+  result: Message | undefined;
+  running: boolean;
+  /** For a person's yes. */
+  waits: boolean;
+}
+
+export function ToolCard(props: Props) {
   const diff = () => props.result?.details?.diff;
   const failed = () => props.result?.isError === true;
   const open = createMemo(() => failed() || diff() !== undefined);
@@ -30,7 +41,7 @@ export function ToolCard(props: { call: Call; result: Message | undefined; runni
         <Icon name="chev" class="chev" />
         <b>{props.call.name}</b>
         <span class="arg clip">{mainArgument(props.call.arguments)}</span>
-        <Outcome call={props.call} result={props.result} running={props.running} />
+        <Outcome {...props} />
       </summary>
       <Show when={diff()} fallback={<Exchange call={props.call} result={props.result} />}>
         {(text) => (
@@ -41,7 +52,7 @@ export function ToolCard(props: { call: Call; result: Message | undefined; runni
   );
 }
 
-function Outcome(props: { call: Call; result: Message | undefined; running: boolean }) {
+function Outcome(props: Props) {
   const took = () => {
     const ms = (props.result?.timestamp ?? 0) - props.call.at;
     return props.result && ms >= 0 ? ` · ${span(ms)}` : "";
@@ -52,7 +63,7 @@ function Outcome(props: { call: Call; result: Message | undefined; running: bool
   });
   return (
     <span class="res row">
-      <Show when={props.result} fallback={<Open running={props.running} />}>
+      <Show when={props.result} fallback={<Open running={props.running} waits={props.waits} />}>
         {(result) => (
           <Show
             when={!result().isError}
@@ -79,12 +90,18 @@ function Outcome(props: { call: Call; result: Message | undefined; running: bool
   );
 }
 
-function Open(props: { running: boolean }) {
+function Open(props: { running: boolean; waits: boolean }) {
   return (
-    <Show when={props.running} fallback="no result">
-      <Mark name="run" quiet />
-      running
-    </Show>
+    <Switch fallback="no result">
+      <Match when={props.waits}>
+        <Mark name="wait" quiet />
+        waits for you
+      </Match>
+      <Match when={props.running}>
+        <Mark name="run" quiet />
+        running
+      </Match>
+    </Switch>
   );
 }
 
@@ -103,11 +120,18 @@ function Exchange(props: { call: Call; result: Message | undefined }) {
           <dd>{shown() || "(nothing)"}</dd>
         </Show>
       </dl>
-      <Show when={rows().length > SHOWN_LINES && !all()}>
+      <Show when={props.result}>
         <div class="more">
-          <button class="text-button" onClick={() => setAll(true)}>
-            All {rows().length} lines
-          </button>
+          <Show when={rows().length > SHOWN_LINES && !all()}>
+            <button class="text-button" onClick={() => setAll(true)}>
+              All {rows().length} lines
+            </button>
+          </Show>
+          <Show when={props.call.turn}>
+            {(turn) => (
+              <a href={href({ page: "log", tab: "audit", turn: turn() })}>Decision chain</a>
+            )}
+          </Show>
         </div>
       </Show>
     </div>

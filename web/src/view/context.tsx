@@ -1,12 +1,14 @@
 // What every view may need: the hive, the link to it, the place.
 
 import { createContext, useContext } from "solid-js";
+import type { Approvals } from "../state/approvals";
 import type { HiveModel } from "../state/hive";
 import type { Live } from "../state/live";
 import type { Router } from "../state/route";
 
 export interface Page {
   hive: HiveModel;
+  approvals: Approvals;
   live: Live;
   router: Router;
   me: string;

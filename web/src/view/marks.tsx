@@ -44,12 +44,12 @@ const NAMES: Record<MarkName, string> = {
 };
 
 /** `quiet`: the words beside it say the same. */
-export function Mark(props: { name: MarkName; quiet?: boolean }) {
+export function Mark(props: { name: MarkName; quiet?: boolean; label?: string }) {
   return (
     <svg
       class={`st st-${props.name}`}
       role={props.quiet ? undefined : "img"}
-      aria-label={props.quiet ? undefined : NAMES[props.name]}
+      aria-label={props.quiet ? undefined : (props.label ?? NAMES[props.name])}
       aria-hidden={props.quiet ? "true" : undefined}
     >
       <use href={`#s-${props.name}`} />

@@ -1,0 +1,95 @@
+// Log & audit: what was done and who let it, whether the trail holds, and the log as it grows.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import { accessible, faultless, launch, picture } from "./browser.mjs";
+import { call, say as says } from "./model.mjs";
+import { said, say, talk, withModel } from "./person.mjs";
+
+let browser;
+before(async () => {
+    browser = await launch();
+});
+after(() => browser.close());
+
+const HOME = { "teams/main/config.yaml": "allowed_tools: [read]\n" };
+const open = (t, options) => withModel(browser, t, options, HOME);
+const logPage = (page) => page.getByRole("link", { name: "Log & audit" }).first();
+const rows = (page) => page.locator(".audit-row");
+
+test("each call has its row with the whole chain, live, and the trail holds", async (t) => {
+    const { hive, model, page } = await open(t);
+    await logPage(page).click();
+    await page.getByRole("heading", { name: "What was done, and who let it" }).waitFor();
+    model.push(
+        call("read", { file_path: "welcome.md" }),
+        call("write", { file_path: "Cargo.lock", content: "x" }),
+    );
+    model.push(says("One of two."));
+    await hive.skep("send", "main", "Read and write.", "--wait");
+    await rows(page).filter({ hasText: "welcome.md" }).waitFor();
+    const refused = rows(page).filter({ hasText: "Cargo.lock" });
+    await refused.locator("summary").click();
+    const chain = await refused.locator(".trace").innerText();
+    assert.match(chain, /^allow-list/);
+    assert.equal(await rows(page).count(), 2);
+    await page.getByRole("combobox", { name: "Outcome" }).selectOption("refused");
+    await page.waitForFunction(() => document.querySelectorAll(".audit-row").length === 1);
+    await page.getByRole("combobox", { name: "Outcome" }).selectOption("");
+
+    await page.getByRole("button", { name: "Verify" }).click();
+    await page.getByText(/\d+ rows, the chain holds/).waitFor();
+    const [file] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: "Export" }).click(),
+    ]);
+    const lines = readFileSync(await file.path(), "utf8").trim().split("\n").map(JSON.parse);
+    const tools = lines.filter((row) => row.kind === "call").map((row) => row.tool);
+    assert.deepEqual(tools.sort(), ["read", "write"]);
+    await rows(page).filter({ hasText: "Cargo.lock" }).locator("summary").click();
+    await accessible(page, "audit");
+    await picture(page, "audit-light");
+    faultless(page);
+});
+
+test("a tool card leads to its decision chain", async (t) => {
+    const { model, page } = await open(t);
+    model.push(call("read", { file_path: "welcome.md" }));
+    model.push(says("Read."));
+    await talk(page);
+    await say(page, "Read it.");
+    await said(page, "Read.");
+    await page.locator(".tool summary", { hasText: "welcome.md" }).click();
+    await page.getByRole("link", { name: "Decision chain" }).click();
+    await page.waitForURL(/#\/log\/audit\?turn=/);
+    await rows(page).filter({ hasText: "welcome.md" }).waitFor();
+    faultless(page);
+});
+
+test("the log grows while it is looked at", async (t) => {
+    const { hive, model, page } = await open(t);
+    await logPage(page).click();
+    await page.getByRole("link", { name: "Log", exact: true }).click();
+    model.push(says("Noted."));
+    await hive.skep("send", "main", "Say it.", "--wait");
+    await page.getByRole("log").getByText(/turn ended/).first().waitFor();
+    await accessible(page, "log");
+    await page.getByRole("combobox", { name: "From level" }).selectOption("error");
+    await page.getByText("Nothing of this kind was noted yet.").waitFor();
+    faultless(page);
+});
+
+test("log and audit on a phone, in the dark", async (t) => {
+    const size = { viewport: { width: 390, height: 844 }, hasTouch: true, colorScheme: "dark" };
+    const { hive, model, page } = await open(t, size);
+    model.push(call("read", { file_path: "welcome.md" }));
+    model.push(says("Read."));
+    await hive.skep("send", "main", "Read it.", "--wait");
+    await page.locator(".tabs a", { hasText: "Log & audit" }).click();
+    await rows(page).first().locator("summary").click();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 390, `nothing sticks out: ${wide}`);
+    await accessible(page, "audit on a phone");
+    await picture(page, "audit-phone");
+    faultless(page);
+});

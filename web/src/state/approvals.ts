@@ -1,0 +1,84 @@
+// What waits for a person's yes or no, and what was decided lately.
+
+import { createStore, reconcile } from "solid-js/store";
+import { get, post, Refusal } from "../api/http";
+import type { Approval } from "../api/types";
+
+export type Scope = "once" | "session" | "always";
+
+export interface Choice {
+  decision: "approve" | "deny";
+  scope: Scope;
+  pattern?: string;
+  note?: string;
+}
+
+interface State {
+  /** Soonest expiry first. */
+  open: Approval[];
+  /** Decided or expired, newest first. */
+  past: Approval[];
+  loaded: boolean;
+  /** Why they cannot be read. */
+  refused?: string;
+}
+
+interface Page {
+  approvals: Approval[];
+}
+
+export function createApprovals() {
+  const [state, set] = createStore<State>({ open: [], past: [], loaded: false });
+
+  async function refresh(): Promise<void> {
+    if (state.refused !== undefined) return;
+    try {
+      const [open, decided, expired] = await Promise.all([
+        get<Page>("/approvals?state=open"),
+        get<Page>("/approvals?state=decided"),
+        get<Page>("/approvals?state=expired"),
+      ]);
+      const waiting = open.approvals.sort((a, b) => a.expires_at - b.expires_at);
+      const past = [...decided.approvals, ...expired.approvals].sort((a, b) => when(b) - when(a));
+      set("open", reconcile(waiting, { key: "id" }));
+      set("past", reconcile(past, { key: "id" }));
+      set("loaded", true);
+    } catch (error) {
+      if (error instanceof Refusal && !error.passing) set("refused", error.message);
+      // Else the stream breaks as well and says so; the next snapshot mends this.
+    }
+  }
+
+  /** The hash says which exact call was read. */
+  async function decide(approval: Approval, choice: Choice): Promise<void> {
+    try {
+      await post(`/approvals/${approval.id}/decision`, { ...choice, hash: approval.hash });
+    } finally {
+      await refresh();
+    }
+  }
+
+  async function reopen(approval: Approval): Promise<void> {
+    try {
+      await post(`/approvals/${approval.id}/reopen`, {});
+    } finally {
+      await refresh();
+    }
+  }
+
+  return {
+    state,
+    decide,
+    reopen,
+    find: (id: string) =>
+      state.open.find((one) => one.id === id) ?? state.past.find((one) => one.id === id),
+    of: (agent: string, session: string | undefined) =>
+      state.open.filter((one) => one.agent === agent && one.session === session),
+  };
+}
+
+function when(approval: Approval): number {
+  return approval.decision?.at ?? approval.expires_at;
+}
+
+export type Approvals = ReturnType<typeof createApprovals>;

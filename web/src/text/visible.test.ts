@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import { lineCount, visible } from "./visible";
+
+test("what the eye would miss has a name", () => {
+  const cases: [string, string][] = [
+    ["rm -rf build", "rm -rf build"],
+    ["tab\tand\nline", "tab\tand\nline"],
+    ["\u001b[2K\u001b[1Als", "‹U+001B›[2K‹U+001B›[1Als"],
+    ["ls\rrm -rf ~", "ls‹U+000D›rm -rf ~"],
+    ["a\u202etxt.exe", "a‹U+202E›txt.exe"],
+    ["zero\u200bwidth\ufeff", "zero‹U+200B›width‹U+FEFF›"],
+    ["no\u00a0blank", "no‹U+00A0›blank"],
+    ["tag\u{e0041}", "tag‹U+E0041›"],
+    ["Grüße, 日本語 🐝", "Grüße, 日本語 🐝"],
+  ];
+  for (const [given, shown] of cases) expect(visible(given)).toBe(shown);
+});
+
+test("lines are counted as they are read", () => {
+  expect(["", "a", "a\n", "a\nb", "\n"].map(lineCount)).toEqual([0, 1, 1, 2, 1]);
+});

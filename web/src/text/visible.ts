@@ -1,0 +1,24 @@
+// Text that somebody has to judge: whatever the eye would miss or be misled by is shown by number,
+// as the hive itself does it.
+
+/** Controls but for tab and line end, marks of direction, what has no width, no plain blanks. */
+const HIDDEN = new RegExp(
+  `[${[
+    "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u00a0\\u00ad\\u034f\\u061c\\u115f\\u1160\\u1680",
+    "\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u2800\\u3000",
+    "\\u3164\\ue000-\\uf8ff\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb",
+    "\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}\\u{f0000}-\\u{10ffff}",
+  ].join("")}]`,
+  "gu",
+);
+
+export function visible(text: string): string {
+  return text.replace(HIDDEN, (found) => {
+    const code = found.codePointAt(0) ?? 0;
+    return `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
+  });
+}
+
+export function lineCount(text: string): number {
+  return text === "" ? 0 : text.replace(/\n$/, "").split("\n").length;
+}

@@ -1,0 +1,98 @@
+// An approval where the talk is: decided here when all of it can be read here, else over there.
+
+import { createSignal, onCleanup, onMount, Show } from "solid-js";
+import type { Approval } from "../../api/types";
+import type { Choice } from "../../state/approvals";
+import { href } from "../../state/route";
+import { isShort, left, wish } from "../../text/asks";
+import { lineCount, visible } from "../../text/visible";
+import { usePage } from "../context";
+import { Mark } from "../marks";
+import { isTyping } from "./Approvals";
+import { said } from "./Decide";
+
+/** `keys`: y and n decide this one; a page has at most one card with them. */
+export function AskCard(props: { approval: Approval; keys: boolean }) {
+  const { approvals } = usePage();
+  const [problem, setProblem] = createSignal<string>();
+  const [busy, setBusy] = createSignal(false);
+  const since = Date.now();
+  const there = () => href({ page: "approvals", id: props.approval.id });
+
+  async function decide(decision: Choice["decision"]): Promise<void> {
+    if (busy()) return;
+    setBusy(true);
+    try {
+      await approvals.decide(props.approval, { decision, scope: "once" });
+    } catch (error) {
+      setProblem(`Not decided: ${said(error)}`);
+    } finally {
+      setBusy(false);
+    }
+  }
+  function key(event: KeyboardEvent): void {
+    const early = event.repeat || Date.now() - since < 400;
+    if (!props.keys || !isShort(props.approval) || isTyping(event) || early) return;
+    if (event.key === "y") void decide("approve");
+    if (event.key === "n") void decide("deny");
+  }
+  onMount(() => {
+    addEventListener("keydown", key);
+    onCleanup(() => removeEventListener("keydown", key));
+  });
+
+  return (
+    <section class="ask-card" aria-label={`Approval asked by ${props.approval.agent}`}>
+      <div class="row">
+        <Mark name="wait" quiet />
+        <span class="grow">
+          <b>{props.approval.agent}</b> wants to {wish(props.approval)}
+        </span>
+        <span class="when hide-s">
+          {left(Math.max(0, Date.now() - props.approval.asked_at))} ago
+        </span>
+      </div>
+      <Show
+        when={isShort(props.approval)}
+        fallback={
+          <div class="acts">
+            <a class="btn" href={there()}>
+              Review, {lineCount(props.approval.shown)} lines
+            </a>
+          </div>
+        }
+      >
+        <code class="cmd wrap">{visible(props.approval.shown)}</code>
+        <div class="acts">
+          <button
+            class="btn"
+            classList={{ go: props.keys }}
+            aria-disabled={busy()}
+            onClick={() => void decide("approve")}
+          >
+            Approve once
+            <Show when={props.keys}>
+              <kbd>y</kbd>
+            </Show>
+          </button>
+          <button class="btn" aria-disabled={busy()} onClick={() => void decide("deny")}>
+            Deny
+            <Show when={props.keys}>
+              <kbd>n</kbd>
+            </Show>
+          </button>
+          <a class="btn bare" href={there()}>
+            Why, other choices
+          </a>
+        </div>
+      </Show>
+      <Show when={problem()}>
+        {(text) => (
+          <p class="small bad-text" role="alert">
+            {text()}
+          </p>
+        )}
+      </Show>
+    </section>
+  );
+}

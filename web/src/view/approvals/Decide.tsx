@@ -1,0 +1,320 @@
+// The decision on one approval. It opens on Once; Always is never preselected and needs a preview.
+
+import {
+  createEffect,
+  createResource,
+  createSignal,
+  For,
+  on,
+  onCleanup,
+  onMount,
+  Show,
+} from "solid-js";
+import { get, query } from "../../api/http";
+import type { Approval, Covered } from "../../api/types";
+import type { Choice, Scope } from "../../state/approvals";
+import { verdict, wish } from "../../text/asks";
+import { clock } from "../../text/format";
+import { visible } from "../../text/visible";
+import { usePage } from "../context";
+import { Mark } from "../marks";
+import { isTyping, markOf } from "./Approvals";
+
+/** A key pressed for the item before must not decide this one. */
+const SETTLE = 400;
+
+const SCOPES: [Scope, string, (approval: Approval) => string][] = [
+  ["once", "Once", () => "this call, these arguments"],
+  ["session", "Session", () => "the pattern, until this session ends"],
+  ["always", "Always", (approval) => `writes a rule for ${approval.agent}`],
+];
+
+export function Decide(props: { approval: Approval }) {
+  const { approvals } = usePage();
+  const [problem, setProblem] = createSignal<string>();
+  async function reopen(): Promise<void> {
+    try {
+      await approvals.reopen(props.approval);
+    } catch (error) {
+      setProblem(`Reopening failed: ${said(error)}`);
+    }
+  }
+  return (
+    <Show
+      when={props.approval.state === "open"}
+      fallback={
+        <div class="decided">
+          <Show when={problem()}>{(text) => <Problem text={text()} />}</Show>
+          <div class="row">
+            <Mark name={markOf(props.approval)} label={props.approval.state} />
+            <span class="grow">
+              {verdict(props.approval)}
+              <Show when={props.approval.decision}>
+                {(decision) => <span class="faint"> · {clock(decision().at)}</span>}
+              </Show>
+            </span>
+            <Show when={props.approval.state === "expired"}>
+              <button class="btn" onClick={() => void reopen()}>
+                Reopen
+              </button>
+            </Show>
+          </div>
+        </div>
+      }
+    >
+      <Form approval={props.approval} />
+    </Show>
+  );
+}
+
+function Form(props: { approval: Approval }) {
+  const { approvals } = usePage();
+  const [scope, setScope] = createSignal<Scope>("once");
+  const [pattern, setPattern] = createSignal("");
+  const [note, setNote] = createSignal("");
+  const [busy, setBusy] = createSignal(false);
+  const [problem, setProblem] = createSignal<string>();
+  let notes!: HTMLInputElement;
+  let since = Date.now();
+  createEffect(
+    on(
+      () => props.approval.id,
+      () => {
+        since = Date.now();
+        setScope("once");
+        setPattern(props.approval.patterns[0] ?? "");
+        setNote("");
+        setProblem(undefined);
+      },
+    ),
+  );
+  const wide = () => scope() !== "once";
+  const [covered] = createResource(
+    () => (wide() && pattern().trim() ? { id: props.approval.id, pattern: pattern() } : undefined),
+    async ({ id, pattern }) => {
+      const found = await get<Covered>(`/approvals/${id}/covers${query({ pattern })}`);
+      return { pattern, found };
+    },
+  );
+  /** Of exactly this pattern; anything else is no preview. */
+  const preview = () => {
+    const known = covered.error ? undefined : covered.latest;
+    return known?.pattern === pattern() ? known.found : undefined;
+  };
+  const blocked = () => {
+    if (!wide()) return undefined;
+    if (covered.error) return said(covered.error);
+    const found = preview();
+    if (!found) return "What the pattern covers has to be shown first.";
+    return found.covers ? undefined : `The pattern does not cover this call: ${found.why}`;
+  };
+
+  async function decide(decision: Choice["decision"]): Promise<void> {
+    if (busy() || (decision === "approve" && blocked())) return;
+    setBusy(true);
+    setProblem(undefined);
+    const choice: Choice = { decision, scope: decision === "deny" ? "once" : scope() };
+    if (decision === "approve" && wide()) choice.pattern = pattern().trim();
+    if (note().trim()) choice.note = note().trim();
+    try {
+      await approvals.decide(props.approval, choice);
+    } catch (error) {
+      setProblem(`Not decided: ${said(error)}`);
+    } finally {
+      setBusy(false);
+    }
+  }
+
+  function key(event: KeyboardEvent): void {
+    if (isTyping(event) || event.repeat || Date.now() - since < SETTLE) return;
+    const chosen = SCOPES[Number(event.key) - 1];
+    if (chosen) setScope(chosen[0]);
+    else if (event.key === "y") void decide("approve");
+    else if (event.key === "n") void decide("deny");
+    else if (event.key === "e") {
+      event.preventDefault();
+      notes.focus();
+    }
+  }
+  onMount(() => {
+    addEventListener("keydown", key);
+    onCleanup(() => removeEventListener("keydown", key));
+  });
+
+  return (
+    <form class="decide" aria-label="Decision" onSubmit={(event) => event.preventDefault()}>
+      <Show when={problem()}>{(text) => <Problem text={text()} />}</Show>
+      <ScopeChoice approval={props.approval} scope={scope()} choose={setScope} />
+      <div class="pattern">
+        <Show when={wide()}>
+          <Pattern
+            approval={props.approval}
+            pattern={pattern()}
+            write={setPattern}
+            found={preview()}
+            blocked={covered.loading ? undefined : blocked()}
+          />
+        </Show>
+      </div>
+      <input
+        class="field"
+        ref={notes}
+        aria-label={`Note to ${props.approval.agent}`}
+        placeholder={`Note to ${props.approval.agent}, optional; a no sends it back`}
+        value={note()}
+        onInput={(event) => setNote(event.currentTarget.value)}
+        onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
+      />
+      <div class="acts">
+        <button
+          type="button"
+          class="btn go"
+          aria-disabled={busy() || Boolean(blocked())}
+          onClick={() => void decide("approve")}
+        >
+          Approve {SCOPES.find(([name]) => name === scope())?.[1].toLowerCase()}
+          <kbd>y</kbd>
+        </button>
+        <button
+          type="button"
+          class="btn"
+          aria-disabled={busy()}
+          onClick={() => void decide("deny")}
+        >
+          Deny
+          <kbd>n</kbd>
+        </button>
+        <span class="grow hide-s" />
+        <span class="small faint hide-s">
+          note <kbd>e</kbd> chat <kbd>o</kbd>
+        </span>
+      </div>
+    </form>
+  );
+}
+
+function ScopeChoice(props: { approval: Approval; scope: Scope; choose: (scope: Scope) => void }) {
+  return (
+    <fieldset class="scope">
+      <legend class="sr">How far the yes goes</legend>
+      <For each={SCOPES}>
+        {([name, word, reach], at) => (
+          <label>
+            <input
+              type="radio"
+              name="scope"
+              checked={props.scope === name}
+              onChange={() => props.choose(name)}
+            />
+            <b>{word}</b>
+            <span class="tag clip">{reach(props.approval)}</span>
+            <kbd>{at() + 1}</kbd>
+          </label>
+        )}
+      </For>
+    </fieldset>
+  );
+}
+
+function Pattern(props: {
+  approval: Approval;
+  pattern: string;
+  write: (pattern: string) => void;
+  found: Covered | undefined;
+  blocked: string | undefined;
+}) {
+  const { approvals } = usePage();
+  const others = () =>
+    approvals.state.open.filter(
+      (one) => one.agent === props.approval.agent && one.id !== props.approval.id,
+    );
+  return (
+    <>
+      <div class="row small">
+        <label for="pattern" class="grow muted">
+          Pattern, on the parsed call
+        </label>
+        <Show when={others().length > 0 ? props.found : undefined}>
+          {(found) => (
+            <span class="faint">
+              covers {found().others.length} of the {others().length} others that wait
+            </span>
+          )}
+        </Show>
+      </div>
+      <textarea
+        class="field mono"
+        id="pattern"
+        rows="1"
+        spellcheck={false}
+        value={props.pattern}
+        onInput={(event) => props.write(event.currentTarget.value)}
+      />
+      <Show when={props.approval.patterns.length > 1}>
+        <div class="row suggestions">
+          <For each={props.approval.patterns}>
+            {(one) => (
+              <button type="button" class="text-button" onClick={() => props.write(one)}>
+                <code>{visible(one)}</code>
+              </button>
+            )}
+          </For>
+        </div>
+      </Show>
+      <Show when={props.blocked}>
+        {(why) => (
+          <p class="small bad-text" role="status">
+            {visible(why())}
+          </p>
+        )}
+      </Show>
+      <Show when={props.found}>
+        {(found) => (
+          <ul class="match" aria-label="Preview on what waits">
+            <Preview approval={props.approval} covered={found().covers} note="this call" />
+            <For each={others()}>
+              {(one) => {
+                const covered = () => found().others.some((other) => other.id === one.id);
+                return (
+                  <Preview
+                    approval={one}
+                    covered={covered()}
+                    note={covered() ? "waits too" : "still asks"}
+                  />
+                );
+              }}
+            </For>
+          </ul>
+        )}
+      </Show>
+    </>
+  );
+}
+
+function Preview(props: { approval: Approval; covered: boolean; note: string }) {
+  return (
+    <li classList={{ no: !props.covered }}>
+      <Mark
+        name={props.covered ? "done" : "idle"}
+        label={props.covered ? "covered" : "still asks"}
+      />
+      <code class="clip" title={visible(props.approval.shown)}>
+        {visible(props.approval.shown).split("\n", 1)[0] || wish(props.approval)}
+      </code>
+      <span class="faint">{props.note}</span>
+    </li>
+  );
+}
+
+function Problem(props: { text: string }) {
+  return (
+    <div class="notice bad" role="alert">
+      <Mark name="fail" quiet />
+      <span class="grow">{props.text}</span>
+    </div>
+  );
+}
+
+export function said(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

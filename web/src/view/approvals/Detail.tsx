@@ -1,0 +1,137 @@
+// One approval, whole: who asks, exactly what, which files it names, and why somebody is asked.
+
+import { createMemo, For, Show } from "solid-js";
+import type { Approval } from "../../api/types";
+import { href } from "../../state/route";
+import { left, wish } from "../../text/asks";
+import { bytes, clock } from "../../text/format";
+import { lineCount, visible } from "../../text/visible";
+import { DiffView } from "../Diff";
+import { Trace } from "../Trace";
+import { talkOf } from "./Approvals";
+
+export function Detail(props: { approval: Approval; now: number; place: number; of: number }) {
+  const approval = () => props.approval;
+  return (
+    <div class="read">
+      <div class="row turn-of">
+        <Show when={approval().state === "open"}>
+          <span class="when">expires in {left(approval().expires_at - props.now)}</span>
+        </Show>
+        <Show when={props.place >= 0}>
+          <span class="when">
+            {props.place + 1} of {props.of}
+          </span>
+          <kbd>j</kbd>
+          <kbd>k</kbd>
+        </Show>
+      </div>
+      <h1 id="ap-h">
+        {approval().agent} wants to {wish(approval())}
+      </h1>
+      <div class="path">
+        <span>
+          Asked {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>the talk</a>,
+          which came from <b>{approval().asked_by}</b>
+        </span>
+      </div>
+      <div class="cols">
+        <div>
+          <Exact approval={approval()} />
+          <Files approval={approval()} />
+          <dl class="kv facts">
+            <dt>Runs in</dt>
+            <dd>
+              <code>{visible(approval().cwd)}</code>
+            </dd>
+            <dt>Kind</dt>
+            <dd>{KINDS[approval().class] ?? approval().class}</dd>
+          </dl>
+        </div>
+        <section aria-labelledby="why-h">
+          <div class="sec tight">
+            <h2 id="why-h">Why you are asked</h2>
+          </div>
+          <Trace verdict={approval().why} />
+        </section>
+      </div>
+    </div>
+  );
+}
+
+const KINDS: Record<string, string> = {
+  read: "reads",
+  write: "changes files",
+  run: "runs programs",
+  reach: "reaches beyond this machine",
+  shape: "changes the hive itself",
+};
+
+/** The very text that runs: wrapped, never cut. */
+function Exact(props: { approval: Approval }) {
+  const lines = () => lineCount(props.approval.shown);
+  const hash = () => `${props.approval.hash.slice(0, 4)}…${props.approval.hash.slice(-4)}`;
+  const change = createMemo(() => changeOf(props.approval));
+  return (
+    <>
+      <div class="sec tight">
+        <h2>{props.approval.tool}</h2>
+        <span class="small faint" title={props.approval.hash}>
+          exactly this, {lines()} {lines() === 1 ? "line" : "lines"}, sha256 {hash()}
+        </span>
+      </div>
+      <pre class="cmd wrap exact" tabindex="0" role="region" aria-label="Exactly what is asked for">
+        {visible(props.approval.shown)}
+      </pre>
+      <Show when={change()}>
+        {(text) => (
+          <>
+            <div class="sec tight later">
+              <h2>As a change</h2>
+            </div>
+            <DiffView text={visible(text())} label="The change it makes" />
+          </>
+        )}
+      </Show>
+    </>
+  );
+}
+
+/** An edit as lines taken away and put in their place. */
+function changeOf(approval: Approval): string | undefined {
+  const given = approval.arguments as Record<string, unknown> | null;
+  const [before, after] = [given?.["old_string"], given?.["new_string"]];
+  if (typeof before !== "string" || typeof after !== "string") return undefined;
+  const lines = (text: string, sign: string) =>
+    text === "" ? [] : text.replace(/\n$/, "").split("\n").map((line) => `${sign}${line}`);
+  const [removed, added] = [lines(before, "-"), lines(after, "+")];
+  return [`@@ -1,${removed.length} +1,${added.length} @@`, ...removed, ...added, ""].join("\n");
+}
+
+function Files(props: { approval: Approval }) {
+  return (
+    <Show when={props.approval.files.length}>
+      <div class="sec tight later">
+        <h2>Files it names</h2>
+        <span class="small faint">pinned too: changed, you are asked again</span>
+      </div>
+      <ul class="pinned">
+        <For each={props.approval.files}>
+          {(file) => (
+            <li>
+              <code>
+                {visible(file.path)}
+                {file.target ? ` → ${visible(file.target)}` : ""}
+              </code>
+              <span class="small faint" title={file.sha256 ?? ""}>
+                {file.sha256
+                  ? `${bytes(file.bytes ?? 0)}, sha256 ${file.sha256.slice(0, 8)}…`
+                  : file.kind}
+              </span>
+            </li>
+          )}
+        </For>
+      </ul>
+    </Show>
+  );
+}

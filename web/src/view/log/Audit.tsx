@@ -1,0 +1,282 @@
+// The audit trail: each call with its decision chain, whether the chain of hashes holds, and calls
+// whose outcome a crash left unknown.
+
+import { createEffect, createSignal, For, on, onCleanup, Show } from "solid-js";
+import { createStore, reconcile } from "solid-js/store";
+import { get, query, request } from "../../api/http";
+import type { AuditPage, AuditRow, AuditVerdict } from "../../api/types";
+import { href } from "../../state/route";
+import { allArguments, mainArgument } from "../../text/calls";
+import { bytes, clock, span } from "../../text/format";
+import { visible } from "../../text/visible";
+import { said } from "../approvals/Decide";
+import { usePage } from "../context";
+import { Icon, Mark, type MarkName } from "../marks";
+
+const PAGE = 50;
+/** Several calls at once are one look. */
+const SETTLE = 300;
+/** Each of these leaves a row. */
+const TELLING = new Set(["tool_end", "approval_decided", "call_unknown", "call_resolved"]);
+const OUTCOMES = ["ok", "error", "refused", "unknown"];
+
+export function Audit(props: { turn: string | undefined }) {
+  const { hive, live } = usePage();
+  const [rows, setRows] = createStore<AuditRow[]>([]);
+  const [next, setNext] = createSignal<number>();
+  const [agent, setAgent] = createSignal("");
+  const [tool, setTool] = createSignal("");
+  const [outcome, setOutcome] = createSignal("");
+  const [problem, setProblem] = createSignal<string>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  const path = (cursor?: number) =>
+    `/audit${query({
+      agent: agent() || undefined,
+      tool: tool() || undefined,
+      outcome: outcome() || undefined,
+      turn: props.turn,
+      limit: PAGE,
+      cursor,
+    })}`;
+
+  async function load(): Promise<void> {
+    timer = undefined;
+    try {
+      const page = await get<AuditPage>(path());
+      const oldest = page.rows.at(-1)?.id ?? 0;
+      const kept = rows.filter((row) => row.id < oldest && page.next !== undefined);
+      setRows(reconcile([...page.rows, ...kept], { key: "id" }));
+      if (kept.length === 0) setNext(page.next);
+      setProblem(undefined);
+    } catch (error) {
+      setProblem(`Reading the audit trail failed: ${said(error)}`);
+    }
+  }
+  async function older(): Promise<void> {
+    try {
+      const page = await get<AuditPage>(path(next()));
+      setRows(reconcile([...rows, ...page.rows], { key: "id" }));
+      setNext(page.next);
+    } catch (error) {
+      setProblem(`Reading the audit trail failed: ${said(error)}`);
+    }
+  }
+  createEffect(
+    on([agent, tool, outcome, () => props.turn], () => {
+      setRows(reconcile([]));
+      setNext(undefined);
+      void load();
+    }),
+  );
+  const off = live.on({
+    snapshot: () => void load(),
+    event: (event) => {
+      if (TELLING.has(event.type)) timer ??= setTimeout(() => void load(), SETTLE);
+    },
+  });
+  onCleanup(off);
+
+  return (
+    <>
+      <div class="row choices">
+        <label>
+          Agent{" "}
+          <select class="field" onChange={(event) => setAgent(event.currentTarget.value)}>
+            <option value="">All</option>
+            <For each={hive.agents()}>{(one) => <option value={one.name}>{one.name}</option>}</For>
+          </select>
+        </label>
+        <label>
+          Tool{" "}
+          <input
+            class="field"
+            placeholder="any"
+            onChange={(event) => setTool(event.currentTarget.value.trim())}
+          />
+        </label>
+        <label>
+          Outcome{" "}
+          <select class="field" onChange={(event) => setOutcome(event.currentTarget.value)}>
+            <option value="">Any</option>
+            <For each={OUTCOMES}>{(one) => <option value={one}>{one}</option>}</For>
+          </select>
+        </label>
+        <Show when={props.turn}>
+          <a class="btn bare" href={href({ page: "log", tab: "audit" })}>
+            Of one turn; show all
+          </a>
+        </Show>
+        <span class="grow" />
+        <Verify />
+      </div>
+      <Show when={problem()}>
+        {(text) => (
+          <div class="notice bad" role="alert">
+            <span class="grow">{text()}</span>
+          </div>
+        )}
+      </Show>
+      <div class="audit" role="list" aria-label="Audit trail">
+        <For each={rows} fallback={<Nothing />}>
+          {(row) => <Row row={row} />}
+        </For>
+      </div>
+      <Show when={next() !== undefined}>
+        <button class="btn" onClick={() => void older()}>
+          Older
+        </button>
+      </Show>
+    </>
+  );
+}
+
+function Nothing() {
+  return (
+    <div class="empty">
+      <h3>Nothing here</h3>
+      <p>Every tool call of every agent leaves a row, allowed or not.</p>
+    </div>
+  );
+}
+
+function Verify() {
+  const [verdict, setVerdict] = createSignal<AuditVerdict>();
+  const [busy, setBusy] = createSignal(false);
+  const [problem, setProblem] = createSignal<string>();
+  async function ask(): Promise<void> {
+    if (busy()) return;
+    setBusy(true);
+    setProblem(undefined);
+    try {
+      setVerdict(await get<AuditVerdict>("/audit/verify"));
+    } catch (error) {
+      setProblem(said(error));
+    } finally {
+      setBusy(false);
+    }
+  }
+  async function save(): Promise<void> {
+    try {
+      const response = await request("/audit/export");
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(await response.blob());
+      link.download = "audit.jsonl";
+      link.click();
+      URL.revokeObjectURL(link.href);
+    } catch (error) {
+      setProblem(said(error));
+    }
+  }
+  return (
+    <>
+      <span class="small" role="status">
+        <Show when={problem()}>{(text) => <span class="bad-text">{text()}</span>}</Show>
+        <Show when={verdict()}>
+          {(found) => (
+            <Show
+              when={!found().ok}
+              fallback={
+                <span class="muted row">
+                  <Mark name="done" quiet /> {found().rows} rows, the chain holds
+                </span>
+              }
+            >
+              <span class="bad-text row">
+                <Mark name="fail" quiet /> {found().findings.length + found().more} found:{" "}
+                {found().findings[0]?.text}
+              </span>
+            </Show>
+          )}
+        </Show>
+      </span>
+      <button class="btn" onClick={() => void ask()} aria-disabled={busy()}>
+        {busy() ? "Verifying…" : "Verify"}
+      </button>
+      <button class="btn bare" onClick={() => void save()}>
+        Export
+      </button>
+    </>
+  );
+}
+
+function markOf(row: AuditRow): MarkName {
+  switch (row.outcome) {
+    case "refused":
+    case "denied":
+    case "cancelled":
+      return "stop";
+    case "error":
+    case "unknown":
+    case "timeout":
+      return "fail";
+    default:
+      return row.kind === "break" ? "fail" : "done";
+  }
+}
+
+/** By the first word a stage says. */
+function stageMark(word: string): MarkName {
+  if (/^(refused|denied|deny|veto)/.test(word)) return "stop";
+  if (/^(failed|error|unknown|timed out|cancelled)/.test(word)) return "fail";
+  return /^(asked|ask|waits)/.test(word) ? "wait" : "done";
+}
+
+const STAGE: Partial<Record<MarkName, string>> = {
+  stop: "refused",
+  fail: "failed",
+  wait: "asked",
+};
+
+function Row(props: { row: AuditRow }) {
+  const row = () => props.row;
+  return (
+    <details class="tool audit-row" role="listitem">
+      <summary>
+        <Icon name="chev" class="chev" />
+        <Mark name={markOf(row())} label={row().outcome} />
+        <b>{row().tool ?? row().kind}</b>
+        <span class="arg clip">{visible(mainArgument(row().arguments))}</span>
+        <span class="res">
+          {row().agent ?? "the hive"} · {row().outcome} · {clock(row().at)}
+        </span>
+      </summary>
+      <div class="body chain">
+        <dl class="io">
+          <dt>{row().kind === "call" ? "Input" : "What"}</dt>
+          <dd>{visible(allArguments(row().arguments))}</dd>
+        </dl>
+        <ol class="trace">
+          <For each={row().decision}>
+            {(step) => (
+              <li>
+                <Mark name={stageMark(step.word)} label={STAGE[stageMark(step.word)] ?? "passed"} />
+                <div>
+                  {step.stage}
+                  <p>{visible(step.word)}</p>
+                </div>
+              </li>
+            )}
+          </For>
+        </ol>
+        <p class="small faint">
+          Row {row().id}, asked by {row().principal ?? "nobody"}, {span(row().took_ms)},{" "}
+          {bytes(row().bytes)}, sha256 <code>{row().hash.slice(0, 12)}…</code>
+          <Show when={row().agent && row().session}>
+            {" "}
+            <a
+              href={href({
+                page: "chat",
+                agent: row().agent ?? "main",
+                key: "main",
+                session: row().session ?? "",
+              })}
+            >
+              Open the talk
+            </a>
+          </Show>
+        </p>
+      </div>
+    </details>
+  );
+}

@@ -1,0 +1,131 @@
+// The program's log, as it grows. It has no events: while somebody looks, the rest is asked for.
+
+import { createEffect, createSignal, For, on, onCleanup, Show } from "solid-js";
+import { createStore, produce } from "solid-js/store";
+import { get, query } from "../../api/http";
+import type { LogLine } from "../../api/types";
+import { visible } from "../../text/visible";
+import { said } from "../approvals/Decide";
+import { usePage } from "../context";
+
+const PAUSE = 1500;
+/** Lines kept on the page; older ones are in the file. */
+const KEPT = 1000;
+const LEVELS = ["error", "warn", "info", "debug"];
+
+export function Lines() {
+  const { hive } = usePage();
+  const [level, setLevel] = createSignal("info");
+  const [agent, setAgent] = createSignal("");
+  const [problem, setProblem] = createSignal<string>();
+  const [state, set] = createStore<{ lines: LogLine[] }>({ lines: [] });
+  const [pinned, setPinned] = createSignal(true);
+  let box!: HTMLDivElement;
+  let after: string | undefined;
+  let asked = 0;
+
+  async function more(): Promise<void> {
+    if (document.hidden) return;
+    const mine = asked;
+    const which = { level: level(), agent: agent() || undefined, limit: 300, after };
+    try {
+      const page = await get<{ lines: LogLine[]; next?: string }>(`/logs${query(which)}`);
+      // Another choice was made meanwhile: these lines are not of it.
+      if (mine !== asked) return;
+      after = page.next ?? after;
+      if (page.lines.length) {
+        set(produce((state) => void (state.lines = [...state.lines, ...page.lines].slice(-KEPT))));
+        if (pinned()) requestAnimationFrame(() => (box.scrollTop = box.scrollHeight));
+      }
+      setProblem(undefined);
+    } catch (error) {
+      setProblem(`Reading the log failed: ${said(error)}`);
+    }
+  }
+
+  createEffect(
+    on([level, agent], () => {
+      asked += 1;
+      after = undefined;
+      set("lines", []);
+      void more();
+    }),
+  );
+  const timer = setInterval(() => void more(), PAUSE);
+  onCleanup(() => clearInterval(timer));
+
+  return (
+    <>
+      <div class="row choices">
+        <label>
+          From level{" "}
+          <select class="field" onChange={(event) => setLevel(event.currentTarget.value)}>
+            <For each={LEVELS}>
+              {(one) => (
+                <option value={one} selected={one === level()}>
+                  {one}
+                </option>
+              )}
+            </For>
+          </select>
+        </label>
+        <label>
+          Agent{" "}
+          <select class="field" onChange={(event) => setAgent(event.currentTarget.value)}>
+            <option value="">All, and the hive itself</option>
+            <For each={hive.agents()}>
+              {(one) => <option value={one.name}>{one.name}</option>}
+            </For>
+          </select>
+        </label>
+      </div>
+      <Show when={problem()}>
+        {(text) => (
+          <div class="notice bad" role="alert">
+            <span class="grow">{text()}</span>
+          </div>
+        )}
+      </Show>
+      <div
+        class="log-lines"
+        ref={box}
+        role="log"
+        aria-label="Lines of the log"
+        aria-live="off"
+        tabindex="0"
+        onScroll={() => setPinned(box.scrollHeight - box.scrollTop - box.clientHeight < 40)}
+      >
+        <For
+          each={state.lines}
+          fallback={<p class="faint small">Nothing of this kind was noted yet.</p>}
+        >
+          {(line) => <Line line={line} />}
+        </For>
+      </div>
+    </>
+  );
+}
+
+const OWN = new Set(["time", "level", "target", "agent", "session", "turn", "tool", "message"]);
+
+function plain(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function Line(props: { line: LogLine }) {
+  const more = () =>
+    Object.entries(props.line)
+      .filter(([name]) => !OWN.has(name))
+      .map(([name, value]) => `${name}=${plain(value)}`)
+      .join(" ");
+  return (
+    <div class={`log-line ${props.line.level.toLowerCase()}`}>
+      <span class="faint">{props.line.time.slice(11, 23)}</span>
+      <b>{props.line.level.toLowerCase()}</b>
+      <span>
+        <Show when={props.line.agent}>{(agent) => <span class="muted">{agent()} </span>}</Show>
+        {visible(props.line.message)} <span class="faint">{visible(more())}</span>
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,55 @@
+// Log & audit: every call with what the gate said, the program's own log, and why something would
+// be allowed or not.
+
+import { For, Match, Switch } from "solid-js";
+import { href, type LogTab } from "../../state/route";
+import { Audit } from "./Audit";
+import { Lines } from "./Lines";
+
+const TABS: [LogTab, string][] = [
+  ["audit", "Audit"],
+  ["lines", "Log"],
+];
+
+const HEADS: Record<LogTab, [string, string]> = {
+  audit: [
+    "What was done, and who let it",
+    "Every tool call with what each stage of the gate said, newest first.",
+  ],
+  why: ["What would be let through", "The policy answers without anything being run."],
+  lines: [
+    "What the hive notes",
+    "Newest below, as it is written. Messages and secrets are not in it.",
+  ],
+};
+
+export function LogPage(props: { tab: LogTab; turn: string | undefined }) {
+  return (
+    <div class="page">
+      <header class="head">
+        <div class="grow">
+          <h1>{HEADS[props.tab][0]}</h1>
+          <p>{HEADS[props.tab][1]}</p>
+        </div>
+        <nav class="seg" aria-label="What is shown">
+          <For each={TABS}>
+            {([tab, words]) => (
+              <a
+                href={href({ page: "log", tab })}
+                aria-current={tab === props.tab ? "true" : undefined}
+              >
+                {words}
+              </a>
+            )}
+          </For>
+        </nav>
+      </header>
+      <Switch fallback={<Audit turn={props.turn} />}>
+        <Match when={props.tab === "lines"}>
+          <Lines />
+        </Match>
+
+      </Switch>
+    </div>
+  );
+}

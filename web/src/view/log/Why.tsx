@@ -1,0 +1,231 @@
+// Why a call would be allowed, asked about or denied, without making it; and a yes for a while.
+
+import { createResource, createSignal, For, Show } from "solid-js";
+import { get, post, remove } from "../../api/http";
+import type { Grant, Why } from "../../api/types";
+import { clock } from "../../text/format";
+import { visible } from "../../text/visible";
+import { said } from "../approvals/Decide";
+import { usePage } from "../context";
+import { Trace } from "../Trace";
+
+const TITLES = { allow: "It would run", ask: "You would be asked", deny: "It would be denied" };
+const MINUTES = [15, 60, 240, 1440];
+
+export function WhyForm() {
+  const { hive } = usePage();
+  const [agent, setAgent] = createSignal("main");
+  const [tool, setTool] = createSignal("bash");
+  const [given, setGiven] = createSignal('{"command": "rm -rf build"}');
+  const [verdict, setVerdict] = createSignal<Why>();
+  const [problem, setProblem] = createSignal<string>();
+  const [stale, setStale] = createSignal(0);
+
+  async function ask(): Promise<void> {
+    setVerdict(undefined);
+    setProblem(undefined);
+    try {
+      const body = { tool: tool().trim(), arguments: JSON.parse(given()) as unknown };
+      setVerdict(await post<Why>(`/agents/${encodeURIComponent(agent())}/why`, body));
+    } catch (error) {
+      const broken = error instanceof SyntaxError ? "The arguments are no JSON: " : "";
+      setProblem(broken + said(error));
+    }
+  }
+
+  return (
+    <div class="halves">
+      <section aria-labelledby="why-form">
+        <div class="sec tight">
+          <h2 id="why-form">What about this call?</h2>
+        </div>
+        <form
+          class="why-form"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void ask();
+          }}
+        >
+          <label>
+            Agent
+            <select class="field" onChange={(event) => setAgent(event.currentTarget.value)}>
+              <For each={hive.agents()}>
+                {(one) => (
+                  <option value={one.name} selected={one.name === agent()}>
+                    {one.name}
+                  </option>
+                )}
+              </For>
+            </select>
+          </label>
+          <label>
+            Tool
+            <input
+              class="field"
+              value={tool()}
+              onInput={(event) => setTool(event.currentTarget.value)}
+            />
+          </label>
+          <label>
+            Arguments, as JSON
+            <textarea
+              class="field mono"
+              rows="3"
+              spellcheck={false}
+              value={given()}
+              onInput={(event) => setGiven(event.currentTarget.value)}
+            />
+          </label>
+          <div class="acts">
+            <button class="btn ink" type="submit">
+              Ask the policy
+            </button>
+            <span class="small faint">nothing runs</span>
+          </div>
+        </form>
+        <Show when={problem()}>
+          {(text) => (
+            <p class="small bad-text" role="alert">
+              {text()}
+            </p>
+          )}
+        </Show>
+      </section>
+      <div>
+        <Show when={verdict()}>
+          {(verdict) => (
+            <section aria-labelledby="why-answer">
+              <div class="sec tight">
+                <h2 id="why-answer">{TITLES[verdict().effect]}</h2>
+              </div>
+              <p class="muted why-text">
+                <Show when={!verdict().listed}>
+                  {agent()} does not have this tool: its allowed_tools do not name it.{" "}
+                </Show>
+                {visible(verdict().why)}
+              </p>
+              <Trace verdict={verdict()} />
+              <Show when={verdict().effect === "ask"}>
+                <GrantForm
+                  agent={agent()}
+                  tool={tool().trim()}
+                  given={given()}
+                  done={() => {
+                    setStale(stale() + 1);
+                    void ask();
+                  }}
+                />
+              </Show>
+            </section>
+          )}
+        </Show>
+        <Grants agent={agent()} stale={stale()} changed={() => setStale(stale() + 1)} />
+      </div>
+    </div>
+  );
+}
+
+/** For this very command, path or host where the call names one. */
+function conditions(given: string): Record<string, string> {
+  const named = JSON.parse(given) as Record<string, unknown>;
+  const found: Record<string, string> = {};
+  if (typeof named["command"] === "string") found["command"] = named["command"];
+  const path = named["file_path"] ?? named["path"];
+  if (typeof path === "string") found["path"] = path;
+  return found;
+}
+
+function GrantForm(props: { agent: string; tool: string; given: string; done: () => void }) {
+  const [minutes, setMinutes] = createSignal(60);
+  const [problem, setProblem] = createSignal<string>();
+  async function grant(): Promise<void> {
+    try {
+      const body = { tool: props.tool, ...conditions(props.given), minutes: minutes() };
+      await post(`/agents/${encodeURIComponent(props.agent)}/grants`, body);
+      props.done();
+    } catch (error) {
+      setProblem(`Not granted: ${said(error)}`);
+    }
+  }
+  return (
+    <div class="row choices">
+      <label>
+        Allow this for{" "}
+        <select
+          class="field"
+          onChange={(event) => setMinutes(Number(event.currentTarget.value))}
+        >
+          <For each={MINUTES}>
+            {(one) => (
+              <option value={one} selected={one === minutes()}>
+                {one < 60 ? `${one} minutes` : `${one / 60} h`}
+              </option>
+            )}
+          </For>
+        </select>
+      </label>
+      <button class="btn go" onClick={() => void grant()}>
+        Grant
+      </button>
+      <Show when={problem()}>
+        {(text) => (
+          <span class="small bad-text" role="alert">
+            {text()}
+          </span>
+        )}
+      </Show>
+    </div>
+  );
+}
+
+function words(grant: Grant): string {
+  const { tool, command, path, host } = grant;
+  return [tool, command, path, host].filter((word) => word !== undefined).join(" ");
+}
+
+function Grants(props: { agent: string; stale: number; changed: () => void }) {
+  const [problem, setProblem] = createSignal<string>();
+  const [grants] = createResource(
+    () => ({ agent: props.agent, stale: props.stale }),
+    ({ agent }) => get<{ grants: Grant[] }>(`/grants?agent=${encodeURIComponent(agent)}`),
+  );
+  const list = () => (grants.error ? [] : (grants.latest?.grants ?? []));
+  async function revoke(grant: Grant): Promise<void> {
+    try {
+      await remove(`/grants/${encodeURIComponent(grant.id)}`);
+      props.changed();
+    } catch (error) {
+      setProblem(`Not revoked: ${said(error)}`);
+    }
+  }
+  return (
+    <section class="gap-top" aria-labelledby="grants-h">
+      <div class="sec tight">
+        <h2 id="grants-h">Granted to {props.agent} for a while</h2>
+      </div>
+      <ul class="pinned">
+        <For each={list()} fallback={<li class="faint small">Nothing is granted.</li>}>
+          {(grant) => (
+            <li>
+              <code>{visible(words(grant))}</code>
+              <span class="small faint grow">
+                {grant.until ? `until ${clock(grant.until)}` : "until its session ends"}, by{" "}
+                {grant.made_by}
+              </span>
+              <button class="btn bare" onClick={() => void revoke(grant)}>
+                Revoke
+              </button>
+            </li>
+          )}
+        </For>
+      </ul>
+      <Show when={problem()}>
+        {(text) => (
+          <p class="small bad-text" role="alert">
+            {text()}
+          </p>
+        )}
+      </Show>
+    </section>
+  );
+}
