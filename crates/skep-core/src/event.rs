@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Millis;
+use crate::approval::{ApprovalState, Scope};
 use crate::compaction::Reason;
 use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId};
 use crate::message::Usage;
@@ -87,6 +88,22 @@ pub enum EventKind {
         reason: String,
         until: Option<Millis>,
     },
+    /// A call waits for a person.
+    ApprovalAsked {
+        approval: String,
+        call_id: CallId,
+        tool: String,
+        expires_at: Millis,
+    },
+    /// The question is answered, or needs no answer any more.
+    ApprovalDecided {
+        approval: String,
+        state: ApprovalState,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        by: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        scope: Option<Scope>,
+    },
     InboxAccepted {
         item: ItemId,
         message_id: MessageId,
@@ -142,6 +159,8 @@ impl EventKind {
             Self::Compacted { .. } => "compacted",
             Self::Note { .. } => "note",
             Self::TurnWaiting { .. } => "turn_waiting",
+            Self::ApprovalAsked { .. } => "approval_asked",
+            Self::ApprovalDecided { .. } => "approval_decided",
             Self::InboxAccepted { .. } => "inbox_accepted",
             Self::InboxEnded { .. } => "inbox_ended",
             Self::CallUnknown { .. } => "call_unknown",

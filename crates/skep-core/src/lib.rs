@@ -21,11 +21,13 @@ pub mod provider;
 pub mod tool;
 
 pub mod allow;
+pub mod approval;
 pub mod arrival;
 pub mod audit;
 pub mod choice;
 pub mod compaction;
 pub mod fallback;
+pub mod hook;
 pub mod names;
 pub mod policy;
 pub mod prompt;
@@ -36,6 +38,7 @@ pub mod role;
 pub mod slash;
 pub mod spend;
 pub mod time;
+pub mod visible;
 
 /// Milliseconds since the Unix epoch.
 pub type Millis = i64;

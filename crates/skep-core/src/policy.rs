@@ -1,30 +1,66 @@
-//! What a tool does to the world, and what is decided about it when no rule names the tool.
+//! What is decided about a tool call: by rules, and by what the tool does to the world where no
+//! rule matches. Pure: the same call, rules and people give the same answer and the same trace.
+
+pub mod evaluate;
+pub mod pattern;
+pub mod rule;
+pub mod shell;
 
 use crate::settings::SandboxLevel;
+use crate::words::words;
 
-/// How far a tool reaches. Every tool has exactly one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Looks, and changes nothing.
-    Read,
-    /// Changes files of its agent.
-    Write,
-    /// Runs programs. A call that holds a secret is refused; one of another class runs with the
-    /// secret's name in its place.
-    Run,
-    /// Writes to the network, or to people.
-    Reach,
-    /// Changes the hive itself.
-    Shape,
+use rule::Rule;
+
+words! {
+    /// How far a tool reaches. Every tool has exactly one.
+    Class {
+        /// Looks, and changes nothing.
+        Read = "read",
+        /// Changes files of its agent.
+        Write = "write",
+        /// Runs programs. A call that holds a secret is refused; one of another class runs with
+        /// the secret's name in its place.
+        Run = "run",
+        /// Writes to the network, or to people.
+        Reach = "reach",
+        /// Changes the hive itself.
+        Shape = "shape",
+    }
+    /// What is to become of a call.
+    Effect {
+        Allow = "allow",
+        /// A person decides.
+        Ask = "ask",
+        Deny = "deny",
+    }
 }
 
-/// What is to become of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    Allow,
-    /// A person decides.
-    Ask,
-    Deny,
+/// Everything that is decided by for one agent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    pub classes: ClassPolicy,
+    pub rules: Vec<Rule>,
+    /// Where and why it could not be read. Everything is denied then.
+    pub broken: Option<String>,
+}
+
+/// What a policy has to know of a call before it can decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Where its paths lead.
+    pub paths: bool,
+    /// Whose message led to it.
+    pub people: bool,
+}
+
+impl Policy {
+    pub fn needs(&self, tool: &str) -> Needs {
+        let about = self.rules.iter().filter(|rule| rule.is_about(tool));
+        about.fold(Needs::default(), |needs, rule| Needs {
+            paths: needs.paths || rule.path.is_some(),
+            people: needs.people || !rule.grants.is_empty(),
+        })
+    }
 }
 
 /// One effect for each class.
@@ -61,28 +97,6 @@ impl ClassPolicy {
             }),
             Class::Reach => self.reach,
             Class::Shape => self.shape,
-        }
-    }
-}
-
-impl Class {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Run => "run",
-            Self::Reach => "reach",
-            Self::Shape => "shape",
-        }
-    }
-}
-
-impl Effect {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
         }
     }
 }

@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
     use crate::ids::AgentName;
-    use crate::policy::ClassPolicy;
+    use crate::policy::Policy;
     use crate::settings::{Profile, QueueMode, SandboxSettings};
 
     fn agent(name: &str) -> AgentSettings {
@@ -84,7 +84,7 @@ mod tests {
             workspace: "/hive/teams/x/work".into(),
             folder: "/hive/teams/x".into(),
             sandbox: SandboxSettings::default(),
-            policy: ClassPolicy::default(),
+            policy: Policy::default(),
             org_rules: vec![Rule { file: "a.md".into(), text: "org\n".into() }],
             team_rules: vec![Rule { file: "b.md".into(), text: "team".into() }],
         }

@@ -41,6 +41,9 @@ words! {
         ReadAudit = "read_audit",
         /// List, make and revoke tokens.
         ManageTokens = "manage_tokens",
+        /// Decide what calls wait for, grant for a time: never whoever asks, unless they run the
+        /// hive.
+        Approve = "approve",
         /// Change the hive itself: settings, tries of providers, imports.
         Configure = "configure",
         /// End the hive; through the local socket only, whatever the role.
@@ -69,6 +72,7 @@ pub fn decide(role: Role, action: Action) -> Reach {
         ReadLogs => [All, Nothing, Nothing, Nothing, Nothing],
         ReadAudit => [All, Nothing, All, Nothing, Nothing],
         ManageTokens => [All, Nothing, Nothing, Nothing, Nothing],
+        Approve => [All, Nothing, Nothing, Nothing, Nothing],
         Configure => [All, Nothing, Nothing, Nothing, Nothing],
         Shutdown => [All, Nothing, Nothing, Nothing, Nothing],
     };
@@ -193,7 +197,13 @@ mod tests {
         for action in Action::ALL {
             assert_eq!(decide(Role::Operator, *action), Reach::All, "{action:?}");
         }
-        let own = [Action::ManageTokens, Action::Configure, Action::ReadLogs, Action::Shutdown];
+        let own = [
+            Action::Approve,
+            Action::ManageTokens,
+            Action::Configure,
+            Action::ReadLogs,
+            Action::Shutdown,
+        ];
         for (role, action) in Role::ALL.iter().skip(1).flat_map(|r| own.map(|a| (*r, a))) {
             assert_eq!(decide(role, action), Reach::Nothing, "{role:?} {action:?}");
         }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::ids::AgentName;
 use crate::money::{Money, Price};
-use crate::policy::ClassPolicy;
+use crate::policy::Policy;
 use crate::provider::Providers;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +37,8 @@ pub struct Limits {
     pub inbox_body_bytes: usize,
     /// After this much silence a session key starts a new session.
     pub session_idle: Duration,
+    /// A question nobody answers within this time is over.
+    pub approval: Duration,
     /// How long a durable event and a delivered frame can be asked for again.
     pub keep_events: Duration,
     pub keep_frames: Duration,
@@ -58,6 +60,7 @@ impl Default for Limits {
             tool_output_bytes: 65536,
             inbox_body_bytes: 262_144,
             session_idle: Duration::from_secs(360 * 60),
+            approval: day,
             keep_events: 7 * day,
             keep_frames: 30 * day,
             keep_audit: 365 * day,
@@ -209,7 +212,7 @@ pub struct AgentSettings {
     /// The agent's own folder: its tools may read it, and change what it governs itself.
     pub folder: PathBuf,
     pub sandbox: SandboxSettings,
-    pub policy: ClassPolicy,
+    pub policy: Policy,
     pub org_rules: Vec<Rule>,
     pub team_rules: Vec<Rule>,
 }

@@ -10,6 +10,7 @@ use crate::BoxFuture;
 use crate::file::File;
 use crate::ids::{AgentName, CallId, TurnId};
 use crate::policy::Class;
+use crate::policy::pattern::host_of;
 use crate::provider::ToolSpec;
 use crate::settings::SandboxSettings;
 
@@ -24,9 +25,63 @@ pub trait Tool: Send + Sync {
         &[]
     }
 
+    /// What the arguments are about, as far as rules have conditions on it. The usual names mean
+    /// what they say: `file_path` and `path`, `command`, `url` and `host`.
+    fn subject(&self, arguments: &Value) -> Subject {
+        Subject::usual(arguments)
+    }
+
     /// Reads the arguments into their type. `Err` says which argument is wrong and what was
     /// expected; nothing has run then.
     fn prepare(&self, arguments: Value) -> Result<Prepared, String>;
+}
+
+/// What a call is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    pub paths: Vec<NamedPath>,
+    pub command: Option<String>,
+    /// `Some(None)`: it names a host that can be read in two ways.
+    pub host: Option<Option<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPath {
+    /// Nothing where it is no text.
+    pub path: Option<String>,
+    /// The call is about everything beneath.
+    pub tree: bool,
+}
+
+impl Subject {
+    pub fn usual(arguments: &Value) -> Self {
+        let mut subject = Self::default();
+        for key in ["file_path", "path"] {
+            let values = match arguments.get(key) {
+                None | Some(Value::Null) => continue,
+                Some(Value::Array(values)) => values.as_slice(),
+                Some(value) => std::slice::from_ref(value),
+            };
+            let paths = values.iter().map(|value| value.as_str().map(str::to_owned));
+            subject.paths.extend(paths.map(|path| NamedPath { path, tree: false }));
+        }
+        subject.command = arguments.get("command").and_then(Value::as_str).map(str::to_owned);
+        subject.host = match (arguments.get("url"), arguments.get("host")) {
+            (None | Some(Value::Null), None | Some(Value::Null)) => None,
+            (Some(url), _) => Some(url.as_str().and_then(host_of)),
+            (None, Some(host)) => {
+                let url = host.as_str().map(|host| format!("http://{host}/"));
+                Some(url.as_deref().and_then(host_of))
+            }
+        };
+        subject
+    }
+
+    /// Of a tool that looks through a folder: `path`, or the whole workspace.
+    pub fn beneath(arguments: &Value) -> Self {
+        let path = arguments.get("path").and_then(Value::as_str).unwrap_or(".").to_owned();
+        Self { paths: vec![NamedPath { path: Some(path), tree: true }], ..Self::default() }
+    }
 }
 
 /// A call whose arguments were understood and that has not run yet.

@@ -141,6 +141,44 @@ impl Workspace {
         Ok(target.in_settings(format!("{within}/{}", rest.to_string_lossy())))
     }
 
+    /// Where a path leads once links and `..` are followed: relative to the workspace where that
+    /// lies in it, else absolute. What does not exist yet leads where it would be made. Nothing
+    /// where that cannot be said.
+    pub fn leads_to(&self, requested: &str) -> Option<String> {
+        if requested.is_empty() || requested.contains('\0') {
+            return None;
+        }
+        let mut real = self.work.canonical.clone();
+        let mut parts = Path::new(requested).components();
+        while let Some(part) = parts.next() {
+            match part {
+                Component::Normal(name) => {
+                    let next = real.join(name);
+                    match next.symlink_metadata() {
+                        Ok(found) if found.is_symlink() => real = next.canonicalize().ok()?,
+                        Ok(_) => real = next,
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                            real = tidied(&next.join(parts.as_path()))
+                                .iter()
+                                .fold(PathBuf::from("/"), |path, name| path.join(name));
+                            break;
+                        }
+                        Err(_) => return None,
+                    }
+                }
+                Component::ParentDir => drop(real.pop()),
+                Component::RootDir => real = PathBuf::from("/"),
+                Component::CurDir | Component::Prefix(_) => {}
+            }
+        }
+        let path = match real.strip_prefix(&self.work.canonical) {
+            Ok(inside) if inside.as_os_str().is_empty() => Path::new("."),
+            Ok(inside) => inside,
+            Err(_) => &real,
+        };
+        path.to_str().map(str::to_owned)
+    }
+
     /// The root a path belongs to, and the path relative to it. Relative paths start at the
     /// workspace; absolute ones lie inside one of the roots.
     fn locate(&self, requested: &str) -> Result<(&Root, PathBuf), Refusal> {

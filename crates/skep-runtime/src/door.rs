@@ -1,7 +1,12 @@
 //! What a door hands in and gets back. Doors know nothing of rows, lanes or engines.
 
+mod approvals;
 mod sessions;
 
+pub use approvals::{
+    ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo, DecisionWish,
+    GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish,
+};
 pub use sessions::{
     ForkWish, ForkedFrom, ImportReport, SearchHit, SearchPage, SearchWish, SessionInfo, SessionPage,
 };

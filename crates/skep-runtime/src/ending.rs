@@ -50,6 +50,7 @@ impl Turn {
                     turn: self.lease.turn.clone(),
                     token: self.lease.token,
                     calls: Vec::new(),
+                    approvals: Vec::new(),
                     reason,
                     until: Some(until),
                     active_ms: self.active_ms(),
@@ -139,6 +140,7 @@ impl Turn {
             token: self.lease.token,
             entries: self.with_notes(entries),
             outcome,
+            resumed: self.lease.resumed,
             usage,
             active_ms: self.active_ms(),
             now: clock::now_ms(),
@@ -178,6 +180,7 @@ impl Turn {
             id: call.id.clone(),
             tool: call.name.clone(),
             retry_safe: true,
+            decision: None,
         });
         let calls_planned = planned.collect();
         let mut entries =

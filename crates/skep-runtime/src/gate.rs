@@ -1,10 +1,14 @@
-//! The gate: the only path of a tool call. Allow-list → typed arguments → no secrets to programs →
-//! policy by class → admission → run under time limit and cancellation → scrub → bound → audit. A
-//! refusal is an answer to the model, and its first word is its class.
+//! The gate: the only path of a tool call. Allow-list → typed arguments → `tool.before` hooks →
+//! no secrets to programs → policy, and a person where it asks → admission → run under time limit
+//! and cancellation → `tool.after` hooks → scrub → bound → audit. A refusal is an answer to the
+//! model, and its first word is its class.
 
 mod admission;
+mod binding;
 mod bound;
 mod chain;
+mod hooks;
+mod policy;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +19,8 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use skep_core::engine::ToolCall;
-use skep_core::policy::{Class, Effect};
+use skep_core::hook::Hook;
+use skep_core::policy::{Class, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::scrub;
@@ -23,8 +28,11 @@ use skep_store::journal::Audit;
 
 pub(crate) use admission::Admission;
 use admission::Admitted;
+pub use binding::NamedFile;
 use bound::Rest;
 use chain::{Chain, Stage};
+use policy::Permitted;
+pub(crate) use policy::{Known, Question, Records, decide, pieces, rule_of};
 
 use crate::toolbox::{Toolbox, is_listed};
 
@@ -37,7 +45,14 @@ const GRACE: Duration = Duration::from_millis(3500);
 pub(crate) struct Gate<'a> {
     pub toolbox: &'a Toolbox,
     pub admission: &'a Admission,
+    pub hooks: &'a [Hook],
     pub agent: &'a AgentSettings,
+    /// In force now, whatever was when the turn began.
+    pub policy: &'a Policy,
+    /// Absent where nobody asks.
+    pub records: Option<Records<'a>>,
+    /// How long a question stays open.
+    pub approval_time: Duration,
     /// Bytes of an answer that the model is shown.
     pub bound: usize,
 }
@@ -59,6 +74,13 @@ pub(crate) enum End {
     Cut,
 }
 
+/// What was seen of a call on its way.
+struct Seen {
+    arguments: Option<Value>,
+    chain: Chain,
+    began: Instant,
+}
+
 /// A call that goes no further, and the text that says so.
 struct Refused {
     text: String,
@@ -71,19 +93,102 @@ impl Refused {
     }
 }
 
+/// A call that may run: it went through every stage that can say no.
+pub(crate) struct Cleared {
+    prepared: Prepared,
+    /// As the hooks left them.
+    arguments: Option<Value>,
+    /// What a person said about it, where somebody had to.
+    approval: Option<String>,
+    chain: Chain,
+    began: Instant,
+}
+
+/// What became of a call before it could run.
+pub(crate) enum Examined {
+    Cleared(Box<Cleared>),
+    Asks(Box<Question>),
+    Ended(Box<Ran>),
+}
+
+impl Examined {
+    /// The approval it is to run with.
+    pub fn approval(&self) -> Option<String> {
+        match self {
+            Self::Cleared(cleared) => cleared.approval.clone(),
+            Self::Asks(_) | Self::Ended(_) => None,
+        }
+    }
+}
+
 impl Gate<'_> {
-    /// Takes a call through every stage, to an answer of bounded size and its audit row.
-    pub async fn pass(&self, call: &ToolCall, context: ToolContext) -> Ran {
-        let started = Instant::now();
+    /// Takes a call through every stage before it runs. Nothing has happened by then.
+    pub async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examined {
+        let began = Instant::now();
         let mut chain = Chain::default();
-        let rest = Rest::of(&context);
-        let (answer, end) = match self.lead(call, context, &mut chain).await {
-            Ok(ended) => ended,
+        let mut arguments = None;
+        match self.clear(call, context, &mut arguments, &mut chain).await {
+            Ok((prepared, Permitted::Go { approval })) => {
+                Examined::Cleared(Box::new(Cleared { prepared, arguments, approval, chain, began }))
+            }
+            Ok((_, Permitted::Asks(question))) => Examined::Asks(question),
+            Err(refused) => {
+                let seen = Seen { arguments, chain, began };
+                let answer = ToolAnswer::error(refused.text);
+                let ran = self.conclude(call, context, seen, answer, refused.end).await;
+                Examined::Ended(Box::new(ran))
+            }
+        }
+    }
+
+    /// Runs a call that may, to an answer of bounded size and its audit row.
+    pub async fn run(&self, call: &ToolCall, cleared: Cleared, mut context: ToolContext) -> Ran {
+        let Cleared { prepared, arguments, mut chain, began, .. } = cleared;
+        // A person's word on whether it runs says nothing to the tool itself.
+        if context.decision.as_ref().is_some_and(|value| value.get("approval").is_some()) {
+            context.decision = None;
+        }
+        let seen_context = context.clone();
+        let (answer, end) = match self.admitted(call, &context, &mut chain).await {
             Err(refused) => (ToolAnswer::error(refused.text), refused.end),
+            Ok(_place) => {
+                let (answer, end) = run(prepared, context).await;
+                let word = match (&answer, end) {
+                    (_, End::Cut) => "told to end, no answer",
+                    (ToolAnswer::Wait { .. }, _) => "waits",
+                    _ => "answered",
+                };
+                chain.note(Stage::Run, word);
+                (answer, end)
+            }
         };
+        let answer = match end {
+            End::Answered => {
+                let (hooks, name) = (self.hooks, self.own_name(call));
+                let final_arguments = arguments.as_ref().unwrap_or(&call.arguments);
+                let context = &seen_context;
+                hooks::after(hooks, &name, call, final_arguments, context, answer, &mut chain).await
+            }
+            End::Refused | End::NotRun | End::Cut => answer,
+        };
+        let seen = Seen { arguments, chain, began };
+        self.conclude(call, &seen_context, seen, answer, end).await
+    }
+
+    /// The answer as the model gets it, and the row that tells of the call.
+    async fn conclude(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        seen: Seen,
+        answer: ToolAnswer,
+        end: End,
+    ) -> Ran {
+        let Seen { arguments, mut chain, began } = seen;
+        let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
         // Whole first: a cut could leave half of a secret, which nobody would recognise.
-        let answer = scrubbed(answer, &call.arguments, &mut chain);
-        let answer = self.finish(answer, rest, &mut chain).await;
+        let answer = scrubbed(answer, &arguments, &mut chain);
+        let answer = self.finish(answer, Rest::of(context), &mut chain).await;
         let (outcome, bytes) = match (&answer, end) {
             (_, End::Cut) => ("unknown", 0),
             (_, End::NotRun) => ("cancelled", 0),
@@ -95,38 +200,43 @@ impl Gate<'_> {
             }
             (ToolAnswer::Wait { .. }, _) => ("waiting", 0),
         };
-        let tool = self.toolbox.find(&call.name);
         let audit = Audit {
             call: call.id.clone(),
-            tool: tool.map_or_else(|| call.name.clone(), |tool| tool.spec().name.clone()),
-            arguments: call.arguments.clone(),
+            tool: self.own_name(call),
+            arguments,
             decision: chain.text(),
             outcome,
-            took_ms: i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX),
+            took_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
         };
         Ran { answer, audit, end }
     }
 
-    async fn lead(
+    fn own_name(&self, call: &ToolCall) -> String {
+        let tool = self.toolbox.find(&call.name);
+        tool.map_or_else(|| call.name.clone(), |tool| tool.spec().name.clone())
+    }
+
+    async fn clear(
         &self,
         call: &ToolCall,
-        context: ToolContext,
+        context: &ToolContext,
+        arguments: &mut Option<Value>,
         chain: &mut Chain,
-    ) -> Result<(ToolAnswer, End), Refused> {
-        let tool = self.listed(call, chain)?;
-        let prepared = typed(&**tool, call, chain)?;
-        without_secrets(&**tool, call, chain)?;
-        self.permitted(&**tool, call, chain)?;
-        let _place = self.admitted(call, &context, chain).await?;
-        let (answer, end) = run(prepared, context).await;
-        let word = match (&answer, end) {
-            (_, End::Cut) => "told to end, no answer",
-            (ToolAnswer::Wait { .. }, _) => "waits",
-            _ => "answered",
-        };
-        chain.note(Stage::Run, word);
-        Ok((answer, end))
+    ) -> Result<(Prepared, Permitted), Refused> {
+        let tool = &**self.listed(call, chain)?;
+        let mut prepared = typed(tool, &call.name, &call.arguments, chain)?;
+        if !self.hooks.is_empty() {
+            let name = &tool.spec().name;
+            *arguments = hooks::before(self.hooks, name, call, context, chain).await?;
+            if let Some(rewritten) = arguments.as_ref() {
+                prepared = typed(tool, &call.name, rewritten, chain)?;
+            }
+        }
+        let arguments = arguments.as_ref().unwrap_or(&call.arguments);
+        without_secrets(tool, &call.name, arguments, chain)?;
+        let permitted = self.permitted(tool, call, arguments, context, chain).await?;
+        Ok((prepared, permitted))
     }
 
     fn listed(&self, call: &ToolCall, chain: &mut Chain) -> Result<&Arc<dyn Tool>, Refused> {
@@ -144,34 +254,6 @@ impl Gate<'_> {
         }
         chain.note(Stage::AllowList, "listed");
         Ok(tool)
-    }
-
-    /// What no rule names is decided by the tool's class.
-    fn permitted(
-        &self,
-        tool: &dyn Tool,
-        call: &ToolCall,
-        chain: &mut Chain,
-    ) -> Result<(), Refused> {
-        let class = tool.class().as_str();
-        let level = self.agent.sandbox.level;
-        let effect = self.agent.policy.decide(tool.class(), level);
-        let (name, why) = match effect {
-            Effect::Allow => {
-                chain.note(Stage::Policy, format!("{class}: allow"));
-                return Ok(());
-            }
-            Effect::Ask => {
-                ("policy_ask", "has to be approved by a person first, and nobody can be asked yet")
-            }
-            Effect::Deny => ("policy_deny", "is not allowed in this hive"),
-        };
-        chain.note(Stage::Policy, format!("refused: {class}: {}", effect.as_str()));
-        Err(Refused::new(format!(
-            "{name}: the call of `{}` was not run: a call of the class `{class}` {why}. The \
-             operator decides this in skep.yaml with defaults.policy.{class}.",
-            call.name
-        )))
     }
 
     async fn admitted(
@@ -228,30 +310,38 @@ impl Gate<'_> {
     }
 }
 
-fn typed(tool: &dyn Tool, call: &ToolCall, chain: &mut Chain) -> Result<Prepared, Refused> {
-    match tool.prepare(call.arguments.clone()) {
+fn typed(
+    tool: &dyn Tool,
+    name: &str,
+    arguments: &Value,
+    chain: &mut Chain,
+) -> Result<Prepared, Refused> {
+    match tool.prepare(arguments.clone()) {
         Ok(prepared) => {
             chain.note(Stage::Arguments, "fit");
             Ok(prepared)
         }
         Err(why) => {
             chain.note(Stage::Arguments, "refused: do not fit");
-            let name = &call.name;
             Err(Refused::new(format!("bad_arguments: the arguments of `{name}` do not fit: {why}")))
         }
     }
 }
 
 /// No program gets a secret by its arguments.
-fn without_secrets(tool: &dyn Tool, call: &ToolCall, chain: &mut Chain) -> Result<(), Refused> {
-    if tool.class() != Class::Run || !scrub::known().is_json_marked(&call.arguments) {
+fn without_secrets(
+    tool: &dyn Tool,
+    name: &str,
+    arguments: &Value,
+    chain: &mut Chain,
+) -> Result<(), Refused> {
+    if tool.class() != Class::Run || !scrub::known().is_json_marked(arguments) {
         return Ok(());
     }
     chain.note(Stage::Secrets, "refused: in the arguments");
     Err(Refused::new(format!(
-        "secret_in_arguments: the arguments of `{}` hold a secret of this hive, or its name in \
-         brackets. No program gets one this way: leave it out.",
-        call.name
+        "secret_in_arguments: the arguments of `{name}` hold a secret of this hive, or its name in \
+         brackets. No program gets one this way: leave it out."
     )))
 }
 
@@ -326,6 +416,13 @@ pub(crate) fn lost(call: &ToolCall) -> Audit {
         took_ms: 0,
         bytes: 0,
     }
+}
+
+/// The row of a call that nobody decided on in time.
+pub(crate) fn expired(call: &ToolCall) -> Audit {
+    let mut chain = Chain::default();
+    chain.note(Stage::Policy, "refused: nobody decided in time");
+    Audit { outcome: "refused", decision: chain.text(), ..lost(call) }
 }
 
 /// The call as the model made it, for the gate.

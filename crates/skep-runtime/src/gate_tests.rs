@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use skep_core::BoxFuture;
+use skep_core::hook::{After, Before, HookedCall};
 use skep_core::ids::{AgentName, CallId, TurnId};
-use skep_core::policy::{Class, ClassPolicy};
+use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{Profile, QueueMode, SandboxLevel, SandboxSettings};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +31,7 @@ impl Tool for TestTool {
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        match arguments.as_object().is_some_and(|fields| fields.is_empty()) {
+        match self.0.name == "any" || arguments.as_object().is_some_and(|it| it.is_empty()) {
             true => Ok(Box::new(self.2)),
             false => Err("expected no arguments".to_owned()),
         }
@@ -55,6 +56,7 @@ fn toolbox() -> Toolbox {
     let tools = vec![
         tool("say", Class::Read, done),
         tool("flood", Class::Read, |_| Box::pin(async { ToolAnswer::ok("é".repeat(1000)) })),
+        tool("any", Class::Read, done),
         tool("change", Class::Write, done),
         tool("start", Class::Run, done),
         tool("post", Class::Reach, done),
@@ -80,6 +82,7 @@ struct Scene {
     toolbox: Toolbox,
     admission: Admission,
     agent: AgentSettings,
+    hooks: Vec<Hook>,
     turn: CancellationToken,
     bound: usize,
 }
@@ -110,12 +113,12 @@ impl Scene {
             workspace: "/nonexistent".into(),
             folder: "/nonexistent".into(),
             sandbox: SandboxSettings::default(),
-            policy: ClassPolicy::default(),
+            policy: Policy::default(),
             org_rules: Vec::new(),
             team_rules: Vec::new(),
         };
         let (admission, turn) = (Admission::default(), CancellationToken::new());
-        Self { toolbox: toolbox(), admission, agent, turn, bound: 1024 }
+        Self { toolbox: toolbox(), admission, agent, hooks: Vec::new(), turn, bound: 1024 }
     }
 
     async fn call(&self, id: &str, name: &str, arguments: Value) -> Ran {
@@ -132,7 +135,27 @@ impl Scene {
             cancel: self.turn.clone(),
             lasting: Arc::default(),
         };
-        Gate { toolbox, admission, agent, bound: *bound }.pass(&call, context).await
+        let gate = Gate {
+            toolbox,
+            admission,
+            hooks: &self.hooks,
+            agent,
+            policy: &agent.policy,
+            records: None,
+            approval_time: Duration::from_secs(60),
+            bound: *bound,
+        };
+        match gate.examine(&call, &context).await {
+            Examined::Cleared(cleared) => gate.run(&call, *cleared, context).await,
+            Examined::Ended(ran) => *ran,
+            Examined::Asks(question) => {
+                let arguments = question.approval.arguments;
+                let decision = "[]".to_owned();
+                let answer = ToolAnswer::Wait { reason: question.reason };
+                let audit = Audit { outcome: "waiting", decision, arguments, ..lost(&call) };
+                Ran { answer, audit, end: End::Answered }
+            }
+        }
     }
 }
 
@@ -152,7 +175,6 @@ fn text(ran: &Ran) -> (&str, bool) {
 }
 
 const LISTED: &str = "allow-list: listed";
-const FITS: &str = "allow-list: listed | arguments: fit";
 const READS: &str = "allow-list: listed | arguments: fit | policy: read: allow | \
                      admission: at once | run: ";
 
@@ -165,13 +187,6 @@ async fn gate_every_stage_has_its_answer_and_its_word_in_the_audit_row() {
     let one: &[&str] = &["boom"];
     let none: &[&str] = &[];
     let (good, odd) = (json!({}), json!({"a": 1}));
-    let ask = |class: &str| {
-        format!(
-            " was not run: a call of the class `{class}` has to be approved by a person first, \
-             and nobody can be asked yet. The operator decides this in skep.yaml with \
-             defaults.policy.{class}."
-        )
-    };
     let table: Vec<Case<'_>> = vec![
         (all, "say", &good, "done".into(), "ok", format!("{READS}answered | bound: whole")),
         (all, "Say", &good, "done".into(), "ok", format!("{READS}answered | bound: whole")),
@@ -207,22 +222,8 @@ async fn gate_every_stage_has_its_answer_and_its_word_in_the_audit_row() {
             "refused",
             format!("{LISTED} | arguments: refused: do not fit | bound: whole"),
         ),
-        (
-            all,
-            "post",
-            &good,
-            format!("policy_ask: the call of `post`{}", ask("reach")),
-            "refused",
-            format!("{FITS} | policy: refused: reach: ask | bound: whole"),
-        ),
-        (
-            all,
-            "found",
-            &good,
-            format!("policy_ask: the call of `found`{}", ask("shape")),
-            "refused",
-            format!("{FITS} | policy: refused: shape: ask | bound: whole"),
-        ),
+        (all, "post", &good, "approval of post".into(), "waiting", String::new()),
+        (all, "found", &good, "approval of found".into(), "waiting", String::new()),
         (
             all,
             "boom",
@@ -251,17 +252,18 @@ async fn gate_policy_is_decided_by_class_and_level() {
     let (confined, host) = (SandboxLevel::Confined, SandboxLevel::Host);
     let table = [
         ("start", confined, ClassPolicy::default(), "done", "run: allow"),
-        ("start", host, ClassPolicy::default(), "policy_ask: ", "refused: run: ask"),
+        ("start", host, ClassPolicy::default(), "approval of start", ""),
         ("start", host, open, "done", "run: allow"),
         ("change", confined, deny, "policy_deny: ", "refused: write: deny"),
         ("change", host, ClassPolicy::default(), "done", "write: allow"),
     ];
     for (name, level, policy, says, word) in table {
         let mut scene = Scene::new(&["*"]);
-        (scene.agent.policy, scene.agent.sandbox.level) = (policy, level);
+        (scene.agent.policy.classes, scene.agent.sandbox.level) = (policy, level);
         let ran = scene.call("c1", name, json!({})).await;
         assert!(text(&ran).0.starts_with(says), "{name}: {}", text(&ran).0);
-        assert!(chain(&ran).contains(&format!(" | policy: {word} | ")), "{name}: {}", chain(&ran));
+        let wanted = format!(" | policy: {word} | ");
+        assert!(word.is_empty() || chain(&ran).contains(&wanted), "{name}: {}", chain(&ran));
     }
 }
 
@@ -385,5 +387,152 @@ async fn gate_a_turn_that_ends_ends_its_calls_within_their_grace() {
         scene.turn.cancel();
         assert_eq!(scene.call("c1", name, json!({})).await.end, end, "{name}");
         assert!(begun.elapsed() <= GRACE + Duration::from_millis(1), "{name}");
+    }
+}
+
+fn hook(name: &str, before: fn(Value) -> Result<Before, String>) -> Hook {
+    Hook {
+        name: name.to_owned(),
+        before: Some(Arc::new(move |call: HookedCall| {
+            Box::pin(async move { before(call.arguments) })
+        })),
+        after: None,
+    }
+}
+
+fn after(name: &str, after: fn(String) -> Result<After, String>) -> Hook {
+    let look = move |(_, text): (HookedCall, String)| -> BoxFuture<'static, _> {
+        Box::pin(async move { after(text) })
+    };
+    Hook { name: name.to_owned(), before: None, after: Some(Arc::new(look)) }
+}
+
+/// Hooks, the call's arguments, what it says, its outcome, and a word in its chain.
+type Hooked<'a> = (Vec<Hook>, Value, &'a str, &'a str, &'a str);
+
+#[tokio::test(start_paused = true)]
+async fn gate_hooks_veto_rewrite_and_fail_closed() {
+    let (mut stuck, mut late) =
+        (hook("stuck", |_| Ok(Before::Go)), after("late", |_| Ok(After::Keep)));
+    stuck.before = Some(Arc::new(|_| Box::pin(std::future::pending())));
+    late.after = Some(Arc::new(|_| Box::pin(std::future::pending())));
+    let table: Vec<Hooked<'_>> = vec![
+        (vec![hook("h", |_| Ok(Before::Go))], json!({}), "done", "ok", "policy: read: allow"),
+        (
+            vec![hook("h", |_| Ok(Before::Veto("no".into())))],
+            json!({}),
+            "hook_veto: the call of `say` was not run: h does not want it: no",
+            "refused",
+            "tool.before: refused: by h",
+        ),
+        // Rewritten arguments are checked like the model's own, and are those of the row.
+        (
+            vec![hook("h", |_| Ok(Before::Rewrite(json!({"x": 1}))))],
+            json!({}),
+            "bad_arguments: the arguments of `say` do not fit",
+            "refused",
+            "tool.before: rewritten by h",
+        ),
+        (
+            vec![
+                hook("one", |_| Ok(Before::Rewrite(json!({"x": 1})))),
+                hook("two", |seen| match seen == json!({"x": 1}) {
+                    true => Ok(Before::Rewrite(json!({}))),
+                    false => Err("not seen".into()),
+                }),
+            ],
+            json!({}),
+            "done",
+            "ok",
+            "tool.before: rewritten by two",
+        ),
+        (
+            vec![hook("h", |_| Err("lost its way".into()))],
+            json!({}),
+            "hook_failed: the call of `say` was not run: h looks at calls first, and it failed: \
+             lost its way",
+            "refused",
+            "tool.before: refused: h failed",
+        ),
+        (
+            vec![hook("h", |_| panic!("boom"))],
+            json!({}),
+            "hook_failed: the call of `say` was not run: h looks at calls first, and it broke",
+            "refused",
+            "tool.before: refused: h failed",
+        ),
+        (
+            vec![stuck],
+            json!({}),
+            "hook_failed: the call of `say` was not run: stuck looks at calls first, and it did \
+             not answer within 5 s",
+            "refused",
+            "tool.before: refused: stuck failed",
+        ),
+        (
+            vec![after("h", |text| Ok(After::Replace(text + "!")))],
+            json!({}),
+            "done!",
+            "ok",
+            "tool.after: replaced by h",
+        ),
+        (
+            vec![after("h", |_| Ok(After::Withhold("private".into())))],
+            json!({}),
+            "answer_withheld: the call of `say` ran, and h keeps its answer back: private",
+            "error",
+            "tool.after: withheld by h",
+        ),
+        (
+            vec![after("h", |_| panic!("boom"))],
+            json!({}),
+            "answer_withheld: the call of `say` ran, and h keeps its answer back: it broke",
+            "error",
+            "tool.after: withheld by h",
+        ),
+        (
+            vec![late],
+            json!({}),
+            "answer_withheld: the call of `say` ran, and late keeps its answer back: it did not",
+            "error",
+            "tool.after: withheld by late",
+        ),
+    ];
+    for (hooks, arguments, says, outcome, word) in table {
+        let mut scene = Scene::new(&["*"]);
+        scene.hooks = hooks;
+        let ran = scene.call("c1", "say", arguments).await;
+        assert!(text(&ran).0.starts_with(says), "{says}: {}", text(&ran).0);
+        assert_eq!(ran.audit.outcome, outcome, "{says}");
+        assert!(chain(&ran).contains(word), "{says}: {}", chain(&ran));
+    }
+}
+
+/// Policy sees what the hooks made of the call, not what the model wrote.
+#[tokio::test]
+async fn gate_policy_decides_on_rewritten_arguments() {
+    use skep_core::policy::pattern::PathPattern;
+    use skep_core::policy::rule::Rule;
+    let deny = Rule {
+        effect: Effect::Deny,
+        tool: "any".into(),
+        path: Some(PathPattern::parse("secrets/**").unwrap()),
+        command: None,
+        host: None,
+        grants: Vec::new(),
+        place: "teams/main/config.yaml:3".into(),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (rewritten, outcome) in [("secrets/key", "refused"), ("other", "ok")] {
+        let mut scene = Scene::new(&["*"]);
+        scene.agent.workspace = folder.path().to_path_buf();
+        scene.agent.policy.rules = vec![deny.clone()];
+        let look = move |_| -> BoxFuture<'static, _> {
+            Box::pin(async move { Ok(Before::Rewrite(json!({"path": rewritten}))) })
+        };
+        scene.hooks = vec![Hook { name: "h".into(), before: Some(Arc::new(look)), after: None }];
+        let ran = scene.call("c1", "any", json!({"path": "other"})).await;
+        assert_eq!(ran.audit.outcome, outcome, "{rewritten}: {}", chain(&ran));
+        assert_eq!(ran.audit.arguments, json!({"path": rewritten}));
     }
 }

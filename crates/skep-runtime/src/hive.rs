@@ -13,6 +13,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use skep_core::channel::Channel;
 use skep_core::engine::Engine;
 use skep_core::event::EventKind;
+use skep_core::hook::Hook;
 use skep_core::ids::{AgentId, AgentName};
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{AgentSettings, HiveSettings};
@@ -23,6 +24,7 @@ use skep_store::close::Closed;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 
+use crate::approvals::WriteRules;
 use crate::browsers::Browsers;
 use crate::bus::Bus;
 use crate::configuration::{self, Standing};
@@ -48,6 +50,10 @@ pub struct Parts {
     pub settings: HiveSettings,
     pub engines: Vec<Arc<dyn Engine>>,
     pub tools: Vec<Arc<dyn Tool>>,
+    /// What looks at every call, in this order.
+    pub hooks: Vec<Hook>,
+    /// Absent where the files of the home are not to be changed.
+    pub write_rules: Option<WriteRules>,
     pub retry: RetryPolicy,
     /// The program's version, shown to whoever asks.
     pub version: &'static str,
@@ -64,6 +70,10 @@ pub(crate) struct Shared {
     pub standing: RwLock<Standing>,
     pub engines: HashMap<String, Arc<dyn Engine>>,
     pub toolbox: Toolbox,
+    pub hooks: Vec<Hook>,
+    pub write_rules: Option<WriteRules>,
+    /// Held while a question is answered.
+    pub answering: tokio::sync::Mutex<()>,
     pub admission: Admission,
     pub lives: Lives,
     pub retry: RetryPolicy,
@@ -167,6 +177,9 @@ impl Hive {
             }),
             engines: engines.collect(),
             toolbox,
+            hooks: parts.hooks,
+            write_rules: parts.write_rules,
+            answering: tokio::sync::Mutex::default(),
             admission: Admission::default(),
             lives: Lives::default(),
             retry: parts.retry,

@@ -8,6 +8,7 @@ pub mod door;
 pub mod logs;
 pub mod usage;
 
+mod approvals;
 mod begin;
 mod browsers;
 mod bus;
@@ -29,6 +30,7 @@ mod lines;
 mod lives;
 mod meters;
 mod persist;
+mod policies;
 mod providers;
 mod query;
 mod registry;
@@ -44,6 +46,7 @@ mod toolbox;
 mod turn;
 mod window;
 
+pub use approvals::{RuleDraft, WriteRules};
 pub use browsers::SignedIn;
 pub use bus::Live;
 pub use hive::{Hive, HiveError, Parts};

@@ -13,7 +13,7 @@ use skep_core::redelivery::{self, Again};
 use skep_guard::clock;
 use skep_store::close::{Close, Outcome};
 use skep_store::leases::Lease;
-use skep_store::{files, history};
+use skep_store::{approvals, files, history};
 
 use crate::hive::Shared;
 use crate::persist::{Lost, persist};
@@ -53,7 +53,16 @@ impl Turn {
         let turn = self.lease.turn.clone();
         let read = self.shared.store.read(async |conn| history::calls(conn, &turn).await);
         let calls = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
-        let planned = step::replan(&last.body, &calls);
+        let mut planned = step::replan(&last.body, &calls);
+        if planned.iter().any(|call| call.again == Again::Wait) {
+            let read =
+                self.shared.store.read(async |conn| approvals::open_of_turn(conn, &turn).await);
+            let open = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
+            for call in &mut planned {
+                let asked = open.iter().find(|asked| asked.call == call.call.id);
+                call.question = asked.map(|asked| (asked.id.clone(), asked.expires_at));
+            }
+        }
         Ok((!planned.is_empty()).then(|| (last.body.clone(), planned)))
     }
 
@@ -128,6 +137,7 @@ pub(crate) async fn close_unable(shared: &Shared, lease: &Lease, reason: &str) -
             code: FailureCode::AgentUnavailable,
             text: format!("The agent {} cannot run: {reason}", lease.agent_name),
         },
+        resumed: lease.resumed,
         usage: Usage::default(),
         active_ms: lease.active_ms,
         now: clock::now_ms(),

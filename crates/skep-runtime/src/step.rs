@@ -4,19 +4,21 @@
 use futures_util::future::join_all;
 use tracing::Instrument;
 
+use skep_core::Millis;
 use skep_core::engine::ToolCall;
 use skep_core::event::CallState;
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message};
 use skep_core::redelivery::{self, Again};
-use skep_core::tool::ToolAnswer;
+use skep_core::tool::{ToolAnswer, ToolContext};
+use skep_store::approvals::NewApproval;
 use skep_store::history::{Call, NewMessage};
 use skep_store::journal::{Audit, Entry, Journal, NewCall};
 use skep_store::leases::Park;
 
 use skep_guard::random;
 
-use crate::gate::{self, End, Ran};
+use crate::gate::{self, Cleared, End, Examined, Question, Ran};
 use crate::persist::Lost;
 use crate::turn::{EndRequest, Turn};
 
@@ -28,6 +30,17 @@ pub(crate) struct Planned {
     pub again: Again,
     /// What it waits for, when it waits.
     pub reason: Option<String>,
+    /// The question it waits for, where that is one to a person, and until when.
+    pub question: Option<(String, Millis)>,
+}
+
+/// A call that waits.
+pub(crate) struct Waiting {
+    call: CallId,
+    reason: String,
+    /// To be asked with the wait.
+    approval: Option<NewApproval>,
+    until: Option<Millis>,
 }
 
 /// How a step's calls ended.
@@ -48,6 +61,7 @@ pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<Planned> {
         decision: None,
         again: Again::Run,
         reason: None,
+        question: None,
     });
     calls.collect()
 }
@@ -62,6 +76,7 @@ pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<Planned> {
             decision: row.decision.clone(),
             again: redelivery::decide(row.state, row.retry_safe, row.decision.is_some()),
             reason: row.reason.clone(),
+            question: None,
         })
     });
     calls.collect()
@@ -79,18 +94,24 @@ pub(crate) async fn run(
             id: planned.call.id.clone(),
             tool: planned.call.name.clone(),
             retry_safe: planned.retry_safe,
+            decision: planned.decision.clone(),
         });
         entries.push(Entry::Assistant { message, calls: planned.collect() });
     }
     let mut to_run = Vec::new();
     let mut waiting = Vec::new();
     for planned in calls {
+        let now = skep_guard::clock::now_ms();
         match planned.again {
+            Again::Wait if planned.question.as_ref().is_some_and(|(_, until)| *until <= now) => {
+                entries.extend(expired(&planned));
+            }
             Again::Keep => {}
             Again::Unknown => entries.push(unknown(&planned.call)),
             Again::Wait => {
-                let reason = planned.reason.unwrap_or_default();
-                waiting.push((planned.call.id, reason));
+                let (reason, until) = (planned.reason, planned.question.map(|(_, until)| until));
+                let reason = reason.unwrap_or_default();
+                waiting.push(Waiting { call: planned.call.id, reason, approval: None, until });
             }
             Again::Run => to_run.push(planned),
         }
@@ -106,7 +127,7 @@ async fn side_by_side(
     turn: &Turn,
     mut entries: Vec<Entry>,
     calls: Vec<Planned>,
-    mut waiting: Vec<(CallId, String)>,
+    mut waiting: Vec<Waiting>,
 ) -> Result<StepEnd, Lost> {
     let started = calls.iter().map(|planned| Entry::Started { call: planned.call.id.clone() });
     entries.extend(started);
@@ -116,10 +137,11 @@ async fn side_by_side(
     let running = join_all(calls.iter().map(|planned| run_one(turn, planned)));
     let (ended, ran) = turn.guarded(running).await;
     let (mut results, mut never_ran) = (Vec::new(), Vec::new());
-    for (planned, ran) in calls.iter().zip(ran) {
-        match settle(planned, ran) {
+    for (planned, (passed, approval)) in calls.iter().zip(ran) {
+        results.extend(approval.map(|approval| Entry::Approved { approval }));
+        match settle(planned, passed) {
             Settled::Result(entry) => results.push(*entry),
-            Settled::Waits(reason) => waiting.push((planned.call.id.clone(), reason)),
+            Settled::Waits(waits) => waiting.push(*waits),
             Settled::NotRun => never_ran.push(planned.call.clone()),
         }
     }
@@ -140,23 +162,41 @@ async fn one_by_one(
     turn: &Turn,
     mut entries: Vec<Entry>,
     calls: Vec<Planned>,
-    mut waiting: Vec<(CallId, String)>,
+    mut waiting: Vec<Waiting>,
 ) -> Result<StepEnd, Lost> {
     let mut rows = Vec::new();
     let mut calls = calls.into_iter();
     while let Some(planned) = calls.next() {
+        // Before it is marked: a call that waits for a person has not begun.
+        let context = turn.tool_context(&planned.call.id, planned.decision.clone());
+        let (ended, examined) = turn.guarded(turn.examine(&planned.call, &context)).await;
+        let examined = match (ended, examined) {
+            (None, Examined::Asks(question)) => {
+                waiting.push(Waiting::asks(*question));
+                continue;
+            }
+            (Some(request), _) => {
+                let mut open = vec![planned.call];
+                open.extend(calls.map(|planned| planned.call));
+                return turn.end_step(request, entries, open).await;
+            }
+            (None, examined) => examined,
+        };
         entries.push(Entry::Started { call: planned.call.id.clone() });
-        // The wish to end may have come with the last commit: then this call never starts.
-        if let Some(request) = turn.end_requested() {
-            entries.pop();
-            let mut open = vec![planned.call];
-            open.extend(calls.map(|planned| planned.call));
-            return turn.end_step(request, entries, open).await;
+        let mut marks = 1;
+        if let Some(approval) = examined.approval() {
+            entries.push(Entry::Approved { approval });
+            marks = 2;
         }
-        match turn.persist_unless_ended(turn.journal(entries.clone(), Steer::No)).await? {
+        // The wish to end may have come with the last commit: then this call never starts.
+        let ended = match turn.end_requested() {
+            Some(request) => Err(request),
+            None => turn.persist_unless_ended(turn.journal(entries.clone(), Steer::No)).await?,
+        };
+        match ended {
             Ok(written) => rows.extend(written),
             Err(request) => {
-                entries.pop();
+                entries.truncate(entries.len() - marks);
                 let mut open = vec![planned.call];
                 open.extend(calls.map(|planned| planned.call));
                 return turn.end_step(request, entries, open).await;
@@ -168,11 +208,11 @@ async fn one_by_one(
             let open = calls.map(|planned| planned.call).collect();
             return turn.end_step(request, never_ran, open).await;
         }
-        let (ended, ran) = turn.guarded(run_one(turn, &planned)).await;
+        let (ended, ran) = turn.guarded(run_examined(turn, &planned, examined, context)).await;
         entries = Vec::new();
-        match settle(&planned, ran) {
+        match settle(&planned, Passed::Ran(Box::new(ran))) {
             Settled::Result(entry) => entries.push(*entry),
-            Settled::Waits(reason) => waiting.push((planned.call.id, reason)),
+            Settled::Waits(waits) => waiting.push(*waits),
             Settled::NotRun => entries.push(not_run(&planned.call, "the turn ended")),
         }
         if let Some(request) = ended {
@@ -192,20 +232,20 @@ pub(crate) enum Steer {
     No,
 }
 
-async fn finish(
-    turn: &Turn,
-    rows: Vec<Message>,
-    waiting: Vec<(CallId, String)>,
-) -> Result<StepEnd, Lost> {
-    let Some((_, reason)) = waiting.first() else {
+async fn finish(turn: &Turn, rows: Vec<Message>, waiting: Vec<Waiting>) -> Result<StepEnd, Lost> {
+    let Some(first) = waiting.first() else {
         return Ok(StepEnd::Done(rows));
     };
+    let reason = first.reason.clone();
+    let until = waiting.iter().filter_map(|waits| waits.until).min();
+    let calls = waiting.iter().map(|waits| (waits.call.clone(), waits.reason.clone())).collect();
     let park = Park {
         turn: turn.lease.turn.clone(),
         token: turn.lease.token,
-        reason: reason.clone(),
-        calls: waiting,
-        until: None,
+        reason,
+        calls,
+        approvals: waiting.into_iter().filter_map(|waits| waits.approval).collect(),
+        until,
         active_ms: turn.active_ms(),
         now: skep_guard::clock::now_ms(),
     };
@@ -213,23 +253,73 @@ async fn finish(
     Ok(StepEnd::Parked)
 }
 
-async fn run_one(turn: &Turn, planned: &Planned) -> Ran {
+impl Waiting {
+    fn asks(question: Question) -> Self {
+        let Question { approval, reason } = question;
+        Self {
+            call: approval.call.clone(),
+            reason,
+            until: Some(approval.expires_at),
+            approval: Some(approval),
+        }
+    }
+}
+
+/// How a call came through the gate.
+enum Passed {
+    Ran(Box<Ran>),
+    Asks(Box<Question>),
+}
+
+async fn run_one(turn: &Turn, planned: &Planned) -> (Passed, Option<String>) {
     let context = turn.tool_context(&planned.call.id, planned.decision.clone());
+    match turn.examine(&planned.call, &context).await {
+        Examined::Asks(question) => (Passed::Asks(question), None),
+        examined => {
+            let approval = examined.approval();
+            (Passed::Ran(Box::new(run_examined(turn, planned, examined, context).await)), approval)
+        }
+    }
+}
+
+async fn run_examined(
+    turn: &Turn,
+    planned: &Planned,
+    examined: Examined,
+    context: ToolContext,
+) -> Ran {
     let span = tracing::info_span!("call", tool = planned.call.name);
-    turn.gate().pass(&planned.call, context).instrument(span).await
+    match examined {
+        Examined::Cleared(cleared) => {
+            turn.run_cleared(&planned.call, *cleared, context, span).await
+        }
+        Examined::Ended(ran) => *ran,
+        // Whoever asks is not run.
+        Examined::Asks(question) => Ran {
+            answer: ToolAnswer::Wait { reason: question.reason },
+            audit: gate::lost(&planned.call),
+            end: End::NotRun,
+        },
+    }
 }
 
 enum Settled {
     Result(Box<Entry>),
-    Waits(String),
+    Waits(Box<Waiting>),
     /// The turn ended first.
     NotRun,
 }
 
-fn settle(planned: &Planned, ran: Ran) -> Settled {
+fn settle(planned: &Planned, passed: Passed) -> Settled {
     let id = planned.call.id.clone();
+    let ran = match passed {
+        Passed::Asks(question) => return Settled::Waits(Box::new(Waiting::asks(*question))),
+        Passed::Ran(ran) => *ran,
+    };
     match ran.answer {
-        ToolAnswer::Wait { reason } => Settled::Waits(reason),
+        ToolAnswer::Wait { reason } => {
+            Settled::Waits(Box::new(Waiting { call: id, reason, approval: None, until: None }))
+        }
         _ if ran.end == End::NotRun => Settled::NotRun,
         _ if ran.end == End::Cut && !planned.retry_safe => {
             let audit = Some(ran.audit);
@@ -244,6 +334,19 @@ fn settle(planned: &Planned, ran: Ran) -> Settled {
             Settled::Result(Box::new(Entry::Result { message, call: id, state, audit }))
         }
     }
+}
+
+/// The answer to a call whose question nobody answered in time. It is not a no.
+fn expired(planned: &Planned) -> Vec<Entry> {
+    let text = format!(
+        "approval_expired: the call of `{}` was not run: it had to be approved, and nobody decided \
+         in time. That is not a no. Go on without it, or say what you need.",
+        planned.call.name
+    );
+    let audit = Some(gate::expired(&planned.call));
+    let mark = planned.question.as_ref().map(|(id, _)| Entry::Expired { approval: id.clone() });
+    let result = last_word(&planned.call, &text, CallState::Done, audit);
+    mark.into_iter().chain([result]).collect()
 }
 
 const UNKNOWN: &str = "outcome unknown: the call had begun when the turn was cut off; it may or \
@@ -270,6 +373,23 @@ pub(crate) fn new_message(body: Body) -> NewMessage {
 }
 
 impl Turn {
+    /// Takes a call through the gate as far as it can go without running.
+    async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examined {
+        let policy = self.live_policy();
+        self.gate(&policy).examine(call, context).await
+    }
+
+    async fn run_cleared(
+        &self,
+        call: &ToolCall,
+        cleared: Cleared,
+        context: ToolContext,
+        span: tracing::Span,
+    ) -> Ran {
+        let policy = self.live_policy();
+        self.gate(&policy).run(call, cleared, context).instrument(span).await
+    }
+
     pub(crate) fn journal(&self, entries: Vec<Entry>, steer: Steer) -> Journal {
         Journal {
             turn: self.lease.turn.clone(),

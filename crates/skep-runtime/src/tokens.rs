@@ -12,7 +12,7 @@ use skep_guard::{clock, random};
 use skep_store::tokens::{self, NewToken, RevokeToken, TokenRow};
 use skep_store::{Store, StoreError};
 
-use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, TokenInfo};
+use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, Role, TokenInfo};
 use crate::hive::{Hive, door_error};
 
 /// Tokens and keys that are searched for in texts; a hive with more of them hides those in use
@@ -26,16 +26,37 @@ pub(crate) struct TokenCache {
 
 struct Known {
     id: String,
+    name: String,
     hash: [u8; 32],
     grant: Grant,
 }
 
 impl TokenCache {
+    /// The role of a principal, and what its token was called.
+    pub fn holder(&self, principal: &str) -> (Option<Role>, Option<String>) {
+        if principal == "operator" {
+            return (Some(Role::Operator), None);
+        }
+        // Of somebody at a browser only the name is known here.
+        if let Some(name) = principal.strip_prefix("person:") {
+            return (None, Some(name.to_owned()));
+        }
+        let Some(id) = principal.strip_prefix("token:") else { return (None, None) };
+        let valid = self.valid.read().unwrap_or_else(PoisonError::into_inner);
+        let found = valid.iter().find(|known| known.id == id);
+        found.map_or((None, None), |known| (Some(known.grant.role), Some(known.name.clone())))
+    }
+
     pub async fn load(store: &Store) -> Result<Self, StoreError> {
         let rows = store.read(tokens::all).await?;
         let valid = rows.into_iter().filter(|row| row.revoked_at.is_none());
         let known = |row: TokenRow| {
-            Some(Known { id: row.id, hash: row.hash.try_into().ok()?, grant: row.grant })
+            Some(Known {
+                name: row.name,
+                id: row.id,
+                hash: row.hash.try_into().ok()?,
+                grant: row.grant,
+            })
         };
         Ok(Self { valid: RwLock::new(valid.filter_map(known).collect()) })
     }
@@ -123,7 +144,7 @@ impl Hive {
         self.shared.store.write(command).await.map_err(door_error)?;
         hide(id, text);
         let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
-        valid.push(Known { id: id.clone(), hash, grant: grant.clone() });
+        valid.push(Known { id: id.clone(), name: name.clone(), hash, grant: grant.clone() });
         Ok(info(row))
     }
 

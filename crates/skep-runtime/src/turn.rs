@@ -16,6 +16,7 @@ use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, Turn
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Usage};
+use skep_core::policy::Policy;
 use skep_core::prompt;
 use skep_core::provider::{SystemPrompt, ToolSpec};
 use skep_core::settings::{AgentSettings, HiveSettings, Profile};
@@ -28,7 +29,7 @@ use skep_store::{Command, Member, Pending, StoreError};
 
 use crate::choose;
 use crate::ear::Ear;
-use crate::gate::Gate as ToolGate;
+use crate::gate::{Gate as ToolGate, Records};
 use crate::hive::Shared;
 use crate::persist::{Lost, persist, persist_unless};
 use crate::registry::Running;
@@ -404,11 +405,24 @@ impl Turn {
         &self.shared.toolbox
     }
 
-    pub(crate) fn gate(&self) -> ToolGate<'_> {
+    /// Calls are decided by the policy in force now, not by that of the turn's beginning: what is
+    /// denied by now is denied.
+    pub(crate) fn live_policy(&self) -> Policy {
+        match self.shared.settings().agent(&self.agent.name) {
+            Ok(agent) => agent.policy.clone(),
+            Err(reason) => Policy { broken: Some(reason), ..Policy::default() },
+        }
+    }
+
+    pub(crate) fn gate<'a>(&'a self, policy: &'a Policy) -> ToolGate<'a> {
         ToolGate {
             toolbox: &self.shared.toolbox,
             admission: &self.shared.admission,
+            hooks: &self.shared.hooks,
             agent: &self.agent,
+            policy,
+            records: Some(Records { shared: &self.shared, lease: &self.lease }),
+            approval_time: self.shared.settings().limits.approval,
             bound: self.settings.limits.tool_output_bytes,
         }
     }

@@ -11,6 +11,7 @@ use skep_core::ids::{Token, TurnId};
 use skep_core::message::Usage;
 
 use crate::agents::{Tally, tally};
+use crate::approvals;
 use crate::command::Run;
 use crate::error::Refusal;
 use crate::journal::{Entry, Leased, cost_of, tell_rows, write_entries};
@@ -24,6 +25,8 @@ pub struct Close {
     pub token: Token,
     pub entries: Vec<Entry>,
     pub outcome: Outcome,
+    /// It waited before, and may have asked what nobody needs to answer now.
+    pub resumed: bool,
     pub usage: Usage,
     pub active_ms: i64,
     pub now: Millis,
@@ -95,6 +98,9 @@ impl Run for Close {
         let rows = write_entries(tx, &leased, &self.entries).await?;
         tell_rows(tx, &leased, rows.iter());
         self.end_items(tx, &leased).await?;
+        if self.resumed {
+            approvals::withdraw(tx, &leased.asking()).await?;
+        }
         if more {
             lanes::refresh(tx, leased.lane, leased.agent, self.now).await?;
         }

@@ -9,6 +9,7 @@ use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnI
 use skep_core::message::{Body, Message};
 
 use crate::agents::{Tally, tally};
+use crate::approvals::{self, Asking};
 use crate::command::Run;
 use crate::error::{Refusal, SqlError};
 use crate::history::{self, NewMessage, Place};
@@ -41,6 +42,10 @@ pub enum Entry {
     Seam { message: NewMessage },
     /// Told to whoever watches, with its place among the events.
     Note { text: String },
+    /// The call is about to run with this approval.
+    Approved { approval: String },
+    /// Nobody answered this question in time.
+    Expired { approval: String },
     /// The call has its answer, or will never have one.
     Result { message: NewMessage, call: CallId, state: CallState, audit: Option<Audit> },
 }
@@ -50,6 +55,15 @@ pub struct NewCall {
     pub id: CallId,
     pub tool: String,
     pub retry_safe: bool,
+    /// What was decided about it before it was written.
+    pub decision: Option<Json>,
+}
+
+impl Entry {
+    /// Says that something is about to happen, or tells of it: no step forward by itself.
+    fn is_mark(&self) -> bool {
+        matches!(self, Self::Started { .. } | Self::Approved { .. } | Self::Note { .. })
+    }
 }
 
 /// One row of the audit trail: a call and what the gate made of it.
@@ -90,7 +104,7 @@ impl Run for Journal {
             self.active_ms.into(),
             self.now.into(),
             self.count(|entry| matches!(entry, Entry::Assistant { .. })).into(),
-            self.count(|entry| !matches!(entry, Entry::Started { .. } | Entry::Note { .. })).into(),
+            self.count(|entry| !entry.is_mark()).into(),
         ];
         let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
         let leased = Leased {
@@ -137,7 +151,7 @@ pub(crate) fn cost_of(entries: &[Entry]) -> usize {
         Entry::Assistant { message, .. }
         | Entry::Result { message, .. }
         | Entry::Seam { message } => 512 + text(message),
-        Entry::Started { .. } => 64,
+        Entry::Started { .. } | Entry::Approved { .. } | Entry::Expired { .. } => 64,
         Entry::Note { text } => 128 + text.len(),
     });
     costs.sum()
@@ -167,6 +181,16 @@ pub(crate) struct Leased<'a> {
 impl Leased<'_> {
     fn place(&self) -> Place<'_> {
         Place { agent: &self.agent_name, session: &self.session, turn: self.turn, now: self.now }
+    }
+
+    pub fn asking(&self) -> Asking<'_> {
+        Asking {
+            turn: self.turn,
+            agent: self.agent,
+            agent_name: &self.agent_name,
+            session: &self.session,
+            now: self.now,
+        }
     }
 
     pub fn event(&self, kind: EventKind) -> NewEvent {
@@ -210,6 +234,12 @@ pub(crate) async fn write_entries(
                 plan(tx, leased, seq, calls).await?;
             }
             Entry::Started { call } => start(tx, leased, call).await?,
+            Entry::Approved { approval } => {
+                approvals::mark_used(tx, approval, leased.now).await?;
+            }
+            Entry::Expired { approval } => {
+                approvals::mark_expired(tx, &leased.asking(), approval).await?;
+            }
             Entry::Seam { message } => {
                 seqs.next();
                 tell_seam(tx, leased, &message.body);
@@ -256,7 +286,8 @@ async fn plan(
 ) -> Result<(), SqlError> {
     for (position, call) in (0_i64..).zip(calls) {
         let insert = "INSERT INTO calls (turn, call_id, seq, position, tool, retry_safe, state, \
-                      changed_at) VALUES ($1, $2, $3, $4, $5, $6, 'planned', $7)";
+                      changed_at, decision) VALUES ($1, $2, $3, $4, $5, $6, 'planned', $7, $8)";
+        let decision = call.decision.as_ref().map(Json::to_string);
         let args = [
             leased.turn.as_str().into(),
             call.id.as_str().into(),
@@ -265,6 +296,7 @@ async fn plan(
             (&call.tool).into(),
             call.retry_safe.into(),
             leased.now.into(),
+            decision.as_deref().into(),
         ];
         tx.conn.run(insert, &args).await?;
     }

@@ -11,6 +11,7 @@ use skep_core::message::{Body, Message};
 use skep_core::settings::Think;
 
 use crate::agents::{Tally, tally};
+use crate::approvals::{self, Asking, NewApproval};
 use crate::command::Run;
 use crate::conn::Row;
 use crate::error::{Refusal, SqlError};
@@ -454,6 +455,8 @@ pub struct Park {
     pub turn: TurnId,
     pub token: Token,
     pub calls: Vec<(CallId, String)>,
+    /// What is asked about some of them.
+    pub approvals: Vec<NewApproval>,
     pub reason: String,
     pub until: Option<Millis>,
     pub active_ms: i64,
@@ -493,13 +496,18 @@ impl Run for Park {
             let row = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
             goes_on |= row.bool(0)?;
         }
+        let name = agent_name(tx, agent).await?;
+        let (turn, agent_name, now) = (&self.turn, &name, self.now);
+        for approval in &self.approvals {
+            let asking = Asking { turn, agent, agent_name, session: &session, now };
+            approvals::ask(tx, &asking, approval).await?;
+        }
         move_items(tx, &self.turn, agent, ItemState::Running, ItemState::Waiting).await?;
         if goes_on {
             make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
             return Ok(false);
         }
         lanes::refresh(tx, lane, agent, self.now).await?;
-        let name = agent_name(tx, agent).await?;
         let kind = EventKind::TurnWaiting { reason: self.reason.clone(), until: self.until };
         let turn = Some(self.turn.clone());
         tx.event(NewEvent { at: self.now, agent: name, session: Some(session), turn, kind });

@@ -11,12 +11,14 @@ pub mod error;
 mod tx;
 
 pub mod agents;
+pub mod approvals;
 pub mod audit;
 pub mod begin;
 pub mod browsers;
 pub mod close;
 pub mod compactions;
 pub mod files;
+pub mod grants;
 pub mod history;
 pub mod import;
 pub mod inbox;

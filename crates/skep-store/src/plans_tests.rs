@@ -2,23 +2,27 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::json;
+use skep_core::approval::{ApprovalState, Scope};
 use skep_core::compaction::{self, Reason, Seam};
 use skep_core::engine::{Capabilities, FailureCode};
 use skep_core::event::{CallState, ItemState};
 use skep_core::file::File;
 use skep_core::ids::*;
 use skep_core::message::{Block, Body, Meta, StopReason, Usage, View};
+use skep_core::policy::Class;
 use skep_core::role::Grant;
 use skep_core::role::Sight;
 use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
+use crate::approvals::{self, Answer, Approval, ExpireReopened, NewApproval, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
 use crate::conn::seen;
 use crate::files;
+use crate::grants::{self, GrantRow, NewGrant, RevokeGrant};
 use crate::history::{self, NewMessage};
 use crate::import::Import;
 use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Request, Slot, StopLane};
@@ -81,6 +85,22 @@ async fn every_statement_finds_its_rows_by_an_index() {
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
+fn approval(lease: &Lease) -> NewApproval {
+    NewApproval {
+        id: format!("p{}", lease.token.0),
+        call: CallId::new("b"),
+        tool: "bash".into(),
+        class: Class::Run,
+        arguments: json!({}),
+        cwd: "/".into(),
+        files: json!([]),
+        hash: "h".into(),
+        why: json!({}),
+        asked_by: "operator".into(),
+        expires_at: 20,
+    }
+}
+
 /// Runs every command and every read at least once, on all of their ways.
 struct Story {
     store: Store,
@@ -104,6 +124,7 @@ impl Story {
         self.journal(&first).await;
         self.accept(None, false, QueueMode::Interrupt).await;
         self.park_and_decide(&first).await;
+        self.answer_questions(self.agent).await;
         self.store.write(Recover { now: 5 }).await.unwrap();
         let second = self.take(None).await.unwrap();
         self.close(&second, Outcome::Answered { text: "yes".into() }).await;
@@ -189,7 +210,12 @@ impl Story {
     }
 
     async fn journal(&mut self, lease: &Lease) {
-        let new = |id: &str| NewCall { id: CallId::new(id), tool: "x".into(), retry_safe: false };
+        let new = |id: &str| NewCall {
+            id: CallId::new(id),
+            tool: "x".into(),
+            retry_safe: false,
+            decision: None,
+        };
         let message = |id: &str, body| NewMessage { id: id.to_owned(), body };
         let audit = Audit {
             call: CallId::new("a"),
@@ -243,6 +269,7 @@ impl Story {
             turn: lease.turn.clone(),
             token: lease.token,
             calls: vec![(CallId::new("b"), "a person".into())],
+            approvals: vec![approval(lease)],
             reason: "a person".into(),
             until,
             active_ms: 1,
@@ -264,12 +291,70 @@ impl Story {
         self.take(None).await.unwrap();
     }
 
+    /// Questions: asked with a wait, answered, expired, asked again, withdrawn.
+    async fn answer_questions(&mut self, agent: AgentId) {
+        let page = async |state| {
+            let read =
+                self.store.read(async |conn| approvals::page(conn, state, None, 99, 9).await);
+            read.await.unwrap()
+        };
+        let open = page(ApprovalState::Open).await;
+        assert!(!open.is_empty());
+        let answer = |row: &Approval, now| Answer {
+            id: row.id.clone(),
+            approve: true,
+            scope: Scope::Once,
+            pattern: None,
+            note: None,
+            hash: "h".into(),
+            by: "operator".into(),
+            from: "rest".into(),
+            now,
+        };
+        // Decided through the turn already: what is refused is refused whole.
+        for row in &open {
+            let _ = self.store.write(answer(row, 1)).await;
+            let read = self.store.read(async |conn| approvals::open_of_turn(conn, &row.turn).await);
+            read.await.unwrap();
+            let read = self.store.read(async |conn| approvals::asked_by(conn, &row.turn).await);
+            read.await.unwrap();
+            let reopen = Reopen { id: row.id.clone(), expires_at: 5, now: 5 };
+            let _ = self.store.write(reopen).await;
+        }
+        self.store.write(ExpireReopened { now: 9 }).await.unwrap();
+        let read = self.store.read(async |conn| {
+            approvals::page(conn, ApprovalState::Open, Some(agent), 99, 9).await
+        });
+        read.await.unwrap();
+        let grant = GrantRow {
+            id: "g".into(),
+            agent,
+            agent_name: AgentName::new("main"),
+            session: None,
+            tool: "bash".into(),
+            path: None,
+            command: Some("git".into()),
+            host: None,
+            grants: vec!["any".into()],
+            made_by: "operator".into(),
+            made_at: 1,
+            until: Some(50),
+        };
+        self.store.write(NewGrant(grant.clone())).await.unwrap();
+        let read = self.store.read(async |conn| grants::of_agent(conn, agent, 2).await);
+        assert_eq!(read.await.unwrap(), [grant]);
+        self.store.write(RevokeGrant { id: "g".into(), now: 3 }).await.unwrap();
+        let read = self.store.read(async |conn| grants::of_agent(conn, agent, 4).await);
+        assert_eq!(read.await.unwrap(), []);
+    }
+
     async fn close(&mut self, lease: &Lease, outcome: Outcome) {
         let close = Close {
             turn: lease.turn.clone(),
             token: lease.token,
             entries: Vec::new(),
             outcome,
+            resumed: true,
             usage: Usage::default(),
             active_ms: 1,
             now: 7,

@@ -1,11 +1,13 @@
 //! The commands of the product, joined, and the schema they run on.
 
 use crate::agents::RegisterAgents;
+use crate::approvals::{Answer, ExpireReopened, Reopen};
 use crate::audit::AddAudit;
 use crate::begin::BeginSession;
 use crate::browsers::{SignIn, SignOut};
 use crate::close::Close;
 use crate::command::{MigrationFile, Schema};
+use crate::grants::{NewGrant, RevokeGrant};
 use crate::import::Import;
 use crate::inbox::{Accept, Order, StopLane};
 use crate::journal::Journal;
@@ -35,6 +37,11 @@ crate::commands! {
     Release,
     Close,
     Decide,
+    Answer,
+    Reopen,
+    ExpireReopened,
+    NewGrant,
+    RevokeGrant,
     Recover,
     WakeLanes,
     OpenChannel,
@@ -87,6 +94,11 @@ const SCHEMA: Schema = Schema {
             version: 8,
             name: "browsers",
             sql: include_str!("../migrations/sqlite/0008_browsers.sql"),
+        },
+        MigrationFile {
+            version: 9,
+            name: "approvals",
+            sql: include_str!("../migrations/sqlite/0009_approvals.sql"),
         },
         MigrationFile {
             version: 10,

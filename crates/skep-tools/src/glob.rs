@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 
 use crate::blocking::{self, Outcome};
@@ -68,6 +68,10 @@ impl Tool for GlobTool {
 
     fn aliases(&self) -> &[&'static str] {
         &["Glob"]
+    }
+
+    fn subject(&self, arguments: &Value) -> Subject {
+        Subject::beneath(arguments)
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {

@@ -37,6 +37,33 @@ impl Governance {
         Arc::new(Self { repository: Repository::at(folder) })
     }
 
+    /// Commits a change that a person makes to a file of an agent's settings. The files of
+    /// `folder` are read as they are found; the file itself is written by the caller, afterwards.
+    pub async fn commit_by_person(
+        &self,
+        agent: &str,
+        author: &str,
+        folder: &Path,
+        (path, content): (&str, &[u8]),
+        message: &str,
+    ) -> Result<(), String> {
+        let found = read_all(
+            &Workspace::open(folder).map_err(|error| error.to_string())?,
+            &folder.to_string_lossy(),
+        )?;
+        let mut files = found.clone();
+        files.retain(|(name, _)| name != path);
+        files.push((path.to_owned(), content.to_vec()));
+        let at_ms = clock::now_ms();
+        for (author, message, files) in
+            [(BY_HAND, "settings as they were found", &found), (author, message, &files)]
+        {
+            let commit = Commit { branch: agent, author, message, at_ms, files };
+            self.repository.commit(&commit).await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
     /// Puts `content` in place, committed first; gives back the commit. Blocks.
     pub(crate) fn change(
         &self,

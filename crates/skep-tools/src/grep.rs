@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 use tokio_util::sync::CancellationToken;
 
@@ -101,6 +101,10 @@ impl Tool for GrepTool {
 
     fn aliases(&self) -> &[&'static str] {
         &["Grep"]
+    }
+
+    fn subject(&self, arguments: &Value) -> Subject {
+        Subject::beneath(arguments)
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {

@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use skep_core::engine::Engine;
+use skep_core::hook::Hook;
 use skep_core::retry::RetryPolicy;
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
@@ -22,6 +23,7 @@ use crate::cli::up;
 use crate::cli::{Exit, Failure};
 use crate::home::{Home, Known, Loaded};
 use crate::reload;
+use crate::rule_writer;
 use crate::vendors::Vendors;
 
 /// How often memory that is free goes back to the system.
@@ -38,6 +40,7 @@ pub fn known() -> Known {
 pub struct Extras {
     pub engines: MoreEngines,
     pub tools: Vec<Arc<dyn Tool>>,
+    pub hooks: Vec<Hook>,
     pub retry: RetryPolicy,
     pub opened: Box<dyn FnOnce(&Hive) + Send>,
 }
@@ -50,6 +53,7 @@ impl Default for Extras {
         Self {
             engines: Box::new(|_| Vec::new()),
             tools: Vec::new(),
+            hooks: Vec::new(),
             retry: RetryPolicy::default(),
             opened: Box::new(|_| {}),
         }
@@ -84,13 +88,16 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     let native = Arc::new(NativeEngine::new(timing));
     let mut engines: Vec<Arc<dyn Engine>> = (extras.engines)(&native);
     engines.push(native);
-    let mut tools = built_in(&home, loaded.settings.limits.tool_output_bytes);
+    let governance = Governance::at(&home.settings_history());
+    let mut tools = built_in(&home, loaded.settings.limits.tool_output_bytes, &governance);
     tools.extend(extras.tools);
     let parts = Parts {
         run: home.run(),
         settings: loaded.settings.clone(),
         engines,
         tools,
+        hooks: extras.hooks,
+        write_rules: Some(rule_writer::writer(&home, governance)),
         retry: extras.retry,
         version: env!("CARGO_PKG_VERSION"),
     };
@@ -144,13 +151,12 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     Ok(())
 }
 
-fn built_in(home: &Home, bytes: usize) -> Vec<Arc<dyn Tool>> {
+fn built_in(home: &Home, bytes: usize, governance: &Arc<Governance>) -> Vec<Arc<dyn Tool>> {
     let sandbox = Arc::new(sandbox(home));
-    let governance = Governance::at(&home.settings_history());
     vec![
         Arc::new(ReadTool::new(bytes)),
-        Arc::new(WriteTool::new(Some(Arc::clone(&governance)))),
-        Arc::new(EditTool::new(Some(governance))),
+        Arc::new(WriteTool::new(Some(Arc::clone(governance)))),
+        Arc::new(EditTool::new(Some(Arc::clone(governance)))),
         Arc::new(GlobTool::new(bytes)),
         Arc::new(GrepTool::new(bytes)),
         Arc::new(BashTool::new(sandbox)),

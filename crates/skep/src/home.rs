@@ -17,6 +17,7 @@ mod fallback;
 mod hive;
 pub mod local;
 mod place;
+mod policy;
 mod problem;
 pub mod providers;
 mod rules;
@@ -37,9 +38,12 @@ mod mistake_tests;
 #[cfg(test)]
 mod provider_tests;
 
-pub use create::{Created, HomeError};
+pub use agent::policy_mistake as agent_policy_mistake;
+pub use create::{Created, HomeError, write_file};
+pub use hive::policy_mistake as hive_policy_mistake;
 pub use layout::Home;
 pub use load::{Checked, Known, LoadError, Loaded, check, load, load_again, load_looking};
 pub use local::Local;
+pub use policy::add_rules;
 pub use problem::Problem;
 pub use providers::{Connection, Vendor};

@@ -10,4 +10,5 @@ pub mod home;
 
 mod log;
 mod reload;
+mod rule_writer;
 mod vendors;

@@ -14,7 +14,10 @@ use skep_runtime::door::DoorError;
 use tokio::task::JoinHandle;
 
 use crate::home::watch::Watch;
-use crate::home::{Home, LoadError, Loaded, Problem, create, load_again, local};
+use crate::home::{
+    Home, LoadError, Loaded, Problem, agent_policy_mistake, create, hive_policy_mistake,
+    load_again, local,
+};
 use crate::vendors::Vendors;
 
 /// Files that change again while they are read are read again, this often at most.
@@ -107,7 +110,7 @@ impl Reload {
     ) -> Result<(), DoorError> {
         let running = self.hive.settings();
         let mut problems: Vec<ConfigProblem> = next.broken.values().map(told).collect();
-        keep_agents(&running, &mut next);
+        keep_agents(&self.home, &running, &mut next);
         self.vendors.furnish(&mut next.settings, &next.connections);
         if let Err(error) = create::workspaces(&self.home, &next) {
             let text = error.to_string();
@@ -133,7 +136,31 @@ impl Reload {
     async fn keep(&self, error: &LoadError, unwatched: Option<String>) {
         let problems = error.problems.iter().map(told).collect();
         let needs_restart = self.hive.config().needs_restart.clone();
-        self.note(ConfigStanding { problems, needs_restart, unwatched }).await;
+        let config = ConfigStanding { problems, needs_restart, unwatched };
+        match hive_policy_mistake(&self.home) {
+            None => self.note(config).await,
+            Some(mistake) => self.deny_all(&mistake, config).await,
+        }
+    }
+
+    /// A policy that nobody can read allows nothing: the rest goes on as it was.
+    async fn deny_all(&self, mistake: &Problem, config: ConfigStanding) {
+        let mut settings = (*self.hive.settings()).clone();
+        for state in settings.agents.values_mut() {
+            if let AgentState::Active(agent) = state {
+                Arc::make_mut(agent).policy.broken = Some(mistake.to_string());
+            }
+        }
+        if *self.hive.settings() == settings {
+            return self.note(config).await;
+        }
+        log(&config);
+        tracing::warn!("every tool call is denied: {mistake}");
+        if let Err(error) = self.hive.reconfigure(settings, config).await {
+            tracing::warn!(%error, "again in a second");
+            tokio::time::sleep(PAUSE).await;
+            self.watch.again();
+        }
     }
 
     /// Nothing changes but what is known of the files. Told once.
@@ -145,8 +172,9 @@ impl Reload {
     }
 }
 
-/// An agent whose folder is broken goes on as it was, with the model its profile means now.
-fn keep_agents(running: &HiveSettings, next: &mut Loaded) {
+/// An agent whose folder is broken goes on as it was, with the model its profile means now. Where
+/// it is the policy that cannot be read, all of its calls are denied.
+fn keep_agents(home: &Home, running: &HiveSettings, next: &mut Loaded) {
     for name in next.broken.keys() {
         let Some(AgentState::Active(before)) = running.agents.get(name) else { continue };
         let mut kept = (**before).clone();
@@ -157,6 +185,8 @@ fn keep_agents(running: &HiveSettings, next: &mut Loaded) {
         {
             kept.profile = Arc::clone(profile);
         }
+        let mistake = agent_policy_mistake(home, name.as_str(), &next.known, &environment::var);
+        kept.policy.broken = mistake.map(|mistake| mistake.to_string());
         next.settings.agents.insert(name.clone(), AgentState::Active(Arc::new(kept)));
     }
 }

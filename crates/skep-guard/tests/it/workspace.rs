@@ -172,3 +172,39 @@ fn a_folder_lists_links_as_links_and_opens_none() {
     assert_eq!(inner.path(), Path::new("sub"));
     assert!(inner.open_file("note.md".as_ref()).is_ok());
 }
+
+#[test]
+fn tools_where_paths_lead() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().join("work");
+    std::fs::create_dir_all(work.join("src/deep")).unwrap();
+    std::fs::write(work.join("src/a.rs"), "a").unwrap();
+    std::os::unix::fs::symlink("src", work.join("link")).unwrap();
+    std::os::unix::fs::symlink("/etc", work.join("out")).unwrap();
+    std::os::unix::fs::symlink("nowhere", work.join("dangling")).unwrap();
+    std::os::unix::fs::symlink("loop", work.join("loop")).unwrap();
+    let workspace = Workspace::open(&work).unwrap();
+    let real = work.canonicalize().unwrap();
+    let absolute = real.join("src/a.rs");
+    let cases = [
+        ("src/a.rs", Some("src/a.rs")),
+        ("./src//a.rs", Some("src/a.rs")),
+        (".", Some(".")),
+        ("src/deep/../a.rs", Some("src/a.rs")),
+        ("link/a.rs", Some("src/a.rs")),
+        ("link/../src/a.rs", Some("src/a.rs")),
+        ("new/file.txt", Some("new/file.txt")),
+        ("new/../other", Some("other")),
+        ("link/new", Some("src/new")),
+        ("out/passwd", Some("/etc/passwd")),
+        ("/etc/hosts", Some("/etc/hosts")),
+        (absolute.to_str().unwrap(), Some("src/a.rs")),
+        ("dangling", None),
+        ("loop/x", None),
+        ("", None),
+        ("a\0b", None),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(workspace.leads_to(path).as_deref(), expected, "{path:?}");
+    }
+}

@@ -2,15 +2,17 @@
 
 use serde_json::{Value, json};
 
-/// The stages, in their order. `Secrets` and `Scrub` speak only when they find something.
+/// The stages, in their order. Hooks, `Secrets` and `Scrub` speak only when they find something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     AllowList,
     Arguments,
+    Before,
     Secrets,
     Policy,
     Admission,
     Run,
+    After,
     Scrub,
     Bound,
 }
@@ -20,10 +22,12 @@ impl Stage {
         match self {
             Self::AllowList => "allow-list",
             Self::Arguments => "arguments",
+            Self::Before => "tool.before",
             Self::Secrets => "secrets",
             Self::Policy => "policy",
             Self::Admission => "admission",
             Self::Run => "run",
+            Self::After => "tool.after",
             Self::Scrub => "scrub",
             Self::Bound => "bound",
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use skep_core::engine::{Capabilities, Engine, EngineEvent, TurnEnd, TurnHandle, TurnRequest};
 use skep_core::ids::AgentName;
 use skep_core::message::{Meta, StopReason, Usage};
-use skep_core::policy::ClassPolicy;
+use skep_core::policy::Policy;
 use skep_core::provider::Providers;
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{
@@ -93,7 +93,7 @@ pub async fn hive(run: &Path) -> Hive {
         workspace: run.to_path_buf(),
         folder: run.to_path_buf(),
         sandbox: SandboxSettings::default(),
-        policy: ClassPolicy::default(),
+        policy: Policy::default(),
         org_rules: Vec::new(),
         team_rules: Vec::new(),
     };
@@ -118,6 +118,8 @@ pub async fn hive(run: &Path) -> Hive {
         settings,
         engines: vec![Arc::new(EchoEngine)],
         tools: Vec::new(),
+        hooks: Vec::new(),
+        write_rules: None,
         retry: RetryPolicy::default(),
         version: "test",
     };

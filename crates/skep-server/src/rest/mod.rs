@@ -16,6 +16,7 @@
 //! An answer with a status that is not declared is a 500 in debug builds, so that tests fail.
 
 mod agents;
+pub(crate) mod approvals;
 mod audit;
 mod commands;
 mod declared;
@@ -29,6 +30,7 @@ mod message_stream;
 mod messages;
 mod openai;
 mod page;
+mod policies;
 mod providers;
 mod reader;
 mod search;
@@ -94,6 +96,16 @@ fn routes() -> Routes {
         .guarded(Action::ListAgents, routes!(openai::models))
         .guarded(Action::ListAgents, routes!(openai::model))
         .guarded(Action::Talk, routes!(openai::complete))
+        .guarded(Action::Watch, routes!(approvals::list))
+        .guarded(Action::Watch, routes!(approvals::show))
+        .guarded(Action::Watch, routes!(approvals::covers))
+        .guarded(Action::Approve, routes!(approvals::decide))
+        .guarded(Action::Approve, routes!(approvals::reopen))
+        .guarded(Action::ReadSettings, routes!(policies::show))
+        .guarded(Action::ReadSettings, routes!(policies::why))
+        .guarded(Action::ReadSettings, routes!(policies::grants))
+        .guarded(Action::Approve, routes!(policies::grant))
+        .guarded(Action::Approve, routes!(policies::revoke))
         .guarded(Action::ReadLogs, routes!(logs::list))
         .guarded(Action::ReadAudit, routes!(audit::list))
         .guarded(Action::ReadAudit, routes!(audit::verify))

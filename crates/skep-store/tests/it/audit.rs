@@ -84,7 +84,12 @@ async fn audit_rows_come_with_their_result_and_only_once() {
     };
     let said = Entry::Assistant {
         message: NewMessage { id: "m".into(), body: Body::assistant(Vec::new(), None) },
-        calls: vec![NewCall { id: CallId::new("c"), tool: "write".into(), retry_safe: false }],
+        calls: vec![NewCall {
+            id: CallId::new("c"),
+            tool: "write".into(),
+            retry_safe: false,
+            decision: None,
+        }],
     };
     journal(lease.token, vec![said]).await.unwrap();
     let stale = Token(lease.token.0 + 1);

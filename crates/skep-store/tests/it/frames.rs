@@ -61,6 +61,7 @@ async fn close(store: &LabStore, lease: &Lease, now: i64) {
         token: lease.token,
         entries: Vec::new(),
         outcome: Outcome::Answered { text: "well".to_owned() },
+        resumed: false,
         usage: Usage::default(),
         active_ms: 1,
         now,

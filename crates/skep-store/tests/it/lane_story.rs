@@ -401,6 +401,7 @@ impl Story {
             turn: self.turn_id(turn),
             token: Token(token),
             calls: calls.into_iter().map(|call| (CallId(call), reason.clone())).collect(),
+            approvals: Vec::new(),
             reason: reason.clone(),
             until,
             active_ms: 1,
@@ -448,6 +449,7 @@ impl Story {
             token: Token(token),
             entries: doings.iter().map(entry).collect(),
             outcome,
+            resumed: false,
             usage: Usage::default(),
             active_ms: 1,
             now: self.model.now,
@@ -531,6 +533,7 @@ fn entry(doing: &Doing) -> Entry {
                     id: CallId::new(id),
                     tool: "tool".to_owned(),
                     retry_safe: *safe,
+                    decision: None,
                 })
                 .collect(),
         },

@@ -26,6 +26,7 @@ fn extras() -> Extras {
     Extras {
         engines: Box::new(|native| vec![Arc::new(blunt::BluntEngine::new(Arc::clone(native)))]),
         tools: tools::all(),
+        hooks: Vec::new(),
         retry: RetryPolicy {
             tries: 4,
             first_pause: Duration::from_millis(20),

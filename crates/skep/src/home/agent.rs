@@ -7,6 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use skep_core::ids::{AgentName, is_agent_name};
+use skep_core::policy::Policy;
 use skep_core::settings::{AgentSettings, Profile, QueueMode, Think};
 
 use super::confinement::{self, RawSandbox};
@@ -14,6 +15,7 @@ use super::environment::{Reader, Variables};
 use super::hive::{self, Hive};
 use super::layout::Home;
 use super::load::{Filled, Known};
+use super::policy::{self, RawRule};
 use super::problem::Problem;
 use super::rules;
 use super::scalar::{Text, Whole, present};
@@ -54,6 +56,15 @@ pub struct RawAgent {
     #[schemars(extend("x-holds" = "folder"))]
     workspace: Option<Text>,
     sandbox: RawSandbox,
+    /// What becomes of its tool calls, where the hive's defaults are not enough.
+    policy: Vec<RawRule>,
+}
+
+impl RawAgent {
+    /// How many rules its policy has.
+    pub fn rules(&self) -> usize {
+        self.policy.len()
+    }
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -94,6 +105,25 @@ pub fn read(name: &str, around: &Around<'_>) -> Result<AgentSettings, Problem> {
 /// Whether the file is one at all, whatever it refers to.
 pub fn look_at(home: &Home, name: &str) -> Result<(), Problem> {
     yaml::parse::<RawAgent>(&source(name, &home.agent(name))?).map(drop)
+}
+
+/// Whether `policy` can be read, whatever else is wrong with the file.
+pub fn policy_mistake(
+    home: &Home,
+    name: &str,
+    known: &Known,
+    variables: Variables,
+) -> Option<Problem> {
+    #[derive(Default, Deserialize, JsonSchema)]
+    #[serde(default)]
+    struct Lenient {
+        policy: Vec<RawRule>,
+    }
+    let read = source(name, &home.agent(name)).and_then(|source| {
+        let raw: Lenient = yaml::parse(&source)?;
+        policy::rules(&raw.policy, &Reader { source: &source, variables }, known).map(drop)
+    });
+    read.err()
 }
 
 fn source(name: &str, folder: &Path) -> Result<Source, Problem> {
@@ -142,7 +172,11 @@ fn resolve(
         workspace: workspace(folder, raw, reader, around)?,
         folder: folder.to_path_buf(),
         sandbox: confinement::sandbox(&raw.sandbox, defaults.sandbox),
-        policy: defaults.policy,
+        policy: Policy {
+            classes: defaults.policy,
+            rules: policy::rules(&raw.policy, reader, around.known)?,
+            broken: None,
+        },
         org_rules: rules::read(&folder.join("org-rules"))?,
         team_rules: rules::read(&folder.join("team-rules"))?,
     })

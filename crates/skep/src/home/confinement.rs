@@ -1,4 +1,5 @@
-//! The keys `sandbox` and `policy`: where programs of an agent run, and what is asked about.
+//! The keys `sandbox` and `defaults.policy`: where programs of an agent run, and what is asked
+//! about where no rule says.
 
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use serde::Deserialize;
 use skep_core::policy::{ClassPolicy, Effect};
 use skep_core::settings::{SandboxLevel, SandboxLimits, SandboxSettings};
 
+use super::policy::RawEffect;
 use super::scalar::Whole;
 
 const MIB: u64 = 1 << 20;
@@ -57,14 +59,6 @@ pub struct RawPolicy {
     shape: Option<RawEffect>,
 }
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum RawEffect {
-    Allow,
-    Ask,
-    Deny,
-}
-
 /// What is written in `raw`; the rest as `usual` has it.
 pub fn sandbox(raw: &RawSandbox, usual: SandboxSettings) -> SandboxSettings {
     let limits = &raw.limits;
@@ -85,16 +79,11 @@ pub fn sandbox(raw: &RawSandbox, usual: SandboxSettings) -> SandboxSettings {
 
 pub fn policy(raw: &RawPolicy) -> ClassPolicy {
     let usual = ClassPolicy::default();
-    let effect = |raw: RawEffect| match raw {
-        RawEffect::Allow => Effect::Allow,
-        RawEffect::Ask => Effect::Ask,
-        RawEffect::Deny => Effect::Deny,
-    };
     ClassPolicy {
-        read: raw.read.map_or(usual.read, effect),
-        write: raw.write.map_or(usual.write, effect),
-        run: raw.run.map(effect).or(usual.run),
-        reach: raw.reach.map_or(usual.reach, effect),
-        shape: raw.shape.map_or(usual.shape, effect),
+        read: raw.read.map_or(usual.read, Effect::from),
+        write: raw.write.map_or(usual.write, Effect::from),
+        run: raw.run.map(Effect::from).or(usual.run),
+        reach: raw.reach.map_or(usual.reach, Effect::from),
+        shape: raw.shape.map_or(usual.shape, Effect::from),
     }
 }

@@ -14,10 +14,11 @@ use skep_core::{allow, choice};
 
 use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};
+use super::layout::Home;
 use super::load::Known;
 use super::problem::Problem;
 use super::scalar::{Dollars, Period, Text, Whole};
-use super::source::Source;
+use super::source::{FILE_BYTES, Source};
 use super::yaml;
 
 /// 7537 spells SKEP on a phone's keys.
@@ -65,6 +66,8 @@ struct RawLimits {
     steps: Option<Whole<1, 10_000>>,
     /// Seconds running turns get to finish when the hive stops (5).
     drain_seconds: Option<Whole<0, 3600>>,
+    /// Hours a call waits for a person's decision (24).
+    approval_hours: Option<Whole<1, 8760>>,
     /// Bytes of a tool's output that the model is shown (65536).
     tool_output_bytes: Option<Whole<1, 16_777_216>>,
     /// Bytes a message may have (262144).
@@ -194,6 +197,28 @@ fn origin(reader: &Reader<'_>, text: &Text) -> Result<String, Problem> {
     }
 }
 
+/// Whether `defaults.policy` can be read, whatever else is wrong with the file.
+pub fn policy_mistake(home: &Home) -> Option<Problem> {
+    #[derive(Default, Deserialize, JsonSchema)]
+    #[serde(default)]
+    struct Lenient {
+        defaults: LenientDefaults,
+    }
+    #[derive(Default, Deserialize, JsonSchema)]
+    #[serde(default)]
+    struct LenientDefaults {
+        policy: RawPolicy,
+    }
+    let source = Source::read(&home.skep_yaml(), FILE_BYTES);
+    let read = source.and_then(|source| match source {
+        Some(source) => yaml::parse::<Lenient>(&source).map(|raw| {
+            let LenientDefaults { policy: _ } = raw.defaults;
+        }),
+        None => Ok(()),
+    });
+    read.err()
+}
+
 fn limits(raw: &RawHive) -> Limits {
     let usual = Limits::default();
     let limits = &raw.limits;
@@ -208,6 +233,7 @@ fn limits(raw: &RawHive) -> Limits {
             .tool_output_bytes
             .map_or(usual.tool_output_bytes, |n| n.0 as usize),
         inbox_body_bytes: limits.inbox_body_bytes.map_or(usual.inbox_body_bytes, |n| n.0 as usize),
+        approval: limits.approval_hours.map_or(usual.approval, |n| seconds(n.0 * 3600)),
         session_idle: raw.sessions.idle_minutes.map_or(usual.session_idle, |n| seconds(n.0 * 60)),
         keep_events: raw.retention.events.map_or(usual.keep_events, |period| period.0),
         keep_frames: raw.retention.delivered.map_or(usual.keep_frames, |period| period.0),

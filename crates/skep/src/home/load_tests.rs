@@ -6,7 +6,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 use skep_core::ids::AgentName;
 use skep_core::money::Money;
-use skep_core::policy::{ClassPolicy, Effect};
+use skep_core::policy::{ClassPolicy, Effect, Policy};
 use skep_core::settings::{
     AgentSettings, AgentState, Limits, QueueMode, SandboxLevel, SandboxLimits, SandboxSettings,
     Think, Timeouts,
@@ -90,7 +90,8 @@ fn every_key_acts() {
             "server: {bind: '::1', port: 0, public_url: 'https://h.example/', \
              allowed_origins: ['https://Page.example:443']}\n\
              limits: {concurrent_turns: 1, turn_seconds: 2, attempts: 4, steps: 5, \
-             drain_seconds: 0, tool_output_bytes: 7, inbox_body_bytes: 8, tokens_per_day: 12, \
+             drain_seconds: 0, approval_hours: 6, tool_output_bytes: 7, inbox_body_bytes: 8, \
+             tokens_per_day: 12, \
              cost_per_day: 1.5}\n\
              sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
              defaults: {engine: other, profile: small, allowed_tools: [effect]}\n",
@@ -134,6 +135,7 @@ fn every_key_acts() {
         tool_output_bytes: 7,
         inbox_body_bytes: 8,
         session_idle: Duration::from_secs(540),
+        approval: Duration::from_secs(6 * 3600),
         keep_events: Duration::from_secs(600),
         keep_frames: Duration::from_secs(11 * 3600),
         keep_audit: Duration::from_secs(2 * 86_400),
@@ -340,7 +342,8 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
         reach: Effect::Allow,
         shape: Effect::Deny,
     };
-    assert_eq!((main.policy, cto.policy), (policy, policy));
+    let policy = Policy { classes: policy, ..Policy::default() };
+    assert_eq!((&main.policy, &cto.policy), (&policy, &policy));
 }
 
 #[test]

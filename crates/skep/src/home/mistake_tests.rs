@@ -112,6 +112,9 @@ fn every_wrong_value_is_found_with_its_line_and_what_was_expected() {
                 "integer" => "a whole number from ",
                 "number" => "a number from 0 to 1",
                 "boolean" => "true or false",
+                "array" if key.node["items"]["properties"].is_object() => {
+                    "a list, each entry a mapping"
+                }
                 "array" => "a list, each entry a string",
                 "object" => "a mapping",
                 other => panic!("no wrong value for {other}"),
@@ -121,6 +124,7 @@ fn every_wrong_value_is_found_with_its_line_and_what_was_expected() {
                 "integer" => &["many", "-1", "1.5", "99999999999", "[1]", "{a: b}"],
                 "number" => &["warm", "-0.1", "1000001", ".nan", "[1]"],
                 "boolean" => &["maybe", "yes", "1", "[true]"],
+                "array" if key.node["items"]["properties"].is_object() => &["read", "[5]", "[[a]]"],
                 "array" => &["read", "{a: b}", "[5]", "[[a]]"],
                 _ => &["5", "word", "[a]"],
             };
@@ -194,6 +198,14 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
         "folder" => &[("nowhere", &["No such file"])],
         "key" => &[("\"a\\nb\"", &["cannot be sent as a key", "visible ASCII characters"])],
         "header" => &[("\"a\\nb\"", &["cannot be sent as a header", "visible ASCII characters"])],
+        "path pattern" => &[("a/../b", &["has no `..`"]), ("''", &["a path in one line"])],
+        "command pattern" => &[
+            ("'*'", &["begins with the name of a program"]),
+            ("a; b", &["is the beginning of one command"]),
+            ("\"'a\"", &["a quote is not closed"]),
+        ],
+        "host pattern" => &[("'https://h'", &["is a host, *.host or *"])],
+        "grant" => &[("role:boss", &["names nobody", "one of operator, user, viewer"])],
         other => panic!("no bad value for a key that holds `{other}`: add one here"),
     };
     cases.to_vec()
@@ -229,4 +241,54 @@ fn every_text_that_means_nothing_is_found_with_its_line_and_the_nearest_that_doe
         }
     }
     assert!(count >= 30, "only {count} texts were tried");
+}
+
+/// A rule of an agent's policy with one key changed, and the place of that key.
+fn rule_with(name: &str, value: &str) -> (String, String) {
+    let mut text = String::from("policy:\n");
+    let mut written = vec![("effect", "allow"), ("tool", "read")];
+    written.retain(|(key, _)| name.trim_end_matches('x') != *key);
+    written.push((name, value));
+    for (place, (key, value)) in written.iter().enumerate() {
+        let lead = if place == 0 { "  - " } else { "    " };
+        text.push_str(&format!("{lead}{key}: {value}\n"));
+    }
+    (text, format!(":{}:", written.len() + 1))
+}
+
+#[test]
+fn every_key_of_a_rule_misspelt_wrong_or_meaningless_is_found() {
+    let schema = &schema::all()[3].1;
+    let rule = &schema["properties"]["policy"]["items"]["properties"];
+    let keys = rule.as_object().unwrap();
+    assert_eq!(keys.len(), 6, "{keys:?}");
+    let check = |name: &str, value: &str, said: &[&str]| {
+        let (text, line) = rule_with(name, value);
+        let (file, message) = told("agent.json", &text);
+        let place = format!("{}{line}", file.display());
+        assert!(message.starts_with(&place), "{place} not in {message}\n{text}");
+        assert!(message.contains(&format!("`policy.0.{name}")), "{message}\n{text}");
+        for word in said {
+            assert!(message.contains(word), "{word} not in {message}\n{text}");
+        }
+    };
+    for (key, node) in keys {
+        let nearest = format!("did you mean `{key}`?");
+        check(&format!("{key}x"), "a", &["unknown key", &nearest]);
+        let list = solid(node)["items"].is_object();
+        let (wrong, expected) = match (key.as_str(), list) {
+            ("effect", _) => ("never", "one of allow, ask, deny"),
+            (_, true) => ("5", "a list, each entry a string"),
+            (_, false) => ("5", "a string"),
+        };
+        check(key, wrong, &[expected]);
+        let Some(holds) = node["x-holds"].as_str() else { continue };
+        for (value, said) in bad_texts(holds) {
+            let value = if list { format!("[{value}]") } else { value.to_owned() };
+            check(key, &value, said);
+        }
+    }
+    let (file, message) = told("agent.json", "policy:\n  - effect: deny\n");
+    let missing = format!("{}:2:5: `policy.0.tool`: the key `tool` is missing", file.display());
+    assert!(message.starts_with(&missing), "{message}");
 }

@@ -44,7 +44,7 @@ async fn audit(stage: &Stage, mut play: Play) -> Vec<Row> {
 #[tokio::test]
 async fn gate_every_call_has_one_row_and_only_allowed_ones_have_effects() {
     let stage = Stage::new().await;
-    stage.write("skep.yaml", "defaults:\n  policy: {shape: deny}\n");
+    stage.write("skep.yaml", "defaults:\n  policy: {run: deny, reach: deny, shape: deny}\n");
     stage.write("teams/main/config.yaml", "allowed_tools: ['*']\nsandbox: {level: host}\n");
     stage.write("teams/narrow/config.yaml", "allowed_tools: ['@files', look]\n");
     let play = stage.up().await;
@@ -56,8 +56,8 @@ async fn gate_every_call_has_one_row_and_only_allowed_ones_have_effects() {
             "main",
             "reach",
             mark.clone(),
-            "policy_ask: ",
-            row("reach", "refused", Some("policy: reach: ask")),
+            "policy_deny: ",
+            row("reach", "refused", Some("policy: reach: deny")),
         ),
         (
             "main",
@@ -70,8 +70,8 @@ async fn gate_every_call_has_one_row_and_only_allowed_ones_have_effects() {
             "main",
             "bash",
             touch.clone(),
-            "policy_ask: the call of `bash` was not run: a call of the class `run` ",
-            row("bash", "refused", Some("policy: run: ask")),
+            "policy_deny: the call of `bash` was not run: a call of the class `run` ",
+            row("bash", "refused", Some("policy: run: deny")),
         ),
         (
             "main",

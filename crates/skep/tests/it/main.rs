@@ -39,6 +39,7 @@ mod fault_disk;
 mod fault_start;
 mod fault_upgrade;
 mod first_contact;
+mod gate_approvals;
 mod gate_audit;
 mod gate_trail;
 mod telling;

@@ -1,0 +1,253 @@
+//! The decision on a call, and why (spec 06 §4).
+//!
+//! A call is decided for each of its parts and for everybody whose message led to it; the
+//! strictest of these decisions is the call's. For one part and one person:
+//!
+//! 1. a matching `deny` decides, however general;
+//! 2. else the most specific matching `ask` or `allow`; where an `ask` is as specific as an
+//!    `allow`, it asks. An `allow` that is less specific than one for other people does not count;
+//! 3. else, where `allow` rules for the tool name people and this person is none of them: denied;
+//! 4. else the tool's class decides.
+//!
+//! A [`Rule`] that stands for a time or a session is a grant: it turns a question into a yes, and
+//! never a refusal.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::rule::{Piece, Rule, Specificity, Who};
+use super::{Class, Effect, Policy};
+use crate::settings::SandboxLevel;
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub tool: &'a str,
+    pub class: Class,
+    pub level: SandboxLevel,
+    /// At least one.
+    pub pieces: &'a [Piece],
+    /// Nobody: as somebody whom no rule names.
+    pub who: &'a [Who],
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Verdict {
+    pub effect: Effect,
+    /// In a sentence.
+    pub why: String,
+    /// The rule that decided; absent where the class did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    pub parts: Vec<PartVerdict>,
+}
+
+/// The decision on one part of the call, for one person.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct PartVerdict {
+    /// Which part of the call.
+    pub part: String,
+    /// Whose message led to it.
+    pub who: String,
+    pub effect: Effect,
+    pub why: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Every rule, and why it matched or did not.
+    pub rules: Vec<Looked>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Looked {
+    pub rule: String,
+    /// File and line.
+    pub place: String,
+    pub matched: bool,
+    pub why: String,
+}
+
+impl Policy {
+    /// Decides, with what was granted besides.
+    pub fn decide(&self, asked: &Asked<'_>, grants: &[Rule]) -> Verdict {
+        if let Some(broken) = &self.broken {
+            let why = format!("the policy cannot be read, so everything is denied: {broken}");
+            let rule = Some(broken.clone());
+            return Verdict { effect: Effect::Deny, why, rule, parts: Vec::new() };
+        }
+        let nobody =
+            [Who { principal: crate::ids::Principal::new("nobody"), role: None, name: None }];
+        let who = if asked.who.is_empty() { &nobody } else { asked.who };
+        let mut parts = Vec::new();
+        for person in who {
+            for piece in asked.pieces {
+                parts.push(self.decide_part(asked, grants, piece, person));
+            }
+        }
+        let strictest = parts.iter().max_by_key(|part| strictness(part.effect));
+        let (effect, why, rule) = match strictest {
+            Some(part) if asked.pieces.len() * who.len() == 1 => {
+                (part.effect, part.why.clone(), part.rule.clone())
+            }
+            Some(part) => (part.effect, format!("{}: {}", part.part, part.why), part.rule.clone()),
+            None => {
+                let why = "the call has no part that could be decided".to_owned();
+                (Effect::Deny, why, None)
+            }
+        };
+        Verdict { effect, why, rule, parts }
+    }
+
+    fn decide_part(
+        &self,
+        asked: &Asked<'_>,
+        grants: &[Rule],
+        piece: &Piece,
+        who: &Who,
+    ) -> PartVerdict {
+        let mut looked: Vec<Looked> = Vec::new();
+        let mut best = Best::default();
+        for rule in &self.rules {
+            looked.push(best.look(rule, asked.tool, piece, who));
+        }
+        let (mut effect, mut why, mut rule) = match best.decision() {
+            Some((effect, why, rule)) => (effect, why, Some(rule.place.clone())),
+            None => {
+                let (effect, class) =
+                    (self.classes.decide(asked.class, asked.level), asked.class.as_str());
+                let word = effect.as_str();
+                (effect, format!("no rule matches, and the class {class} is {word}"), None)
+            }
+        };
+        for grant in grants {
+            let mut granted = Best::default();
+            let look = granted.look(grant, asked.tool, piece, who);
+            if effect == Effect::Ask && look.matched {
+                effect = Effect::Allow;
+                why = format!("granted by {}: {}", grant.place, grant);
+                rule = Some(grant.place.clone());
+            }
+            looked.push(look);
+        }
+        let (part, who) = (piece.text(), who.principal.to_string());
+        PartVerdict { part, who, effect, why, rule, rules: looked }
+    }
+}
+
+pub(super) fn strictness(effect: Effect) -> u8 {
+    match effect {
+        Effect::Allow => 0,
+        Effect::Ask => 1,
+        Effect::Deny => 2,
+    }
+}
+
+/// What the rules looked at so far come to. Their order makes no difference.
+#[derive(Default)]
+struct Best<'r> {
+    deny: Option<&'r Rule>,
+    ask: Option<(Specificity, &'r Rule)>,
+    allow: Option<(Specificity, &'r Rule)>,
+    /// The most specific rule that would allow it to other people.
+    others: Option<(Specificity, &'r Rule)>,
+    /// A rule that names people allows the tool to this person.
+    named: bool,
+    /// A rule that allows the tool to named people, none of whom this is.
+    not_named: Option<&'r Rule>,
+}
+
+impl<'r> Best<'r> {
+    fn look(&mut self, rule: &'r Rule, tool: &str, piece: &Piece, who: &Who) -> Looked {
+        let fits = self.sort(rule, tool, piece, who);
+        Looked {
+            rule: rule.to_string(),
+            place: rule.place.clone(),
+            matched: fits.is_ok(),
+            why: fits.err().unwrap_or_else(|| "matches".to_owned()),
+        }
+    }
+
+    fn sort(&mut self, rule: &'r Rule, tool: &str, piece: &Piece, who: &Who) -> Result<(), String> {
+        if !rule.is_about(tool) {
+            return Err("it is about other tools".to_owned());
+        }
+        let granted = rule.effect == Effect::Allow && rule.is_granted();
+        let fits = rule.fits(piece);
+        let Some(people) = rule.covers(who) else {
+            if granted {
+                keep_first(&mut self.not_named, rule);
+                if fits.is_ok() {
+                    keep_greater(&mut self.others, (rule.specificity(0), rule));
+                }
+            }
+            return Err(format!("it is not for {}", who.principal));
+        };
+        self.named |= granted;
+        fits?;
+        let specificity = rule.specificity(people);
+        match rule.effect {
+            Effect::Deny => keep_first(&mut self.deny, rule),
+            Effect::Ask => keep_greater(&mut self.ask, (specificity, rule)),
+            Effect::Allow => keep_greater(&mut self.allow, (specificity, rule)),
+        }
+        Ok(())
+    }
+
+    fn decision(&self) -> Option<(Effect, String, &'r Rule)> {
+        let by = |effect: Effect, rule: &'r Rule| {
+            let word = match effect {
+                Effect::Allow => "allowed",
+                Effect::Ask => "asked for",
+                Effect::Deny => "denied",
+            };
+            Some((effect, format!("{word} by {}: {rule}", rule.place), rule))
+        };
+        if let Some(rule) = self.deny {
+            return by(Effect::Deny, rule);
+        }
+        match (self.ask, self.allow) {
+            (Some((ask, rule)), Some((allow, _))) if ask >= allow => by(Effect::Ask, rule),
+            (_, Some((allow, rule))) => match self.others {
+                // Whoever wrote the narrower rule meant those it names.
+                Some((others, named)) if others > allow.of_call() && !self.named => Some((
+                    Effect::Deny,
+                    format!("denied by {}, which names others: {named}", named.place),
+                    named,
+                )),
+                _ => by(Effect::Allow, rule),
+            },
+            (Some((_, rule)), None) => by(Effect::Ask, rule),
+            (None, None) => match self.not_named {
+                Some(rule) if !self.named => Some((
+                    Effect::Deny,
+                    format!("denied: {} allows the tool to others alone: {rule}", rule.place),
+                    rule,
+                )),
+                _ => None,
+            },
+        }
+    }
+}
+
+fn keep_first<'r>(held: &mut Option<&'r Rule>, rule: &'r Rule) {
+    if held.is_none_or(|first| rule.place < first.place) {
+        *held = Some(rule);
+    }
+}
+
+fn keep_greater<'r>(
+    held: &mut Option<(Specificity, &'r Rule)>,
+    (specificity, rule): (Specificity, &'r Rule),
+) {
+    // Of two alike the one written first is named, whatever order they are looked at in.
+    let better = held.is_none_or(|(best, named)| {
+        specificity > best || (specificity == best && rule.place < named.place)
+    });
+    if better {
+        *held = Some((specificity, rule));
+    }
+}
+
+#[cfg(test)]
+#[path = "evaluate_tests.rs"]
+mod tests;

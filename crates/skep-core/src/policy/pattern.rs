@@ -1,0 +1,370 @@
+//! Patterns for paths, commands and hosts. Each is read and checked once, and knows how narrow
+//! it is.
+
+use std::fmt;
+
+use super::shell::{Simple, Word};
+
+/// How narrow a pattern is: what it says literally counts for it, what it leaves open against.
+/// Of two patterns that match the same text the one that compares greater is the narrower.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Narrowness {
+    literal: usize,
+    /// Negative.
+    open: i64,
+}
+
+impl Narrowness {
+    fn of(literal: usize, open: usize) -> Self {
+        Self { literal, open: -i64::try_from(open).unwrap_or(i64::MAX) }
+    }
+
+    pub fn and(self, other: Self) -> Self {
+        Self { literal: self.literal + other.literal, open: self.open + other.open }
+    }
+
+    /// Of a name with `*` in it.
+    pub fn of_glob(glob: &str) -> Self {
+        let open = glob.bytes().filter(|byte| *byte == b'*').count();
+        Self::of(glob.len() - open, open)
+    }
+}
+
+/// The name of a program without the folders before it.
+pub(super) fn base_name(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// `src/**`, `*.md`, `/etc/hosts`: `*` and `?` stay within a name, `**` is any number of them.
+/// Relative to the workspace, or absolute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPattern {
+    text: String,
+    parts: Vec<String>,
+}
+
+impl PathPattern {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        if text.is_empty() || text.contains(['\0', '\n']) {
+            return Err("a path pattern is a path in one line");
+        }
+        let mut parts = Vec::new();
+        for part in text.strip_prefix("./").unwrap_or(text).split('/') {
+            match part {
+                ".." => return Err("a path pattern has no `..`: paths are compared resolved"),
+                "" if !parts.is_empty() => {}
+                part => parts.push(part.to_owned()),
+            }
+        }
+        Ok(Self { text: text.to_owned(), parts })
+    }
+
+    /// `path` is resolved: relative to the workspace where it lies in it, else absolute.
+    pub fn matches(&self, path: &str) -> bool {
+        let names: Vec<&str> = path.split('/').collect();
+        let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
+        matches_parts(&parts, &names)
+    }
+
+    /// Whether all that can lie in the folder is covered.
+    pub fn covers_tree(&self, folder: &str) -> bool {
+        match self.parts.split_last() {
+            Some((last, [])) => last == "**" && !folder.starts_with('/'),
+            Some((last, base)) if last == "**" => {
+                let base: Vec<&str> = base.iter().map(String::as_str).collect();
+                let names = names_of(folder);
+                (0..=names.len()).any(|count| matches_parts(&base, &names[..count]))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether something that can lie in the folder is covered.
+    pub fn touches_tree(&self, folder: &str) -> bool {
+        if self.parts.first().is_some_and(String::is_empty) != folder.starts_with('/') {
+            return false;
+        }
+        let names = names_of(folder);
+        for (part, name) in self.parts.iter().zip(&names) {
+            if part == "**" {
+                return true;
+            }
+            if !matches_name(part.as_bytes(), name.as_bytes()) {
+                return false;
+            }
+        }
+        // The pattern goes on inside the folder, or is the folder itself.
+        self.parts.len() >= names.len()
+    }
+
+    pub fn narrowness(&self) -> Narrowness {
+        let open = self.text.bytes().filter(|byte| b"*?".contains(byte)).count();
+        Narrowness::of(self.text.len() - open, open)
+    }
+}
+
+/// The names a folder's path goes through; none for the workspace itself.
+fn names_of(folder: &str) -> Vec<&str> {
+    if folder == "." { Vec::new() } else { folder.split('/').collect() }
+}
+
+fn matches_parts(parts: &[&str], names: &[&str]) -> bool {
+    match parts.split_first() {
+        None => names.is_empty(),
+        Some((&"**", rest)) => {
+            (0..=names.len()).any(|skip| matches_parts(rest, &names[skip..]))
+                // `**` alone never leaves the workspace.
+                && names.first() != Some(&"")
+        }
+        Some((part, rest)) => match names.split_first() {
+            Some((name, names)) => {
+                matches_name(part.as_bytes(), name.as_bytes()) && matches_parts(rest, names)
+            }
+            None => false,
+        },
+    }
+}
+
+/// `*` and `?` within one name. Linear: the last star is the only one to go back to.
+fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut place, mut back) = (0, 0, None);
+    while place < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                back = Some((at, place));
+                at += 1;
+            }
+            Some(byte) if *byte == name[place] || *byte == b'?' => {
+                at += 1;
+                place += 1;
+            }
+            _ => match back {
+                Some((star, from)) => {
+                    back = Some((star, from + 1));
+                    at = star + 1;
+                    place = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+/// The beginning of a command: `git status`, `npm run test:*`. A last word `$` means that nothing
+/// comes after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandPattern {
+    text: String,
+    words: Vec<PatternWord>,
+    /// Nothing may come after.
+    whole: bool,
+}
+
+/// `None` is a `*`.
+type PatternWord = Vec<Option<char>>;
+
+impl CommandPattern {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let mut words = split(text)?;
+        let whole = words.len() > 1 && words.last().is_some_and(|word| *word == [Some('$')]);
+        if whole {
+            words.pop();
+        }
+        let first = words.first().ok_or("a command pattern has at least one word")?;
+        if first.iter().all(Option::is_none) {
+            return Err("a command pattern begins with the name of a program, not with `*`");
+        }
+        Ok(Self { text: text.to_owned(), words, whole })
+    }
+
+    /// The pattern that covers exactly these words.
+    pub fn exactly(words: &[&str]) -> String {
+        let words: Vec<String> = words.iter().map(|word| super::shell::quoted(word)).collect();
+        format!("{} $", words.join(" "))
+    }
+
+    /// For a rule that allows: every word is known and stands in its place.
+    pub fn covers(&self, simple: &Simple) -> Result<(), String> {
+        if let Some(why) = simple.never {
+            return Err(format!("{why}, and what does is never covered"));
+        }
+        if simple.anywhere {
+            return Err("where the command begins is not known".to_owned());
+        }
+        for (place, pattern) in self.words.iter().enumerate() {
+            match simple.words.get(place) {
+                Some(Word::Plain(word)) if matches_word(pattern, word) => {}
+                Some(Word::Plain(word)) => return Err(format!("`{word}` is another word")),
+                Some(Word::Unknown) => return Err("a word of it is not known".to_owned()),
+                None => return Err("it has fewer words".to_owned()),
+            }
+        }
+        let known = simple.words.iter().all(|word| word.plain().is_some());
+        match self.whole && (simple.words.len() > self.words.len() || !known) {
+            true => Err("it has more words".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// For a rule that asks or denies: the words stand there in this order, others may stand
+    /// between them, and what is not known may be any of them.
+    pub fn may_mean(&self, simple: &Simple) -> bool {
+        let starts = if simple.anywhere { simple.words.len() } else { 1 };
+        (0..starts.max(1)).any(|start| self.may_begin(simple.words.get(start..).unwrap_or(&[])))
+    }
+
+    fn may_begin(&self, words: &[Word]) -> bool {
+        let (Some(first), Some(pattern)) = (words.first(), self.words.first()) else {
+            return false;
+        };
+        let Word::Plain(first) = first else { return true };
+        let slash = pattern.contains(&Some('/'));
+        let named =
+            matches_word(pattern, first) || (!slash && matches_word(pattern, base_name(first)));
+        if !named {
+            return false;
+        }
+        let mut left = self.words[1..].iter().peekable();
+        for word in &words[1..] {
+            match (word, left.peek()) {
+                (Word::Unknown, Some(_)) => return true,
+                (Word::Plain(word), Some(pattern)) if matches_word(pattern, word) => {
+                    left.next();
+                }
+                _ => {}
+            }
+        }
+        left.peek().is_none() && (!self.whole || words.len() == self.words.len())
+    }
+
+    pub fn narrowness(&self) -> Narrowness {
+        let literal = self.words.iter().flatten().filter(|part| part.is_some()).count();
+        let stars = self.words.iter().flatten().filter(|part| part.is_none()).count();
+        Narrowness::of(literal + self.words.len(), stars + usize::from(!self.whole))
+    }
+}
+
+fn matches_word(pattern: &[Option<char>], word: &str) -> bool {
+    let word: Vec<char> = word.chars().collect();
+    let (mut at, mut place, mut back) = (0, 0, None);
+    while place < word.len() {
+        match pattern.get(at) {
+            Some(None) => {
+                back = Some((at, place));
+                at += 1;
+            }
+            Some(Some(c)) if *c == word[place] => {
+                at += 1;
+                place += 1;
+            }
+            _ => match back {
+                Some((star, from)) => {
+                    back = Some((star, from + 1));
+                    at = star + 1;
+                    place = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(Option::is_none)
+}
+
+/// The words of a pattern: blanks part them, quotes keep them together, `*` outside of quotes is
+/// open.
+fn split(text: &str) -> Result<Vec<PatternWord>, &'static str> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<PatternWord>, None);
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match (quote, c) {
+            (Some(end), c) if c == end => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, '\\') | (Some('"'), '\\') => {
+                let next = rest.next().ok_or("a pattern does not end with a backslash")?;
+                word.get_or_insert_default().push(Some(next));
+            }
+            (None, ' ' | '\t') => words.extend(word.take()),
+            (None, '*') => word.get_or_insert_default().push(None),
+            (None, ';' | '|' | '&' | '<' | '>' | '`' | '(' | ')' | '\n') => {
+                return Err("a command pattern is the beginning of one command, without ; | & < >");
+            }
+            (_, c) => word.get_or_insert_default().push(Some(c)),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed");
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// `example.org`, or `*.example.org` for everything below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern {
+    text: String,
+}
+
+impl HostPattern {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let text = text.to_ascii_lowercase();
+        let name = text.strip_prefix("*.").unwrap_or(&text);
+        match name == "*" || is_host(name) {
+            true => Ok(Self { text }),
+            false => Err("a host pattern is a host, *.host or *"),
+        }
+    }
+
+    pub fn matches(&self, host: &str) -> bool {
+        match self.text.strip_prefix("*.") {
+            _ if self.text == "*" => true,
+            Some(above) => {
+                host.strip_suffix(above).is_some_and(|below| below.ends_with('.') && below != ".")
+            }
+            None => self.text == host,
+        }
+    }
+
+    pub fn narrowness(&self) -> Narrowness {
+        Narrowness::of_glob(&self.text)
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    !text.is_empty() && text.len() <= 253 && text.bytes().all(fits)
+}
+
+/// The host of a web address as rules compare it; nothing where it can be read in two ways.
+pub fn host_of(url: &str) -> Option<String> {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\' || c == '@' || c == '%';
+    if url.contains(odd) || !url.is_ascii() {
+        return None;
+    }
+    let (scheme, rest) = url.split_once("://")?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return None;
+    }
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => format!("[{}]", rest.split_once(']')?.0),
+        None => authority.split(':').next()?.to_owned(),
+    };
+    let host = host.strip_suffix('.').unwrap_or(&host).to_ascii_lowercase();
+    is_host(&host).then_some(host)
+}
+
+macro_rules! shown_as_written {
+    ($($name:ident),+) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.text)
+            }
+        }
+    )+};
+}
+
+shown_as_written!(PathPattern, CommandPattern, HostPattern);

@@ -1,0 +1,282 @@
+//! One rule of a policy: an effect, the tool it is about, conditions on the call, and for whom.
+
+use std::fmt;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::pattern::{CommandPattern, HostPattern, Narrowness, PathPattern};
+use super::{Effect, shell};
+use crate::allow;
+use crate::ids::Principal;
+use crate::role::Role;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    pub effect: Effect,
+    /// An exact name, or a pattern with `*`.
+    pub tool: String,
+    pub path: Option<PathPattern>,
+    pub command: Option<CommandPattern>,
+    pub host: Option<HostPattern>,
+    /// For whom; empty is for anyone.
+    pub grants: Vec<GrantTo>,
+    /// Where it was written, for people.
+    pub place: String,
+}
+
+/// Somebody a rule is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GrantTo {
+    Any,
+    Role(Role),
+    /// A principal, or the name its token was given.
+    User(String),
+}
+
+/// Somebody whose message led to the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    pub principal: Principal,
+    /// Nothing where the credential is gone: then no role covers it.
+    pub role: Option<Role>,
+    /// What its token was called.
+    pub name: Option<String>,
+}
+
+/// One part of a call, in the form in which rules compare it. A call is decided part by part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// The call names nothing that rules know.
+    Whole,
+    Command(shell::Part),
+    Path(PathFact),
+    /// Nothing where the host could be read in two ways.
+    Host(Option<String>),
+}
+
+/// A path of a call, resolved: relative to the workspace where it lies in it, else absolute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathFact {
+    File(String),
+    /// The call is about everything beneath.
+    Tree(String),
+    Unknown,
+}
+
+/// A rule's place in the order: exact tool before pattern, more conditions before fewer, narrower
+/// before wider, for fewer people before for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Specificity {
+    exact_tool: bool,
+    conditions: usize,
+    narrow: Narrowness,
+    people: u8,
+}
+
+impl Specificity {
+    /// The same without regard to people.
+    pub fn of_call(self) -> Self {
+        Self { people: 0, ..self }
+    }
+}
+
+impl GrantTo {
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "any" {
+            return Some(Self::Any);
+        }
+        match text.split_once(':')? {
+            ("role", role) => Role::parse(role).map(Self::Role),
+            ("user", user) if !user.is_empty() => Some(Self::User(user.to_owned())),
+            _ => None,
+        }
+    }
+
+    fn covers(&self, who: &Who) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Role(role) => who.role == Some(*role),
+            Self::User(user) => {
+                who.principal.as_str() == user || who.name.as_deref() == Some(user.as_str())
+            }
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Any => 0,
+            Self::Role(_) => 1,
+            Self::User(_) => 2,
+        }
+    }
+}
+
+impl fmt::Display for GrantTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Role(role) => write!(f, "role:{}", role.as_str()),
+            Self::User(user) => write!(f, "user:{user}"),
+        }
+    }
+}
+
+impl Rule {
+    pub fn is_about(&self, tool: &str) -> bool {
+        allow::allows(std::slice::from_ref(&self.tool), tool)
+    }
+
+    pub fn is_granted(&self) -> bool {
+        !self.grants.is_empty() && !self.grants.contains(&GrantTo::Any)
+    }
+
+    /// How narrowly it is for this person; nothing where it is not.
+    pub fn covers(&self, who: &Who) -> Option<u8> {
+        match self.grants.is_empty() {
+            true => Some(0),
+            false => self.grants.iter().filter(|to| to.covers(who)).map(GrantTo::rank).max(),
+        }
+    }
+
+    pub fn specificity(&self, people: u8) -> Specificity {
+        let path = self.path.as_ref().map(PathPattern::narrowness);
+        let command = self.command.as_ref().map(CommandPattern::narrowness);
+        let host = self.host.as_ref().map(HostPattern::narrowness);
+        let conditions = [path, command, host];
+        let given = conditions.iter().flatten();
+        Specificity {
+            exact_tool: !self.tool.contains('*'),
+            conditions: given.clone().count(),
+            narrow: given.fold(Narrowness::of_glob(&self.tool), |sum, each| sum.and(*each)),
+            people,
+        }
+    }
+
+    /// Whether its conditions hold for a part of a call; else why not. What is not understood is
+    /// never allowed, and may be what a rule that asks or denies means.
+    pub fn fits(&self, piece: &Piece) -> Result<(), String> {
+        let strict = self.effect == Effect::Allow;
+        if let Some(pattern) = &self.path {
+            fits_path(pattern, piece, strict)?;
+        }
+        if let Some(pattern) = &self.command {
+            fits_command(pattern, piece, strict)?;
+        }
+        if let Some(pattern) = &self.host {
+            fits_host(pattern, piece, strict)?;
+        }
+        Ok(())
+    }
+}
+
+const NOT_UNDERSTOOD: &str = "and what is not understood is never allowed";
+
+fn fits_path(pattern: &PathPattern, piece: &Piece, strict: bool) -> Result<(), String> {
+    let Piece::Path(path) = piece else { return Err("it names no path".to_owned()) };
+    let fits = match path {
+        PathFact::Unknown if strict => {
+            return Err(format!("its path leads nowhere that is known, {NOT_UNDERSTOOD}"));
+        }
+        PathFact::Unknown => true,
+        PathFact::File(path) => pattern.matches(path),
+        PathFact::Tree(folder) if strict => pattern.covers_tree(folder),
+        PathFact::Tree(folder) => pattern.touches_tree(folder),
+    };
+    fits.then_some(()).ok_or_else(|| "it is another path".to_owned())
+}
+
+fn fits_command(pattern: &CommandPattern, piece: &Piece, strict: bool) -> Result<(), String> {
+    match piece {
+        Piece::Command(shell::Part::Command(simple)) if strict => pattern.covers(simple),
+        Piece::Command(shell::Part::Command(simple)) => {
+            pattern.may_mean(simple).then_some(()).ok_or_else(|| "it is another command".to_owned())
+        }
+        Piece::Command(shell::Part::Unknown { why }) if strict => {
+            Err(format!("{why}, {NOT_UNDERSTOOD}"))
+        }
+        Piece::Command(shell::Part::Unknown { .. }) => Ok(()),
+        Piece::Whole | Piece::Path(_) | Piece::Host(_) => Err("it runs no command".to_owned()),
+    }
+}
+
+fn fits_host(pattern: &HostPattern, piece: &Piece, strict: bool) -> Result<(), String> {
+    let Piece::Host(host) = piece else { return Err("it names no host".to_owned()) };
+    let fits = match host {
+        Some(host) => pattern.matches(host),
+        None if strict => {
+            return Err(format!("its host can be read in two ways, {NOT_UNDERSTOOD}"));
+        }
+        None => true,
+    };
+    fits.then_some(()).ok_or_else(|| "it is another host".to_owned())
+}
+
+impl Piece {
+    /// For people.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Whole => "the call".to_owned(),
+            Self::Command(shell::Part::Command(simple)) => format!("command {}", simple.text()),
+            Self::Command(shell::Part::Unknown { why }) => format!("command not understood: {why}"),
+            Self::Path(PathFact::File(path)) => format!("path {path}"),
+            Self::Path(PathFact::Tree(path)) => format!("everything in {path}"),
+            Self::Path(PathFact::Unknown) => "path not understood".to_owned(),
+            Self::Host(Some(host)) => format!("host {host}"),
+            Self::Host(None) => "host not understood".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.effect.as_str(), self.tool)?;
+        if let Some(path) = &self.path {
+            write!(f, " path {path}")?;
+        }
+        if let Some(command) = &self.command {
+            write!(f, " command {command}")?;
+        }
+        if let Some(host) = &self.host {
+            write!(f, " host {host}")?;
+        }
+        if !self.grants.is_empty() {
+            let to: Vec<String> = self.grants.iter().map(GrantTo::to_string).collect();
+            write!(f, " for {}", to.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// A rule as doors show it.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct RuleInfo {
+    pub effect: Effect,
+    pub tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// `any`, `role:…`, `user:…`.
+    pub grants: Vec<String>,
+    /// File and line.
+    pub place: String,
+}
+
+impl From<&Rule> for RuleInfo {
+    fn from(rule: &Rule) -> Self {
+        let any = || vec![GrantTo::Any.to_string()];
+        let grants: Vec<String> = rule.grants.iter().map(GrantTo::to_string).collect();
+        Self {
+            effect: rule.effect,
+            tool: rule.tool.clone(),
+            path: rule.path.as_ref().map(PathPattern::to_string),
+            command: rule.command.as_ref().map(CommandPattern::to_string),
+            host: rule.host.as_ref().map(HostPattern::to_string),
+            grants: if grants.is_empty() { any() } else { grants },
+            place: rule.place.clone(),
+        }
+    }
+}

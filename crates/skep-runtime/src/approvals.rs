@@ -1,0 +1,486 @@
+//! Questions to people: shown, answered, asked again. An answer is bound to what was shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_core::BoxFuture;
+use skep_core::approval::{ApprovalState, Scope};
+use skep_core::ids::AgentName;
+use skep_core::policy::pattern::CommandPattern;
+use skep_core::policy::rule::{PathFact, Piece, Rule};
+use skep_core::policy::shell::{Part, Word};
+use skep_core::policy::{Effect, Policy};
+use skep_core::settings::AgentSettings;
+use skep_core::tool::Subject;
+use skep_core::visible::shown_arguments;
+use skep_guard::{clock, random, scrub};
+use skep_store::approvals::{self, Answer, Approval, Reopen};
+use skep_store::grants::{GrantRow, NewGrant};
+
+use crate::door::{
+    ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
+    ErrorKind, Sight,
+};
+use crate::gate::{self, Known};
+use crate::hive::{Hive, door_error};
+use crate::policies::{Imagined, check_row};
+
+/// Open questions that a pattern is tried on.
+const TRIED: u32 = 200;
+/// A note is a sentence or two.
+const NOTE_CHARACTERS: usize = 2000;
+/// How long a written rule may take to be in force.
+const IN_FORCE: Duration = Duration::from_secs(10);
+
+/// A rule that allows, to be written into an agent's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleDraft {
+    pub tool: String,
+    pub path: Option<String>,
+    pub command: Option<String>,
+    pub host: Option<String>,
+}
+
+/// Writes rules into an agent's file, in the name of a person. Whoever composes the program knows
+/// the files.
+pub type WriteRules = Arc<
+    dyn Fn(AgentName, String, Vec<RuleDraft>) -> BoxFuture<'static, Result<(), String>>
+        + Send
+        + Sync,
+>;
+
+impl Hive {
+    /// A page of approvals, the newest first.
+    pub async fn approvals(
+        &self,
+        query: ApprovalQuery,
+        sight: &Sight,
+    ) -> Result<ApprovalPage, DoorError> {
+        let agent = query.agent.as_ref().map(|name| self.shared.agent_id(name)).transpose()?;
+        let before = query.cursor.unwrap_or(i64::MAX);
+        let limit = query.limit.clamp(1, 500);
+        let read = self.shared.store.read(async |conn| {
+            let mut rows = Vec::new();
+            for state in &query.states {
+                rows.extend(approvals::page(conn, *state, agent, before, limit).await?);
+            }
+            Ok(rows)
+        });
+        let mut rows: Vec<Approval> = read.await.map_err(door_error)?;
+        rows.sort_by_key(|row| std::cmp::Reverse(row.number));
+        let full = rows.len() >= limit as usize;
+        rows.truncate(limit as usize);
+        let next = rows.last().filter(|_| full).map(|row| row.number);
+        rows.retain(|row| sight.covers(&row.agent_name, &row.session_key));
+        let approvals = rows.into_iter().map(|row| self.approval_info(row)).collect();
+        Ok(ApprovalPage { approvals, next })
+    }
+
+    pub async fn approval(&self, id: &str, sight: &Sight) -> Result<ApprovalInfo, DoorError> {
+        self.seen_approval(id, sight).await.map(|row| self.approval_info(row))
+    }
+
+    /// What a pattern would cover, before anybody says yes to it.
+    pub async fn covers(
+        &self,
+        id: &str,
+        pattern: Option<&str>,
+        sight: &Sight,
+    ) -> Result<Covered, DoorError> {
+        let row = self.seen_approval(id, sight).await?;
+        let agent = self.able_agent(&row.agent_name)?;
+        let rules = self.draft_rules(&row, &agent, pattern).await?;
+        let policy = with_rules(&agent.policy, &rules);
+        let verdict = self.imagined(&row, &agent, &policy, Vec::new()).await?;
+        let others = self.also_covered(&row, &agent, &policy, Vec::new()).await?;
+        let seen = others.into_iter().filter(|row| sight.covers(&row.agent_name, &row.session_key));
+        Ok(Covered {
+            covers: verdict.effect == Effect::Allow,
+            why: verdict.why,
+            others: seen.map(|row| self.approval_info(row)).collect(),
+        })
+    }
+
+    /// Answers a question. One answer counts, and only to what was shown.
+    pub async fn decide_approval(
+        &self,
+        id: &str,
+        wish: DecisionWish,
+        sight: &Sight,
+    ) -> Result<ApprovalInfo, DoorError> {
+        let note = wish.note.as_deref().map(|note| scrub::known().clean(note).into_owned());
+        if note.as_ref().is_some_and(|note| note.chars().count() > NOTE_CHARACTERS) {
+            let text = format!("A note has at most {NOTE_CHARACTERS} characters.");
+            return Err(DoorError::new(ErrorKind::Invalid, "invalid_note", text));
+        }
+        let lasting = wish.scope != Scope::Once;
+        if (!wish.approve && lasting) || (wish.pattern.is_some() && !lasting) {
+            let text = "A scope and a pattern go with a yes: `approve` with scope `session` or \
+                        `always`. What is to be denied from now on is written as a rule.";
+            return Err(DoorError::new(ErrorKind::Invalid, "invalid_scope", text));
+        }
+        // One after the other: a rule is written for the answer that counts and for no other.
+        let _answering = self.shared.answering.lock().await;
+        let row = self.seen_approval(id, sight).await?;
+        let agent = self.able_agent(&row.agent_name);
+        let mut also = Vec::new();
+        if lasting && row.state == ApprovalState::Open && row.hash == wish.hash {
+            also = self.allow_lasting(&row, &*agent?, &wish).await?;
+        }
+        self.answer(&row, &wish, note).await?;
+        for other in also {
+            let note = format!("covered by what was decided about {id}");
+            let covered = DecisionWish {
+                approve: true,
+                scope: Scope::Once,
+                pattern: None,
+                note: None,
+                hash: other.hash.clone(),
+                by: wish.by.clone(),
+                from: format!("pattern of {id}"),
+            };
+            // Somebody may have answered it meanwhile; then that counts.
+            if let Err(error) = self.answer(&other, &covered, Some(note)).await {
+                tracing::info!(%error, approval = other.id, "not answered by a pattern");
+            }
+        }
+        self.approval(id, sight).await
+    }
+
+    async fn answer(
+        &self,
+        row: &Approval,
+        wish: &DecisionWish,
+        note: Option<String>,
+    ) -> Result<(), DoorError> {
+        let command = Answer {
+            id: row.id.clone(),
+            approve: wish.approve,
+            scope: wish.scope,
+            pattern: wish.pattern.clone(),
+            note,
+            hash: wish.hash.clone(),
+            by: wish.by.clone(),
+            from: wish.from.clone(),
+            now: clock::now_ms(),
+        };
+        self.shared.store.write(command).await.map_err(door_error)?;
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+
+    /// Makes a yes last, and gives the other open questions that it answers too.
+    async fn allow_lasting(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        wish: &DecisionWish,
+    ) -> Result<Vec<Approval>, DoorError> {
+        let rules = self.draft_rules(row, agent, wish.pattern.as_deref()).await?;
+        let always = wish.scope == Scope::Always;
+        let (policy, grants) = match always {
+            true => (with_rules(&agent.policy, &rules), Vec::new()),
+            false => (agent.policy.clone(), rules.clone()),
+        };
+        let verdict = self.imagined(row, agent, &policy, grants.clone()).await?;
+        if verdict.effect != Effect::Allow {
+            let text = format!(
+                "That would not answer the next question of this kind: {}. Choose a narrower \
+                 pattern, or change that rule.",
+                verdict.why
+            );
+            return Err(DoorError::new(ErrorKind::Conflict, "still_asked", text));
+        }
+        let mut also = self.also_covered(row, agent, &policy, grants).await?;
+        if !always {
+            also.retain(|other| other.session == row.session);
+            for rule in &rules {
+                let made = grant_row(row, rule, &wish.by);
+                self.shared.store.write(NewGrant(made)).await.map_err(door_error)?;
+            }
+            return Ok(also);
+        }
+        let drafts: Vec<RuleDraft> = rules.iter().map(draft_of).collect();
+        let Some(write) = &self.shared.write_rules else {
+            let text = "This hive cannot change its files; write the rule by hand.";
+            return Err(DoorError::new(ErrorKind::Conflict, "rule_not_written", text));
+        };
+        let (name, by) = (row.agent_name.clone(), wish.by.clone());
+        write(name, by, drafts).await.map_err(|why| {
+            let text = format!("The rule was not written, and nothing was decided: {why}");
+            DoorError::new(ErrorKind::Conflict, "rule_not_written", text)
+        })?;
+        self.until_in_force(row).await;
+        Ok(also)
+    }
+
+    /// The files are read by their watcher; the next call is to find the rule.
+    async fn until_in_force(&self, row: &Approval) {
+        let looked = async {
+            loop {
+                if let Ok(agent) = self.able_agent(&row.agent_name)
+                    && let Ok(now) = self.imagined(row, &agent, &agent.policy, Vec::new()).await
+                    && now.effect == Effect::Allow
+                {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(IN_FORCE, looked).await.is_err() {
+            tracing::warn!(agent = %row.agent_name, "a written rule is not in force yet");
+        }
+    }
+
+    async fn imagined(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        policy: &Policy,
+        grants: Vec<Rule>,
+    ) -> Result<skep_core::policy::evaluate::Verdict, DoorError> {
+        let tool = self.tool(&row.tool)?;
+        let asked_by = row.asked_by.split(", ").filter(|name| !name.is_empty());
+        let known = Known { who: asked_by.map(|name| self.shared.person(name)).collect(), grants };
+        let arguments = &row.arguments;
+        Ok(Imagined { agent, policy, tool, arguments, known: &known }.verdict().await)
+    }
+
+    async fn also_covered(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        policy: &Policy,
+        grants: Vec<Rule>,
+    ) -> Result<Vec<Approval>, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            let (open, id) = (ApprovalState::Open, Some(row.agent));
+            approvals::page(conn, open, id, i64::MAX, TRIED).await
+        });
+        let mut covered = Vec::new();
+        for other in read.await.map_err(door_error)? {
+            if other.id == row.id || other.reopened {
+                continue;
+            }
+            let verdict = self.imagined(&other, agent, policy, grants.clone()).await?;
+            if verdict.effect == Effect::Allow {
+                covered.push(other);
+            }
+        }
+        Ok(covered)
+    }
+
+    /// The rules that a yes with this pattern stands for; without one, exactly this call.
+    async fn draft_rules(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        pattern: Option<&str>,
+    ) -> Result<Vec<Rule>, DoorError> {
+        let tool = self.tool(&row.tool)?;
+        let subject = tool.subject(&row.arguments);
+        let drafts = match pattern {
+            Some(pattern) => vec![patterned(&row.tool, &subject, pattern)?],
+            None => {
+                let workspace = agent.workspace.clone();
+                let work = move || gate::pieces(&subject, &workspace, true);
+                let pieces = tokio::task::spawn_blocking(work).await.unwrap_or_default();
+                exactly(&row.tool, &pieces)?
+            }
+        };
+        let rules = drafts.into_iter().map(|draft| check_row(&row_of(row, draft)));
+        rules.collect()
+    }
+
+    /// Asks again what nobody answered in time.
+    pub async fn reopen(&self, id: &str, sight: &Sight) -> Result<ApprovalInfo, DoorError> {
+        let row = self.seen_approval(id, sight).await?;
+        let now = clock::now_ms();
+        let time = self.shared.settings().limits.approval.as_millis();
+        let expires_at = now.saturating_add(i64::try_from(time).unwrap_or(i64::MAX));
+        let command = Reopen { id: row.id, expires_at, now };
+        self.shared.store.write(command).await.map_err(door_error)?;
+        self.approval(id, sight).await
+    }
+
+    async fn seen_approval(&self, id: &str, sight: &Sight) -> Result<Approval, DoorError> {
+        let read = self.shared.store.read(async |conn| approvals::find(conn, id).await);
+        let found = read.await.map_err(door_error)?;
+        let seen = found.filter(|row| sight.covers(&row.agent_name, &row.session_key));
+        seen.ok_or_else(|| {
+            let shown: String = id.chars().take(64).collect();
+            let text = format!("There is no approval `{shown}`; GET /api/v1/approvals lists them.");
+            DoorError::new(ErrorKind::NotFound, "unknown_approval", text)
+        })
+    }
+
+    fn approval_info(&self, row: Approval) -> ApprovalInfo {
+        let subject = self.shared.toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
+        let decision = match (row.decided_by, row.decided_at, row.decided_from) {
+            (Some(by), Some(at), Some(from)) => Some(DecisionInfo {
+                by,
+                at,
+                from,
+                scope: row.scope.unwrap_or(Scope::Once),
+                pattern: row.pattern,
+                note: row.note,
+                used: row.used_at,
+            }),
+            _ => None,
+        };
+        ApprovalInfo {
+            patterns: subject.map(|subject| suggestions(&subject)).unwrap_or_default(),
+            shown: shown_arguments(&row.arguments),
+            files: serde_json::from_value(row.files).unwrap_or_default(),
+            id: row.id,
+            agent: row.agent_name,
+            session: row.session,
+            session_key: row.session_key,
+            item: row.item,
+            turn: row.turn,
+            call: row.call,
+            tool: row.tool,
+            class: row.class,
+            arguments: row.arguments,
+            cwd: row.cwd,
+            hash: row.hash,
+            why: row.why,
+            state: row.state,
+            reopened: row.reopened,
+            asked_by: row.asked_by,
+            asked_at: row.asked_at,
+            expires_at: row.expires_at,
+            decision,
+        }
+    }
+}
+
+fn with_rules(policy: &Policy, rules: &[Rule]) -> Policy {
+    let mut policy = policy.clone();
+    policy.rules.extend_from_slice(rules);
+    policy
+}
+
+fn row_of(row: &Approval, draft: RuleDraft) -> GrantRow {
+    GrantRow {
+        id: "the pattern".to_owned(),
+        agent: row.agent,
+        agent_name: row.agent_name.clone(),
+        session: None,
+        tool: draft.tool,
+        path: draft.path,
+        command: draft.command,
+        host: draft.host,
+        grants: Vec::new(),
+        made_by: String::new(),
+        made_at: 0,
+        until: None,
+    }
+}
+
+fn grant_row(row: &Approval, rule: &Rule, by: &str) -> GrantRow {
+    GrantRow {
+        id: random::uuid().to_string(),
+        session: Some(row.session.to_string()),
+        made_by: by.to_owned(),
+        made_at: clock::now_ms(),
+        ..row_of(row, draft_of(rule))
+    }
+}
+
+fn draft_of(rule: &Rule) -> RuleDraft {
+    RuleDraft {
+        tool: rule.tool.clone(),
+        path: rule.path.as_ref().map(ToString::to_string),
+        command: rule.command.as_ref().map(ToString::to_string),
+        host: rule.host.as_ref().map(ToString::to_string),
+    }
+}
+
+fn patterned(tool: &str, subject: &Subject, pattern: &str) -> Result<RuleDraft, DoorError> {
+    let mut draft = RuleDraft { tool: tool.to_owned(), ..RuleDraft::default() };
+    let field = match subject {
+        Subject { command: Some(_), .. } => &mut draft.command,
+        Subject { host: Some(_), .. } => &mut draft.host,
+        Subject { paths, .. } if !paths.is_empty() => &mut draft.path,
+        _ => {
+            let text = format!(
+                "Calls of `{tool}` name no command, path or host that a pattern could be about; \
+                 leave the pattern out."
+            );
+            return Err(DoorError::new(ErrorKind::Invalid, "bad_pattern", text));
+        }
+    };
+    *field = Some(pattern.to_owned());
+    Ok(draft)
+}
+
+/// One rule for each part of the call.
+fn exactly(tool: &str, pieces: &[Piece]) -> Result<Vec<RuleDraft>, DoorError> {
+    let mut drafts: Vec<RuleDraft> = Vec::new();
+    for piece in pieces {
+        let mut draft = RuleDraft { tool: tool.to_owned(), ..RuleDraft::default() };
+        match piece {
+            Piece::Whole => {}
+            Piece::Command(Part::Command(simple)) => {
+                let words: Option<Vec<&str>> = simple.words.iter().map(Word::plain).collect();
+                let fit = words.filter(|_| simple.never.is_none() && !simple.anywhere);
+                let words = fit.ok_or_else(|| no_pattern(piece))?;
+                draft.command = Some(CommandPattern::exactly(&words));
+            }
+            Piece::Path(PathFact::File(path)) => draft.path = Some(path.clone()),
+            Piece::Path(PathFact::Tree(folder)) => draft.path = Some(beneath(folder)),
+            Piece::Host(Some(host)) => draft.host = Some(host.clone()),
+            Piece::Command(Part::Unknown { .. })
+            | Piece::Path(PathFact::Unknown)
+            | Piece::Host(None) => return Err(no_pattern(piece)),
+        }
+        if !drafts.contains(&draft) {
+            drafts.push(draft);
+        }
+    }
+    Ok(drafts)
+}
+
+fn no_pattern(piece: &Piece) -> DoorError {
+    let text = format!(
+        "No rule can stand for this call, because a part of it is not known before it runs ({}). \
+         Approve it once.",
+        piece.text()
+    );
+    DoorError::new(ErrorKind::Conflict, "no_pattern", text)
+}
+
+fn beneath(folder: &str) -> String {
+    if folder == "." { "**".to_owned() } else { format!("{folder}/**") }
+}
+
+/// Patterns a person may choose from, the narrowest first; none for a call of several parts.
+fn suggestions(subject: &Subject) -> Vec<String> {
+    let pieces = gate::pieces(subject, std::path::Path::new("."), false);
+    match (pieces.as_slice(), subject.paths.as_slice()) {
+        ([Piece::Command(Part::Command(simple))], _) if simple.never.is_none() => {
+            let words: Option<Vec<&str>> = simple.words.iter().map(Word::plain).collect();
+            let Some(words) = words else { return Vec::new() };
+            let quoted = |count: usize| {
+                let words = words[..count].iter().map(|w| skep_core::policy::shell::quoted(w));
+                words.collect::<Vec<_>>().join(" ")
+            };
+            let mut patterns = vec![CommandPattern::exactly(&words)];
+            patterns.extend([2, 1].into_iter().filter(|n| *n < words.len()).map(quoted));
+            patterns
+        }
+        ([_], [named]) => {
+            let Some(path) = &named.path else { return Vec::new() };
+            let path = path.trim_start_matches("./").trim_end_matches('/');
+            if named.tree {
+                return vec![beneath(if path.is_empty() { "." } else { path })];
+            }
+            let mut patterns = vec![path.to_owned()];
+            patterns.extend(path.rsplit_once('/').map(|(folder, _)| format!("{folder}/**")));
+            patterns
+        }
+        ([Piece::Host(Some(host))], _) => vec![host.clone()],
+        _ => Vec::new(),
+    }
+}

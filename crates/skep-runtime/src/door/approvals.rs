@@ -1,0 +1,188 @@
+//! What doors show of questions to people and of the rules they come from.
+
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use skep_core::Millis;
+use skep_core::approval::{ApprovalState, Scope};
+use skep_core::ids::{AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
+use skep_core::policy::evaluate::Verdict;
+use skep_core::policy::rule::RuleInfo;
+use skep_core::policy::{Class, Effect};
+
+pub use crate::gate::NamedFile;
+
+/// A call that waits, or waited, for a person.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ApprovalInfo {
+    pub id: String,
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<ItemId>,
+    pub turn: TurnId,
+    pub call: CallId,
+    pub tool: String,
+    pub class: String,
+    /// Exactly what would run.
+    #[schema(value_type = Object)]
+    pub arguments: Value,
+    /// The same for people: whole, and with everything invisible made visible.
+    pub shown: String,
+    /// The folder it would run in.
+    pub cwd: String,
+    /// What the arguments name in the workspace, as it was when the question was asked.
+    pub files: Vec<NamedFile>,
+    /// What a decision is bound to; to be sent back with it.
+    pub hash: String,
+    /// Why it was asked: the whole decision of the policy.
+    #[schema(value_type = Verdict)]
+    pub why: Value,
+    pub state: ApprovalState,
+    /// It expired once and was asked again: a yes runs the call as an item of its own.
+    pub reopened: bool,
+    /// Whose message led to the call.
+    pub asked_by: String,
+    pub asked_at: Millis,
+    pub expires_at: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<DecisionInfo>,
+    /// Patterns that would cover it, the narrowest first.
+    pub patterns: Vec<String>,
+}
+
+/// A person's answer.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct DecisionInfo {
+    pub by: String,
+    pub at: Millis,
+    /// The door it came through.
+    pub from: String,
+    pub scope: Scope,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// When the call ran with it; absent: it was never used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<Millis>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ApprovalQuery {
+    /// Any of these.
+    pub states: Vec<ApprovalState>,
+    pub agent: Option<AgentName>,
+    pub cursor: Option<i64>,
+    /// 1..=500
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ApprovalPage {
+    /// The newest first.
+    pub approvals: Vec<ApprovalInfo>,
+    /// Give it as `cursor` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<i64>,
+}
+
+/// What a pattern would come to.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Covered {
+    /// Whether it would answer this question.
+    pub covers: bool,
+    /// Why, or why not.
+    pub why: String,
+    /// Other open questions of the agent that it would answer too.
+    pub others: Vec<ApprovalInfo>,
+}
+
+/// A decision on its way in.
+#[derive(Clone, Debug)]
+pub struct DecisionWish {
+    pub approve: bool,
+    pub scope: Scope,
+    pub pattern: Option<String>,
+    pub note: Option<String>,
+    pub hash: String,
+    pub by: String,
+    pub from: String,
+}
+
+/// What an agent's calls are decided by.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct PolicyInfo {
+    pub agent: AgentName,
+    /// What each class comes to where no rule matches.
+    pub classes: Vec<ClassEffect>,
+    pub rules: Vec<RuleInfo>,
+    /// What was granted for a time or a session.
+    pub grants: Vec<GrantInfo>,
+    /// Where and why it could not be read: everything is denied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ClassEffect {
+    pub class: Class,
+    pub effect: Effect,
+}
+
+/// A call nobody makes: what would be decided.
+#[derive(Clone, Debug)]
+pub struct WhyWish {
+    pub agent: AgentName,
+    pub tool: String,
+    pub arguments: Value,
+    /// A principal; the one who asks where it is absent.
+    pub who: String,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct WhyInfo {
+    pub agent: AgentName,
+    pub tool: String,
+    pub class: Class,
+    /// Whether the agent has the tool at all.
+    pub listed: bool,
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// Something allowed for a time or a session.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct GrantInfo {
+    pub id: String,
+    pub agent: AgentName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    pub tool: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// For whom.
+    pub grants: Vec<String>,
+    pub made_by: String,
+    pub made_at: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Millis>,
+}
+
+#[derive(Clone, Debug)]
+pub struct GrantWish {
+    pub agent: AgentName,
+    pub tool: String,
+    pub path: Option<String>,
+    pub command: Option<String>,
+    pub host: Option<String>,
+    pub grants: Vec<String>,
+    pub minutes: u32,
+    pub by: String,
+}

@@ -1,0 +1,338 @@
+//! The policy stage: what the call is about, what the rules say, and what was decided about it.
+
+use serde_json::{Value, json};
+
+use skep_core::engine::ToolCall;
+use skep_core::ids::Principal;
+use skep_core::policy::evaluate::{Asked, Verdict};
+use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
+use skep_core::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
+use skep_core::policy::shell::Line;
+use skep_core::policy::{Effect, Policy};
+use skep_core::settings::SandboxLevel;
+use skep_core::tool::{Subject, Tool, ToolContext};
+use skep_guard::workspace::Workspace;
+use skep_guard::{clock, random};
+use skep_store::approvals::{self, Approval, NewApproval};
+use skep_store::grants::{self, GrantRow};
+use skep_store::leases::Lease;
+
+use super::binding::{self, Binding};
+use super::chain::{Chain, Stage};
+use super::{Gate, Refused};
+use crate::hive::Shared;
+
+/// Where the gate looks up people, grants and decisions.
+#[derive(Clone, Copy)]
+pub(crate) struct Records<'a> {
+    pub shared: &'a Shared,
+    pub lease: &'a Lease,
+}
+
+/// Who asks, and what was granted.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub who: Vec<Who>,
+    pub grants: Vec<Rule>,
+}
+
+impl Records<'_> {
+    async fn known(&self) -> Result<Known, Refused> {
+        let (turn, agent) = (self.lease.turn.clone(), self.lease.agent);
+        let (session, now) = (self.lease.session.clone(), clock::now_ms());
+        let read = self.shared.store.read(async |conn| {
+            let principals = approvals::asked_by(conn, &turn).await?;
+            Ok((principals, grants::of_agent(conn, agent, now).await?))
+        });
+        let (principals, rows) = read.await.map_err(|error| unread(&error))?;
+        let here = rows.into_iter().filter(|row| match &row.session {
+            Some(other) => *other == session.as_str(),
+            None => true,
+        });
+        Ok(Known {
+            who: principals.into_iter().map(|name| self.shared.person(&name)).collect(),
+            grants: here.filter_map(|row| rule_of(&row)).collect(),
+        })
+    }
+
+    async fn approval(&self, id: &str) -> Result<Option<Approval>, Refused> {
+        let read = self.shared.store.read(async |conn| approvals::find(conn, id).await);
+        read.await.map_err(|error| unread(&error))
+    }
+}
+
+impl Shared {
+    /// Somebody with the role and the name of the credential.
+    pub(crate) fn person(&self, principal: &str) -> Who {
+        let (role, name) = self.tokens.holder(principal);
+        Who { principal: Principal::new(principal), role, name }
+    }
+}
+
+fn unread(error: &skep_store::StoreError) -> Refused {
+    Refused::new(format!(
+        "policy_unread: the call was not run: who asked for it and what was granted could not be \
+         read ({error}). Try again."
+    ))
+}
+
+/// A grant as a rule that allows.
+pub(crate) fn rule_of(row: &GrantRow) -> Option<Rule> {
+    Some(Rule {
+        effect: Effect::Allow,
+        tool: row.tool.clone(),
+        path: row.path.as_deref().map(PathPattern::parse).transpose().ok()?,
+        command: row.command.as_deref().map(CommandPattern::parse).transpose().ok()?,
+        host: row.host.as_deref().map(HostPattern::parse).transpose().ok()?,
+        grants: row.grants.iter().map(|to| GrantTo::parse(to)).collect::<Option<_>>()?,
+        place: format!("grant {}", row.id),
+    })
+}
+
+/// What the policy stage came to.
+pub(super) enum Permitted {
+    /// It may run; with this approval, where it needed one.
+    Go {
+        approval: Option<String>,
+    },
+    Asks(Box<Question>),
+}
+
+/// A call that waits for a person.
+pub(crate) struct Question {
+    pub approval: NewApproval,
+    pub reason: String,
+}
+
+/// Reads where paths lead; blocks.
+pub(crate) fn pieces(subject: &Subject, workspace: &std::path::Path, resolve: bool) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    if let Some(command) = &subject.command {
+        pieces.extend(Line::parse(command).0.into_iter().map(Piece::Command));
+    }
+    let opened = if resolve { Workspace::open(workspace).ok() } else { None };
+    for named in &subject.paths {
+        let leads = named.path.as_ref().zip(opened.as_ref());
+        let leads = leads.and_then(|(path, workspace)| workspace.leads_to(path));
+        pieces.push(Piece::Path(match (leads, named.tree) {
+            (None, _) => PathFact::Unknown,
+            (Some(path), false) => PathFact::File(path),
+            (Some(path), true) => PathFact::Tree(path),
+        }));
+    }
+    if let Some(host) = &subject.host {
+        pieces.push(Piece::Host(host.clone()));
+    }
+    if pieces.is_empty() {
+        pieces.push(Piece::Whole);
+    }
+    pieces
+}
+
+/// Decides on a call as it is known.
+pub(crate) fn decide(
+    policy: &Policy,
+    tool: &dyn Tool,
+    level: SandboxLevel,
+    pieces: &[Piece],
+    known: &Known,
+) -> Verdict {
+    let (name, class) = (tool.spec().name.as_str(), tool.class());
+    let asked = Asked { tool: name, class, level, pieces, who: &known.who };
+    policy.decide(&asked, &known.grants)
+}
+
+impl Gate<'_> {
+    pub(super) async fn permitted(
+        &self,
+        tool: &dyn Tool,
+        call: &ToolCall,
+        arguments: &Value,
+        context: &ToolContext,
+        chain: &mut Chain,
+    ) -> Result<Permitted, Refused> {
+        let needs = self.policy.needs(&tool.spec().name);
+        let subject = tool.subject(arguments);
+        let mut known = match (needs.people, self.records) {
+            (true, Some(records)) => records.known().await?,
+            _ => Known::default(),
+        };
+        let level = self.agent.sandbox.level;
+        let found = self.pieces(&subject, context, needs.paths).await;
+        let mut verdict = decide(self.policy, tool, level, &found, &known);
+        if verdict.effect == Effect::Ask {
+            // A question is worth a closer look: at grants, and at where every path leads.
+            if let Some(records) = self.records {
+                known = records.known().await?;
+            }
+            let found = self.pieces(&subject, context, true).await;
+            verdict = decide(self.policy, tool, level, &found, &known);
+        }
+        let approval = context.decision.as_ref().and_then(|value| value.get("approval"));
+        let approval = approval.and_then(Value::as_str);
+        match verdict.effect {
+            Effect::Allow => {
+                chain.note(Stage::Policy, word(tool, &verdict));
+                Ok(Permitted::Go { approval: approval.map(str::to_owned) })
+            }
+            Effect::Deny => {
+                chain.note(Stage::Policy, format!("refused: {}", word(tool, &verdict)));
+                Err(Refused::new(self.denied(tool, call, &verdict)))
+            }
+            Effect::Ask => {
+                let agent = self.records.map_or(skep_core::ids::AgentId(0), |r| r.lease.agent);
+                let binding = self.bound_call(agent, tool, arguments, subject, context).await?;
+                let asked = Asking { tool, arguments, verdict, binding, known };
+                self.ask(call, context, approval, asked, chain).await
+            }
+        }
+    }
+
+    async fn pieces(&self, subject: &Subject, context: &ToolContext, resolve: bool) -> Vec<Piece> {
+        if subject.paths.is_empty() || !resolve {
+            return pieces(subject, &context.workspace, false);
+        }
+        let (subject, workspace) = (subject.clone(), context.workspace.clone());
+        let work = move || pieces(&subject, &workspace, true);
+        let found = tokio::task::spawn_blocking(work).await;
+        found.unwrap_or_else(|_| vec![Piece::Path(PathFact::Unknown)])
+    }
+
+    async fn bound_call(
+        &self,
+        agent: skep_core::ids::AgentId,
+        tool: &dyn Tool,
+        arguments: &Value,
+        subject: Subject,
+        context: &ToolContext,
+    ) -> Result<Binding, Refused> {
+        let (name, tool) = (context.agent.clone(), tool.spec().name.clone());
+        let (arguments, folder) = (arguments.clone(), context.workspace.clone());
+        let work = move || binding::bind((agent, &name), &tool, &arguments, &subject, &folder);
+        let bound = tokio::task::spawn_blocking(work).await;
+        bound.map_err(|_| {
+            let text = "policy_unread: the call was not run: the files it names could not be read";
+            Refused::new(text.to_owned())
+        })
+    }
+
+    fn denied(&self, tool: &dyn Tool, call: &ToolCall, verdict: &Verdict) -> String {
+        let (name, class) = (&call.name, tool.class().as_str());
+        match &verdict.rule {
+            None => format!(
+                "policy_deny: the call of `{name}` was not run: a call of the class `{class}` is \
+                 not allowed in this hive. The operator decides this in skep.yaml with \
+                 defaults.policy.{class}."
+            ),
+            Some(_) => format!(
+                "policy_deny: the call of `{name}` was not run: {}. Do it another way, or say what \
+                 you need: the operator decides this.",
+                verdict.why
+            ),
+        }
+    }
+
+    /// With a decision in hand: whether it is about this very call. Else a question.
+    async fn ask(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        approval: Option<&str>,
+        asked: Asking<'_>,
+        chain: &mut Chain,
+    ) -> Result<Permitted, Refused> {
+        let decision = context.decision.as_ref();
+        let mut reason = format!("approval of {}", call.name);
+        if let (Some(id), Some(decision)) = (approval, decision) {
+            let by = decision["by"].as_str().unwrap_or("somebody");
+            if decision["approve"] != Value::Bool(true) {
+                chain.note(Stage::Policy, format!("refused: denied by {by} ({id})"));
+                return Err(Refused::new(self.said_no(call, by, decision["note"].as_str())));
+            }
+            let row = match self.records {
+                Some(records) => records.approval(id).await?,
+                None => None,
+            };
+            match row {
+                Some(row) if row.hash == asked.binding.hash => {
+                    chain.note(Stage::Policy, format!("ask: approved by {by} ({id})"));
+                    return Ok(Permitted::Go { approval: Some(id.to_owned()) });
+                }
+                Some(row) => {
+                    let changed = changed(&row, &asked);
+                    reason = format!("approval of {} again, because {changed} changed", call.name);
+                }
+                None => {}
+            }
+        }
+        chain.note(Stage::Policy, format!("ask: {}", word(asked.tool, &asked.verdict)));
+        let now = clock::now_ms();
+        let hours = i64::try_from(self.approval_time.as_millis()).unwrap_or(i64::MAX);
+        let Asking { tool, arguments, verdict, binding, known } = asked;
+        let asked_by = known.who.iter().map(|who| who.principal.as_str()).collect::<Vec<_>>();
+        let new = NewApproval {
+            id: random::uuid().to_string(),
+            call: call.id.clone(),
+            tool: tool.spec().name.clone(),
+            class: tool.class(),
+            arguments: arguments.clone(),
+            cwd: binding.cwd,
+            files: json!(binding.files),
+            hash: binding.hash,
+            why: json!(verdict),
+            asked_by: asked_by.join(", "),
+            expires_at: now.saturating_add(hours),
+        };
+        Ok(Permitted::Asks(Box::new(Question { approval: new, reason })))
+    }
+
+    fn said_no(&self, call: &ToolCall, by: &str, note: Option<&str>) -> String {
+        let note = note.map(|note| format!(" and says: {note}")).unwrap_or_default();
+        format!(
+            "approval_denied: the call of `{}` was not run: {by} denied it{note}. Do not try the \
+             same again.",
+            call.name
+        )
+    }
+}
+
+/// A question as far as it is known.
+struct Asking<'a> {
+    tool: &'a dyn Tool,
+    arguments: &'a Value,
+    verdict: Verdict,
+    binding: Binding,
+    known: Known,
+}
+
+/// What differs between a call that was approved and the one at hand.
+fn changed(row: &Approval, asked: &Asking<'_>) -> String {
+    let mut changed = Vec::new();
+    if row.arguments != *asked.arguments {
+        changed.push("its arguments".to_owned());
+    }
+    if row.cwd != asked.binding.cwd {
+        changed.push("its folder".to_owned());
+    }
+    let before: Vec<binding::NamedFile> =
+        serde_json::from_value(row.files.clone()).unwrap_or_default();
+    for file in asked.binding.files.iter().filter(|file| !before.contains(file)) {
+        changed.push(file.path.clone());
+    }
+    for file in before.iter().filter(|old| !asked.binding.files.iter().any(|f| f.path == old.path))
+    {
+        changed.push(file.path.clone());
+    }
+    changed.dedup();
+    changed.truncate(5);
+    if changed.is_empty() { "its agent".to_owned() } else { changed.join(", ") }
+}
+
+/// For the chain: by rule, or by class.
+fn word(tool: &dyn Tool, verdict: &Verdict) -> String {
+    let effect = verdict.effect.as_str();
+    match &verdict.rule {
+        Some(rule) => format!("{effect} by {rule}"),
+        None => format!("{}: {effect}", tool.class().as_str()),
+    }
+}

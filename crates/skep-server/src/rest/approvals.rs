@@ -1,0 +1,182 @@
+//! Questions to people: calls that wait for a decision.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use skep_core::approval::{ApprovalState, Scope};
+use skep_runtime::door::{ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionWish};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::doors::Doors;
+use crate::extract::{self, JsonBody, Params, Segments};
+use crate::permit::Permit;
+use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
+use crate::rest::agents::{Nothing, page_size};
+
+/// Which approvals.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Listed {
+    Open,
+    /// Approved, denied, and those that need no answer any more.
+    Decided,
+    Expired,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ApprovalParams {
+    /// `open` where it is left out.
+    #[param(inline)]
+    state: Option<Listed>,
+    agent: Option<String>,
+    /// The `next` of the page before.
+    cursor: Option<i64>,
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// Approvals, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/approvals", tag = "approvals", params(ApprovalParams),
+    responses((status = 200, description = "A page.", body = ApprovalPage), Missing)
+)]
+pub(crate) async fn list(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Params(params): Params<ApprovalParams>,
+) -> Result<Json<ApprovalPage>, Problem> {
+    let states = match params.state.unwrap_or(Listed::Open) {
+        Listed::Open => vec![ApprovalState::Open],
+        Listed::Decided => {
+            vec![ApprovalState::Approved, ApprovalState::Denied, ApprovalState::Withdrawn]
+        }
+        Listed::Expired => vec![ApprovalState::Expired],
+    };
+    let query = ApprovalQuery {
+        states,
+        agent: params.agent.as_deref().map(extract::agent).transpose()?,
+        cursor: params.cursor,
+        limit: page_size(params.limit)?,
+    };
+    Ok(Json(doors.hive.approvals(query, &permit.sight()).await?))
+}
+
+/// One approval, whole.
+#[utoipa::path(
+    get, path = "/api/v1/approvals/{id}", tag = "approvals",
+    params(("id" = String, Path, description = "The id of an approval.")),
+    responses((status = 200, description = "As it stands.", body = ApprovalInfo), Missing)
+)]
+pub(crate) async fn show(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(id): Segments<String>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<ApprovalInfo>, Problem> {
+    Ok(Json(doors.hive.approval(&id, &permit.sight()).await?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PatternParams {
+    /// A pattern; left out: exactly this call.
+    pattern: Option<String>,
+}
+
+/// What an always-rule with this pattern would cover: this call, and other open questions.
+#[utoipa::path(
+    get, path = "/api/v1/approvals/{id}/covers", tag = "approvals",
+    params(("id" = String, Path, description = "The id of an approval."), PatternParams),
+    responses(
+        (status = 200, description = "What it comes to.", body = Covered),
+        Missing, Clash
+    )
+)]
+pub(crate) async fn covers(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(id): Segments<String>,
+    Params(params): Params<PatternParams>,
+) -> Result<Json<Covered>, Problem> {
+    let pattern = params.pattern.as_deref();
+    Ok(Json(doors.hive.covers(&id, pattern, &permit.sight()).await?))
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    Approve,
+    Deny,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Deserialize, PartialEq, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Decision {
+    decision: Word,
+    /// How far a yes reaches; `once` where it is left out.
+    scope: Option<Scope>,
+    /// For `session` and `always`: what is allowed; exactly this call where it is left out.
+    pattern: Option<String>,
+    /// For the agent where it is a no, for the record else.
+    #[schema(max_length = 2000)]
+    note: Option<String>,
+    /// The `hash` of what was shown.
+    hash: String,
+}
+
+impl Decision {
+    pub(crate) fn wish(self, permit: &Permit, from: &str) -> DecisionWish {
+        DecisionWish {
+            approve: self.decision == Word::Approve,
+            scope: self.scope.unwrap_or(Scope::Once),
+            pattern: self.pattern,
+            note: self.note,
+            hash: self.hash,
+            by: permit.principal().to_string(),
+            from: from.to_owned(),
+        }
+    }
+}
+
+/// Decides. The first answer counts; what was shown has to be what would run.
+#[utoipa::path(
+    post, path = "/api/v1/approvals/{id}/decision", tag = "approvals",
+    params(("id" = String, Path, description = "The id of an approval.")),
+    request_body = Decision,
+    responses(
+        (status = 200, description = "Decided; the call goes on by itself.", body = ApprovalInfo),
+        Missing, Clash, BadBody, NotKept
+    )
+)]
+pub(crate) async fn decide(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(id): Segments<String>,
+    Params(Nothing {}): Params<Nothing>,
+    JsonBody(body): JsonBody<Decision>,
+) -> Result<Json<ApprovalInfo>, Problem> {
+    let wish = body.wish(&permit, "rest");
+    Ok(Json(doors.hive.decide_approval(&id, wish, &permit.sight()).await?))
+}
+
+/// Asks again what nobody answered in time; a yes then runs exactly that call.
+#[utoipa::path(
+    post, path = "/api/v1/approvals/{id}/reopen", tag = "approvals",
+    params(("id" = String, Path, description = "The id of an approval.")),
+    responses(
+        (status = 200, description = "Open again.", body = ApprovalInfo),
+        Missing, Clash, NotKept
+    )
+)]
+pub(crate) async fn reopen(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(id): Segments<String>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<ApprovalInfo>, Problem> {
+    Ok(Json(doors.hive.reopen(&id, &permit.sight()).await?))
+}

@@ -1,0 +1,453 @@
+//! Questions to a person, and their answers. A question is written with the wait it causes; its
+//! answer with the word that the call goes on.
+
+use serde_json::{Value as Json, json};
+use skep_core::Millis;
+use skep_core::approval::{ApprovalState, Scope};
+use skep_core::event::EventKind;
+use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
+use skep_core::policy::Class;
+
+use crate::command::Run;
+use crate::conn::{Conn, Row};
+use crate::error::{Refusal, SqlError};
+use crate::leases;
+use crate::tx::{NewEvent, Tx};
+
+/// A question about a call that is to wait.
+#[derive(Clone, Debug)]
+pub struct NewApproval {
+    pub id: String,
+    pub call: CallId,
+    pub tool: String,
+    pub class: Class,
+    /// The exact final ones.
+    pub arguments: Json,
+    pub cwd: String,
+    /// What the arguments name in the workspace, as shown.
+    pub files: Json,
+    pub hash: String,
+    pub why: Json,
+    pub asked_by: String,
+    pub expires_at: Millis,
+}
+
+/// The turn that asks.
+pub(crate) struct Asking<'a> {
+    pub turn: &'a TurnId,
+    pub agent: AgentId,
+    pub agent_name: &'a AgentName,
+    pub session: &'a SessionId,
+    pub now: Millis,
+}
+
+impl Asking<'_> {
+    fn event(&self, kind: EventKind) -> NewEvent {
+        NewEvent {
+            at: self.now,
+            agent: self.agent_name.clone(),
+            session: Some(self.session.clone()),
+            turn: Some(self.turn.clone()),
+            kind,
+        }
+    }
+}
+
+pub(crate) async fn ask(
+    tx: &mut Tx<'_>,
+    asking: &Asking<'_>,
+    new: &NewApproval,
+) -> Result<(), SqlError> {
+    let insert = "INSERT INTO approvals (id, agent, session, session_key, item, turn, call_id, \
+                  tool, class, arguments, cwd, files, hash, why, state, asked_by, asked_at, \
+                  expires_at) SELECT $1, $2, $3, s.key, \
+                  (SELECT i.id FROM items i WHERE i.turn = $4 ORDER BY i.ord LIMIT 1), \
+                  $4, $5, $6, $7, $8, $9, $10, $11, $12, 'open', $13, $14, $15 \
+                  FROM sessions s WHERE s.id = $3";
+    let (arguments, files, why) =
+        (new.arguments.to_string(), new.files.to_string(), new.why.to_string());
+    let args = [
+        (&new.id).into(),
+        asking.agent.0.into(),
+        asking.session.as_str().into(),
+        asking.turn.as_str().into(),
+        new.call.as_str().into(),
+        (&new.tool).into(),
+        new.class.as_str().into(),
+        (&arguments).into(),
+        (&new.cwd).into(),
+        (&files).into(),
+        (&new.hash).into(),
+        (&why).into(),
+        (&new.asked_by).into(),
+        asking.now.into(),
+        new.expires_at.into(),
+    ];
+    tx.conn.run(insert, &args).await?;
+    tx.event(asking.event(EventKind::ApprovalAsked {
+        approval: new.id.clone(),
+        call_id: new.call.clone(),
+        tool: new.tool.clone(),
+        expires_at: new.expires_at,
+    }));
+    Ok(())
+}
+
+/// The call runs with its approval now.
+pub(crate) async fn mark_used(tx: &mut Tx<'_>, id: &str, now: Millis) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET used_at = COALESCE(used_at, $2) WHERE id = $1";
+    tx.conn.run(update, &[id.into(), now.into()]).await.map(drop)
+}
+
+/// Nobody answered in time.
+pub(crate) async fn mark_expired(
+    tx: &mut Tx<'_>,
+    asking: &Asking<'_>,
+    id: &str,
+) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET state = 'expired' WHERE id = $1 AND state = 'open'";
+    if tx.conn.run(update, &[id.into()]).await? > 0 {
+        tell_decided(tx, asking, id, ApprovalState::Expired, None);
+    }
+    Ok(())
+}
+
+/// The turn is over: what it asked needs no answer any more.
+pub(crate) async fn withdraw(tx: &mut Tx<'_>, asking: &Asking<'_>) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET state = 'withdrawn' WHERE turn = $1 AND state = 'open' \
+                  AND reopened = 0 RETURNING id";
+    for row in tx.conn.rows(update, &[asking.turn.as_str().into()]).await? {
+        let id = row.text(0)?;
+        tell_decided(tx, asking, &id, ApprovalState::Withdrawn, None);
+    }
+    Ok(())
+}
+
+fn tell_decided(
+    tx: &mut Tx<'_>,
+    asking: &Asking<'_>,
+    id: &str,
+    state: ApprovalState,
+    by: Option<(&str, Scope)>,
+) {
+    let (by, scope) = by.unzip();
+    tx.event(asking.event(EventKind::ApprovalDecided {
+        approval: id.to_owned(),
+        state,
+        by: by.map(str::to_owned),
+        scope,
+    }));
+}
+
+/// A person's answer. It is refused when there is one already, when the question was another one,
+/// or when nothing waits for it any more.
+#[derive(Clone)]
+pub struct Answer {
+    pub id: String,
+    pub approve: bool,
+    pub scope: Scope,
+    pub pattern: Option<String>,
+    pub note: Option<String>,
+    /// What was shown to whoever decides.
+    pub hash: String,
+    pub by: String,
+    /// The door it came through.
+    pub from: String,
+    pub now: Millis,
+}
+
+impl Run for Answer {
+    /// The approval, where it was reopened: its call runs as an item of its own.
+    type Out = Option<Box<Approval>>;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let found = find(tx.conn, &self.id).await?;
+        let found = found.ok_or_else(|| Refusal::not_found(format!("approval {}", self.id)))?;
+        found.answerable(&self.hash, self.now)?;
+        let state = if self.approve { ApprovalState::Approved } else { ApprovalState::Denied };
+        let update = "UPDATE approvals SET state = $2, decided_by = $3, decided_at = $4, \
+                      decided_from = $5, scope = $6, pattern = $7, note = $8 WHERE id = $1";
+        let args = [
+            (&self.id).into(),
+            state.as_str().into(),
+            (&self.by).into(),
+            self.now.into(),
+            (&self.from).into(),
+            self.scope.as_str().into(),
+            (&self.pattern).into(),
+            (&self.note).into(),
+        ];
+        tx.conn.run(update, &args).await?;
+        let asking = Asking {
+            turn: &found.turn,
+            agent: found.agent,
+            agent_name: &found.agent_name,
+            session: &found.session,
+            now: self.now,
+        };
+        tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
+        if found.reopened {
+            return Ok(self.approve.then(|| Box::new(found)));
+        }
+        let decision = decision(&self.id, self.approve, &self.by, self.note.as_deref());
+        let decide = leases::Decide {
+            turn: found.turn.clone(),
+            call: found.call.clone(),
+            value: decision,
+            now: self.now,
+        };
+        decide.run(tx).await.map(|()| None)
+    }
+}
+
+/// As it stands with the call.
+pub fn decision(id: &str, approve: bool, by: &str, note: Option<&str>) -> Json {
+    json!({"approval": id, "approve": approve, "by": by, "note": note})
+}
+
+/// Asks again what nobody answered.
+#[derive(Clone)]
+pub struct Reopen {
+    pub id: String,
+    pub expires_at: Millis,
+    pub now: Millis,
+}
+
+impl Run for Reopen {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let found = find(tx.conn, &self.id).await?;
+        let found = found.ok_or_else(|| Refusal::not_found(format!("approval {}", self.id)))?;
+        if found.state != ApprovalState::Expired {
+            let detail = format!(
+                "the approval {} is {}; only an expired one can be reopened",
+                self.id,
+                found.state.as_str()
+            );
+            return Err(Refusal::conflict("not_expired", detail));
+        }
+        let update = "UPDATE approvals SET state = 'open', reopened = 1, expires_at = $2 \
+                      WHERE id = $1";
+        tx.conn.run(update, &[(&self.id).into(), self.expires_at.into()]).await?;
+        let asking = Asking {
+            turn: &found.turn,
+            agent: found.agent,
+            agent_name: &found.agent_name,
+            session: &found.session,
+            now: self.now,
+        };
+        tx.event(asking.event(EventKind::ApprovalAsked {
+            approval: self.id.clone(),
+            call_id: found.call.clone(),
+            tool: found.tool.clone(),
+            expires_at: self.expires_at,
+        }));
+        Ok(())
+    }
+}
+
+/// Reopened questions whose time is over again; those of waiting turns end with their wait.
+#[derive(Clone)]
+pub struct ExpireReopened {
+    pub now: Millis,
+}
+
+impl Run for ExpireReopened {
+    type Out = usize;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<usize, Refusal> {
+        let due = "SELECT id FROM approvals WHERE state = 'open' AND reopened = 1 \
+                   AND expires_at <= $1 ORDER BY expires_at LIMIT 100";
+        let rows = tx.conn.rows(due, &[self.now.into()]).await?;
+        for row in &rows {
+            let Some(found) = find(tx.conn, &row.text(0)?).await? else { continue };
+            let asking = Asking {
+                turn: &found.turn,
+                agent: found.agent,
+                agent_name: &found.agent_name,
+                session: &found.session,
+                now: self.now,
+            };
+            mark_expired(tx, &asking, &found.id).await?;
+        }
+        Ok(rows.len())
+    }
+}
+
+/// A question, and its answer when there is one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Approval {
+    pub number: i64,
+    pub id: String,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub item: Option<ItemId>,
+    pub turn: TurnId,
+    pub call: CallId,
+    pub tool: String,
+    pub class: String,
+    pub arguments: Json,
+    pub cwd: String,
+    pub files: Json,
+    pub hash: String,
+    pub why: Json,
+    pub state: ApprovalState,
+    pub reopened: bool,
+    pub asked_by: String,
+    pub asked_at: Millis,
+    pub expires_at: Millis,
+    pub decided_by: Option<String>,
+    pub decided_at: Option<Millis>,
+    pub decided_from: Option<String>,
+    pub scope: Option<Scope>,
+    pub pattern: Option<String>,
+    pub note: Option<String>,
+    pub used_at: Option<Millis>,
+}
+
+impl Approval {
+    fn answerable(&self, hash: &str, now: Millis) -> Result<(), Refusal> {
+        let id = &self.id;
+        match self.state {
+            ApprovalState::Open if self.hash != hash => {
+                let detail = format!(
+                    "the approval {id} is about another call than the one that was shown (its \
+                     hash is {}); read it again",
+                    self.hash
+                );
+                Err(Refusal::conflict("changed", detail))
+            }
+            ApprovalState::Open if self.expires_at <= now => {
+                Err(Refusal::conflict("expired", expired(id)))
+            }
+            ApprovalState::Open => Ok(()),
+            ApprovalState::Expired => Err(Refusal::conflict("expired", expired(id))),
+            ApprovalState::Withdrawn => {
+                let detail = format!(
+                    "nobody waits for the approval {id} any more: its turn ended before it was \
+                     decided"
+                );
+                Err(Refusal::conflict("withdrawn", detail))
+            }
+            ApprovalState::Approved | ApprovalState::Denied => {
+                let detail = format!(
+                    "the approval {id} was {} by {} at {} through {}; a decision is made once",
+                    self.state.as_str(),
+                    self.decided_by.as_deref().unwrap_or("somebody"),
+                    skep_core::time::utc(self.decided_at.unwrap_or(0)),
+                    self.decided_from.as_deref().unwrap_or("a door"),
+                );
+                Err(Refusal::conflict("already_decided", detail))
+            }
+        }
+    }
+}
+
+fn expired(id: &str) -> String {
+    format!("the approval {id} expired before it was decided; reopen it first")
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.number, p.id, p.agent, a.name, p.session, p.session_key, p.item, p.turn, ",
+            "p.call_id, p.tool, p.class, p.arguments, p.cwd, p.files, p.hash, p.why, p.state, ",
+            "p.reopened, p.asked_by, p.asked_at, p.expires_at, p.decided_by, p.decided_at, ",
+            "p.decided_from, p.scope, p.pattern, p.note, p.used_at ",
+            "FROM approvals p JOIN agents a ON a.id = p.agent ",
+            $rest
+        )
+    };
+}
+
+pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Approval>, SqlError> {
+    let row = conn.row(select!("WHERE p.id = $1"), &[id.into()]).await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// The open questions of a turn.
+pub async fn open_of_turn(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Approval>, SqlError> {
+    let select = select!("WHERE p.turn = $1 AND p.state = 'open' AND p.reopened = 0");
+    conn.rows(select, &[turn.as_str().into()]).await?.iter().map(read).collect()
+}
+
+/// Approvals in a state, the newest first, below `before`.
+pub async fn page(
+    conn: &mut Conn,
+    state: ApprovalState,
+    agent: Option<AgentId>,
+    before: i64,
+    limit: u32,
+) -> Result<Vec<Approval>, SqlError> {
+    let (state, limit) = (state.as_str(), i64::from(limit));
+    let rows = match agent {
+        None => {
+            let select =
+                select!("WHERE p.state = $1 AND p.number < $2 ORDER BY p.number DESC LIMIT $3");
+            conn.rows(select, &[state.into(), before.into(), limit.into()]).await?
+        }
+        Some(agent) => {
+            let select = select!(
+                "WHERE p.agent = $1 AND p.state = $2 AND p.number < $3 \
+                 ORDER BY p.number DESC LIMIT $4"
+            );
+            let args = [agent.0.into(), state.into(), before.into(), limit.into()];
+            conn.rows(select, &args).await?
+        }
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Whose messages a turn answers.
+pub async fn asked_by(conn: &mut Conn, turn: &TurnId) -> Result<Vec<String>, SqlError> {
+    let select = "SELECT principal FROM items WHERE turn = $1 ORDER BY ord";
+    let mut principals: Vec<String> = Vec::new();
+    for row in conn.rows(select, &[turn.as_str().into()]).await? {
+        let principal = row.text(0)?;
+        if !principals.contains(&principal) {
+            principals.push(principal);
+        }
+    }
+    Ok(principals)
+}
+
+fn read(row: &Row) -> Result<Approval, SqlError> {
+    let document = |text: String| {
+        serde_json::from_str(&text).map_err(|error| SqlError::decode(error.to_string()))
+    };
+    let state = row.text(16)?;
+    let state = ApprovalState::parse(&state);
+    Ok(Approval {
+        number: row.int(0)?,
+        id: row.text(1)?,
+        agent: AgentId(row.int(2)?),
+        agent_name: AgentName(row.text(3)?),
+        session: SessionId(row.text(4)?),
+        session_key: SessionKey(row.text(5)?),
+        item: row.text_opt(6)?.map(ItemId),
+        turn: TurnId(row.text(7)?),
+        call: CallId(row.text(8)?),
+        tool: row.text(9)?,
+        class: row.text(10)?,
+        arguments: document(row.text(11)?)?,
+        cwd: row.text(12)?,
+        files: document(row.text(13)?)?,
+        hash: row.text(14)?,
+        why: document(row.text(15)?)?,
+        state: state.ok_or_else(|| SqlError::decode("approval state"))?,
+        reopened: row.bool(17)?,
+        asked_by: row.text(18)?,
+        asked_at: row.int(19)?,
+        expires_at: row.int(20)?,
+        decided_by: row.text_opt(21)?,
+        decided_at: row.int_opt(22)?,
+        decided_from: row.text_opt(23)?,
+        scope: row.text_opt(24)?.as_deref().and_then(Scope::parse),
+        pattern: row.text_opt(25)?,
+        note: row.text_opt(26)?,
+        used_at: row.int_opt(27)?,
+    })
+}
