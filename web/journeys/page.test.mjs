@@ -310,7 +310,6 @@ test("Home says what needs a person, what runs and what it cost", async (t) => {
     await page.getByRole("img", { name: /^Tokens per hour, highest at \d\d:00 UTC/ }).waitFor();
     await page.locator(".spend tr", { hasText: /main\s*1 turn/ }).waitFor();
     await accessible(page, "home");
-    await picture(page, "home-light");
     await page.getByRole("button", { name: "Stop main" }).click();
     await page.getByText("No turn is running.").waitFor();
     faultless(page);

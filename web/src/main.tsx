@@ -7,6 +7,7 @@ import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
 import { needs } from "./state/needs";
 import { createRoute, type PageName, type Route } from "./state/route";
+import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
 import { headline, Home } from "./view/Home";
@@ -22,7 +23,7 @@ function App(props: { me: Me }) {
   const hive = createHive(live);
   const router = createRoute();
   const [searching, setSearching] = createSignal(false);
-  const approvals = createApprovals();
+  const approvals = createApprovals(live);
   const waiting = createMemo(() => needs(hive.state, approvals.state.open).length);
   const chat = () => at("chat");
   function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
@@ -62,6 +63,7 @@ function App(props: { me: Me }) {
             <Match when={chat()}>
               {(route) => <Chat route={route()} find={() => setSearching(true)} />}
             </Match>
+            <Match when={at("approvals")}>{(route) => <ApprovalsPage id={route().id} />}</Match>
             <Match when={at("log")}>
               {(route) => <LogPage tab={route().tab} turn={route().turn} />}
             </Match>

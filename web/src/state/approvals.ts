@@ -3,6 +3,7 @@
 import { createStore, reconcile } from "solid-js/store";
 import { get, post, Refusal } from "../api/http";
 import type { Approval } from "../api/types";
+import type { Live } from "./live";
 
 export type Scope = "once" | "session" | "always";
 
@@ -27,10 +28,15 @@ interface Page {
   approvals: Approval[];
 }
 
-export function createApprovals() {
+/** Several changes at once are one look. */
+const SETTLE = 100;
+
+export function createApprovals(live: Live) {
   const [state, set] = createStore<State>({ open: [], past: [], loaded: false });
+  let timer: ReturnType<typeof setTimeout> | undefined;
 
   async function refresh(): Promise<void> {
+    timer = undefined;
     if (state.refused !== undefined) return;
     try {
       const [open, decided, expired] = await Promise.all([
@@ -48,6 +54,17 @@ export function createApprovals() {
       // Else the stream breaks as well and says so; the next snapshot mends this.
     }
   }
+
+  function soon(): void {
+    timer ??= setTimeout(() => void refresh(), SETTLE);
+  }
+
+  live.on({
+    snapshot: soon,
+    event: (event) => {
+      if (event.type === "approval_asked" || event.type === "approval_decided") soon();
+    },
+  });
 
   /** The hash says which exact call was read. */
   async function decide(approval: Approval, choice: Choice): Promise<void> {

@@ -8,7 +8,7 @@ import type { Live } from "./live";
 
 /** A piece of a turn's strip: model time or a tool call. */
 export interface Step {
-  kind: "model" | "tool" | "failed";
+  kind: "model" | "tool" | "failed" | "wait";
   at: number;
   until?: number;
   call?: string;
@@ -92,6 +92,7 @@ export function createHive(live: Live) {
       case "turn_waiting":
         if (id && state.turns[id]) {
           set("turns", id, { state: "waiting", waiting_for: event.reason });
+          step(id, { kind: "wait", at: event.at });
         }
         soon();
         break;

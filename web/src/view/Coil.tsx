@@ -6,15 +6,24 @@ import type { Step } from "../state/hive";
 
 export function Coil(props: { strip: Step[]; now: number }) {
   const width = (step: Step) => Math.max(200, (step.until ?? props.now) - step.at);
-  const tools = () => props.strip.filter((step) => step.kind !== "model").length;
+  const tools = () =>
+    props.strip.filter((step) => step.kind === "tool" || step.kind === "failed").length;
+  const waits = () => props.strip.some((step) => step.kind === "wait" && !step.until);
   const failed = () => props.strip.filter((step) => step.kind === "failed").length;
-  const label = () => `${tools()} tool calls${failed() ? `, ${failed()} failed` : ""}`;
+  const label = () => {
+    const bad = failed() ? `, ${failed()} failed` : "";
+    return `${tools()} tool calls${bad}${waits() ? ", waits for a person" : ""}`;
+  };
   return (
     <div class="coil" role="img" aria-label={label()}>
       <For each={props.strip}>
         {(step) => (
           <i
-            classList={{ t: step.kind === "tool", f: step.kind === "failed" }}
+            classList={{
+              t: step.kind === "tool",
+              f: step.kind === "failed",
+              w: step.kind === "wait",
+            }}
             ref={(piece) => queueMicrotask(() => (piece.style.flexGrow = String(width(step))))}
           />
         )}

@@ -170,7 +170,7 @@ function ThisTurn(props: { turn: RunningTurn }) {
       <Coil strip={props.turn.strip} now={now()} />
       <dl class="kv narrow">
         <dt>Calls</dt>
-        <dd>{props.turn.strip.filter((step) => step.kind !== "model").length}</dd>
+        <dd>{props.turn.strip.filter((step) => step.call !== undefined).length}</dd>
         <dt>Time</dt>
         <dd>{span(Math.max(0, now() - props.turn.since))}</dd>
       </dl>

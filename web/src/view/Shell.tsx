@@ -14,7 +14,7 @@ interface Props {
 }
 
 export function Shell(props: Props) {
-  const { router } = usePage();
+  const { approvals, router } = usePage();
   return (
     <>
       <a class="skip" href="#main" onClick={toMain}>
@@ -41,6 +41,7 @@ export function Shell(props: Props) {
           <ul>
             <PageLink icon="home" page="home" needs={props.needs} />
             <PageLink icon="chat" page="chat" />
+            <PageLink icon="approve" page="approvals" needs={approvals.state.open.length} />
           </ul>
           <ul>
             <PageLink icon="usage" page="usage" />
@@ -55,6 +56,12 @@ export function Shell(props: Props) {
         <nav class="tabs" aria-label="Main pages">
           <Tab icon="home" page="home" needs={props.needs} current={router.route().page} />
           <Tab icon="chat" page="chat" current={router.route().page} />
+          <Tab
+            icon="approve"
+            page="approvals"
+            needs={approvals.state.open.length}
+            current={router.route().page}
+          />
           <Tab icon="usage" page="usage" current={router.route().page} />
           <Tab icon="log" page="log" current={router.route().page} />
         </nav>

@@ -4,7 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use skep_core::approval::{ApprovalState, Scope};
-use skep_runtime::door::{ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionWish};
+use skep_runtime::door::{
+    ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, Credential, DecisionWish,
+};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::doors::Doors;
@@ -159,7 +161,11 @@ pub(crate) async fn decide(
     Params(Nothing {}): Params<Nothing>,
     JsonBody(body): JsonBody<Decision>,
 ) -> Result<Json<ApprovalInfo>, Problem> {
-    let wish = body.wish(&permit, "rest");
+    let from = match permit.credential() {
+        Credential::Browser { .. } => "page",
+        Credential::Owner | Credential::Token { .. } => "rest",
+    };
+    let wish = body.wish(&permit, from);
     Ok(Json(doors.hive.decide_approval(&id, wish, &permit.sight()).await?))
 }
 

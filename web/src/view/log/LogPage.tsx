@@ -5,9 +5,11 @@ import { For, Match, Switch } from "solid-js";
 import { href, type LogTab } from "../../state/route";
 import { Audit } from "./Audit";
 import { Lines } from "./Lines";
+import { WhyForm } from "./Why";
 
 const TABS: [LogTab, string][] = [
   ["audit", "Audit"],
+  ["why", "Why"],
   ["lines", "Log"],
 ];
 
@@ -48,7 +50,9 @@ export function LogPage(props: { tab: LogTab; turn: string | undefined }) {
         <Match when={props.tab === "lines"}>
           <Lines />
         </Match>
-
+        <Match when={props.tab === "why"}>
+          <WhyForm />
+        </Match>
       </Switch>
     </div>
   );

@@ -1,0 +1,218 @@
+// Approvals: what a rule asks about is read whole, decided by a person, and runs exactly once.
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { accessible, AWAY, faultless, launch, open, picture } from "./browser.mjs";
+import { call, say as says } from "./model.mjs";
+import { said, say, talk, withModel } from "./person.mjs";
+
+let browser;
+before(async () => {
+    browser = await launch();
+});
+after(() => browser.close());
+
+const AGENT = [
+    "allowed_tools: ['*']",
+    "policy:",
+    "  - {effect: ask, tool: bash, command: rm}",
+    "",
+].join("\n");
+const HOME = {
+    "teams/main/config.yaml": AGENT,
+    "teams/main/work/build/old.o": "old",
+};
+
+const asking = (t, options) => withModel(browser, t, options, HOME);
+const approvals = (page) => page.getByRole("link", { name: /^Approvals/ }).first();
+const exact = (page) => page.getByRole("region", { name: "Exactly what is asked for" });
+
+/** The answers to tool calls in a request. */
+function results(request) {
+    const blocks = request.messages.flatMap((message) => message.content);
+    return blocks.filter((block) => block.type === "tool_result");
+}
+
+test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
+    const { hive, model, page } = await asking(t);
+    model.push(says("I clean up."), call("bash", { command: "rm -rf build" }));
+    // Asked again before the call has its answer, it would want something else.
+    model.pushBy((request) =>
+        results(request).length ? [says("It is gone.")] : [call("bash", { command: "rm -rf src" })],
+    );
+    await talk(page);
+    await say(page, "Remove what was built.");
+    await page.getByRole("region", { name: "Approval asked by main" }).waitFor();
+    await page.getByText("waits for you").first().waitFor();
+    await page.getByRole("link", { name: /Home/ }).first().click();
+    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
+    await page.locator(".needs .cmd", { hasText: "rm -rf build" }).waitFor();
+    await page.getByText(/, 1 waiting, /).waitFor();
+    await accessible(page, "home");
+    await picture(page, "home-light");
+    await approvals(page).click();
+    await page.getByRole("heading", { name: "main wants to run a command" }).waitFor();
+    assert.match(await exact(page).textContent(), /rm -rf build/);
+    await page.getByRole("list").filter({ hasText: "teams/main/config.yaml" }).first().waitFor();
+    await accessible(page, "approvals");
+    await picture(page, "approvals-light");
+
+    await hive.kill();
+    await page.getByText("Connection lost").first().waitFor();
+    assert.ok(existsSync(join(hive.home, "teams/main/work/build/old.o")));
+    await hive.up();
+    await page.getByText(/Live, event/).waitFor();
+    assert.match(await exact(page).textContent(), /rm -rf build/);
+    await page.locator("h1").first().click();
+    await page.keyboard.press("y");
+    await page.getByText("Nothing waits for your word.").waitFor();
+    await page.locator(".decided", { hasText: /operator, once, from page/ }).waitFor();
+
+    await talk(page);
+    await said(page, "It is gone.");
+    assert.equal(existsSync(join(hive.home, "teams/main/work/build")), false);
+    assert.equal(model.requests.length, 2, "the model was asked before and after, no more");
+    const { rows } = await hive.rows();
+    const calls = rows.filter((row) => row.kind === "call");
+    assert.deepEqual(
+        calls.map((row) => [row.tool, row.arguments.command, row.outcome]),
+        [["bash", "rm -rf build", "ok"]],
+    );
+    faultless(page, AWAY);
+});
+
+test("a no goes back with its note, from the talk itself", async (t) => {
+    const { hive, model, page } = await asking(t);
+    model.push(call("bash", { command: "rm -rf build" }));
+    model.push(says("Then I leave it."));
+    await talk(page);
+    await say(page, "Clean up.");
+    const card = page.getByRole("region", { name: "Approval asked by main" });
+    await card.getByRole("link", { name: "Why, other choices" }).click();
+    await page.getByRole("textbox", { name: "Note to main" }).fill("We still need it.");
+    await page.getByRole("button", { name: /^Deny/ }).click();
+    await page.getByText(/denied: We still need it\./).first().waitFor();
+    await talk(page);
+    await said(page, "Then I leave it.");
+    const [told] = results(model.requests[1]);
+    assert.equal(told.is_error, true);
+    assert.match(JSON.stringify(told.content), /We still need it\./);
+    assert.ok(existsSync(join(hive.home, "teams/main/work/build/old.o")));
+    faultless(page);
+});
+
+test("always shows its pattern and what it covers, and the next one is not asked", async (t) => {
+    const { hive, model, page } = await asking(t);
+    model.push(call("bash", { command: "rm -rf build" }));
+    model.push(says("Once."));
+    await hive.skep("send", "main", "Clean up.");
+    await approvals(page).click();
+    await exact(page).waitFor();
+    assert.equal(await page.getByRole("radio", { name: /Once/ }).isChecked(), true);
+    await page.locator("h1").first().click();
+    await page.waitForTimeout(500);
+    await page.keyboard.press("3");
+    const pattern = page.getByRole("textbox", { name: "Pattern, on the parsed call" });
+    await pattern.fill("ls");
+    await page.getByText("does not cover this call").waitFor();
+    const yes = page.getByRole("button", { name: /^Approve always/ });
+    assert.equal(await yes.getAttribute("aria-disabled"), "true");
+    await pattern.fill("rm -rf");
+    await page.getByRole("img", { name: "covered" }).waitFor();
+    await yes.click();
+    await page.getByText("Nothing waits for your word.").waitFor();
+    await talk(page);
+    await said(page, "Once.");
+    model.push(call("bash", { command: "rm -rf other" }));
+    model.push(says("Not asked again."));
+    await say(page, "And the other.");
+    await said(page, "Not asked again.");
+    faultless(page);
+});
+
+test("twenty thousand characters and marks that mislead are shown as they are", async (t) => {
+    const { hive, model, page } = await asking(t);
+    const long = `rm -rf build ${"a".repeat(20_000)} END`;
+    const sly = "rm -rf build # \u202etxt.exe \u001b[2K\u200b";
+    model.push(call("bash", { command: long }));
+    model.push(call("bash", { command: sly }));
+    model.push(says("Done."));
+    await hive.skep("send", "main", "Clean up.");
+    await approvals(page).click();
+    const shown = await exact(page).textContent();
+    assert.ok(shown.includes("END") && shown.includes("a".repeat(20_000)), "all of it");
+    const wide = await exact(page).evaluate((box) => box.scrollWidth - box.clientWidth);
+    assert.ok(wide <= 1, `nothing is out of sight at the side: ${wide}`);
+    await page.getByRole("link", { name: /Home/ }).first().click();
+    await page.getByRole("link", { name: /^Review, / }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Approve once" }).count(), 0);
+    await approvals(page).click();
+    await page.getByRole("button", { name: /^Deny/ }).click();
+    await page.locator(".asks a", { hasText: "U+202E" }).click();
+    await page.getByText("‹U+202E›txt.exe ‹U+001B›[2K‹U+200B›").last().waitFor();
+    await page.getByRole("button", { name: /^Deny/ }).click();
+    await page.getByText("Nothing waits for your word.").waitFor();
+    faultless(page);
+});
+
+test("decided elsewhere while it is read", async (t) => {
+    const { hive, mine, model, page } = await asking(t);
+    model.push(call("bash", { command: "rm -rf build" }));
+    model.push(says("Done."));
+    await hive.skep("send", "main", "Clean up.");
+    await approvals(page).click();
+    await exact(page).waitFor();
+    const other = await open(mine, `${hive.url}/#/approvals`);
+    await other.getByRole("textbox", { name: "Note to main" }).fill("Not now.");
+    await other.getByRole("button", { name: /^Deny/ }).click();
+    await page.getByText(/denied: Not now\./).first().waitFor();
+    assert.equal(await page.getByRole("button", { name: /^Approve/ }).count(), 0);
+    faultless(page);
+});
+
+test("approvals on a phone, in the dark", async (t) => {
+    const options = {
+        viewport: { width: 390, height: 844 },
+        hasTouch: true,
+        colorScheme: "dark",
+    };
+    const { hive, model, page } = await asking(t, options);
+    model.push(call("bash", { command: "rm -rf build" }));
+    model.push(says("Done."));
+    await hive.skep("send", "main", "Clean up.");
+    await page.locator(".tabs a", { hasText: "Approvals" }).click();
+    await exact(page).waitFor();
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 390, `nothing sticks out: ${wide}`);
+    await accessible(page, "approvals on a phone");
+    await picture(page, "approvals-phone");
+    await page.getByRole("button", { name: "Approve once" }).click();
+    await page.locator(".decided", { hasText: /operator, once, from page/ }).waitFor();
+    faultless(page);
+});
+
+const PUSH = "allowed_tools: [bash]\npolicy:\n  - {effect: ask, tool: bash, command: git push}\n";
+const pushing = (t) => withModel(browser, t, {}, { "teams/main/config.yaml": PUSH });
+
+test("why something is asked about, and a yes for an hour", async (t) => {
+    const { hive, model, page } = await pushing(t);
+    await page.getByRole("link", { name: "Log & audit" }).first().click();
+    await page.getByRole("link", { name: "Why", exact: true }).click();
+    await page.getByRole("textbox", { name: "Arguments" }).fill('{"command": "git push origin"}');
+    await page.getByRole("button", { name: "Ask the policy" }).click();
+    await page.getByRole("heading", { name: "You would be asked" }).waitFor();
+    await page.getByText(/git push/).first().waitFor();
+    await accessible(page, "why");
+    await picture(page, "why-light");
+    await page.getByRole("button", { name: "Grant" }).click();
+    await page.getByRole("heading", { name: "It would run" }).waitFor();
+    model.push(call("bash", { command: "git push origin" }));
+    model.push(says("Nobody was asked."));
+    await hive.skep("send", "main", "Push.", "--wait");
+    await page.getByRole("button", { name: "Revoke" }).click();
+    await page.getByText("Nothing is granted.").waitFor();
+    await page.getByRole("button", { name: "Ask the policy" }).click();
+    await page.getByRole("heading", { name: "You would be asked" }).waitFor();
+    faultless(page);
+});
