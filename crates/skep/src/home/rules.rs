@@ -10,6 +10,8 @@ use super::source::Source;
 
 /// A rule is read by a model on every call; this is already more than one should pay for.
 const RULE_BYTES: u64 = 64 << 10;
+/// All of a folder together, for the same reason: an agent may write rules of its own.
+const FOLDER_BYTES: usize = 256 << 10;
 
 /// Every `*.md` of a folder; a missing folder has none.
 pub fn read(folder: &Path) -> Result<Vec<Rule>, Problem> {
@@ -32,11 +34,42 @@ pub fn read(folder: &Path) -> Result<Vec<Rule>, Problem> {
         }
     }
     names.sort();
-    let mut rules = Vec::new();
+    let (mut rules, mut bytes) = (Vec::new(), 0);
     for name in names {
         if let Some(source) = Source::read(&folder.join(&name), RULE_BYTES)? {
+            bytes += source.text.len();
+            if bytes > FOLDER_BYTES {
+                let what = format!("the rules are too large together, from {name} on");
+                let expected = format!("at most {} KiB", FOLDER_BYTES / 1024);
+                return Err(Problem::of_file(folder, what).expecting(expected));
+            }
             rules.push(Rule { file: name, text: source.text });
         }
     }
     Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn rules_are_bounded_one_by_one_and_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: usize| {
+            std::fs::write(folder.path().join(name), "x".repeat(bytes)).unwrap();
+        };
+        for number in 0..4 {
+            write(&format!("{number}.md"), 64 << 10);
+        }
+        assert_eq!(read(folder.path()).unwrap().len(), 4);
+        write("4.md", 1);
+        let problem = read(folder.path()).unwrap_err().to_string();
+        let expected = "the rules are too large together, from 4.md on; expected at most 256 KiB";
+        assert!(problem.ends_with(expected), "{problem}");
+        write("4.md", (64 << 10) + 1);
+        let problem = read(folder.path()).unwrap_err().to_string();
+        assert!(problem.ends_with("4.md: is too large; expected at most 64 KiB"), "{problem}");
+    }
 }
