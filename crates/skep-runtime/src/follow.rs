@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use skep_core::ids::{AgentName, ItemId, Principal};
+use skep_store::agents;
 use skep_store::watch::{self, ItemRow};
 
 use crate::door::{DoorError, ErrorKind, Failure, Followed, Response, Sight};
@@ -61,7 +62,14 @@ impl Hive {
         principal: &Principal,
         sight: &Sight,
     ) -> Result<Followed, DoorError> {
-        let agent_id = self.shared.agent_id(agent)?;
+        let agent_id = match self.shared.agent_id(agent) {
+            Ok(id) => id,
+            // A message outlives its agent: whoever waits for its end learns it.
+            Err(unknown) => {
+                let read = self.shared.store.read(async |conn| agents::id_of(conn, agent).await);
+                read.await.map_err(door_error)?.ok_or(unknown)?
+            }
+        };
         let read = self.shared.store.read(async |conn| {
             let item = watch::item(conn, agent_id, id, principal).await?;
             let seen = |item: &ItemRow| sight.covers(&item.agent, &item.session_key);

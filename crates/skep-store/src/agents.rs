@@ -126,6 +126,13 @@ pub struct AgentCounts {
     pub turns: i64,
 }
 
+/// The row of an agent, also of one that is not in the settings now.
+pub async fn id_of(conn: &mut Conn, name: &AgentName) -> Result<Option<AgentId>, SqlError> {
+    let select = "SELECT id FROM agents WHERE name = $1 AND removed_at IS NULL";
+    let row = conn.row(select, &[name.as_str().into()]).await?;
+    row.map(|row| row.int(0).map(AgentId)).transpose()
+}
+
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
     let select = "SELECT name, pending, running, waiting, turns FROM agents \
                   WHERE removed_at IS NULL ORDER BY name";

@@ -437,6 +437,7 @@ impl Story {
         let turn = lease.turn.clone();
         let read = self.store.read(async |conn| {
             agents::counts(conn).await?;
+            agents::id_of(conn, &AgentName::new("main")).await?;
             lanes::next_due(conn).await?;
             lanes::chosen(conn, agent, &key()).await?;
             assert_eq!(sessions::page(conn, agent, None, 50).await?.len(), 4);

@@ -218,6 +218,27 @@ async fn fault_config_agents_come_break_alone_and_go() {
 }
 
 #[tokio::test]
+async fn fault_config_whoever_waits_for_an_agent_that_is_removed_learns_the_end() {
+    let stage = Stage::patient().await;
+    stage.write("teams/cto/config.yaml", "description: first\n");
+    stage.model.push(Reply::new().gate_first("removed").text("the last words"));
+    let play = stage.up().await;
+    let item = play.item("cto", "main", "hello").await;
+    stage.model.gate("removed").wait_arrived(1).await.unwrap();
+    let waiting = play.ended("cto", &item);
+    let removing = async {
+        change(&play, || fs::remove_dir_all(stage.home().join("teams/cto")).unwrap()).await;
+        stage.model.gate("removed").open();
+    };
+    let (waited, ()) = tokio::join!(waiting, removing);
+    assert_eq!(waited["response"]["content"], "the last words");
+    let path = format!("/api/v1/agents/cto/messages/{item}");
+    assert_eq!(play.api().get(&path).await.unwrap().good().unwrap(), waited);
+    let unknown = play.api().get("/api/v1/agents/nobody/messages/x").await.unwrap();
+    assert_eq!((unknown.status, &unknown.json["code"]), (404, &json!("unknown_agent")));
+}
+
+#[tokio::test]
 async fn fault_config_limits_change_under_load_and_what_cannot_is_named() {
     let stage = Stage::new().await;
     stage.model.answer_with(|_| Reply::new().gate("all").text("done"));
