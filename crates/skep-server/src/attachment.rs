@@ -13,7 +13,7 @@ pub(crate) const LARGE_BYTES: usize = MESSAGE_BYTES / 3 * 4 + crate::extract::BO
 /// A file with a message: a picture (PNG, JPEG, GIF, WebP) of up to 5 MiB, or UTF-8 text of up to
 /// 256 KiB. The bytes decide which.
 #[derive(Debug, PartialEq, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a file: an object with name and data")]
 pub(crate) struct RawAttachment {
     #[schema(min_length = 1, max_length = 200, example = "notes.txt")]
     name: String,

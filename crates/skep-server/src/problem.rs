@@ -109,7 +109,16 @@ impl Problem {
 
     /// The message was taken and its turn failed, for a door that has no other word for that.
     pub(crate) fn failed_turn(code: String, detail: String) -> Self {
-        let problem = Self::new(StatusCode::BAD_GATEWAY, "failed", detail);
+        Self::of_message(StatusCode::BAD_GATEWAY, code, detail)
+    }
+
+    /// A command that could not be carried out as it was written.
+    pub(crate) fn refused_command(code: String, detail: String) -> Self {
+        Self::of_message(StatusCode::BAD_REQUEST, code, detail)
+    }
+
+    fn of_message(status: StatusCode, code: String, detail: String) -> Self {
+        let problem = Self::new(status, "failed", detail);
         Self { code: code.into(), ..problem }
     }
 

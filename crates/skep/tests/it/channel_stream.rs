@@ -238,3 +238,24 @@ async fn whoever_asks_again_gets_the_same(stage: &Stage, play: &Play) {
     }
     assert_eq!(stage.model.requests().len(), before + 1);
 }
+
+#[tokio::test]
+async fn channel_openai_commands_that_are_wrong_are_the_callers_mistake() {
+    let stage = Stage::new().await;
+    let play = stage.up().await;
+    let cases = [
+        (json!([{"role": "user", "content": "/model nothing"}]), "unknown_model", "no profile"),
+        (json!([1]), "invalid_body", "expected a message: an object with role and content"),
+    ];
+    for (messages, code, words) in cases {
+        let body = json!({"model": "main", "messages": messages});
+        let told = play.api().post("/v1/chat/completions", &body).await.unwrap();
+        assert_eq!(
+            (told.status, &told.json["error"]["code"]),
+            (400, &json!(code)),
+            "{}",
+            told.text
+        );
+        assert!(told.text.contains(words), "{}", told.text);
+    }
+}

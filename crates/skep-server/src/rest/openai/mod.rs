@@ -17,10 +17,11 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
+use skep_core::event::ItemState;
 use skep_core::ids::{AgentName, SessionKey};
 use skep_core::message::Usage;
 use skep_guard::{clock, random};
-use skep_runtime::door::{Earlier, Followed, Inbound, Receipt, Source};
+use skep_runtime::door::{Earlier, Failure, Followed, Inbound, Receipt, Source};
 
 use crate::admission::only;
 use crate::attachment::LARGE_BYTES;
@@ -219,8 +220,13 @@ fn streamed(receipt: &Receipt, include_usage: bool, telling: Telling) -> Respons
 
 /// The text of the answer, or why there is none.
 fn answer_of(followed: Followed) -> Result<String, Problem> {
+    // Commands are carried out at the door, without a turn.
+    let command = followed.turn.is_none() && followed.state == ItemState::Failed;
     match (followed.response, followed.error) {
         (Some(response), _) => Ok(response.content),
+        (None, Some(Failure { code, error })) if command => {
+            Err(Problem::refused_command(code, error))
+        }
         (None, error) => {
             let (code, text) = failure(error);
             Err(Problem::failed_turn(code, text))
@@ -228,7 +234,7 @@ fn answer_of(followed: Followed) -> Result<String, Problem> {
     }
 }
 
-fn failure(error: Option<skep_runtime::door::Failure>) -> (String, String) {
+fn failure(error: Option<Failure>) -> (String, String) {
     match error {
         Some(failure) => (failure.code, failure.error),
         None => ("failed".to_owned(), "the turn ended without an answer".to_owned()),

@@ -35,6 +35,7 @@ pub(crate) struct StreamOptions {
 }
 
 #[derive(Deserialize, ToSchema)]
+#[serde(expecting = "a message: an object with role and content")]
 pub(crate) struct ChatMessage {
     #[schema(example = "user", pattern = "^(system|developer|user|assistant)$")]
     role: String,
