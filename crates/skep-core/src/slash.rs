@@ -74,7 +74,8 @@ pub fn parse(text: &str) -> Typed {
     };
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = Some(rest.trim()).filter(|rest| !rest.is_empty()).map(str::to_owned);
-    match word {
+    // Telephones begin with a capital.
+    match word.to_lowercase().as_str() {
         "stop" | "abort" => Typed::Command(Slash::Stop),
         "new" | "reset" => Typed::Command(Slash::New { rest }),
         "model" => Typed::Command(Slash::Model { wanted: rest }),
@@ -118,7 +119,9 @@ mod tests {
             ("/compact", Typed::Command(Slash::Compact { keep: None })),
             ("/compact the plan", Typed::Command(Slash::Compact { keep: Some("the plan".into()) })),
             ("/think high", Typed::Command(Slash::Think { wanted: Some("high".into()) })),
-            ("/Stop", Typed::Unknown { word: "/Stop".into() }),
+            ("/Stop", Typed::Command(Slash::Stop)),
+            ("/STATUS", Typed::Command(Slash::Status)),
+            ("/Stopp", Typed::Unknown { word: "/Stopp".into() }),
             ("/etc/passwd is what?", Typed::Unknown { word: "/etc/passwd".into() }),
             ("/", Typed::Unknown { word: "/".into() }),
         ];
