@@ -42,7 +42,10 @@ pub enum RepositoryError {
          git` (Fedora), `pacman -S git` (Arch), `apk add git` (Alpine); then try again"
     )]
     Missing,
-    #[error("git failed: {0}")]
+    #[error(
+        "git failed: {0}. If run/config.git is damaged, the operator moves it away; the next \
+         change begins another"
+    )]
     Failed(String),
     #[error("git could not be run: {0}")]
     Process(#[from] ProcessError),
@@ -137,7 +140,14 @@ fn failed(why: &str) -> RepositoryError {
 
 fn said(output: &JobOutput) -> RepositoryError {
     let text = String::from_utf8_lossy(&output.stderr.bytes);
-    RepositoryError::Failed(format!("{:?} {}", output.ending, text.trim()))
+    let ending = match &output.ending {
+        Ending::Exited { code } => format!("exit code {code}"),
+        Ending::Signalled { signal } => format!("ended by signal {signal}"),
+        Ending::TimedOut => "it did not end in time".to_owned(),
+        Ending::Cancelled => "it was cancelled".to_owned(),
+        Ending::OverLimit { what } => format!("it took too much {what}"),
+    };
+    RepositoryError::Failed(format!("{} ({ending})", text.trim()))
 }
 
 /// The commit in the words of `git fast-import`.
