@@ -169,10 +169,16 @@ where
             return output::failure(&failure, json);
         }
     };
+    // What a hive says when it starts is not what it is for.
+    let serves = matches!(arguments.command, Command::Up(_));
     let result = runtime.block_on(Box::pin(dispatch(program, arguments)));
     // What still runs belongs to a request nobody waits for any more.
     runtime.shutdown_background();
     match result {
+        Ok(()) if !serves && let Some(why) = output::lost() => {
+            let failure = Failure::new(Exit::Failed, "write all of the result", why);
+            output::failure(&failure.next("make room, then ask again"), json)
+        }
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => output::failure(&failure, json),
     }

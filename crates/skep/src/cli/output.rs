@@ -1,13 +1,16 @@
 //! What is printed. Colour only on a terminal; nothing an agent says can drive the terminal.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 use skep_guard::environment;
 
 use super::failure::Failure;
 use super::text::harmless;
+
+static LOST: OnceLock<String> = OnceLock::new();
 
 /// A line on standard output. A reader that went away is no failure of ours.
 pub fn line(text: impl AsRef<str>) {
@@ -18,7 +21,19 @@ pub fn line(text: impl AsRef<str>) {
 /// A piece of a line, shown at once.
 pub fn piece(text: &str) {
     let mut out = std::io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            // The first is the reason for all the others.
+            let _ = LOST.set(error.to_string());
+        }
+    }
+}
+
+/// Why some of the result was not written, for instance to a file on a full disk.
+pub fn lost() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
 }
 
 /// A line for people beside the result.

@@ -1,6 +1,8 @@
 //! The command line when something is not as it should be: messages say what was attempted, why
 //! it failed and what to do; a hive that dies under a waiting command costs nothing but time.
 
+use std::fs;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -24,6 +26,31 @@ async fn failure(stage: &Stage, words: &[&str]) -> (i32, String) {
     assert_eq!(ended.stdout, "", "{words:?}");
     let home = stage.home().display().to_string();
     (ended.code.unwrap(), ended.stderr.replace(&home, "HOME"))
+}
+
+/// A script that keeps what a command prints must learn that it was not kept.
+#[tokio::test]
+async fn fault_cli_a_result_that_cannot_be_written_is_a_failure_and_a_reader_that_left_is_none() {
+    let stage = Stage::new().await;
+    let skep = locate::skep().unwrap();
+    let run = |into: Stdio| {
+        let mut command = Command::new(&skep);
+        command.args(["config", "schema", "--home"]).arg(stage.home()).stdout(into);
+        command.stderr(Stdio::piped()).output().unwrap()
+    };
+    let full = run(fs::File::options().write(true).open("/dev/full").unwrap().into());
+    assert_eq!(
+        (full.status.code(), String::from_utf8(full.stderr).unwrap().as_str()),
+        (
+            Some(1),
+            "skep: could not write all of the result\n  No space left on device (os error 28)\n  \
+             next: make room, then ask again\n"
+        )
+    );
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let left = run(writer.into());
+    assert_eq!((left.status.code(), left.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
 #[tokio::test]
