@@ -298,7 +298,8 @@ async fn fault_config_a_storm_of_changes_is_read_a_few_times() {
     .unwrap();
     let events = told(&play).await;
     assert!(events.len() <= 20, "{} readings", events.len());
-    assert!(events.iter().all(|event| event["problems"] == json!([])), "{events:?}");
+    // One that falls between the emptying of the file and its writing is told as what it is.
+    assert_eq!(events.last().unwrap()["problems"], json!([]), "{events:?}");
 }
 
 #[tokio::test]
