@@ -51,6 +51,9 @@ impl Block {
     }
 }
 
+/// More than any call has, and little enough that no sum of the store runs over.
+pub const MOST_TOKENS: u64 = 1_000_000_000;
+
 /// Tokens as the wire reported them, and what they cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -76,9 +79,10 @@ impl Default for Usage {
 impl Usage {
     /// Not priced yet.
     pub fn new(input: u64, output: u64, cache_read: u64, cache_write: u64) -> Self {
-        // What a vendor says is not ours to trust.
-        let more = [output, cache_read, cache_write].into_iter();
-        let total_tokens = more.fold(input, u64::saturating_add);
+        // What a vendor says is not ours to trust: no sum of it may ever run over.
+        let [input, output, cache_read, cache_write] =
+            [input, output, cache_read, cache_write].map(|count| count.min(MOST_TOKENS));
+        let total_tokens = input + output + cache_read + cache_write;
         Self { input, output, cache_read, cache_write, total_tokens, cost: None }
     }
 

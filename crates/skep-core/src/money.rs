@@ -13,6 +13,9 @@ pub struct Money(pub i64);
 
 impl Money {
     pub const ZERO: Self = Self(0);
+    /// More than a call costs, and little enough that no sum of the store runs over: a million
+    /// dollars.
+    pub const MOST: Self = Self(1_000_000_000_000_000);
 
     /// Rounds to the nearest nano-dollar; nothing for what is no amount.
     pub fn from_dollars(dollars: f64) -> Option<Self> {
@@ -99,13 +102,14 @@ impl Price {
         let parts = parts.iter().map(|(tokens, price)| i128::from(*tokens) * i128::from(price.0));
         let whole = parts.fold(0_i128, i128::saturating_add);
         let nanos = whole.saturating_add(TOKENS_OF_A_PRICE / 2) / TOKENS_OF_A_PRICE;
-        Money(i64::try_from(nanos).unwrap_or(i64::MAX))
+        Money(i64::try_from(nanos).unwrap_or(i64::MAX)).min(Money::MOST)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::MOST_TOKENS;
 
     fn money(dollars: f64) -> Money {
         Money::from_dollars(dollars).unwrap()
@@ -126,15 +130,16 @@ mod tests {
         let odd = Price { cache_read: money(0.0375), ..Price::FREE };
         assert_eq!(odd.of(&Usage::new(0, 0, 3, 0)), Money(113), "112.5 nano-dollars, rounded once");
         let most = Price { input: Money(i64::MAX), ..Price::FREE };
-        assert_eq!(most.of(&Usage::new(u64::MAX / 4, 0, 0, 0)), Money(i64::MAX));
+        assert_eq!(most.of(&Usage::new(u64::MAX / 4, 0, 0, 0)), Money::MOST);
         let dear = Money(i64::MAX);
         let most =
             Price { input: dear, output: dear, cache_read: dear, cache_write: dear, long: None };
         let vast = Usage::new(u64::MAX, u64::MAX, u64::MAX, u64::MAX);
-        assert_eq!((vast.total_tokens, most.of(&vast)), (u64::MAX, Money(i64::MAX)));
-        let mut sum = vast;
+        assert_eq!((vast.total_tokens, most.of(&vast)), (4 * MOST_TOKENS, Money::MOST));
+        let read = Usage { total_tokens: u64::MAX, ..vast };
+        let mut sum = read;
         sum.add(vast);
-        assert_eq!(sum, vast, "what a vendor says breaks no sum");
+        assert_eq!(sum.total_tokens, u64::MAX, "what a vendor says breaks no sum");
     }
 
     #[test]

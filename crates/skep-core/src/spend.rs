@@ -49,12 +49,12 @@ pub struct Spend {
 impl Spend {
     pub fn add(&mut self, usage: &Usage) {
         self.calls += 1;
-        self.tokens += usage.total_tokens;
+        self.tokens = self.tokens.saturating_add(usage.total_tokens);
         match usage.cost {
             Some(cost) => self.cost = self.cost.plus(cost),
             None => {
                 self.unpriced_calls += 1;
-                self.unpriced_tokens += usage.total_tokens;
+                self.unpriced_tokens = self.unpriced_tokens.saturating_add(usage.total_tokens);
             }
         }
     }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use skep_core::Millis;
 use skep_core::event::CallState;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
-use skep_core::message::{Body, Message, View, history_tag};
+use skep_core::message::{Body, MOST_TOKENS, Message, View, history_tag};
 use skep_core::money::Money;
 
 use crate::compactions;
@@ -88,10 +88,11 @@ impl Sum {
                 sum.title = first_words(&body.plain_text());
             }
             if let Some(meta) = &body.meta {
-                let tokens = i64::try_from(meta.usage.total_tokens).unwrap_or(i64::MAX);
-                sum.tokens = sum.tokens.saturating_add(tokens);
+                // Also what was imported: a sum that ran over could not be read any more.
+                let tokens = meta.usage.total_tokens.min(4 * MOST_TOKENS);
+                sum.tokens += i64::try_from(tokens).unwrap_or(0);
                 match meta.usage.cost {
-                    Some(Money(cost)) => sum.cost = sum.cost.saturating_add(cost),
+                    Some(cost) => sum.cost = sum.cost.saturating_add(cost.min(Money::MOST).0),
                     None => sum.unpriced += 1,
                 }
             }

@@ -215,3 +215,19 @@ async fn engine_usage_is_told_by_hour_and_by_day_of_each_agent_and_model() {
     let refused = play.api().get("/api/v1/usage?by=hour&since=0").await.unwrap();
     assert_eq!((refused.status, &refused.json["code"]), (400, &json!("invalid_query")));
 }
+
+/// A vendor that says nonsense about tokens: sums stay sums, and the limit holds.
+#[tokio::test]
+async fn engine_spend_survives_a_vendor_that_cannot_count() {
+    let stage = Stage::new().await;
+    let most = Some(u64::MAX);
+    let vast = Usage { input_tokens: most, output_tokens: most, ..Usage::default() };
+    stage.model.push_all([Reply::say("one").usage(vast), Reply::say("two").usage(vast)]);
+    let play = stage.up().await;
+    for words in ["one", "two"] {
+        assert_eq!(play.ask("main", "count").await["response"]["content"], words);
+    }
+    let sessions = play.api().get("/api/v1/agents/main/sessions").await.unwrap().good().unwrap();
+    assert_eq!(sessions["sessions"][0]["tokens"], 4_000_000_000_u64);
+    assert_eq!(play.state().await["spend"]["tokens"], 4_000_000_000_u64);
+}
