@@ -5,25 +5,29 @@ use std::time::Duration;
 
 use skep_core::BoxFuture;
 use skep_core::approval::{ApprovalState, Scope};
-use skep_core::ids::AgentName;
+use skep_core::ids::{AgentName, Principal};
 use skep_core::policy::pattern::CommandPattern;
 use skep_core::policy::rule::{PathFact, Piece, Rule};
 use skep_core::policy::shell::{Part, Word};
 use skep_core::policy::{Effect, Policy};
-use skep_core::settings::AgentSettings;
+use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::tool::Subject;
 use skep_core::visible::shown_arguments;
 use skep_guard::{clock, random, scrub};
 use skep_store::approvals::{self, Answer, Approval, Reopen};
 use skep_store::grants::{GrantRow, NewGrant};
+use skep_store::inbox::{Accept, Accepted};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
-    ErrorKind, Sight,
+    ErrorKind, Inbound, Sight, Source,
 };
 use crate::gate::{self, Known};
 use crate::hive::{Hive, door_error};
+use crate::intake::Opens;
 use crate::policies::{Imagined, check_row};
+use crate::turn;
 
 /// Open questions that a pattern is tried on.
 const TRIED: u32 = 200;
@@ -31,6 +35,9 @@ const TRIED: u32 = 200;
 const NOTE_CHARACTERS: usize = 2000;
 /// How long a written rule may take to be in force.
 const IN_FORCE: Duration = Duration::from_secs(10);
+
+/// Who an item is from that runs an approved call. No credential has such a name.
+pub(crate) const EVENT: &str = "approval:";
 
 /// A rule that allows, to be written into an agent's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,7 +160,7 @@ impl Hive {
         wish: &DecisionWish,
         note: Option<String>,
     ) -> Result<(), DoorError> {
-        let command = Answer {
+        let mut command = Answer {
             id: row.id.clone(),
             approve: wish.approve,
             scope: wish.scope,
@@ -162,11 +169,55 @@ impl Hive {
             hash: wish.hash.clone(),
             by: wish.by.clone(),
             from: wish.from.clone(),
+            event: None,
             now: clock::now_ms(),
         };
-        self.shared.store.write(command).await.map_err(door_error)?;
-        self.shared.wake.notify_one();
-        Ok(())
+        let mut permit = None;
+        if row.reopened && wish.approve {
+            let (accept, slot) = self.event_of(row, &wish.by)?;
+            command.event = Some(Box::new(accept));
+            permit = slot;
+        }
+        let shared = Arc::clone(&self.shared);
+        // A caller that goes away does not take the turn with it.
+        let task = self.shared.tasks.spawn(async move {
+            let outcome = shared.store.write(command).await.map_err(door_error)?;
+            if let Some(Accepted::Started { lease }) = outcome {
+                shared.tasks.spawn(turn::run(Arc::clone(&shared), *lease, permit));
+            }
+            shared.wake.notify_one();
+            Ok(())
+        });
+        task.await.unwrap_or_else(|_| {
+            let text = "The hive failed; see its log.";
+            Err(DoorError::new(ErrorKind::Internal, "internal", text))
+        })
+    }
+
+    /// The item that runs the call of a question that was asked again.
+    fn event_of(
+        &self,
+        row: &Approval,
+        by: &str,
+    ) -> Result<(Accept, Option<OwnedSemaphorePermit>), DoorError> {
+        let agent = self.able_agent(&row.agent_name)?;
+        let text = format!(
+            "The call of `{}` that had waited for approval until its time was over is approved \
+             now, by {by}. It runs with this message.",
+            row.tool
+        );
+        let inbound = Inbound {
+            agent: row.agent_name.clone(),
+            session_key: row.session_key.clone(),
+            text: text.clone(),
+            attachments: Vec::new(),
+            mode: None,
+            think: None,
+            principal: Principal::new(format!("{EVENT}{}", row.id)),
+            source: Source::Api { key: None },
+        };
+        let letter = self.letter(&inbound, text, Vec::new())?;
+        self.acceptance(&agent, letter, Some(QueueMode::Queue), Opens::Turn)
     }
 
     /// Makes a yes last, and gives the other open questions that it answers too.

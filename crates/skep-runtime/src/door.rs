@@ -4,8 +4,8 @@ mod approvals;
 mod sessions;
 
 pub use approvals::{
-    ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo, DecisionWish,
-    GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish,
+    ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo,
+    DecisionWish, GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish,
 };
 pub use sessions::{
     ForkWish, ForkedFrom, ImportReport, SearchHit, SearchPage, SearchWish, SessionInfo, SessionPage,
@@ -273,6 +273,8 @@ pub struct Snapshot {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueInfo>,
     pub unknown_calls: Vec<UnknownCall>,
+    /// Calls that wait for a person, the newest first.
+    pub approvals: Vec<ApprovalBrief>,
     /// Of all agents; for whoever sees all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spend: Option<SpendInfo>,

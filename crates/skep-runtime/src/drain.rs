@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use skep_guard::clock;
+use skep_store::approvals::ExpireReopened;
 use skep_store::leases::Decide;
 use skep_store::retention::Expire;
 
@@ -101,6 +102,10 @@ pub(crate) async fn expire(shared: Arc<Shared>) {
         tokio::select! {
             () = shared.draining.cancelled() => return,
             _ = tick.tick() => {}
+        }
+        let over = ExpireReopened { now: clock::now_ms() };
+        if let Err(error) = shared.store.write(over).await {
+            tracing::warn!(%error, "questions whose time is over stay open for now");
         }
         loop {
             let settings = shared.settings();

@@ -24,6 +24,7 @@ pub struct Meters {
     tokens: Family<Tokens, Counter>,
     cost: Family<Profile, Counter<f64, AtomicU64>>,
     tools: Family<Tool, Counter>,
+    approvals: Family<Decided, Counter>,
     known_tools: BTreeSet<String>,
     /// Locked for a look-up per model call.
     known_profiles: Mutex<BTreeSet<String>>,
@@ -51,6 +52,11 @@ struct Tool {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Decided {
+    state: &'static str,
+}
+
 impl Meters {
     pub(crate) fn new(tools: impl IntoIterator<Item = String>) -> Self {
         Self { known_tools: tools.into_iter().collect(), ..Self::default() }
@@ -65,6 +71,8 @@ impl Meters {
         let dollars = Unit::Other("dollars".to_owned());
         registry.register_with_unit("skep_model_cost", help, dollars, self.cost.clone());
         registry.register("skep_tool_calls", "Tool calls that ended", self.tools.clone());
+        let help = "Questions to people: asked, and what became of them";
+        registry.register("skep_approvals", help, self.approvals.clone());
     }
 
     /// Called with every committed event.
@@ -77,6 +85,12 @@ impl Meters {
                 let tool = self.known_tools.get(tool).map_or(OTHER, String::as_str).to_owned();
                 let outcome = if *is_error { "error" } else { "ok" };
                 self.tools.get_or_create(&Tool { tool, outcome }).inc();
+            }
+            EventKind::ApprovalAsked { .. } => {
+                self.approvals.get_or_create(&Decided { state: "asked" }).inc();
+            }
+            EventKind::ApprovalDecided { state, .. } => {
+                self.approvals.get_or_create(&Decided { state: state.as_str() }).inc();
             }
             _ => {}
         }

@@ -1,23 +1,26 @@
 //! What doors read: snapshot, history, inbox, channels, events.
 
+use skep_core::approval::ApprovalState;
 use skep_core::event::{Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
 use skep_core::message::view_of;
 use skep_core::settings::{AgentState, ConfigStanding};
 use skep_core::spend;
+use skep_core::visible::shown_arguments;
 use skep_core::{BoxStream, Millis};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
 use skep_store::outbox::{self, OpenChannel};
 use skep_store::watch::{self, ItemRow};
-use skep_store::{compactions, history};
+use skep_store::{approvals, compactions, history};
 
+use crate::approvals::EVENT;
 use crate::bus::Live;
 use crate::door::{
-    ActiveTurn, AgentInfo, DoorError, ErrorKind, Failure, HistoryPage, HistoryQuery, HiveInfo,
-    InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight, Snapshot, SpendInfo,
-    SpendLimits, TurnInfo, UnknownCall,
+    ActiveTurn, AgentInfo, ApprovalBrief, DoorError, ErrorKind, Failure, HistoryPage, HistoryQuery,
+    HiveInfo, InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight, Snapshot,
+    SpendInfo, SpendLimits, TurnInfo, UnknownCall,
 };
 use crate::hive::{Hive, door_error};
 
@@ -32,9 +35,10 @@ impl Hive {
             let (_, seq) = watch::event_range(conn).await?;
             let counts = agents::counts(conn).await?;
             let turns = watch::open_turns(conn, SHOWN).await?;
-            Ok((seq, counts, turns, history::unknown_calls(conn, SHOWN).await?))
+            let open = approvals::page(conn, ApprovalState::Open, None, i64::MAX, SHOWN).await?;
+            Ok((seq, counts, turns, history::unknown_calls(conn, SHOWN).await?, open))
         });
-        let (seq, counts, turns, unknown) = read.await.map_err(door_error)?;
+        let (seq, counts, turns, unknown, open) = read.await.map_err(door_error)?;
         let mut queue = QueueInfo::default();
         for count in &counts {
             queue.pending += count.pending;
@@ -82,6 +86,19 @@ impl Hive {
             turns: turns.collect(),
             queue: (*sight == Sight::All).then_some(queue),
             unknown_calls: unknown.collect(),
+            approvals: open
+                .into_iter()
+                .filter(|row| sight.covers(&row.agent_name, &row.session_key))
+                .map(|row| ApprovalBrief {
+                    preview: shown_arguments(&row.arguments).chars().take(PREVIEW).collect(),
+                    id: row.id,
+                    agent: row.agent_name,
+                    session_key: row.session_key,
+                    tool: row.tool,
+                    asked_at: row.asked_at,
+                    expires_at: row.expires_at,
+                })
+                .collect(),
             spend: (*sight == Sight::All).then(|| self.spend()),
         })
     }
@@ -313,7 +330,10 @@ pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
         message_id: row.message_id,
         agent: row.agent,
         session_key: row.session_key,
-        kind: row.kind,
+        kind: match row.principal.as_str().starts_with(EVENT) {
+            true => "event".to_owned(),
+            false => row.kind,
+        },
         priority: match row.priority {
             0 => "critical",
             1 => "high",

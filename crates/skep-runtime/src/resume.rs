@@ -8,16 +8,19 @@ use serde_json::Value;
 use skep_core::engine::{FailureCode, ToolCall};
 use skep_core::event::{CancelReason, ItemState};
 use skep_core::file::File;
-use skep_core::message::{Body, Message, Role, Usage};
+use skep_core::ids::CallId;
+use skep_core::message::{Block, Body, Message, Role, Usage};
 use skep_core::redelivery::{self, Again};
 use skep_guard::clock;
 use skep_store::close::{Close, Outcome};
 use skep_store::leases::Lease;
 use skep_store::{approvals, files, history};
 
+use crate::approvals::EVENT;
 use crate::hive::Shared;
 use crate::persist::{Lost, persist};
-use crate::step;
+use crate::shown::Shown;
+use crate::step::{self, StepEnd};
 use crate::turn::{EndRequest, Turn};
 
 impl Turn {
@@ -64,6 +67,41 @@ impl Turn {
             }
         }
         Ok((!planned.is_empty()).then(|| (last.body.clone(), planned)))
+    }
+
+    /// A turn that is there to run an approved call does so before its model says anything.
+    /// `Some`: it is over for this lease.
+    pub(crate) async fn run_approved(
+        &self,
+        shown: &mut Shown,
+        usage: Usage,
+    ) -> Result<Option<()>, Lost> {
+        let own: Vec<_> = shown.rows.iter().filter(|row| row.turn == self.lease.turn).collect();
+        let origin = own.first().and_then(|row| row.body.origin.as_ref());
+        let event = origin.is_some_and(|origin| origin.principal.starts_with(EVENT));
+        if !event || own.iter().any(|row| row.body.role == Role::Assistant) {
+            return Ok(None);
+        }
+        let turn = &self.lease.turn;
+        let read = self.shared.store.read(async |conn| approvals::of_event(conn, turn).await);
+        let found = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
+        let Some(row) = found.filter(|row| row.used_at.is_none()) else { return Ok(None) };
+        let id = CallId(format!("approved_{}", row.number));
+        let call = Block::ToolCall { id, name: row.tool, arguments: row.arguments };
+        let body = Body::assistant(vec![call], None);
+        let mut calls = step::plan(self, &body);
+        let by = row.decided_by.unwrap_or_default();
+        for planned in &mut calls {
+            planned.decision = Some(approvals::decision(&row.id, true, &by, None));
+        }
+        match step::run(self, Some(step::new_message(body)), calls).await? {
+            StepEnd::Parked => Ok(Some(())),
+            StepEnd::Ended { request, open } => self.end(request, open, usage).await.map(Some),
+            StepEnd::Done(_) => {
+                *shown = self.read_shown().await?;
+                Ok(None)
+            }
+        }
     }
 
     /// A turn that was asked to end, or made no progress too often, asks no model.

@@ -206,6 +206,9 @@ impl Turn {
                 }
             }
         }
+        if let Some(over) = self.run_approved(&mut shown, usage).await? {
+            return Ok(over);
+        }
         let own = shown.rows.iter().filter(|row| row.turn == self.lease.turn);
         let call_ids = own.flat_map(|row| row.body.tool_calls().map(|(id, ..)| id.clone()));
         let call_ids = call_ids.collect();

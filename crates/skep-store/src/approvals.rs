@@ -11,6 +11,7 @@ use skep_core::policy::Class;
 use crate::command::Run;
 use crate::conn::{Conn, Row};
 use crate::error::{Refusal, SqlError};
+use crate::inbox::{Accept, Accepted};
 use crate::leases;
 use crate::tx::{NewEvent, Tx};
 
@@ -141,7 +142,6 @@ fn tell_decided(
 
 /// A person's answer. It is refused when there is one already, when the question was another one,
 /// or when nothing waits for it any more.
-#[derive(Clone)]
 pub struct Answer {
     pub id: String,
     pub approve: bool,
@@ -153,12 +153,14 @@ pub struct Answer {
     pub by: String,
     /// The door it came through.
     pub from: String,
+    /// Of a question that was asked again: the item that runs the call.
+    pub event: Option<Box<Accept>>,
     pub now: Millis,
 }
 
 impl Run for Answer {
-    /// The approval, where it was reopened: its call runs as an item of its own.
-    type Out = Option<Box<Approval>>;
+    /// What became of the item, where there is one.
+    type Out = Option<Accepted>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let found = find(tx.conn, &self.id).await?;
@@ -187,7 +189,7 @@ impl Run for Answer {
         };
         tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
         if found.reopened {
-            return Ok(self.approve.then(|| Box::new(found)));
+            return self.run_as_item(tx).await;
         }
         let decision = decision(&self.id, self.approve, &self.by, self.note.as_deref());
         let decide = leases::Decide {
@@ -197,6 +199,33 @@ impl Run for Answer {
             now: self.now,
         };
         decide.run(tx).await.map(|()| None)
+    }
+}
+
+impl Answer {
+    /// The turn that asked has gone on long ago: the call gets one of its own.
+    async fn run_as_item(&self, tx: &mut Tx<'_>) -> Result<Option<Accepted>, Refusal> {
+        let Some(event) = self.event.as_ref().filter(|_| self.approve) else {
+            return match self.approve {
+                false => Ok(None),
+                true => Err(Refusal::conflict("changed", "it was reopened; read it again")),
+            };
+        };
+        let accepted = event.run(tx).await?;
+        let link = "UPDATE items SET approval = $2 WHERE id = $1";
+        let args = [event.letter.item.as_str().into(), (&self.id).into()];
+        tx.conn.run(link, &args).await?;
+        Ok(Some(accepted))
+    }
+}
+
+/// The approval whose call a turn is there to run.
+pub async fn of_event(conn: &mut Conn, turn: &TurnId) -> Result<Option<Approval>, SqlError> {
+    let select = "SELECT approval FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
+    let row = conn.row(select, &[turn.as_str().into()]).await?;
+    match row.map(|row| row.text_opt(0)).transpose()?.flatten() {
+        Some(id) => find(conn, &id).await,
+        None => Ok(None),
     }
 }
 

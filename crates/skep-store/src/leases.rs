@@ -485,13 +485,21 @@ impl Run for Park {
         let session = SessionId(row.text(2)?);
         let mut goes_on = row.text_opt(3)?.is_some();
         for (call, reason) in &self.calls {
-            // A decision on a call that still waited is news; one that it ran with is used up.
-            let wait = "UPDATE calls SET decision = CASE WHEN state = 'waiting' THEN decision END, \
+            // A decision on a call that still waited is news; one that it ran with is used up, and
+            // so is one that was about something else: it is asked about anew.
+            let wait = "UPDATE calls SET \
+                        decision = CASE WHEN state = 'waiting' AND $5 = 0 THEN decision END, \
                         state = 'waiting', reason = $3, changed_at = $4 \
                         WHERE turn = $1 AND call_id = $2 AND state NOT IN ('done', 'unknown') \
                         RETURNING decision IS NOT NULL";
-            let args =
-                [self.turn.as_str().into(), call.as_str().into(), reason.into(), self.now.into()];
+            let anew = self.approvals.iter().any(|asked| asked.call == *call);
+            let args = [
+                self.turn.as_str().into(),
+                call.as_str().into(),
+                reason.into(),
+                self.now.into(),
+                anew.into(),
+            ];
             let row = tx.conn.row(wait, &args).await?;
             let row = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
             goes_on |= row.bool(0)?;

@@ -309,6 +309,7 @@ impl Story {
             hash: "h".into(),
             by: "operator".into(),
             from: "rest".into(),
+            event: None,
             now,
         };
         // Decided through the turn already: what is refused is refused whole.
@@ -317,6 +318,8 @@ impl Story {
             let read = self.store.read(async |conn| approvals::open_of_turn(conn, &row.turn).await);
             read.await.unwrap();
             let read = self.store.read(async |conn| approvals::asked_by(conn, &row.turn).await);
+            read.await.unwrap();
+            let read = self.store.read(async |conn| approvals::of_event(conn, &row.turn).await);
             read.await.unwrap();
             let reopen = Reopen { id: row.id.clone(), expires_at: 5, now: 5 };
             let _ = self.store.write(reopen).await;

@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::home::{Home, Known, Loaded};
 
 mod agent;
+mod approve;
 mod audit;
 mod chat;
 mod client;
@@ -127,6 +128,14 @@ enum Command {
     Inbox(inbox::Inbox),
     /// Single items of the inbox: show, cancel, try again
     Task(inbox::Task),
+    /// Let a call run that waits for a person
+    Approve(approve::Approve),
+    /// Keep a call from running that waits for a person
+    Deny(approve::Deny),
+    /// What would be decided about a tool call, and why
+    Why(approve::Why),
+    /// What is allowed for a time: grant, list, take back
+    Grant(approve::Grant),
     /// Read what the hive noted
     Logs(logs::Logs),
     /// The trail of every tool call and decision: list, verify, export
@@ -203,6 +212,10 @@ where
         Command::Inbox(command) => inbox::run(command, &place).await,
         Command::Task(command) => inbox::run_task(command, &place).await,
         Command::Completions(command) => completions::run(&command),
+        Command::Approve(command) => approve::run_approve(command, &place).await,
+        Command::Deny(command) => approve::run_deny(command, &place).await,
+        Command::Why(command) => approve::run_why(command, &place).await,
+        Command::Grant(command) => approve::run_grant(command, &place).await,
         Command::Logs(command) => logs::run(command, &place).await,
         Command::Audit(command) => audit::run(command, &place).await,
         Command::Link(command) => link::run(command, &place).await,

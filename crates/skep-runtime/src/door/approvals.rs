@@ -53,6 +53,19 @@ pub struct ApprovalInfo {
     pub patterns: Vec<String>,
 }
 
+/// A call that waits for a person, in short.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ApprovalBrief {
+    pub id: String,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub tool: String,
+    /// The first 200 characters of what would run.
+    pub preview: String,
+    pub asked_at: Millis,
+    pub expires_at: Millis,
+}
+
 /// A person's answer.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct DecisionInfo {

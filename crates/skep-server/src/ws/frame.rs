@@ -5,6 +5,8 @@
 //!   again harmless
 //! - `{type:"interrupt", agent?, session?}` ends the turn that runs in the conversation
 //! - `{type:"subscribe", agent?, session?, since?}` raw live events, as `event` frames
+//! - `{type:"approve", id, decision, hash, scope?, pattern?, note?}` decides on a call that waits
+//!   for a person, answered by an `approval` frame
 //!
 //! To a client: `hello {channel, seq}` first; durable `ack`, `response` and `error` with `id` and
 //! `seq`; and without `seq`: `error {error, code, message_id?}` for a frame that was not taken,
@@ -21,10 +23,11 @@ use skep_core::file::Attachment;
 use skep_core::ids::{AgentName, ChannelId, SessionKey, is_agent_name};
 use skep_core::settings::QueueMode;
 use skep_guard::scrub;
-use skep_runtime::door::{Action, ActiveTurn, DoorError, ErrorKind};
+use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
 
 use crate::attachment::{self, RawAttachment};
 use crate::extract;
+use crate::rest::approvals::Decision;
 
 /// What a client asked for.
 #[derive(Debug, PartialEq)]
@@ -32,6 +35,7 @@ pub(crate) enum ClientFrame {
     Message(Said),
     Interrupt(Named),
     Subscribe { agent: Option<AgentName>, session: Option<String>, since: Option<i64> },
+    Approve { id: String, decision: Decision },
 }
 
 /// A message on its way in.
@@ -80,6 +84,11 @@ struct Raw {
     since: Option<i64>,
     topic_id: Option<IgnoredAny>,
     attachments: Option<Vec<RawAttachment>>,
+    decision: Option<Value>,
+    scope: Option<Value>,
+    pattern: Option<Value>,
+    note: Option<Value>,
+    hash: Option<Value>,
 }
 
 impl ClientFrame {
@@ -99,6 +108,7 @@ impl ClientFrame {
         match self {
             Self::Message(_) | Self::Interrupt(_) => Action::Talk,
             Self::Subscribe { .. } => Action::Watch,
+            Self::Approve { .. } => Action::Approve,
         }
     }
 
@@ -106,6 +116,7 @@ impl ClientFrame {
     pub(crate) fn message_id(&self) -> Option<String> {
         match self {
             Self::Message(said) => said.id.clone(),
+            Self::Approve { id, .. } => Some(id.clone()),
             Self::Interrupt(_) | Self::Subscribe { .. } => None,
         }
     }
@@ -120,13 +131,14 @@ impl Raw {
                 self.named().map(ClientFrame::Interrupt)
             }
             Some("subscribe") => self.subscribe(),
+            Some("approve") => self.approve(),
             Some(other) => {
                 let shown: String = other.chars().take(40).collect();
                 Err(invalid(
                     "unknown_type",
                     format!(
                         "there is no frame of type {shown:?}; a message has no type, the others \
-                         are interrupt and subscribe"
+                         are interrupt, subscribe and approve"
                     ),
                 ))
             }
@@ -153,6 +165,30 @@ impl Raw {
         Ok(ClientFrame::Subscribe { agent, session: self.session, since: self.since })
     }
 
+    /// The same body as over REST.
+    fn approve(self) -> Result<ClientFrame, DoorError> {
+        let usual = ["type", "id", "decision", "scope", "pattern", "note", "hash"];
+        self.refuse_others("approve", &usual)?;
+        let id = self.id.ok_or_else(|| {
+            invalid("invalid_frame", "an approve frame names the approval with `id`")
+        })?;
+        let mut body = serde_json::Map::new();
+        let given = [
+            ("decision", self.decision),
+            ("scope", self.scope),
+            ("pattern", self.pattern),
+            ("note", self.note),
+            ("hash", self.hash),
+        ];
+        for (name, value) in given {
+            body.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        let decision = serde_json::from_value(Value::Object(body)).map_err(|error| {
+            invalid("invalid_frame", format!("this frame cannot be used: {error}"))
+        })?;
+        Ok(ClientFrame::Approve { id, decision })
+    }
+
     fn named(&self) -> Result<Named, DoorError> {
         if self.topic_id.is_some() {
             let detail = "topics are not part of this version; use session";
@@ -173,6 +209,11 @@ impl Raw {
             ("since", self.since.is_some()),
             ("topic_id", self.topic_id.is_some()),
             ("attachments", self.attachments.is_some()),
+            ("decision", self.decision.is_some()),
+            ("scope", self.scope.is_some()),
+            ("pattern", self.pattern.is_some()),
+            ("note", self.note.is_some()),
+            ("hash", self.hash.is_some()),
         ];
         let strange = given.iter().find(|(name, given)| *given && !usual.contains(name));
         match strange {
@@ -240,6 +281,11 @@ pub(crate) fn event(event: &Event) -> Utf8Bytes {
 /// The model call under way, for a subscriber that comes late.
 pub(crate) fn active(active: &ActiveTurn) -> Utf8Bytes {
     wire(&json!({ "type": "active", "active": active }))
+}
+
+/// A question that was just answered.
+pub(crate) fn approval(approval: &ApprovalInfo) -> Utf8Bytes {
+    wire(&json!({ "type": "approval", "approval": approval }))
 }
 
 pub(crate) fn progress(place: &Place, turn: &str, tool: &str) -> Utf8Bytes {
@@ -355,7 +401,10 @@ mod tests {
                 Some("m3"),
             ),
             (r#"{"type":"interrupt","attachments":[]}"#, "invalid_frame", None),
-            (r#"{"type":"approve","id":"m2"}"#, "unknown_type", Some("m2")),
+            (r#"{"type":"approve","id":"m2"}"#, "invalid_frame", Some("m2")),
+            (r#"{"type":"approve","decision":"approve","hash":"h"}"#, "invalid_frame", None),
+            (r#"{"type":"approved","id":"m2"}"#, "unknown_type", Some("m2")),
+            (r#"{"content":"yes","decision":"approve"}"#, "invalid_frame", None),
             (r#"{"type":"message","content":"a"}"#, "unknown_type", None),
             (r#"{"type":"interrupt","content":"a"}"#, "invalid_frame", None),
             (r#"{"type":"interrupt","topic_id":"t"}"#, "unknown_topic", None),

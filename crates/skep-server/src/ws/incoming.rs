@@ -11,7 +11,7 @@ use skep_core::frame::Frame;
 use skep_core::ids::ChannelId;
 use skep_core::{BoxFuture, BoxStream};
 use skep_runtime::Live;
-use skep_runtime::door::{DoorError, Inbound, Source};
+use skep_runtime::door::{DecisionWish, DoorError, Inbound, Sight, Source};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::doors::Doors;
@@ -33,7 +33,14 @@ const PACE: Duration = Duration::from_millis(10);
 const AT_ONCE: usize = 256;
 
 /// What came of a client's frame.
-type Outcome = BoxFuture<'static, Result<Vec<Frame>, Refused>>;
+type Outcome = BoxFuture<'static, Result<Done, Refused>>;
+
+pub(crate) enum Done {
+    /// Frames of a message that had been taken before.
+    Again(Vec<Frame>),
+    /// Said to this socket alone.
+    Say(Utf8Bytes),
+}
 
 pub(crate) struct Incoming<'a> {
     pub(crate) source: &'a mut SplitStream<WebSocket>,
@@ -59,6 +66,7 @@ enum Wish {
     Message(Told),
     Interrupt(Place),
     Subscribe(EventFilter, Option<i64>),
+    Approve { id: String, decision: DecisionWish, sight: Sight },
 }
 
 struct Told {
@@ -112,6 +120,10 @@ impl Incoming<'_> {
                 self.interrupt(place);
                 Ok(())
             }
+            Ok(Wish::Approve { id, decision, sight }) => {
+                self.approve(id, decision, sight);
+                Ok(())
+            }
             Ok(Wish::Subscribe(filter, since)) => self.subscribe(filter, since).await,
             Err(refused) => self.tell(frame::error(&refused)).await,
         }
@@ -137,6 +149,10 @@ impl Incoming<'_> {
             ClientFrame::Subscribe { agent, session, since } => {
                 Wish::Subscribe(EventFilter::new(agent, session, permit.sight()), since)
             }
+            ClientFrame::Approve { id, decision } => {
+                let decision = decision.wish(&permit, "websocket");
+                Wish::Approve { id, decision, sight: permit.sight() }
+            }
         })
     }
 
@@ -158,7 +174,7 @@ impl Incoming<'_> {
         // An ack is a durable frame and comes through the hub. Only a message that had been taken
         // before is answered here, with the frames of then.
         let outcome = receipt.map(|receipt| match receipt {
-            Ok(receipt) => Ok(receipt.repeated),
+            Ok(receipt) => Ok(Done::Again(receipt.repeated)),
             Err(error) => Err(Refused { error, message_id: id }),
         });
         self.under_way.push(outcome.boxed());
@@ -168,7 +184,7 @@ impl Incoming<'_> {
         let hive = self.doors.hive.clone();
         let mut outcome = async move {
             match hive.stop(&place.agent, &place.session).await {
-                Ok(Some(_)) => Ok(Vec::new()),
+                Ok(Some(_)) => Ok(Done::Again(Vec::new())),
                 Ok(None) => {
                     let error = invalid("nothing_running", "nothing runs in this conversation");
                     Err(Refused { error, message_id: None })
@@ -182,6 +198,17 @@ impl Incoming<'_> {
             Some(done) => self.under_way.push(std::future::ready(done).boxed()),
             None => self.under_way.push(outcome),
         }
+    }
+
+    fn approve(&mut self, id: String, decision: DecisionWish, sight: Sight) {
+        let hive = self.doors.hive.clone();
+        let outcome = async move {
+            match hive.decide_approval(&id, decision, &sight).await {
+                Ok(approval) => Ok(Done::Say(frame::approval(&approval))),
+                Err(error) => Err(Refused { error, message_id: Some(id) }),
+            }
+        };
+        self.under_way.push(outcome.boxed());
     }
 
     async fn subscribe(&mut self, filter: EventFilter, since: Option<i64>) -> Result<(), Ended> {
@@ -200,9 +227,10 @@ impl Incoming<'_> {
         }
     }
 
-    async fn pass_outcome(&mut self, outcome: Result<Vec<Frame>, Refused>) -> Result<(), Ended> {
+    async fn pass_outcome(&mut self, outcome: Result<Done, Refused>) -> Result<(), Ended> {
         let again = match outcome {
-            Ok(again) => again,
+            Ok(Done::Again(again)) => again,
+            Ok(Done::Say(text)) => return self.tell(text).await,
             Err(refused) => return self.tell(frame::error(&refused)).await,
         };
         for frame in again {

@@ -113,6 +113,10 @@ async fn attack_each_role_reaches_what_the_table_says() {
     for (frame, text) in [
         ("frame message", json!({"content": " ", "id": "m"})),
         ("frame interrupt", json!({"type": "interrupt"})),
+        (
+            "frame approve",
+            json!({"type": "approve", "id": "none", "decision": "approve", "hash": "h"}),
+        ),
         ("frame subscribe", json!({"type": "subscribe", "agent": "no-such-agent"})),
     ] {
         let row = table.remove(frame).unwrap();

@@ -236,6 +236,13 @@ impl Talk {
                     turn.waits_for = Some(text(&event["reason"]));
                 }
             }
+            Some("approval_asked") => {
+                let (tool, id) = (text(&event["tool"]), text(&event["approval"]));
+                self.note(format!(
+                    "{tool} waits for a person: `skep approve` shows it whole; \
+                     `skep approve {id}` and `skep deny {id} --note …` decide."
+                ));
+            }
             Some("turn_end") => self.end(event),
             Some("call_unknown") => {
                 let tool = text(&event["tool"]);
