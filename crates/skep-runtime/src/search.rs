@@ -81,13 +81,12 @@ impl Hive {
         let unindexed = self.catch_up().await?;
         let expression = search::expression(&query.notation(), agent);
         let prefix = match sight {
-            Sight::Keys { prefix, .. } => prefix.as_str(),
-            Sight::All | Sight::Agent(_) => "",
+            Sight::Keys { prefix, .. } => prefix.clone(),
+            Sight::All | Sight::Agent(_) => String::new(),
         };
-        let began = Instant::now();
-        let read = self.shared.store.read(async |conn| {
-            let wanted =
-                Search { expression: &expression, prefix, before: wish.before, limit: wish.limit };
+        let (began, before, limit) = (Instant::now(), wish.before, wish.limit);
+        let read = self.shared.store.read_long(async move |conn| {
+            let wanted = Search { expression: &expression, prefix: &prefix, before, limit };
             search::search(conn, wanted, move || began.elapsed() < LONGEST).await
         });
         let Some(found) = read.await.map_err(door_error)? else {

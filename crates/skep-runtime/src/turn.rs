@@ -236,10 +236,12 @@ impl Turn {
         };
         let (batches, mut asked) = mpsc::channel(1);
         let mut handle = engine.start(self.request(rows, batches, heard.steps));
+        // One for all words: its timer is not set anew with each of them.
+        let mut ended = std::pin::pin!(self.ended());
         loop {
             let event = tokio::select! {
                 biased;
-                request = self.ended() => {
+                request = &mut ended => {
                     self.ender.cancel();
                     drop(asked);
                     self.hear_out(&mut handle.events, heard).await;

@@ -1,12 +1,15 @@
 //! One connection, spoken to in our own words: `Value` in, `Row` out, `SqlError` when it fails.
 //! Commands and queries know nothing else of the database behind it.
+//!
+//! SQLite answers in the calling thread, so none of these futures ever waits for anything. A
+//! statement that crossed to a thread of the driver and back cost more than the statement itself;
+//! whoever may hang on a disk (the writer, the checkpointer) owns a thread instead.
 
-use futures_util::TryStreamExt;
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{Arguments, Connection, Row as _, SqlSafeStr};
+use rusqlite::Connection;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use crate::dialect;
-use crate::error::{SqlError, SqlKind};
+use crate::error::SqlError;
 
 /// An argument of a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,18 +21,15 @@ pub enum Value<'a> {
 }
 
 pub enum Conn {
-    Sqlite(SqliteConnection),
+    Sqlite(Connection),
 }
 
 impl Conn {
     /// Runs a statement for its effect; answers how many rows it changed.
     pub async fn run(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, SqlError> {
-        #[cfg(test)]
-        seen::note(sql);
+        self.each(sql, args, |_| Ok(()))?;
         let Self::Sqlite(connection) = self;
-        let query = sqlx::query_with(sql, bind(args)?);
-        let done = query.execute(connection).await.map_err(dialect::sql_error)?;
-        Ok(done.rows_affected())
+        Ok(connection.changes())
     }
 
     /// The first row. The statement runs to its end all the same: a `RETURNING` cut short would
@@ -39,15 +39,13 @@ impl Conn {
         sql: &'static str,
         args: &[Value<'_>],
     ) -> Result<Option<Row>, SqlError> {
-        #[cfg(test)]
-        seen::note(sql);
-        let Self::Sqlite(connection) = self;
-        let query = sqlx::query_with(sql, bind(args)?);
-        let mut rows = query.fetch(connection);
         let mut first = None;
-        while let Some(row) = rows.try_next().await.map_err(dialect::sql_error)? {
-            first = first.or(Some(Row(row)));
-        }
+        self.each(sql, args, |row| {
+            if first.is_none() {
+                first = Some(Row::read(row)?);
+            }
+            Ok(())
+        })?;
         Ok(first)
     }
 
@@ -56,54 +54,106 @@ impl Conn {
         sql: &'static str,
         args: &[Value<'_>],
     ) -> Result<Vec<Row>, SqlError> {
-        #[cfg(test)]
-        seen::note(sql);
-        let Self::Sqlite(connection) = self;
-        let query = sqlx::query_with(sql, bind(args)?);
-        let rows = query.fetch_all(connection).await.map_err(dialect::sql_error)?;
-        Ok(rows.into_iter().map(Row).collect())
+        let mut all = Vec::new();
+        self.each(sql, args, |row| {
+            all.push(Row::read(row)?);
+            Ok(())
+        })?;
+        Ok(all)
     }
 
-    /// Runs statements that take no arguments and are used once, without keeping them prepared.
-    pub(crate) async fn run_once(&mut self, sql: &'static str) -> Result<(), SqlError> {
+    fn each(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
         let Self::Sqlite(connection) = self;
-        let statements = sqlx::raw_sql(sql.into_sql_str());
-        statements.execute(connection).await.map_err(dialect::sql_error)?;
+        #[cfg(test)]
+        seen::note(connection.path(), sql);
+        let mut statement = connection.prepare_cached(sql).map_err(dialect::sql_error)?;
+        for at in 1..=statement.parameter_count() {
+            let value = statement.parameter_name(at).and_then(|name| argument(name, args));
+            let value = value.ok_or_else(|| SqlError::decode(format!("no value {at}: {sql}")))?;
+            statement.raw_bind_parameter(at, value).map_err(dialect::sql_error)?;
+        }
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().map_err(dialect::sql_error)? {
+            take(row)?;
+        }
         Ok(())
     }
 
-    /// Closes in order. Dropping a connection closes it too, on its own thread, at its leisure.
+    /// Runs statements that take no arguments and are used once, without keeping them prepared.
+    pub(crate) async fn run_once(&mut self, sql: &str) -> Result<(), SqlError> {
+        let Self::Sqlite(connection) = self;
+        connection.execute_batch(sql).map_err(dialect::sql_error)
+    }
+
+    /// Closes in order, and says how it went. Dropping a connection closes it too.
     pub(crate) async fn close(self) -> Result<(), SqlError> {
         let Self::Sqlite(connection) = self;
-        connection.close().await.map_err(dialect::sql_error)
+        connection.close().map_err(|(_, error)| dialect::sql_error(error))
     }
 }
 
-fn bind(args: &[Value<'_>]) -> Result<SqliteArguments, SqlError> {
-    let mut bound = SqliteArguments::default();
-    bound.reserve(args.len(), 0);
-    for arg in args {
-        match *arg {
-            Value::Null => bound.add(None::<i64>),
-            Value::Int(value) => bound.add(value),
-            Value::Text(value) => bound.add(value),
-            Value::Blob(value) => bound.add(value),
-        }
-        .map_err(|error| SqlError::new(SqlKind::Other, error.to_string()))?;
+/// `$3` is the third value given, wherever it stands in the statement.
+fn argument<'a>(name: &str, args: &[Value<'a>]) -> Option<Value<'a>> {
+    let number: usize = name.strip_prefix('$')?.parse().ok()?;
+    args.get(number.checked_sub(1)?).copied()
+}
+
+impl rusqlite::ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match *self {
+            Self::Null => ValueRef::Null,
+            Self::Int(value) => ValueRef::Integer(value),
+            Self::Text(value) => ValueRef::Text(value.as_bytes()),
+            Self::Blob(value) => ValueRef::Blob(value),
+        }))
     }
-    Ok(bound)
 }
 
 /// One row of an answer; columns are read by position.
-pub struct Row(SqliteRow);
+pub struct Row(Box<[Cell]>);
+
+enum Cell {
+    Null,
+    Int(i64),
+    Text(String),
+    Blob(Vec<u8>),
+    /// The schema has none; a sum may overflow into one.
+    Real,
+}
 
 impl Row {
+    fn read(row: &rusqlite::Row<'_>) -> Result<Self, SqlError> {
+        let columns = row.as_ref().column_count();
+        let cells = (0..columns).map(|at| {
+            Ok(match row.get_ref(at).map_err(dialect::sql_error)? {
+                ValueRef::Null => Cell::Null,
+                ValueRef::Integer(value) => Cell::Int(value),
+                ValueRef::Real(_) => Cell::Real,
+                ValueRef::Text(text) => match std::str::from_utf8(text) {
+                    Ok(text) => Cell::Text(text.to_owned()),
+                    Err(_) => return Err(wrong(at, "text in UTF-8")),
+                },
+                ValueRef::Blob(bytes) => Cell::Blob(bytes.to_vec()),
+            })
+        });
+        Ok(Self(cells.collect::<Result<_, SqlError>>()?))
+    }
+
     pub fn int(&self, column: usize) -> Result<i64, SqlError> {
         self.required(column, self.int_opt(column)?)
     }
 
     pub fn int_opt(&self, column: usize) -> Result<Option<i64>, SqlError> {
-        self.0.try_get(column).map_err(dialect::sql_error)
+        match self.cell(column)? {
+            Cell::Null => Ok(None),
+            Cell::Int(value) => Ok(Some(*value)),
+            _ => Err(wrong(column, "a number")),
+        }
     }
 
     pub fn bool(&self, column: usize) -> Result<bool, SqlError> {
@@ -115,7 +165,11 @@ impl Row {
     }
 
     pub fn text_opt(&self, column: usize) -> Result<Option<String>, SqlError> {
-        self.0.try_get(column).map_err(dialect::sql_error)
+        match self.cell(column)? {
+            Cell::Null => Ok(None),
+            Cell::Text(value) => Ok(Some(value.clone())),
+            _ => Err(wrong(column, "text")),
+        }
     }
 
     pub fn blob(&self, column: usize) -> Result<Vec<u8>, SqlError> {
@@ -123,12 +177,24 @@ impl Row {
     }
 
     pub fn blob_opt(&self, column: usize) -> Result<Option<Vec<u8>>, SqlError> {
-        self.0.try_get(column).map_err(dialect::sql_error)
+        match self.cell(column)? {
+            Cell::Null => Ok(None),
+            Cell::Blob(value) => Ok(Some(value.clone())),
+            _ => Err(wrong(column, "bytes")),
+        }
+    }
+
+    fn cell(&self, column: usize) -> Result<&Cell, SqlError> {
+        self.0.get(column).ok_or_else(|| SqlError::decode(format!("there is no column {column}")))
     }
 
     fn required<T>(&self, column: usize, value: Option<T>) -> Result<T, SqlError> {
         value.ok_or_else(|| SqlError::decode(format!("column {column} is null")))
     }
+}
+
+fn wrong(column: usize, wanted: &str) -> SqlError {
+    SqlError::decode(format!("column {column} is not {wanted}"))
 }
 
 impl From<i64> for Value<'_> {
@@ -191,21 +257,22 @@ impl<'a> From<&'a Option<String>> for Value<'a> {
     }
 }
 
-/// Every statement this thread ran: tests look at their plans.
+/// Every statement the tests of this crate ran, and on which file: one looks at their plans.
 #[cfg(test)]
 pub(crate) mod seen {
-    use std::cell::RefCell;
     use std::collections::BTreeSet;
+    use std::path::Path;
+    use std::sync::{Mutex, PoisonError};
 
-    thread_local! {
-        static STATEMENTS: RefCell<BTreeSet<&'static str>> = RefCell::default();
+    static STATEMENTS: Mutex<BTreeSet<(String, &'static str)>> = Mutex::new(BTreeSet::new());
+
+    pub(super) fn note(file: Option<&str>, sql: &'static str) {
+        let file = file.unwrap_or_default().to_owned();
+        STATEMENTS.lock().unwrap_or_else(PoisonError::into_inner).insert((file, sql));
     }
 
-    pub(super) fn note(sql: &'static str) {
-        STATEMENTS.with_borrow_mut(|seen| seen.insert(sql));
-    }
-
-    pub(crate) fn statements() -> BTreeSet<&'static str> {
-        STATEMENTS.take()
+    pub(crate) fn statements(folder: &Path) -> BTreeSet<&'static str> {
+        let all = STATEMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|(file, _)| Path::new(file).starts_with(folder)).map(|of| of.1).collect()
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
 
 use crate::conn::Conn;
 use crate::error::{SqlError, SqlKind};
@@ -37,6 +37,16 @@ pub(crate) const INTEGRITY_CHECK: &str = "PRAGMA integrity_check(20)";
 pub(crate) const HAS_MIGRATIONS: &str =
     "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = '_sqlx_migrations'";
 pub(crate) const NEWEST_MIGRATION: &str = "SELECT max(version) FROM _sqlx_migrations";
+/// The record keeps the form it had when a driver's own migrator wrote it.
+pub(crate) const MAKE_RECORD: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (\
+                                      version BIGINT PRIMARY KEY, description TEXT NOT NULL, \
+                                      installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, \
+                                      success BOOLEAN NOT NULL, checksum BLOB NOT NULL, \
+                                      execution_time BIGINT NOT NULL)";
+pub(crate) const RECORDED: &str =
+    "SELECT version, checksum, success FROM _sqlx_migrations ORDER BY version";
+pub(crate) const RECORD: &str = "INSERT INTO _sqlx_migrations (version, description, success, \
+                                 checksum, execution_time) VALUES ($1, $2, TRUE, $3, -1)";
 
 /// Takes what was said between two places into the full-text index.
 pub(crate) const INDEX_SPOKEN: &str = "INSERT INTO search (rowid, scope, text) \
@@ -60,63 +70,60 @@ pub(crate) const SEARCH: &str = "SELECT p.id, a.name, p.session, s.key, p.seq, h
 const PREPARED_STATEMENTS: usize = 512;
 /// Nobody else writes to the file; this only covers a curious `sqlite3` on the side.
 const BUSY: Duration = Duration::from_secs(5);
-/// Pages of log after which a commit checkpoints by itself. The checkpointer normally keeps the
-/// log far below this; it is the bound for a load that never lets it finish (64 MiB).
-const LOG_PAGES: &str = "16384";
-/// A log file that has once grown is cut back to this when it is reused.
-const LOG_BYTES: &str = "67108864";
+/// The log checkpoints by itself after this many pages. The checkpointer normally keeps it far
+/// below; it is the bound for a load that never lets it finish (64 MiB). A log file that has once
+/// grown is cut back to its size when it is reused.
+const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 16384; \
+                      PRAGMA journal_size_limit = 67108864;";
+const EVERY: &str = "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
+                     PRAGMA synchronous = FULL;";
+/// For a file that nobody uses before it is synced and moved into place: until then it needs
+/// neither syncs nor a log beside it.
+const NEW: &str = "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;";
 
-fn file(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .busy_timeout(BUSY)
-        .statement_cache_capacity(PREPARED_STATEMENTS)
-        .foreign_keys(true)
-        .synchronous(SqliteSynchronous::Full)
-        .pragma("temp_store", "MEMORY")
-        .disable_statement_logging()
+fn connect(path: &Path, flags: OpenFlags, settings: &[&str]) -> Result<Conn, SqlError> {
+    // Each connection has one user at a time: it needs no lock of its own.
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(sql_error)?;
+    connection.busy_timeout(BUSY).map_err(sql_error)?;
+    // A plan never depends on the values given: without this, statements near a partial index
+    // are prepared anew with each value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(sql_error)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    for settings in settings {
+        connection.execute_batch(settings).map_err(sql_error)?;
+    }
+    Ok(Conn::Sqlite(connection))
 }
 
 /// A connection that may write. The file must exist.
 pub(crate) async fn connect_writer(path: &Path) -> Result<Conn, SqlError> {
-    let options = file(path)
-        .journal_mode(SqliteJournalMode::Wal)
-        .pragma("wal_autocheckpoint", LOG_PAGES)
-        .pragma("journal_size_limit", LOG_BYTES)
-        .thread_name(|_| "skep-writer".to_owned());
-    Ok(Conn::Sqlite(options.connect().await.map_err(sql_error)?))
+    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, &[EVERY, WRITER])
 }
 
-/// A database file that does not exist yet and that nobody uses before it is synced and moved
-/// into place: until then it needs neither syncs nor a log beside it.
+/// A database file that does not exist yet.
 pub(crate) async fn connect_new(path: &Path) -> Result<Conn, SqlError> {
-    let options = file(path)
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Memory)
-        .synchronous(SqliteSynchronous::Off);
-    Ok(Conn::Sqlite(options.connect().await.map_err(sql_error)?))
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    connect(path, flags, &[EVERY, NEW])
 }
 
 /// A connection that can only read.
 pub(crate) async fn connect_reader(path: &Path) -> Result<Conn, SqlError> {
-    let options = file(path).read_only(true).thread_name(|_| "skep-reader".to_owned());
-    Ok(Conn::Sqlite(options.connect().await.map_err(sql_error)?))
+    connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY, &[EVERY])
 }
 
 /// Has `proceed` asked every hundred steps of a statement; on `false` it is interrupted.
 pub(crate) async fn watch(
     conn: &mut Conn,
-    proceed: impl FnMut() -> bool + Send + 'static,
+    mut proceed: impl FnMut() -> bool + Send + 'static,
 ) -> Result<(), SqlError> {
     let Conn::Sqlite(connection) = conn;
-    connection.lock_handle().await.map_err(sql_error)?.set_progress_handler(100, proceed);
-    Ok(())
+    connection.progress_handler(100, Some(move || !proceed())).map_err(sql_error)
 }
 
 pub(crate) async fn unwatch(conn: &mut Conn) -> Result<(), SqlError> {
     let Conn::Sqlite(connection) = conn;
-    connection.lock_handle().await.map_err(sql_error)?.remove_progress_handler();
-    Ok(())
+    connection.progress_handler(0, None::<fn() -> bool>).map_err(sql_error)
 }
 
 pub(crate) const EVENT_COLUMNS: usize = 7;
@@ -141,25 +148,13 @@ pub(crate) fn insert_events(rows: usize) -> &'static str {
     INSERT_EVENTS.get(rows.saturating_sub(1)).map_or("", String::as_str)
 }
 
-pub(crate) fn sql_error(error: sqlx::Error) -> SqlError {
-    let kind = match &error {
-        sqlx::Error::Database(database) => database
-            .code()
-            .and_then(|code| code.parse::<i32>().ok())
-            .map_or(SqlKind::Other, kind_of_code),
-        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::PoolClosed => {
-            SqlKind::Broken
-        }
-        sqlx::Error::ColumnDecode { .. }
-        | sqlx::Error::ColumnIndexOutOfBounds { .. }
-        | sqlx::Error::Decode(_) => SqlKind::Decode,
-        _ => SqlKind::Other,
+pub(crate) fn sql_error(error: rusqlite::Error) -> SqlError {
+    let kind = match (error.sqlite_error(), &error) {
+        (Some(failure), _) => kind_of_code(failure.extended_code),
+        (None, rusqlite::Error::InvalidColumnIndex(_)) => SqlKind::Decode,
+        (None, _) => SqlKind::Other,
     };
-    let message = match &error {
-        sqlx::Error::Database(database) => database.to_string(),
-        other => other.to_string(),
-    };
-    SqlError::new(kind, message)
+    SqlError::new(kind, error.to_string())
 }
 
 /// SQLite's extended result codes; the low byte is the primary one.

@@ -1,7 +1,7 @@
 //! Looking at the whole database, for a hive that did not stop in order. It takes as long as the
 //! database is large, on a connection of its own.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::dialect;
 use crate::error::{SqlError, SqlKind};
@@ -18,10 +18,10 @@ pub enum Integrity {
 
 /// `proceed` is asked again and again, on the thread that does the work.
 pub(crate) async fn check(
-    database: &Path,
+    database: PathBuf,
     proceed: impl FnMut() -> bool + Send + 'static,
 ) -> Result<Integrity, SqlError> {
-    let mut conn = dialect::connect_reader(database).await?;
+    let mut conn = dialect::connect_reader(&database).await?;
     dialect::watch(&mut conn, proceed).await?;
     let checked = conn.rows(dialect::INTEGRITY_CHECK, &[]).await;
     let found = match checked {

@@ -40,9 +40,11 @@ mod checkpoint;
 mod dialect;
 mod file;
 mod integrity;
+mod migrate;
 mod open;
 mod readers;
 mod store;
+mod thread;
 mod trail;
 mod writer;
 

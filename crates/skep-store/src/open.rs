@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use skep_core::audit::{Finding, Head, Verdict};
-use sqlx::SqlSafeStr;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 use crate::command::Schema;
 use crate::conn::Conn;
 use crate::dialect;
 use crate::error::{OpenError, SqlError, SqlKind};
 use crate::file::{self, Found, SideFiles};
+use crate::migrate;
 use crate::trail::{self, HeadFile, Trail};
 use crate::tx::Counters;
 
@@ -113,7 +112,7 @@ async fn create(options: &OpenOptions, schema: &Schema) -> Result<(), OpenError>
     let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
     made.map_err(|source| io_error("could not make", &new, source))?;
     let mut conn = dialect::connect_new(&new).await.map_err(failed)?;
-    migrate(database, &mut conn, schema).await?;
+    migrate::run(&mut conn, schema.migrations).await.map_err(failed)?;
     conn.run_once(dialect::KEEP_LOG).await.map_err(failed)?;
     conn.close().await.map_err(failed)?;
     let moved =
@@ -245,7 +244,7 @@ async fn make_ready(
         let reason = "another program is using it; stop that program".to_owned();
         return Err(OpenError::Sql { path: database.to_owned(), reason });
     }
-    migrate(database, writer, schema).await?;
+    migrate::run(writer, schema.migrations).await.map_err(failed)?;
     let trail = match schema.audited {
         true => Some(trail::open(writer, &options.audit_head).await.map_err(failed)?),
         false => None,
@@ -263,22 +262,6 @@ fn keep_private(database: &Path) {
             tracing::warn!(%error, file = %path.display(), "others may read this file");
         }
     }
-}
-
-async fn migrate(database: &Path, conn: &mut Conn, schema: &Schema) -> Result<(), OpenError> {
-    let migrations = schema.migrations.iter().map(|file| {
-        let sql = file.sql.into_sql_str();
-        Migration::new(file.version, file.name.into(), MigrationType::Simple, sql, false)
-    });
-    let migrator = Migrator::with_migrations(migrations.collect());
-    let Conn::Sqlite(connection) = conn;
-    migrator.run(connection).await.map_err(|error| match error {
-        sqlx::migrate::MigrateError::Execute(error)
-        | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
-            open_error(database, dialect::sql_error(error))
-        }
-        other => OpenError::Sql { path: database.to_owned(), reason: other.to_string() },
-    })
 }
 
 fn open_error(database: &Path, error: SqlError) -> OpenError {

@@ -32,6 +32,6 @@ async fn a_check_that_takes_too_long_counts_as_passed() {
     let whole = check(&options.database, &SCHEMA, Duration::from_secs(60)).await;
     assert!(whole.is_err(), "given time, it finds the damage");
     let mut reader = check(&options.database, &SCHEMA, Duration::ZERO).await.unwrap();
-    let row = reader.row("SELECT text FROM many WHERE n = 1", &[]).await.unwrap();
-    assert_eq!(row.unwrap().text(0).unwrap().len(), 200, "the reader is of use afterwards");
+    let read = reader.run_once("SELECT text FROM many WHERE n = 1").await;
+    assert_eq!(read, Ok(()), "the reader is of use afterwards");
 }

@@ -1,5 +1,7 @@
 //! The pool of reading connections. They never wait for the writer: a hung sync leaves every
-//! read as it was.
+//! read as it was. A read runs in its caller's thread: it finds its rows by an index, most often
+//! in memory, and is over before another thread would have begun it. For those that take longer
+//! there is `StoreOf::read_long`.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

@@ -12,7 +12,6 @@ use std::time::Duration;
 use skep_core::audit::Verdict;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 
 use crate::checkpoint::{Gauge, Totals, checkpoint_on_demand};
 use crate::command::{CommandSet, Member};
@@ -21,6 +20,7 @@ use crate::error::{OpenError, SqlError, StoreError};
 use crate::integrity::{self, Integrity};
 use crate::open::{self, OpenOptions, OpenReport};
 use crate::readers::Readers;
+use crate::thread;
 use crate::trail;
 use crate::tx::Committed;
 use crate::writer::{Job, QUEUE, Writer};
@@ -38,7 +38,7 @@ struct Shared<S: CommandSet> {
     readers: Readers,
     closing: watch::Sender<bool>,
     /// Taken by whoever closes; locked for that alone.
-    writer: Mutex<Option<JoinHandle<bool>>>,
+    writer: Mutex<Option<oneshot::Receiver<bool>>>,
     database: PathBuf,
     clean_marker: PathBuf,
     audit_head: PathBuf,
@@ -54,6 +54,11 @@ impl<S: CommandSet> StoreOf<S> {
         notify: impl Fn(Committed) + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
         let opened = open::open(&options, &S::SCHEMA).await?;
+        let no_thread = |source| OpenError::Io {
+            attempt: "could not start a thread for",
+            path: options.database.clone(),
+            source,
+        };
         let (queue, jobs) = mpsc::channel(QUEUE);
         let (closing, closed) = watch::channel(false);
         let wanted = Arc::new(Notify::new());
@@ -69,14 +74,15 @@ impl<S: CommandSet> StoreOf<S> {
             head: opened.head,
             notify: Box::new(notify),
             gauge,
-            checkpointer: tokio::spawn(checkpoints),
+            checkpointer: thread::start("skep-checkpoint", || checkpoints).map_err(no_thread)?,
         };
+        let writer = thread::start("skep-writer", || writer.run()).map_err(no_thread)?;
         let shared = Shared {
             database: options.database.clone(),
             queue,
             readers: Readers::new(options.database, options.readers, opened.reader),
             closing,
-            writer: Mutex::new(Some(tokio::spawn(writer.run()))),
+            writer: Mutex::new(Some(writer)),
             clean_marker: options.clean_marker,
             audit_head: options.audit_head,
             report: opened.report,
@@ -128,19 +134,29 @@ impl<S: CommandSet> StoreOf<S> {
         self.shared.readers.read(query).await
     }
 
+    /// As `read`, for what may take longer than a moment: on a thread of its own.
+    pub async fn read_long<T: Send + 'static>(
+        &self,
+        query: impl AsyncFnOnce(&mut Conn) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let store = self.clone();
+        aside("skep-long-read", || async move { store.read(query).await }).await?
+    }
+
     /// Looks at all of the database, on a connection of its own. `proceed` is asked again and
     /// again on the thread that does so; on `false` it ends.
     pub async fn check_integrity(
         &self,
         proceed: impl FnMut() -> bool + Send + 'static,
     ) -> Result<Integrity, StoreError> {
-        Ok(integrity::check(&self.shared.database, proceed).await?)
+        let database = self.shared.database.clone();
+        Ok(aside("skep-check", || integrity::check(database, proceed)).await??)
     }
 
     /// Reads the whole audit trail and names what is wrong with it.
     pub async fn verify_audit(&self) -> Result<Verdict, StoreError> {
         let kept = trail::read(&self.shared.audit_head);
-        self.read(async |conn| trail::verify(conn, kept).await).await
+        self.read_long(async move |conn| trail::verify(conn, kept).await).await
     }
 
     /// The same without opening it for use, as [`Self::inspect`]; nothing where there is no
@@ -173,15 +189,25 @@ impl<S: CommandSet> StoreOf<S> {
         }
     }
 
-    async fn close_in_order(&self, writer: JoinHandle<bool>) -> io::Result<()> {
+    async fn close_in_order(&self, writer: oneshot::Receiver<bool>) -> io::Result<()> {
         self.shared.readers.close().await;
         self.shared.closing.send_replace(true);
-        if !writer.await? {
+        // A writer that panicked says nothing.
+        if !writer.await.unwrap_or(false) {
             return Err(io::Error::other("the writing connection was lost"));
         }
         let marker = self.shared.clean_marker.clone();
         tokio::task::spawn_blocking(move || open::mark_clean(&marker)).await?
     }
+}
+
+async fn aside<T: Send + 'static, F: Future<Output = T>>(
+    name: &str,
+    work: impl FnOnce() -> F + Send + 'static,
+) -> Result<T, StoreError> {
+    let broken = |detail: String| StoreError::Broken { detail };
+    let ended = thread::start(name, work).map_err(|error| broken(error.to_string()))?;
+    ended.await.map_err(|_| broken(format!("{name} ended early")))
 }
 
 impl<S: CommandSet> Clone for StoreOf<S> {

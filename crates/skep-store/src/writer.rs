@@ -1,4 +1,4 @@
-//! The one writer: a task that owns the writing connection and commits in groups. A batch is
+//! The one writer: a thread that owns the writing connection and commits in groups. A batch is
 //! what queued up during the previous commit; nobody is told anything before it is durable.
 
 use std::any::Any;
@@ -6,8 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 
 use futures_util::FutureExt;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::checkpoint::Gauge;
 use crate::command::{CommandSet, Schema};
@@ -45,7 +44,7 @@ pub(crate) struct Writer<S: CommandSet> {
     pub head: Option<HeadFile>,
     pub notify: Notify,
     pub gauge: Gauge,
-    pub checkpointer: JoinHandle<()>,
+    pub checkpointer: oneshot::Receiver<()>,
 }
 
 /// What a batch that reached the disk leaves behind.

@@ -1,21 +1,10 @@
 //! Group commit: what shares a commit, what is refused alone, what waits.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use skep_store::{Refusal, SqlKind, StoreError};
-use tokio::sync::Notify;
 
 use crate::probe::*;
-
-/// Keeps the writer busy; returns when it is.
-async fn hold(store: &ProbeStore) -> (Arc<Notify>, tokio::task::JoinHandle<()>) {
-    let (begun, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let held = store.submit(Hold { begun: Arc::clone(&begun), release: Arc::clone(&release) });
-    let held = tokio::spawn(async move { held.await.unwrap() });
-    begun.notified().await;
-    (release, held)
-}
 
 #[tokio::test]
 async fn what_queues_during_a_commit_shares_the_next_one() {

@@ -10,8 +10,11 @@ async fn a_full_disk_refuses_the_batch_and_recovers_alone() {
     let store = bench.open().await;
     put(&store, "before").await.unwrap();
     store.write(Setting("PRAGMA max_page_count = 1")).await.unwrap();
+    let (release, held) = hold(&store).await;
     let small = store.submit(Put("small".into()));
     let big = store.submit(Put("x".repeat(100_000)));
+    release.notify_one();
+    held.await.unwrap();
     assert_eq!(small.await, Err(StoreError::DiskFull));
     assert_eq!(big.await, Err(StoreError::DiskFull));
     assert_eq!(notes(&store).await, [(1, "before".into())], "reads work");
@@ -25,9 +28,12 @@ async fn a_failed_commit_leaves_the_outcome_open_for_the_whole_batch() {
     let bench = Bench::new();
     let store = bench.open().await;
     put(&store, "before").await.unwrap();
+    let (release, held) = hold(&store).await;
     let neighbour = store.submit(Put("neighbour".into()));
     let refused = store.submit(PutThenRefuse("refused".into()));
     let orphan = store.submit(Orphan);
+    release.notify_one();
+    held.await.unwrap();
     assert_eq!(neighbour.await, Err(StoreError::Unsynced));
     assert_eq!(refused.await, Err(StoreError::Unsynced));
     assert_eq!(orphan.await, Err(StoreError::Unsynced));
@@ -51,8 +57,11 @@ async fn a_connection_that_can_no_longer_write_is_replaced() {
 async fn a_wrong_statement_is_its_own_commands_fault() {
     let bench = Bench::new();
     let store = bench.open().await;
+    let (release, held) = hold(&store).await;
     let wrong = store.submit(Setting("SELECT nothing FROM nowhere"));
     let right = store.submit(Put("right".into()));
+    release.notify_one();
+    held.await.unwrap();
     assert!(matches!(wrong.await, Err(StoreError::Refused(Refusal::Sql(_)))));
     assert_eq!(right.await, Ok(1));
 }

@@ -131,7 +131,7 @@ async fn what_is_not_a_database_is_refused() {
     let mut header = whole.clone();
     header[16..100].fill(0xff);
     fs::write(bench.database(), &header).unwrap();
-    assert_eq!(corrupt_reason(refused(&bench).await), "(code: 26) file is not a database");
+    assert_eq!(corrupt_reason(refused(&bench).await), "file is not a database");
 }
 
 #[tokio::test]

@@ -127,6 +127,15 @@ impl Run for Hold {
     }
 }
 
+/// Keeps the writer busy; returns when it is. What is submitted then shares a batch.
+pub async fn hold(store: &ProbeStore) -> (Arc<Notify>, tokio::task::JoinHandle<()>) {
+    let (begun, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let held = store.submit(Hold { begun: Arc::clone(&begun), release: Arc::clone(&release) });
+    let held = tokio::spawn(async move { held.await.unwrap() });
+    begun.notified().await;
+    (release, held)
+}
+
 /// A home folder for one store, and what the store told.
 pub struct Bench {
     pub folder: tempfile::TempDir,
