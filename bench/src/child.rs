@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child as Process, Command};
 
+use crate::tree;
+
 pub struct Child {
     process: Process,
     pub url: String,
@@ -47,24 +49,13 @@ impl Child {
         self.process.id().unwrap_or(0)
     }
 
-    /// Processor time so far, all threads, user and system.
     pub fn cpu(&self) -> Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        let after = stat.rsplit_once(')').context("an unknown form of stat")?.1;
-        let fields: Vec<&str> = after.split_whitespace().collect();
-        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
-        let total = ticks(11).zip(ticks(12)).context("an unknown form of stat")?;
-        // SAFETY: sysconf has no memory effects.
-        let a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-        Ok(Duration::from_secs_f64((total.0 + total.1) as f64 / a_second as f64))
+        tree::cpu_of(self.id())
     }
 
     /// Resident memory in MiB.
     pub fn memory(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1)).context("no VmRSS")?;
-        Ok(kib.parse::<f64>()? / 1024.0)
+        tree::memory_of(self.id())
     }
 
     pub async fn stop(mut self) -> Result<()> {

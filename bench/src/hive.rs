@@ -36,17 +36,29 @@ impl Home {
         // The scenarios look at the program, not at what it does to be slow on purpose.
         write(&root.join("skep.yaml"), "limits:\n  concurrent_turns: 512\n")?;
         for number in 0..agents {
-            let name = if number == 0 { "main".to_owned() } else { format!("agent-{number}") };
-            let team = root.join("teams").join(&name);
-            write(&team.join("config.yaml"), &format!("name: {name}\nallowed_tools: [read]\n"))?;
+            let team = root.join("teams").join(agent_name(number));
             write(&team.join("work/note.txt"), "one line\n")?;
         }
-        Ok(Self { folder })
+        let home = Self { folder };
+        for number in 0..agents {
+            home.allow(&agent_name(number), "[read]")?;
+        }
+        Ok(home)
+    }
+
+    /// The tools of an agent.
+    pub fn allow(&self, agent: &str, tools: &str) -> Result<()> {
+        let file = self.path().join("teams").join(agent).join("config.yaml");
+        write(&file, &format!("name: {agent}\nallowed_tools: {tools}\n"))
     }
 
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
+}
+
+fn agent_name(number: usize) -> String {
+    if number == 0 { "main".to_owned() } else { format!("agent-{number}") }
 }
 
 /// A new folder beside the working folder, on a real disk.
@@ -74,6 +86,16 @@ impl Hive {
         let token = made["token"].as_str().context("the answer has no token")?.to_owned();
         let target = Target { url: child.url.clone(), token: Some(token) };
         Ok(Self { child, target, home })
+    }
+
+    /// Takes in a session of JSON lines.
+    pub async fn import(&self, program: &Path, file: &Path) -> Result<()> {
+        let file = file.to_str().context("a file with a strange name")?;
+        let made = command(program, &self.home, &["history", "import", file]).output().await?;
+        if !made.status.success() {
+            bail!("no import: {}", String::from_utf8_lossy(&made.stderr));
+        }
+        Ok(())
     }
 
     /// From the start of the process until it listens, on a home that is already made.

@@ -8,9 +8,11 @@ mod floor;
 mod floor_store;
 mod hive;
 mod model;
+mod peer;
 mod report;
 mod scenario;
 mod stats;
+mod tree;
 
 use std::path::PathBuf;
 
@@ -44,12 +46,18 @@ pub struct Run {
     /// Fewer rounds: under five minutes
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Also 10 000 sockets and a million messages to search
+    /// Also 10 000 sockets, a million messages to search, and the soak
     #[arg(long)]
     pub full: bool,
+    /// How long the soak takes
+    #[arg(long, default_value_t = 30.0, value_name = "MINUTES")]
+    pub soak_minutes: f64,
     /// JSON with one key per scenario
     #[arg(long)]
     pub json: bool,
+    /// Also the peers in this folder, put there by `bench/peers/install`
+    #[arg(long, value_name = "FOLDER")]
+    pub peers: Option<PathBuf>,
     /// Only scenarios with this word in their name
     #[arg(long)]
     pub only: Option<String>,

@@ -2,7 +2,9 @@
 //!
 //! What it says is chosen by the newest words of the person: `stream N` gives N tokens, `tools N`
 //! asks for N reads one after the other and then answers, anything else is one token. While it is
-//! held (`POST /hold`, `POST /release`) it answers nobody.
+//! held (`POST /hold`, `POST /release`) it answers nobody. `GET /newest` is the last request.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use axum::Router;
@@ -10,27 +12,40 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::Response;
-use axum::routing::post;
+use axum::routing::{get, post};
 use bytes::Bytes;
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-type Held = watch::Sender<bool>;
+/// Whether it is held, and what it was asked last.
+#[derive(Clone)]
+struct Model {
+    held: Arc<watch::Sender<bool>>,
+    newest: Arc<Mutex<Bytes>>,
+}
+
+impl Model {
+    fn hold(&self, held: bool) -> String {
+        self.held.send_replace(held).to_string()
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Bytes> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 pub async fn serve() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
-    let held: Held = watch::Sender::new(false);
+    let model = Model { held: Arc::new(watch::Sender::new(false)), newest: Arc::default() };
     let router = Router::new()
         .route("/v1/messages", post(answer))
-        .route("/hold", post(async |State(held): State<Held>| held.send_replace(true).to_string()))
-        .route(
-            "/release",
-            post(async |State(held): State<Held>| held.send_replace(false).to_string()),
-        )
-        .with_state(held);
+        .route("/hold", post(async |State(model): State<Model>| model.hold(true)))
+        .route("/release", post(async |State(model): State<Model>| model.hold(false)))
+        .route("/newest", get(async |State(model): State<Model>| model.newest().clone()))
+        .with_state(model);
     let listener = axum::serve::ListenerExt::tap_io(listener, |socket| {
         let _ = socket.set_nodelay(true);
     });
@@ -38,10 +53,11 @@ pub async fn serve() -> Result<()> {
     Ok(())
 }
 
-async fn answer(State(held): State<Held>, request: Request) -> Response {
+async fn answer(State(model): State<Model>, request: Request) -> Response {
     // The sender lives as long as the server.
-    let _ = held.subscribe().wait_for(|held| !held).await;
+    let _ = model.held.subscribe().wait_for(|held| !held).await;
     let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap_or_default();
+    *model.newest() = body.clone();
     let pieces = match serde_json::from_slice::<Value>(&body) {
         Ok(asked) => say(&asked),
         Err(_) => vec![Bytes::from_static(b"event: error\ndata: {}\n\n")],

@@ -24,7 +24,7 @@ const WATCHERS: usize = 100;
 const TOKENS: usize = 2000;
 
 pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
-    let rounds = if bench.options.quick { 3 } else { 5 };
+    let rounds = bench.rounds();
     let (mut ours, mut bare, mut lost) = (Vec::new(), Vec::new(), 0);
     for _ in 0..rounds {
         bare.push(broadcast_rate().await?);

@@ -1,9 +1,13 @@
 //! The scenarios, in the order of the report. Floors and hive take turns inside each round.
 
 mod fanout;
+mod history;
 mod idle;
 mod inbox;
+mod peers;
+mod prompt;
 mod size;
+mod soak;
 mod start;
 mod throughput;
 mod turn;
@@ -114,7 +118,16 @@ pub async fn run(options: Run) -> Result<()> {
     scenario!("idle", idle::measure(&mut bench));
     scenario!("start", start::measure(&bench));
     scenario!("inbox", inbox::measure(&bench));
+    scenario!("history", history::page(&bench));
+    scenario!("search", history::search(&bench));
+    scenario!("prompt", prompt::measure(&bench));
     scenario!("size", size::measure(&bench));
+    if options.full {
+        scenario!("soak", soak::measure(&bench));
+    }
+    if let Some(cache) = &options.peers {
+        scenario!("peers", peers::measure(&bench, cache));
+    }
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split_whitespace().next().unwrap_or("?").to_owned();
     if options.json {

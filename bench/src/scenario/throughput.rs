@@ -53,11 +53,11 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
 }
 
 fn rounds(bench: &Bench) -> usize {
-    if bench.options.quick { 3 } else { 5 }
+    if bench.options.quick { 5 } else { 7 }
 }
 
 fn time(bench: &Bench) -> Duration {
-    Duration::from_millis(if bench.options.quick { 1500 } else { 3000 })
+    Duration::from_millis(if bench.options.quick { 1000 } else { 3000 })
 }
 
 async fn rate(
