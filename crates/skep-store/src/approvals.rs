@@ -4,6 +4,7 @@
 use serde_json::{Value as Json, json};
 use skep_core::Millis;
 use skep_core::approval::{ApprovalState, Scope};
+use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::event::EventKind;
 use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
 use skep_core::policy::Class;
@@ -188,6 +189,7 @@ impl Run for Answer {
             now: self.now,
         };
         tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
+        tx.audit(self.trace(&found, state)).await?;
         if found.reopened {
             return self.run_as_item(tx).await;
         }
@@ -203,6 +205,26 @@ impl Run for Answer {
 }
 
 impl Answer {
+    /// Who decided what, for the audit trail.
+    fn trace(&self, found: &Approval, state: ApprovalState) -> AuditRow {
+        let word = format!("{} {} through {}", state.as_str(), self.scope.as_str(), self.from);
+        let mut links = vec![json!({"stage": "approval", "word": word})];
+        for (stage, word) in [("pattern", &self.pattern), ("note", &self.note)] {
+            links.extend(word.as_ref().map(|word| json!({"stage": stage, "word": word})));
+        }
+        AuditRow {
+            principal: Some(self.by.clone()),
+            agent: Some(found.agent_name.0.clone()),
+            session: Some(found.session.0.clone()),
+            turn: Some(found.turn.0.clone()),
+            call_id: Some(found.call.0.clone()),
+            tool: Some(found.tool.clone()),
+            arguments: found.arguments.to_string(),
+            decision: Json::Array(links).to_string(),
+            ..AuditRow::new(AuditKind::Decision, self.now, state.as_str())
+        }
+    }
+
     /// The turn that asked has gone on long ago: the call gets one of its own.
     async fn run_as_item(&self, tx: &mut Tx<'_>) -> Result<Option<Accepted>, Refusal> {
         let Some(event) = self.event.as_ref().filter(|_| self.approve) else {

@@ -41,6 +41,7 @@ mod fault_upgrade;
 mod first_contact;
 mod gate_approvals;
 mod gate_audit;
+mod gate_policy;
 mod gate_trail;
 mod telling;
 mod telling_logs;

@@ -1,0 +1,193 @@
+//! Rules through the product: in force at once, explained, and closed when they cannot be read.
+
+use serde_json::{Value, json};
+use skep_testkit::hive::{Finished, Start};
+use skep_testkit::wait::{self, PATIENCE};
+use skep_testkit::{Reply, locate};
+
+use crate::stage::{Play, Stage};
+
+async fn said(stage: &Stage, words: &[&str]) -> Finished {
+    let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "key-of-the-rig");
+    words.iter().fold(start, |start, word| start.argument(*word)).finish().await.unwrap()
+}
+
+/// The model calls the tool named by the message, once, and says what came of it.
+fn obeys(stage: &Stage) {
+    stage.model.answer_with(|request| match request.last_tool_results().as_slice() {
+        [] => {
+            let text = request.last_user_text();
+            let wish = text.rsplit('\n').next().unwrap().to_owned();
+            let (tool, arguments) = wish.split_once(' ').unwrap();
+            Reply::new().tool(tool, serde_json::from_str(arguments).unwrap())
+        }
+        [result, ..] => Reply::say(&result.text),
+    });
+}
+
+async fn answer(play: &Play, text: &str) -> String {
+    play.ask("main", text).await["response"]["content"].as_str().unwrap().to_owned()
+}
+
+const RULES: &str = "allowed_tools: ['*']
+policy:
+  - {effect: deny, tool: '*', path: 'secrets/**'}
+  - {effect: ask, tool: bash}
+  - {effect: allow, tool: bash, command: echo}
+";
+
+#[tokio::test]
+async fn gate_policy_acts_explains_itself_and_fails_closed() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", RULES);
+    stage.write("teams/main/work/secrets/key", "shh");
+    std::os::unix::fs::symlink("secrets", stage.home().join("teams/main/work/link")).unwrap();
+    obeys(&stage);
+    let play = stage.up().await;
+    // By every spelling of the path.
+    for path in ["secrets/key", "./x/../secrets/key", "link/key"] {
+        let said = answer(&play, &format!("read {{\"file_path\": \"{path}\"}}")).await;
+        let denied = "policy_deny: the call of `read` was not run: denied by \
+                      teams/main/config.yaml:3: deny * path secrets/**";
+        assert!(said.starts_with(denied), "{path}: {said}");
+    }
+    assert_eq!(answer(&play, r#"bash {"command": "echo hi"}"#).await, "hi\n[exit code 0]");
+    let why = said(&stage, &["why", "main", "bash", r#"{"command": "echo a; date"}"#]).await;
+    assert_eq!(why.code, Some(0), "{why:?}");
+    let told = [
+        "ask: command date: asked for by teams/main/config.yaml:4: ask bash",
+        "+ teams/main/config.yaml:5  allow bash command echo: matches",
+        "- teams/main/config.yaml:5  allow bash command echo: `date` is another word",
+    ];
+    for line in told {
+        assert!(why.stdout.contains(line), "{line} not in {}", why.stdout);
+    }
+    // Granted for a while, then taken back.
+    let grant =
+        ["grant", "new", "main", "bash", "--command", "date +%Y", "--minutes", "5", "--json"];
+    let made: Value = serde_json::from_str(&said(&stage, &grant).await.stdout).unwrap();
+    assert!(answer(&play, r#"bash {"command": "date +%Y"}"#).await.ends_with("[exit code 0]"));
+    let list = said(&stage, &["grant", "list"]).await.stdout;
+    assert!(list.contains("main may bash command date +%Y until "), "{list}");
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(said(&stage, &["grant", "revoke", id]).await.code, Some(0));
+    let item = play.item("main", "other", r#"bash {"command": "date +%Y"}"#).await;
+    play.until_state("main", &item, "waiting").await;
+
+    // The terminal: a list, and an answer by id.
+    let listed = said(&stage, &["approve"]).await;
+    assert_eq!(listed.code, Some(2), "{listed:?}");
+    assert!(listed.stdout.contains("command: date +%Y"), "{}", listed.stdout);
+    let open = play.questions().await.remove(0);
+    let id = open["id"].as_str().unwrap();
+    assert_eq!(said(&stage, &["approve", id, "--always"]).await.code, Some(2), "needs a pattern");
+    let done = said(&stage, &["approve", id]).await;
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "approved once: bash of main\n"));
+    play.ended("main", &item).await;
+    let late = said(&stage, &["deny", id, "--note", "no"]).await;
+    assert!(late.code == Some(1) && late.stderr.contains("was approved by operator"), "{late:?}");
+
+    // A policy that cannot be read denies everything and says where; mended, it is in force.
+    for broken in ["policy:\n  - {effect: perhaps, tool: bash}\n", "policy: [\n"] {
+        stage.write("teams/main/config.yaml", &format!("allowed_tools: ['*']\n{broken}"));
+        until(&play, true).await;
+        let said = answer(&play, "look {}").await;
+        let denied = "policy_deny: the call of `look` was not run: the policy cannot be read";
+        assert!(said.starts_with(denied) && said.contains("config.yaml:"), "{said}");
+        stage.write("teams/main/config.yaml", RULES);
+        until(&play, false).await;
+        assert_eq!(answer(&play, r#"look {"text": "it"}"#).await, "looked at it");
+    }
+    // Another mistake leaves the version before it in force.
+    stage.write("teams/main/config.yaml", &format!("{RULES}max_stepz: 3\n"));
+    wait::until_async("the mistake is told", PATIENCE, async || {
+        let state = play.state().await;
+        (!state["hive"]["config"]["problems"].as_array().unwrap().is_empty()).then_some(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(answer(&play, r#"look {"text": "it"}"#).await, "looked at it");
+    stage.write("skep.yaml", "defaults: {policy: {read: perhaps}}\n");
+    until(&play, true).await;
+    let said = answer(&play, "look {}").await;
+    assert!(said.contains("the policy cannot be read") && said.contains("skep.yaml:1"), "{said}");
+}
+
+/// Until the policy of main is broken, or is not any more.
+async fn until(play: &Play, broken: bool) {
+    let looked = wait::until_async("the policy to be read again", PATIENCE, async || {
+        let policy = play.api().get("/api/v1/agents/main/policy").await.unwrap().good().unwrap();
+        (policy["broken"].is_string() == broken).then_some(())
+    });
+    looked.await.unwrap();
+}
+
+/// What had an effect is what was allowed, and what was refused had none: over every way in.
+#[tokio::test]
+async fn gate_effects_are_the_allowed_rows_and_nothing_else() {
+    let stage = Stage::new().await;
+    stage.write(
+        "teams/main/config.yaml",
+        "allowed_tools: [effect, reach, shape, look]\npolicy:\n  - {effect: ask, tool: reach}\n  - \
+         {effect: deny, tool: shape}\n",
+    );
+    // Three calls at once: one allowed, one refused, one asked about.
+    stage.model.answer_with(|request| match request.steps_done() {
+        0 if !request.last_user_text().contains("go on") => {
+            Reply::new().tool("effect", json!({})).tool("shape", json!({})).tool("reach", json!({}))
+        }
+        _ => Reply::say("done"),
+    });
+    let mut play = stage.up().await;
+    let mut client = play.ws().await;
+    let rest = play.item("main", "rest", "go").await;
+    client.say("m1", "go").await.unwrap();
+    // Queued behind a turn that waits; and a command that begins a session.
+    let queued = play.item("main", "rest", "go on").await;
+    let mut other = play.ws().await;
+    other.say("m2", "/new go").await.unwrap();
+    let open = wait::until_async("three questions", PATIENCE, async || {
+        let open = play.questions().await;
+        (open.len() == 3).then_some(open)
+    });
+    let open = open.await.unwrap();
+    assert_eq!(stage.effects.total().unwrap(), 3);
+    play.hive.kill().await.unwrap();
+    play = stage.up().await;
+    for (number, question) in open.iter().enumerate() {
+        let decision = if number == 0 { "deny" } else { "approve" };
+        play.answer(question, decision).await.good().unwrap();
+    }
+    play.ended("main", &rest).await;
+    play.ended("main", &queued).await;
+    wait::until_async("every turn to end", PATIENCE, async || {
+        let state = play.state().await;
+        (state["turns"] == json!([]) && state["queue"]["pending"] == 0).then_some(())
+    })
+    .await
+    .unwrap();
+    let rows = async |query: &str| {
+        let path = format!("/api/v1/audit?kind=call&limit=500&{query}");
+        let page = play.api().get(&path).await.unwrap().good().unwrap();
+        page["rows"].as_array().unwrap().clone()
+    };
+    let (ran, refused) = (rows("outcome=ok").await, rows("outcome=refused").await);
+    let effects = stage.effects.counts().unwrap();
+    let mut allowed: Vec<String> = ran
+        .iter()
+        .map(|row| {
+            format!("{}/{}", row["turn"].as_str().unwrap(), row["call_id"].as_str().unwrap())
+        })
+        .collect();
+    allowed.sort();
+    let mut counted: Vec<String> = effects.keys().cloned().collect();
+    counted.sort();
+    assert_eq!(counted, allowed);
+    assert!(effects.values().all(|count| *count == 1), "{effects:?}");
+    // Three turns: one effect each, two approved reaches; three denied shapes and one denied reach.
+    assert_eq!((ran.len(), refused.len()), (5, 4), "{refused:?}");
+    assert_eq!(rows("").await.len(), 9);
+    let path = "/api/v1/audit?kind=decision&limit=500";
+    let decisions = play.api().get(path).await.unwrap().good().unwrap();
+    assert_eq!(decisions["rows"].as_array().unwrap().len(), 3);
+}
