@@ -143,7 +143,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedS
     drop(permit);
 }
 
-/// A turn keeps its settings though its agent goes away meanwhile; what it started then ends here.
+/// A call may be past the policy when its agent goes away; what it started ends with the turn.
 fn end_jobs_of_gone(shared: &Shared, lease: &Lease) {
     if shared.settings().agent(&lease.agent_name).is_err() {
         shared.lives.keep(|agent| *agent != lease.agent_name);
