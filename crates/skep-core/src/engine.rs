@@ -8,12 +8,12 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::Millis;
+use crate::budget::Over;
 use crate::ids::{AgentName, CallId, SessionId, TurnId};
-use crate::message::{Message, Meta};
-use crate::provider::{Providers, SystemPrompt, ToolSpec};
+use crate::message::{Message, Meta, Usage};
+use crate::provider::{ModelRequest, Providers, SystemPrompt, ToolSpec};
 use crate::settings::{AgentSettings, Profile, Think};
-use crate::spend::Over;
+use crate::{BoxFuture, Millis};
 
 pub trait Engine: Send + Sync {
     fn id(&self) -> &str;
@@ -56,19 +56,87 @@ pub struct TurnRequest {
     pub cancel: CancellationToken,
 }
 
-/// Whether the hive may spend another call on a profile.
+/// Whether a call may be spent on a profile. It may take a while: until other calls have given back
+/// what they hold.
 #[derive(Clone)]
 pub struct Allowance(Arc<AskAllowance>);
 
-type AskAllowance = dyn Fn(&Profile) -> Result<(), Over> + Send + Sync;
+type AskAllowance = dyn Fn(&Arc<Profile>, &Arc<ModelRequest>) -> Asked + Send + Sync;
+type Asked = BoxFuture<'static, Result<Hold, Over>>;
 
 impl Allowance {
-    pub fn new(check: impl Fn(&Profile) -> Result<(), Over> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(check))
+    pub fn new(
+        hold: impl Fn(&Arc<Profile>, &Arc<ModelRequest>) -> Asked + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(hold))
     }
 
-    pub fn check(&self, profile: &Profile) -> Result<(), Over> {
-        (self.0)(profile)
+    /// Everything is allowed, and nobody counts.
+    pub fn unbounded() -> Self {
+        Self::new(|_, _| Box::pin(async { Ok(Hold::new(drop)) }))
+    }
+
+    pub async fn hold(
+        &self,
+        profile: &Arc<Profile>,
+        request: &Arc<ModelRequest>,
+    ) -> Result<Hold, Over> {
+        (self.0)(profile, request).await
+    }
+}
+
+/// What a model call may use, taken before it is made. One that is let go without a word has
+/// broken off.
+pub struct Hold {
+    settle: Option<Box<dyn FnOnce(Ended) + Send>>,
+    /// Tokens of the answer so far, as we count.
+    heard: u64,
+}
+
+/// How a model call ended, as far as money goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ended {
+    /// The vendor told what it used.
+    Answered(Usage),
+    /// The vendor did not begin to answer.
+    Refused,
+    Broken {
+        heard: u64,
+    },
+}
+
+impl Hold {
+    pub fn new(settle: impl FnOnce(Ended) + Send + 'static) -> Self {
+        Self { settle: Some(Box::new(settle)), heard: 0 }
+    }
+
+    /// A piece of the answer came.
+    pub fn hear(&mut self, tokens: u64) {
+        self.heard = self.heard.saturating_add(tokens);
+    }
+
+    pub fn answered(self, usage: Usage) {
+        self.end(Ended::Answered(usage));
+    }
+
+    /// The call failed: before the first piece of its answer it has used nothing.
+    pub fn failed(self) {
+        let heard = self.heard;
+        self.end(if heard == 0 { Ended::Refused } else { Ended::Broken { heard } });
+    }
+
+    fn end(mut self, ended: Ended) {
+        if let Some(settle) = self.settle.take() {
+            settle(ended);
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(settle) = self.settle.take() {
+            settle(Ended::Broken { heard: self.heard });
+        }
     }
 }
 
@@ -137,6 +205,7 @@ pub enum FailureCode {
     LimitTime,
     LimitCost,
     LimitTokens,
+    LimitLoop,
     EngineCrashed,
     AgentUnavailable,
     Dead,
@@ -155,6 +224,7 @@ impl FailureCode {
             Self::LimitTime => "limit_time",
             Self::LimitCost => "limit_cost",
             Self::LimitTokens => "limit_tokens",
+            Self::LimitLoop => "limit_loop",
             Self::EngineCrashed => "engine_crashed",
             Self::AgentUnavailable => "agent_unavailable",
             Self::Dead => "dead",

@@ -119,6 +119,12 @@ pub enum EventKind {
         call_id: CallId,
         tool: String,
     },
+    /// A person said what became of such a call.
+    CallResolved {
+        call_id: CallId,
+        tool: String,
+        outcome: Resolution,
+    },
     Status {
         state: String,
         reason: Option<String>,
@@ -164,6 +170,7 @@ impl EventKind {
             Self::InboxAccepted { .. } => "inbox_accepted",
             Self::InboxEnded { .. } => "inbox_ended",
             Self::CallUnknown { .. } => "call_unknown",
+            Self::CallResolved { .. } => "call_resolved",
             Self::Status { .. } => "status",
             Self::Config { .. } => "config",
             Self::Integrity { .. } => "integrity",
@@ -187,6 +194,8 @@ words! {
     TurnState { Ready = "ready", Running = "running", Waiting = "waiting", Ended = "ended" }
     /// What became of changed files: in force, or the version before them goes on.
     ConfigOutcome { Applied = "applied", Kept = "kept" }
+    /// What became of a call whose outcome was unknown.
+    Resolution { Happened = "happened", DidNot = "did_not", RunAgain = "run_again" }
     /// Why a turn was asked to end.
     CancelReason { Stop = "stop", Interrupt = "interrupt" }
 }

@@ -90,6 +90,13 @@ impl Price {
         long: None,
     };
 
+    /// What a call of this size can cost: nothing of it cached before, all of it cached now.
+    pub fn at_most(&self, request: u64, answer: u64) -> Money {
+        let read = Usage::new(request, answer, 0, 0);
+        let cached = Usage::new(0, answer, 0, request);
+        self.of(&read).max(self.of(&cached))
+    }
+
     /// The cost of one call, rounded once, to the nano-dollar.
     pub fn of(&self, usage: &Usage) -> Money {
         let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
@@ -140,6 +147,14 @@ mod tests {
         let mut sum = read;
         sum.add(vast);
         assert_eq!(sum.total_tokens, u64::MAX, "what a vendor says breaks no sum");
+    }
+
+    #[test]
+    fn at_most_is_the_dearest_way() {
+        let price = Price { input: money(3.0), output: money(15.0), ..Price::FREE };
+        assert_eq!(price.at_most(1_000_000, 1_000_000), money(18.0));
+        let caches = Price { cache_write: money(3.75), ..price };
+        assert_eq!(caches.at_most(1_000_000, 0), money(3.75));
     }
 
     #[test]

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::ids::AgentName;
     use crate::policy::Policy;
-    use crate::settings::{Profile, QueueMode, SandboxSettings};
+    use crate::settings::{Budgets, Profile, QueueMode, SandboxSettings};
 
     fn agent(name: &str) -> AgentSettings {
         let profile = Profile {
@@ -80,6 +80,7 @@ mod tests {
             think: None,
             allowed_tools: vec![],
             max_steps: 50,
+            budgets: Budgets::default(),
             queue_mode: QueueMode::Queue,
             workspace: "/hive/teams/x/work".into(),
             folder: "/hive/teams/x".into(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::budget::Caps;
 use crate::ids::AgentName;
 use crate::money::{Money, Price};
 use crate::policy::Policy;
@@ -46,6 +47,23 @@ pub struct Limits {
     /// What all model calls of a day (UTC) may use together.
     pub tokens_per_day: Option<u64>,
     pub cost_per_day: Option<Money>,
+    /// What the model calls of one turn may use.
+    pub per_turn: Caps,
+}
+
+impl Limits {
+    pub fn day_caps(&self) -> Caps {
+        Caps { tokens: self.tokens_per_day, cost: self.cost_per_day }
+    }
+}
+
+/// What the model calls of one agent may use, beside what the hive may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budgets {
+    pub day: Caps,
+    pub turn: Caps,
+    /// Instead of the hive's.
+    pub turn_time: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -66,6 +84,7 @@ impl Default for Limits {
             keep_audit: 365 * day,
             tokens_per_day: None,
             cost_per_day: None,
+            per_turn: Caps::default(),
         }
     }
 }
@@ -207,6 +226,7 @@ pub struct AgentSettings {
     pub think: Option<Think>,
     pub allowed_tools: Vec<String>,
     pub max_steps: u32,
+    pub budgets: Budgets,
     pub queue_mode: QueueMode,
     pub workspace: PathBuf,
     /// The agent's own folder: its tools may read it, and change what it governs itself.

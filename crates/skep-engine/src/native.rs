@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use skep_core::Millis;
+use skep_core::budget::Over;
+use skep_core::count;
 use skep_core::engine::{
     Capabilities, Engine, EngineEvent, FailureCode, ToolCall, TurnEnd, TurnHandle, TurnRequest,
 };
@@ -13,7 +15,6 @@ use skep_core::message::{Message, Meta};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
 use skep_core::retry::{self, Next, RetryPolicy};
 use skep_core::settings::{AgentSettings, Profile};
-use skep_core::spend::Over;
 use tokio::sync::mpsc;
 
 use crate::seats::{self, Failures, GivenUp, Seat};
@@ -241,18 +242,25 @@ impl Turn {
         seat: &Seat,
         request: Arc<ModelRequest>,
     ) -> Result<Result<Vec<ToolCall>, ModelError>, Stop> {
-        if let Err(over) = self.request.allowance.check(&seat.profile) {
-            let Over { code, text } = over;
-            return Err(Stop::Ended(TurnEnd::Failed { code, text }));
-        }
+        let hold = match self.request.allowance.hold(&seat.profile, &request).await {
+            Ok(hold) => hold,
+            Err(Over { code, text, .. }) => {
+                return Err(Stop::Ended(TurnEnd::Failed { code, text }));
+            }
+        };
         self.emit(EngineEvent::CallStart).await?;
+        let mut hold = hold;
         let mut stream = seat.provider.call(request);
         let mut calls = Vec::new();
         while let Some(item) = stream.next().await {
             let event = match item {
                 Ok(event) => event,
-                Err(error) => return Ok(Err(error)),
+                Err(error) => {
+                    hold.failed();
+                    return Ok(Err(error));
+                }
             };
+            hold.hear(heard_in(&event));
             match event {
                 ModelEvent::Text(text) => self.emit(EngineEvent::Text(text)).await?,
                 ModelEvent::Thinking(text) => self.emit(EngineEvent::Thinking(text)).await?,
@@ -269,11 +277,13 @@ impl Turn {
                 ModelEvent::End(meta) => {
                     let profile = Some(seat.profile.name.clone());
                     let usage = meta.usage.priced(seat.profile.price.as_ref());
+                    hold.answered(usage);
                     self.emit(EngineEvent::Meta(Meta { profile, usage, ..meta })).await?;
                     return Ok(Ok(calls));
                 }
             }
         }
+        hold.failed();
         let text = "the model's answer ended before it was complete".to_owned();
         Ok(Err(ModelError::Passing { text, retry_after: None }))
     }
@@ -303,6 +313,17 @@ impl Turn {
 
     async fn emit(&self, event: EngineEvent) -> Result<(), Stop> {
         self.events.send(event).await.map_err(|_| Stop::Quiet)
+    }
+}
+
+/// Tokens of a piece of an answer, one at least.
+fn heard_in(event: &ModelEvent) -> u64 {
+    match event {
+        ModelEvent::Text(text) | ModelEvent::Thinking(text) => count::of_text(text).max(1),
+        ModelEvent::Signature(_) => 1,
+        ModelEvent::RedactedThinking(data) => count::of_text(data).max(1),
+        ModelEvent::ToolCall { arguments, .. } => count::of_text(&arguments.to_string()).max(1),
+        ModelEvent::End(_) => 0,
     }
 }
 

@@ -110,7 +110,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
         messages: vec![row("question")],
         gate: Gate::new(vec![spec].into(), sender),
         steps_left,
-        allowance: Allowance::new(|_| Ok(())),
+        allowance: Allowance::unbounded(),
         cancel: cancel.clone(),
     };
     let timing = Timing { now: || 1_000_000, jitter: || 1.0, ..Timing::default() };

@@ -13,7 +13,30 @@ use skep_store::leases::{Park, Release};
 
 use crate::persist::Lost;
 use crate::step;
-use crate::turn::{EndRequest, Heard, Turn, millis};
+use crate::turn::{Heard, Turn, millis};
+
+/// Why a running turn is to end before its engine is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndRequest {
+    Cancel(CancelReason),
+    /// The process ends: the turn stays open and goes on after the restart.
+    Cut,
+    Time,
+    /// The model goes in a circle.
+    Loop,
+}
+
+impl EndRequest {
+    pub fn because(self) -> &'static str {
+        match self {
+            Self::Cancel(CancelReason::Stop) => "the turn was stopped",
+            Self::Cancel(CancelReason::Interrupt) => "a newer message took the turn's place",
+            Self::Cut => "the hive is stopping",
+            Self::Time => "the turn ran out of time",
+            Self::Loop => "the model made the same calls again and again, and learned nothing new",
+        }
+    }
+}
 
 impl Turn {
     pub(crate) async fn finish(&self, end: TurnEnd, heard: &mut Heard) -> Result<(), Lost> {
@@ -120,6 +143,7 @@ impl Turn {
                 (ItemState::Cancelled, FailureCode::Interrupted)
             }
             EndRequest::Time => (ItemState::Failed, FailureCode::LimitTime),
+            EndRequest::Loop => (ItemState::Failed, FailureCode::LimitLoop),
         };
         let text = format!("Not finished: {}.", request.because());
         self.close(entries, Outcome::Ended { state, code, text }, usage).await
@@ -196,7 +220,7 @@ impl Turn {
             None => self.partial(match request {
                 EndRequest::Cancel(CancelReason::Stop) => StopReason::Cancelled,
                 EndRequest::Cancel(CancelReason::Interrupt) => StopReason::Interrupted,
-                EndRequest::Cut | EndRequest::Time => StopReason::Error,
+                EndRequest::Cut | EndRequest::Time | EndRequest::Loop => StopReason::Error,
             }),
         }
     }

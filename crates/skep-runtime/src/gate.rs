@@ -403,6 +403,22 @@ impl Drop for AbortOnDrop {
     }
 }
 
+/// A call that went in a circle too often: it does not reach the first stage.
+pub(crate) fn braked(call: &ToolCall, text: String) -> Ran {
+    let mut chain = Chain::default();
+    chain.note(Stage::Brake, "refused: the same call, the same answer, again and again");
+    let audit = Audit {
+        call: call.id.clone(),
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+        decision: chain.text(),
+        outcome: "refused",
+        took_ms: 0,
+        bytes: i64::try_from(text.len()).unwrap_or(i64::MAX),
+    };
+    Ran { answer: ToolAnswer::error(text), audit, end: End::Refused }
+}
+
 /// The row of a call that had begun when the process ended: what came of it, nobody knows.
 pub(crate) fn lost(call: &ToolCall) -> Audit {
     let mut chain = Chain::default();

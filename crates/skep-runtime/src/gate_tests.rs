@@ -6,7 +6,7 @@ use skep_core::hook::{After, Before, HookedCall};
 use skep_core::ids::{AgentName, CallId, TurnId};
 use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::ToolSpec;
-use skep_core::settings::{Profile, QueueMode, SandboxLevel, SandboxSettings};
+use skep_core::settings::{Budgets, Profile, QueueMode, SandboxLevel, SandboxSettings};
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{AT_ONCE, MOST_WAITING};
@@ -108,6 +108,7 @@ impl Scene {
             profile: Arc::new(profile),
             allowed_tools: allowed.iter().map(|name| (*name).to_owned()).collect(),
             max_steps: 50,
+            budgets: Budgets::default(),
             think: None,
             queue_mode: QueueMode::Queue,
             workspace: "/nonexistent".into(),

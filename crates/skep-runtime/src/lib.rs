@@ -4,12 +4,15 @@
 //! the gate. Persist, then act, then tell: nothing worth a retry happens before it is a row.
 
 pub mod audit;
+pub mod budgets;
 pub mod door;
 pub mod logs;
+pub mod outcomes;
 pub mod usage;
 
 mod approvals;
 mod begin;
+mod brake;
 mod browsers;
 mod bus;
 mod choose;

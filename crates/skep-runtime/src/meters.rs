@@ -10,6 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Registry, Unit};
 
+use skep_core::engine::FailureCode;
 use skep_core::event::{Event, EventKind};
 use skep_core::message::Meta;
 
@@ -25,6 +26,7 @@ pub struct Meters {
     cost: Family<Profile, Counter<f64, AtomicU64>>,
     tools: Family<Tool, Counter>,
     approvals: Family<Decided, Counter>,
+    over_budget: Family<Outcome, Counter>,
     known_tools: BTreeSet<String>,
     /// Locked for a look-up per model call.
     known_profiles: Mutex<BTreeSet<String>>,
@@ -70,6 +72,8 @@ impl Meters {
         let help = "Cost of those calls whose price is known";
         let dollars = Unit::Other("dollars".to_owned());
         registry.register_with_unit("skep_model_cost", help, dollars, self.cost.clone());
+        let help = "Model calls that a limit of money or tokens kept from being made";
+        registry.register("skep_budget_refusals", help, self.over_budget.clone());
         registry.register("skep_tool_calls", "Tool calls that ended", self.tools.clone());
         let help = "Questions to people: asked, and what became of them";
         registry.register("skep_approvals", help, self.approvals.clone());
@@ -94,6 +98,12 @@ impl Meters {
             }
             _ => {}
         }
+    }
+
+    /// A limit stood in the way of a model call.
+    pub(crate) fn over_budget(&self, code: FailureCode) {
+        let outcome = code.as_str().to_owned();
+        self.over_budget.get_or_create(&Outcome { outcome }).inc();
     }
 
     /// A model call was answered.

@@ -13,7 +13,7 @@ use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
 use skep_store::outbox::{self, OpenChannel};
 use skep_store::watch::{self, ItemRow};
-use skep_store::{approvals, compactions, history};
+use skep_store::{approvals, compactions, history, outcomes};
 
 use crate::approvals::EVENT;
 use crate::bus::Live;
@@ -36,7 +36,7 @@ impl Hive {
             let counts = agents::counts(conn).await?;
             let turns = watch::open_turns(conn, SHOWN).await?;
             let open = approvals::page(conn, ApprovalState::Open, None, i64::MAX, SHOWN).await?;
-            Ok((seq, counts, turns, history::unknown_calls(conn, SHOWN).await?, open))
+            Ok((seq, counts, turns, outcomes::unknown_calls(conn, SHOWN).await?, open))
         });
         let (seq, counts, turns, unknown, open) = read.await.map_err(door_error)?;
         let mut queue = QueueInfo::default();
@@ -122,7 +122,7 @@ impl Hive {
             limits: SpendLimits {
                 cost_per_day: limits.cost_per_day,
                 tokens_per_day: limits.tokens_per_day,
-                unpriced_tokens_per_day: spend::unpriced_limit(limits),
+                unpriced_tokens_per_day: limits.day_caps().unpriced(),
             },
             until: spend::next_day(now),
         }

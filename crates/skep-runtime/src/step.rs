@@ -98,6 +98,10 @@ pub(crate) async fn run(
         });
         entries.push(Entry::Assistant { message, calls: planned.collect() });
     }
+    if turn.is_looping(&calls) && !entries.is_empty() {
+        let open = calls.into_iter().map(|planned| planned.call).collect();
+        return turn.end_step(EndRequest::Loop, entries, open).await;
+    }
     let mut to_run = Vec::new();
     let mut waiting = Vec::new();
     for planned in calls {
@@ -289,7 +293,7 @@ async fn run_examined(
     context: ToolContext,
 ) -> Ran {
     let span = tracing::info_span!("call", tool = planned.call.name);
-    match examined {
+    let ran = match examined {
         Examined::Cleared(cleared) => {
             turn.run_cleared(&planned.call, *cleared, context, span).await
         }
@@ -300,7 +304,8 @@ async fn run_examined(
             audit: gate::lost(&planned.call),
             end: End::NotRun,
         },
-    }
+    };
+    turn.watched(&planned.call, ran)
 }
 
 enum Settled {
@@ -375,6 +380,9 @@ pub(crate) fn new_message(body: Body) -> NewMessage {
 impl Turn {
     /// Takes a call through the gate as far as it can go without running.
     async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examined {
+        if let Some(refused) = self.braked(call) {
+            return Examined::Ended(Box::new(refused));
+        }
         let policy = self.live_policy();
         self.gate(&policy).examine(call, context).await
     }

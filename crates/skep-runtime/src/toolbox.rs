@@ -1,11 +1,13 @@
 //! Every tool there is, by the names a model may use.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use skep_core::allow;
+use skep_core::ids::CallId;
+use skep_core::message::{Block, Body};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::AgentSettings;
 use skep_core::tool::Tool;
@@ -91,6 +93,23 @@ pub(crate) fn wire_name(name: &str) -> String {
     let hash = Sha256::digest(name.as_bytes());
     let hash: String = hash.iter().take(HASH / 2).map(|byte| format!("{byte:02x}")).collect();
     format!("{kept}_{hash}")
+}
+
+/// A model may name two calls alike; in the journal each has its own name. It may also call a tool
+/// by a name that no vendor takes back; it would keep the session from ever being sent again.
+pub(crate) fn make_calls_usable(body: &mut Body, seen: &mut HashSet<CallId>) {
+    for block in &mut body.content {
+        if let Block::ToolCall { id, name, .. } = block {
+            *name = wire_name(name);
+            let mut unique = id.clone();
+            let mut count = 1;
+            while unique.as_str().is_empty() || !seen.insert(unique.clone()) {
+                count += 1;
+                unique = CallId(format!("{id}_{count}"));
+            }
+            *id = unique;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,10 +12,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use skep_core::brake::Brake;
 use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
-use skep_core::message::{Block, Body, Message, Usage};
+use skep_core::message::{Body, Message, Usage};
 use skep_core::policy::Policy;
 use skep_core::prompt;
 use skep_core::provider::{SystemPrompt, ToolSpec};
@@ -27,39 +28,21 @@ use skep_store::journal::{Entry, Journal, Journalled};
 use skep_store::leases::{Lease, Release};
 use skep_store::{Command, Member, Pending, StoreError};
 
+use crate::brake;
 use crate::choose;
 use crate::ear::Ear;
+pub(crate) use crate::ending::EndRequest;
 use crate::gate::{Gate as ToolGate, Records};
 use crate::hive::Shared;
 use crate::persist::{Lost, persist, persist_unless};
 use crate::registry::Running;
 use crate::resume;
 use crate::step::{self, StepEnd};
-use crate::toolbox::{Toolbox, wire_name};
+use crate::toolbox::{Toolbox, make_calls_usable};
 
 const SYSTEM_RULES: &str = include_str!("prompts/system.md");
 /// An engine that was told to end has this long before it is dropped.
 const ENGINE_GRACE: Duration = Duration::from_millis(3500);
-
-/// Why a running turn is to end before its engine is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndRequest {
-    Cancel(CancelReason),
-    /// The process ends: the turn stays open and goes on after the restart.
-    Cut,
-    Time,
-}
-
-impl EndRequest {
-    pub fn because(self) -> &'static str {
-        match self {
-            Self::Cancel(CancelReason::Stop) => "the turn was stopped",
-            Self::Cancel(CancelReason::Interrupt) => "a newer message took the turn's place",
-            Self::Cut => "the hive is stopping",
-            Self::Time => "the turn ran out of time",
-        }
-    }
-}
 
 /// A turn in hand: its lease and everything its parts need.
 pub(crate) struct Turn {
@@ -80,6 +63,7 @@ pub(crate) struct Turn {
     asking: Mutex<Arc<Profile>>,
     /// To be told with the next row.
     notes: Mutex<Vec<String>>,
+    brake: Mutex<Brake>,
     /// Complete answers of the model under this lease.
     pub answers: AtomicI64,
 }
@@ -140,6 +124,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedS
         shared.note_due(until);
     }
     shared.registry.remove(&turn, token);
+    shared.ledger.end(&turn);
     drop(permit);
 }
 
@@ -166,11 +151,13 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
     let used = Duration::from_millis(u64::try_from(lease.active_ms).unwrap_or(0));
     let engine = shared.engine(&agent);
     let turn = Turn {
-        deadline: now + settings.limits.turn.saturating_sub(used),
+        deadline: now
+            + agent.budgets.turn_time.unwrap_or(settings.limits.turn).saturating_sub(used),
         since: now,
         progressed: AtomicBool::new(false),
         asking: Mutex::new(Arc::clone(&agent.profile)),
         notes: Mutex::default(),
+        brake: Mutex::default(),
         answers: AtomicI64::new(0),
         ender: CancellationToken::new(),
         can_steer: engine
@@ -191,8 +178,13 @@ impl Turn {
     async fn go(&self) -> Result<(), Lost> {
         let mut shown = self.read_shown().await?;
         let usage = self.usage_so_far(&shown.rows);
+        self.open_account(&usage);
         if self.lease.resumed {
+            *self.brake() = brake::of_rows(&shown.rows, self);
             let open = self.open_calls(&shown.rows).await?;
+            if open.is_none() {
+                self.charge_lost_call(&shown).await?;
+            }
             if let Some(ending) = self.ending_at_once() {
                 return self.close_open_calls(ending, open, usage).await;
             }
@@ -207,6 +199,9 @@ impl Turn {
             }
         }
         if let Some(over) = self.run_approved(&mut shown, usage).await? {
+            return Ok(over);
+        }
+        if let Some(over) = self.run_again(&mut shown, usage).await? {
             return Ok(over);
         }
         let own = shown.rows.iter().filter(|row| row.turn == self.lease.turn);
@@ -503,6 +498,15 @@ impl Turn {
         Arc::clone(&lock(&self.asking))
     }
 
+    /// Locked for one decision at a time.
+    pub(crate) fn brake(&self) -> MutexGuard<'_, Brake> {
+        lock(&self.brake)
+    }
+
+    pub(crate) fn tell_with_next_row(&self, text: String) {
+        lock(&self.notes).push(text);
+    }
+
     /// Puts what is still to be told before the entries it led to.
     pub(crate) fn with_notes(&self, entries: Vec<Entry>) -> Vec<Entry> {
         let notes = std::mem::take(&mut *lock(&self.notes));
@@ -565,23 +569,6 @@ impl Turn {
             session: Some(self.lease.session.clone()),
             turn: Some(self.lease.turn.clone()),
             kind,
-        }
-    }
-}
-
-/// A model may name two calls alike; in the journal each has its own name. It may also call a tool
-/// by a name that no vendor takes back; it would keep the session from ever being sent again.
-fn make_calls_usable(body: &mut Body, seen: &mut HashSet<CallId>) {
-    for block in &mut body.content {
-        if let Block::ToolCall { id, name, .. } = block {
-            *name = wire_name(name);
-            let mut unique = id.clone();
-            let mut count = 1;
-            while unique.as_str().is_empty() || !seen.insert(unique.clone()) {
-                count += 1;
-                unique = CallId(format!("{id}_{count}"));
-            }
-            *id = unique;
         }
     }
 }

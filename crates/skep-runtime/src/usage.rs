@@ -21,6 +21,8 @@ const USUAL_DAYS: i64 = 30;
 pub struct UsageWish {
     pub by: Span,
     pub agent: Option<AgentName>,
+    /// Only what was asked of this profile.
+    pub profile: Option<String>,
     /// From the hour or day this is in; by default the present day, or the last thirty.
     pub since: Option<Millis>,
 }
@@ -86,7 +88,10 @@ impl Hive {
             .shared
             .store
             .read(async |conn| skep_store::spend::usage(conn, begin..end, wish.by, agent).await);
-        let rows = read.await.map_err(door_error)?;
+        let mut rows = read.await.map_err(door_error)?;
+        if let Some(profile) = &wish.profile {
+            rows.retain(|row| row.profile == *profile);
+        }
         Ok(UsagePage {
             by: wish.by,
             since: begin * HOUR_MS,

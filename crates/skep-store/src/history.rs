@@ -400,33 +400,3 @@ pub async fn calls(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Call>, SqlError
     });
     calls.collect()
 }
-
-/// A call whose outcome a crash left unknown.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UnknownCall {
-    pub turn: TurnId,
-    pub call_id: CallId,
-    pub agent: AgentName,
-    pub tool: String,
-    pub at: Millis,
-    pub session_key: SessionKey,
-}
-
-pub async fn unknown_calls(conn: &mut Conn, limit: u32) -> Result<Vec<UnknownCall>, SqlError> {
-    let select = "SELECT c.turn, c.call_id, a.name, c.tool, c.changed_at, l.key FROM calls c \
-                  JOIN turns t ON t.id = c.turn JOIN agents a ON a.id = t.agent \
-                  JOIN lanes l ON l.id = t.lane WHERE c.state = 'unknown' \
-                  ORDER BY c.changed_at DESC LIMIT $1";
-    let rows = conn.rows(select, &[limit.into()]).await?;
-    let unknown = rows.iter().map(|row| {
-        Ok(UnknownCall {
-            turn: TurnId(row.text(0)?),
-            call_id: CallId(row.text(1)?),
-            agent: AgentName(row.text(2)?),
-            tool: row.text(3)?,
-            at: row.int(4)?,
-            session_key: SessionKey(row.text(5)?),
-        })
-    });
-    unknown.collect()
-}

@@ -93,7 +93,8 @@ impl Run for Journal {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         // A step forward: earlier leases without one no longer count.
         let update = "UPDATE turns SET active_ms = $3, changed_at = $4, steps = steps + $5, \
-                      marks = marks + $6, attempts = CASE WHEN $6 > 0 THEN 0 ELSE attempts END \
+                      marks = marks + $6, lost = 0, \
+                      attempts = CASE WHEN $6 > 0 THEN 0 ELSE attempts END \
                       WHERE id = $1 AND token = $2 AND state = 'running' \
                       RETURNING lane, agent, session, \
                       (SELECT name FROM agents WHERE agents.id = agent), \
@@ -375,7 +376,7 @@ async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Ref
     for row in &rows {
         let item = PendingItem::read(tx, row).await?;
         // It begins a session or a turn of its own, and what stands behind it belongs there.
-        if item.fresh || item.order {
+        if item.fresh || item.order || item.again.is_some() {
             break;
         }
         let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";

@@ -278,7 +278,7 @@ impl Take {
 
 /// The first items of a lane that nobody has begun.
 pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
-                                     ord, fresh, files, think, kind FROM items \
+                                     ord, fresh, files, think, kind, again FROM items \
                                      WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                                      ORDER BY priority, ord LIMIT $2";
 
@@ -297,6 +297,8 @@ pub(crate) struct PendingItem {
     pub order: bool,
     pub files: Vec<File>,
     pub think: Option<Think>,
+    /// The call it is there to run, as JSON.
+    pub again: Option<String>,
 }
 
 impl PendingItem {
@@ -318,6 +320,7 @@ impl PendingItem {
             fresh: row.bool(7)?,
             think: think_level(row.text_opt(9)?)?,
             order: row.text(10)? == ORDER,
+            again: row.text_opt(11)?,
         })
     }
 
@@ -331,7 +334,8 @@ impl PendingItem {
             files: self.files.clone(),
             now,
         });
-        as_ordered(body, self.order)
+        let details = self.again.as_deref().and_then(|again| serde_json::from_str(again).ok());
+        as_ordered(Body { details, ..body }, self.order)
     }
 }
 
@@ -581,7 +585,7 @@ impl Run for Recover {
         for row in &rows {
             let turn = TurnId(row.text(0)?);
             let count = "UPDATE turns SET attempts = CASE WHEN marks > marks_leased THEN 0 \
-                         ELSE attempts + 1 END WHERE id = $1";
+                         ELSE attempts + 1 END, lost = 1 WHERE id = $1";
             tx.conn.run(count, &[turn.as_str().into()]).await?;
             let (lane, agent) = (LaneId(row.int(1)?), AgentId(row.int(2)?));
             make_ready(tx, &turn, lane, agent, None, self.now).await?;

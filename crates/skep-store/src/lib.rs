@@ -26,6 +26,7 @@ pub mod journal;
 pub mod lanes;
 pub mod leases;
 pub mod outbox;
+pub mod outcomes;
 pub mod retention;
 pub mod search;
 pub mod sessions;

@@ -5,7 +5,7 @@ use serde_json::json;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::compaction::{self, Reason, Seam};
 use skep_core::engine::{Capabilities, FailureCode};
-use skep_core::event::{CallState, ItemState};
+use skep_core::event::{CallState, ItemState, Resolution};
 use skep_core::file::File;
 use skep_core::ids::*;
 use skep_core::message::{Block, Body, Meta, StopReason, Usage, View};
@@ -30,22 +30,25 @@ use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, WakeLanes};
 use crate::leases::{Decide, Lease, Park, Recover, Release, Take};
 use crate::outbox::{self, MarkDelivered, OpenChannel};
+use crate::outcomes::{self, Resolve};
 use crate::retention::Expire;
 use crate::search::{self, IndexSpoken, Search};
 use crate::sessions::{self, Fork};
+use crate::spend::{self, ChargeLost, Unsettled};
 use crate::tasks::{self, CancelItem, Cancelled, Retry};
 use crate::tokens::{self, NewToken, RevokeToken};
-use crate::{OpenOptions, Store, Value, compactions, spend, watch};
+use crate::{OpenOptions, Store, Value, compactions, watch};
 
 /// What may be walked or sorted, and why that is bounded.
 const ALLOWED: &[(&str, &str, &str)] = &[
     ("INSERT INTO events", "ROW VALUES CLAUSE", "the values themselves"),
     ("INSERT INTO agents", "SCAN ", "only run to mend a broken reference; there is none"),
-    ("FROM calls c", "SCAN c USING INDEX calls_unknown", "from its end, as far as asked for"),
+    ("FROM calls c", "SCAN c USING INDEX calls_unresolved", "from its end, as far as asked for"),
     ("SELECT string_agg", "SCAN (subquery-", "the rows of one page, found by their key"),
     ("", "SCAN agents", "agents are few"),
     ("", "SCAN search_upto", "one row"),
     ("s.key >= $5", "USE TEMP B-TREE FOR ORDER BY", "the sessions of one owner"),
+    ("_hours u ON", "USE TEMP B-TREE FOR GROUP BY", "the sums of one day"),
     ("FROM usage_hours u", "USE TEMP B-TREE FOR GROUP BY", "the sums of a bounded span"),
     ("MATCH", "SCAN f VIRTUAL TABLE INDEX 192:M2<", "the index gives matches, newest first"),
     ("FROM spoken_text", "SCAN b VIRTUAL TABLE INDEX 3:", "the blocks of one message"),
@@ -142,6 +145,31 @@ impl Story {
         self.rest(&channel).await;
         self.sessions(&first).await;
         self.reads(&channel, &first).await;
+        self.reckon(&first).await;
+    }
+
+    async fn reckon(&mut self, lease: &Lease) {
+        let (turn, token, agent) = (lease.turn.clone(), lease.token, self.agent);
+        let (profile, usage, now) = (String::from("p"), Usage::default(), 9);
+        let unsettled = Unsettled { agent, profile: profile.clone(), usage, now };
+        self.store.write(unsettled).await.unwrap();
+        let lost = ChargeLost { turn: turn.clone(), token, agent, profile, usage, now };
+        assert!(!self.store.write(lost).await.unwrap());
+        for again in [false, true] {
+            let resolve = Resolve {
+                turn: turn.clone(),
+                call: CallId::new("a"),
+                outcome: Resolution::Happened,
+                note: None,
+                principal: Principal::new("operator"),
+                again: None,
+                now,
+            };
+            assert_eq!(self.store.write(resolve).await.is_err(), again);
+        }
+        let read =
+            self.store.read(async |conn| outcomes::arguments(conn, &turn, &CallId::new("a")).await);
+        assert_eq!(read.await.unwrap(), Some(json!({})));
     }
 
     fn slot(&mut self) -> Slot {
@@ -457,7 +485,7 @@ impl Story {
             }
             let mut rows = history::whole(conn, &name, &session, 0).await?;
             compactions::newest(conn, &session).await?;
-            assert_eq!(spend::of_day(conn, 0).await?.calls, 1);
+            assert_eq!(spend::of_day(conn, 0).await?[0].spent.calls, 1);
             for agent in [None, Some(agent)] {
                 assert_eq!(spend::usage(conn, 0..24, Span::Day, agent).await?[0].turns, 1);
             }
@@ -484,7 +512,7 @@ impl Story {
             history::session_of_key(conn, agent, &key()).await?;
             history::key_of_session(conn, agent, &session).await?;
             history::calls(conn, &turn).await?;
-            assert_eq!(history::unknown_calls(conn, 10).await?.len(), 1);
+            assert_eq!(outcomes::unknown_calls(conn, 10).await?.len(), 1);
             outbox::frames_since(conn, channel, 0, 10).await?;
             outbox::frames_of_item(conn, channel, &ItemId::new("i1")).await?;
             outbox::channel(conn, channel).await?;

@@ -2,13 +2,15 @@
 
 use std::ops::Range;
 
-use skep_core::ids::{AgentId, AgentName};
-use skep_core::message::{Message, Meta, Role};
+use skep_core::Millis;
+use skep_core::ids::{AgentId, AgentName, Token, TurnId};
+use skep_core::message::{Message, Meta, Role, Usage};
 use skep_core::money::Money;
 use skep_core::spend::{HOURS, Span, Spend, hour_of};
 
+use crate::command::Run;
 use crate::conn::{Conn, Row};
-use crate::error::SqlError;
+use crate::error::{Refusal, SqlError};
 use crate::journal::Leased;
 use crate::tx::Tx;
 
@@ -71,13 +73,106 @@ async fn record_call(
     Ok(())
 }
 
-/// The sums of a day.
-pub async fn of_day(conn: &mut Conn, day: i64) -> Result<Spend, SqlError> {
-    let select = "SELECT sum(calls), sum(input + output + cache_read + cache_write), sum(cost), \
-                  sum(unpriced_calls), sum(unpriced_tokens) FROM usage_hours \
-                  WHERE hour >= $1 AND hour < $2";
-    let row = conn.row(select, &[(day * HOURS).into(), ((day + 1) * HOURS).into()]).await?;
-    row.map_or_else(|| Ok(Spend::default()), |row| decode(&row))
+/// What one agent used in a day.
+pub struct Used {
+    pub agent: AgentName,
+    pub spent: Spend,
+    /// Of calls nobody told about: as we count.
+    pub unsettled: Spend,
+}
+
+/// The sums of a day, by agent.
+pub async fn of_day(conn: &mut Conn, day: i64) -> Result<Vec<Used>, SqlError> {
+    let spent = "SELECT sum(u.calls), sum(u.input + u.output + u.cache_read + u.cache_write), \
+                 sum(u.cost), sum(u.unpriced_calls), sum(u.unpriced_tokens), a.name \
+                 FROM agents a JOIN usage_hours u ON u.agent = a.id AND u.hour >= $1 \
+                 AND u.hour < $2 GROUP BY a.id";
+    let unsettled = "SELECT sum(u.calls), sum(u.tokens), sum(u.cost), sum(u.unpriced_calls), \
+                     sum(u.unpriced_tokens), a.name FROM agents a JOIN unsettled_hours u \
+                     ON u.agent = a.id AND u.hour >= $1 AND u.hour < $2 GROUP BY a.id";
+    let args = [(day * HOURS).into(), ((day + 1) * HOURS).into()];
+    let mut used = Vec::new();
+    for row in &conn.rows(spent, &args).await? {
+        let (agent, spent) = (AgentName(row.text(5)?), decode(row)?);
+        used.push(Used { agent, spent, unsettled: Spend::default() });
+    }
+    for row in &conn.rows(unsettled, &args).await? {
+        let (agent, unsettled) = (AgentName(row.text(5)?), decode(row)?);
+        used.push(Used { agent, spent: Spend::default(), unsettled });
+    }
+    Ok(used)
+}
+
+/// A call broke off: what it may have used counts, though nobody told.
+pub struct Unsettled {
+    pub agent: AgentId,
+    pub profile: String,
+    pub usage: Usage,
+    pub now: Millis,
+}
+
+impl Run for Unsettled {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        Ok(add_unsettled(tx, self.agent, &self.profile, &self.usage, self.now).await?)
+    }
+}
+
+/// The same for the call a turn was in when its process ended; answers whether there was one, and
+/// that once.
+#[derive(Clone)]
+pub struct ChargeLost {
+    pub turn: TurnId,
+    pub token: Token,
+    pub agent: AgentId,
+    pub profile: String,
+    pub usage: Usage,
+    pub now: Millis,
+}
+
+impl Run for ChargeLost {
+    type Out = bool;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
+        let found = "UPDATE turns SET lost = 0 WHERE id = $1 AND token = $2 AND lost = 1";
+        let args = [self.turn.as_str().into(), self.token.0.into()];
+        if tx.conn.run(found, &args).await? == 0 {
+            return Ok(false);
+        }
+        add_unsettled(tx, self.agent, &self.profile, &self.usage, self.now).await?;
+        Ok(true)
+    }
+}
+
+async fn add_unsettled(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    profile: &str,
+    usage: &Usage,
+    now: Millis,
+) -> Result<(), SqlError> {
+    let unpriced = usage.cost.is_none();
+    let tokens = i64::try_from(usage.total_tokens).unwrap_or(i64::MAX);
+    let upsert = "INSERT INTO unsettled_hours (hour, agent, profile, calls, tokens, cost, \
+                  unpriced_calls, unpriced_tokens) VALUES ($1, $2, $3, 1, $4, $5, $6, $7) \
+                  ON CONFLICT (hour, agent, profile) DO UPDATE SET \
+                  calls = unsettled_hours.calls + 1, \
+                  tokens = unsettled_hours.tokens + excluded.tokens, \
+                  cost = unsettled_hours.cost + excluded.cost, \
+                  unpriced_calls = unsettled_hours.unpriced_calls + excluded.unpriced_calls, \
+                  unpriced_tokens = unsettled_hours.unpriced_tokens + excluded.unpriced_tokens";
+    let args = [
+        hour_of(now).into(),
+        agent.0.into(),
+        profile.into(),
+        tokens.into(),
+        usage.cost.unwrap_or(Money::ZERO).0.into(),
+        unpriced.into(),
+        if unpriced { tokens } else { 0 }.into(),
+    ];
+    tx.conn.run(upsert, &args).await?;
+    Ok(())
 }
 
 fn decode(row: &Row) -> Result<Spend, SqlError> {

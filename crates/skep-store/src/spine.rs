@@ -14,9 +14,11 @@ use crate::journal::Journal;
 use crate::lanes::WakeLanes;
 use crate::leases::{Decide, Park, Recover, Release, Take};
 use crate::outbox::{MarkDelivered, OpenChannel};
+use crate::outcomes::Resolve;
 use crate::retention::Expire;
 use crate::search::IndexSpoken;
 use crate::sessions::Fork;
+use crate::spend::{ChargeLost, Unsettled};
 use crate::tasks::{CancelItem, Retry};
 use crate::tokens::{NewToken, RevokeToken};
 use crate::watch::NoteEvent;
@@ -56,6 +58,9 @@ crate::commands! {
     Fork,
     Import,
     AddAudit,
+    Unsettled,
+    ChargeLost,
+    Resolve,
 }
 
 const SCHEMA: Schema = Schema {
@@ -104,6 +109,11 @@ const SCHEMA: Schema = Schema {
             version: 10,
             name: "audit",
             sql: include_str!("../migrations/sqlite/0010_audit.sql"),
+        },
+        MigrationFile {
+            version: 11,
+            name: "budgets",
+            sql: include_str!("../migrations/sqlite/0011_budgets.sql"),
         },
         MigrationFile {
             version: 13,

@@ -14,6 +14,8 @@ use crate::home::{Home, Known, Loaded};
 mod agent;
 mod approve;
 mod audit;
+mod budget;
+mod calls;
 mod chat;
 mod client;
 mod completions;
@@ -140,6 +142,10 @@ enum Command {
     Logs(logs::Logs),
     /// The trail of every tool call and decision: list, verify, export
     Audit(audit::Audit),
+    /// What model calls may use today, and what is used of it
+    Budget(budget::Budget),
+    /// Calls whose outcome a crash left unknown: list, resolve
+    Calls(calls::Calls),
     /// Sign a browser in to the dashboard
     Link(link::Link),
     /// Conversations: list and fork them
@@ -218,6 +224,8 @@ where
         Command::Grant(command) => approve::run_grant(command, &place).await,
         Command::Logs(command) => logs::run(command, &place).await,
         Command::Audit(command) => audit::run(command, &place).await,
+        Command::Budget(command) => budget::run(command, &place).await,
+        Command::Calls(command) => calls::run(command, &place).await,
         Command::Link(command) => link::run(command, &place).await,
         Command::Session(command) => session::run(command, &place).await,
         Command::Token(command) => token::run(command, &place).await,

@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-/// The stages, in their order. Hooks, `Secrets` and `Scrub` speak only when they find something.
+/// The stages, in their order. `Brake`, hooks, `Secrets` and `Scrub` speak only when they find
+/// something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    Brake,
     AllowList,
     Arguments,
     Before,
@@ -20,6 +22,7 @@ pub(crate) enum Stage {
 impl Stage {
     fn as_str(self) -> &'static str {
         match self {
+            Self::Brake => "brake",
             Self::AllowList => "allow-list",
             Self::Arguments => "arguments",
             Self::Before => "tool.before",

@@ -11,7 +11,7 @@ use skep_core::policy::Policy;
 use skep_core::provider::Providers;
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{
-    AgentSettings, AgentState, HiveSettings, Limits, Profile, QueueMode, SandboxSettings,
+    AgentSettings, AgentState, Budgets, HiveSettings, Limits, Profile, QueueMode, SandboxSettings,
     ServerSettings,
 };
 use skep_runtime::{Hive, Parts};
@@ -89,6 +89,7 @@ pub async fn hive(run: &Path) -> Hive {
         think: None,
         allowed_tools: Vec::new(),
         max_steps: 1,
+        budgets: Budgets::default(),
         queue_mode: QueueMode::Queue,
         workspace: run.to_path_buf(),
         folder: run.to_path_buf(),

@@ -18,6 +18,8 @@
 mod agents;
 pub(crate) mod approvals;
 mod audit;
+mod budgets;
+mod calls;
 mod commands;
 mod declared;
 mod document;
@@ -108,6 +110,9 @@ fn routes() -> Routes {
         .guarded(Action::Approve, routes!(policies::revoke))
         .guarded(Action::ReadLogs, routes!(logs::list))
         .guarded(Action::ReadAudit, routes!(audit::list))
+        .guarded(Action::ReadAudit, routes!(budgets::list))
+        .guarded(Action::ReadAudit, routes!(calls::list_unknown))
+        .guarded(Action::Configure, routes!(calls::resolve))
         .guarded(Action::ReadAudit, routes!(audit::verify))
         .guarded(Action::ReadAudit, routes!(audit::export))
         .guarded(Action::ReadSettings, routes!(providers::list))

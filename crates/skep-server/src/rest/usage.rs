@@ -19,6 +19,8 @@ pub(crate) struct UsageParams {
     #[param(inline, default = "day")]
     by: Option<Span>,
     agent: Option<String>,
+    /// Only what was asked of this profile.
+    profile: Option<String>,
     /// Milliseconds since 1970: from the hour or day this is in. At most 14 days ago by hour, 366
     /// by day.
     since: Option<i64>,
@@ -36,6 +38,7 @@ pub(crate) async fn list(
     let wish = UsageWish {
         by: params.by.unwrap_or(Span::Day),
         agent: params.agent.as_deref().map(extract::agent).transpose()?,
+        profile: params.profile,
         since: params.since,
     };
     Ok(Json(doors.hive.usage(wish).await?))

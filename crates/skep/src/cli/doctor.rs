@@ -6,7 +6,6 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Value, json};
 use skep_core::settings::{AgentState, SandboxLevel};
-use skep_core::spend;
 use skep_guard::{disk, environment, lock, sandbox, socket};
 use skep_store::Store;
 
@@ -219,7 +218,7 @@ fn spending(loaded: &Loaded) -> Finding {
     };
     if !unpriced.is_empty() {
         text.push_str(&format!("; price unknown: {}", unpriced.join(", ")));
-        if let Some(tokens) = spend::unpriced_limit(limits) {
+        if let Some(tokens) = limits.day_caps().unpriced() {
             text.push_str(&format!(", these may use {tokens} tokens a day"));
         }
     }

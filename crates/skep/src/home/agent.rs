@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use skep_core::budget::Caps;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::policy::Policy;
-use skep_core::settings::{AgentSettings, Profile, QueueMode, Think};
+use skep_core::settings::{AgentSettings, Budgets, Profile, QueueMode, Think};
 
 use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
@@ -18,7 +20,7 @@ use super::load::{Filled, Known};
 use super::policy::{self, RawRule};
 use super::problem::Problem;
 use super::rules;
-use super::scalar::{Text, Whole, present};
+use super::scalar::{Dollars, Text, Whole, present};
 use super::source::{FILE_BYTES, Source};
 use super::yaml;
 
@@ -56,6 +58,7 @@ pub struct RawAgent {
     #[schemars(extend("x-holds" = "folder"))]
     workspace: Option<Text>,
     sandbox: RawSandbox,
+    budgets: RawBudgets,
     /// What becomes of its tool calls, where the hive's defaults are not enough.
     policy: Vec<RawRule>,
 }
@@ -64,6 +67,36 @@ impl RawAgent {
     /// How many rules its policy has.
     pub fn rules(&self) -> usize {
         self.policy.len()
+    }
+}
+
+/// What its model calls may use, beside what the hive may.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct RawBudgets {
+    /// Tokens in a day, UTC (no limit).
+    tokens_per_day: Option<Whole<1, 10_000_000_000>>,
+    /// Dollars in a day, UTC (no limit).
+    cost_per_day: Option<Dollars>,
+    /// Tokens in one turn (no limit).
+    tokens_per_turn: Option<Whole<1, 10_000_000_000>>,
+    /// Dollars in one turn (no limit).
+    cost_per_turn: Option<Dollars>,
+    /// Seconds a turn may run; the hive's limits.turn_seconds when absent.
+    turn_seconds: Option<Whole<1, 604_800>>,
+}
+
+impl RawBudgets {
+    fn resolve(&self) -> Budgets {
+        let caps = |tokens: Option<u64>, cost: Option<&Dollars>| Caps {
+            tokens,
+            cost: cost.map(|dollars| dollars.0),
+        };
+        Budgets {
+            day: caps(self.tokens_per_day.map(|n| n.0), self.cost_per_day.as_ref()),
+            turn: caps(self.tokens_per_turn.map(|n| n.0), self.cost_per_turn.as_ref()),
+            turn_time: self.turn_seconds.map(|n| Duration::from_secs(n.0)),
+        }
     }
 }
 
@@ -165,6 +198,7 @@ fn resolve(
         }),
         allowed_tools,
         max_steps: raw.max_steps.map_or(around.hive.limits.steps, |n| n.0 as u32),
+        budgets: raw.budgets.resolve(),
         queue_mode: match raw.queue_mode {
             Some(RawQueueMode::Interrupt) => QueueMode::Interrupt,
             Some(RawQueueMode::Queue) | None => QueueMode::Queue,

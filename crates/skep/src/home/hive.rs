@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use skep_core::budget::Caps;
 use skep_core::policy::ClassPolicy;
 use skep_core::settings::{Limits, Profile, SandboxSettings, ServerSettings};
 use skep_core::{allow, choice};
@@ -76,6 +77,10 @@ struct RawLimits {
     tokens_per_day: Option<Whole<1, 10_000_000_000>>,
     /// Dollars that all model calls of a day (UTC) may cost (no limit).
     cost_per_day: Option<Dollars>,
+    /// Tokens that the model calls of one turn may use (no limit).
+    tokens_per_turn: Option<Whole<1, 10_000_000_000>>,
+    /// Dollars that the model calls of one turn may cost (no limit).
+    cost_per_turn: Option<Dollars>,
 }
 
 /// Conversations.
@@ -240,6 +245,10 @@ fn limits(raw: &RawHive) -> Limits {
         keep_audit: raw.retention.audit.map_or(usual.keep_audit, |period| period.0),
         tokens_per_day: limits.tokens_per_day.map(|n| n.0),
         cost_per_day: limits.cost_per_day.map(|dollars| dollars.0),
+        per_turn: Caps {
+            tokens: limits.tokens_per_turn.map(|n| n.0),
+            cost: limits.cost_per_turn.map(|dollars| dollars.0),
+        },
     }
 }
 

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
+use skep_core::budget::Caps;
 use skep_core::ids::AgentName;
 use skep_core::money::Money;
 use skep_core::policy::{ClassPolicy, Effect, Policy};
 use skep_core::settings::{
-    AgentSettings, AgentState, Limits, QueueMode, SandboxLevel, SandboxLimits, SandboxSettings,
-    Think, Timeouts,
+    AgentSettings, AgentState, Budgets, Limits, QueueMode, SandboxLevel, SandboxLimits,
+    SandboxSettings, Think, Timeouts,
 };
 
 use super::layout::Home;
@@ -92,7 +93,7 @@ fn every_key_acts() {
              limits: {concurrent_turns: 1, turn_seconds: 2, attempts: 4, steps: 5, \
              drain_seconds: 0, approval_hours: 6, tool_output_bytes: 7, inbox_body_bytes: 8, \
              tokens_per_day: 12, \
-             cost_per_day: 1.5}\n\
+             cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
              sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
              defaults: {engine: other, profile: small, allowed_tools: [effect]}\n",
         ),
@@ -114,7 +115,9 @@ fn every_key_acts() {
             "teams/cto/config.yaml",
             "name: cto\ndescription: d\nsdk: native\nprofile: default\n\
              allowed_tools: ['@files', 'e*']\n\
-             max_steps: 3\nthink: high\nqueue_mode: interrupt\nworkspace: ../../place\n",
+             max_steps: 3\nthink: high\nqueue_mode: interrupt\nworkspace: ../../place\n\
+             budgets: {cost_per_day: 2, tokens_per_day: 3, cost_per_turn: 4, \
+             tokens_per_turn: 5, turn_seconds: 6}\n",
         ),
         ("teams/README.md", "not an agent"),
         ("place/file", ""),
@@ -141,6 +144,7 @@ fn every_key_acts() {
         keep_audit: Duration::from_secs(2 * 86_400),
         tokens_per_day: Some(12),
         cost_per_day: Money::from_dollars(1.5),
+        per_turn: Caps { tokens: Some(13), cost: Money::from_dollars(0.5) },
     };
     assert_eq!(settings.limits, limits);
     let rules: Vec<&str> = settings.hive_rules.iter().map(|rule| rule.text.as_str()).collect();
@@ -160,6 +164,10 @@ fn every_key_acts() {
     assert_eq!((cto.engine.as_str(), cto.profile.provider.as_str()), ("native", "rehearsal"));
     assert_eq!((cto.max_steps, cto.queue_mode), (3, QueueMode::Interrupt));
     assert_eq!(cto.think, Some(Think::High));
+    let caps = |tokens, cost| Caps { tokens: Some(tokens), cost: Money::from_dollars(cost) };
+    let time = Some(Duration::from_secs(6));
+    let budgets = Budgets { day: caps(3, 2.0), turn: caps(5, 4.0), turn_time: time };
+    assert_eq!((cto.budgets, main.budgets), (budgets, Budgets::default()));
     assert_eq!(cto.allowed_tools, ["read", "write", "edit", "glob", "grep", "e*"]);
     assert_eq!(cto.workspace, folder.home.root().join("place").canonicalize().unwrap());
     let connection = &loaded.connections["small"];

@@ -100,7 +100,8 @@ async fn attack_each_role_reaches_what_the_table_says() {
         assert_eq!(row, declared, "{name}: the table of docs/roles.md and the code differ");
         for (role, reach) in ROLES.iter().zip(&row) {
             let concrete = path.replace("{agent}", "main");
-            let concrete = concrete.replace("{id}", "nothing").replace("{name}", "nothing");
+            let names = ["{id}", "{name}", "{turn}", "{call}"];
+            let concrete = names.iter().fold(concrete, |path, name| path.replace(name, "nothing"));
             let concrete = concrete.split('{').next().unwrap();
             let api = play.hive.api(Some(&tokens[role])).unwrap();
             let (status, code) = knock(&api, &method, concrete).await;

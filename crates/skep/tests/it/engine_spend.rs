@@ -7,8 +7,8 @@ use skep_testkit::{Reply, locate};
 
 use crate::stage::{Play, Stage};
 
-/// A thousand dollars for a million tokens: a tenth of a cent each.
-const PRICE: &str = "price: {input: 1000, output: 1000, cache_read: 100, cache_write: 2000}";
+/// Ten dollars for a million tokens: a dollar for a hundred thousand.
+const PRICE: &str = "price: {input: 10, output: 10, cache_read: 1, cache_write: 20}";
 
 /// `default` has the price, `unknown` has none, `free` costs nothing; an agent for each.
 async fn stage(limits: &str) -> Stage {
@@ -18,7 +18,7 @@ async fn stage(limits: &str) -> Stage {
     for (name, price) in [("default", PRICE), ("unknown", ""), ("free", free)] {
         profiles += &format!(
             "  {name}:\n    provider: anthropic\n    model: scripted\n    api_url: {}\n    \
-             api_key: ${{RIG_KEY}}\n",
+             api_key: ${{RIG_KEY}}\n    max_output_tokens: 10000\n",
             stage.model.base_url()
         );
         if !price.is_empty() {
@@ -34,9 +34,10 @@ async fn stage(limits: &str) -> Stage {
     stage
 }
 
-/// An answer that used a thousand tokens: one dollar at the price above.
-fn thousand(reply: Reply) -> Reply {
-    reply.usage(Usage { input_tokens: Some(900), output_tokens: Some(100), ..Usage::default() })
+/// An answer that used a hundred thousand tokens: one dollar at the price above.
+fn dollar(reply: Reply) -> Reply {
+    let (input_tokens, output_tokens) = (Some(90_000), Some(10_000));
+    reply.usage(Usage { input_tokens, output_tokens, ..Usage::default() })
 }
 
 async fn spend(play: &Play) -> Value {
@@ -48,10 +49,10 @@ async fn engine_cost_of_a_day_is_summed_exactly_and_limits_the_next_call() {
     let stage = stage("  cost_per_day: 3\n").await;
     let mut play = stage.up().await;
     let cached = Usage {
-        input_tokens: Some(100),
-        output_tokens: Some(10),
-        cache_read_input_tokens: 2000,
-        cache_creation_input_tokens: 95,
+        input_tokens: Some(10_000),
+        output_tokens: Some(1000),
+        cache_read_input_tokens: 200_000,
+        cache_creation_input_tokens: 9500,
     };
     stage.model.push(Reply::say("one").usage(cached));
     assert_eq!(play.ask("default", "1").await["response"]["content"], "one");
@@ -61,17 +62,18 @@ async fn engine_cost_of_a_day_is_summed_exactly_and_limits_the_next_call() {
     assert_eq!(history[1]["meta"]["usage"]["cost"], 0.5);
     // The limit is reached in the middle of a turn: what was done stays, and nothing is asked.
     for text in ["a", "b", "c"] {
-        stage.model.push(thousand(Reply::call("effect", json!({"text": text}))));
+        stage.model.push(dollar(Reply::call("effect", json!({"text": text}))));
     }
     let ended = play.ask("default", "2").await;
     assert_eq!(ended["error"]["code"], "limit_cost", "{ended}");
     let text = ended["error"]["error"].as_str().unwrap();
-    assert!(text.starts_with("The day's limit of $3.00 is used up: $3.50 spent"), "{text}");
+    assert!(text.starts_with("The day's limit of $3.00 does not leave room"), "{text}");
+    assert!(text.contains("$3.50 is spent and $0 held"), "{text}");
     assert!(text.contains("00:00 UTC") && text.contains("limits.cost_per_day"), "{text}");
     assert_eq!(stage.effects.total().unwrap(), 3);
     assert_eq!(stage.model.requests().len(), 4);
     let before = spend(&play).await;
-    assert_eq!((&before["calls"], &before["tokens"]), (&json!(4), &json!(5205)));
+    assert_eq!((&before["calls"], &before["tokens"]), (&json!(4), &json!(520_500)));
     assert_eq!(
         before["limits"],
         json!({"cost_per_day": 3.0, "unpriced_tokens_per_day": 2_000_000})
@@ -85,33 +87,33 @@ async fn engine_cost_of_a_day_is_summed_exactly_and_limits_the_next_call() {
     assert_eq!(play.ask("default", "3").await["error"]["code"], "limit_cost");
     assert_eq!(stage.model.requests().len(), 4, "no model was asked");
     // What costs nothing is not held back.
-    stage.model.push(thousand(Reply::say("free")));
+    stage.model.push(dollar(Reply::say("free")));
     assert_eq!(play.ask("free", "4").await["response"]["content"], "free");
     assert_eq!(spend(&play).await["cost"], 3.5);
     let shown = Start::new(&locate::skep().unwrap(), stage.home()).argument("status");
     let shown = shown.finish().await.unwrap();
-    let line = "today  $3.50 for 5 calls, 6205 tokens; a day may use: $3.00, ";
+    let line = "today  $3.50 for 5 calls, 620500 tokens; a day may use: $3.00, ";
     assert!(shown.stdout.contains(line), "{}{}", shown.stdout, shown.stderr);
 }
 
 #[tokio::test]
 async fn engine_unknown_prices_are_shown_as_unknown_and_tokens_limit() {
-    let stage = stage("  tokens_per_day: 2500\n").await;
+    let stage = stage("  tokens_per_day: 250000\n").await;
     let play = stage.up().await;
     for agent in ["default", "unknown", "unknown"] {
-        stage.model.push(thousand(Reply::say("yes")));
+        stage.model.push(dollar(Reply::say("yes")));
         assert_eq!(play.ask(agent, "go").await["state"], "done");
     }
     let told = spend(&play).await;
     assert_eq!((&told["cost"], &told["known_cost"]), (&Value::Null, &json!(1.0)), "{told}");
-    assert_eq!((&told["unpriced_calls"], &told["unpriced_tokens"]), (&json!(2), &json!(2000)));
+    assert_eq!((&told["unpriced_calls"], &told["unpriced_tokens"]), (&json!(2), &json!(200_000)));
     let history = play.history("unknown", "main").await;
     assert_eq!(history[1]["meta"]["usage"]["cost"], Value::Null);
     for agent in ["default", "unknown", "free"] {
         let ended = play.ask(agent, "more").await;
         assert_eq!(ended["error"]["code"], "limit_tokens", "{agent}: {ended}");
         let text = ended["error"]["error"].as_str().unwrap();
-        assert!(text.contains("2500 tokens") && text.contains("limits.tokens_per_day"), "{text}");
+        assert!(text.contains("250000 tokens") && text.contains("limits.tokens_per_day"), "{text}");
     }
     assert_eq!(stage.model.requests().len(), 3);
     let shown = Start::new(&locate::skep().unwrap(), stage.home()).argument("status");
@@ -131,7 +133,7 @@ async fn engine_unpriced_model_has_a_limit_of_tokens_beside_cost_per_day() {
     assert_eq!(ended["error"]["code"], "limit_tokens", "{ended}");
     let text = ended["error"]["error"].as_str().unwrap();
     assert!(text.contains("unknown price have 2000000 tokens"), "{text}");
-    stage.model.push(thousand(Reply::say("priced")));
+    stage.model.push(dollar(Reply::say("priced")));
     assert_eq!(play.ask("default", "go").await["response"]["content"], "priced");
     let doctor = Start::new(&locate::skep().unwrap(), stage.home()).argument("doctor");
     let told = doctor.env("RIG_KEY", "rig-key-canary-1f7c").finish().await.unwrap().stdout;
@@ -160,12 +162,12 @@ async fn engine_first_start_with_a_model_that_costs_money_sets_a_limit() {
 async fn engine_spend_after_a_crash_is_what_the_rows_say() {
     let stage = stage("  cost_per_day: 100\n").await;
     let mut play = stage.up().await;
-    stage.model.push(thousand(Reply::call("effect", json!({"text": "a"}))));
-    stage.model.push(thousand(Reply::new().open_text().delta("half").gate("half")));
+    stage.model.push(dollar(Reply::call("effect", json!({"text": "a"}))));
+    stage.model.push(dollar(Reply::new().open_text().delta("half").gate("half")));
     let item = play.item("default", "main", "go").await;
     stage.model.gate("half").wait_arrived(1).await.unwrap();
     play.hive.kill().await.unwrap();
-    stage.model.push(thousand(Reply::say("whole")));
+    stage.model.push(dollar(Reply::say("whole")));
     let play = stage.up().await;
     assert_eq!(play.ended("default", &item).await["response"]["content"], "whole");
     let told = spend(&play).await;
@@ -190,17 +192,17 @@ fn sum(page: &Value, agent: &str, field: &str) -> f64 {
 async fn engine_usage_is_told_by_hour_and_by_day_of_each_agent_and_model() {
     let stage = stage("  cost_per_day: 100\n").await;
     let play = stage.up().await;
-    stage.model.push(thousand(Reply::call("effect", json!({"text": "a"}))));
-    stage.model.push(thousand(Reply::say("two calls, one turn")));
+    stage.model.push(dollar(Reply::call("effect", json!({"text": "a"}))));
+    stage.model.push(dollar(Reply::say("two calls, one turn")));
     assert_eq!(play.ask("default", "1").await["state"], "done");
-    stage.model.push(thousand(Reply::say("of unknown price")));
+    stage.model.push(dollar(Reply::say("of unknown price")));
     assert_eq!(play.ask("unknown", "2").await["state"], "done");
     for by in ["hour", "day"] {
         let page = usage(&play, &format!("by={by}")).await;
         let told = |agent| ["calls", "turns", "tokens", "known_cost"].map(|f| sum(&page, agent, f));
-        assert_eq!(told("default"), [2.0, 1.0, 2000.0, 2.0], "{page}");
-        assert_eq!(told("unknown"), [1.0, 1.0, 1000.0, 0.0], "{page}");
-        assert_eq!((sum(&page, "", "input"), sum(&page, "", "output")), (2700.0, 300.0));
+        assert_eq!(told("default"), [2.0, 1.0, 200_000.0, 2.0], "{page}");
+        assert_eq!(told("unknown"), [1.0, 1.0, 100_000.0, 0.0], "{page}");
+        assert_eq!((sum(&page, "", "input"), sum(&page, "", "output")), (270_000.0, 30_000.0));
         let row = &page["rows"][0];
         assert_eq!((&row["agent"], &row["model"]), (&json!("default"), &json!("scripted")));
         let at = row["at"].as_i64().unwrap();
@@ -211,6 +213,8 @@ async fn engine_usage_is_told_by_hour_and_by_day_of_each_agent_and_model() {
         assert_eq!(unpriced.unwrap()["cost"], Value::Null);
         let one = usage(&play, &format!("by={by}&agent=unknown")).await;
         assert_eq!((sum(&one, "", "calls"), sum(&one, "unknown", "calls")), (1.0, 1.0));
+        let one = usage(&play, &format!("by={by}&profile=default")).await;
+        assert_eq!((sum(&one, "", "calls"), sum(&one, "default", "calls")), (2.0, 2.0));
     }
     let refused = play.api().get("/api/v1/usage?by=hour&since=0").await.unwrap();
     assert_eq!((refused.status, &refused.json["code"]), (400, &json!("invalid_query")));

@@ -122,6 +122,8 @@ impl Scene {
     /// At the end: every promise kept, nothing done twice, nothing left over.
     pub async fn check_quiet(&self, play: Play) -> Journal {
         let state = play.state().await;
+        let trail = play.api().get("/api/v1/audit/verify").await.unwrap().good().unwrap();
+        assert_eq!(trail["ok"], true, "no crash is taken for somebody's doing: {trail}");
         let Play { mut hive, .. } = play;
         hive.kill().await.unwrap();
         let journal = Journal::of(self.stage.home());

@@ -1,0 +1,68 @@
+//! Calls whose outcome a crash left unknown: listed, and resolved by an operator.
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use skep_core::event::Resolution;
+use skep_core::ids::{CallId, TurnId};
+use skep_runtime::outcomes::{ResolvedInfo, UnknownCallInfo};
+use utoipa::ToSchema;
+
+use crate::doors::Doors;
+use crate::extract::{JsonBody, Params, Segments};
+use crate::permit::Permit;
+use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
+use crate::rest::agents::Nothing;
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct UnknownCalls {
+    /// Newest first; at most 200.
+    calls: Vec<UnknownCallInfo>,
+}
+
+/// Calls that had begun when a process ended, and of which nobody has said what became of them.
+#[utoipa::path(
+    get, path = "/api/v1/calls/unknown", tag = "audit",
+    responses((status = 200, description = "The calls.", body = UnknownCalls))
+)]
+pub(crate) async fn list_unknown(
+    State(doors): State<Doors>,
+    Params(Nothing {}): Params<Nothing>,
+) -> Result<Json<UnknownCalls>, Problem> {
+    Ok(Json(UnknownCalls { calls: doors.hive.unknown_calls().await? }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Finding {
+    /// `happened`, `did_not`, or `run_again`: then that very call runs once more, through the
+    /// whole gate, and its result reaches its session.
+    outcome: Resolution,
+    /// For the audit trail.
+    #[schema(max_length = 2000)]
+    note: Option<String>,
+}
+
+/// Says what became of a call, once.
+#[utoipa::path(
+    post, path = "/api/v1/calls/unknown/{turn}/{call}", tag = "audit", request_body = Finding,
+    params(
+        ("turn" = String, Path, description = "The id of its turn."),
+        ("call" = String, Path, description = "The id of the call.")
+    ),
+    responses(
+        (status = 200, description = "It is on record.", body = ResolvedInfo),
+        Missing, Clash, BadBody, NotKept
+    )
+)]
+pub(crate) async fn resolve(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((turn, call)): Segments<(String, String)>,
+    Params(Nothing {}): Params<Nothing>,
+    JsonBody(finding): JsonBody<Finding>,
+) -> Result<Json<ResolvedInfo>, Problem> {
+    let (turn, call) = (TurnId::new(turn), CallId::new(call));
+    let Finding { outcome, note } = finding;
+    Ok(Json(doors.hive.resolve_call(turn, call, outcome, note, permit.principal()).await?))
+}
