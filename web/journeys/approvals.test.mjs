@@ -3,7 +3,15 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { accessible, AWAY, faultless, launch, open, picture } from "./browser.mjs";
+import {
+    accessible,
+    AWAY,
+    context,
+    faultless,
+    launch,
+    open,
+    picture,
+} from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
 import { said, say, talk, withModel } from "./person.mjs";
 
@@ -169,6 +177,51 @@ test("decided elsewhere while it is read", async (t) => {
     await page.getByText(/denied: Not now\./).first().waitFor();
     assert.equal(await page.getByRole("button", { name: /^Approve/ }).count(), 0);
     faultless(page);
+});
+
+test("who is signed in to look sees what waits and decides nothing", async (t) => {
+    const { hive, model } = await asking(t);
+    model.push(call("bash", { command: "rm -rf build" }));
+    await hive.skep("send", "main", "Clean up.");
+    const theirs = await context(browser);
+    t.after(() => theirs.close());
+    const { link } = await hive.skep("link", "--role", "viewer", "--name", "Ines");
+    const page = await open(theirs, link);
+    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
+    assert.equal(await page.getByRole("button", { name: "Approve once" }).count(), 0);
+    await approvals(page).click();
+    await exact(page).waitFor();
+    await page.getByText("Whoever runs the hive decides this").waitFor();
+    await page.keyboard.press("y");
+    await page.getByText("Waiting, 1").waitFor();
+    faultless(page);
+});
+
+test("what nobody decided in time is no no: reopened, a yes runs exactly it", async (t) => {
+    const { hive, model, page } = await asking(t);
+    model.push(call("bash", { command: "rm -rf build" }));
+    model.push(says("Nobody said anything."));
+    model.push(says("Now it is gone."));
+    await hive.skep("send", "main", "Clean up.");
+    await approvals(page).click();
+    await exact(page).waitFor();
+    await hive.kill();
+    await hive.sql(
+        `UPDATE approvals SET expires_at = 1;
+         UPDATE turns SET available_at = 1 WHERE ended_at IS NULL;
+         UPDATE lanes SET due_at = 1 WHERE due_at IS NOT NULL;`,
+    );
+    await hive.up();
+    await page.locator(".decided", { hasText: "Expired, can be reopened" }).waitFor();
+    assert.equal(model.requests.length, 2, "the turn went on");
+    assert.ok(existsSync(join(hive.home, "teams/main/work/build/old.o")));
+    await page.getByRole("button", { name: "Reopen" }).click();
+    await page.getByRole("button", { name: /^Approve once/ }).click();
+    await page.locator(".decided", { hasText: /operator, once, from page/ }).waitFor();
+    await talk(page);
+    await said(page, "Now it is gone.");
+    assert.equal(existsSync(join(hive.home, "teams/main/work/build")), false);
+    faultless(page, AWAY);
 });
 
 test("approvals on a phone, in the dark", async (t) => {

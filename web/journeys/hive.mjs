@@ -63,6 +63,11 @@ export class Hive {
         return (await this.skep("link")).link;
     }
 
+    /** Changes rows of a hive that does not run: time cannot be waited for. */
+    async sql(text) {
+        await run("sqlite3", [join(this.home, "run/skep.db"), text]);
+    }
+
     /** Rows of the audit trail, newest first. */
     async rows() {
         return this.skep("audit", "list");

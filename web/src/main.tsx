@@ -30,6 +30,7 @@ function App(props: { me: Me }) {
     const route = router.route();
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
   }
+  const decides = props.me.role === "operator";
   const me = () => `${props.me.name}, ${props.me.role}`;
   const name = () => {
     const route = router.route();
@@ -52,7 +53,7 @@ function App(props: { me: Me }) {
   });
 
   return (
-    <PageContext.Provider value={{ approvals, hive, live, router, me: me() }}>
+    <PageContext.Provider value={{ approvals, hive, live, router, me: me(), decides }}>
       <Title text={`${name()} · Skep`} />
       <Show when={live.link().state !== "out"} fallback={<SignIn why="You were signed out." />}>
         <Shell

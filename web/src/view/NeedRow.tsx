@@ -38,7 +38,7 @@ function when(need: Need): string {
 
 /** Decided here only where all of it is seen here. */
 function Asked(props: { approval: Approval }) {
-  const { approvals } = usePage();
+  const { approvals, decides } = usePage();
   const [problem, setProblem] = createSignal<string>();
   const there = () => href({ page: "approvals", id: props.approval.id });
   const lines = () => lineCount(props.approval.shown);
@@ -67,12 +67,14 @@ function Asked(props: { approval: Approval }) {
         >
           <code class="cmd wrap">{visible(props.approval.shown)}</code>
           <span class="acts">
-            <button class="btn" onClick={() => void decide("approve")}>
-              Approve once
-            </button>
-            <button class="btn" onClick={() => void decide("deny")}>
-              Deny
-            </button>
+            <Show when={decides}>
+              <button class="btn" onClick={() => void decide("approve")}>
+                Approve once
+              </button>
+              <button class="btn" onClick={() => void decide("deny")}>
+                Deny
+              </button>
+            </Show>
             <a class="btn bare" href={there()}>
               Why
             </a>

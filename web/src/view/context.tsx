@@ -12,6 +12,8 @@ export interface Page {
   live: Live;
   router: Router;
   me: string;
+  /** Whether whoever looks may decide, and not only read. */
+  decides: boolean;
 }
 
 export const PageContext = createContext<Page>();

@@ -13,7 +13,7 @@ import { said } from "./Decide";
 
 /** `keys`: y and n decide this one; a page has at most one card with them. */
 export function AskCard(props: { approval: Approval; keys: boolean }) {
-  const { approvals } = usePage();
+  const { approvals, decides } = usePage();
   const [problem, setProblem] = createSignal<string>();
   const [busy, setBusy] = createSignal(false);
   const since = Date.now();
@@ -32,7 +32,7 @@ export function AskCard(props: { approval: Approval; keys: boolean }) {
   }
   function key(event: KeyboardEvent): void {
     const early = event.repeat || Date.now() - since < 400;
-    if (!props.keys || !isShort(props.approval) || isTyping(event) || early) return;
+    if (!decides || !props.keys || !isShort(props.approval) || isTyping(event) || early) return;
     if (event.key === "y") void decide("approve");
     if (event.key === "n") void decide("deny");
   }
@@ -64,23 +64,25 @@ export function AskCard(props: { approval: Approval; keys: boolean }) {
       >
         <code class="cmd wrap">{visible(props.approval.shown)}</code>
         <div class="acts">
-          <button
-            class="btn"
-            classList={{ go: props.keys }}
-            aria-disabled={busy()}
-            onClick={() => void decide("approve")}
-          >
-            Approve once
-            <Show when={props.keys}>
-              <kbd>y</kbd>
-            </Show>
-          </button>
-          <button class="btn" aria-disabled={busy()} onClick={() => void decide("deny")}>
-            Deny
-            <Show when={props.keys}>
-              <kbd>n</kbd>
-            </Show>
-          </button>
+          <Show when={decides}>
+            <button
+              class="btn"
+              classList={{ go: props.keys }}
+              aria-disabled={busy()}
+              onClick={() => void decide("approve")}
+            >
+              Approve once
+              <Show when={props.keys}>
+                <kbd>y</kbd>
+              </Show>
+            </button>
+            <button class="btn" aria-disabled={busy()} onClick={() => void decide("deny")}>
+              Deny
+              <Show when={props.keys}>
+                <kbd>n</kbd>
+              </Show>
+            </button>
+          </Show>
           <a class="btn bare" href={there()}>
             Why, other choices
           </a>

@@ -30,7 +30,7 @@ const SCOPES: [Scope, string, (approval: Approval) => string][] = [
 ];
 
 export function Decide(props: { approval: Approval }) {
-  const { approvals } = usePage();
+  const { approvals, decides } = usePage();
   const [problem, setProblem] = createSignal<string>();
   async function reopen(): Promise<void> {
     try {
@@ -53,7 +53,7 @@ export function Decide(props: { approval: Approval }) {
                 {(decision) => <span class="faint"> · {clock(decision().at)}</span>}
               </Show>
             </span>
-            <Show when={props.approval.state === "expired"}>
+            <Show when={decides && props.approval.state === "expired"}>
               <button class="btn" onClick={() => void reopen()}>
                 Reopen
               </button>
@@ -62,8 +62,18 @@ export function Decide(props: { approval: Approval }) {
         </div>
       }
     >
-      <Form approval={props.approval} />
+      <Show when={decides} fallback={<OnlyOperators />}>
+        <Form approval={props.approval} />
+      </Show>
     </Show>
+  );
+}
+
+function OnlyOperators() {
+  return (
+    <div class="decided">
+      <p class="muted">Whoever runs the hive decides this; you are signed in to look.</p>
+    </div>
   );
 }
 
