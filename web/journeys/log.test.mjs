@@ -1,8 +1,9 @@
-// Log & audit: what was done and who let it, whether the trail holds, and the log as it grows.
+// Log & audit: what was done and who let it, whether the trail holds, what nobody knows, and the
+// log as it grows.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
-import { accessible, faultless, launch, picture } from "./browser.mjs";
+import { accessible, AWAY, faultless, launch, picture } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
 import { said, say, talk, withModel } from "./person.mjs";
 
@@ -12,7 +13,7 @@ before(async () => {
 });
 after(() => browser.close());
 
-const HOME = { "teams/main/config.yaml": "allowed_tools: [read]\n" };
+const HOME = { "teams/main/config.yaml": "allowed_tools: [read, bash]\n" };
 const open = (t, options) => withModel(browser, t, options, HOME);
 const logPage = (page) => page.getByRole("link", { name: "Log & audit" }).first();
 const rows = (page) => page.locator(".audit-row");
@@ -64,6 +65,28 @@ test("a tool card leads to its decision chain", async (t) => {
     await page.waitForURL(/#\/log\/audit\?turn=/);
     await rows(page).filter({ hasText: "welcome.md" }).waitFor();
     faultless(page);
+});
+
+test("a call that a crash left open is named as what it is, and somebody says it", async (t) => {
+    const { hive, model, page } = await open(t);
+    model.push(call("bash", { command: "echo begun > begun; sleep 60" }));
+    model.push(says("I was not told."));
+    await hive.skep("send", "main", "Do it.");
+    await hive.until("teams/main/work/begun");
+    await hive.kill();
+    await hive.up();
+    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
+    await page.getByText("does not know whether bash happened").first().waitFor();
+    await logPage(page).click();
+    await page.getByRole("heading", { name: "Outcome unknown" }).waitFor();
+    await page.locator(".unknown .cmd", { hasText: "echo begun > begun" }).waitFor();
+    await accessible(page, "unknown outcome");
+    await picture(page, "unknown-light");
+    await page.getByRole("button", { name: "It happened" }).click();
+    await page.getByRole("heading", { name: "Outcome unknown" }).waitFor({ state: "detached" });
+    await page.getByRole("link", { name: /Home/ }).first().click();
+    await page.getByRole("heading", { level: 1, name: "Nothing needs you" }).waitFor();
+    faultless(page, AWAY);
 });
 
 test("the log grows while it is looked at", async (t) => {

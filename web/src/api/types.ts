@@ -228,6 +228,29 @@ export interface Grant {
   until?: number;
 }
 
+/** Absent where nothing limits it. */
+export interface Caps {
+  tokens?: number;
+  cost?: number;
+}
+
+/** What may be used, what is, and what calls under way hold. */
+export interface Budget {
+  limits: Caps;
+  tokens: number;
+  cost: number;
+  unsettled_tokens: number;
+  unsettled_cost: number;
+  held_tokens: number;
+  held_cost: number;
+}
+
+export interface BudgetPage {
+  hive: Budget;
+  agents: (Budget & { agent: string; per_turn: Caps })[];
+  per_turn: Caps;
+}
+
 /** One row of the audit trail. */
 export interface AuditRow {
   id: number;

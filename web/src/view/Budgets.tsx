@@ -1,39 +1,40 @@
-// What a day may use, and how much of it is used.
+// What a day and a turn may use, how much of it is used, and what calls under way hold of it.
 
-import { createEffect, Show } from "solid-js";
+import { createEffect, createResource, For, Show } from "solid-js";
+import { get } from "../api/http";
+import type { Budget, BudgetPage, Caps } from "../api/types";
 import { count, money } from "../text/format";
 import { usePage } from "./context";
 
 export function Budgets() {
   const { hive } = usePage();
-  const spend = () => hive.state.snapshot?.spend;
+  const [budgets] = createResource(
+    // Read again with each call that was counted.
+    () => ({ calls: hive.state.snapshot?.spend?.calls }),
+    () => get<BudgetPage>("/budgets"),
+  );
+  const page = () => (budgets.error ? undefined : budgets.latest);
   return (
-    <Show when={spend()}>
-      {(spend) => (
+    <Show when={page()}>
+      {(page) => (
         <section class="gap-top" aria-labelledby="limits-h">
           <div class="sec">
-            <h2 id="limits-h">Limits of the day</h2>
-            <span class="small faint">they hold before every model call</span>
+            <h2 id="limits-h">Budgets</h2>
+            <span class="small faint">
+              taken before every model call, given back when it used less
+            </span>
           </div>
-          <Show when={spend().limits.cost_per_day !== undefined}>
-            <Limit
-              name="Money, all agents"
-              used={spend().known_cost}
-              most={spend().limits.cost_per_day ?? 0}
-              words={money}
-            />
-          </Show>
-          <Show when={spend().limits.tokens_per_day !== undefined}>
-            <Limit
-              name="Tokens, all agents"
-              used={spend().tokens}
-              most={spend().limits.tokens_per_day ?? 0}
-              words={count}
-            />
-          </Show>
-          <Show
-            when={(spend().limits.cost_per_day ?? spend().limits.tokens_per_day) === undefined}
-          >
+          <Lines name="All agents, today" budget={page().hive} />
+          <For each={page().agents}>
+            {(agent) => (
+              <>
+                <Lines name={`${agent.agent}, today`} budget={agent} />
+                <PerTurn name={`${agent.agent}, each turn`} caps={agent.per_turn} />
+              </>
+            )}
+          </For>
+          <PerTurn name="Any agent, each turn" caps={page().per_turn} />
+          <Show when={isEmpty(page())}>
             <p class="muted small-pad">
               No limit is set. <code>limits.cost_per_day</code> in <code>skep.yaml</code> stops
               model calls for the rest of the day once they have cost that much.
@@ -45,21 +46,84 @@ export function Budgets() {
   );
 }
 
-export function Limit(props: {
+function isEmpty(page: BudgetPage): boolean {
+  const all = [page.hive.limits, page.per_turn];
+  for (const agent of page.agents) all.push(agent.limits, agent.per_turn);
+  return all.every((caps) => caps.cost === undefined && caps.tokens === undefined);
+}
+
+function Lines(props: { name: string; budget: Budget }) {
+  return (
+    <>
+      <Show when={props.budget.limits.cost !== undefined}>
+        <Limit
+          name={props.name}
+          used={props.budget.cost + props.budget.unsettled_cost}
+          held={props.budget.held_cost}
+          most={props.budget.limits.cost ?? 0}
+          words={money}
+        />
+      </Show>
+      <Show when={props.budget.limits.tokens !== undefined}>
+        <Limit
+          name={props.name}
+          used={props.budget.tokens + props.budget.unsettled_tokens}
+          held={props.budget.held_tokens}
+          most={props.budget.limits.tokens ?? 0}
+          words={(value) => `${count(value)} tokens`}
+        />
+      </Show>
+    </>
+  );
+}
+
+function PerTurn(props: { name: string; caps: Caps }) {
+  const words = () => {
+    const { cost, tokens } = props.caps;
+    const parts = [
+      cost === undefined ? "" : money(cost),
+      tokens === undefined ? "" : `${count(tokens)} tokens`,
+    ];
+    return parts.filter((part) => part !== "").join(", ");
+  };
+  return (
+    <Show when={words()}>
+      {(words) => (
+        <div class="limit">
+          <span>{props.name}</span>
+          <span />
+          <span class="num muted">at most {words()}</span>
+        </div>
+      )}
+    </Show>
+  );
+}
+
+function Limit(props: {
   name: string;
   used: number;
+  held: number;
   most: number;
   words: (value: number) => string;
 }) {
-  let bar!: HTMLElement;
-  const percent = () => (props.most > 0 ? Math.min(100, (props.used / props.most) * 100) : 100);
-  createEffect(() => bar.style.setProperty("width", `${percent()}%`));
-  const words = () => `${props.words(props.used)} of ${props.words(props.most)}`;
+  let used!: HTMLElement;
+  let held!: HTMLElement;
+  const share = (value: number) => (props.most > 0 ? (value / props.most) * 100 : 100);
+  createEffect(() => {
+    const first = Math.min(100, share(props.used));
+    used.style.setProperty("width", `${first}%`);
+    held.style.setProperty("width", `${Math.min(100 - first, share(props.held))}%`);
+  });
+  const words = () => {
+    const taken = props.held > 0 ? `, ${props.words(props.held)} held` : "";
+    return `${props.words(props.used)} of ${props.words(props.most)}${taken}`;
+  };
   return (
     <div class="limit">
       <span>{props.name}</span>
       <div class="meter" role="img" aria-label={`${props.name}: ${words()}`}>
-        <i ref={bar} classList={{ full: percent() >= 100 }} />
+        <i ref={used} classList={{ full: share(props.used) >= 100 }} />
+        <i ref={held} class="newest" />
       </div>
       <span class="num muted">{words()}</span>
     </div>

@@ -10,6 +10,7 @@ import { clock } from "../text/format";
 import { lineCount, visible } from "../text/visible";
 import { said } from "./approvals/Decide";
 import { usePage } from "./context";
+import { Resolve } from "./log/UnknownCalls";
 import { Icon } from "./marks";
 
 export function NeedRow(props: { need: Need }) {
@@ -93,9 +94,17 @@ function Asked(props: { approval: Approval }) {
 }
 
 function Failure(props: { need: Need }) {
+  const { decides } = usePage();
   return (
     <div class="inline-cmd">
       <blockquote>{props.need.why}</blockquote>
+      <Show when={decides && props.need.unknown}>
+        {(call) => (
+          <span class="acts">
+            <Resolve call={call()} />
+          </span>
+        )}
+      </Show>
       <Show when={props.need.open}>
         {(open) => (
           <span class="acts">

@@ -12,6 +12,7 @@ import { visible } from "../../text/visible";
 import { said } from "../approvals/Decide";
 import { usePage } from "../context";
 import { Icon, Mark, type MarkName } from "../marks";
+import { UnknownCalls } from "./UnknownCalls";
 
 const PAGE = 50;
 /** Several calls at once are one look. */
@@ -79,6 +80,7 @@ export function Audit(props: { turn: string | undefined }) {
 
   return (
     <>
+      <UnknownCalls />
       <div class="row choices">
         <label>
           Agent{" "}

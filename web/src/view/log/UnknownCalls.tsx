@@ -1,25 +1,28 @@
 // Calls that were under way when the hive stopped: nobody knows whether they happened. A person
 // looks and says it.
 
-import { createSignal, For, Show } from "solid-js";
-import { post } from "../../api/http";
+import { createResource, createSignal, For, Show } from "solid-js";
+import { get, post } from "../../api/http";
 import type { UnknownCall } from "../../api/types";
 import { href } from "../../state/route";
+import { allArguments } from "../../text/calls";
 import { clock } from "../../text/format";
+import { visible } from "../../text/visible";
 import { said } from "../approvals/Decide";
 import { usePage } from "../context";
 import { Icon } from "../marks";
 
-export type Resolution = "happened" | "did_not" | "run_again";
-
-export async function resolve(call: UnknownCall, outcome: Resolution): Promise<void> {
-  const [turn, id] = [call.turn, call.call_id].map(encodeURIComponent);
-  await post(`/calls/unknown/${turn}/${id}`, { outcome });
-}
+type Resolution = "happened" | "did_not" | "run_again";
+type Whole = UnknownCall & { arguments: unknown };
 
 export function UnknownCalls() {
-  const { hive } = usePage();
-  const calls = () => hive.state.snapshot?.unknown_calls ?? [];
+  const { decides, hive } = usePage();
+  const known = () => hive.state.snapshot?.unknown_calls ?? [];
+  const [whole] = createResource(
+    () => known().map((call) => `${call.turn} ${call.call_id}`).join("\n") || undefined,
+    () => get<{ calls: Whole[] }>("/calls/unknown"),
+  );
+  const calls = () => (whole.error || known().length === 0 ? [] : (whole.latest?.calls ?? []));
   return (
     <Show when={calls().length}>
       <section class="unknown" aria-labelledby="unknown-h">
@@ -39,14 +42,14 @@ export function UnknownCalls() {
                     </span>
                     <span class="when">{clock(call.at)}</span>
                   </div>
-                  <div class="inline-cmd">
-                    <blockquote>
-                      Look at what it was to do.{" "}
-                      <a href={href({ page: "log", tab: "audit", turn: call.turn })}>
-                        What its turn did
-                      </a>
-                    </blockquote>
-                    <Resolve call={call} />
+                  <code class="cmd wrap">{visible(allArguments(call.arguments))}</code>
+                  <div class="acts">
+                    <Show when={decides}>
+                      <Resolve call={call} />
+                    </Show>
+                    <a class="btn bare" href={href({ page: "log", tab: "audit", turn: call.turn })}>
+                      What its turn did
+                    </a>
                   </div>
                 </div>
               </li>
@@ -68,22 +71,16 @@ export function Resolve(props: { call: UnknownCall }) {
   const { hive } = usePage();
   const [problem, setProblem] = createSignal<string>();
   async function choose(outcome: Resolution): Promise<void> {
+    const [turn, call] = [props.call.turn, props.call.call_id].map(encodeURIComponent);
     try {
-      await resolve(props.call, outcome);
+      await post(`/calls/unknown/${turn}/${call}`, { outcome });
       await hive.refresh();
     } catch (error) {
       setProblem(said(error));
     }
   }
   return (
-    <span class="acts">
-      <Show when={problem()}>
-        {(text) => (
-          <span class="small bad-text" role="alert">
-            {text()}
-          </span>
-        )}
-      </Show>
+    <>
       <For each={CHOICES}>
         {([outcome, words]) => (
           <button class="btn" onClick={() => void choose(outcome)}>
@@ -91,6 +88,13 @@ export function Resolve(props: { call: UnknownCall }) {
           </button>
         )}
       </For>
-    </span>
+      <Show when={problem()}>
+        {(text) => (
+          <span class="small bad-text" role="alert">
+            {text()}
+          </span>
+        )}
+      </Show>
+    </>
   );
 }
