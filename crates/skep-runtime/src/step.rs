@@ -1,6 +1,8 @@
 //! A step's tool calls: journalled, run through the gate, journalled. An effectful call has its
 //! `started` on the disk before it runs; calls that change nothing run side by side.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use tracing::Instrument;
 
@@ -21,6 +23,10 @@ use skep_guard::random;
 use crate::gate::{self, Cleared, End, Examined, Question, Ran};
 use crate::persist::Lost;
 use crate::turn::{EndRequest, Turn};
+
+/// Calls without effects that end within this time are written with their results, in one commit;
+/// what takes longer is seen to run.
+const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// A call of the step, and what is to be done about it.
 pub(crate) struct Planned {
@@ -135,11 +141,16 @@ async fn side_by_side(
 ) -> Result<StepEnd, Lost> {
     let started = calls.iter().map(|planned| Entry::Started { call: planned.call.id.clone() });
     entries.extend(started);
-    // Submitted before the calls run, awaited with their results: nothing here has an effect.
-    let before = turn.journal(entries, Steer::No);
-    let submitted = turn.submit(before.clone());
-    let running = join_all(calls.iter().map(|planned| run_one(turn, planned)));
-    let (ended, ran) = turn.guarded(running).await;
+    let mut entries = turn.with_notes(entries);
+    let running = turn.guarded(join_all(calls.iter().map(|planned| run_one(turn, planned))));
+    let mut running = std::pin::pin!(running);
+    let (submitted, (ended, ran)) = match tokio::time::timeout(AT_ONCE, &mut running).await {
+        Ok(ran) => (None, ran),
+        Err(_) => {
+            let before = turn.journal(std::mem::take(&mut entries), Steer::No);
+            (Some((turn.submit(before.clone()), before)), running.await)
+        }
+    };
     let (mut results, mut never_ran) = (Vec::new(), Vec::new());
     for (planned, (passed, approval)) in calls.iter().zip(ran) {
         results.extend(approval.map(|approval| Entry::Approved { approval }));
@@ -150,15 +161,22 @@ async fn side_by_side(
         }
     }
     if let Some(request) = ended {
-        turn.confirm(submitted, before).await?;
+        match submitted {
+            Some((submitted, before)) => turn.confirm(submitted, before).await?,
+            None => turn.persist(turn.journal(entries, Steer::No)).await?,
+        };
         return turn.end_step(request, results, never_ran).await;
     }
     results.extend(never_ran.iter().map(|call| not_run(call, "the turn ended")));
+    entries.extend(turn.with_notes(results));
     let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
-    let after = turn.journal(results, steer);
-    let results = turn.submit(after.clone());
-    let mut rows = turn.confirm(submitted, before).await?;
-    rows.extend(turn.confirm(results, after).await?);
+    let after = turn.journal(entries, steer);
+    let written = turn.submit(after.clone());
+    let mut rows = match submitted {
+        Some((submitted, before)) => turn.confirm(submitted, before).await?,
+        None => Vec::new(),
+    };
+    rows.extend(turn.confirm(written, after).await?);
     finish(turn, rows, waiting).await
 }
 
