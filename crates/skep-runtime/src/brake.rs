@@ -21,6 +21,9 @@ pub(crate) fn of_rows(rows: &[Arc<Message>], turn: &Turn) -> Brake {
     let mut brake = Brake::default();
     let mut calls: HashMap<CallId, (String, Value)> = HashMap::new();
     for row in rows.iter().filter(|row| row.turn == turn.lease.turn) {
+        if row.body.role == Role::User {
+            brake = Brake::default();
+        }
         if row.body.role == Role::Assistant {
             brake.begin_step();
             let asked = row.body.tool_calls();

@@ -40,13 +40,14 @@ impl Hive {
         &self,
         settings: HiveSettings,
         config: ConfigStanding,
+        outcome: ConfigOutcome,
     ) -> Result<(), DoorError> {
         let shared = &self.shared;
         let ids = register(&shared.store, &settings).await.map_err(door_error)?;
         let slots = settings.limits.concurrent_turns;
         let standing =
             Standing { settings: Arc::new(settings), ids: Arc::new(ids), config: Arc::new(config) };
-        let told = told(ConfigOutcome::Applied, &standing.config);
+        let told = told(outcome, &standing.config);
         let agents = Arc::clone(&standing.settings);
         let before = shared.replace(standing);
         // A broken one cannot be asked for its jobs either.

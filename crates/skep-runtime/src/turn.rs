@@ -557,6 +557,10 @@ impl Turn {
         if !rows.is_empty() {
             self.progressed.store(true, Ordering::Relaxed);
         }
+        if !written.steered.is_empty() {
+            // Whoever speaks anew may well be answered by the same calls.
+            *self.brake() = Brake::default();
+        }
         rows.extend(written.steered);
         rows
     }

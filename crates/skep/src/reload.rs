@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use skep_core::event::ConfigOutcome;
+use skep_core::ids::AgentName;
 use skep_core::settings::{
     AgentState, ConfigProblem, ConfigStanding, HiveSettings, ServerSettings,
 };
@@ -127,7 +129,8 @@ impl Reload {
         } else {
             log(&config);
             tracing::info!("changed files are in force");
-            self.hive.reconfigure(next.settings.clone(), config).await?;
+            let (settings, applied) = (next.settings.clone(), ConfigOutcome::Applied);
+            self.hive.reconfigure(settings, config, applied).await?;
         }
         self.loaded = next;
         Ok(())
@@ -137,29 +140,40 @@ impl Reload {
         let problems = error.problems.iter().map(told).collect();
         let needs_restart = self.hive.config().needs_restart.clone();
         let config = ConfigStanding { problems, needs_restart, unwatched };
-        match hive_policy_mistake(&self.home) {
-            None => self.note(config).await,
-            Some(mistake) => self.deny_all(&mistake, config).await,
-        }
+        let mistake = hive_policy_mistake(&self.home);
+        self.deny(mistake.map(|mistake| mistake.to_string()), config).await;
     }
 
-    /// A policy that nobody can read allows nothing: the rest goes on as it was.
-    async fn deny_all(&self, mistake: &Problem, config: ConfigStanding) {
+    /// A policy that nobody can read allows nothing: the rest goes on as it was. Once it can be
+    /// read again, what is in force decides as before.
+    async fn deny(&self, mistake: Option<String>, config: ConfigStanding) {
         let mut settings = (*self.hive.settings()).clone();
-        for state in settings.agents.values_mut() {
-            if let AgentState::Active(agent) = state {
-                Arc::make_mut(agent).policy.broken = Some(mistake.to_string());
+        for (name, state) in &mut settings.agents {
+            let AgentState::Active(agent) = state else { continue };
+            let broken = mistake.clone().or_else(|| self.own_mistake(name));
+            if agent.policy.broken != broken {
+                Arc::make_mut(agent).policy.broken = broken;
             }
         }
         if *self.hive.settings() == settings {
             return self.note(config).await;
         }
         log(&config);
-        tracing::warn!("every tool call is denied: {mistake}");
-        if let Err(error) = self.hive.reconfigure(settings, config).await {
+        if let Some(mistake) = &mistake {
+            tracing::warn!("every tool call is denied: {mistake}");
+        }
+        if let Err(error) = self.hive.reconfigure(settings, config, ConfigOutcome::Kept).await {
             tracing::warn!(%error, "again in a second");
             tokio::time::sleep(PAUSE).await;
             self.watch.again();
+        }
+    }
+
+    /// What is wrong with the policy in the agent's own file.
+    fn own_mistake(&self, name: &AgentName) -> Option<String> {
+        match self.loaded.settings.agents.get(name) {
+            Some(AgentState::Active(agent)) => agent.policy.broken.clone(),
+            _ => None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! A model that goes in a circle is told, refused and stopped, and the person is told once.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 use skep_testkit::Reply;
 
@@ -76,4 +78,31 @@ async fn engine_work_that_makes_progress_is_no_loop() {
     let ended: Value = play.ask("main", "go").await;
     assert_eq!(ended["response"]["content"], "done", "{ended}");
     assert_eq!(stage.effects.total().unwrap(), 12);
+}
+
+#[tokio::test]
+async fn engine_what_people_ask_again_is_no_loop() {
+    let stage = Stage::new().await;
+    let asked = AtomicUsize::new(0);
+    stage.model.answer_with(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+        step @ 0..8 => Reply::call("effect", json!({"text": "same"})).gate_first(&gate(step)),
+        _ => Reply::say("fine"),
+    });
+    let play = stage.up().await;
+    let mut client = play.ws().await;
+    client.say("m0", "go").await.unwrap();
+    for step in 0..8 {
+        stage.model.gate(&gate(step)).wait_arrived(1).await.unwrap();
+        let id = format!("m{}", step + 1);
+        client.say(&id, "and again").await.unwrap();
+        client.find("its ack", |frame| frame["message_id"] == id.as_str()).await.unwrap();
+        stage.model.gate(&gate(step)).release();
+    }
+    let answer = client.answer_to("m8").await.unwrap();
+    assert_eq!(answer["content"], "fine", "{answer}");
+    assert_eq!(stage.effects.total().unwrap(), 8);
+}
+
+fn gate(step: usize) -> String {
+    format!("step {step}")
 }

@@ -111,6 +111,10 @@ async fn gate_policy_acts_explains_itself_and_fails_closed() {
     until(&play, true).await;
     let said = answer(&play, "look {}").await;
     assert!(said.contains("the policy cannot be read") && said.contains("skep.yaml:1"), "{said}");
+    // The policy can be read again, the file as a whole cannot: what was in force decides.
+    stage.write("skep.yaml", "limits: {stepz: 3}\n");
+    until(&play, false).await;
+    assert_eq!(answer(&play, r#"look {"text": "it"}"#).await, "looked at it");
 }
 
 /// Until the policy of main is broken, or is not any more.
