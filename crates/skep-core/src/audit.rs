@@ -138,6 +138,7 @@ pub struct Head {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = AuditFinding)]
 pub struct Finding {
     pub kind: FindingKind,
     /// The row it is about, or the first of several.
@@ -176,6 +177,7 @@ impl Found {
 
 /// What the reading of a whole trail came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = AuditVerdict)]
 pub struct Verdict {
     /// Nothing was found.
     pub ok: bool,

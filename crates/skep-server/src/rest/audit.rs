@@ -28,8 +28,8 @@ pub(crate) struct Asked {
     /// For instance `ok`, `error`, `refused`, `unknown`.
     outcome: Option<String>,
     turn: Option<String>,
-    /// call, decision, change, checkpoint or break.
-    kind: Option<String>,
+    #[param(inline)]
+    kind: Option<AuditKind>,
     /// `next` of the page before.
     cursor: Option<i64>,
     #[param(minimum = 1, maximum = 500, default = 50)]
@@ -48,21 +48,17 @@ pub(crate) async fn list(
     State(doors): State<Doors>,
     Params(asked): Params<Asked>,
 ) -> Result<Json<AuditPage>, Problem> {
-    let invalid = |detail: String| Problem::bad_request("invalid_query", detail);
     let limit = asked.limit.unwrap_or(USUAL_ROWS);
     if !(1..=MOST_ROWS).contains(&limit) {
-        return Err(invalid(format!("limit is 1 to {MOST_ROWS}")));
+        let detail = format!("limit is 1 to {MOST_ROWS}");
+        return Err(Problem::bad_request("invalid_query", detail));
     }
-    let kind = asked.kind.map(|word| {
-        let kinds: Vec<&str> = AuditKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        AuditKind::parse(&word).ok_or_else(|| invalid(format!("kind is {}", kinds.join(", "))))
-    });
     let query = AuditQuery {
         agent: asked.agent,
         tool: asked.tool,
         outcome: asked.outcome,
         turn: asked.turn,
-        kind: kind.transpose()?,
+        kind: asked.kind,
         cursor: asked.cursor,
         limit,
     };

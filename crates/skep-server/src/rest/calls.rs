@@ -34,6 +34,7 @@ pub(crate) async fn list_unknown(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = CallFinding)]
 pub(crate) struct Finding {
     /// `happened`, `did_not`, or `run_again`: then that very call runs once more, through the
     /// whole gate, and its result reaches its session.

@@ -58,6 +58,7 @@ pub(crate) struct Answer {
 }
 
 #[derive(Clone, Copy, Serialize, ToSchema)]
+#[schema(as = TokenCounts)]
 pub(crate) struct Tokens {
     prompt_tokens: u64,
     completion_tokens: u64,
