@@ -125,7 +125,8 @@ fn call(number: usize) -> Vec<Bytes> {
         "content_block_start",
         json!({ "type": "content_block_start", "index": 0, "content_block": block }),
     ));
-    let input = json!({ "file_path": "note.txt" }).to_string();
+    // Each another page of it: the same call ten times over would be a loop.
+    let input = json!({ "file_path": "note.txt", "limit": number + 1 }).to_string();
     let delta = json!({ "type": "input_json_delta", "partial_json": input });
     pieces.push(event(
         "content_block_delta",
