@@ -14,7 +14,7 @@ use skep_core::redelivery::{self, Again};
 use skep_guard::clock;
 use skep_store::close::{Close, Outcome};
 use skep_store::leases::Lease;
-use skep_store::{approvals, files, history};
+use skep_store::{approvals, files, history, outcomes};
 
 use crate::approvals::EVENT;
 use crate::hive::Shared;
@@ -83,11 +83,19 @@ impl Turn {
             return Ok(None);
         }
         let turn = &self.lease.turn;
-        let read = self.shared.store.read(async |conn| approvals::of_event(conn, turn).await);
+        let read = self.shared.store.read(async |conn| {
+            let found = approvals::of_event(conn, turn).await?;
+            let Some(row) = found.filter(|row| row.used_at.is_none()) else { return Ok(None) };
+            // As the model made it: hooks look at it anew, and what they make of it has to be
+            // what was approved.
+            let made = outcomes::arguments(conn, &row.turn, &row.call).await?;
+            Ok(Some((made, row)))
+        });
         let found = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
-        let Some(row) = found.filter(|row| row.used_at.is_none()) else { return Ok(None) };
+        let Some((made, row)) = found else { return Ok(None) };
         let id = CallId(format!("approved_{}", row.number));
-        let call = Block::ToolCall { id, name: row.tool, arguments: row.arguments };
+        let arguments = made.unwrap_or(row.arguments);
+        let call = Block::ToolCall { id, name: row.tool, arguments };
         let body = Body::assistant(vec![call], None);
         let mut calls = step::plan(self, &body);
         let by = row.decided_by.unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -9,9 +10,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
-use skep_core::ids::{AgentId, AgentName};
+use skep_core::ids::AgentId;
 use skep_core::policy::shell::{Line, Part, Word};
-use skep_core::tool::Subject;
+use skep_core::tool::{Subject, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 
 /// Bytes of one file that are read for its hash; a longer one is known by its beginning and size.
@@ -48,12 +49,13 @@ pub(crate) struct Binding {
 
 /// Reads files; blocks.
 pub(super) fn bind(
-    (agent, name): (AgentId, &AgentName),
+    agent: AgentId,
+    context: &ToolContext,
     tool: &str,
     arguments: &Value,
     subject: &Subject,
-    folder: &Path,
 ) -> Binding {
+    let folder = context.workspace.as_path();
     let cwd = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     let cwd = cwd.to_string_lossy().into_owned();
     let mut files = Vec::new();
@@ -69,10 +71,19 @@ pub(super) fn bind(
         }
     }
     let whole = json!({
-        "agent": agent.0, "name": name, "tool": tool, "arguments": arguments, "cwd": cwd,
-        "files": files, "missing": missing,
+        "agent": agent.0, "name": context.agent, "made": context.folder.as_deref().map(made),
+        "sandbox": context.sandbox.level.as_str(), "tool": tool, "arguments": arguments,
+        "cwd": cwd, "files": files, "missing": missing,
     });
     Binding { cwd, files, hash: hex(&Sha256::digest(whole.to_string().as_bytes())) }
+}
+
+/// Tells an agent's folder from another one that was made in its place.
+fn made(folder: &Path) -> String {
+    match folder.metadata() {
+        Ok(found) => format!("{} {} {:?}", found.dev(), found.ino(), found.created().ok()),
+        Err(error) => error.kind().to_string(),
+    }
 }
 
 /// Every name in the call that may be a file's, once.

@@ -178,6 +178,9 @@ impl Gate<'_> {
         }
         let approval = context.decision.as_ref().and_then(|value| value.get("approval"));
         let approval = approval.and_then(Value::as_str);
+        if let (Some(id), Effect::Allow | Effect::Ask) = (approval, verdict.effect) {
+            self.not_denied(call, id, context, chain)?;
+        }
         match verdict.effect {
             Effect::Allow => {
                 chain.note(Stage::Policy, word(tool, &verdict));
@@ -214,9 +217,9 @@ impl Gate<'_> {
         subject: Subject,
         context: &ToolContext,
     ) -> Result<Binding, Refused> {
-        let (name, tool) = (context.agent.clone(), tool.spec().name.clone());
-        let (arguments, folder) = (arguments.clone(), context.workspace.clone());
-        let work = move || binding::bind((agent, &name), &tool, &arguments, &subject, &folder);
+        let (context, tool) = (context.clone(), tool.spec().name.clone());
+        let arguments = arguments.clone();
+        let work = move || binding::bind(agent, &context, &tool, &arguments, &subject);
         let bound = tokio::task::spawn_blocking(work).await;
         bound.map_err(|_| {
             let text = "policy_unread: the call was not run: the files it names could not be read";
@@ -253,10 +256,6 @@ impl Gate<'_> {
         let mut reason = format!("approval of {}", call.name);
         if let (Some(id), Some(decision)) = (approval, decision) {
             let by = decision["by"].as_str().unwrap_or("somebody");
-            if decision["approve"] != Value::Bool(true) {
-                chain.note(Stage::Policy, format!("refused: denied by {by} ({id})"));
-                return Err(Refused::new(self.said_no(call, by, decision["note"].as_str())));
-            }
             let row = match self.records {
                 Some(records) => records.approval(id).await?,
                 None => None,
@@ -294,13 +293,27 @@ impl Gate<'_> {
         Ok(Permitted::Asks(Box::new(Question { approval: new, reason })))
     }
 
-    fn said_no(&self, call: &ToolCall, by: &str, note: Option<&str>) -> String {
+    /// A person's no counts, whatever the rules have come to say since the question.
+    fn not_denied(
+        &self,
+        call: &ToolCall,
+        id: &str,
+        context: &ToolContext,
+        chain: &mut Chain,
+    ) -> Result<(), Refused> {
+        let Some(decision) = &context.decision else { return Ok(()) };
+        if decision["approve"] == Value::Bool(true) {
+            return Ok(());
+        }
+        let by = decision["by"].as_str().unwrap_or("somebody");
+        chain.note(Stage::Policy, format!("refused: denied by {by} ({id})"));
+        let note = decision["note"].as_str();
         let note = note.map(|note| format!(" and says: {note}")).unwrap_or_default();
-        format!(
+        Err(Refused::new(format!(
             "approval_denied: the call of `{}` was not run: {by} denied it{note}. Do not try the \
              same again.",
             call.name
-        )
+        )))
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod blunt;
 mod decide;
+mod hooks;
 mod tools;
 
 use std::process::ExitCode;
@@ -26,7 +27,7 @@ fn extras() -> Extras {
     Extras {
         engines: Box::new(|native| vec![Arc::new(blunt::BluntEngine::new(Arc::clone(native)))]),
         tools: tools::all(),
-        hooks: Vec::new(),
+        hooks: hooks::all(),
         retry: RetryPolicy {
             tries: 4,
             first_pause: Duration::from_millis(20),

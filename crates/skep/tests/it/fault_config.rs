@@ -33,13 +33,20 @@ async fn told_again(play: &Play, before: usize) -> Value {
 }
 
 /// Changes the files and waits until that is in force.
-async fn change(play: &Play, change: impl FnOnce()) -> Value {
+pub async fn change(play: &Play, change: impl FnOnce()) -> Value {
     let before = told(play).await.len();
     change();
     let event = told_again(play, before).await;
     assert_eq!(event["state"], "applied", "{event}");
     assert_eq!(event["problems"], json!([]), "{event}");
     event
+}
+
+/// Changes the files and waits until that was seen, whatever is said of it.
+pub async fn noticed(play: &Play, change: impl FnOnce()) -> Value {
+    let before = told(play).await.len();
+    change();
+    told_again(play, before).await
 }
 
 /// Breaks the files: told with these words, in force is what was.

@@ -44,6 +44,8 @@ mod fault_upgrade;
 mod first_contact;
 mod gate_approvals;
 mod gate_audit;
+mod gate_changed;
+mod gate_hooks;
 mod gate_policy;
 mod gate_trail;
 mod telling;

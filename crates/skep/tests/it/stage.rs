@@ -101,6 +101,31 @@ impl Stage {
             .env("RIG_KEY", "rig-key-canary-1f7c")
     }
 
+    /// The rig with its two hooks; each does what [`Stage::hook`] says.
+    pub fn hooked(&self) -> Start {
+        fs::create_dir_all(self.hooks()).unwrap();
+        self.start().env("RIG_HOOKS", self.hooks())
+    }
+
+    /// From now on the hook `first` or `second` does this: `{"rewrite": …}`, `{"append": …}` to a
+    /// command, `{"veto": …}`, `{"fail": …}`, `{"panic": …}`, `{"hang": …}` before a call;
+    /// `{"replace": …}`, `{"withhold": …}` or the last three after it.
+    pub fn hook(&self, name: &str, point: &str, wish: &Value) {
+        fs::create_dir_all(self.hooks()).unwrap();
+        fs::write(self.hooks().join(format!("{name}.{point}")), wish.to_string()).unwrap();
+    }
+
+    /// Calls and answers as a hook was shown them.
+    pub fn seen_by(&self, name: &str) -> Vec<Value> {
+        let lines = fs::read_to_string(self.hooks().join(format!("{name}.seen")));
+        let lines = lines.unwrap_or_default();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn hooks(&self) -> PathBuf {
+        self.folder.path().join("hooks")
+    }
+
     /// The rig, listening.
     pub async fn up(&self) -> Play {
         self.run(self.start()).await

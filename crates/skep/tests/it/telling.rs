@@ -110,6 +110,25 @@ impl Play {
         found.await.unwrap()
     }
 
+    /// The end of an item, also of an agent that is gone.
+    pub async fn inbox_ended(&self, item: &str) -> Value {
+        let path = format!("/api/v1/inbox/{item}");
+        let what = format!("{item} to end");
+        let found = wait::until_async(&what, PATIENCE, || async {
+            let found = self.api().get(&path).await.unwrap().good().unwrap();
+            let open = ["pending", "running", "waiting"].map(Value::from);
+            (!open.contains(&found["state"])).then_some(found)
+        });
+        found.await.unwrap()
+    }
+
+    /// Rows of the audit trail, the newest first.
+    pub async fn audit(&self, query: &str) -> Vec<Value> {
+        let path = format!("/api/v1/audit?limit=500&{query}");
+        let page = self.api().get(&path).await.unwrap().good().unwrap();
+        page["rows"].as_array().unwrap().clone()
+    }
+
     /// Waits until the session's history fits.
     pub async fn until_history(
         &self,
