@@ -2,6 +2,8 @@
 //! rule matches. Pure: the same call, rules and people give the same answer and the same trace.
 
 pub mod evaluate;
+#[cfg(test)]
+mod evasion_tests;
 pub mod pattern;
 pub mod rule;
 pub mod shell;

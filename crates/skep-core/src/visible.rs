@@ -65,7 +65,8 @@ pub fn shown_arguments(arguments: &Value) -> String {
             Value::String(text) => format!(" {}", visible(text)),
             other => format!(" {}", visible(&other.to_string())),
         };
-        format!("{}:{value}", visible(name))
+        // A name is in one line, so that no other argument can be made to stand there.
+        format!("{}:{value}", visible(name).replace('\n', "‹U+000A›"))
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -103,5 +104,6 @@ mod tests {
         let expected = "command:\n  a\n  b‹U+001B›\ntimeout_ms: 5\nk‹U+202E›: [\"‹U+200B›\"]";
         assert_eq!(shown_arguments(&arguments), expected);
         assert_eq!(shown_arguments(&json!("x")), "\"x\"");
+        assert_eq!(shown_arguments(&json!({"a\ncommand": "ls"})), "a‹U+000A›command: ls");
     }
 }

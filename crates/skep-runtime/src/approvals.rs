@@ -6,16 +6,16 @@ use std::time::Duration;
 use skep_core::BoxFuture;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::ids::{AgentName, Principal};
-use skep_core::policy::pattern::CommandPattern;
+use skep_core::policy::pattern::{CommandPattern, PathPattern};
 use skep_core::policy::rule::{PathFact, Piece, Rule};
 use skep_core::policy::shell::{Part, Word};
 use skep_core::policy::{Effect, Policy};
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::tool::Subject;
-use skep_core::visible::shown_arguments;
+use skep_core::visible::{shown_arguments, visible};
 use skep_guard::{clock, random, scrub};
 use skep_store::approvals::{self, Answer, Approval, Reopen};
-use skep_store::grants::{GrantRow, NewGrant};
+use skep_store::grants::GrantRow;
 use skep_store::inbox::{Accept, Accepted};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -55,6 +55,21 @@ pub type WriteRules = Arc<
         + Send
         + Sync,
 >;
+
+/// What a lasting yes comes to.
+#[derive(Default)]
+struct Lasting {
+    /// Other open questions that it answers.
+    also: Vec<Approval>,
+    /// To be made with the answer.
+    grants: Vec<GrantRow>,
+    /// A rule stands in the agent's file by now.
+    written: bool,
+}
+
+/// Added where an answer came too late and its rule does not.
+const RULE_STAYS: &str = " The rule was written by then; take it out of config.yaml if it is not \
+                          meant to stay.";
 
 impl Hive {
     /// A page of approvals, the newest first.
@@ -130,12 +145,23 @@ impl Hive {
         let _answering = self.shared.answering.lock().await;
         let row = self.seen_approval(id, sight).await?;
         let agent = self.able_agent(&row.agent_name);
-        let mut also = Vec::new();
-        if lasting && row.state == ApprovalState::Open && row.hash == wish.hash {
-            also = self.allow_lasting(&row, &*agent?, &wish).await?;
+        let mut lasts = Lasting::default();
+        // What the answer would be refused for is refused before anything is written.
+        if lasting
+            && row.state == ApprovalState::Open
+            && row.hash == wish.hash
+            && row.expires_at > clock::now_ms()
+        {
+            lasts = self.allow_lasting(&row, &*agent?, &wish).await?;
         }
-        self.answer(&row, &wish, note).await?;
-        for other in also {
+        let written = lasts.written;
+        self.answer(&row, &wish, note, lasts.grants).await.map_err(|mut error| {
+            if written {
+                error.text.push_str(RULE_STAYS);
+            }
+            error
+        })?;
+        for other in lasts.also {
             let note = format!("covered by what was decided about {id}");
             let covered = DecisionWish {
                 approve: true,
@@ -147,7 +173,7 @@ impl Hive {
                 from: format!("pattern of {id}"),
             };
             // Somebody may have answered it meanwhile; then that counts.
-            if let Err(error) = self.answer(&other, &covered, Some(note)).await {
+            if let Err(error) = self.answer(&other, &covered, Some(note), Vec::new()).await {
                 tracing::info!(%error, approval = other.id, "not answered by a pattern");
             }
         }
@@ -159,6 +185,7 @@ impl Hive {
         row: &Approval,
         wish: &DecisionWish,
         note: Option<String>,
+        grants: Vec<GrantRow>,
     ) -> Result<(), DoorError> {
         let mut command = Answer {
             id: row.id.clone(),
@@ -169,6 +196,7 @@ impl Hive {
             hash: wish.hash.clone(),
             by: wish.by.clone(),
             from: wish.from.clone(),
+            grants,
             event: None,
             now: clock::now_ms(),
         };
@@ -220,13 +248,13 @@ impl Hive {
         self.acceptance(&agent, letter, Some(QueueMode::Queue), Opens::Turn)
     }
 
-    /// Makes a yes last, and gives the other open questions that it answers too.
+    /// Makes a yes last: a rule is written here, a grant with the answer.
     async fn allow_lasting(
         &self,
         row: &Approval,
         agent: &AgentSettings,
         wish: &DecisionWish,
-    ) -> Result<Vec<Approval>, DoorError> {
+    ) -> Result<Lasting, DoorError> {
         let rules = self.draft_rules(row, agent, wish.pattern.as_deref()).await?;
         let always = wish.scope == Scope::Always;
         let (policy, grants) = match always {
@@ -245,11 +273,8 @@ impl Hive {
         let mut also = self.also_covered(row, agent, &policy, grants).await?;
         if !always {
             also.retain(|other| other.session == row.session);
-            for rule in &rules {
-                let made = grant_row(row, rule, &wish.by);
-                self.shared.store.write(NewGrant(made)).await.map_err(door_error)?;
-            }
-            return Ok(also);
+            let grants = rules.iter().map(|rule| grant_row(row, rule, &wish.by)).collect();
+            return Ok(Lasting { also, grants, written: false });
         }
         let drafts: Vec<RuleDraft> = rules.iter().map(draft_of).collect();
         let Some(write) = &self.shared.write_rules else {
@@ -262,7 +287,7 @@ impl Hive {
             DoorError::new(ErrorKind::Conflict, "rule_not_written", text)
         })?;
         self.until_in_force(row).await;
-        Ok(also)
+        Ok(Lasting { also, grants: Vec::new(), written: true })
     }
 
     /// The files are read by their watcher; the next call is to find the rule.
@@ -479,8 +504,12 @@ fn exactly(tool: &str, pieces: &[Piece]) -> Result<Vec<RuleDraft>, DoorError> {
                 let words = fit.ok_or_else(|| no_pattern(piece))?;
                 draft.command = Some(CommandPattern::exactly(&words));
             }
-            Piece::Path(PathFact::File(path)) => draft.path = Some(path.clone()),
-            Piece::Path(PathFact::Tree(folder)) => draft.path = Some(beneath(folder)),
+            Piece::Path(PathFact::File(path)) => {
+                draft.path = Some(PathPattern::exactly(path).ok_or_else(|| no_pattern(piece))?);
+            }
+            Piece::Path(PathFact::Tree(folder)) => {
+                draft.path = Some(PathPattern::beneath(folder).ok_or_else(|| no_pattern(piece))?);
+            }
             Piece::Host(Some(host)) => draft.host = Some(host.clone()),
             Piece::Command(Part::Unknown { .. })
             | Piece::Path(PathFact::Unknown)
@@ -495,15 +524,11 @@ fn exactly(tool: &str, pieces: &[Piece]) -> Result<Vec<RuleDraft>, DoorError> {
 
 fn no_pattern(piece: &Piece) -> DoorError {
     let text = format!(
-        "No rule can stand for this call, because a part of it is not known before it runs ({}). \
-         Approve it once.",
-        piece.text()
+        "No rule can stand for exactly this call, because a part of it is not known before it \
+         runs, or has a name that as a pattern means others too ({}). Approve it once.",
+        visible(&piece.text())
     );
     DoorError::new(ErrorKind::Conflict, "no_pattern", text)
-}
-
-fn beneath(folder: &str) -> String {
-    if folder == "." { "**".to_owned() } else { format!("{folder}/**") }
 }
 
 /// Patterns a person may choose from, the narrowest first; none for a call of several parts.
@@ -525,11 +550,11 @@ fn suggestions(subject: &Subject) -> Vec<String> {
             let Some(path) = &named.path else { return Vec::new() };
             let path = path.trim_start_matches("./").trim_end_matches('/');
             if named.tree {
-                return vec![beneath(if path.is_empty() { "." } else { path })];
+                let folder = if path.is_empty() { "." } else { path };
+                return PathPattern::beneath(folder).into_iter().collect();
             }
-            let mut patterns = vec![path.to_owned()];
-            patterns.extend(path.rsplit_once('/').map(|(folder, _)| format!("{folder}/**")));
-            patterns
+            let around = path.rsplit_once('/').and_then(|(folder, _)| PathPattern::beneath(folder));
+            PathPattern::exactly(path).into_iter().chain(around).collect()
         }
         ([Piece::Host(Some(host))], _) => vec![host.clone()],
         _ => Vec::new(),

@@ -12,6 +12,7 @@ use skep_core::policy::Class;
 use crate::command::Run;
 use crate::conn::{Conn, Row};
 use crate::error::{Refusal, SqlError};
+use crate::grants::{GrantRow, NewGrant};
 use crate::inbox::{Accept, Accepted};
 use crate::leases;
 use crate::tx::{NewEvent, Tx};
@@ -154,6 +155,8 @@ pub struct Answer {
     pub by: String,
     /// The door it came through.
     pub from: String,
+    /// What it allows besides, with the same commit or not at all.
+    pub grants: Vec<GrantRow>,
     /// Of a question that was asked again: the item that runs the call.
     pub event: Option<Box<Accept>>,
     pub now: Millis,
@@ -190,6 +193,9 @@ impl Run for Answer {
         };
         tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
         tx.audit(self.trace(&found, state)).await?;
+        for grant in &self.grants {
+            NewGrant(grant.clone()).run(tx).await?;
+        }
         if found.reopened {
             return self.run_as_item(tx).await;
         }

@@ -338,6 +338,7 @@ impl Story {
             hash: "h".into(),
             by: "operator".into(),
             from: "rest".into(),
+            grants: Vec::new(),
             event: None,
             now,
         };

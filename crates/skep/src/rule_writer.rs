@@ -21,6 +21,12 @@ pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {
             let file = folder.join("config.yaml");
             let before = read(&file)?;
             let items: Vec<String> = drafts.iter().map(item).collect();
+            // There it would stand for a variable of the environment, and mean something else.
+            if items.iter().any(|item| item.contains("${")) {
+                return Err("a pattern with `${` cannot be written into config.yaml; choose a \
+                            shorter one, or approve it for the session"
+                    .to_owned());
+            }
             let after = add_rules(&before, &items).map_err(|why| by_hand(&why, &items))?;
             let message = format!("always allow: {}", items.join("; "));
             governance

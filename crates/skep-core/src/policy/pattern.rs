@@ -2,6 +2,7 @@
 //! it is.
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::shell::{Simple, Word};
 
@@ -48,10 +49,17 @@ impl PathPattern {
         if text.is_empty() || text.contains(['\0', '\n']) {
             return Err("a path pattern is a path in one line");
         }
+        let tidy = text.strip_prefix("./").unwrap_or(text);
+        if tidy.is_empty() || (tidy.ends_with('/') && tidy != "/") {
+            return Err("a path pattern does not end with `/`: what is in a folder is `folder/**`");
+        }
         let mut parts = Vec::new();
-        for part in text.strip_prefix("./").unwrap_or(text).split('/') {
+        for part in tidy.split('/') {
             match part {
                 ".." => return Err("a path pattern has no `..`: paths are compared resolved"),
+                "." if tidy != "." => {
+                    return Err("a path pattern has no `.`: paths are compared resolved");
+                }
                 "" if !parts.is_empty() => {}
                 part => parts.push(part.to_owned()),
             }
@@ -59,11 +67,29 @@ impl PathPattern {
         Ok(Self { text: text.to_owned(), parts })
     }
 
+    /// The pattern that covers exactly this path; nothing where its name cannot be written as one.
+    pub fn exactly(path: &str) -> Option<String> {
+        let plain = !path.contains(['*', '?']) && Self::parse(path).is_ok();
+        plain.then(|| path.to_owned())
+    }
+
+    /// The pattern that covers exactly what is in this folder.
+    pub fn beneath(folder: &str) -> Option<String> {
+        match folder {
+            "." => Some("**".to_owned()),
+            "/" => Some("/**".to_owned()),
+            folder => Self::exactly(folder).map(|folder| format!("{folder}/**")),
+        }
+    }
+
     /// `path` is resolved: relative to the workspace where it lies in it, else absolute.
     pub fn matches(&self, path: &str) -> bool {
         let names: Vec<&str> = path.split('/').collect();
-        let parts: Vec<&str> = self.parts.iter().map(String::as_str).collect();
-        matches_parts(&parts, &names)
+        self.is_absolute() == path.starts_with('/') && matches_parts(&self.parts, &names)
+    }
+
+    fn is_absolute(&self) -> bool {
+        self.parts.first().is_some_and(String::is_empty)
     }
 
     /// Whether all that can lie in the folder is covered.
@@ -71,9 +97,9 @@ impl PathPattern {
         match self.parts.split_last() {
             Some((last, [])) => last == "**" && !folder.starts_with('/'),
             Some((last, base)) if last == "**" => {
-                let base: Vec<&str> = base.iter().map(String::as_str).collect();
                 let names = names_of(folder);
-                (0..=names.len()).any(|count| matches_parts(&base, &names[..count]))
+                self.is_absolute() == folder.starts_with('/')
+                    && (0..=names.len()).any(|count| matches_parts(base, &names[..count]))
             }
             _ => false,
         }
@@ -81,7 +107,7 @@ impl PathPattern {
 
     /// Whether something that can lie in the folder is covered.
     pub fn touches_tree(&self, folder: &str) -> bool {
-        if self.parts.first().is_some_and(String::is_empty) != folder.starts_with('/') {
+        if self.is_absolute() != folder.starts_with('/') {
             return false;
         }
         let names = names_of(folder);
@@ -108,21 +134,31 @@ fn names_of(folder: &str) -> Vec<&str> {
     if folder == "." { Vec::new() } else { folder.split('/').collect() }
 }
 
-fn matches_parts(parts: &[&str], names: &[&str]) -> bool {
-    match parts.split_first() {
-        None => names.is_empty(),
-        Some((&"**", rest)) => {
-            (0..=names.len()).any(|skip| matches_parts(rest, &names[skip..]))
-                // `**` alone never leaves the workspace.
-                && names.first() != Some(&"")
-        }
-        Some((part, rest)) => match names.split_first() {
-            Some((name, names)) => {
-                matches_name(part.as_bytes(), name.as_bytes()) && matches_parts(rest, names)
+/// Like [`matches_name`], with whole names in place of letters: the last `**` is the only one to
+/// go back to.
+fn matches_parts(parts: &[String], names: &[&str]) -> bool {
+    let (mut at, mut place, mut back) = (0, 0, None);
+    while place < names.len() {
+        match parts.get(at) {
+            Some(part) if part == "**" => {
+                back = Some((at, place));
+                at += 1;
             }
-            None => false,
-        },
+            Some(part) if matches_name(part.as_bytes(), names[place].as_bytes()) => {
+                at += 1;
+                place += 1;
+            }
+            _ => match back {
+                Some((star, from)) => {
+                    back = Some((star, from + 1));
+                    at = star + 1;
+                    place = from + 1;
+                }
+                None => return false,
+            },
+        }
     }
+    parts[at..].iter().all(|part| part == "**")
 }
 
 /// `*` and `?` within one name. Linear: the last star is the only one to go back to.
@@ -311,10 +347,22 @@ pub struct HostPattern {
 impl HostPattern {
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.to_ascii_lowercase();
-        let name = text.strip_prefix("*.").unwrap_or(&text);
-        match name == "*" || is_host(name) {
-            true => Ok(Self { text }),
-            false => Err("a host pattern is a host, *.host or *"),
+        if text == "*" {
+            return Ok(Self { text });
+        }
+        let (below, name) = match text.strip_prefix("*.") {
+            Some(name) => ("*.", name),
+            None => ("", text.as_str()),
+        };
+        // As the host of an address is compared, so that no rule waits for what never comes.
+        match canonical_host(name) {
+            Some(host) if below.is_empty() || !is_number(&host) => {
+                Ok(Self { text: format!("{below}{host}") })
+            }
+            _ => {
+                Err("a host pattern is a host without port, *.host or *; an address of numbers is \
+                      written in full, one of version 6 in brackets")
+            }
         }
     }
 
@@ -333,9 +381,34 @@ impl HostPattern {
     }
 }
 
-fn is_host(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-    !text.is_empty() && text.len() <= 253 && text.bytes().all(fits)
+/// Lower case, without a last dot, numbers as everybody writes them. Nothing where some would
+/// read another host than others.
+fn canonical_host(text: &str) -> Option<String> {
+    if let Some(inside) = text.strip_prefix('[') {
+        let address: Ipv6Addr = inside.strip_suffix(']')?.parse().ok()?;
+        // The same as an address of version 4, for some.
+        return address.to_ipv4().is_none().then(|| format!("[{address}]")).or_else(|| {
+            (address == Ipv6Addr::LOCALHOST || address.is_unspecified())
+                .then(|| format!("[{address}]"))
+        });
+    }
+    let host = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let label = |label: &str| !label.is_empty() && label.bytes().all(fits);
+    if host.len() > 253 || !host.split('.').all(label) {
+        return None;
+    }
+    // `127.1`, `0x7f.0.0.1` and `2130706433` are addresses to some, and names to others.
+    let last = host.rsplit('.').next()?;
+    let number = last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x");
+    match number && host.parse::<Ipv4Addr>().is_err() {
+        true => None,
+        false => Some(host),
+    }
+}
+
+fn is_number(host: &str) -> bool {
+    host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok()
 }
 
 /// The host of a web address as rules compare it; nothing where it can be read in two ways.
@@ -349,12 +422,16 @@ pub fn host_of(url: &str) -> Option<String> {
         return None;
     }
     let authority = rest.split(['/', '?', '#']).next()?;
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => format!("[{}]", rest.split_once(']')?.0),
-        None => authority.split(':').next()?.to_owned(),
+    let (host, port) = match authority.find(']') {
+        Some(end) => authority.split_at(end + 1),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
-    let host = host.strip_suffix('.').unwrap_or(&host).to_ascii_lowercase();
-    is_host(&host).then_some(host)
+    let digits = port.strip_prefix(':').unwrap_or(port);
+    let is_port = digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.len() <= 5;
+    if !is_port || (!port.is_empty() && !port.starts_with(':')) {
+        return None;
+    }
+    canonical_host(host)
 }
 
 macro_rules! shown_as_written {

@@ -101,7 +101,11 @@ fn names(subject: &Subject) -> Vec<String> {
     let Some(command) = &subject.command else { return names };
     let line = Line::parse(command);
     let folders = folders(&line);
-    for word in line.words() {
+    // Of a line that is not understood, whatever may be a word.
+    let unread = line.0.iter().any(|part| matches!(part, Part::Unknown { .. }));
+    let apart = |c: char| c.is_whitespace() || ";|&<>(){}'\"`$\\".contains(c);
+    let rest = command.split(apart).filter(|_| unread);
+    for word in line.words().chain(rest) {
         // `--file=NAME` names a file too.
         for part in std::iter::once(word).chain(word.split_once('=').map(|(_, value)| value)) {
             add(part.to_owned());

@@ -5,9 +5,12 @@ use super::{Part, Simple, Word};
 
 /// Commands inside of commands.
 const DEEPEST: usize = 16;
+/// Commands of one line. Each is compared with every rule, and no person reads more of them.
+const MOST_PARTS: usize = 500;
 
 const ASSIGNS: &str = "it sets variables";
 const WRITES: &str = "it writes to a file by redirection";
+const READS: &str = "its input is redirected";
 
 /// Appends the parts of `text`. `Err` says what was not understood.
 pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Result<(), &'static str> {
@@ -21,6 +24,20 @@ pub(super) fn deeper(depth: usize) -> Result<usize, &'static str> {
         true => Ok(depth + 1),
         false => Err("commands stand too deep in each other"),
     }
+}
+
+/// One part more.
+pub(super) fn push(parts: &mut Vec<Part>, part: Simple) -> Result<(), &'static str> {
+    if parts.len() >= MOST_PARTS {
+        return Err("it has more commands than are read");
+    }
+    parts.push(Part::Command(part));
+    Ok(())
+}
+
+/// Text that the shell would look into again, where it stands in a variable or a subscript.
+pub(super) fn holds_command(text: &str) -> bool {
+    text.contains("$(") || text.contains('`')
 }
 
 struct Parser<'a, 'p> {
@@ -44,13 +61,16 @@ enum Reserved {
     Unread(&'static str),
 }
 
+/// Words after which the shell expects a command.
+pub(super) const BEFORE_COMMANDS: &[&str] =
+    &["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}"];
+
 fn reserved(written: &Written<'_>) -> Option<Reserved> {
     if written.quoted {
         return None;
     }
     Some(match written.raw {
-        "if" | "then" | "elif" | "else" | "fi" | "while" | "until" | "do" | "done" | "!" | "{"
-        | "}" => Reserved::Skipped,
+        word if BEFORE_COMMANDS.contains(&word) => Reserved::Skipped,
         "for" => Reserved::For,
         "case" | "esac" | "select" | "function" | "coproc" | "[[" => {
             Reserved::Unread("it uses case, select, function, coproc or [[")
@@ -145,7 +165,7 @@ impl<'a> Parser<'a, '_> {
         if !simple.words.is_empty() || simple.never.is_some() {
             let depth = self.depth;
             wrapper::unwrap(&simple, depth, self.parts)?;
-            self.parts.push(Part::Command(simple));
+            push(self.parts, simple)?;
         }
         Ok(())
     }
@@ -164,6 +184,9 @@ impl<'a> Parser<'a, '_> {
                 None => {}
             }
             if is_assignment(written.raw) {
+                if written.word.plain().is_some_and(holds_command) {
+                    return Err("it keeps a command in a variable");
+                }
                 simple.never = Some(ASSIGNS);
                 return Ok(());
             }
@@ -184,7 +207,9 @@ impl<'a> Parser<'a, '_> {
                 None => return Err("a loop has no body"),
                 Some('\n' | ';') => return Ok(()),
                 Some('(' | ')' | '&' | '|' | '<' | '>') => return Err("a loop is not understood"),
-                Some(_) => drop(self.word()?),
+                // `for NAME do`, over the arguments of the shell; in a list of words as well.
+                Some(_) if self.word()?.raw == "do" => return Ok(()),
+                Some(_) => {}
             }
         }
     }
@@ -192,6 +217,7 @@ impl<'a> Parser<'a, '_> {
     fn redirection(&mut self, simple: &mut Simple) -> Result<(), &'static str> {
         if self.take("<<<") || self.take("<&") {
             self.blanks();
+            simple.never.get_or_insert(READS);
             return self.word().map(drop);
         }
         if self.rest.starts_with("<<") {
@@ -210,8 +236,8 @@ impl<'a> Parser<'a, '_> {
             Some(text) => copies && text.bytes().all(|b| b.is_ascii_digit() || b == b'-'),
             None => false,
         };
-        if !reads && !harmless {
-            simple.never = Some(WRITES);
+        if !harmless {
+            simple.never = Some(if reads { READS } else { WRITES });
         }
         Ok(())
     }
