@@ -33,7 +33,12 @@ test("each call has its row with the whole chain, live, and the trail holds", as
     await refused.locator("summary").click();
     const chain = await refused.locator(".trace").innerText();
     assert.match(chain, /^allow-list/);
-    assert.equal(await rows(page).count(), 2);
+    const kind = page.getByRole("combobox", { name: "What" });
+    await kind.selectOption("change");
+    await rows(page).filter({ hasText: "signed_in" }).waitFor();
+    assert.equal(await rows(page).count(), 1);
+    await kind.selectOption("call");
+    await page.waitForFunction(() => document.querySelectorAll(".audit-row").length === 2);
     await page.getByRole("combobox", { name: "Outcome" }).selectOption("refused");
     await page.waitForFunction(() => document.querySelectorAll(".audit-row").length === 1);
     await page.getByRole("combobox", { name: "Outcome" }).selectOption("");

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Millis;
@@ -81,6 +81,15 @@ impl AuditRow {
             outcome: outcome.into(),
             took_ms: 0,
             bytes: 0,
+        }
+    }
+
+    /// Something about the hive that a person, or nobody known, changed; `what` tells of it.
+    pub fn change(outcome: &str, by: Option<&str>, what: &Value, now: Millis) -> Self {
+        Self {
+            principal: by.map(str::to_owned),
+            arguments: what.to_string(),
+            ..Self::new(AuditKind::Change, now, outcome)
         }
     }
 

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use skep_core::BoxFuture;
 use skep_core::approval::{ApprovalState, Scope};
+use skep_core::audit::AuditRow;
 use skep_core::ids::{AgentName, Principal};
 use skep_core::policy::pattern::{CommandPattern, PathPattern};
 use skep_core::policy::rule::{PathFact, Piece, Rule};
@@ -14,14 +17,15 @@ use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::tool::Subject;
 use skep_core::visible::{shown_arguments, visible};
 use skep_guard::{clock, random, scrub};
-use skep_store::approvals::{self, Answer, Approval, Reopen};
+use skep_store::approvals::{self, Answer, Approval, NoteRefused, Reopen};
+use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
 use skep_store::inbox::{Accept, Accepted};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
-    ErrorKind, Inbound, Sight, Source,
+    ErrorKind, Identity, Inbound, Sight, Source,
 };
 use crate::gate::{self, Known};
 use crate::hive::{Hive, door_error};
@@ -282,10 +286,18 @@ impl Hive {
             return Err(DoorError::new(ErrorKind::Conflict, "rule_not_written", text));
         };
         let (name, by) = (row.agent_name.clone(), wish.by.clone());
-        write(name, by, drafts).await.map_err(|why| {
+        write(name, by, drafts.clone()).await.map_err(|why| {
             let text = format!("The rule was not written, and nothing was decided: {why}");
             DoorError::new(ErrorKind::Conflict, "rule_not_written", text)
         })?;
+        let what =
+            json!({"approval": row.id, "rules": drafts.iter().map(told).collect::<Vec<_>>()});
+        let told = AuditRow {
+            agent: Some(row.agent_name.0.clone()),
+            tool: Some(row.tool.clone()),
+            ..AuditRow::change("rule_written", Some(&wish.by), &what, clock::now_ms())
+        };
+        self.shared.store.write(AddAudit { row: told }).await.map_err(door_error)?;
         self.until_in_force(row).await;
         Ok(Lasting { also, grants: Vec::new(), written: true })
     }
@@ -369,14 +381,29 @@ impl Hive {
     }
 
     /// Asks again what nobody answered in time.
-    pub async fn reopen(&self, id: &str, sight: &Sight) -> Result<ApprovalInfo, DoorError> {
+    pub async fn reopen(
+        &self,
+        id: &str,
+        by: &Principal,
+        sight: &Sight,
+    ) -> Result<ApprovalInfo, DoorError> {
         let row = self.seen_approval(id, sight).await?;
         let now = clock::now_ms();
         let time = self.shared.settings().limits.approval.as_millis();
         let expires_at = now.saturating_add(i64::try_from(time).unwrap_or(i64::MAX));
-        let command = Reopen { id: row.id, expires_at, now };
+        let command = Reopen { id: row.id, by: by.to_string(), expires_at, now };
         self.shared.store.write(command).await.map_err(door_error)?;
         self.approval(id, sight).await
+    }
+
+    /// Somebody whose role is not enough wanted to decide: the trail keeps it.
+    pub async fn note_refused(&self, id: &str, by: &Identity, from: &str) {
+        let why = format!("the role {} may not, through {from}", by.role.as_str());
+        let (id, by) = (id.to_owned(), by.principal.to_string());
+        let command = NoteRefused { id, by, why, now: clock::now_ms() };
+        if let Err(error) = self.shared.store.write(command).await {
+            tracing::warn!(%error, "a refused decision is not in the audit trail");
+        }
     }
 
     async fn seen_approval(&self, id: &str, sight: &Sight) -> Result<Approval, DoorError> {
@@ -471,6 +498,12 @@ fn draft_of(rule: &Rule) -> RuleDraft {
         command: rule.command.as_ref().map(ToString::to_string),
         host: rule.host.as_ref().map(ToString::to_string),
     }
+}
+
+/// For the trail.
+fn told(draft: &RuleDraft) -> Value {
+    json!({"effect": "allow", "tool": draft.tool, "path": draft.path, "command": draft.command,
+           "host": draft.host})
 }
 
 fn patterned(tool: &str, subject: &Subject, pattern: &str) -> Result<RuleDraft, DoorError> {

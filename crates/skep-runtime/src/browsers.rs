@@ -7,7 +7,6 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use skep_core::Millis;
-use skep_core::ids::Principal;
 use skep_guard::{clock, random};
 use skep_store::browsers::{self, Browser, SignIn, SignOut};
 use skep_store::{Store, StoreError};
@@ -132,17 +131,16 @@ impl Hive {
     /// Makes it last beyond this process.
     pub async fn sign_out(&self, browser: &Credential) -> Result<(), DoorError> {
         let Credential::Browser { id, .. } = browser else { return Ok(()) };
-        self.shared.store.write(SignOut { id: id.clone() }).await.map_err(door_error)
+        let command = SignOut { id: id.clone(), now: clock::now_ms() };
+        self.shared.store.write(command).await.map_err(door_error)
     }
 }
 
-/// A person at a browser: the operator is the same one as at the terminal.
 fn identity(browser: &Browser) -> Identity {
-    let credential = credential(browser);
+    let (credential, principal) = (credential(browser), browser.principal());
     if browser.role == Role::Operator {
-        return Identity::operator(Principal::new("operator"), credential);
+        return Identity::operator(principal, credential);
     }
-    let principal = Principal(format!("person:{}", browser.name));
     let own = Sight::of_user(&principal);
     Identity { principal, role: browser.role, credential, own }
 }

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
+use serde_json::{Value, json};
+
+use skep_core::audit::AuditRow;
 use skep_core::event::{ConfigOutcome, EventKind};
 use skep_core::ids::{AgentId, AgentName};
 use skep_core::settings::{AgentState, ConfigStanding, HiveSettings};
-use skep_guard::clock;
+use skep_guard::{clock, scrub};
 use skep_store::StoreError;
 use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::watch::NoteEvent;
@@ -47,15 +50,16 @@ impl Hive {
         let slots = settings.limits.concurrent_turns;
         let standing =
             Standing { settings: Arc::new(settings), ids: Arc::new(ids), config: Arc::new(config) };
-        let told = told(outcome, &standing.config);
+        let config = Arc::clone(&standing.config);
         let agents = Arc::clone(&standing.settings);
         let before = shared.replace(standing);
+        let what = difference(&before.settings, &agents);
         // A broken one cannot be asked for its jobs either.
         shared.lives.keep(|agent| agents.agent(agent).is_ok());
         resize(shared, before.settings.limits.concurrent_turns, slots);
         // Work of an agent that is gone ends now, and a new limit may have made room.
         shared.wake.notify_one();
-        tell(shared, told).await;
+        tell(shared, outcome, what, &config).await;
         Ok(())
     }
 
@@ -69,9 +73,9 @@ impl Hive {
             [] => ConfigOutcome::Applied,
             _ => ConfigOutcome::Kept,
         };
-        let told = told(outcome, &standing.config);
+        let config = Arc::clone(&standing.config);
         shared.replace(standing);
-        tell(shared, told).await;
+        tell(shared, outcome, json!({}), &config).await;
     }
 
     /// Notes how the files stand without telling watchers: at the start nothing has changed.
@@ -122,9 +126,32 @@ fn told(state: ConfigOutcome, config: &ConfigStanding) -> EventKind {
     }
 }
 
-/// What is in force is in force, also where the store has no room to say so.
-async fn tell(shared: &Shared, kind: EventKind) {
-    if let Err(error) = shared.store.write(NoteEvent { kind, now: clock::now_ms() }).await {
+/// What changed, for the audit trail.
+fn difference(before: &HiveSettings, after: &HiveSettings) -> Value {
+    let (old, new) = (&before.agents, &after.agents);
+    let added = new.keys().filter(|name| !old.contains_key(*name));
+    let removed = old.keys().filter(|name| !new.contains_key(*name));
+    let changed = new.iter().filter(|(name, state)| old.get(*name).is_some_and(|it| it != *state));
+    let mut hive = before.clone();
+    hive.agents = new.clone();
+    json!({
+        "agents_added": added.collect::<Vec<_>>(),
+        "agents_removed": removed.collect::<Vec<_>>(),
+        "agents_changed": changed.map(|(name, _)| name).collect::<Vec<_>>(),
+        "hive_changed": hive != *after,
+    })
+}
+
+/// What is in force is in force, also where the store has no room to say so. Who wrote the files,
+/// nobody knows here.
+async fn tell(shared: &Shared, state: ConfigOutcome, mut what: Value, config: &ConfigStanding) {
+    let problems = config.problems.iter().map(|problem| problem.text.as_str());
+    what["problems"] = problems.collect();
+    what["needs_restart"] = json!(config.needs_restart);
+    scrub::known().clean_json(&mut what);
+    let (now, kind) = (clock::now_ms(), told(state, config));
+    let audit = AuditRow::change(&format!("config_{}", state.as_str()), None, &what, now);
+    if let Err(error) = shared.store.write(NoteEvent { kind, audit, now }).await {
         tracing::warn!(%error, "the change of the configuration could not be told");
     }
 }

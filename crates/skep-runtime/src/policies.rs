@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use skep_core::ids::{AgentId, AgentName};
+use skep_core::ids::{AgentId, AgentName, Principal};
 use skep_core::policy::evaluate::Verdict;
 use skep_core::policy::rule::{Rule, RuleInfo};
 use skep_core::policy::{Class, Policy};
@@ -137,8 +137,9 @@ impl Hive {
         Ok(found.into_iter().map(grant_info).collect())
     }
 
-    pub async fn revoke_grant(&self, id: &str) -> Result<(), DoorError> {
-        let command = RevokeGrant { id: id.to_owned(), now: clock::now_ms() };
+    pub async fn revoke_grant(&self, id: &str, by: &Principal) -> Result<(), DoorError> {
+        let by = by.to_string();
+        let command = RevokeGrant { id: id.to_owned(), by, now: clock::now_ms() };
         self.shared.store.write(command).await.map_err(door_error)
     }
 

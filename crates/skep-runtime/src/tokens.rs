@@ -111,6 +111,7 @@ impl Hive {
         &self,
         name: &str,
         grant: Grant,
+        by: &Principal,
         request: Option<&str>,
     ) -> Result<(TokenInfo, String), DoorError> {
         if let Some(mistake) = grant.mistake() {
@@ -123,12 +124,16 @@ impl Hive {
         if let Some(request) = request {
             token.id = hash(request).iter().take(16).map(|b| format!("{b:02x}")).collect();
         }
-        let info = self.keep_token(&token).await?;
+        let info = self.keep_token(&token, Some(by)).await?;
         Ok((info, token.text))
     }
 
-    /// From the moment this returns the token opens the hive.
-    pub async fn keep_token(&self, token: &FreshToken) -> Result<TokenInfo, DoorError> {
+    /// From the moment this returns the token opens the hive. `by` is nobody at a first start.
+    pub async fn keep_token(
+        &self,
+        token: &FreshToken,
+        by: Option<&Principal>,
+    ) -> Result<TokenInfo, DoorError> {
         let FreshToken { id, name, grant, text } = token;
         let (hash, now) = (hash(text), clock::now_ms());
         let row = TokenRow {
@@ -139,8 +144,9 @@ impl Hive {
             created_at: now,
             revoked_at: None,
         };
+        let by = by.map(ToString::to_string);
         let command =
-            NewToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, now };
+            NewToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, by, now };
         self.shared.store.write(command).await.map_err(door_error)?;
         hide(id, text);
         let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
@@ -154,8 +160,9 @@ impl Hive {
     }
 
     /// From the moment this returns the token opens nothing.
-    pub async fn revoke_token(&self, id: &str) -> Result<(), DoorError> {
-        let command = RevokeToken { id: id.to_owned(), now: clock::now_ms() };
+    pub async fn revoke_token(&self, id: &str, by: &Principal) -> Result<(), DoorError> {
+        let by = by.to_string();
+        let command = RevokeToken { id: id.to_owned(), by, now: clock::now_ms() };
         self.shared.store.write(command).await.map_err(door_error)?;
         let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
         valid.retain(|known| known.id != id);

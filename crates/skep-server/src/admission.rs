@@ -69,10 +69,17 @@ pub(crate) async fn admit(
     let asked = Asked::of(&parts);
     let mut response = match check(&entrance, &parts).await {
         Ok(identity) => {
+            let wanted = identity.clone().zip(asked.decision(&parts));
             if let Some(identity) = identity {
                 parts.extensions.insert(identity);
             }
-            answer(Request::from_parts(parts, body), next).await
+            let response = answer(Request::from_parts(parts, body), next).await;
+            if let Some((identity, approval)) = wanted
+                && response.status() == StatusCode::FORBIDDEN
+            {
+                entrance.doors.hive.note_refused(&approval, &identity, "rest").await;
+            }
+            response
         }
         Err(problem) => problem.into_response(),
     };
@@ -98,6 +105,13 @@ impl Asked {
         let matched = request.extensions.get::<MatchedPath>();
         let route = matched.map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
         Self { method, route }
+    }
+
+    /// The approval that is to be decided or asked again.
+    fn decision(&self, request: &Parts) -> Option<String> {
+        let rest = self.route.strip_prefix("/api/v1/approvals/{id}/")?;
+        let at = request.uri.path().split('/').nth(4)?;
+        (self.method == "POST" && !rest.is_empty()).then(|| at.to_owned())
     }
 }
 

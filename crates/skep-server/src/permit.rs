@@ -42,6 +42,10 @@ impl Permit {
         self.identity.role
     }
 
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     pub(crate) fn principal(&self) -> &Principal {
         &self.identity.principal
     }

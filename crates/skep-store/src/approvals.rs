@@ -218,17 +218,8 @@ impl Answer {
         for (stage, word) in [("pattern", &self.pattern), ("note", &self.note)] {
             links.extend(word.as_ref().map(|word| json!({"stage": stage, "word": word})));
         }
-        AuditRow {
-            principal: Some(self.by.clone()),
-            agent: Some(found.agent_name.0.clone()),
-            session: Some(found.session.0.clone()),
-            turn: Some(found.turn.0.clone()),
-            call_id: Some(found.call.0.clone()),
-            tool: Some(found.tool.clone()),
-            arguments: found.arguments.to_string(),
-            decision: Json::Array(links).to_string(),
-            ..AuditRow::new(AuditKind::Decision, self.now, state.as_str())
-        }
+        let row = AuditRow::new(AuditKind::Decision, self.now, state.as_str());
+        AuditRow { decision: Json::Array(links).to_string(), ..found.trace(&self.by, row) }
     }
 
     /// The turn that asked has gone on long ago: the call gets one of its own.
@@ -266,6 +257,7 @@ pub fn decision(id: &str, approve: bool, by: &str, note: Option<&str>) -> Json {
 #[derive(Clone)]
 pub struct Reopen {
     pub id: String,
+    pub by: String,
     pub expires_at: Millis,
     pub now: Millis,
 }
@@ -300,7 +292,42 @@ impl Run for Reopen {
             tool: found.tool.clone(),
             expires_at: self.expires_at,
         }));
-        Ok(())
+        let word = json!([{"stage": "approval", "word": "asked again"}]).to_string();
+        let told = AuditRow {
+            decision: word,
+            ..found.trace(&self.by, AuditRow::new(AuditKind::Decision, self.now, "reopened"))
+        };
+        Ok(tx.audit(told).await?)
+    }
+}
+
+/// Somebody who may not wanted to decide. Told once of each and each question, however often they
+/// try.
+#[derive(Clone)]
+pub struct NoteRefused {
+    pub id: String,
+    pub by: String,
+    pub why: String,
+    pub now: Millis,
+}
+
+impl Run for NoteRefused {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let Some(found) = find(tx.conn, &self.id).await? else { return Ok(()) };
+        let known = "SELECT 1 FROM audit WHERE turn = $1 AND call_id = $2 AND kind = 'decision' \
+                     AND outcome = 'refused' AND principal = $3 LIMIT 1";
+        let args = [found.turn.as_str().into(), found.call.as_str().into(), (&self.by).into()];
+        if tx.conn.row(known, &args).await?.is_some() {
+            return Ok(());
+        }
+        let word = format!("refused: {}", self.why);
+        let told = AuditRow {
+            decision: json!([{"stage": "approval", "word": word}]).to_string(),
+            ..found.trace(&self.by, AuditRow::new(AuditKind::Decision, self.now, "refused"))
+        };
+        Ok(tx.audit(told).await?)
     }
 }
 
@@ -366,6 +393,20 @@ pub struct Approval {
 }
 
 impl Approval {
+    /// A row about this question.
+    fn trace(&self, by: &str, row: AuditRow) -> AuditRow {
+        AuditRow {
+            principal: Some(by.to_owned()),
+            agent: Some(self.agent_name.0.clone()),
+            session: Some(self.session.0.clone()),
+            turn: Some(self.turn.0.clone()),
+            call_id: Some(self.call.0.clone()),
+            tool: Some(self.tool.clone()),
+            arguments: self.arguments.to_string(),
+            ..row
+        }
+    }
+
     fn answerable(&self, hash: &str, now: Millis) -> Result<(), Refusal> {
         let id = &self.id;
         match self.state {

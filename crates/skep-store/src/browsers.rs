@@ -1,6 +1,9 @@
 //! Browsers that are signed in: only hashes of what they hold.
 
+use serde_json::json;
 use skep_core::Millis;
+use skep_core::audit::AuditRow;
+use skep_core::ids::Principal;
 use skep_core::role::Role;
 
 use crate::command::Run;
@@ -19,6 +22,20 @@ pub struct Browser {
     pub key: [u8; 32],
     pub created_at: Millis,
     pub expires_at: Millis,
+}
+
+impl Browser {
+    /// A person at a browser: the operator is the same one as at the terminal.
+    pub fn principal(&self) -> Principal {
+        principal(&self.name, self.role.as_str())
+    }
+}
+
+fn principal(name: &str, role: &str) -> Principal {
+    match role == Role::Operator.as_str() {
+        true => Principal::new("operator"),
+        false => Principal(format!("person:{name}")),
+    }
 }
 
 /// Signs a browser in, and lets go of those whose time is over.
@@ -45,19 +62,28 @@ impl Run for SignIn {
             (*expires_at).into(),
         ];
         tx.conn.run(insert, &args).await?;
-        Ok(())
+        let what = json!({"browser": id, "name": name, "role": role.as_str()});
+        let who = principal(name, role.as_str());
+        Ok(tx.audit(AuditRow::change("signed_in", Some(who.as_str()), &what, *created_at)).await?)
     }
 }
 
 pub struct SignOut {
     pub id: String,
+    pub now: Millis,
 }
 
 impl Run for SignOut {
     type Out = ();
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
-        tx.conn.run("DELETE FROM browsers WHERE id = $1", &[(&self.id).into()]).await?;
+        let delete = "DELETE FROM browsers WHERE id = $1 RETURNING name, role";
+        if let Some(row) = tx.conn.row(delete, &[(&self.id).into()]).await? {
+            let (name, role) = (row.text(0)?, row.text(1)?);
+            let what = json!({"browser": self.id, "name": name, "role": role});
+            let who = principal(&name, &role);
+            tx.audit(AuditRow::change("signed_out", Some(who.as_str()), &what, self.now)).await?;
+        }
         Ok(())
     }
 }

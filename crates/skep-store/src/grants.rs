@@ -1,6 +1,8 @@
 //! What a person allowed for a time or for a session.
 
+use serde_json::json;
 use skep_core::Millis;
+use skep_core::audit::AuditRow;
 use skep_core::ids::{AgentId, AgentName};
 
 use crate::command::Run;
@@ -55,13 +57,22 @@ impl Run for NewGrant {
             row.until.into(),
         ];
         tx.conn.run(insert, &args).await?;
-        Ok(())
+        let what = json!({"grant": row.id, "path": row.path, "command": row.command,
+                          "host": row.host, "for": row.grants, "until": row.until});
+        let told = AuditRow {
+            agent: Some(row.agent_name.0.clone()),
+            session: row.session.clone(),
+            tool: Some(row.tool.clone()),
+            ..AuditRow::change("granted", Some(&row.made_by), &what, row.made_at)
+        };
+        Ok(tx.audit(told).await?)
     }
 }
 
 #[derive(Clone)]
 pub struct RevokeGrant {
     pub id: String,
+    pub by: String,
     pub now: Millis,
 }
 
@@ -69,11 +80,18 @@ impl Run for RevokeGrant {
     type Out = ();
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
-        let update = "UPDATE grants SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
-        if tx.conn.run(update, &[(&self.id).into(), self.now.into()]).await? == 0 {
-            return Err(Refusal::not_found(format!("grant {}", self.id)));
-        }
-        Ok(())
+        let update = "UPDATE grants SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL \
+                      RETURNING tool, session, (SELECT name FROM agents a WHERE a.id = agent)";
+        let row = tx.conn.row(update, &[(&self.id).into(), self.now.into()]).await?;
+        let row = row.ok_or_else(|| Refusal::not_found(format!("grant {}", self.id)))?;
+        let what = json!({"grant": self.id});
+        let told = AuditRow {
+            agent: row.text_opt(2)?,
+            session: row.text_opt(1)?,
+            tool: Some(row.text(0)?),
+            ..AuditRow::change("grant_revoked", Some(&self.by), &what, self.now)
+        };
+        Ok(tx.audit(told).await?)
     }
 }
 

@@ -16,7 +16,7 @@ use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
-use crate::approvals::{self, Answer, Approval, ExpireReopened, NewApproval, Reopen};
+use crate::approvals::{self, Answer, Approval, ExpireReopened, NewApproval, NoteRefused, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
@@ -351,8 +351,10 @@ impl Story {
             read.await.unwrap();
             let read = self.store.read(async |conn| approvals::of_event(conn, &row.turn).await);
             read.await.unwrap();
-            let reopen = Reopen { id: row.id.clone(), expires_at: 5, now: 5 };
+            let reopen = Reopen { id: row.id.clone(), by: "p".into(), expires_at: 5, now: 5 };
             let _ = self.store.write(reopen).await;
+            let (id, why) = (row.id.clone(), "no".to_owned());
+            self.store.write(NoteRefused { id, by: "p".into(), why, now: 5 }).await.unwrap();
         }
         self.store.write(ExpireReopened { now: 9 }).await.unwrap();
         let read = self.store.read(async |conn| {
@@ -376,7 +378,7 @@ impl Story {
         self.store.write(NewGrant(grant.clone())).await.unwrap();
         let read = self.store.read(async |conn| grants::of_agent(conn, agent, 2).await);
         assert_eq!(read.await.unwrap(), [grant]);
-        self.store.write(RevokeGrant { id: "g".into(), now: 3 }).await.unwrap();
+        self.store.write(RevokeGrant { id: "g".into(), by: "p".into(), now: 3 }).await.unwrap();
         let read = self.store.read(async |conn| grants::of_agent(conn, agent, 4).await);
         assert_eq!(read.await.unwrap(), []);
     }
@@ -399,9 +401,9 @@ impl Story {
         let marks = vec![(channel.clone(), 1)];
         self.store.write(MarkDelivered { marks }).await.unwrap();
         let (id, name, grant) = ("k".to_owned(), "k".to_owned(), Grant::operator());
-        let token = NewToken { id, name, grant, hash: [1; 32], now: 1 };
+        let token = NewToken { id, name, grant, hash: [1; 32], by: Some("p".into()), now: 1 };
         self.store.write(token).await.unwrap();
-        self.store.write(RevokeToken { id: "k".into(), now: 1 }).await.unwrap();
+        self.store.write(RevokeToken { id: "k".into(), by: "p".into(), now: 1 }).await.unwrap();
         for _ in 0..2 {
             let body = Body::assistant(vec![Block::text("earlier")], None);
             let begin = BeginSession {

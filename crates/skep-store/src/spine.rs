@@ -1,7 +1,7 @@
 //! The commands of the product, joined, and the schema they run on.
 
 use crate::agents::RegisterAgents;
-use crate::approvals::{Answer, ExpireReopened, Reopen};
+use crate::approvals::{Answer, ExpireReopened, NoteRefused, Reopen};
 use crate::audit::AddAudit;
 use crate::begin::BeginSession;
 use crate::browsers::{SignIn, SignOut};
@@ -42,6 +42,7 @@ crate::commands! {
     Answer,
     Reopen,
     ExpireReopened,
+    NoteRefused,
     NewGrant,
     RevokeGrant,
     Recover,

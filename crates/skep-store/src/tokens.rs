@@ -1,6 +1,8 @@
 //! Credentials: only their hashes are here.
 
+use serde_json::json;
 use skep_core::Millis;
+use skep_core::audit::AuditRow;
 use skep_core::ids::AgentName;
 use skep_core::role::{Grant, Role};
 
@@ -15,6 +17,8 @@ pub struct NewToken {
     pub grant: Grant,
     /// SHA-256 of the token.
     pub hash: [u8; 32],
+    /// Nobody, for the one of a first start.
+    pub by: Option<String>,
     pub now: Millis,
 }
 
@@ -43,12 +47,19 @@ impl Run for NewToken {
             self.now.into(),
         ];
         tx.conn.run(insert, &args).await?;
+        if let Some(by) = &self.by {
+            let Grant { role, prefix, agent } = &self.grant;
+            let what = json!({"token": self.id, "name": self.name, "role": role.as_str(),
+                              "prefix": prefix, "agent": agent});
+            tx.audit(AuditRow::change("token_made", Some(by), &what, self.now)).await?;
+        }
         Ok(())
     }
 }
 
 pub struct RevokeToken {
     pub id: String,
+    pub by: String,
     pub now: Millis,
 }
 
@@ -56,10 +67,12 @@ impl Run for RevokeToken {
     type Out = ();
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
-        let update = "UPDATE tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
-        if tx.conn.run(update, &[(&self.id).into(), self.now.into()]).await? == 0 {
-            return Err(Refusal::not_found(format!("token {}", self.id)));
-        }
+        let update = "UPDATE tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL \
+                      RETURNING name, role";
+        let row = tx.conn.row(update, &[(&self.id).into(), self.now.into()]).await?;
+        let row = row.ok_or_else(|| Refusal::not_found(format!("token {}", self.id)))?;
+        let what = json!({"token": self.id, "name": row.text(0)?, "role": row.text(1)?});
+        tx.audit(AuditRow::change("token_revoked", Some(&self.by), &what, self.now)).await?;
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! What watchers read: items, open turns, events.
 
 use skep_core::Millis;
+use skep_core::audit::AuditRow;
 use skep_core::event::{Event, EventKind, ItemState};
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
@@ -13,9 +14,10 @@ use crate::error::{Refusal, SqlError};
 use crate::lanes::think_level;
 use crate::tx::{NewEvent, Tx};
 
-/// Writes down an event that is about the hive as a whole, and tells it.
+/// Writes down an event that is about the hive as a whole, and tells it; in the audit trail too.
 pub struct NoteEvent {
     pub kind: EventKind,
+    pub audit: AuditRow,
     pub now: Millis,
 }
 
@@ -25,7 +27,7 @@ impl Run for NoteEvent {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         let (at, kind) = (self.now, self.kind.clone());
         tx.event(NewEvent { at, agent: AgentName::nobody(), session: None, turn: None, kind });
-        Ok(())
+        Ok(tx.audit(self.audit.clone()).await?)
     }
 }
 

@@ -114,7 +114,7 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     // Shown, then kept, then good for something: a start that dies in between shows another, and
     // nobody has used the first. Whoever connects meanwhile waits at the door.
     if let Some(token) = token {
-        hive.keep_token(&token).await.map_err(|error| {
+        hive.keep_token(&token, None).await.map_err(|error| {
             let why = format!("{error}\nthe one that was shown opens nothing");
             Failure::new(Exit::Failed, "keep the operator token", why).next("skep up")
         })?;

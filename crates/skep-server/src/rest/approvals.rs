@@ -184,5 +184,5 @@ pub(crate) async fn reopen(
     Segments(id): Segments<String>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<ApprovalInfo>, Problem> {
-    Ok(Json(doors.hive.reopen(&id, &permit.sight()).await?))
+    Ok(Json(doors.hive.reopen(&id, permit.principal(), &permit.sight()).await?))
 }

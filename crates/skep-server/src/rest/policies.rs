@@ -159,9 +159,10 @@ pub(crate) async fn grants(
 )]
 pub(crate) async fn revoke(
     State(doors): State<Doors>,
+    permit: Permit,
     Segments(id): Segments<String>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<StatusCode, Problem> {
-    doors.hive.revoke_grant(&id).await?;
+    doors.hive.revoke_grant(&id, permit.principal()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

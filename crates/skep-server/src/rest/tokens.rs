@@ -90,7 +90,8 @@ pub(crate) async fn create(
         agent: body.agent.as_deref().map(extract::agent).transpose()?,
     };
     let request = key.0.map(|key| format!("{}/{key}", permit.principal()));
-    let (info, token) = doors.hive.new_token(name, grant, request.as_deref()).await?;
+    let (info, token) =
+        doors.hive.new_token(name, grant, permit.principal(), request.as_deref()).await?;
     Ok((StatusCode::CREATED, Extension(ShowsSecret), Json(MadeToken { info, token }))
         .into_response())
 }
@@ -103,10 +104,11 @@ pub(crate) async fn create(
 )]
 pub(crate) async fn revoke(
     State(doors): State<Doors>,
+    permit: Permit,
     Segments(id): Segments<String>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<StatusCode, Problem> {
-    doors.hive.revoke_token(&id).await?;
+    doors.hive.revoke_token(&id, permit.principal()).await?;
     doors.standing.revoke(&Credential::Token { id });
     Ok(StatusCode::NO_CONTENT)
 }

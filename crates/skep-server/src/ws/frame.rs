@@ -120,6 +120,14 @@ impl ClientFrame {
             Self::Interrupt(_) | Self::Subscribe { .. } => None,
         }
     }
+
+    /// The approval it is the answer to.
+    pub(crate) fn decides(&self) -> Option<&str> {
+        match self {
+            Self::Approve { id, .. } => Some(id),
+            Self::Message(_) | Self::Interrupt(_) | Self::Subscribe { .. } => None,
+        }
+    }
 }
 
 impl Raw {

@@ -110,7 +110,17 @@ impl Incoming<'_> {
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Close(_) => return Err(Ended::Gone),
         };
-        let wish = ClientFrame::parse(&text).and_then(|frame| self.wish(frame));
+        let wish = match ClientFrame::parse(&text) {
+            Ok(frame) => {
+                let decides = frame.decides().map(str::to_owned);
+                let wish = self.wish(frame);
+                if let (Some(id), Err(_)) = (decides, &wish) {
+                    self.doors.hive.note_refused(&id, self.permit.identity(), "websocket").await;
+                }
+                wish
+            }
+            Err(refused) => Err(refused),
+        };
         match wish {
             Ok(Wish::Message(message)) => {
                 self.submit(message);

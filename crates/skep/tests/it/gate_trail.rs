@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use skep_testkit::wait::PATIENCE;
 use skep_testkit::{Reply, locate};
 
+use crate::fault_config;
 use crate::stage::{Play, Stage};
 
 /// Six calls, one row each, by one message.
@@ -231,4 +232,78 @@ async fn gate_an_export_can_be_verified_elsewhere_and_rows_say_who_and_why() {
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert_eq!(shown.lines().count(), 3, "{shown}");
     assert!(shown.contains("allow-list: refused: unknown tool"), "{shown}");
+}
+
+/// What was changed, by whom, and about whom.
+fn change(row: &Value) -> (String, String, String) {
+    let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    (text("outcome"), text("principal"), text("agent"))
+}
+
+#[tokio::test]
+async fn gate_what_people_change_is_in_the_trail() {
+    let stage = Stage::new().await;
+    let asks = "allowed_tools: ['*']\npolicy:\n  - {effect: ask, tool: bash}\n";
+    stage.write("teams/main/config.yaml", asks);
+    let play = stage.up().await;
+    let me = play.principal().await;
+    assert_eq!(play.audit("").await, Vec::<Value>::new(), "the first start leaves none");
+    // Credentials.
+    let body = json!({"name": "anna", "role": "user"});
+    let made = play.api().post("/api/v1/tokens", &body).await.unwrap().good().unwrap();
+    let (id, secret) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let gone = format!("/api/v1/tokens/{id}");
+    assert_eq!(play.api().delete(&gone).await.unwrap().status, 204);
+    assert_eq!(play.api().delete(&gone).await.unwrap().status, 404, "and no row");
+    // A yes for a time, and its end.
+    let wish = json!({"tool": "bash", "command": "ls", "minutes": 5});
+    let path = "/api/v1/agents/main/grants";
+    let grant = play.api().post(path, &wish).await.unwrap().good().unwrap();
+    let grant = grant["id"].as_str().unwrap();
+    assert_eq!(play.api().delete(&format!("/api/v1/grants/{grant}")).await.unwrap().status, 204);
+    // A rule, by an answer; the file that holds it is read again.
+    stage.model.push_all([
+        Reply::new().tool("bash", json!({"command": "echo hello"})),
+        Reply::say("done"),
+    ]);
+    let item = play.item("main", "main", "go").await;
+    let asked = play.question().await;
+    let always = json!({"decision": "approve", "scope": "always", "pattern": "echo"});
+    play.decision(&asked, always).await.good().unwrap();
+    play.ended("main", &item).await;
+    // Files, by hand.
+    let helper = "teams/helper/config.yaml";
+    fault_config::noticed(&play, || stage.write(helper, "allowed_tools: []\n")).await;
+    fault_config::noticed(&play, || stage.write(helper, "allowed_tools: 7\n")).await;
+
+    let mut rows = play.audit("kind=change").await;
+    rows.reverse();
+    let by_me = |what: &str, agent: &str| (what.to_owned(), me.clone(), agent.to_owned());
+    let by_hand = |what: &str| (what.to_owned(), String::new(), String::new());
+    assert_eq!(
+        rows.iter().map(change).collect::<Vec<_>>(),
+        [
+            by_me("token_made", ""),
+            by_me("token_revoked", ""),
+            by_me("granted", "main"),
+            by_me("grant_revoked", "main"),
+            by_me("rule_written", "main"),
+            by_hand("config_applied"),
+            by_hand("config_applied"),
+            by_hand("config_kept"),
+        ]
+    );
+    let named = json!({"token": id, "name": "anna", "role": "user"});
+    assert_eq!(rows[1]["arguments"], named);
+    let rule = json!({"effect": "allow", "tool": "bash", "path": null, "command": "echo",
+                      "host": null});
+    assert_eq!(rows[4]["arguments"], json!({"approval": asked["id"], "rules": [rule]}));
+    assert_eq!(rows[5]["arguments"]["agents_changed"], json!(["main"]));
+    assert_eq!(rows[6]["arguments"]["agents_added"], json!(["helper"]));
+    assert_eq!(rows[6]["arguments"]["hive_changed"], false);
+    let problem = rows[7]["arguments"]["problems"][0].as_str().unwrap();
+    assert!(problem.contains("teams/helper/config.yaml:1"), "{problem}");
+    let whole = json!(rows).to_string();
+    assert!(!whole.contains(secret), "a token is nowhere but with its owner");
+    assert_eq!(self::asked(&play).await, []);
 }

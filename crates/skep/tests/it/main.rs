@@ -3,6 +3,7 @@
 
 mod stage;
 
+mod attack_answers;
 mod attack_approvals;
 mod attack_browser;
 mod attack_doors;

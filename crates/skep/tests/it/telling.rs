@@ -122,6 +122,12 @@ impl Play {
         found.await.unwrap()
     }
 
+    /// Who the operator token of this play is.
+    pub async fn principal(&self) -> String {
+        let page = self.api().get("/api/v1/tokens").await.unwrap().good().unwrap();
+        format!("token:{}", page["tokens"][0]["id"].as_str().unwrap())
+    }
+
     /// Rows of the audit trail, the newest first.
     pub async fn audit(&self, query: &str) -> Vec<Value> {
         let path = format!("/api/v1/audit?limit=500&{query}");

@@ -18,13 +18,22 @@ const PAGE = 50;
 /** Several calls at once are one look. */
 const SETTLE = 300;
 /** Each of these leaves a row. */
-const TELLING = new Set(["tool_end", "approval_decided", "call_unknown", "call_resolved"]);
+const TELLING = new Set([
+  "tool_end",
+  "approval_asked",
+  "approval_decided",
+  "call_unknown",
+  "call_resolved",
+  "config",
+]);
+const KINDS = { call: "Calls", decision: "Decisions", change: "Changes" };
 const OUTCOMES = ["ok", "error", "refused", "unknown"];
 
 export function Audit(props: { turn: string | undefined }) {
   const { hive, live } = usePage();
   const [rows, setRows] = createStore<AuditRow[]>([]);
   const [next, setNext] = createSignal<number>();
+  const [kind, setKind] = createSignal("");
   const [agent, setAgent] = createSignal("");
   const [tool, setTool] = createSignal("");
   const [outcome, setOutcome] = createSignal("");
@@ -33,6 +42,7 @@ export function Audit(props: { turn: string | undefined }) {
 
   const path = (cursor?: number) =>
     `/audit${query({
+      kind: kind() || undefined,
       agent: agent() || undefined,
       tool: tool() || undefined,
       outcome: outcome() || undefined,
@@ -64,7 +74,7 @@ export function Audit(props: { turn: string | undefined }) {
     }
   }
   createEffect(
-    on([agent, tool, outcome, () => props.turn], () => {
+    on([kind, agent, tool, outcome, () => props.turn], () => {
       setRows(reconcile([]));
       setNext(undefined);
       void load();
@@ -82,6 +92,15 @@ export function Audit(props: { turn: string | undefined }) {
     <>
       <UnknownCalls />
       <div class="row choices">
+        <label>
+          What{" "}
+          <select class="field" onChange={(event) => setKind(event.currentTarget.value)}>
+            <option value="">All</option>
+            <For each={Object.entries(KINDS)}>
+              {([one, name]) => <option value={one}>{name}</option>}
+            </For>
+          </select>
+        </label>
         <label>
           Agent{" "}
           <select class="field" onChange={(event) => setAgent(event.currentTarget.value)}>
@@ -137,7 +156,10 @@ function Nothing() {
   return (
     <div class="empty">
       <h3>Nothing here</h3>
-      <p>Every tool call of every agent leaves a row, allowed or not.</p>
+      <p>
+        Every tool call of every agent leaves a row, allowed or not; so does what a person decides
+        or changes.
+      </p>
     </div>
   );
 }
