@@ -29,6 +29,8 @@ words! {
     }
     FindingKind {
         Changed = "changed",
+        /// A row where the hive writes none.
+        Foreign = "foreign",
         Removed = "removed",
         Reordered = "reordered",
         CutOff = "cut_off",
@@ -248,6 +250,11 @@ impl Reading {
     /// The next row, in the order of their numbers.
     pub fn take(&mut self, found: Found) {
         let id = found.id;
+        if id <= 0 {
+            let text = format!("row {id} is none of ours: rows are numbered from 1");
+            self.findings.push(Finding::new(FindingKind::Foreign, id, text));
+            return;
+        }
         if self.rows == 0 {
             self.first = id;
             if id == self.start.id + 1 {
@@ -327,7 +334,12 @@ impl Reading {
         for (place, misfit) in misfits.iter().enumerate() {
             let id = misfit.found.id;
             let before = true_seals.get(&(id - 1)).copied().unwrap_or(misfit.before);
-            let Some(before) = before else { continue };
+            let Some(before) = before else {
+                // Nothing to compare with; what no row can hold is named all the same.
+                let text = changed(id, &misfit.found);
+                self.findings.push(Finding::new(FindingKind::Changed, id, text));
+                continue;
+            };
             if misfit.found.fits(id, before) {
                 true_seals.insert(id, misfit.found.seal);
                 continue;

@@ -19,9 +19,6 @@ pub const REFUSED: u32 = 5;
 /// Begins what the brake adds to an answer; the answer itself is what stands before it.
 const MARK: &str = "\n[loop brake: ";
 
-/// Begins the answer to a call that was not run.
-const REFUSAL: &str = "loop: ";
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Print([u8; 32]);
 
@@ -77,18 +74,14 @@ impl Brake {
     /// It was not run.
     pub fn refuse(&mut self, tool: &str, arguments: &Value) -> String {
         self.refused.insert(print_of_call(tool, arguments));
-        format!(
-            "{REFUSAL}the call of `{tool}` was not run: it had the same answer {} times with these \
-             very arguments, and nothing else happened. Do something else, or say what stands in \
-             the way; the same call once more ends the turn.",
-            REFUSED - 1
-        )
+        refusal(tool)
     }
 
     /// After a call ran: what to add to its answer, where it is told.
     pub fn answered(&mut self, tool: &str, arguments: &Value, answer: &str) -> Option<String> {
         let call = print_of_call(tool, arguments);
-        if answer.starts_with(REFUSAL) {
+        // Word for word: an answer that only begins like one is an answer.
+        if answer == refusal(tool) {
             self.refused.insert(call);
             return None;
         }
@@ -105,6 +98,16 @@ impl Brake {
             )
         })
     }
+}
+
+/// The answer to a call that was not run.
+fn refusal(tool: &str) -> String {
+    format!(
+        "loop: the call of `{tool}` was not run: it had the same answer {} times with these very \
+         arguments, and nothing else happened. Do something else, or say what stands in the way; \
+         the same call once more ends the turn.",
+        REFUSED - 1
+    )
 }
 
 fn print_of_call(tool: &str, arguments: &Value) -> Print {
@@ -188,6 +191,20 @@ mod tests {
         for (steps, expected) in cases {
             assert_eq!(play(&steps), expected, "{steps:?}");
         }
+    }
+
+    /// What a tool says may look like a refusal of ours, and is none.
+    #[test]
+    fn an_answer_that_begins_like_a_refusal_is_an_answer() {
+        let mut brake = Brake::default();
+        let call = json!({"command": "cat notes"});
+        assert_eq!(brake.answered("bash", &call, "loop: the call of `bash` was not run"), None);
+        brake.begin_step();
+        assert_eq!(brake.decide("bash", &call), Verdict::Run);
+        let refused = brake.refuse("bash", &call);
+        let mut resumed = Brake::default();
+        resumed.answered("bash", &call, &refused);
+        assert_eq!(resumed.decide("bash", &call), Verdict::End);
     }
 
     #[test]

@@ -100,9 +100,8 @@ pub enum Ended {
     Answered(Usage),
     /// The vendor did not begin to answer.
     Refused,
-    Broken {
-        heard: u64,
-    },
+    /// Nobody told what it used: it broke off, or the vendor does not count.
+    Untold { heard: u64 },
 }
 
 impl Hold {
@@ -115,14 +114,19 @@ impl Hold {
         self.heard = self.heard.saturating_add(tokens);
     }
 
+    /// A vendor that counts nothing has told nothing: there is no call without a token.
     pub fn answered(self, usage: Usage) {
-        self.end(Ended::Answered(usage));
+        let heard = self.heard;
+        self.end(match usage.total_tokens {
+            0 => Ended::Untold { heard },
+            _ => Ended::Answered(usage),
+        });
     }
 
     /// The call failed: before the first piece of its answer it has used nothing.
     pub fn failed(self) {
         let heard = self.heard;
-        self.end(if heard == 0 { Ended::Refused } else { Ended::Broken { heard } });
+        self.end(if heard == 0 { Ended::Refused } else { Ended::Untold { heard } });
     }
 
     fn end(mut self, ended: Ended) {
@@ -135,7 +139,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(settle) = self.settle.take() {
-            settle(Ended::Broken { heard: self.heard });
+            settle(Ended::Untold { heard: self.heard });
         }
     }
 }

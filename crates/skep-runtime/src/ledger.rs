@@ -2,7 +2,7 @@
 //! memory beside the rows; a call takes what it may use before it is made, so that calls side by
 //! side never use more than a limit leaves.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,20 +45,41 @@ struct Books {
     turns: HashMap<TurnId, Account>,
     /// Limits of which people were warned today.
     warned: HashSet<String>,
+    /// What other days came to: a clock that is set right finds its day again.
+    others: BTreeMap<i64, Day>,
+}
+
+/// Days that are remembered beside the one it is.
+const DAYS: usize = 8;
+
+/// The accounts of a day, without what calls hold.
+#[derive(Default)]
+struct Day {
+    hive: Account,
+    agents: HashMap<AgentName, Account>,
 }
 
 impl Books {
-    /// A new day begins with nothing but what calls under way hold.
+    /// A new day begins with nothing but what calls under way hold; one that was there before goes
+    /// on where it was left.
     fn turn_to(&mut self, now: Millis) {
         let day = spend::day_of(now);
         if self.day == day {
             return;
         }
+        let mut known = self.others.remove(&day).unwrap_or_default();
+        let mut left = Day { hive: turned(&mut self.hive, known.hive), agents: HashMap::new() };
+        for (name, account) in &mut self.agents {
+            let then = known.agents.remove(name).unwrap_or_default();
+            left.agents.insert(name.clone(), turned(account, then));
+        }
+        self.agents.extend(known.agents);
+        self.others.insert(self.day, left);
+        while self.others.len() > DAYS {
+            self.others.pop_first();
+        }
         self.day = day;
         self.warned.clear();
-        for account in self.agents.values_mut().chain([&mut self.hive]) {
-            (account.spent, account.unsettled) = (Spend::default(), Spend::default());
-        }
     }
 
     /// Every account a call of this turn belongs to.
@@ -70,6 +91,12 @@ impl Books {
             change(turn);
         }
     }
+}
+
+/// Puts what was used on another day in place, and gives what was there.
+fn turned(account: &mut Account, then: Account) -> Account {
+    let held = std::mem::take(&mut account.held);
+    std::mem::replace(account, Account { held, ..then })
 }
 
 #[derive(Clone)]
@@ -259,7 +286,7 @@ impl Call {
                 }
                 Ended::Refused => shared.ledger.settle(&whose, &need, None, true),
                 // Nobody told what it used: the whole request, and as much as was heard.
-                Ended::Broken { heard } => {
+                Ended::Untold { heard } => {
                     let usage = guessed(heard);
                     shared.ledger.settle(&whose, &need, Some(&usage), false);
                     keep_unsettled(&shared, &whose.agent, &profile, usage);
@@ -343,5 +370,41 @@ impl Turn {
             books.each(&whose, |account| account.unsettled.add(&usage));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skep_core::message::Usage;
+    use skep_core::spend::DAY_MS;
+
+    use super::*;
+
+    /// A clock that jumps, forth or back, forgives nothing: each day has what it used.
+    #[test]
+    fn a_clock_that_jumps_finds_its_day_again() {
+        let mut books = Books { day: 100, ..Books::default() };
+        let whose = Whose { agent: AgentName("main".to_owned()), turn: TurnId("t".to_owned()) };
+        let need = Need { tokens: 7, cost: None };
+        books.each(&whose, |account| account.held.take(&need));
+        let spend = |books: &mut Books, tokens| {
+            let usage = Usage::new(tokens, 0, 0, 0);
+            books.each(&whose, |account| account.spent.add(&usage));
+            books.each(&whose, |account| account.unsettled.add(&usage));
+        };
+        let jumps = [(100, 5, 5), (101, 3, 3), (100, 1, 6), (99, 2, 2), (101, 1, 4), (100, 0, 6)];
+        for (day, more, tokens) in jumps {
+            books.turn_to(day * DAY_MS + 1);
+            spend(&mut books, more);
+            let agent = books.agents[&whose.agent];
+            for account in [books.hive, agent] {
+                assert_eq!((account.spent.tokens, account.unsettled.tokens), (tokens, tokens));
+                assert_eq!(account.held.tokens, 7, "what is held is held on any day");
+            }
+        }
+        for day in 200..300 {
+            books.turn_to(day * DAY_MS);
+        }
+        assert_eq!(books.others.len(), DAYS);
     }
 }

@@ -165,7 +165,8 @@ pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<Found>, SqlE
 /// Reads the whole trail. `head` was read before this transaction began.
 pub async fn verify(conn: &mut Conn, head: Option<Head>) -> Result<Verdict, SqlError> {
     let mut reading = Reading::new(head, last_let_go(conn).await?);
-    let mut after = 0;
+    // Also what somebody put before the first row.
+    let mut after = i64::MIN;
     loop {
         let page = found_after(conn, after).await?;
         let Some(last) = page.last() else { break };
@@ -228,7 +229,7 @@ pub async fn page(
         let left = limit.saturating_sub(rows.len());
         let args = [
             below.into(),
-            below.saturating_sub(LOOK).into(),
+            below.saturating_sub(LOOK).max(1).into(),
             (&wanted.agent).into(),
             (&wanted.tool).into(),
             (&wanted.outcome).into(),
@@ -262,8 +263,8 @@ async fn of_turn(
     limit: usize,
 ) -> Result<Page, SqlError> {
     let select = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, \
-                  decision, outcome, took_ms, bytes, hash FROM audit WHERE turn = $1 AND id < $2 \
-                  AND ($3 IS NULL OR agent = $3) AND ($4 IS NULL OR tool = $4) \
+                  decision, outcome, took_ms, bytes, hash FROM audit WHERE turn = $1 AND id > 0 \
+                  AND id < $2 AND ($3 IS NULL OR agent = $3) AND ($4 IS NULL OR tool = $4) \
                   AND ($5 IS NULL OR outcome = $5) AND ($6 IS NULL OR kind = $6) \
                   ORDER BY id DESC LIMIT $7";
     let args = [

@@ -207,6 +207,8 @@ export interface Verdict {
     why: string;
     rule?: string;
     rules: { rule: string; place: string; matched: boolean; why: string }[];
+    /** Rules that were looked at and are not told. */
+    untold?: number;
   }[];
 }
 

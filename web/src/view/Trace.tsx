@@ -35,6 +35,7 @@ export function Trace(props: { verdict: Verdict }) {
                 <details class="looked">
                   <summary>
                     {part.rules.length} {part.rules.length === 1 ? "rule" : "rules"} looked at
+                    {part.untold ? `, and ${part.untold} more` : ""}
                   </summary>
                   <ul>
                     <For each={part.rules}>

@@ -54,9 +54,21 @@ pub struct PartVerdict {
     pub why: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Every rule, and why it matched or did not.
+    /// The rules, and why each matched or did not.
     pub rules: Vec<Looked>,
+    /// How many rules were looked at and are not told here.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub untold: usize,
 }
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// Rules that a decision tells of, over all its parts; what matched is told beyond that.
+const TOLD: usize = 300;
+/// Rules that matched, told of one part.
+const TOLD_MATCHING: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Looked {
@@ -78,10 +90,10 @@ impl Policy {
         let nobody =
             [Who { principal: crate::ids::Principal::new("nobody"), role: None, name: None }];
         let who = if asked.who.is_empty() { &nobody } else { asked.who };
-        let mut parts = Vec::new();
+        let (mut parts, mut room) = (Vec::new(), TOLD);
         for person in who {
             for piece in asked.pieces {
-                parts.push(self.decide_part(asked, grants, piece, person));
+                parts.push(self.decide_part(asked, grants, piece, person, &mut room));
             }
         }
         let strictest = parts.iter().max_by_key(|part| strictness(part.effect));
@@ -104,11 +116,13 @@ impl Policy {
         grants: &[Rule],
         piece: &Piece,
         who: &Who,
+        room: &mut usize,
     ) -> PartVerdict {
-        let mut looked: Vec<Looked> = Vec::new();
+        let mut told = Told { rules: Vec::new(), untold: 0, matched: 0, room };
         let mut best = Best::default();
         for rule in &self.rules {
-            looked.push(best.look(rule, asked.tool, piece, who));
+            let fits = best.sort(rule, asked.tool, piece, who);
+            told.add(rule, fits);
         }
         let (mut effect, mut why, mut rule) = match best.decision() {
             Some((effect, why, rule)) => (effect, why, Some(rule.place.clone())),
@@ -120,17 +134,44 @@ impl Policy {
             }
         };
         for grant in grants {
-            let mut granted = Best::default();
-            let look = granted.look(grant, asked.tool, piece, who);
-            if effect == Effect::Ask && look.matched {
+            let fits = Best::default().sort(grant, asked.tool, piece, who);
+            if effect == Effect::Ask && fits.is_ok() {
                 effect = Effect::Allow;
                 why = format!("granted by {}: {}", grant.place, grant);
                 rule = Some(grant.place.clone());
             }
-            looked.push(look);
+            told.add(grant, fits);
         }
+        let Told { rules, untold, .. } = told;
         let (part, who) = (piece.text(), who.principal.to_string());
-        PartVerdict { part, who, effect, why, rule, rules: looked }
+        PartVerdict { part, who, effect, why, rule, rules, untold }
+    }
+}
+
+/// What is told of the rules looked at: enough to understand, whatever their number.
+struct Told<'r> {
+    rules: Vec<Looked>,
+    untold: usize,
+    matched: usize,
+    room: &'r mut usize,
+}
+
+impl Told<'_> {
+    fn add(&mut self, rule: &Rule, fits: Result<(), String>) {
+        let matched = fits.is_ok();
+        self.matched += usize::from(matched);
+        let always = matched && self.matched <= TOLD_MATCHING;
+        if !always && *self.room == 0 {
+            self.untold += 1;
+            return;
+        }
+        *self.room = self.room.saturating_sub(1);
+        self.rules.push(Looked {
+            rule: rule.to_string(),
+            place: rule.place.clone(),
+            matched,
+            why: fits.err().unwrap_or_else(|| "matches".to_owned()),
+        });
     }
 }
 
@@ -157,16 +198,6 @@ struct Best<'r> {
 }
 
 impl<'r> Best<'r> {
-    fn look(&mut self, rule: &'r Rule, tool: &str, piece: &Piece, who: &Who) -> Looked {
-        let fits = self.sort(rule, tool, piece, who);
-        Looked {
-            rule: rule.to_string(),
-            place: rule.place.clone(),
-            matched: fits.is_ok(),
-            why: fits.err().unwrap_or_else(|| "matches".to_owned()),
-        }
-    }
-
     fn sort(&mut self, rule: &'r Rule, tool: &str, piece: &Piece, who: &Who) -> Result<(), String> {
         if !rule.is_about(tool) {
             return Err("it is about other tools".to_owned());

@@ -3,8 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use super::evaluate::Asked;
 use super::pattern::{CommandPattern, HostPattern, PathPattern, host_of};
+use super::rule::{Piece, Rule};
 use super::shell::{Line, Part};
+use super::{Class, Effect, Policy};
+use crate::settings::SandboxLevel;
 
 /// Lines that run `rm`; each was seen to do so in bash.
 #[rustfmt::skip]
@@ -132,6 +136,11 @@ fn gate_paths_that_look_like_others() {
             "{pattern} {path}"
         );
     }
+    // Where an agent works its paths are relative, however a rule is written.
+    let within = |text: &str| PathPattern::parse(text).unwrap().within("/home/a/work").to_string();
+    let written = ["/home/a/work/secrets/**", "/home/a/work", "/home/a/works/x", "work/x", "/**"];
+    let expected = ["secrets/**", ".", "/home/a/works/x", "work/x", "/**"];
+    assert_eq!(written.map(within), expected);
     // A rule that could never match is a mistake of whoever wrote it.
     for wrong in ["secrets/", "./", "a/./b", "a/../b", "", "a\nb"] {
         assert!(PathPattern::parse(wrong).is_err(), "{wrong}");
@@ -183,6 +192,32 @@ fn gate_hosts_that_can_be_read_in_two_ways() {
     for wrong in ["example.org:443", "*.*", "*.", "", "127.1", "*.127.0.0.1", "a..b", "::1", "a*b"]
     {
         assert!(HostPattern::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// A decision tells enough to understand it, however many rules and parts there are.
+#[test]
+fn gate_a_trace_is_bounded() {
+    let rule = |number: usize| Rule {
+        effect: if number.is_multiple_of(2) { Effect::Allow } else { Effect::Ask },
+        tool: "bash".to_owned(),
+        path: None,
+        command: Some(CommandPattern::parse(&format!("program{number} x")).unwrap()),
+        host: None,
+        grants: Vec::new(),
+        place: format!("teams/main/config.yaml:{number}"),
+    };
+    let policy = Policy { rules: (0..1000).map(rule).collect(), ..Policy::default() };
+    let long = "y".repeat(100_000);
+    for line in ["ls; ".repeat(300), "$x; ".repeat(300), format!("{long} {long}")] {
+        let pieces: Vec<Piece> = Line::parse(&line).0.into_iter().map(Piece::Command).collect();
+        let (class, level) = (Class::Run, SandboxLevel::Confined);
+        let asked = Asked { tool: "bash", class, level, pieces: &pieces, who: &[] };
+        let verdict = policy.decide(&asked, &[]);
+        let told = verdict.parts.iter().map(|part| part.rules.len() + part.untold);
+        assert!(told.clone().all(|count| count == 1000), "every rule counts");
+        let size = serde_json::to_string(&verdict).unwrap().len();
+        assert!(size < 1_000_000, "{size} bytes about {:.20}", line);
     }
 }
 

@@ -82,6 +82,20 @@ impl PathPattern {
         }
     }
 
+    /// The same for an agent that works in `folder`, where paths are relative to it.
+    #[must_use]
+    pub fn within(self, folder: &str) -> Self {
+        let inside = match self.text.strip_prefix(folder) {
+            Some("") => Self::parse("."),
+            Some(rest) => match rest.strip_prefix('/') {
+                Some(inside) => Self::parse(inside),
+                None => return self,
+            },
+            None => return self,
+        };
+        inside.unwrap_or(self)
+    }
+
     /// `path` is resolved: relative to the workspace where it lies in it, else absolute.
     pub fn matches(&self, path: &str) -> bool {
         let names: Vec<&str> = path.split('/').collect();
@@ -231,7 +245,10 @@ impl CommandPattern {
         for (place, pattern) in self.words.iter().enumerate() {
             match simple.words.get(place) {
                 Some(Word::Plain(word)) if matches_word(pattern, word) => {}
-                Some(Word::Plain(word)) => return Err(format!("`{word}` is another word")),
+                Some(Word::Plain(word)) => {
+                    let shown: String = word.chars().take(40).collect();
+                    return Err(format!("`{shown}` is another word"));
+                }
                 Some(Word::Unknown) => return Err("a word of it is not known".to_owned()),
                 None => return Err("it has fewer words".to_owned()),
             }

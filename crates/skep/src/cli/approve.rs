@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use skep_core::visible::visible;
 
 use super::Place;
 use super::client::{CallError, Client, escaped};
@@ -181,6 +182,7 @@ async fn ask_one(client: &Client, place: &Place, question: &Value) -> Result<(),
 /// A question as people see it: whole.
 pub fn lines(question: &Value) -> Vec<String> {
     let stamp = |key: &str| question[key].as_i64().map(time::stamp).unwrap_or_default();
+    let text = |value: &Value| one_line(value.as_str().unwrap_or("?"));
     let head = format!("{} of {}", text(&question["tool"]), text(&question["agent"]));
     let mut lines = vec![
         toned(&head, Tone::Strong),
@@ -192,7 +194,7 @@ pub fn lines(question: &Value) -> Vec<String> {
         format!("in       {}", text(&question["cwd"])),
     ];
     for file in question["files"].as_array().into_iter().flatten() {
-        let target = file["target"].as_str().map(|to| format!(" -> {}", foreign(to)));
+        let target = file["target"].as_str().map(|to| format!(" -> {}", one_line(to)));
         let hash: String = file["sha256"].as_str().unwrap_or("").chars().take(12).collect();
         let (kind, path) = (text(&file["kind"]), text(&file["path"]));
         lines.push(format!("{kind:<9}{path}{} {hash}", target.unwrap_or_default()));
@@ -200,6 +202,11 @@ pub fn lines(question: &Value) -> Vec<String> {
     let shown = question["shown"].as_str().unwrap_or_default();
     lines.extend(foreign(shown).lines().map(|line| format!("  {line}")));
     lines
+}
+
+/// Nothing hidden, and no line of the question's own can be made to look like another.
+fn one_line(text: &str) -> String {
+    visible(text).replace('\n', "‹U+000A›")
 }
 
 fn text(value: &Value) -> String {
@@ -211,7 +218,7 @@ fn text(value: &Value) -> String {
   skep why main bash '{\"command\": \"git push\"}'
   skep why main write '{\"file_path\": \"a.md\", \"content\": \"\"}' --who token:0197c0de…
 
-Nothing runs. It says what would be decided, and for every rule why it matches or does not.")]
+Nothing runs. It says what would be decided, and for each rule why it matches or does not.")]
 pub struct Why {
     /// The agent
     agent: String,
@@ -253,6 +260,9 @@ pub async fn run_why(command: Why, place: &Place) -> Result<(), Failure> {
             let mark = if rule["matched"] == Value::Bool(true) { "+" } else { "-" };
             let (rule_text, at) = (text(&rule["rule"]), text(&rule["place"]));
             output::line(format!("  {mark} {at}  {rule_text}: {}", text(&rule["why"])));
+        }
+        if let Some(count) = part["untold"].as_u64() {
+            output::line(format!("  and {count} rules more, which are not told"));
         }
     }
     Ok(())

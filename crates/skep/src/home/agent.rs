@@ -185,6 +185,8 @@ fn resolve(
         Some(listed) => hive::tools(reader, listed, around.known)?,
     };
     let description = raw.description.as_ref().map(|text| reader.text(text)).transpose()?;
+    let workspace = workspace(folder, raw, reader, around)?;
+    let working = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());
     Ok(AgentSettings {
         name: AgentName::new(name),
         description: description.unwrap_or_default(),
@@ -203,12 +205,12 @@ fn resolve(
             Some(RawQueueMode::Interrupt) => QueueMode::Interrupt,
             Some(RawQueueMode::Queue) | None => QueueMode::Queue,
         },
-        workspace: workspace(folder, raw, reader, around)?,
+        workspace,
         folder: folder.to_path_buf(),
         sandbox: confinement::sandbox(&raw.sandbox, defaults.sandbox),
         policy: Policy {
             classes: defaults.policy,
-            rules: policy::rules(&raw.policy, reader, around.known)?,
+            rules: policy::within(policy::rules(&raw.policy, reader, around.known)?, &working),
             broken: None,
         },
         org_rules: rules::read(&folder.join("org-rules"))?,

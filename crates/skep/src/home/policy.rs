@@ -1,5 +1,7 @@
 //! The key `policy` of an agent: the rules its tool calls are decided by.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use skep_core::policy::Effect;
@@ -63,6 +65,13 @@ impl From<RawEffect> for Effect {
 
 pub fn rules(raw: &[RawRule], reader: &Reader<'_>, known: &Known) -> Result<Vec<Rule>, Problem> {
     raw.iter().map(|rule| resolve(rule, reader, known)).collect()
+}
+
+/// The rules of an agent that works in this folder: an absolute path may lead there too.
+pub fn within(rules: Vec<Rule>, working: &Path) -> Vec<Rule> {
+    let Some(folder) = working.to_str() else { return rules };
+    let moved = |rule: Rule| Rule { path: rule.path.map(|path| path.within(folder)), ..rule };
+    rules.into_iter().map(moved).collect()
 }
 
 fn resolve(raw: &RawRule, reader: &Reader<'_>, known: &Known) -> Result<Rule, Problem> {

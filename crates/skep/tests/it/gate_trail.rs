@@ -73,6 +73,16 @@ const EDITS: &[(&str, &[(&str, i64)])] = &[
     ("UPDATE audit SET bytes = bytes + 1 WHERE id = 3", &[("changed", 3)]),
     ("UPDATE audit SET hash = x'00' WHERE id = 3", &[("changed", 3)]),
     ("DELETE FROM audit WHERE id = 1", &[("removed", 1)]),
+    (
+        "DELETE FROM audit WHERE id = 2; UPDATE audit SET kind = 'other' WHERE id = 3",
+        &[("removed", 2), ("changed", 3)],
+    ),
+    (
+        "INSERT INTO audit (id, at, kind, tool, arguments, decision, outcome, took_ms, bytes, \
+         hash) SELECT -7, at, kind, 'forged', arguments, decision, outcome, took_ms, bytes, hash \
+         FROM audit WHERE id = 3",
+        &[("foreign", -7)],
+    ),
     ("DELETE FROM audit WHERE id = 4", &[("removed", 4)]),
     ("DELETE FROM audit WHERE id IN (2, 3, 5)", &[("removed", 2), ("removed", 5)]),
     (

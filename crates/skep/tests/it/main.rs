@@ -6,6 +6,7 @@ mod stage;
 mod attack_answers;
 mod attack_approvals;
 mod attack_browser;
+mod attack_budget;
 mod attack_doors;
 mod attack_governance;
 mod attack_roles;
