@@ -1,7 +1,9 @@
 //! `skep approve` and `skep deny`: calls that wait for a person. `skep why` and `skep grant`: what
 //! would be decided, and what is allowed for a time.
 
-use std::io::{BufRead, IsTerminal, Write};
+mod ask;
+
+use std::io::IsTerminal;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -139,11 +141,16 @@ async fn ask_all(client: &Client, place: &Place) -> Result<(), Failure> {
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !place.json;
     // The oldest first: it has waited longest.
     for question in open.iter().rev() {
+        if asks && !is_open(client, question).await {
+            let id = text(&question["id"]);
+            output::note(format!("{id} was decided meanwhile"));
+            continue;
+        }
         if !place.json {
             lines(question).into_iter().for_each(output::line);
         }
         if asks {
-            ask_one(client, place, question).await?;
+            ask::one(client, place, question).await?;
         }
     }
     match asks {
@@ -157,35 +164,29 @@ async fn ask_all(client: &Client, place: &Place) -> Result<(), Failure> {
     }
 }
 
-async fn ask_one(client: &Client, place: &Place, question: &Value) -> Result<(), Failure> {
-    let id = question["id"].as_str().unwrap_or_default();
-    output::piece("approve? [y]es, [n]o, [s]ession, Enter to leave it: ");
-    let _ = std::io::stdout().flush();
-    let mut typed = String::new();
-    let read = tokio::task::block_in_place(|| std::io::stdin().lock().read_line(&mut typed));
-    let (decision, scope) = match (read, typed.trim()) {
-        (Ok(_), "y" | "yes") => ("approve", "once"),
-        (Ok(_), "s" | "session") => ("approve", "session"),
-        (Ok(_), "n" | "no") => ("deny", "once"),
-        _ => return Ok(()),
-    };
-    // Bound to what was just shown.
-    let body = json!({"decision": decision, "scope": scope, "hash": question["hash"]});
-    match decide(client, id, &body).await {
-        Ok(done) => show_decided(place, &done),
-        // Somebody else was faster, or it changed: the next one is asked all the same.
-        Err(failure) => output::note(failure.to_string()),
-    }
-    Ok(())
+/// A yes to one may have answered others. What cannot be read is asked about: the answer tells.
+async fn is_open(client: &Client, question: &Value) -> bool {
+    let path =
+        format!("/api/v1/approvals/{}", escaped(question["id"].as_str().unwrap_or_default()));
+    client.get(&path).await.map_or(true, |found| found["state"] == "open")
 }
 
 /// A question as people see it: whole.
-pub fn lines(question: &Value) -> Vec<String> {
+fn lines(question: &Value) -> Vec<String> {
+    let mut lines = facts(question);
+    if let Some(head) = lines.first_mut() {
+        *head = toned(head, Tone::Strong);
+    }
+    lines
+}
+
+/// The same without any look: what it is first, then everything about it.
+pub fn facts(question: &Value) -> Vec<String> {
     let stamp = |key: &str| question[key].as_i64().map(time::stamp).unwrap_or_default();
     let text = |value: &Value| one_line(value.as_str().unwrap_or("?"));
     let head = format!("{} of {}", text(&question["tool"]), text(&question["agent"]));
     let mut lines = vec![
-        toned(&head, Tone::Strong),
+        head,
         format!("id       {}", text(&question["id"])),
         format!("session  {}", text(&question["session_key"])),
         format!("asked    {} by {}", stamp("asked_at"), text(&question["asked_by"])),

@@ -8,6 +8,7 @@ mod connection;
 mod editor;
 mod markdown;
 mod plain;
+mod questions;
 mod screen;
 mod table;
 mod talk;
@@ -48,7 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 Keys: Enter sends, Alt-Enter or a backslash before Enter begins a new line, a paste is one message.
 Esc or Ctrl-C stops the turn that runs, a second Ctrl-C or Ctrl-D leaves. Tab completes commands,
 Up and Ctrl-R find earlier messages, Ctrl-O shows or folds thinking. What is written while a turn
-runs is queued and heard at its next step.")]
+runs is queued and heard at its next step. A call that waits for you is shown whole; /approve and
+/deny decide.")]
 pub struct Chat {
     /// The agent
     #[arg(default_value = "main")]

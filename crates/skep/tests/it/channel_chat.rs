@@ -185,7 +185,7 @@ async fn channel_chat_takes_several_lines_as_one_message_and_remembers_it() {
     terminal.press("raw\rpaste").unwrap();
     terminal.sees("  paste").await.unwrap();
     terminal.press("\r").unwrap();
-    terminal.sees("two").await.unwrap();
+    turns(&terminal, 2).await;
     terminal.press("/sta\t").unwrap();
     terminal.sees("› /status").await.unwrap();
     terminal.press("\r").unwrap();

@@ -13,6 +13,7 @@ mod attack_roles;
 mod attack_secrets;
 mod channel_chat;
 mod channel_deaf;
+mod channel_decide;
 mod channel_metrics;
 mod channel_resume;
 mod channel_sessions;

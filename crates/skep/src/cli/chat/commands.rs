@@ -10,6 +10,16 @@ const LOCAL: &[CommandInfo] = &[
         help: "show or fold what the model thinks (also Ctrl-O)",
     },
     CommandInfo {
+        name: "/approve",
+        arguments: "[session [PATTERN] | always PATTERN]",
+        help: "let the call run that waits for you here",
+    },
+    CommandInfo {
+        name: "/deny",
+        arguments: "[WHY]",
+        help: "do not let it run; the agent is told why",
+    },
+    CommandInfo {
         name: "/quit",
         arguments: "",
         help: "leave (also Ctrl-D); a turn that runs goes on",
@@ -19,15 +29,50 @@ const LOCAL: &[CommandInfo] = &[
 #[derive(Debug, PartialEq, Eq)]
 pub enum Local {
     Thinking,
+    Answer(Answer),
     Quit,
+}
+
+/// To a call that waits for a person.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    Once,
+    Session { pattern: Option<String> },
+    Always { pattern: Option<String> },
+    Deny { note: Option<String> },
 }
 
 pub fn local(text: &str) -> Option<Local> {
     match text.trim() {
         "/thinking" => Some(Local::Thinking),
         "/quit" | "/exit" => Some(Local::Quit),
+        text => answer(text).map(Local::Answer),
+    }
+}
+
+fn answer(text: &str) -> Option<Answer> {
+    let (command, rest) = split(text);
+    match command {
+        "/deny" => Some(Answer::Deny { note: rest }),
+        "/approve" => {
+            let rest = rest.unwrap_or_default();
+            let (scope, pattern) = split(&rest);
+            match scope {
+                "" | "once" => Some(Answer::Once),
+                "session" => Some(Answer::Session { pattern }),
+                "always" => Some(Answer::Always { pattern }),
+                // Not a way to say it; the hive says which commands there are.
+                _ => None,
+            }
+        }
         _ => None,
     }
+}
+
+/// The first word, and the rest where there is one.
+fn split(text: &str) -> (&str, Option<String>) {
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (first, Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty()))
 }
 
 /// Commands that begin like the line, with what they do. None once an argument was begun.

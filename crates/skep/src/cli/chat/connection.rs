@@ -37,6 +37,13 @@ pub enum Order {
     },
     /// Ends the turn that runs.
     Interrupt,
+    /// An answer to a call that waits for a person.
+    Decide(Value),
+    /// What a pattern would cover is wanted.
+    Preview {
+        id: String,
+        pattern: String,
+    },
 }
 
 /// What there is to tell.
@@ -50,6 +57,13 @@ pub enum News {
     Rows(Vec<Value>),
     /// A frame or event, as it came.
     Frame(Value),
+    /// The calls of this conversation that wait for a person.
+    Questions(Vec<Value>),
+    /// What a pattern would cover; or why that cannot be said.
+    Covers {
+        pattern: String,
+        found: Result<Value, String>,
+    },
     Lost {
         why: String,
     },
@@ -91,7 +105,7 @@ pub async fn open(client: Client, wish: Wish) -> Result<Connection, Failure> {
     let socket = keeper.connect().await.map_err(|error| failed(&keeper.client, error))?;
     tokio::spawn(async move {
         // Whoever listens no longer has left.
-        if keeper.told.send(opened).await.is_ok() {
+        if keeper.told.send(opened).await.is_ok() && keeper.read_questions().await.is_ok() {
             let _left = keeper.keep(socket).await;
         }
     });
@@ -156,6 +170,7 @@ impl Keeper {
                 }
             }
             self.told.send(News::Back).await?;
+            self.read_questions().await?;
         }
     }
 
@@ -205,6 +220,27 @@ impl Keeper {
         rows.drain(..seen);
         self.place = Place { session, row: newest };
         Ok(News::Opened { state, rows })
+    }
+
+    /// Who may not see them is told of none.
+    async fn read_questions(&self) -> Result<(), Left> {
+        let agent = escaped(&self.wish.agent);
+        let page = self.client.get(&format!("/api/v1/approvals?limit=200&agent={agent}")).await;
+        // Users' keys begin with who they are.
+        let own = format!("/{}", self.wish.session);
+        let mut open = page.map(|page| items(&page["approvals"])).unwrap_or_default();
+        open.retain(|question| {
+            let key = question["session_key"].as_str().unwrap_or_default();
+            key == self.wish.session || key.ends_with(&own)
+        });
+        Ok(self.told.send(News::Questions(open)).await?)
+    }
+
+    async fn preview(&self, id: &str, pattern: String) -> Result<(), Broken> {
+        let (id, asked) = (escaped(id), escaped(&pattern));
+        let path = format!("/api/v1/approvals/{id}/covers?pattern={asked}");
+        let found = self.client.get(&path).await.map_err(|error| error.to_string());
+        Ok(self.told.send(News::Covers { pattern, found }).await?)
     }
 
     async fn rows(&self, which: &str) -> Result<Value, CallError> {
@@ -285,6 +321,8 @@ impl Keeper {
                 self.unanswered.push((id, text));
                 frame
             }
+            Order::Decide(frame) => frame,
+            Order::Preview { id, pattern } => return self.preview(&id, pattern).await,
             Order::Interrupt => json!({
                 "type": "interrupt", "agent": self.wish.agent, "session": self.wish.session,
             }),
@@ -318,12 +356,17 @@ impl Keeper {
                     self.read_rows(event).await?;
                 }
                 self.event_seq = event["seq"].as_i64().unwrap_or(self.event_seq);
+                let asks = event["type"] == "approval_asked";
                 self.told.send(News::Frame(frame)).await?;
+                if asks {
+                    self.read_questions().await.map_err(|Left| Broken::Left)?;
+                }
             }
             // Events were left out: what happened stands in the state and the history.
             Some("resync") if frame["from"].is_null() => {
                 let opened = self.read_state().await.map_err(|error| lost_by(&error))?;
                 self.told.send(opened).await?;
+                self.read_questions().await.map_err(|Left| Broken::Left)?;
                 send(socket, &self.subscription()).await?;
             }
             _ => {

@@ -74,6 +74,11 @@ impl Editor {
         }
     }
 
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.line.current_buffer_contents().is_empty()
+    }
+
     pub fn text(&self) -> &str {
         self.line.current_buffer_contents()
     }

@@ -126,6 +126,15 @@ impl Plain {
                 if self.json {
                     output::json(&frame);
                 }
+                let event = &frame["event"];
+                if event["type"] == "approval_asked" && !self.json {
+                    let text = |key: &str| foreign(event[key].as_str().unwrap_or_default());
+                    let (tool, id) = (text("tool"), text("approval"));
+                    output::note(format!(
+                        "skep: {tool} waits for a person; see and decide with: skep approve; or: \
+                         skep approve {id}, skep deny {id}"
+                    ));
+                }
                 if frame["event"]["type"] == "turn_end" {
                     self.ended_turn = frame["event"]["turn"].clone();
                 }
@@ -137,7 +146,7 @@ impl Plain {
             }
             News::Back => output::note("skep: connected again; nothing was lost"),
             News::Ended(failure) => return Err(failure),
-            News::Opened { .. } | News::Rows(_) => {}
+            News::Opened { .. } | News::Rows(_) | News::Questions(_) | News::Covers { .. } => {}
         }
         Ok(None)
     }

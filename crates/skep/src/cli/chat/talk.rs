@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::connection::{News, speaks_of};
+use super::questions::{self, Questions};
 use crate::cli::failure::Failure;
 
 /// Something that is over and stays as it is.
@@ -19,6 +20,8 @@ pub enum Entry {
     Usage(String),
     Note(String),
     Trouble(String),
+    /// A call that waits for a person, whole.
+    Question(Value),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,6 +85,7 @@ pub struct Talk {
     pub calls: Vec<(String, Call)>,
     pub turn: Option<Turn>,
     pub outgoing: Vec<Outgoing>,
+    pub questions: Questions,
     pub connected: bool,
     pub ended: Option<Failure>,
     agent: String,
@@ -99,6 +103,7 @@ impl Talk {
             calls: Vec::new(),
             turn: None,
             outgoing: Vec::new(),
+            questions: Questions::default(),
             connected: true,
             ended: None,
             agent: agent.to_owned(),
@@ -114,6 +119,14 @@ impl Talk {
             News::Rows(rows) => rows.iter().for_each(|row| self.row(row)),
             News::Frame(frame) if frame["type"] == "event" => self.event(&frame["event"]),
             News::Frame(frame) => self.frame(&frame),
+            News::Questions(open) => {
+                let fresh = self.questions.know(open);
+                self.entries.extend(fresh.into_iter().map(Entry::Question));
+            }
+            News::Covers { pattern, found: Ok(found) } => {
+                self.note(questions::covered(&pattern, &found));
+            }
+            News::Covers { found: Err(why), .. } => self.entries.push(Entry::Trouble(why)),
             News::Lost { why } => {
                 // Its words come again, from the beginning, with the connection.
                 self.live = None;
@@ -236,12 +249,12 @@ impl Talk {
                     turn.waits_for = Some(text(&event["reason"]));
                 }
             }
-            Some("approval_asked") => {
-                let (tool, id) = (text(&event["tool"]), text(&event["approval"]));
-                self.note(format!(
-                    "{tool} waits for a person: `skep approve` shows it whole; \
-                     `skep approve {id}` and `skep deny {id} --note …` decide."
-                ));
+            Some("approval_decided") => {
+                self.questions.decided(event["approval"].as_str().unwrap_or_default());
+                let by = event["by"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
+                let scope = event["scope"].as_str().map(|scope| format!(", {scope}"));
+                let scope = scope.filter(|_| event["state"] == "approved").unwrap_or_default();
+                self.note(format!("The question is {}{by}{scope}.", text(&event["state"])));
             }
             Some("turn_end") => self.end(event),
             Some("call_unknown") => {

@@ -9,9 +9,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::commands::{self, Local};
+use super::commands::{self, Answer, Local};
 use super::connection::{Connection, Order};
 use super::editor::{self, Editor, Typed};
+use super::questions::Said;
 use super::screen::{Picture, Screen};
 use super::talk::{Entry, Live, Talk, seconds};
 use super::view::{self, Thinking};
@@ -189,11 +190,18 @@ impl Terminal {
             return Next::Repaint;
         }
         let armed = std::mem::take(&mut self.armed);
+        if self.editor.is_empty() {
+            self.talk.questions.begin_line();
+        }
         match self.editor.take(event, more) {
             Typed::Edited => Next::Paint,
             Typed::Submit(text) => match commands::local(&text) {
                 Some(Local::Thinking) => self.toggle_thinking(),
                 Some(Local::Quit) => Next::Leave,
+                Some(Local::Answer(answer)) => {
+                    self.answer(text, answer).await;
+                    Next::Paint
+                }
                 None => {
                     self.say(text).await;
                     Next::Paint
@@ -231,6 +239,17 @@ impl Terminal {
         // Without a listener the connection is over, which its news tell.
         let _ = self.connection.orders.send(Order::Say { id: id.clone(), text }).await;
         id
+    }
+
+    /// Decides in place: not as talk, which decides nothing.
+    async fn answer(&mut self, text: String, answer: Answer) {
+        self.talk.entries.push(Entry::Said(text));
+        let order = match self.talk.questions.answer(answer) {
+            Said::Note(text) => return self.talk.note(text),
+            Said::Preview { id, pattern } => Order::Preview { id, pattern },
+            Said::Decide(frame) => Order::Decide(frame),
+        };
+        let _ = self.connection.orders.send(order).await;
     }
 
     async fn stop(&mut self) {

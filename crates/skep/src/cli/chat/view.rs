@@ -1,7 +1,11 @@
 //! Entries of a conversation as lines of a terminal.
 
+use serde_json::Value;
+
 use super::markdown;
+use super::questions;
 use super::talk::{Call, Entry, Live, Tool, seconds};
+use crate::cli::approve::facts;
 use crate::cli::text::{Colour, Line, Look, Span, Style, shortened, width, width_of, wrap};
 
 /// Lines of a diff that are shown; the whole stands in the history.
@@ -27,6 +31,7 @@ pub fn entry(entry: &Entry, before: Option<&Entry>, look: &Look, thinking: Think
         Entry::Usage(text) => indented(text, "  ", Style::FAINT, look),
         Entry::Note(text) => indented(text, look.sign("· ", "- "), Style::FAINT, look),
         Entry::Trouble(text) => indented(text, look.sign("✗ ", "! "), Style::of(Colour::Red), look),
+        Entry::Question(question) => asked(question, look),
     };
     let close = matches!(
         (before, entry),
@@ -38,6 +43,22 @@ pub fn entry(entry: &Entry, before: Option<&Entry>, look: &Look, thinking: Think
     if !close && !lines.is_empty() {
         lines.insert(0, Line::new());
     }
+    lines
+}
+
+/// A call that waits, whole: nobody says yes to what they cannot see.
+fn asked(question: &Value, look: &Look) -> Vec<Line> {
+    let mut facts = facts(question).into_iter();
+    let head = format!("{} waits for you", facts.next().unwrap_or_default());
+    let strong = Style { colour: Some(Colour::Yellow), ..Style::BOLD };
+    let mut lines = indented(&head, look.sign("? ", "? "), strong, look);
+    lines.extend(facts.flat_map(|fact| indented(&fact, "  ", Style::default(), look)));
+    let ways = [
+        vec!["/approve".to_owned(), "/approve session".to_owned()],
+        questions::patterns(question),
+        vec!["/deny WHY".to_owned()],
+    ];
+    lines.extend(indented(&ways.concat().join(" · "), "  ", Style::FAINT, look));
     lines
 }
 
