@@ -170,6 +170,9 @@ impl Run for Answer {
         let found = find(tx.conn, &self.id).await?;
         let found = found.ok_or_else(|| Refusal::not_found(format!("approval {}", self.id)))?;
         found.answerable(&self.hash, self.now)?;
+        if !found.reopened && is_told_to_end(tx.conn, &found.turn).await? {
+            return Err(withdrawn(&self.id));
+        }
         let state = if self.approve { ApprovalState::Approved } else { ApprovalState::Denied };
         let update = "UPDATE approvals SET state = $2, decided_by = $3, decided_at = $4, \
                       decided_from = $5, scope = $6, pattern = $7, note = $8 WHERE id = $1";
@@ -423,13 +426,7 @@ impl Approval {
             }
             ApprovalState::Open => Ok(()),
             ApprovalState::Expired => Err(Refusal::conflict("expired", expired(id))),
-            ApprovalState::Withdrawn => {
-                let detail = format!(
-                    "nobody waits for the approval {id} any more: its turn ended before it was \
-                     decided"
-                );
-                Err(Refusal::conflict("withdrawn", detail))
-            }
+            ApprovalState::Withdrawn => Err(withdrawn(id)),
             ApprovalState::Approved | ApprovalState::Denied => {
                 let detail = format!(
                     "the approval {id} was {} by {} at {} through {}; a decision is made once",
@@ -442,6 +439,19 @@ impl Approval {
             }
         }
     }
+}
+
+fn withdrawn(id: &str) -> Refusal {
+    let detail = format!(
+        "nobody waits for the approval {id} any more: its turn ended before it was decided"
+    );
+    Refusal::conflict("withdrawn", detail)
+}
+
+/// Nothing of the turn runs any more, though it may not have ended yet.
+async fn is_told_to_end(conn: &mut Conn, turn: &TurnId) -> Result<bool, SqlError> {
+    let select = "SELECT 1 FROM turns WHERE id = $1 AND cancel IS NOT NULL";
+    Ok(conn.row(select, &[turn.as_str().into()]).await?.is_some())
 }
 
 fn expired(id: &str) -> String {

@@ -180,3 +180,45 @@ async fn attack_a_script_changed_behind_an_unread_line_is_asked_again() {
     play.ended("main", &item).await;
     assert!(!stage.home().join("teams/main/work/log").exists());
 }
+
+/// A yes and the end of the turn at once, in either order: the call ran because of the yes, or it
+/// did not run at all; and nothing waits for ever.
+#[tokio::test]
+async fn attack_an_answer_races_the_end_of_its_turn() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", ASKS);
+    obeys(&stage);
+    let play = stage.up().await;
+    let mut won = [0, 0];
+    for round in 0..12 {
+        let mut client = play.ws().await;
+        client.say("m1", &bash(&format!("touch made{round}"))).await.unwrap();
+        let asked = play.question().await;
+        let ends = if round % 2 == 0 { "/stop" } else { "/new" };
+        let approve = play.answer(&asked, "approve");
+        let answered = match round % 3 {
+            0 => tokio::join!(approve, client.say("m2", ends)).0,
+            1 => tokio::join!(client.say("m2", ends), approve).1,
+            _ => {
+                client.say("m2", ends).await.unwrap();
+                client.answer_to("m2").await.unwrap();
+                approve.await
+            }
+        };
+        client.answer_to("m1").await.unwrap();
+        let made = stage.home().join(format!("teams/main/work/made{round}")).exists();
+        match answered.status {
+            200 => won[0] += 1,
+            409 => {
+                won[1] += 1;
+                assert_eq!(answered.json["code"], "withdrawn", "{}", answered.text);
+                assert!(!made, "round {round} ran without a yes");
+            }
+            other => panic!("{other}: {}", answered.text),
+        }
+        assert_eq!(play.questions().await, Vec::<Value>::new(), "round {round}");
+    }
+    assert!(won[0] > 0 && won[1] > 0, "{won:?}");
+    let state = play.state().await;
+    assert_eq!((&state["turns"], &state["approvals"]), (&json!([]), &json!([])), "{state}");
+}

@@ -114,3 +114,50 @@ async fn fault_a_call_that_runs_again_passes_the_whole_gate() {
     let shown = stage.model.requests().pop().unwrap().last_tool_results().remove(0);
     assert!(shown.text.starts_with("not_listed: "), "{}", shown.text);
 }
+
+/// Ten people at once, each with another opinion: one counts, and at most one call more is made.
+#[tokio::test]
+async fn fault_a_call_resolved_by_many_at_once_is_resolved_by_one() {
+    let stage = Stage::new().await;
+    let (play, call) = cut_off(&stage, ALL).await;
+    stage.model.answer_with(|_| Reply::say("seen"));
+    let words = ["run_again", "happened", "did_not"];
+    let answers = (0..12).map(|number| {
+        let (api, path) = (play.api(), path(&call));
+        let body = json!({"outcome": words[number % 3]});
+        async move { (words[number % 3], api.post(&path, &body).await.unwrap().status) }
+    });
+    let answers = futures_util::future::join_all(answers).await;
+    let won: Vec<_> = answers.iter().filter(|(_, status)| *status == 200).collect();
+    assert_eq!(won.len(), 1, "{answers:?}");
+    assert!(answers.iter().all(|(_, status)| [200, 404, 409].contains(status)), "{answers:?}");
+    let quiet = wait::until_async("quiet", PATIENCE, async || {
+        (play.state().await["turns"] == json!([])).then_some(())
+    });
+    quiet.await.unwrap();
+    let expected = if won[0].0 == "run_again" { 2 } else { 1 };
+    let ran =
+        wait::until_true("the effects", PATIENCE, || stage.effects.total().unwrap() == expected);
+    ran.await.unwrap();
+    let rows = play.api().get("/api/v1/audit?kind=decision").await.unwrap().good().unwrap();
+    assert_eq!(rows["rows"].as_array().unwrap().len(), 1, "{rows}");
+}
+
+/// What it was about may be gone: the person is told, and can still say what became of it.
+#[tokio::test]
+async fn fault_a_call_of_an_agent_that_is_gone_is_not_run_again() {
+    let stage = Stage::new().await;
+    let (play, call) = cut_off(&stage, ALL).await;
+    std::fs::remove_dir_all(stage.home().join("teams/main")).unwrap();
+    let gone = wait::until_async("the agent is gone", PATIENCE, async || {
+        let said = play.api().get("/api/v1/agents/main/policy").await.unwrap();
+        (said.status != 200).then_some(())
+    });
+    gone.await.unwrap();
+    let refused = play.api().post(&path(&call), &json!({"outcome": "run_again"})).await.unwrap();
+    assert!([404, 409].contains(&refused.status), "{}", refused.text);
+    assert_eq!(unknown(&play).await.len(), 1, "nothing was decided");
+    let done = play.api().post(&path(&call), &json!({"outcome": "happened"})).await.unwrap();
+    done.good().unwrap();
+    assert_eq!(stage.effects.total().unwrap(), 1);
+}

@@ -37,6 +37,7 @@ mod engine_wait;
 mod fault_cli;
 mod fault_config;
 mod fault_crash;
+mod fault_crash_approvals;
 mod fault_crash_journal;
 mod fault_crash_scene;
 mod fault_crash_start;
