@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::conn::Conn;
 use crate::error::{SqlError, SqlKind};
+use crate::log_file;
 
 /// The write lock is taken at once, so no statement inside can meet a busy database.
 pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -75,6 +76,7 @@ const BUSY: Duration = Duration::from_secs(5);
 /// grown is cut back to its size when it is reused.
 const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 16384; \
                       PRAGMA journal_size_limit = 67108864;";
+/// A commit must be synced before others may see it: `log_file` rests on it too.
 const EVERY: &str = "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
                      PRAGMA synchronous = FULL;";
 /// For a file that nobody uses before it is synced and moved into place: until then it needs
@@ -84,7 +86,11 @@ const NEW: &str = "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;";
 fn connect(path: &Path, flags: OpenFlags, settings: &[&str]) -> Result<Conn, SqlError> {
     // Each connection has one user at a time: it needs no lock of its own.
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(sql_error)?;
+    let connection = match log_file::layer() {
+        Some(layer) => Connection::open_with_flags_and_vfs(path, flags, layer),
+        None => Connection::open_with_flags(path, flags),
+    };
+    let connection = connection.map_err(sql_error)?;
     connection.busy_timeout(BUSY).map_err(sql_error)?;
     // A plan never depends on the values given: without this, statements near a partial index
     // are prepared anew with each value.

@@ -41,6 +41,7 @@ mod checkpoint;
 mod dialect;
 mod file;
 mod integrity;
+mod log_file;
 mod migrate;
 mod open;
 mod readers;
