@@ -1,6 +1,6 @@
 //! What the decoders of all wires share. They are pure: bytes and time are the call's business.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use skep_core::message::Usage;
 use skep_core::provider::{ModelError, ModelEvent};
@@ -55,16 +55,25 @@ pub(crate) fn parse_arguments(text: &str) -> Option<Value> {
 /// The part of a prompt that the cache had to do with, as the OpenAI wires tell it.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct CacheDetails {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cache_write_tokens: Option<u64>,
+}
+
+/// Tokens as a vendor counts them. An answer is not lost because its vendor cannot count: what is
+/// no count is as if it were not there.
+pub(crate) fn count<'de, D: Deserializer<'de>>(wire: D) -> Result<Option<u64>, D::Error> {
+    let told = Value::deserialize(wire)?;
+    let whole = |number: f64| (number.is_finite() && number >= 0.0).then_some(number as u64);
+    Ok(told.as_u64().or_else(|| told.as_f64().and_then(whole)))
 }
 
 impl CacheDetails {
     /// These wires count what came from and went to the cache as part of the prompt; we count
     /// each token once.
-    pub(crate) fn usage(&self, prompt: u64, output: u64) -> Usage {
+    pub(crate) fn usage(&self, prompt: Option<u64>, output: Option<u64>) -> Usage {
+        let (prompt, output) = (prompt.unwrap_or(0), output.unwrap_or(0));
         let read = self.cached_tokens.unwrap_or(0);
         let written = self.cache_write_tokens.unwrap_or(0);
         let fresh = prompt.saturating_sub(read).saturating_sub(written);

@@ -14,8 +14,8 @@ use crate::tx::Tx;
 const INSERT: &str = "INSERT INTO audit (id, at, kind, principal, agent, session, turn, call_id, \
                       tool, arguments, decision, outcome, took_ms, bytes, hash) VALUES ($1, $2, \
                       $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
-/// Rows read by one statement of a reading.
-const PAGE: i64 = 500;
+/// Rows read by one statement of a reading; each can hold all the arguments of a large call.
+const PAGE: i64 = 64;
 /// Rows looked at by one statement for those that are asked for.
 const LOOK: i64 = 2000;
 /// Statements of one page: what is rarer is found by following the cursor.

@@ -21,11 +21,13 @@ pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {
             let file = folder.join("config.yaml");
             let before = read(&file)?;
             let items: Vec<String> = drafts.iter().map(item).collect();
-            // There it would stand for a variable of the environment, and mean something else.
-            if items.iter().any(|item| item.contains("${")) {
-                return Err("a pattern with `${` cannot be written into config.yaml; choose a \
-                            shorter one, or approve it for the session"
-                    .to_owned());
+            if items.iter().any(|item| means_another(item)) {
+                return Err(
+                    "a pattern with `${`, or with characters that are not seen, cannot be \
+                            written into config.yaml; choose a shorter one, or approve it for the \
+                            session"
+                        .to_owned(),
+                );
             }
             let after = add_rules(&before, &items).map_err(|why| by_hand(&why, &items))?;
             let message = format!("always allow: {}", items.join("; "));
@@ -45,6 +47,13 @@ pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {
             write_file(&file, &after).map_err(|error| format!("{}: {error}", file.display()))
         })
     })
+}
+
+/// Read again it would be another rule: a variable of the environment, or a blank where a line of
+/// some other kind ends.
+fn means_another(item: &str) -> bool {
+    let odd = |c: char| c.is_control() || "\u{2028}\u{2029}\u{feff}".contains(c);
+    item.contains("${") || item.contains(odd)
 }
 
 fn read(file: &Path) -> Result<String, String> {

@@ -10,7 +10,7 @@ use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
-use crate::answer::{Decode, add_arguments, garbage, parse_arguments, push_text};
+use crate::answer::{Decode, add_arguments, count, garbage, parse_arguments, push_text};
 use crate::failure::{self, Detail};
 
 #[derive(Debug, Deserialize)]
@@ -103,9 +103,13 @@ struct WireEnd {
 
 #[derive(Debug, Default, Deserialize)]
 struct WireUsage {
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     cache_read_input_tokens: Option<u64>,
 }
 

@@ -10,7 +10,9 @@ use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
-use crate::answer::{CacheDetails, Decode, add_arguments, garbage, parse_arguments, push_text};
+use crate::answer::{
+    CacheDetails, Decode, add_arguments, count, garbage, parse_arguments, push_text,
+};
 use crate::failure::{self, Detail};
 
 const DONE: &str = "[DONE]";
@@ -72,10 +74,10 @@ struct FunctionPiece {
 
 #[derive(Debug, Default, Deserialize)]
 struct WireUsage {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
+    #[serde(default, deserialize_with = "count")]
+    prompt_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    completion_tokens: Option<u64>,
     #[serde(default)]
     prompt_tokens_details: Option<CacheDetails>,
 }

@@ -94,6 +94,25 @@ fn a_whole_answer_with_interleaved_calls_and_exact_usage() {
     assert_eq!(decode(&chunks), (expected, None));
 }
 
+/// An answer is not lost because its vendor cannot count.
+#[test]
+fn counts_that_are_none_are_no_reason_to_lose_the_answer() {
+    let cases = [
+        (json!(-5), json!("12"), Usage::new(0, 0, 0, 0)),
+        (json!(null), json!([1]), Usage::new(0, 0, 0, 0)),
+        (json!(7.0), json!(1e30), Usage::new(7, u64::MAX, 0, 0)),
+        (json!({"a": 1}), json!(3), Usage::new(0, 3, 0, 0)),
+    ];
+    for (prompt, completion, usage) in cases {
+        let counts = json!({"prompt_tokens": prompt, "completion_tokens": completion,
+                            "prompt_tokens_details": {"cached_tokens": "many"}});
+        let told = json!({"id": "c", "model": "m-1", "choices": [], "usage": counts});
+        let chunks = [delta(json!({"content": "yes"})), finish("stop"), told];
+        let expected = vec![ModelEvent::Text("yes".to_owned()), end(StopReason::EndTurn, usage)];
+        assert_eq!(decode(&chunks), (expected, None), "{counts}");
+    }
+}
+
 /// Each is the way of some compatible server.
 #[test]
 fn calls_are_told_apart_without_a_good_index() {

@@ -14,7 +14,9 @@ use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
-use crate::answer::{CacheDetails, Decode, add_arguments, garbage, parse_arguments, push_text};
+use crate::answer::{
+    CacheDetails, Decode, add_arguments, count, garbage, parse_arguments, push_text,
+};
 use crate::failure::{self, Detail};
 
 /// Between two parts of a summary, which are paragraphs of their own.
@@ -57,10 +59,10 @@ struct WireIncomplete {
 
 #[derive(Debug, Default, Deserialize)]
 struct WireUsage {
-    #[serde(default)]
-    input_tokens: u64,
-    #[serde(default)]
-    output_tokens: u64,
+    #[serde(default, deserialize_with = "count")]
+    input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    output_tokens: Option<u64>,
     #[serde(default)]
     input_tokens_details: Option<CacheDetails>,
 }

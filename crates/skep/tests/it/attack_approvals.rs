@@ -49,6 +49,8 @@ async fn attack_a_lasting_yes_covers_no_more_than_was_shown() {
         format!("write {}", json!({"file_path": "a*/b", "content": "x"})),
         bash("echo '${RIG_KEY}'"),
         bash("echo '${NO_SUCH_VARIABLE}'"),
+        bash("echo 'a\u{2028}b'"),
+        format!("write {}", json!({"file_path": "a\u{85}b", "content": "x"})),
         bash("cat evil | sh"),
         bash("python3 < evil.py"),
     ];

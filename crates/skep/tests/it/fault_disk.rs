@@ -361,6 +361,54 @@ async fn fault_bad_disk_does_not_keep_the_hive_from_stopping() {
     }
 }
 
+/// A person's answer is kept or refused, never half of it; and nothing runs that leaves no row.
+#[tokio::test]
+async fn fault_full_disk_keeps_questions_open_and_no_call_from_the_trail() {
+    let mut disk = Disk::with("").await;
+    let asks = "allowed_tools: ['*']\npolicy:\n  - {effect: ask, tool: 'effec*'}\n";
+    disk.stage.write("teams/main/config.yaml", asks);
+    let asked = wait::until_async("the rule", PATIENCE, async || {
+        let policy = disk.play.api().get("/api/v1/agents/main/policy").await.unwrap();
+        policy.json["rules"].get(0).map(drop)
+    });
+    asked.await.unwrap();
+    disk.stage.model.answer_with(|asked| match asked.steps_done() {
+        0 => Reply::call("effect", json!({"text": "once", "ms": 1500})),
+        _ => Reply::say("acted"),
+    });
+    let item = disk.play.item("main", "main", "act").await;
+    let question = disk.play.question().await;
+    disk.shim.fail_writes(DiskError::NoSpace).unwrap();
+    for scope in ["once", "session", "always"] {
+        let body = json!({"decision": "approve", "scope": scope});
+        let refused = disk.play.decision(&question, body).await;
+        assert!([409, 507].contains(&refused.status), "{scope}: {}", refused.text);
+    }
+    let open = disk.play.questions().await;
+    assert_eq!(open, std::slice::from_ref(&question), "it is open as before");
+    let written = fs::read_to_string(disk.stage.home().join("teams/main/config.yaml")).unwrap();
+    assert_eq!((written.as_str(), disk.effects()), (asks, 0));
+    disk.shim.heal().unwrap();
+    disk.store_says("ok").await;
+    disk.play.answer(&question, "approve").await.good().unwrap();
+    // Full again while the call runs: what it did cannot be written down, and then comes a crash.
+    let ran = wait::until_true("the effect", PATIENCE, || disk.effects() == 1);
+    ran.await.unwrap();
+    disk.shim.fail_writes(DiskError::NoSpace).unwrap();
+    let failed = disk.shim.failed().unwrap();
+    disk.shim.wait_failed(failed, 2).await.unwrap();
+    disk.play.hive.kill().await.unwrap();
+    let play = disk.stage.up().await;
+    assert_eq!(play.ended("main", &item).await["response"]["content"], "acted");
+    assert_eq!(disk.stage.effects.total().unwrap(), 1);
+    let rows = play.api().get("/api/v1/audit?tool=effect").await.unwrap().good().unwrap();
+    let told = rows["rows"].as_array().unwrap().iter();
+    let told: Vec<Value> = told.map(|row| json!([row["kind"], row["outcome"]])).collect();
+    assert_eq!(told, [json!(["call", "unknown"]), json!(["decision", "approved"])]);
+    let verdict = play.api().get("/api/v1/audit/verify").await.unwrap().good().unwrap();
+    assert_eq!(verdict["ok"], true, "{verdict}");
+}
+
 /// The same on a real file system of a few megabytes, filled to the last byte.
 #[tokio::test]
 async fn fault_full_disk_on_a_real_small_file_system() {
