@@ -3,6 +3,7 @@
 //!
 //! What counts is a call with the answer it had. As soon as one comes that this turn has not seen,
 //! everything counts anew: whoever edits and tests, or looks at something that changes, goes on.
+//! Whoever looks at something that is still under way waits for it: ten such looks count as one.
 //! Calls of one step count once, and it does not matter in which order they come: A, B, A, B is as
 //! much a loop as A, A.
 
@@ -15,6 +16,35 @@ use sha2::{Digest, Sha256};
 pub const TOLD: u32 = 3;
 /// This time the call is not run; when it is made once more, the turn ends.
 pub const REFUSED: u32 = 5;
+/// Looks at something that goes on, which count as one call.
+const LOOKS: u32 = 10;
+
+/// In the details of an answer: what was looked at is still under way.
+pub const WAITS: &str = "still_runs";
+
+/// Whether a call did something, or waits for what goes on without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Done,
+    Waits,
+}
+
+impl Kind {
+    pub fn of(details: Option<&Value>) -> Self {
+        match details.and_then(|details| details.get(WAITS)) {
+            Some(Value::Bool(true)) => Self::Waits,
+            _ => Self::Done,
+        }
+    }
+
+    /// In tenths of a call.
+    fn weight(self) -> u32 {
+        match self {
+            Self::Done => LOOKS,
+            Self::Waits => 1,
+        }
+    }
+}
 
 /// Begins what the brake adds to an answer; the answer itself is what stands before it.
 const MARK: &str = "\n[loop brake: ";
@@ -35,26 +65,26 @@ pub enum Verdict {
 pub struct Brake {
     /// Every call of the turn with its answer.
     seen: HashSet<(Print, Print)>,
-    /// Since something new happened: the last answer of a call, and how often it came.
+    /// Since something new happened: the last answer of a call, and how often it came, in tenths.
     again: HashMap<Print, (Print, u32)>,
     refused: HashSet<Print>,
-    /// Of the step that runs now.
-    step: HashSet<(Print, Print)>,
+    /// Of the step that runs now, with what each weighs.
+    step: HashMap<(Print, Print), u32>,
 }
 
 impl Brake {
     /// The calls before are done with.
     pub fn begin_step(&mut self) {
         let step = std::mem::take(&mut self.step);
-        if step.iter().any(|pair| !self.seen.contains(pair)) {
+        if step.keys().any(|pair| !self.seen.contains(pair)) {
             // What was seen once was seen once.
-            self.again.values_mut().for_each(|(_, times)| *times = (*times).min(1));
+            self.again.values_mut().for_each(|(_, tenths)| *tenths = (*tenths).min(LOOKS));
             self.refused.clear();
         }
-        for (call, answer) in step {
+        for ((call, answer), weight) in step {
             self.seen.insert((call, answer));
-            let (last, times) = self.again.entry(call).or_insert((answer, 0));
-            *times = if *last == answer { *times + 1 } else { 1 };
+            let (last, tenths) = self.again.entry(call).or_insert((answer, 0));
+            *tenths = if *last == answer { *tenths + weight } else { weight };
             *last = answer;
         }
     }
@@ -66,7 +96,7 @@ impl Brake {
             return Verdict::End;
         }
         match self.again.get(&call) {
-            Some((_, times)) if *times + 1 >= REFUSED => Verdict::Refuse,
+            Some((_, tenths)) if *tenths / LOOKS + 1 >= REFUSED => Verdict::Refuse,
             _ => Verdict::Run,
         }
     }
@@ -78,7 +108,13 @@ impl Brake {
     }
 
     /// After a call ran: what to add to its answer, where it is told.
-    pub fn answered(&mut self, tool: &str, arguments: &Value, answer: &str) -> Option<String> {
+    pub fn answered(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        answer: &str,
+        kind: Kind,
+    ) -> Option<String> {
         let call = print_of_call(tool, arguments);
         // Word for word: an answer that only begins like one is an answer.
         if answer == refusal(tool) {
@@ -86,11 +122,12 @@ impl Brake {
             return None;
         }
         let answer = print(answer.split(MARK).next().unwrap_or_default().as_bytes());
-        self.step.insert((call, answer));
-        let times = match self.again.get(&call) {
-            Some((last, times)) if *last == answer => times + 1,
-            _ => 1,
+        self.step.insert((call, answer), kind.weight());
+        let tenths = match self.again.get(&call) {
+            Some((last, tenths)) if *last == answer => tenths + kind.weight(),
+            _ => kind.weight(),
         };
+        let times = tenths / LOOKS;
         (times >= TOLD).then(|| {
             format!(
                 "{MARK}the same call had the same answer {times} times now; at {REFUSED} times it \
@@ -153,13 +190,15 @@ mod tests {
             for pair in step.split(',') {
                 let (call, answer) = pair.trim().split_once(' ').unwrap();
                 let arguments = json!({"x": call});
+                let runs = answer.starts_with("runs");
+                let kind = Kind::of(Some(&json!({ WAITS: runs })));
                 happened.push(match brake.decide("look", &arguments) {
                     Verdict::End => return happened + "e",
                     Verdict::Refuse => {
                         assert!(brake.refuse("look", &arguments).starts_with("loop: "));
                         'r'
                     }
-                    Verdict::Run => match brake.answered("look", &arguments, answer) {
+                    Verdict::Run => match brake.answered("look", &arguments, answer, kind) {
                         Some(_) => 't',
                         None => '.',
                     },
@@ -193,17 +232,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn waiting_is_no_loop_for_a_long_time_and_one_after_it() {
+        let told = play(&["job runs"; 60]);
+        assert_eq!(told, format!("{}{}re", ".".repeat(29), "t".repeat(11)));
+        // What it says meanwhile, and what is done meanwhile, is new.
+        let words = ["job runs", "job runs", "job runs-one", "job runs-two", "job ended"];
+        assert_eq!(play(&words), ".....");
+        let beside: Vec<String> = (0..60).map(|n| format!("job runs, work {n}")).collect();
+        let beside: Vec<&str> = beside.iter().map(String::as_str).collect();
+        assert_eq!(play(&beside), ".".repeat(120));
+    }
+
     /// What a tool says may look like a refusal of ours, and is none.
     #[test]
     fn an_answer_that_begins_like_a_refusal_is_an_answer() {
         let mut brake = Brake::default();
         let call = json!({"command": "cat notes"});
-        assert_eq!(brake.answered("bash", &call, "loop: the call of `bash` was not run"), None);
+        assert_eq!(
+            brake.answered("bash", &call, "loop: the call of `bash` was not run", Kind::Done),
+            None
+        );
         brake.begin_step();
         assert_eq!(brake.decide("bash", &call), Verdict::Run);
         let refused = brake.refuse("bash", &call);
         let mut resumed = Brake::default();
-        resumed.answered("bash", &call, &refused);
+        resumed.answered("bash", &call, &refused, Kind::Done);
         assert_eq!(resumed.decide("bash", &call), Verdict::End);
     }
 
@@ -215,7 +269,7 @@ mod tests {
         let mut answer = "same".to_owned();
         for (number, arguments) in [&one, &other, &one, &other].into_iter().enumerate() {
             brake.begin_step();
-            let told = brake.answered("look", arguments, &answer);
+            let told = brake.answered("look", arguments, &answer, Kind::Done);
             assert_eq!(told.is_some(), number >= 2, "{number}");
             // As it stands in history when a turn goes on.
             answer = format!("same{}", told.unwrap_or_default());

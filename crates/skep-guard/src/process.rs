@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -77,13 +78,40 @@ pub struct Captured {
     pub gap: usize,
 }
 
+impl Captured {
+    /// Bytes of everything it said.
+    pub fn all(&self) -> usize {
+        self.bytes.len().saturating_add(usize::try_from(self.dropped).unwrap_or(usize::MAX))
+    }
+}
+
 /// What a command has said so far, while it runs. One hand fills it, any may look.
 #[derive(Debug, Clone, Default)]
-pub struct Live(Arc<Mutex<Captured>>);
+pub struct Live(Arc<Heard>);
+
+#[derive(Debug, Default)]
+struct Heard {
+    captured: Mutex<Captured>,
+    grown: Notify,
+}
 
 impl Live {
     pub fn so_far(&self) -> Captured {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.captured.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns once it has said more than this many bytes.
+    pub async fn beyond(&self, bytes: usize) {
+        loop {
+            let grown = self.0.grown.notified();
+            let mut grown = std::pin::pin!(grown);
+            // From here on nothing is missed.
+            grown.as_mut().enable();
+            if self.so_far().all() > bytes {
+                return;
+            }
+            grown.await;
+        }
     }
 
     async fn fill(&self, stream: Option<impl AsyncRead + Unpin>, limit: usize) {
@@ -91,8 +119,10 @@ impl Live {
         let mut chunk = vec![0_u8; 16 * 1024];
         // A read error means the pipe is gone: the same as its end.
         while let Ok(count @ 1..) = stream.read(&mut chunk).await {
-            let mut captured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut captured = self.0.captured.lock().unwrap_or_else(PoisonError::into_inner);
             captured.keep(&chunk[..count], limit);
+            drop(captured);
+            self.0.grown.notify_waiters();
         }
     }
 }

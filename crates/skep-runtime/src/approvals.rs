@@ -86,6 +86,9 @@ impl Hive {
         let before = query.cursor.unwrap_or(i64::MAX);
         let limit = query.limit.clamp(1, 500);
         let read = self.shared.store.read(async |conn| {
+            if query.unused {
+                return approvals::unused(conn, agent, before, limit).await;
+            }
             let mut rows = Vec::new();
             for state in &query.states {
                 rows.extend(approvals::page(conn, *state, agent, before, limit).await?);
@@ -393,6 +396,7 @@ impl Hive {
         let expires_at = now.saturating_add(i64::try_from(time).unwrap_or(i64::MAX));
         let command = Reopen { id: row.id, by: by.to_string(), expires_at, now };
         self.shared.store.write(command).await.map_err(door_error)?;
+        self.shared.reopened.notify_one();
         self.approval(id, sight).await
     }
 

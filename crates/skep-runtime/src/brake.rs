@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use skep_core::brake::{Brake, Verdict};
+use skep_core::brake::{Brake, Kind, Verdict};
 use skep_core::engine::ToolCall;
 use skep_core::ids::CallId;
 use skep_core::message::{Message, Role};
@@ -32,7 +32,8 @@ pub(crate) fn of_rows(rows: &[Arc<Message>], turn: &Turn) -> Brake {
         }
         let answered = row.body.tool_call_id.as_ref().and_then(|id| calls.remove(id));
         if let Some((tool, arguments)) = answered {
-            brake.answered(&tool, &arguments, &row.body.plain_text());
+            let kind = Kind::of(row.body.details.as_ref());
+            brake.answered(&tool, &arguments, &row.body.plain_text(), kind);
         }
     }
     brake
@@ -61,8 +62,11 @@ impl Turn {
 
     /// Takes note of an answer, and tells the model where it has had it before.
     pub(crate) fn watched(&self, call: &ToolCall, mut ran: Ran) -> Ran {
-        if let ToolAnswer::Done { text, .. } = &mut ran.answer
-            && let Some(more) = self.brake().answered(&call.name, &call.arguments, text)
+        if let ToolAnswer::Done { text, details, .. } = &mut ran.answer
+            && let Some(more) = {
+                let kind = Kind::of(details.as_ref());
+                self.brake().answered(&call.name, &call.arguments, text, kind)
+            }
         {
             text.push_str(&more);
         }

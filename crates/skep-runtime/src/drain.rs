@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use skep_guard::clock;
-use skep_store::approvals::ExpireReopened;
+use skep_store::approvals::{self, ExpireReopened};
 use skep_store::leases::Decide;
 use skep_store::retention::Expire;
 
@@ -16,6 +16,8 @@ use skep_core::spend::{self, DAY_MS};
 use crate::door::DoorError;
 use crate::hive::{Hive, Shared, door_error};
 
+/// Before a write that failed is tried again.
+const AFTER_FAILURE: Duration = Duration::from_secs(10);
 /// Once turns are cut the process ends within five seconds, also on a disk that hangs: this much
 /// for everything here, the rest for the doors.
 const END: Duration = Duration::from_millis(4400);
@@ -90,6 +92,33 @@ fn whole_day(before: skep_core::Millis) -> skep_core::Millis {
     spend::next_day(before) - DAY_MS
 }
 
+/// Reopened questions end at their time; those of waiting turns end with their wait.
+pub(crate) async fn expire_questions(shared: Arc<Shared>) {
+    loop {
+        // Looked at from time to time whatever the clock does.
+        let mut pause = EXPIRE_EVERY;
+        if let Ok(Some(next)) = shared.store.read(approvals::next_over).await {
+            let left = next.saturating_sub(clock::now_ms());
+            pause = Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(EXPIRE_EVERY);
+        }
+        if pause.is_zero() {
+            let over = ExpireReopened { now: clock::now_ms() };
+            match shared.store.write(over).await {
+                Ok(_) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "questions whose time is over stay open for now");
+                    pause = AFTER_FAILURE;
+                }
+            }
+        }
+        tokio::select! {
+            () = shared.draining.cancelled() => return,
+            () = shared.reopened.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
 /// Lets old rows go, in bites between which everything else has its turn.
 pub(crate) async fn expire(shared: Arc<Shared>) {
     let before = |age: Duration| {
@@ -102,10 +131,6 @@ pub(crate) async fn expire(shared: Arc<Shared>) {
         tokio::select! {
             () = shared.draining.cancelled() => return,
             _ = tick.tick() => {}
-        }
-        let over = ExpireReopened { now: clock::now_ms() };
-        if let Err(error) = shared.store.write(over).await {
-            tracing::warn!(%error, "questions whose time is over stay open for now");
         }
         loop {
             let settings = shared.settings();

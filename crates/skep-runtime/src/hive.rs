@@ -96,6 +96,8 @@ pub(crate) struct Shared {
     pub slots: Arc<Semaphore>,
     /// The scheduler has something to look at.
     pub wake: Notify,
+    /// A question was asked again: its time is counted too.
+    pub reopened: Notify,
     /// When the next parked or retrying turn may go on.
     next_due: AtomicI64,
     pub tasks: TaskTracker,
@@ -199,6 +201,7 @@ impl Hive {
             logs: parts.run.join("logs"),
             slots,
             wake: Notify::new(),
+            reopened: Notify::new(),
             next_due: AtomicI64::new(i64::MIN),
             tasks: TaskTracker::new(),
             draining: CancellationToken::new(),
@@ -210,6 +213,7 @@ impl Hive {
         shared.tasks.spawn(scheduler::run(Arc::clone(&shared)));
         shared.tasks.spawn(dispatch::run(Arc::clone(&shared), frames));
         shared.tasks.spawn(crate::drain::expire(Arc::clone(&shared)));
+        shared.tasks.spawn(crate::drain::expire_questions(Arc::clone(&shared)));
         if report.unclean {
             shared.tasks.spawn(integrity::check(Arc::clone(&shared)));
         }

@@ -115,15 +115,13 @@ impl Hive {
         let read = self.shared.store.read(async |conn| {
             let calls = outcomes::unknown_calls(conn, u32::MAX).await?;
             let found = calls.into_iter().find(|it| it.turn == *turn && it.call_id == *call);
-            Ok((found, outcomes::arguments(conn, turn, call).await?))
+            Ok(match found.zip(outcomes::arguments(conn, turn, call).await?) {
+                Some(found) => Ok(found),
+                None => Err(outcomes::why_not(conn, turn, call).await?),
+            })
         });
-        let (Some(found), Some(arguments)) = read.await.map_err(door_error)? else {
-            let text = format!(
-                "There is no call `{call}` of the turn `{turn}` whose outcome is unknown and that \
-                 nobody has resolved; GET /api/v1/calls/unknown lists them."
-            );
-            return Err(DoorError::new(ErrorKind::NotFound, "unknown_call", text));
-        };
+        let found = read.await.map_err(door_error)?;
+        let (found, arguments) = found.map_err(|why| door_error(why.into()))?;
         let agent = self.able_agent(&found.agent)?;
         let inbound = Inbound {
             agent: found.agent,

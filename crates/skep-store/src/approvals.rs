@@ -362,6 +362,13 @@ impl Run for ExpireReopened {
     }
 }
 
+/// When the next reopened question is over.
+pub async fn next_over(conn: &mut Conn) -> Result<Option<Millis>, SqlError> {
+    let select = "SELECT expires_at FROM approvals WHERE state = 'open' AND reopened = 1 \
+                  ORDER BY expires_at LIMIT 1";
+    conn.row(select, &[]).await?.map(|row| row.int(0)).transpose()
+}
+
 /// A question, and its answer when there is one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Approval {
@@ -507,6 +514,21 @@ pub async fn page(
         }
     };
     rows.iter().map(read).collect()
+}
+
+/// Given and never run with, the newest first.
+pub async fn unused(
+    conn: &mut Conn,
+    agent: Option<AgentId>,
+    before: i64,
+    limit: u32,
+) -> Result<Vec<Approval>, SqlError> {
+    let select = select!(
+        "WHERE p.state = 'approved' AND p.used_at IS NULL AND p.number < $1 \
+         AND ($2 IS NULL OR p.agent = $2) ORDER BY p.number DESC LIMIT $3"
+    );
+    let args = [before.into(), agent.map(|agent| agent.0).into(), i64::from(limit).into()];
+    conn.rows(select, &args).await?.iter().map(read).collect()
 }
 
 /// Whose messages a turn answers.

@@ -100,7 +100,7 @@ impl Run for Resolve {
             (&self.note).into(),
         ];
         let Some(row) = tx.conn.row(resolve, &args).await? else {
-            return Err(self.refusal(tx).await?);
+            return Err(why_not(tx.conn, &self.turn, &self.call).await?);
         };
         let (tool, agent, session) = (row.text(0)?, AgentName(row.text(1)?), row.text(2)?);
         let word = self.outcome.as_str();
@@ -136,25 +136,23 @@ impl Run for Resolve {
     }
 }
 
-impl Resolve {
-    async fn refusal(&self, tx: &mut Tx<'_>) -> Result<Refusal, SqlError> {
-        let select = "SELECT state, resolved, resolved_by FROM calls WHERE turn = $1 \
-                      AND call_id = $2";
-        let args = [self.turn.as_str().into(), self.call.as_str().into()];
-        let Some(row) = tx.conn.row(select, &args).await? else {
-            return Ok(Refusal::not_found(format!("call {} of turn {}", self.call, self.turn)));
-        };
-        Ok(match row.text_opt(1)? {
-            Some(word) => {
-                let by = row.text_opt(2)?.unwrap_or_default();
-                let detail = format!("this call was resolved before: {word}, by {by}");
-                Refusal::conflict("already_resolved", detail)
-            }
-            None => {
-                let state = row.text(0)?;
-                let detail = format!("this call is {state}: there is nothing to find out about it");
-                Refusal::conflict("not_unknown", detail)
-            }
-        })
-    }
+/// Why a call is not to be resolved.
+pub async fn why_not(conn: &mut Conn, turn: &TurnId, call: &CallId) -> Result<Refusal, SqlError> {
+    let select = "SELECT state, resolved, resolved_by FROM calls WHERE turn = $1 AND call_id = $2";
+    let row = conn.row(select, &[turn.as_str().into(), call.as_str().into()]).await?;
+    let Some(row) = row else {
+        return Ok(Refusal::not_found(format!("call {call} of turn {turn}")));
+    };
+    Ok(match row.text_opt(1)? {
+        Some(word) => {
+            let by = row.text_opt(2)?.unwrap_or_default();
+            let detail = format!("this call was resolved before: {word}, by {by}");
+            Refusal::conflict("already_resolved", detail)
+        }
+        None => {
+            let state = row.text(0)?;
+            let detail = format!("this call is {state}: there is nothing to find out about it");
+            Refusal::conflict("not_unknown", detail)
+        }
+    })
 }

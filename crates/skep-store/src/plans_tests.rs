@@ -357,6 +357,9 @@ impl Story {
             self.store.write(NoteRefused { id, by: "p".into(), why, now: 5 }).await.unwrap();
         }
         self.store.write(ExpireReopened { now: 9 }).await.unwrap();
+        self.store.read(approvals::next_over).await.unwrap();
+        let read = self.store.read(async |conn| approvals::unused(conn, Some(agent), 99, 9).await);
+        read.await.unwrap();
         let read = self.store.read(async |conn| {
             approvals::page(conn, ApprovalState::Open, Some(agent), 99, 9).await
         });

@@ -121,6 +121,11 @@ const SCHEMA: Schema = Schema {
             name: "usage",
             sql: include_str!("../migrations/sqlite/0013_usage.sql"),
         },
+        MigrationFile {
+            version: 20,
+            name: "unused",
+            sql: include_str!("../migrations/sqlite/0020_unused.sql"),
+        },
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

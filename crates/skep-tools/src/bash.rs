@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use skep_core::brake::WAITS;
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{SandboxLevel, SandboxSettings};
@@ -58,7 +59,8 @@ impl BashTool {
              workspace can be written, programs of the system can be used, there is no network. \
              What it starts ends with it. Answers with its output and exit code. With background \
              it answers at once with a job's id, and the command goes on until the session ends: \
-             output_of shows what the job has said so far, stop ends it.";
+             output_of shows what the job has said so far and waits a little where that is \
+             nothing new, stop ends it.";
         let text = |description: &str| json!({ "type": "string", "description": description });
         let spec = ToolSpec {
             name: "bash".to_owned(),
@@ -112,7 +114,13 @@ impl Tool for BashTool {
                 let answered = match wish {
                     Wish::Run(command) => run(&sandbox, command, &context).await,
                     Wish::Start(command) => start(&sandbox, &jobs, command, &context).await,
-                    Wish::Look(id) => jobs.find(&context.agent, &id).map(|job| look(&job)),
+                    Wish::Look(id) => match jobs.find(&context.agent, &id) {
+                        Ok(job) => {
+                            job.news(&context.cancel).await;
+                            Ok(look(&job))
+                        }
+                        Err(refused) => Err(refused),
+                    },
                     Wish::Stop(id) => stop(&jobs, &id, &context).await,
                 };
                 answered.unwrap_or_else(ToolAnswer::error)
@@ -198,10 +206,11 @@ fn look(job: &Background) -> ToolAnswer {
         Some(Ok(output)) => answer(output),
         Some(Err(error)) => ToolAnswer::error(error.to_string()),
         None => {
-            let mut text = shown(&job.live().so_far());
+            let mut text = shown(&job.look());
             end_line(&mut text);
             text.push_str(&format!("[{} still runs]", job.id));
-            ToolAnswer::ok(text)
+            let details = Some(json!({ WAITS: true }));
+            ToolAnswer::Done { text, is_error: false, details, files: Vec::new() }
         }
     }
 }

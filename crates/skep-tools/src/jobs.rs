@@ -2,12 +2,13 @@
 //! with it, when somebody stops it, and with the hive.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use skep_core::ids::AgentName;
 use skep_core::tool::ToolContext;
-use skep_guard::process::{JobOutput, Live};
+use skep_guard::process::{Captured, JobOutput, Live};
 use skep_guard::random;
 use skep_guard::sandbox::{Room, Sandbox, SandboxError, ShellCommand};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const MOST_RUNNING: usize = 4;
 /// Ended ones whose output can still be asked for.
 const ENDED_KEPT: usize = 16;
+/// Whoever looks at one that is silent waits this long for something new: asking again and again
+/// costs a model call each time.
+const NEWS_WITHIN: Duration = Duration::from_secs(15);
 /// One that is told to stop is gone by then, whatever it does.
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -30,6 +34,8 @@ pub(crate) struct Jobs {
 pub(crate) struct Background {
     pub id: String,
     live: Live,
+    /// Bytes of what it said when somebody looked last.
+    seen: AtomicUsize,
     stop: CancellationToken,
     /// Cancelled once `ending` is there.
     over: CancellationToken,
@@ -42,8 +48,21 @@ impl Background {
         self.ending.get()
     }
 
-    pub fn live(&self) -> &Live {
-        &self.live
+    /// What it has said by now.
+    pub fn look(&self) -> Captured {
+        let said = self.live.so_far();
+        self.seen.store(said.all(), Ordering::Relaxed);
+        said
+    }
+
+    /// Returns when it has said something since the last look, has ended, or the time is over.
+    pub async fn news(&self, cancel: &CancellationToken) {
+        tokio::select! {
+            () = self.live.beyond(self.seen.load(Ordering::Relaxed)) => {}
+            () = self.over.cancelled() => {}
+            () = cancel.cancelled() => {}
+            () = tokio::time::sleep(NEWS_WITHIN) => {}
+        }
     }
 }
 
@@ -75,6 +94,7 @@ impl Jobs {
         let job = Arc::new(Background {
             id: format!("job-{}", &unique[unique.len() - 8..]),
             live: Live::default(),
+            seen: AtomicUsize::new(0),
             stop: context.lasting.child_token(),
             over: CancellationToken::new(),
             ending: OnceLock::new(),

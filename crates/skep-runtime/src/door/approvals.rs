@@ -87,6 +87,8 @@ pub struct DecisionInfo {
 pub struct ApprovalQuery {
     /// Any of these.
     pub states: Vec<ApprovalState>,
+    /// Only approved ones that no call was run with.
+    pub unused: bool,
     pub agent: Option<AgentName>,
     pub cursor: Option<i64>,
     /// 1..=500

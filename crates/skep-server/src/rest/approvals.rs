@@ -22,6 +22,8 @@ enum Listed {
     Open,
     /// Approved, denied, and those that need no answer any more.
     Decided,
+    /// Approved, and not run with it: the call was another one by then, or its turn ended.
+    Unused,
     Expired,
 }
 
@@ -54,9 +56,11 @@ pub(crate) async fn list(
         Listed::Decided => {
             vec![ApprovalState::Approved, ApprovalState::Denied, ApprovalState::Withdrawn]
         }
+        Listed::Unused => vec![ApprovalState::Approved],
         Listed::Expired => vec![ApprovalState::Expired],
     };
     let query = ApprovalQuery {
+        unused: matches!(params.state, Some(Listed::Unused)),
         states,
         agent: params.agent.as_deref().map(extract::agent).transpose()?,
         cursor: params.cursor,

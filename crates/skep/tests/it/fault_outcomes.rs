@@ -61,7 +61,12 @@ async fn fault_unknown_calls_are_resolved_once_and_that_is_on_record() {
     let said = resolve.finish().await.unwrap();
     assert_eq!((said.code, said.stdout.trim()), (Some(0), "on record"), "{}", said.stderr);
     let twice = play.api().post(&path(&call), &json!({"outcome": "run_again"})).await.unwrap();
-    assert_eq!(twice.status, 404, "nobody has it on the list any more");
+    assert_eq!((twice.status, &twice.json["code"]), (409, &json!("already_resolved")));
+    let said = twice.json["detail"].as_str().unwrap();
+    assert_eq!(said, "this call was resolved before: did_not, by operator");
+    let other = path(&call) + "-other";
+    let none = play.api().post(&other, &json!({"outcome": "run_again"})).await.unwrap();
+    assert_eq!(none.status, 404, "{}", none.text);
     let twice = play.api().post(&path(&call), &json!({"outcome": "happened"})).await.unwrap();
     assert_eq!((twice.status, &twice.json["code"]), (409, &json!("already_resolved")));
     assert_eq!(unknown(&play).await, Vec::<Value>::new());
@@ -93,7 +98,7 @@ async fn fault_a_call_runs_again_exactly_once_and_its_session_learns_of_it() {
     let shown = stage.model.requests().pop().unwrap().last_tool_results().remove(0);
     assert_eq!(shown.text, "done mail");
     let twice = play.api().post(&path(&call), &json!({"outcome": "run_again"})).await.unwrap();
-    assert_eq!(twice.status, 404);
+    assert_eq!(twice.status, 409);
     assert_eq!(stage.effects.total().unwrap(), 2);
     let rows = play.api().get("/api/v1/audit").await.unwrap().good().unwrap();
     let rows = rows["rows"].as_array().unwrap().iter();

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use skep_testkit::Reply;
-use skep_testkit::wait::PATIENCE;
+use skep_testkit::wait::{self, PATIENCE};
 
 use crate::fault_config;
 use crate::stage::{Play, Stage};
@@ -37,6 +37,13 @@ impl Play {
     }
 }
 
+/// Ids of approvals that were given and never used.
+async fn unused(play: &Play) -> Vec<Value> {
+    let path = "/api/v1/approvals?state=unused&agent=main";
+    let page = play.api().get(path).await.unwrap().good().unwrap();
+    page["approvals"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect()
+}
+
 /// With the hive running all the time, and with one that was killed in between.
 const BOTH: [bool; 2] = [false, true];
 
@@ -64,12 +71,14 @@ async fn gate_arguments_that_a_hook_writes_anew_are_asked_again() {
         assert_eq!(waits, "approval of bash again, because its arguments changed");
         assert_eq!(log(&stage, "main"), None, "nothing ran");
         assert!(play.is_unused(&asked).await);
+        assert_eq!(unused(&play).await, [asked["id"].clone()]);
         // The first answer is no answer to the second question.
         let stale = json!({"decision": "approve", "hash": asked["hash"]});
         assert_eq!(play.decision(&again, stale).await.json["code"], "changed");
         play.answer(&again, "approve").await.good().unwrap();
         play.ended("main", &item).await;
         assert_eq!(log(&stage, "main").unwrap(), "two\n", "what was shown last, once");
+        assert_eq!(unused(&play).await, [asked["id"].clone()], "and not the one it ran with");
         // In the trail the call stands with what ran, and with the chain of both hooks.
         let row = play.audit("outcome=ok&tool=bash").await.remove(0);
         assert_eq!(row["arguments"], json!({"command": "echo two >> log"}));
@@ -103,13 +112,73 @@ async fn gate_a_reopened_question_runs_the_call_as_the_hooks_left_it() {
     assert_eq!(row["arguments"], asked["arguments"]);
 }
 
+/// At its time, and not at the next look at everything that is old.
+#[tokio::test]
+async fn gate_a_reopened_question_expires_at_its_time() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", ASKS);
+    wants(&stage);
+    let mut play = stage.up().await;
+    let mut asked = Vec::new();
+    for session in ["one", "two"] {
+        let item = play.item("main", session, "go").await;
+        play.until_state("main", &item, "waiting").await;
+        asked.push((play.questions().await.remove(0), item));
+    }
+    play.hive.terminate().unwrap();
+    play.hive.wait(PATIENCE).await.unwrap();
+    a_day_later(&stage);
+    let mut play = stage.up().await;
+    let id = |at: usize| asked[at].0["id"].as_str().unwrap();
+    let reopen = async |play: &Play, at: usize| {
+        play.ended("main", &asked[at].1).await;
+        let path = format!("/api/v1/approvals/{}/reopen", id(at));
+        let open = play.api().post(&path, &json!({})).await.unwrap().good().unwrap();
+        assert_eq!(open["state"], "open");
+    };
+    let soon = |at: usize| {
+        let soon = "strftime('%s', 'now') * 1000 + 2000";
+        sqlite(
+            &stage,
+            &format!("UPDATE approvals SET expires_at = {soon} WHERE id = '{}'", id(at)),
+        );
+    };
+    // While the hive runs: the second one's reopening has it look when the next is over.
+    reopen(&play, 0).await;
+    soon(0);
+    reopen(&play, 1).await;
+    until_expired(&play, &asked[0].0).await;
+    assert_eq!(play.approval(&asked[1].0).await["state"], "open");
+    // And over a restart.
+    play.hive.kill().await.unwrap();
+    soon(1);
+    let play = stage.up().await;
+    until_expired(&play, &asked[1].0).await;
+    assert_eq!(log(&stage, "main"), None);
+}
+
+async fn until_expired(play: &Play, question: &Value) {
+    let expired = wait::until_async("its time to be over", PATIENCE, async || {
+        (play.approval(question).await["state"] == "expired").then_some(())
+    });
+    expired.await.unwrap();
+    let told = play.events().await.into_iter().rev();
+    let mut told = told.filter(|event| event["type"] == "approval_decided");
+    let event = told.find(|event| event["approval"] == question["id"]).unwrap();
+    assert_eq!(event["state"], "expired", "{event}");
+}
+
 /// Every question is past its time.
 pub fn a_day_later(stage: &Stage) {
     let sql = "UPDATE approvals SET expires_at = asked_at; UPDATE turns SET available_at = \
                started_at WHERE state = 'waiting'; UPDATE lanes SET due_at = 1 WHERE due_at > 0;";
+    sqlite(stage, sql);
+}
+
+fn sqlite(stage: &Stage, sql: &str) {
     let database = stage.home().join("run/skep.db");
     let done = std::process::Command::new("sqlite3").arg(database).arg(sql).status().unwrap();
-    assert!(done.success());
+    assert!(done.success(), "{sql}");
 }
 
 enum Then {

@@ -151,3 +151,35 @@ async fn walls_are_named_by_doctor_and_an_agent_without_them_is_shown() {
     assert_eq!(play.state().await["agents"][0]["sandbox"], "host");
     assert_eq!(play.state().await["agents"][1]["sandbox"], "confined");
 }
+
+/// Whoever looks at a silent job waits for it, and does not spend a model call on each look.
+#[tokio::test]
+async fn walls_background_that_is_silent_is_waited_for() {
+    let stage = Stage::patient().await;
+    stage.write("teams/main/config.yaml", "allowed_tools: [bash]\n");
+    let play = stage.up().await;
+    let silent = json!({"command": "sleep 2; echo built", "background": true});
+    let text = result(&stage, &play, "main", silent).await;
+    let job = text.strip_prefix("started ").unwrap().split_once('.').unwrap().0.to_owned();
+    let said = result(&stage, &play, "main", json!({"output_of": job})).await;
+    // Its words, and then its end.
+    let said = match said.contains("still runs") {
+        true => result(&stage, &play, "main", json!({"output_of": job})).await,
+        false => said,
+    };
+    assert_eq!(said, "built\n[exit code 0]");
+    // A stop does not wait for it.
+    let text = result(&stage, &play, "main", json!({"command": "sleep 600", "background": true}));
+    let text = text.await;
+    let job = text.strip_prefix("started ").unwrap().split_once('.').unwrap().0.to_owned();
+    stage.model.push(Reply::call("bash", json!({"output_of": job})));
+    let item = play.item("main", "main", "look").await;
+    let looks = wait::until_async("the look", PATIENCE, || async {
+        let state = play.state().await;
+        (state["turns"][0]["tool"].is_string() || state["turns"][0]["turn"].is_string())
+            .then_some(())
+    });
+    looks.await.unwrap();
+    assert!(play.stop("main", "main").await);
+    assert_eq!(play.ended("main", &item).await["state"], "cancelled");
+}
