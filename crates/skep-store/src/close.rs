@@ -66,11 +66,11 @@ impl Run for Close {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let update = "UPDATE turns SET state = 'ended', ended_at = $3, changed_at = $3, \
                       outcome = $4, answer = $5, error = $6, active_ms = $7, \
-                      waiting_for = NULL, available_at = NULL \
+                      steps = steps + $8, waiting_for = NULL, available_at = NULL \
                       WHERE id = $1 AND token = $2 AND state = 'running' \
                       RETURNING lane, agent, session, \
                       (SELECT name FROM agents WHERE agents.id = agent), \
-                      (SELECT pending FROM lanes WHERE lanes.id = lane), steps";
+                      (SELECT pending FROM lanes WHERE lanes.id = lane), steps - $8";
         let (answer, error) = match &self.outcome {
             Outcome::Answered { text } => (Some(text), None),
             Outcome::Ended { text, .. } => (None, Some(text)),
@@ -83,6 +83,8 @@ impl Run for Close {
             answer.into(),
             error.into(),
             self.active_ms.into(),
+            i64::from(self.entries.iter().any(|entry| matches!(entry, Entry::Assistant { .. })))
+                .into(),
         ];
         let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
         let leased = Leased {

@@ -12,6 +12,7 @@ import { said } from "./approvals/Decide";
 import { usePage } from "./context";
 import { Resolve } from "./log/UnknownCalls";
 import { Icon } from "./marks";
+import { Problem } from "./Problem";
 
 export function NeedRow(props: { need: Need }) {
   return (
@@ -82,13 +83,7 @@ function Asked(props: { approval: Approval }) {
           </span>
         </Show>
       </div>
-      <Show when={problem()}>
-        {(text) => (
-          <p class="small bad-text" role="alert">
-            {text()}
-          </p>
-        )}
-      </Show>
+      <Problem text={problem()} />
     </>
   );
 }

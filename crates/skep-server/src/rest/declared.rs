@@ -42,21 +42,33 @@ const BEHIND_IT: [(u16, &str); 2] = [
 pub(crate) struct Routes {
     router: OpenApiRouter<Doors>,
     open: OpenRoutes,
+    /// Types as each route describes them: in the document one of a name is left.
+    #[cfg(test)]
+    pub(crate) types: Vec<(String, RefOr<utoipa::openapi::Schema>)>,
 }
 
 impl Routes {
     pub(crate) fn new(document: OpenApi) -> Self {
-        Self { router: OpenApiRouter::with_openapi(document), open: OpenRoutes::default() }
+        Self {
+            router: OpenApiRouter::with_openapi(document),
+            open: OpenRoutes::default(),
+            #[cfg(test)]
+            types: Vec::new(),
+        }
     }
 
     /// For those whom the table of roles lets do this.
     pub(crate) fn guarded(mut self, action: Action, routes: UtoipaMethodRouter<Doors>) -> Self {
+        #[cfg(test)]
+        self.types.extend(routes.0.iter().cloned());
         self.router = self.router.routes(declare(Some(action), routes));
         self
     }
 
     /// For everybody, without a credential. Such a path has no variable parts.
     pub(crate) fn open(mut self, routes: UtoipaMethodRouter<Doors>) -> Self {
+        #[cfg(test)]
+        self.types.extend(routes.0.iter().cloned());
         let mut paths = routes.1.paths.clone();
         for (path, item) in &mut paths {
             for (method, _) in operations(item) {

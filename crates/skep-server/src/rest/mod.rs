@@ -156,7 +156,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use serde_json::Value;
 
@@ -179,5 +179,18 @@ mod tests {
             }
         }
         assert!(ids.len() > 20, "{ids:?}");
+    }
+
+    /// Of two types with one name the document would show one, for both.
+    #[test]
+    fn every_type_has_a_name_of_its_own() {
+        let types = routes().types;
+        let mut known = BTreeMap::new();
+        for (name, schema) in &types {
+            let schema = serde_json::to_value(schema).unwrap();
+            let before = known.entry(name).or_insert_with(|| schema.clone());
+            assert_eq!(*before, schema, "two types are called {name}");
+        }
+        assert!(known.len() > 30, "{:?}", known.keys());
     }
 }

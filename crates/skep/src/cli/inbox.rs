@@ -216,7 +216,9 @@ pub fn lines(item: &Value) -> Vec<String> {
     if let Some(turn) = item["turn"].as_str() {
         let (steps, attempts) = (at("steps").unwrap_or(0), at("attempts").unwrap_or(0));
         let turn = foreign(turn);
-        lines.push(format!("turn     {turn}, {steps} model calls, {attempts} failed attempts"));
+        let calls =
+            if steps == 1 { "1 model call".to_owned() } else { format!("{steps} model calls") };
+        lines.push(format!("turn     {turn}, {calls}, {attempts} failed attempts"));
     }
     let optional = [("waits", "waiting_for"), ("retry of", "retry_of"), ("retried", "retried_as")];
     for (name, key) in optional {

@@ -143,7 +143,11 @@ async fn engine_tasks_try_again_with_the_files_and_the_thinking_of_the_message()
 #[tokio::test]
 async fn engine_tasks_on_the_command_line() {
     let stage = Stage::new().await;
-    stage.model.push_all([Reply::unauthorized(), Reply::say("good")]);
+    stage.model.push_all([
+        Reply::unauthorized(),
+        Reply::call("look", json!({})),
+        Reply::say("good"),
+    ]);
     let play = stage.up().await;
     let failed = play.ask("main", "mend it").await;
     let id = failed["item_id"].as_str().unwrap();
@@ -170,6 +174,7 @@ async fn engine_tasks_on_the_command_line() {
     play.ended("main", new).await;
     let shown = said(&stage, &["task", "show", new]).await;
     assert!(shown.stdout.contains(&format!("retry of {id}\n")), "{}", shown.stdout);
+    assert!(shown.stdout.contains(", 2 model calls, 0 failed attempts\n"), "{}", shown.stdout);
     assert!(shown.stdout.ends_with("answer:\n  good\n"), "{}", shown.stdout);
     let late = said(&stage, &["task", "cancel", new]).await;
     assert_eq!(late.code, Some(1));

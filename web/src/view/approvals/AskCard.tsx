@@ -8,6 +8,7 @@ import { isShort, left, wish } from "../../text/asks";
 import { lineCount, visible } from "../../text/visible";
 import { usePage } from "../context";
 import { Mark } from "../marks";
+import { Problem } from "../Problem";
 import { isTyping } from "./Approvals";
 import { said } from "./Decide";
 
@@ -88,13 +89,7 @@ export function AskCard(props: { approval: Approval; keys: boolean }) {
           </a>
         </div>
       </Show>
-      <Show when={problem()}>
-        {(text) => (
-          <p class="small bad-text" role="alert">
-            {text()}
-          </p>
-        )}
-      </Show>
+      <Problem text={problem()} />
     </section>
   );
 }

@@ -11,6 +11,7 @@ import { visible } from "../../text/visible";
 import { said } from "../approvals/Decide";
 import { usePage } from "../context";
 import { Icon } from "../marks";
+import { Problem } from "../Problem";
 
 type Resolution = "happened" | "did_not" | "run_again";
 type Whole = UnknownCall & { arguments: unknown };
@@ -88,13 +89,7 @@ export function Resolve(props: { call: UnknownCall }) {
           </button>
         )}
       </For>
-      <Show when={problem()}>
-        {(text) => (
-          <span class="small bad-text" role="alert">
-            {text()}
-          </span>
-        )}
-      </Show>
+      <Problem text={problem()} inline />
     </>
   );
 }

@@ -7,6 +7,7 @@ import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
 import { said } from "../approvals/Decide";
 import { usePage } from "../context";
+import { Problem } from "../Problem";
 import { Trace } from "../Trace";
 
 const TITLES = { allow: "It would run", ask: "You would be asked", deny: "It would be denied" };
@@ -83,13 +84,7 @@ export function WhyForm() {
             <span class="small faint">nothing runs</span>
           </div>
         </form>
-        <Show when={problem()}>
-          {(text) => (
-            <p class="small bad-text" role="alert">
-              {text()}
-            </p>
-          )}
-        </Show>
+        <Problem text={problem()} />
       </section>
       <div>
         <Show when={verdict()}>
@@ -167,13 +162,7 @@ function GrantForm(props: { agent: string; tool: string; given: string; done: ()
       <button class="btn go" onClick={() => void grant()}>
         Grant
       </button>
-      <Show when={problem()}>
-        {(text) => (
-          <span class="small bad-text" role="alert">
-            {text()}
-          </span>
-        )}
-      </Show>
+      <Problem text={problem()} inline />
     </div>
   );
 }
@@ -219,13 +208,7 @@ function Grants(props: { agent: string; stale: number; changed: () => void }) {
           )}
         </For>
       </ul>
-      <Show when={problem()}>
-        {(text) => (
-          <p class="small bad-text" role="alert">
-            {text()}
-          </p>
-        )}
-      </Show>
+      <Problem text={problem()} />
     </section>
   );
 }
