@@ -1,5 +1,7 @@
 //! Questions to people: shown, answered, asked again. An answer is bound to what was shown.
 
+mod drafts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +11,10 @@ use skep_core::BoxFuture;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::audit::AuditRow;
 use skep_core::ids::{AgentName, Principal};
-use skep_core::policy::pattern::{CommandPattern, PathPattern};
-use skep_core::policy::rule::{PathFact, Piece, Rule};
-use skep_core::policy::shell::{Part, Word};
+use skep_core::policy::rule::Rule;
 use skep_core::policy::{Effect, Policy};
 use skep_core::settings::{AgentSettings, QueueMode};
-use skep_core::tool::Subject;
-use skep_core::visible::{shown_arguments, visible};
+use skep_core::visible::shown_arguments;
 use skep_guard::{clock, random, scrub};
 use skep_store::approvals::{self, Answer, Approval, NoteRefused, Reopen};
 use skep_store::audit::AddAudit;
@@ -32,6 +31,7 @@ use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
 use crate::policies::{Imagined, check_row};
 use crate::turn;
+use drafts::{exactly, patterned, suggestions};
 
 /// Open questions that a pattern is tried on.
 const TRIED: u32 = 200;
@@ -137,6 +137,18 @@ impl Hive {
         wish: DecisionWish,
         sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
+        let (hive, id, sight) = (self.clone(), id.to_owned(), sight.clone());
+        // Of what is decided nothing is left half done by a caller that goes away.
+        let task = self.shared.tasks.spawn(async move { hive.decided(&id, wish, &sight).await });
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))
+    }
+
+    async fn decided(
+        &self,
+        id: &str,
+        wish: DecisionWish,
+        sight: &Sight,
+    ) -> Result<ApprovalInfo, DoorError> {
         let note = wish.note.as_deref().map(|note| scrub::known().clean(note).into_owned());
         if note.as_ref().is_some_and(|note| note.chars().count() > NOTE_CHARACTERS) {
             let text = format!("A note has at most {NOTE_CHARACTERS} characters.");
@@ -223,10 +235,7 @@ impl Hive {
             shared.wake.notify_one();
             Ok(())
         });
-        task.await.unwrap_or_else(|_| {
-            let text = "The hive failed; see its log.";
-            Err(DoorError::new(ErrorKind::Internal, "internal", text))
-        })
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))
     }
 
     /// The item that runs the call of a question that was asked again.
@@ -508,92 +517,4 @@ fn draft_of(rule: &Rule) -> RuleDraft {
 fn told(draft: &RuleDraft) -> Value {
     json!({"effect": "allow", "tool": draft.tool, "path": draft.path, "command": draft.command,
            "host": draft.host})
-}
-
-fn patterned(tool: &str, subject: &Subject, pattern: &str) -> Result<RuleDraft, DoorError> {
-    let mut draft = RuleDraft { tool: tool.to_owned(), ..RuleDraft::default() };
-    let field = match subject {
-        Subject { command: Some(_), .. } => &mut draft.command,
-        Subject { host: Some(_), .. } => &mut draft.host,
-        Subject { paths, .. } if !paths.is_empty() => &mut draft.path,
-        _ => {
-            let text = format!(
-                "Calls of `{tool}` name no command, path or host that a pattern could be about; \
-                 leave the pattern out."
-            );
-            return Err(DoorError::new(ErrorKind::Invalid, "bad_pattern", text));
-        }
-    };
-    *field = Some(pattern.to_owned());
-    Ok(draft)
-}
-
-/// One rule for each part of the call.
-fn exactly(tool: &str, pieces: &[Piece]) -> Result<Vec<RuleDraft>, DoorError> {
-    let mut drafts: Vec<RuleDraft> = Vec::new();
-    for piece in pieces {
-        let mut draft = RuleDraft { tool: tool.to_owned(), ..RuleDraft::default() };
-        match piece {
-            Piece::Whole => {}
-            Piece::Command(Part::Command(simple)) => {
-                let words: Option<Vec<&str>> = simple.words.iter().map(Word::plain).collect();
-                let fit = words.filter(|_| simple.never.is_none() && !simple.anywhere);
-                let words = fit.ok_or_else(|| no_pattern(piece))?;
-                draft.command = Some(CommandPattern::exactly(&words));
-            }
-            Piece::Path(PathFact::File(path)) => {
-                draft.path = Some(PathPattern::exactly(path).ok_or_else(|| no_pattern(piece))?);
-            }
-            Piece::Path(PathFact::Tree(folder)) => {
-                draft.path = Some(PathPattern::beneath(folder).ok_or_else(|| no_pattern(piece))?);
-            }
-            Piece::Host(Some(host)) => draft.host = Some(host.clone()),
-            Piece::Command(Part::Unknown { .. })
-            | Piece::Path(PathFact::Unknown)
-            | Piece::Host(None) => return Err(no_pattern(piece)),
-        }
-        if !drafts.contains(&draft) {
-            drafts.push(draft);
-        }
-    }
-    Ok(drafts)
-}
-
-fn no_pattern(piece: &Piece) -> DoorError {
-    let text = format!(
-        "No rule can stand for exactly this call, because a part of it is not known before it \
-         runs, or has a name that as a pattern means others too ({}). Approve it once.",
-        visible(&piece.text())
-    );
-    DoorError::new(ErrorKind::Conflict, "no_pattern", text)
-}
-
-/// Patterns a person may choose from, the narrowest first; none for a call of several parts.
-fn suggestions(subject: &Subject) -> Vec<String> {
-    let pieces = gate::pieces(subject, std::path::Path::new("."), false);
-    match (pieces.as_slice(), subject.paths.as_slice()) {
-        ([Piece::Command(Part::Command(simple))], _) if simple.never.is_none() => {
-            let words: Option<Vec<&str>> = simple.words.iter().map(Word::plain).collect();
-            let Some(words) = words else { return Vec::new() };
-            let quoted = |count: usize| {
-                let words = words[..count].iter().map(|w| skep_core::policy::shell::quoted(w));
-                words.collect::<Vec<_>>().join(" ")
-            };
-            let mut patterns = vec![CommandPattern::exactly(&words)];
-            patterns.extend([2, 1].into_iter().filter(|n| *n < words.len()).map(quoted));
-            patterns
-        }
-        ([_], [named]) => {
-            let Some(path) = &named.path else { return Vec::new() };
-            let path = path.trim_start_matches("./").trim_end_matches('/');
-            if named.tree {
-                let folder = if path.is_empty() { "." } else { path };
-                return PathPattern::beneath(folder).into_iter().collect();
-            }
-            let around = path.rsplit_once('/').and_then(|(folder, _)| PathPattern::beneath(folder));
-            PathPattern::exactly(path).into_iter().chain(around).collect()
-        }
-        ([Piece::Host(Some(host))], _) => vec![host.clone()],
-        _ => Vec::new(),
-    }
 }

@@ -162,6 +162,11 @@ impl DoorError {
     pub fn new(kind: ErrorKind, code: &'static str, text: impl Into<String>) -> Self {
         Self { kind, code, text: text.into() }
     }
+
+    /// A task of the hive's own broke.
+    pub(crate) fn failed() -> Self {
+        Self::new(ErrorKind::Internal, "internal", "The hive failed; see its log.")
+    }
 }
 
 /// Which conversation of an agent.

@@ -81,12 +81,7 @@ impl Hive {
         };
         // A caller that goes away does not take its turn with it.
         let task = shared.tasks.spawn(work);
-        Ok(Box::pin(async move {
-            task.await.unwrap_or_else(|_| {
-                let text = "The hive failed; see its log.";
-                Err(DoorError::new(ErrorKind::Internal, "internal", text))
-            })
-        }))
+        Ok(Box::pin(async move { task.await.unwrap_or_else(|_| Err(DoorError::failed())) }))
     }
 
     /// Ends the running or waiting turn of a session; nothing when there is none.

@@ -101,8 +101,14 @@ impl Hive {
             again,
             now: clock::now_ms(),
         };
-        self.shared.store.write(resolve).await.map_err(door_error)?;
-        self.shared.wake.notify_one();
+        let shared = Arc::clone(&self.shared);
+        // Also where the caller goes away: what was accepted is to be run.
+        let task = self.shared.tasks.spawn(async move {
+            shared.store.write(resolve).await.map_err(door_error)?;
+            shared.wake.notify_one();
+            Ok(())
+        });
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))?;
         Ok(ResolvedInfo { turn, call_id: call, outcome, item })
     }
 

@@ -80,10 +80,7 @@ impl Hive {
         let pending = shared.store.submit(Retry { of: id.clone(), accept });
         // A caller that goes away does not take the turn with it.
         let task = self.shared.tasks.spawn(accepted(shared, pending, permit, receipt));
-        task.await.unwrap_or_else(|_| {
-            let text = "The hive failed; see its log.";
-            Err(DoorError::new(ErrorKind::Internal, "internal", text))
-        })
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))
     }
 
     async fn seen_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemRow, DoorError> {

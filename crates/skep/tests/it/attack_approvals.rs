@@ -224,3 +224,27 @@ async fn attack_an_answer_races_the_end_of_its_turn() {
     let state = play.state().await;
     assert_eq!((&state["turns"], &state["approvals"]), (&json!([]), &json!([])), "{state}");
 }
+
+/// Whoever says "always" and shuts the page at once has said it all the same, once and whole.
+#[tokio::test]
+async fn attack_a_yes_whose_sender_goes_away_is_kept_whole() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", ASKS);
+    obeys(&stage);
+    let play = stage.up().await;
+    let (item, asked) = asked_for(&play, "one", &bash("date")).await;
+    let path = format!("/api/v1/approvals/{}/decision", asked["id"].as_str().unwrap());
+    let body = json!({"decision": "approve", "scope": "always", "hash": asked["hash"]});
+    let api = play.api();
+    let sender = tokio::spawn(async move { api.post(&path, &body).await });
+    let config = stage.home().join("teams/main/config.yaml");
+    let written = wait::until_true("the rule", PATIENCE, || {
+        fs::read_to_string(&config).unwrap().contains("date $")
+    });
+    written.await.unwrap();
+    sender.abort();
+    assert_eq!(play.ended("main", &item).await["state"], "done");
+    let rules = fs::read_to_string(&config).unwrap();
+    assert_eq!(rules.matches("date $").count(), 1, "{rules}");
+    assert_eq!(play.questions().await, Vec::<Value>::new());
+}
