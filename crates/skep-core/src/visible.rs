@@ -1,22 +1,44 @@
 //! Text that a person decides by: whole, and without characters that show something else than
 //! what is there.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The text with everything that is invisible or that moves other text named by its number.
-/// Line ends and tabs stay.
+/// Blanks in a row that stay as they are, and line ends among them.
+const BLANKS: usize = 80;
+const LINE_ENDS: usize = 10;
+
+/// The text with everything that is invisible or that moves other text named by its number. Line
+/// ends and tabs stay, unless there are so many that what follows them would be out of sight.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let solid = rest.trim_start_matches([' ', '\t', '\n']);
+        let (blank, after) = rest.split_at(rest.len() - solid.len());
+        if !blank.is_empty() {
+            shown.push_str(&bounded(blank));
+            rest = after;
+            continue;
+        }
         match is_deceptive(c) {
             // Writing to a String cannot fail.
             true => drop(write!(shown, "‹U+{:04X}›", u32::from(c))),
             false => shown.push(c),
         }
+        rest = &rest[c.len_utf8()..];
     }
     shown
+}
+
+fn bounded(blank: &str) -> Cow<'_, str> {
+    let line_ends = blank.bytes().filter(|byte| *byte == b'\n').count();
+    match blank.len() > BLANKS || line_ends > LINE_ENDS {
+        true => format!("‹{} blanks, {line_ends} line ends›", blank.len() - line_ends).into(),
+        false => blank.into(),
+    }
 }
 
 /// Control characters, marks of direction, characters without width, blanks that are no blanks,
@@ -93,6 +115,12 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(visible(text), expected);
         }
+        // What stands behind a screen of nothing is not out of sight.
+        let (blanks, lines) = (" ".repeat(5000), "\n".repeat(300));
+        assert_eq!(visible(&format!("ls{blanks}; rm")), "ls‹5000 blanks, 0 line ends›; rm");
+        assert_eq!(visible(&format!("ls{lines}\trm")), "ls‹1 blanks, 300 line ends›rm");
+        let indented = format!("a\n{}b\n\n\nc", " ".repeat(60));
+        assert_eq!(visible(&indented), indented);
         let long = "x".repeat(20_000) + "\u{202e}";
         assert_eq!(visible(&long), "x".repeat(20_000) + "‹U+202E›");
     }

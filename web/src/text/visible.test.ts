@@ -12,6 +12,9 @@ test("what the eye would miss has a name", () => {
     ["no\u00a0blank", "no‹U+00A0›blank"],
     ["tag\u{e0041}", "tag‹U+E0041›"],
     ["Grüße, 日本語 🐝", "Grüße, 日本語 🐝"],
+    [`ls${" ".repeat(5000)}; rm`, "ls‹5000 blanks, 0 line ends›; rm"],
+    [`ls${"\n".repeat(300)}\trm`, "ls‹1 blanks, 300 line ends›rm"],
+    [`a\n${" ".repeat(60)}b\n\n\nc`, `a\n${" ".repeat(60)}b\n\n\nc`],
   ];
   for (const [given, shown] of cases) expect(visible(given)).toBe(shown);
 });

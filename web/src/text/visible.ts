@@ -12,8 +12,18 @@ const HIDDEN = new RegExp(
   "gu",
 );
 
+/** Blanks in a row that stay as they are, and line ends among them. */
+const BLANKS = 80;
+const LINE_ENDS = 10;
+
+function bounded(blank: string): string {
+  const lineEnds = blank.split("\n").length - 1;
+  if (blank.length <= BLANKS && lineEnds <= LINE_ENDS) return blank;
+  return `‹${blank.length - lineEnds} blanks, ${lineEnds} line ends›`;
+}
+
 export function visible(text: string): string {
-  return text.replace(HIDDEN, (found) => {
+  return text.replace(/[ \t\n]+/g, bounded).replace(HIDDEN, (found) => {
     const code = found.codePointAt(0) ?? 0;
     return `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
   });
