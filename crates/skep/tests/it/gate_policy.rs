@@ -5,6 +5,7 @@ use skep_testkit::hive::{Finished, Start};
 use skep_testkit::wait::{self, PATIENCE};
 use skep_testkit::{Reply, locate};
 
+use crate::gate_changed;
 use crate::stage::{Play, Stage};
 
 async fn said(stage: &Stage, words: &[&str]) -> Finished {
@@ -126,6 +127,19 @@ async fn until(play: &Play, broken: bool) {
     looked.await.unwrap();
 }
 
+/// Every call of these rows had its effect once, and nothing else had one.
+fn agree(stage: &Stage, ran: &[Value]) {
+    let name = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+    let named = ran.iter().map(|row| format!("{}/{}", name(row, "turn"), name(row, "call_id")));
+    let mut allowed: Vec<String> = named.collect();
+    allowed.sort();
+    let effects = stage.effects.counts().unwrap();
+    let mut counted: Vec<String> = effects.keys().cloned().collect();
+    counted.sort();
+    assert_eq!(counted, allowed);
+    assert!(effects.values().all(|count| *count == 1), "{effects:?}");
+}
+
 /// What had an effect is what was allowed, and what was refused had none: over every way in.
 #[tokio::test]
 async fn gate_effects_are_the_allowed_rows_and_nothing_else() {
@@ -164,34 +178,77 @@ async fn gate_effects_are_the_allowed_rows_and_nothing_else() {
     }
     play.ended("main", &rest).await;
     play.ended("main", &queued).await;
-    wait::until_async("every turn to end", PATIENCE, async || {
-        let state = play.state().await;
-        (state["turns"] == json!([]) && state["queue"]["pending"] == 0).then_some(())
-    })
-    .await
-    .unwrap();
+    quiet(&play).await;
     let rows = async |query: &str| {
         let path = format!("/api/v1/audit?kind=call&limit=500&{query}");
         let page = play.api().get(&path).await.unwrap().good().unwrap();
         page["rows"].as_array().unwrap().clone()
     };
     let (ran, refused) = (rows("outcome=ok").await, rows("outcome=refused").await);
-    let effects = stage.effects.counts().unwrap();
-    let mut allowed: Vec<String> = ran
-        .iter()
-        .map(|row| {
-            format!("{}/{}", row["turn"].as_str().unwrap(), row["call_id"].as_str().unwrap())
-        })
-        .collect();
-    allowed.sort();
-    let mut counted: Vec<String> = effects.keys().cloned().collect();
-    counted.sort();
-    assert_eq!(counted, allowed);
-    assert!(effects.values().all(|count| *count == 1), "{effects:?}");
+    agree(&stage, &ran);
     // Three turns: one effect each, two approved reaches; three denied shapes and one denied reach.
     assert_eq!((ran.len(), refused.len()), (5, 4), "{refused:?}");
     assert_eq!(rows("").await.len(), 9);
     let path = "/api/v1/audit?kind=decision&limit=500";
     let decisions = play.api().get(path).await.unwrap().good().unwrap();
     assert_eq!(decisions["rows"].as_array().unwrap().len(), 3);
+}
+
+/// The same of calls that run later than they were made: approved after their time, run again
+/// after a crash, and behind hooks.
+#[tokio::test]
+async fn gate_effects_of_calls_that_run_later_are_the_allowed_rows() {
+    let stage = Stage::new().await;
+    let settings = "allowed_tools: [effect, reach]\npolicy:\n  - {effect: ask, tool: reach}\n";
+    stage.write("teams/main/config.yaml", settings);
+    stage.model.push(Reply::call("reach", json!({"text": "late"})));
+    let mut play = stage.run(stage.hooked()).await;
+    let item = play.item("main", "main", "go").await;
+    let asked = play.question().await;
+    play.hive.terminate().unwrap();
+    play.hive.wait(PATIENCE).await.unwrap();
+    gate_changed::a_day_later(&stage);
+    stage.model.answer_with(|_| Reply::say("done"));
+    let mut play = stage.run(stage.hooked()).await;
+    play.ended("main", &item).await;
+    let path = format!("/api/v1/approvals/{}/reopen", asked["id"].as_str().unwrap());
+    let open = play.api().post(&path, &json!({})).await.unwrap().good().unwrap();
+    play.answer(&open, "approve").await.good().unwrap();
+    let ran = async || (stage.effects.total().unwrap() == 1).then_some(());
+    wait::until_async("the approved call", PATIENCE, ran).await.unwrap();
+    quiet(&play).await;
+    // Cut off in the middle of its effect.
+    stage.model.push(Reply::call("effect", json!({"text": "mail", "ms": 5000})));
+    let item = play.item("main", "main", "act").await;
+    let begun = async || (stage.effects.total().unwrap() == 2).then_some(());
+    wait::until_async("the effect", PATIENCE, begun).await.unwrap();
+    play.hive.kill().await.unwrap();
+    let play = stage.run(stage.hooked()).await;
+    play.ended("main", &item).await;
+    let list = play.api().get("/api/v1/calls/unknown").await.unwrap().good().unwrap();
+    let part = |key: &str| list["calls"][0][key].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/calls/unknown/{}/{}", part("turn"), part("call_id"));
+    play.api().post(&path, &json!({"outcome": "run_again"})).await.unwrap().good().unwrap();
+    let again = async || (stage.effects.total().unwrap() == 3).then_some(());
+    wait::until_async("the same call again", PATIENCE, again).await.unwrap();
+    quiet(&play).await;
+    // A veto is a refusal like any other.
+    stage.hook("second", "before", &json!({"veto": "no"}));
+    stage.model.push(Reply::call("effect", json!({})));
+    play.ask("main", "once more").await;
+
+    let of = async |outcome: &str| play.audit(&format!("kind=call&outcome={outcome}")).await;
+    let (mut ran, unknown, refused) = (of("ok").await, of("unknown").await, of("refused").await);
+    // The one that expired, and the one that was vetoed.
+    assert_eq!((ran.len(), unknown.len(), refused.len()), (2, 1, 2), "{refused:?}");
+    ran.extend(unknown);
+    agree(&stage, &ran);
+}
+
+async fn quiet(play: &Play) {
+    let quiet = wait::until_async("every turn to end", PATIENCE, async || {
+        let state = play.state().await;
+        (state["turns"] == json!([]) && state["queue"]["pending"] == 0).then_some(())
+    });
+    quiet.await.unwrap();
 }
