@@ -148,57 +148,47 @@ fn names_of(folder: &str) -> Vec<&str> {
     if folder == "." { Vec::new() } else { folder.split('/').collect() }
 }
 
-/// Like [`matches_name`], with whole names in place of letters: the last `**` is the only one to
-/// go back to.
-fn matches_parts(parts: &[String], names: &[&str]) -> bool {
+/// Compares with a pattern of which some parts are open: each stands for any number of pieces. At
+/// the worst the product of both lengths: the last open part is the only one to go back to.
+fn matches_open<P, T>(
+    pattern: &[P],
+    text: &[T],
+    is_open: impl Fn(&P) -> bool,
+    fits: impl Fn(&P, &T) -> bool,
+) -> bool {
     let (mut at, mut place, mut back) = (0, 0, None);
-    while place < names.len() {
-        match parts.get(at) {
-            Some(part) if part == "**" => {
+    while let Some(piece) = text.get(place) {
+        match pattern.get(at) {
+            Some(part) if is_open(part) => {
                 back = Some((at, place));
                 at += 1;
             }
-            Some(part) if matches_name(part.as_bytes(), names[place].as_bytes()) => {
+            Some(part) if fits(part, piece) => {
                 at += 1;
                 place += 1;
             }
             _ => match back {
-                Some((star, from)) => {
-                    back = Some((star, from + 1));
-                    at = star + 1;
+                Some((open, from)) => {
+                    back = Some((open, from + 1));
+                    at = open + 1;
                     place = from + 1;
                 }
                 None => return false,
             },
         }
     }
-    parts[at..].iter().all(|part| part == "**")
+    pattern[at..].iter().all(is_open)
 }
 
-/// `*` and `?` within one name. Linear: the last star is the only one to go back to.
+fn matches_parts(parts: &[String], names: &[&str]) -> bool {
+    let fits = |part: &String, name: &&str| matches_name(part.as_bytes(), name.as_bytes());
+    matches_open(parts, names, |part| part == "**", fits)
+}
+
+/// `*` and `?` within one name.
 fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut place, mut back) = (0, 0, None);
-    while place < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                back = Some((at, place));
-                at += 1;
-            }
-            Some(byte) if *byte == name[place] || *byte == b'?' => {
-                at += 1;
-                place += 1;
-            }
-            _ => match back {
-                Some((star, from)) => {
-                    back = Some((star, from + 1));
-                    at = star + 1;
-                    place = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
+    let fits = |part: &u8, byte: &u8| part == byte || *part == b'?';
+    matches_open(pattern, name, |part| *part == b'*', fits)
 }
 
 /// The beginning of a command: `git status`, `npm run test:*`. A last word `$` means that nothing
@@ -300,28 +290,7 @@ impl CommandPattern {
 
 fn matches_word(pattern: &[Option<char>], word: &str) -> bool {
     let word: Vec<char> = word.chars().collect();
-    let (mut at, mut place, mut back) = (0, 0, None);
-    while place < word.len() {
-        match pattern.get(at) {
-            Some(None) => {
-                back = Some((at, place));
-                at += 1;
-            }
-            Some(Some(c)) if *c == word[place] => {
-                at += 1;
-                place += 1;
-            }
-            _ => match back {
-                Some((star, from)) => {
-                    back = Some((star, from + 1));
-                    at = star + 1;
-                    place = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(Option::is_none)
+    matches_open(pattern, &word, Option::is_none, |part, c| *part == Some(*c))
 }
 
 /// The words of a pattern: blanks part them, quotes keep them together, `*` outside of quotes is
