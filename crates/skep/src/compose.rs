@@ -28,6 +28,8 @@ use crate::vendors::Vendors;
 
 /// How often memory that is free goes back to the system.
 const GIVE_BACK: Duration = Duration::from_secs(30);
+/// What only the start needed is let go once that is over.
+const STARTED: Duration = Duration::from_secs(2);
 /// The tools every hive has; an agent gets those it lists.
 pub const BUILT_IN: &[&str] = &["read", "write", "edit", "glob", "grep", "bash"];
 
@@ -187,8 +189,16 @@ async fn first_token(hive: &Hive) -> Result<Option<FreshToken>, Failure> {
     Ok(tokens.is_empty().then(|| FreshToken::new("operator", Grant::operator())))
 }
 
-/// After a burst the process gets as small again as it was.
+/// After its start the process gets small, and after a burst as small again as it was.
 async fn give_memory_back() {
+    tokio::time::sleep(STARTED).await;
+    let started = tokio::task::spawn_blocking(|| {
+        skep_guard::memory::give_back();
+        skep_guard::memory::let_go_of_code();
+    });
+    if started.await.is_err() {
+        return;
+    }
     loop {
         tokio::time::sleep(GIVE_BACK).await;
         if tokio::task::spawn_blocking(skep_guard::memory::give_back).await.is_err() {
