@@ -9,10 +9,21 @@ use crate::stats::{self, ms};
 
 /// Turns in a talk before the next begins: a long talk costs its own length on every call.
 const TALK: usize = 20;
+/// A turn of ten calls is a talk of its own: the floor has nothing before it either.
+const ALONE: usize = 1;
+
+/// What is said, how often in a round, and how long the talks are.
+struct Script {
+    words: &'static str,
+    turns: usize,
+    talk: usize,
+    stream: bool,
+}
 
 pub async fn one_token(bench: &Bench) -> Result<Vec<Row>> {
     let turns = if bench.options.quick { 200 } else { 500 };
-    let [b, hive] = interleaved(bench, [Side::B, Side::Hive], "hello", turns, false).await?;
+    let script = Script { words: "hello", turns, talk: TALK, stream: false };
+    let [b, hive] = interleaved(bench, [Side::B, Side::Hive], script).await?;
     let note = format!("p50 of {turns} turns a round, rounds {} (floor {})", hive.said(), b.said());
     Ok(vec![
         row("turn_p50", "turn, 1 token, p50", "ms", hive.time(), b.time(), Goal::Times(2.0), note),
@@ -22,8 +33,8 @@ pub async fn one_token(bench: &Bench) -> Result<Vec<Row>> {
 
 pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
     let turns = if bench.options.quick { 60 } else { 150 };
-    let sides = [Side::A, Side::Hive];
-    let [a, hive] = interleaved(bench, sides, "stream 200", turns, true).await?;
+    let script = Script { words: "stream 200", turns, talk: TALK, stream: true };
+    let [a, hive] = interleaved(bench, [Side::A, Side::Hive], script).await?;
     let note = format!("rounds {} (floor A {})", hive.said(), a.said());
     let goal = Goal::Times(2.0);
     Ok(vec![
@@ -36,8 +47,9 @@ pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
 pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
     let turns = if bench.options.quick { 30 } else { 80 };
     let sides = [Side::B, Side::Hive];
-    let [b0, hive0] = interleaved(bench, sides, "hello", turns, false).await?;
-    let [b, hive] = interleaved(bench, sides, "tools 10", turns, false).await?;
+    let script = |words| Script { words, turns, talk: ALONE, stream: false };
+    let [b0, hive0] = interleaved(bench, sides, script("hello alone")).await?;
+    let [b, hive] = interleaved(bench, sides, script("tools 10")).await?;
     let added = |with: &Rounds, without: &Rounds| (with.time() - without.time()) / 10.0;
     let (ours, floor) = (added(&hive, &hive0), added(&b, &b0));
     let over = ours - floor;
@@ -56,9 +68,7 @@ pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
 async fn interleaved(
     bench: &Bench,
     sides: [Side; 2],
-    words: &str,
-    turns: usize,
-    stream: bool,
+    Script { words, turns, talk, stream }: Script,
 ) -> Result<[Rounds; 2]> {
     let mut found = [Rounds::default(), Rounds::default()];
     for round in 0..=bench.rounds() {
@@ -68,7 +78,7 @@ async fn interleaved(
             let mut times = Vec::with_capacity(turns);
             let before = child.cpu()?;
             for turn in 0..turns {
-                let session = format!("{words}-{round}-{}", turn / TALK);
+                let session = format!("{words}-{round}-{}", turn / talk);
                 let session = (side == Side::Hive).then_some(session.as_str());
                 times.push(ms(client.turn(words, session).await?));
             }

@@ -1,11 +1,11 @@
 //! The canonical message: one row of history, one line of an export (spec 04 §4).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::Millis;
-use crate::file::File;
+use crate::file::{File, FileData};
 use crate::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
 use crate::money::{Money, Price};
 
@@ -20,7 +20,7 @@ pub enum Role {
 }
 
 /// A piece of a message, kept in the order in which it happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Block {
     Text {
@@ -29,7 +29,7 @@ pub enum Block {
     /// Thinking is only shown to the model again together with its signature.
     Thinking {
         thinking: String,
-        #[serde(skip_serializing_if = "Option::is_none", default)]
+        #[serde(skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
     /// Thinking the vendor encrypted; replayed verbatim, never shown.
@@ -43,6 +43,68 @@ pub enum Block {
         arguments: Value,
     },
     File(File),
+}
+
+/// The fields of every block: read in one walk, where a tagged enum would be put aside first until
+/// its tag is found. Each turn reads its whole session.
+#[derive(Deserialize)]
+struct AnyBlock {
+    #[serde(rename = "type")]
+    kind: BlockKind,
+    text: Option<String>,
+    thinking: Option<String>,
+    signature: Option<String>,
+    data: Option<String>,
+    id: Option<CallId>,
+    name: Option<String>,
+    arguments: Option<Value>,
+    mime: Option<String>,
+    size: Option<u64>,
+    hash: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum BlockKind {
+    Text,
+    Thinking,
+    #[serde(rename = "redacted_thinking")]
+    RedactedThinking,
+    ToolCall,
+    File,
+}
+
+impl<'de> Deserialize<'de> for Block {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        fn need<T, E: serde::de::Error>(field: Option<T>, name: &'static str) -> Result<T, E> {
+            field.ok_or_else(|| E::missing_field(name))
+        }
+        fn decoded<E: serde::de::Error>(base64: &str) -> Result<FileData, E> {
+            FileData::from_base64(base64).ok_or_else(|| E::custom("data is no base64"))
+        }
+        let any = AnyBlock::deserialize(deserializer)?;
+        Ok(match any.kind {
+            BlockKind::Text => Self::Text { text: need(any.text, "text")? },
+            BlockKind::Thinking => Self::Thinking {
+                thinking: need(any.thinking, "thinking")?,
+                signature: any.signature,
+            },
+            BlockKind::RedactedThinking => Self::RedactedThinking { data: need(any.data, "data")? },
+            BlockKind::ToolCall => Self::ToolCall {
+                id: need(any.id, "id")?,
+                name: need(any.name, "name")?,
+                // `null` is what a model may well have said.
+                arguments: any.arguments.unwrap_or_default(),
+            },
+            BlockKind::File => Self::File(File {
+                name: need(any.name, "name")?,
+                mime: need(any.mime, "mime")?,
+                size: need(any.size, "size")?,
+                hash: need(any.hash, "hash")?,
+                data: any.data.as_deref().map(decoded).transpose()?,
+            }),
+        })
+    }
 }
 
 impl Block {

@@ -38,6 +38,10 @@ impl Bus {
         let _ = self.sender.send(Arc::new(event));
     }
 
+    pub fn is_watched(&self) -> bool {
+        self.sender.receiver_count() > 0
+    }
+
     /// Everything durable after `since` from the store, then what happens, without gap or double.
     /// Without `since`: from now.
     pub fn watch(&self, store: Store, since: Option<i64>) -> BoxStream<'static, Live> {

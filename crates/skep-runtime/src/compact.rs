@@ -148,6 +148,8 @@ impl Turn {
         body.meta = meta;
         let seam = Entry::Seam { message: step::new_message(body) };
         self.persist(self.journal(vec![seam], Steer::No)).await?;
+        // What the model is shown begins elsewhere from here on.
+        self.forget_read();
         Ok(Room::Made)
     }
 

@@ -23,7 +23,7 @@ use skep_core::ids::{
     AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, Token,
     TurnId,
 };
-use skep_core::message::{Block, Message, View};
+use skep_core::message::{Block, View};
 use skep_core::money::Money;
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
 use skep_core::settings::{ConfigStanding, QueueMode, Think};
@@ -191,8 +191,10 @@ pub struct HistoryQuery {
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HistoryPage {
-    /// Oldest first.
-    pub messages: Vec<Message>,
+    /// Oldest first: as JSON, with commas between them.
+    #[serde(skip_serializing)]
+    #[schema(value_type = Vec<skep_core::message::Message>, required = true)]
+    pub messages: String,
     pub session: Option<SessionId>,
     pub view: View,
     pub streaming: bool,

@@ -12,7 +12,7 @@ use skep_store::journal::{Entry, NewCall};
 use skep_store::leases::{Park, Release};
 
 use crate::persist::Lost;
-use crate::step;
+use crate::step::{self, Steer};
 use crate::turn::{Heard, Turn, millis};
 
 /// Why a running turn is to end before its engine is done.
@@ -109,6 +109,7 @@ impl Turn {
             let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
             return self.close(entries, outcome, usage).await;
         }
+        self.write_held().await?;
         tracing::info!(attempts, text, "turn goes back to the inbox");
         let until = release.until;
         self.persist_any(release).await?;
@@ -133,6 +134,10 @@ impl Turn {
                     active_ms: self.active_ms(),
                     now: clock::now_ms(),
                 };
+                if self.held_until().is_some() {
+                    let held = self.journal(Vec::new(), Steer::No);
+                    self.shared.store.write(held).await.map_err(|_| Lost::Stopping)?;
+                }
                 let written = self.shared.store.write(release).await;
                 return written.map(drop).map_err(|_| Lost::Stopping);
             }
@@ -162,7 +167,7 @@ impl Turn {
         let close = Close {
             turn: self.lease.turn.clone(),
             token: self.lease.token,
-            entries: self.with_notes(entries),
+            entries: self.with_held(self.with_notes(entries)),
             outcome,
             resumed: self.lease.resumed,
             usage,
@@ -170,7 +175,8 @@ impl Turn {
             now: clock::now_ms(),
         };
         let closed = self.persist_any(close).await?;
-        self.shared.look_for_more(&closed);
+        self.keep_talk(closed.rows);
+        self.shared.look_for_more(closed.more);
         self.log_end(word, usage);
         Ok(())
     }
@@ -192,6 +198,7 @@ impl Turn {
 
     pub(crate) async fn park(&self, park: Park) -> Result<(), Lost> {
         let until = park.until;
+        self.write_held().await?;
         self.persist_any(park).await?;
         self.shared.note_due(until);
         Ok(())

@@ -20,7 +20,6 @@ use skep_core::settings::{AgentSettings, HiveSettings};
 use skep_core::tool::Tool;
 use skep_guard::clock;
 use skep_store::audit::AddAudit;
-use skep_store::close::Closed;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 
@@ -37,6 +36,7 @@ use crate::ledger::Ledger;
 use crate::lives::Lives;
 use crate::meters::Meters;
 use crate::persist::StoreHealth;
+use crate::recent::Recent;
 use crate::registry::Registry;
 use crate::scheduler;
 use crate::search::{self, Indexer};
@@ -81,6 +81,7 @@ pub(crate) struct Shared {
     pub started_at: i64,
     pub bus: Arc<Bus>,
     pub registry: Arc<Registry>,
+    pub recent: Recent,
     pub meters: Arc<Meters>,
     pub indexer: Arc<Indexer>,
     pub waiters: Arc<Waiters>,
@@ -189,6 +190,7 @@ impl Hive {
             started_at: now,
             bus,
             registry,
+            recent: Recent::default(),
             meters,
             indexer,
             waiters,
@@ -285,8 +287,8 @@ impl Shared {
     }
 
     /// A lane that has more to do wakes the scheduler; another turn's end says nothing to it.
-    pub fn look_for_more(&self, closed: &Closed) {
-        if closed.more {
+    pub fn look_for_more(&self, more: bool) {
+        if more {
             self.wake.notify_one();
         }
     }

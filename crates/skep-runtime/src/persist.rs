@@ -1,12 +1,22 @@
 //! Writes of a running turn. A store that cannot write now holds the turn, not the hive: the
 //! write is tried again each second until it goes through or the process ends.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use skep_store::{Command, Member, Refusal, Store, StoreError};
+use skep_core::brake::Brake;
+use skep_core::message::Message;
+use skep_guard::scrub;
+use skep_store::journal::{Journal, Journalled};
+use skep_store::{Command, Member, Pending, Refusal, Store, StoreError};
+
+use crate::hive::Shared;
+use crate::recent::Talk;
+use crate::shown;
+use crate::turn::{EndRequest, Turn, lock};
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -103,6 +113,82 @@ where
             () = tokio::time::sleep(PAUSE) => {}
             request = &mut end => return Ok(Err(request)),
             () = stopping.cancelled() => return Err(Lost::Stopping),
+        }
+    }
+}
+
+impl Turn {
+    pub(crate) fn submit(&self, journal: Journal) -> Pending<Journalled> {
+        self.shared.store.submit(journal)
+    }
+
+    /// Waits for a submitted write; one that did not go through is written again.
+    pub(crate) async fn confirm(
+        &self,
+        pending: Pending<Journalled>,
+        journal: Journal,
+    ) -> Result<Vec<Arc<Message>>, Lost> {
+        match pending.await {
+            Ok(written) => Ok(self.rows_of(written)),
+            Err(StoreError::Refused(Refusal::Stale)) => Err(Lost::Stale),
+            Err(_) => self.persist(journal).await,
+        }
+    }
+
+    pub(crate) async fn persist(&self, journal: Journal) -> Result<Vec<Arc<Message>>, Lost> {
+        self.persist_any(journal).await.map(|written| self.rows_of(written))
+    }
+
+    pub(crate) async fn persist_any<C: Member<Command> + Clone>(
+        &self,
+        command: C,
+    ) -> Result<C::Out, Lost> {
+        let shared = &self.shared;
+        persist(&shared.store, &shared.health, &shared.cut_hard, command).await
+    }
+
+    /// As `persist`; a turn that is held can be ended, and then nothing of this was written.
+    pub(crate) async fn persist_unless_ended(
+        &self,
+        journal: Journal,
+    ) -> Result<Result<Vec<Arc<Message>>, EndRequest>, Lost> {
+        let Shared { store, health, cut_hard, .. } = &*self.shared;
+        let written = persist_unless(store, health, cut_hard, self.ended(), journal).await?;
+        Ok(written.map(|written| self.rows_of(written)))
+    }
+
+    fn rows_of(&self, written: Journalled) -> Vec<Arc<Message>> {
+        if !written.rows.is_empty() {
+            self.progressed.store(true, Ordering::Relaxed);
+        }
+        if !written.steered.is_empty() {
+            // Whoever speaks anew may well be answered by the same calls.
+            *self.brake() = Brake::default();
+            // There may be more of them than join at once.
+            self.running.note_arrival();
+        }
+        let mut steered = written.steered;
+        steered.iter_mut().for_each(|row| shown::clean(scrub::known(), &mut row.body));
+        let rows: Vec<_> = written.rows.into_iter().chain(steered).map(Arc::new).collect();
+        if let Some(talk) = lock(&self.read).as_mut() {
+            talk.rows.extend(rows.iter().cloned());
+        }
+        rows
+    }
+
+    pub(crate) fn note_read(&self, talk: Talk) {
+        *lock(&self.read) = Some(talk);
+    }
+
+    pub(crate) fn forget_read(&self) {
+        *lock(&self.read) = None;
+    }
+
+    /// The session as it stands with these rows, for its next turn.
+    pub(crate) fn keep_talk(&self, rows: Vec<Message>) {
+        if let Some(mut talk) = lock(&self.read).take() {
+            talk.rows.extend(rows.into_iter().map(Arc::new));
+            self.shared.recent.put(self.lease.session.clone(), talk);
         }
     }
 }

@@ -4,7 +4,6 @@ use skep_core::approval::ApprovalState;
 use skep_core::event::{Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
-use skep_core::message::view_of;
 use skep_core::settings::{AgentState, ConfigStanding};
 use skep_core::spend;
 use skep_core::visible::shown_arguments;
@@ -23,6 +22,7 @@ use crate::door::{
     SpendInfo, SpendLimits, TurnInfo, UnknownCall,
 };
 use crate::hive::{Hive, door_error};
+use crate::page::Page;
 
 /// Rows a snapshot shows of open turns and unknown calls; the counters tell the whole.
 const SHOWN: u32 = 500;
@@ -194,39 +194,35 @@ impl Hive {
             };
             let seen = key.as_ref().is_some_and(|key| sight.covers(&query.agent, key));
             let (session, key) = if seen { (session, key) } else { (None, None) };
-            let rows = match &session {
-                Some(id) => {
-                    let (agent, view) = (&query.agent, query.view);
-                    match query.after {
-                        Some(after) => history::after(conn, agent, id, view, after, limit).await?,
-                        None => history::page(conn, agent, id, view, query.before, limit).await?,
-                    }
-                }
-                None => Vec::new(),
+            let page = match &session {
+                Some(id) => Page::read(conn, &query, id, limit).await?,
+                None => Page::Simple(Vec::new()),
             };
             let seam = match &session {
                 Some(id) if query.before.is_none() => compactions::newest(conn, id).await?,
                 _ => None,
             };
-            Ok((session, key, rows, seam.map(|compaction| compaction.seam)))
+            Ok((session, key, page, seam.map(|compaction| compaction.seam)))
         });
-        let (session, key, rows, seam) = read.await.map_err(door_error)?;
+        let (session, key, page, seam) = read.await.map_err(door_error)?;
         if let (SessionChoice::Id(id), None) = (&query.session, &session) {
             let text = format!("The agent {} has no session `{id}`.", query.agent);
             return Err(DoorError::new(ErrorKind::NotFound, "unknown_session", text));
         }
         let active = key.and_then(|key| self.active(&query.agent, &key));
         let active = active.filter(|turn| Some(&turn.session) == session.as_ref());
-        let whole = rows.len() == usize::try_from(limit).unwrap_or(usize::MAX);
+        let seqs = page.seqs();
+        let whole = seqs.len() == usize::try_from(limit).unwrap_or(usize::MAX);
         let forward = query.after.is_some();
-        let first = rows.first().map(|row| row.seq);
-        let before = first.filter(|seq| *seq > 1 && (whole || forward));
-        let after = rows.last().map(|row| row.seq).filter(|_| whole && forward);
+        let before = seqs.first().copied().filter(|seq| *seq > 1 && (whole || forward));
+        let after = seqs.last().copied().filter(|_| whole && forward);
         let newest = query.before.is_none() && !forward;
-        let context = newest.then(|| self.meter(&query.agent, &rows, seam)).flatten();
+        let meta = if newest { page.newest_meta(seam) } else { None };
+        let context = meta.map(|meta| self.meter(&query.agent, &meta));
+        let messages = page.into_json()?;
         Ok(HistoryPage {
             context,
-            messages: rows.into_iter().filter_map(|row| view_of(row, query.view)).collect(),
+            messages,
             session,
             view: query.view,
             streaming: active.is_some(),

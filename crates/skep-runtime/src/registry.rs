@@ -2,7 +2,7 @@
 //! commit that begins a lease, in commit order, so that whoever asks to end a turn finds it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,29 @@ use crate::door::ActiveTurn;
 /// a handle to an owning task would put a hop into every commit.
 #[derive(Default)]
 pub(crate) struct Registry {
-    turns: Mutex<HashMap<TurnId, Arc<Running>>>,
+    turns: Mutex<Turns>,
+}
+
+#[derive(Default)]
+struct Turns {
+    by_id: HashMap<TurnId, Arc<Running>>,
+    /// A lane runs one at a time.
+    by_lane: HashMap<(AgentName, SessionKey), Arc<Running>>,
+}
+
+impl Turns {
+    fn insert(&mut self, running: Arc<Running>) {
+        self.by_lane.insert(running.lane(), Arc::clone(&running));
+        self.by_id.insert(running.turn.clone(), running);
+    }
+
+    fn remove(&mut self, turn: &TurnId) {
+        let Some(running) = self.by_id.remove(turn) else { return };
+        let lane = running.lane();
+        if self.by_lane.get(&lane).is_some_and(|other| other.turn == *turn) {
+            self.by_lane.remove(&lane);
+        }
+    }
 }
 
 /// A turn under way.
@@ -31,11 +53,17 @@ pub(crate) struct Running {
     reason: OnceLock<CancelReason>,
     /// Tokens of the last model call; 0 before the first.
     used: AtomicU64,
+    /// A message came in behind the turn, and may not have joined it yet.
+    arrivals: AtomicBool,
     /// What the model says right now. Shared with late watchers; the turn locks it per delta.
     so_far: Mutex<Fold>,
 }
 
 impl Running {
+    fn lane(&self) -> (AgentName, SessionKey) {
+        (self.agent.clone(), self.session_key.clone())
+    }
+
     pub fn reason(&self) -> Option<CancelReason> {
         self.reason.get().copied()
     }
@@ -48,6 +76,19 @@ impl Running {
         self.used.store(tokens, Ordering::Relaxed);
     }
 
+    pub fn note_arrival(&self) {
+        self.arrivals.store(true, Ordering::Relaxed);
+    }
+
+    pub fn has_arrivals(&self) -> bool {
+        self.arrivals.load(Ordering::Relaxed)
+    }
+
+    /// Before a commit that lets them join: one that comes later is noted anew.
+    pub fn forget_arrivals(&self) {
+        self.arrivals.store(false, Ordering::Relaxed);
+    }
+
     pub fn fold(&self) -> MutexGuard<'_, Fold> {
         self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,6 +97,11 @@ impl Running {
 impl Registry {
     /// Called with every committed event, in commit order.
     pub fn note(&self, event: &Event) {
+        if let EventKind::InboxAccepted { session_key, .. } = &event.kind
+            && let Some(running) = self.of_lane(&event.agent, session_key)
+        {
+            running.note_arrival();
+        }
         let Some(turn) = &event.turn else { return };
         match &event.kind {
             EventKind::TurnStart { session_key, token, .. } => {
@@ -69,9 +115,10 @@ impl Registry {
                     cancel: CancellationToken::new(),
                     reason: OnceLock::new(),
                     used: AtomicU64::new(0),
+                    arrivals: AtomicBool::new(false),
                     so_far: Mutex::default(),
                 };
-                self.lock().insert(turn.clone(), Arc::new(running));
+                self.lock().insert(Arc::new(running));
             }
             EventKind::TurnEnd { .. } | EventKind::TurnWaiting { .. } => {
                 self.lock().remove(turn);
@@ -81,13 +128,13 @@ impl Registry {
     }
 
     pub fn get(&self, turn: &TurnId) -> Option<Arc<Running>> {
-        self.lock().get(turn).cloned()
+        self.lock().by_id.get(turn).cloned()
     }
 
     /// The lease is over though its turn is not.
     pub fn remove(&self, turn: &TurnId, token: Token) {
         let mut turns = self.lock();
-        if turns.get(turn).is_some_and(|running| running.token == token) {
+        if turns.by_id.get(turn).is_some_and(|running| running.token == token) {
             turns.remove(turn);
         }
     }
@@ -105,8 +152,7 @@ impl Registry {
     }
 
     pub fn of_lane(&self, agent: &AgentName, key: &SessionKey) -> Option<Arc<Running>> {
-        let turns = self.lock();
-        turns.values().find(|turn| turn.agent == *agent && turn.session_key == *key).cloned()
+        self.lock().by_lane.get(&(agent.clone(), key.clone())).cloned()
     }
 
     /// What a late watcher is shown of a lane's running turn.
@@ -126,7 +172,7 @@ impl Registry {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TurnId, Arc<Running>>> {
+    fn lock(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

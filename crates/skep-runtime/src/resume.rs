@@ -25,15 +25,15 @@ use crate::turn::{EndRequest, Turn};
 
 impl Turn {
     /// Messages that joined the turn come without the bytes of their files.
-    pub(crate) async fn fill_files(&self, rows: &mut [Message]) -> Result<(), Lost> {
-        let open = |row: &Message| row.body.files().any(|f| f.data.is_none() && self.needs(f));
+    pub(crate) async fn fill_files(&self, rows: &mut [Arc<Message>]) -> Result<(), Lost> {
+        let open = |row: &Arc<Message>| row.body.files().any(|f| f.data.is_none() && self.needs(f));
         if !rows.iter().any(open) {
             return Ok(());
         }
-        let read = self
-            .shared
-            .store
-            .read(async |conn| files::fill(conn, rows.iter_mut(), |file| self.needs(file)).await);
+        let read = self.shared.store.read(async |conn| {
+            let rows = rows.iter_mut().map(Arc::make_mut);
+            files::fill(conn, rows, |file| self.needs(file)).await
+        });
         read.await.map_err(|error| Lost::Refused(format!("reading files: {error}")))
     }
 
@@ -189,6 +189,6 @@ pub(crate) async fn close_unable(shared: &Shared, lease: &Lease, reason: &str) -
         now: clock::now_ms(),
     };
     let closed = persist(&shared.store, &shared.health, &shared.cut, close).await?;
-    shared.look_for_more(&closed);
+    shared.look_for_more(closed.more);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! What of a session its model is shown: everything, or notes and the rows after them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use skep_core::compaction;
 use skep_core::ids::TurnId;
@@ -11,6 +12,7 @@ use skep_store::compactions::{self, Compaction};
 use skep_store::{files, history};
 
 use crate::persist::Lost;
+use crate::recent::Talk;
 use crate::turn::Turn;
 
 const CARRIED: &str = include_str!("prompts/carried.md");
@@ -66,6 +68,39 @@ impl Turn {
     }
 
     pub(crate) async fn read_shown(&self) -> Result<Shown, Lost> {
+        self.write_held().await?;
+        let secrets = scrub::known().count();
+        let (compaction, rows) = match self.begun_here(secrets) {
+            Some(talk) => (talk.compaction, talk.rows),
+            None => self.read_rows().await?,
+        };
+        let (kept, shown) = (compaction.clone(), rows.clone());
+        self.note_read(Talk { compaction: kept, rows: shown, secrets });
+        let notes = compaction.as_ref().map(|compaction| {
+            let notes = scrub::known().clean(&compaction.notes);
+            let text = format!("{}\n{notes}", CARRIED.trim_end());
+            self.aside(&compaction.turn, compaction.upto, text)
+        });
+        Ok(Shown { compaction, rows, notes })
+    }
+
+    /// The session where it was kept since its last turn, and the message this one begins with.
+    fn begun_here(&self, secrets: usize) -> Option<Talk> {
+        let mut first = self.lease.first.clone()?;
+        // Read anew it is for what was written since.
+        if self.progressed.load(Ordering::Relaxed) || self.lease.resumed {
+            return None;
+        }
+        let mut talk = self.shared.recent.take(&self.lease.session, first.seq, secrets)?;
+        if first.body.files().next().is_some() {
+            return None;
+        }
+        clean(scrub::known(), &mut first.body);
+        talk.rows.push(Arc::new(first));
+        Some(talk)
+    }
+
+    async fn read_rows(&self) -> Result<(Option<Compaction>, Vec<Arc<Message>>), Lost> {
         let (name, session) = (self.agent.name.clone(), self.lease.session.clone());
         let own = self.lease.first_seq - 1;
         let read = self.shared.store.read(async |conn| {
@@ -79,12 +114,7 @@ impl Turn {
             read.await.map_err(|error| Lost::Refused(format!("reading the session: {error}")))?;
         let scrubber = scrub::known();
         rows.iter_mut().for_each(|row| clean(scrubber, &mut row.body));
-        let notes = compaction.as_ref().map(|compaction| {
-            let notes = scrubber.clean(&compaction.notes);
-            let text = format!("{}\n{notes}", CARRIED.trim_end());
-            self.aside(&compaction.turn, compaction.upto, text)
-        });
-        Ok(Shown { compaction, rows: rows.into_iter().map(Arc::new).collect(), notes })
+        Ok((compaction, rows.into_iter().map(Arc::new).collect()))
     }
 
     /// A message to the model that is no row: the same bytes whenever it is made again.
@@ -112,7 +142,7 @@ impl Turn {
 }
 
 /// Rows may be older than what is known as a secret; the model is not shown it all the same.
-fn clean(scrubber: &Scrubber, body: &mut Body) {
+pub(crate) fn clean(scrubber: &Scrubber, body: &mut Body) {
     let take = |text: &mut String| *text = scrubber.clean_owned(std::mem::take(text));
     body.shown.iter_mut().for_each(take);
     body.content.retain_mut(|block| {

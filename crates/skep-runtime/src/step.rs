@@ -1,6 +1,7 @@
 //! A step's tool calls: journalled, run through the gate, journalled. An effectful call has its
 //! `started` on the disk before it runs; calls that change nothing run side by side.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -52,7 +53,7 @@ pub(crate) struct Waiting {
 /// How a step's calls ended.
 pub(crate) enum StepEnd {
     /// All have their results; these rows are new.
-    Done(Vec<Message>),
+    Done(Vec<Arc<Message>>),
     /// The turn waits and gave its lease back.
     Parked,
     /// The turn is to end; `open` gives every call without a result its last word.
@@ -139,6 +140,7 @@ async fn side_by_side(
     calls: Vec<Planned>,
     mut waiting: Vec<Waiting>,
 ) -> Result<StepEnd, Lost> {
+    let earlier = turn.held_rows();
     let started = calls.iter().map(|planned| Entry::Started { call: planned.call.id.clone() });
     entries.extend(started);
     let mut entries = turn.with_notes(entries);
@@ -167,8 +169,15 @@ async fn side_by_side(
         };
         return turn.end_step(request, results, never_ran).await;
     }
+    let all_ran = waiting.is_empty() && never_ran.is_empty();
     results.extend(never_ran.iter().map(|call| not_run(call, "the turn ended")));
     entries.extend(turn.with_notes(results));
+    if submitted.is_none() && all_ran {
+        entries = match turn.hold(entries) {
+            Ok(rows) => return Ok(StepEnd::Done(rows)),
+            Err(entries) => entries,
+        };
+    }
     let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
     let after = turn.journal(entries, steer);
     let written = turn.submit(after.clone());
@@ -177,15 +186,17 @@ async fn side_by_side(
         None => Vec::new(),
     };
     rows.extend(turn.confirm(written, after).await?);
-    finish(turn, rows, waiting).await
+    finish(turn, rows.split_off(earlier), waiting).await
 }
 
 async fn one_by_one(
     turn: &Turn,
-    mut entries: Vec<Entry>,
+    entries: Vec<Entry>,
     calls: Vec<Planned>,
     mut waiting: Vec<Waiting>,
 ) -> Result<StepEnd, Lost> {
+    let earlier = turn.held_rows();
+    let mut entries = turn.with_held(entries);
     let mut rows = Vec::new();
     let mut calls = calls.into_iter();
     while let Some(planned) = calls.next() {
@@ -244,7 +255,7 @@ async fn one_by_one(
     }
     let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
     rows.extend(turn.persist(turn.journal(entries, steer)).await?);
-    finish(turn, rows, waiting).await
+    finish(turn, rows.split_off(earlier), waiting).await
 }
 
 /// Whether messages that wait in the lane join the turn now.
@@ -254,7 +265,11 @@ pub(crate) enum Steer {
     No,
 }
 
-async fn finish(turn: &Turn, rows: Vec<Message>, waiting: Vec<Waiting>) -> Result<StepEnd, Lost> {
+async fn finish(
+    turn: &Turn,
+    rows: Vec<Arc<Message>>,
+    waiting: Vec<Waiting>,
+) -> Result<StepEnd, Lost> {
     let Some(first) = waiting.first() else {
         return Ok(StepEnd::Done(rows));
     };
@@ -416,11 +431,15 @@ impl Turn {
         self.gate(&policy).run(call, cleared, context).instrument(span).await
     }
 
+    /// With what was held before it.
     pub(crate) fn journal(&self, entries: Vec<Entry>, steer: Steer) -> Journal {
+        if steer == Steer::Yes {
+            self.running.forget_arrivals();
+        }
         Journal {
             turn: self.lease.turn.clone(),
             token: self.lease.token,
-            entries: self.with_notes(entries),
+            entries: self.with_held(self.with_notes(entries)),
             steer: steer == Steer::Yes && self.can_steer,
             active_ms: self.active_ms(),
             now: skep_guard::clock::now_ms(),

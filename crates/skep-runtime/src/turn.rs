@@ -24,17 +24,18 @@ use skep_core::settings::{AgentSettings, HiveSettings, Profile};
 use skep_core::slash::Slash;
 use skep_core::tool::ToolContext;
 use skep_guard::{clock, scrub};
-use skep_store::journal::{Entry, Journal, Journalled};
+use skep_store::journal::Entry;
 use skep_store::leases::{Lease, Release};
-use skep_store::{Command, Member, Pending, StoreError};
 
 use crate::brake;
 use crate::choose;
 use crate::ear::Ear;
 pub(crate) use crate::ending::EndRequest;
 use crate::gate::{Gate as ToolGate, Records};
+use crate::held::Held;
 use crate::hive::Shared;
-use crate::persist::{Lost, persist, persist_unless};
+use crate::persist::{Lost, persist};
+use crate::recent::Talk;
 use crate::registry::Running;
 use crate::resume;
 use crate::step::{self, StepEnd};
@@ -64,6 +65,9 @@ pub(crate) struct Turn {
     /// To be told with the next row.
     notes: Mutex<Vec<String>>,
     brake: Mutex<Brake>,
+    held: Mutex<Held>,
+    /// What the session was when it was last read, and what was written since.
+    pub(crate) read: Mutex<Option<Talk>>,
     /// Complete answers of the model under this lease.
     pub answers: AtomicI64,
 }
@@ -158,6 +162,8 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
         asking: Mutex::new(Arc::clone(&agent.profile)),
         notes: Mutex::default(),
         brake: Mutex::default(),
+        held: Mutex::default(),
+        read: Mutex::default(),
         answers: AtomicI64::new(0),
         ender: CancellationToken::new(),
         can_steer: engine
@@ -171,6 +177,9 @@ async fn lead(shared: Arc<Shared>, lease: Lease) -> Result<(), Lost> {
     };
     let (agent, key) = (&turn.agent.name, &turn.running.session_key);
     turn.shared.lives.begin(agent, key, &turn.lease.session);
+    if turn.lease.more {
+        turn.running.note_arrival();
+    }
     turn.go().await
 }
 
@@ -244,8 +253,13 @@ impl Turn {
                     self.end(request, entries, heard.usage).await?;
                     return Ok(Spoke::Over);
                 }
+                () = passed(self.held_until()) => {
+                    self.write_held().await?;
+                    continue;
+                }
                 event = handle.events.recv() => event,
                 Some(batch) = asked.recv() => {
+                    self.write_held_for_watchers().await?;
                     // What the engine said before it asked stands in its events.
                     while let Ok(event) = handle.events.try_recv() {
                         // It cannot have ended: it waits for these calls.
@@ -263,6 +277,7 @@ impl Turn {
                     continue;
                 }
             };
+            self.write_held_for_watchers().await?;
             match event {
                 Some(event) => match self.hear(event, heard) {
                     None => {}
@@ -352,7 +367,7 @@ impl Turn {
         match step::run(self, Some(step::new_message(body)), calls).await? {
             StepEnd::Done(mut rows) => {
                 self.fill_files(&mut rows).await?;
-                Ok(Some(rows.into_iter().map(Arc::new).collect()))
+                Ok(Some(rows))
             }
             StepEnd::Parked => Ok(None),
             StepEnd::Ended { request, open } => {
@@ -507,62 +522,14 @@ impl Turn {
         lock(&self.notes).push(text);
     }
 
+    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
+        lock(&self.held)
+    }
+
     /// Puts what is still to be told before the entries it led to.
     pub(crate) fn with_notes(&self, entries: Vec<Entry>) -> Vec<Entry> {
         let notes = std::mem::take(&mut *lock(&self.notes));
         notes.into_iter().map(|text| Entry::Note { text }).chain(entries).collect()
-    }
-
-    pub(crate) fn submit(&self, journal: Journal) -> Pending<Journalled> {
-        self.shared.store.submit(journal)
-    }
-
-    /// Waits for a submitted write; one that did not go through is written again.
-    pub(crate) async fn confirm(
-        &self,
-        pending: Pending<Journalled>,
-        journal: Journal,
-    ) -> Result<Vec<Message>, Lost> {
-        match pending.await {
-            Ok(written) => Ok(self.rows_of(written)),
-            Err(StoreError::Refused(skep_store::Refusal::Stale)) => Err(Lost::Stale),
-            Err(_) => self.persist(journal).await,
-        }
-    }
-
-    pub(crate) async fn persist(&self, journal: Journal) -> Result<Vec<Message>, Lost> {
-        self.persist_any(journal).await.map(|written| self.rows_of(written))
-    }
-
-    pub(crate) async fn persist_any<C: Member<Command> + Clone>(
-        &self,
-        command: C,
-    ) -> Result<C::Out, Lost> {
-        let shared = &self.shared;
-        persist(&shared.store, &shared.health, &shared.cut_hard, command).await
-    }
-
-    /// As `persist`; a turn that is held can be ended, and then nothing of this was written.
-    pub(crate) async fn persist_unless_ended(
-        &self,
-        journal: Journal,
-    ) -> Result<Result<Vec<Message>, EndRequest>, Lost> {
-        let Shared { store, health, cut_hard, .. } = &*self.shared;
-        let written = persist_unless(store, health, cut_hard, self.ended(), journal).await?;
-        Ok(written.map(|written| self.rows_of(written)))
-    }
-
-    fn rows_of(&self, written: Journalled) -> Vec<Message> {
-        let mut rows = written.rows;
-        if !rows.is_empty() {
-            self.progressed.store(true, Ordering::Relaxed);
-        }
-        if !written.steered.is_empty() {
-            // Whoever speaks anew may well be answered by the same calls.
-            *self.brake() = Brake::default();
-        }
-        rows.extend(written.steered);
-        rows
     }
 
     pub(crate) fn event(&self, kind: EventKind) -> Event {
@@ -577,8 +544,16 @@ impl Turn {
     }
 }
 
+/// Never where there is no such time.
+async fn passed(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Held for a look or an assignment only.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,7 +1,7 @@
 //! How full the window of a session's model is.
 
 use skep_core::ids::{AgentName, TurnId};
-use skep_core::message::{Message, Role, Usage};
+use skep_core::message::{Meta, Usage};
 use skep_core::settings::{AgentState, HiveSettings};
 
 use crate::door::{ContextInfo, ContextParts};
@@ -12,22 +12,12 @@ use crate::turn::system_prompt;
 const BYTES_PER_TOKEN: usize = 4;
 
 impl Hive {
-    /// From the newest rows of a session; `seam` is the last one that told of a compaction. Nothing
-    /// before the first call after it: nobody has counted yet.
-    pub(crate) fn meter(
-        &self,
-        agent: &AgentName,
-        rows: &[Message],
-        seam: Option<i64>,
-    ) -> Option<ContextInfo> {
-        let after = rows.iter().rev().take_while(|row| Some(row.seq) > seam);
-        let mut answers = after.filter(|row| row.body.role == Role::Assistant);
-        let meta =
-            answers.find_map(|row| row.body.meta.as_ref().filter(|meta| !meta.api.is_empty()))?;
+    /// After the newest call of a session's model.
+    pub(crate) fn meter(&self, agent: &AgentName, meta: &Meta) -> ContextInfo {
         let settings = self.shared.settings();
         let window = window(&settings, agent, meta.profile.as_deref());
         let parts = self.parts(&settings, agent, &meta.usage);
-        Some(ContextInfo { used: meta.usage.total_tokens, window, parts })
+        ContextInfo { used: meta.usage.total_tokens, window, parts }
     }
 
     /// With the tools and rules the agent has now: its next call has these.

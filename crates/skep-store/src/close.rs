@@ -6,9 +6,9 @@ use skep_core::Millis;
 use skep_core::engine::FailureCode;
 use skep_core::event::{EventKind, ItemState};
 use skep_core::frame::FrameKind;
-use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId, SessionId};
+use skep_core::ids::{ChannelId, ItemId, MessageId};
 use skep_core::ids::{Token, TurnId};
-use skep_core::message::Usage;
+use skep_core::message::{Message, Usage};
 
 use crate::agents::{Tally, tally};
 use crate::approvals;
@@ -58,45 +58,34 @@ impl Outcome {
 pub struct Closed {
     /// The lane has more to do.
     pub more: bool,
+    /// The rows of `entries`, in their order.
+    pub rows: Vec<Message>,
 }
 
 impl Run for Close {
     type Out = Closed;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let update = "UPDATE turns SET state = 'ended', ended_at = $3, changed_at = $3, \
-                      outcome = $4, answer = $5, error = $6, active_ms = $7, \
-                      steps = steps + $8, waiting_for = NULL, available_at = NULL \
-                      WHERE id = $1 AND token = $2 AND state = 'running' \
-                      RETURNING lane, agent, session, \
-                      (SELECT name FROM agents WHERE agents.id = agent), \
-                      (SELECT pending FROM lanes WHERE lanes.id = lane), steps - $8";
+        let update = "UPDATE turns SET state = 'ended', ended_at = $2, changed_at = $2, \
+                      outcome = $3, answer = $4, error = $5, active_ms = $6, \
+                      steps = steps + $7, waiting_for = NULL, available_at = NULL WHERE id = $1";
         let (answer, error) = match &self.outcome {
             Outcome::Answered { text } => (Some(text), None),
             Outcome::Ended { text, .. } => (None, Some(text)),
         };
+        let (leased, found) = Leased::find(tx, &self.turn, self.token, self.now).await?;
+        let answers = self.entries.iter().filter(|entry| matches!(entry, Entry::Assistant { .. }));
         let args = [
             self.turn.as_str().into(),
-            self.token.0.into(),
             self.now.into(),
             self.outcome.word().into(),
             answer.into(),
             error.into(),
             self.active_ms.into(),
-            i64::from(self.entries.iter().any(|entry| matches!(entry, Entry::Assistant { .. })))
-                .into(),
+            i64::try_from(answers.count()).unwrap_or(i64::MAX).into(),
         ];
-        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
-        let leased = Leased {
-            turn: &self.turn,
-            lane: LaneId(row.int(0)?),
-            agent: AgentId(row.int(1)?),
-            session: SessionId(row.text(2)?),
-            agent_name: AgentName(row.text(3)?),
-            steps: row.int(5)?,
-            now: self.now,
-        };
-        let more = row.int(4)? > 0;
+        tx.conn.run(update, &args).await?;
+        let more = found.pending > 0;
         let rows = write_entries(tx, &leased, &self.entries).await?;
         tell_rows(tx, &leased, rows.iter());
         self.end_items(tx, &leased).await?;
@@ -118,7 +107,7 @@ impl Run for Close {
             profile: self.answered_by(),
         };
         tx.event(leased.event(kind));
-        Ok(Closed { more })
+        Ok(Closed { more, rows })
     }
 
     fn cost(&self) -> usize {

@@ -5,8 +5,12 @@
 //! statement that crossed to a thread of the driver and back cost more than the statement itself;
 //! whoever may hang on a disk (the writer, the checkpointer) owns a thread instead.
 
-use rusqlite::Connection;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Statement};
 
 use crate::dialect;
 use crate::error::SqlError;
@@ -62,6 +66,16 @@ impl Conn {
         Ok(all)
     }
 
+    /// Every row as it lies in the database's own memory.
+    pub(crate) async fn each_row(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        mut take: impl FnMut(Cells<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        self.each(sql, args, |row| take(Cells(row)))
+    }
+
     fn each(
         &mut self,
         sql: &'static str,
@@ -72,8 +86,9 @@ impl Conn {
         #[cfg(test)]
         seen::note(connection.path(), sql);
         let mut statement = connection.prepare_cached(sql).map_err(dialect::sql_error)?;
-        for at in 1..=statement.parameter_count() {
-            let value = statement.parameter_name(at).and_then(|name| argument(name, args));
+        let places = places(sql, &statement);
+        for (at, number) in (1..).zip(places.iter()) {
+            let value = number.checked_sub(1).and_then(|number| args.get(number));
             let value = value.ok_or_else(|| SqlError::decode(format!("no value {at}: {sql}")))?;
             statement.raw_bind_parameter(at, value).map_err(dialect::sql_error)?;
         }
@@ -82,6 +97,12 @@ impl Conn {
             take(row)?;
         }
         Ok(())
+    }
+
+    /// Rows changed on this connection so far.
+    pub(crate) fn changes(&self) -> u64 {
+        let Self::Sqlite(connection) = self;
+        connection.total_changes()
     }
 
     /// Runs statements that take no arguments and are used once, without keeping them prepared.
@@ -97,10 +118,28 @@ impl Conn {
     }
 }
 
-/// `$3` is the third value given, wherever it stands in the statement.
-fn argument<'a>(name: &str, args: &[Value<'a>]) -> Option<Value<'a>> {
-    let number: usize = name.strip_prefix('$')?.parse().ok()?;
-    args.get(number.checked_sub(1)?).copied()
+thread_local! {
+    /// Known by where their text lies: it is there as long as the program.
+    static PLACES: RefCell<HashMap<Text, Rc<[usize]>>> = RefCell::default();
+}
+
+/// Where a statement's text lies, and how long it is.
+type Text = (usize, usize);
+
+/// Which of the values given stands at each place of a statement: `$3` is the third, wherever it
+/// stands. 0 where the name says nothing.
+fn places(sql: &'static str, statement: &Statement<'_>) -> Rc<[usize]> {
+    let number = |at| {
+        let name = statement.parameter_name(at)?;
+        name.strip_prefix('$')?.parse().ok()
+    };
+    let key = (sql.as_ptr().addr(), sql.len());
+    PLACES.with_borrow_mut(|known| {
+        let places = known.entry(key).or_insert_with(|| {
+            (1..=statement.parameter_count()).map(|at| number(at).unwrap_or(0)).collect()
+        });
+        Rc::clone(places)
+    })
 }
 
 impl rusqlite::ToSql for Value<'_> {
@@ -111,6 +150,23 @@ impl rusqlite::ToSql for Value<'_> {
             Self::Text(value) => ValueRef::Text(value.as_bytes()),
             Self::Blob(value) => ValueRef::Blob(value),
         }))
+    }
+}
+
+/// A row that is not taken out of the database's memory.
+pub(crate) struct Cells<'a>(&'a rusqlite::Row<'a>);
+
+impl<'a> Cells<'a> {
+    pub fn int(&self, column: usize) -> Result<i64, SqlError> {
+        match self.0.get_ref(column).map_err(dialect::sql_error)? {
+            ValueRef::Integer(value) => Ok(value),
+            _ => Err(wrong(column, "a number")),
+        }
+    }
+
+    pub fn text(&self, column: usize) -> Result<&'a str, SqlError> {
+        let value = self.0.get_ref(column).map_err(dialect::sql_error)?;
+        value.as_str().map_err(|_| wrong(column, "text in UTF-8"))
     }
 }
 

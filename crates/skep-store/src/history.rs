@@ -1,5 +1,7 @@
 //! Sessions and their messages: the canonical history, and with `calls` the journal of a turn.
 
+use std::fmt::Write as _;
+
 use serde::Deserialize;
 use skep_core::Millis;
 use skep_core::event::CallState;
@@ -39,10 +41,13 @@ pub(crate) async fn append(
     }
     let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     let sum = Sum::of(messages.iter().map(|message| &message.body));
+    let found = "SELECT last_seq, agent FROM sessions WHERE id = $1";
+    let row = tx.conn.row(found, &[place.session.as_str().into()]).await?;
+    let row = row.ok_or_else(|| SqlError::decode("the session of a turn is gone"))?;
+    let (last, agent) = (row.int(0)?, AgentId(row.int(1)?));
     let reserve = "UPDATE sessions SET last_seq = last_seq + $2, last_at = $3, \
                    tokens = tokens + $4, cost = cost + $5, unpriced = unpriced + $6, \
-                   title = CASE title WHEN '' THEN $7 ELSE title END WHERE id = $1 \
-                   RETURNING last_seq, agent";
+                   title = CASE title WHEN '' THEN $7 ELSE title END WHERE id = $1";
     let args = [
         place.session.as_str().into(),
         count.into(),
@@ -52,11 +57,9 @@ pub(crate) async fn append(
         sum.unpriced.into(),
         (&sum.title).into(),
     ];
-    let row = tx.conn.row(reserve, &args).await?;
-    let row = row.ok_or_else(|| SqlError::decode("the session of a turn is gone"))?;
-    let (last, agent) = (row.int(0)?, AgentId(row.int(1)?));
+    tx.conn.run(reserve, &args).await?;
     let mut rows = Vec::with_capacity(messages.len());
-    for (seq, message) in (last - count + 1..).zip(messages) {
+    for (seq, message) in (last + 1..).zip(messages) {
         let spoken = message.body.is_spoken();
         rows.push(insert(tx, place, seq, message).await?);
         if spoken {
@@ -237,7 +240,7 @@ pub async fn page(
 }
 
 /// The page as one text: rows cost a driver far more each than their bytes do.
-pub async fn page_text(
+async fn page_text(
     conn: &mut Conn,
     session: &SessionId,
     view: View,
@@ -294,6 +297,99 @@ pub(crate) const SPOKEN_PAGE: &str =
 const NEXT_PAGE: &str = packed!("session = $1 AND seq > $2 ORDER BY seq LIMIT $3");
 const NEXT_SPOKEN_PAGE: &str =
     packed!("session = $1 AND spoken = 1 AND seq > $2 ORDER BY seq LIMIT $3");
+
+/// Rows as they leave: the JSON of their messages with commas between them, oldest first.
+#[derive(Debug, Default)]
+pub struct Lines {
+    pub json: String,
+    /// The place of each, and where in `json` it stands.
+    rows: Vec<(i64, std::ops::Range<usize>)>,
+}
+
+impl Lines {
+    pub fn seqs(&self) -> impl DoubleEndedIterator<Item = i64> {
+        self.rows.iter().map(|(seq, _)| *seq)
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (i64, &str)> {
+        self.rows.iter().map(|(seq, range)| (*seq, &self.json[range.clone()]))
+    }
+
+    /// Newest first as they are read, so that the page can be cut short.
+    fn reversed(self) -> Self {
+        let mut lines = Self { json: String::with_capacity(self.json.len()), rows: Vec::new() };
+        for (seq, range) in self.rows.into_iter().rev() {
+            lines.push(seq, |json| json.push_str(&self.json[range]));
+        }
+        lines
+    }
+
+    fn push(&mut self, seq: i64, write: impl FnOnce(&mut String)) {
+        if !self.rows.is_empty() {
+            self.json.push(',');
+        }
+        let start = self.json.len();
+        write(&mut self.json);
+        self.rows.push((seq, start..self.json.len()));
+    }
+}
+
+/// Which rows of a session.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows {
+    /// The newest below this.
+    Before(i64),
+    /// The oldest above this.
+    After(i64),
+}
+
+/// As [`page`] and [`after`], in the full view. Nothing is taken apart and put together again: a
+/// body is an object already, and the fields of `Message` go before its own.
+pub async fn lines(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    rows: Rows,
+    limit: u32,
+) -> Result<Lines, SqlError> {
+    let (sql, bound) = match rows {
+        Rows::Before(seq) => (LINES, seq),
+        Rows::After(seq) => (NEXT_LINES, seq),
+    };
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let place = format!(
+        ",\"agentId\":{},\"sessionId\":{}",
+        quoted(agent.as_str()),
+        quoted(session.as_str())
+    );
+    let args = [session.as_str().into(), bound.into(), limit.into()];
+    let mut lines = Lines::default();
+    conn.each_row(sql, &args, |row| {
+        let (seq, id, turn, at, body) =
+            (row.int(0)?, row.text(1)?, row.text(2)?, row.int(3)?, row.text(4)?);
+        let fields = body.strip_prefix('{').ok_or_else(|| SqlError::decode("a body"))?;
+        lines.push(seq, |json| {
+            // Ids are ours and need no escape.
+            for piece in ["{\"type\":\"history\",\"id\":\"", id, "\"", &place, ",\"turn\":\"", turn]
+            {
+                json.push_str(piece);
+            }
+            let _ = write!(json, "\",\"seq\":{seq},\"timestamp\":{at},");
+            json.push_str(fields);
+        });
+        Ok(())
+    })
+    .await?;
+    Ok(match rows {
+        Rows::Before(_) => lines.reversed(),
+        Rows::After(_) => lines,
+    })
+}
+
+const LINES: &str = "SELECT seq, id, turn, at, body FROM history \
+                     WHERE session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3";
+const NEXT_LINES: &str = "SELECT seq, id, turn, at, body FROM history \
+                          WHERE session = $1 AND seq > $2 ORDER BY seq LIMIT $3";
 
 /// All rows of a session after this one.
 pub async fn whole(

@@ -13,7 +13,7 @@ use crate::approvals::{self, Asking};
 use crate::command::Run;
 use crate::error::{Refusal, SqlError};
 use crate::history::{self, NewMessage, Place};
-use crate::leases::{NEXT_ITEMS, PendingItem};
+use crate::pending::{NEXT_ITEMS, PendingItem};
 use crate::spend;
 use crate::tx::{NewEvent, Tx};
 
@@ -60,6 +60,19 @@ pub struct NewCall {
 }
 
 impl Entry {
+    /// The row it becomes.
+    pub fn message(&self) -> Option<&NewMessage> {
+        match self {
+            Self::Assistant { message, .. }
+            | Self::Result { message, .. }
+            | Self::Seam { message } => Some(message),
+            Self::Started { .. }
+            | Self::Note { .. }
+            | Self::Approved { .. }
+            | Self::Expired { .. } => None,
+        }
+    }
+
     /// Says that something is about to happen, or tells of it: no step forward by itself.
     fn is_mark(&self) -> bool {
         matches!(self, Self::Started { .. } | Self::Approved { .. } | Self::Note { .. })
@@ -92,33 +105,20 @@ impl Run for Journal {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         // A step forward: earlier leases without one no longer count.
-        let update = "UPDATE turns SET active_ms = $3, changed_at = $4, steps = steps + $5, \
-                      marks = marks + $6, lost = 0, \
-                      attempts = CASE WHEN $6 > 0 THEN 0 ELSE attempts END \
-                      WHERE id = $1 AND token = $2 AND state = 'running' \
-                      RETURNING lane, agent, session, \
-                      (SELECT name FROM agents WHERE agents.id = agent), \
-                      (SELECT pending FROM lanes WHERE lanes.id = lane), cancel, steps - $5";
+        let update = "UPDATE turns SET active_ms = $2, changed_at = $3, steps = steps + $4, \
+                      marks = marks + $5, lost = 0, \
+                      attempts = CASE WHEN $5 > 0 THEN 0 ELSE attempts END WHERE id = $1";
+        let (leased, found) = Leased::find(tx, &self.turn, self.token, self.now).await?;
         let args = [
             self.turn.as_str().into(),
-            self.token.0.into(),
             self.active_ms.into(),
             self.now.into(),
             self.count(|entry| matches!(entry, Entry::Assistant { .. })).into(),
             self.count(|entry| !entry.is_mark()).into(),
         ];
-        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
-        let leased = Leased {
-            turn: &self.turn,
-            lane: LaneId(row.int(0)?),
-            agent: AgentId(row.int(1)?),
-            session: SessionId(row.text(2)?),
-            agent_name: AgentName(row.text(3)?),
-            steps: row.int(6)?,
-            now: self.now,
-        };
+        tx.conn.run(update, &args).await?;
         // A turn that is to end takes nothing with it: what waits is for the next one.
-        let joins = self.steer && row.int(4)? > 0 && row.text_opt(5)?.is_none();
+        let joins = self.steer && found.pending > 0 && !found.to_end;
         let rows = write_entries(tx, &leased, &self.entries).await?;
         let steered = match joins {
             true => steer(tx, &leased).await?,
@@ -140,7 +140,8 @@ impl Journal {
     }
 }
 
-pub(crate) fn cost_of(entries: &[Entry]) -> usize {
+/// Bytes it puts on the disk, about.
+pub fn cost_of(entries: &[Entry]) -> usize {
     let text = |message: &NewMessage| {
         let body = &message.body;
         let files = body.files().filter_map(|file| file.data.as_ref());
@@ -179,7 +180,40 @@ pub(crate) struct Leased<'a> {
     pub now: Millis,
 }
 
-impl Leased<'_> {
+/// What else is known of it.
+pub(crate) struct Found {
+    /// Messages that wait in its lane.
+    pub pending: i64,
+    /// It was asked to end.
+    pub to_end: bool,
+}
+
+impl<'a> Leased<'a> {
+    /// The turn, where this lease of it is the newest and it runs. Read first and written by
+    /// another statement: a `RETURNING` makes a table of its own for its rows.
+    pub async fn find(
+        tx: &mut Tx<'_>,
+        turn: &'a TurnId,
+        token: Token,
+        now: Millis,
+    ) -> Result<(Self, Found), Refusal> {
+        let select = "SELECT t.lane, t.agent, t.session, a.name, l.pending, t.cancel, t.steps \
+                      FROM turns t JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
+                      WHERE t.id = $1 AND t.token = $2 AND t.state = 'running'";
+        let row = tx.conn.row(select, &[turn.as_str().into(), token.0.into()]).await?;
+        let row = row.ok_or(Refusal::Stale)?;
+        let leased = Self {
+            turn,
+            lane: LaneId(row.int(0)?),
+            agent: AgentId(row.int(1)?),
+            session: SessionId(row.text(2)?),
+            agent_name: AgentName(row.text(3)?),
+            steps: row.int(6)?,
+            now,
+        };
+        Ok((leased, Found { pending: row.int(4)?, to_end: row.text_opt(5)?.is_some() }))
+    }
+
     fn place(&self) -> Place<'_> {
         Place { agent: &self.agent_name, session: &self.session, turn: self.turn, now: self.now }
     }
@@ -210,15 +244,7 @@ pub(crate) async fn write_entries(
     leased: &Leased<'_>,
     entries: &[Entry],
 ) -> Result<Vec<Message>, Refusal> {
-    let mut messages = Vec::new();
-    for entry in entries {
-        if let Entry::Assistant { message, .. }
-        | Entry::Result { message, .. }
-        | Entry::Seam { message } = entry
-        {
-            messages.push(message.clone());
-        }
-    }
+    let messages = entries.iter().filter_map(Entry::message).cloned().collect();
     let rows = history::append(tx, &leased.place(), messages).await?;
     // Results carry no meta: what is counted here are model calls.
     spend::record(tx, leased, &rows).await?;
@@ -334,16 +360,19 @@ async fn set_call(
     state: CallState,
 ) -> Result<String, Refusal> {
     // A call that has its result keeps it: no second one is ever written.
-    let update = "UPDATE calls SET state = $3, changed_at = $4 WHERE turn = $1 AND call_id = $2 \
-                  AND state NOT IN ('done', 'unknown') RETURNING tool";
+    let open = "SELECT tool FROM calls WHERE turn = $1 AND call_id = $2 \
+                AND state NOT IN ('done', 'unknown')";
+    let row = tx.conn.row(open, &[leased.turn.as_str().into(), call.as_str().into()]).await?;
+    let tool = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?.text(0)?;
+    let update = "UPDATE calls SET state = $3, changed_at = $4 WHERE turn = $1 AND call_id = $2";
     let args = [
         leased.turn.as_str().into(),
         call.as_str().into(),
         state.as_str().into(),
         leased.now.into(),
     ];
-    let row = tx.conn.row(update, &args).await?;
-    Ok(row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?.text(0)?)
+    tx.conn.run(update, &args).await?;
+    Ok(tool)
 }
 
 /// Who began the turn; asked for once a write, and only where a row of the trail needs it.

@@ -3,9 +3,8 @@
 
 use skep_core::Millis;
 use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
-use skep_core::file::File;
 use skep_core::ids::{
-    AgentId, AgentName, CallId, ItemId, LaneId, MessageId, SessionId, SessionKey, Token, TurnId,
+    AgentId, AgentName, CallId, ItemId, LaneId, SessionId, SessionKey, Token, TurnId,
 };
 use skep_core::message::{Body, Message};
 use skep_core::settings::Think;
@@ -13,12 +12,11 @@ use skep_core::settings::Think;
 use crate::agents::{Tally, tally};
 use crate::approvals::{self, Asking, NewApproval};
 use crate::command::Run;
-use crate::conn::Row;
 use crate::error::{Refusal, SqlError};
-use crate::files;
 use crate::history::{self, NewMessage, NewSession, Place};
-use crate::inbox::{ORDER, Slot, UserText, as_ordered, user_body};
-use crate::lanes::{self, Chosen, Lane, think_level, turn_state};
+use crate::inbox::Slot;
+use crate::lanes::{self, Chosen, Lane, turn_state};
+use crate::pending::{NEXT_ITEMS, PendingItem};
 use crate::tx::{NewEvent, Tx};
 
 /// A turn in hand.
@@ -42,6 +40,8 @@ pub struct Lease {
     pub chosen: Chosen,
     /// The first row of this turn in its session.
     pub first_seq: i64,
+    /// Messages may wait behind it in its lane.
+    pub more: bool,
     /// The user message, when this lease wrote it.
     pub first: Option<Message>,
 }
@@ -78,6 +78,7 @@ pub(crate) async fn open(
         NewSession { id: &slot.session, key: session_key.as_str(), now, idle_ms: slot.idle_ms };
     let session = history::resolve(tx, &lane, agent, &wanted).await?;
     let token = next_token(tx, lane.id).await?;
+    let more = lane.pending > 0;
     let Chosen { profile, think } = lane.chosen;
     let chosen = Chosen { profile, think: opening.think.or(think) };
     let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
@@ -117,6 +118,7 @@ pub(crate) async fn open(
         active_ms: 0,
         chosen,
         first_seq: rows.first().map_or(0, |row| row.seq),
+        more,
         first: rows.into_iter().next(),
     };
     tell_start(tx, &lease, first.from, first.text, now);
@@ -151,9 +153,12 @@ impl Lease {
 }
 
 async fn next_token(tx: &mut Tx<'_>, lane: LaneId) -> Result<Token, SqlError> {
-    let next = "UPDATE lanes SET token = token + 1 WHERE id = $1 RETURNING token";
-    let row = tx.conn.row(next, &[lane.0.into()]).await?;
-    Ok(Token(row.ok_or_else(|| SqlError::decode("a lane is gone"))?.int(0)?))
+    let last = "SELECT token FROM lanes WHERE id = $1";
+    let row = tx.conn.row(last, &[lane.0.into()]).await?;
+    let token = row.ok_or_else(|| SqlError::decode("a lane is gone"))?.int(0)? + 1;
+    let next = "UPDATE lanes SET token = $2 WHERE id = $1";
+    tx.conn.run(next, &[lane.0.into(), token.into()]).await?;
+    Ok(Token(token))
 }
 
 /// Takes the best ready work there is, or one open turn that nobody runs.
@@ -230,6 +235,7 @@ impl Take {
             active_ms: row.int(4)?,
             first_seq: row.int(5)?,
             chosen: Chosen::decode(row.text_opt(6)?, row.text_opt(7)?)?,
+            more: true,
             first: None,
         };
         let from = if was == TurnState::Waiting { ItemState::Waiting } else { ItemState::Pending };
@@ -257,6 +263,7 @@ impl Take {
         }
         let less = "UPDATE lanes SET pending = pending - 1 WHERE id = $1";
         tx.conn.run(less, &[lane.id.0.into()]).await?;
+        lane.pending -= 1;
         let by = Tally { pending: -1, running: 1, turns: 1, ..Tally::default() };
         tally(tx, agent, by).await?;
         let opening = Opening {
@@ -273,69 +280,6 @@ impl Take {
         let message = item.message(self.now);
         let first = FirstItem { item: &item.id, from: &item.principal, text: &item.body, message };
         open(tx, opening, first).await
-    }
-}
-
-/// The first items of a lane that nobody has begun.
-pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
-                                     ord, fresh, files, think, kind, again FROM items \
-                                     WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
-                                     ORDER BY priority, ord LIMIT $2";
-
-/// An item nobody has begun.
-pub(crate) struct PendingItem {
-    pub id: ItemId,
-    pub message_id: MessageId,
-    pub channel: Option<String>,
-    pub principal: String,
-    pub body: String,
-    pub priority: i64,
-    pub ord: i64,
-    /// Its turn begins a new session.
-    pub fresh: bool,
-    /// A command that its turn carries out.
-    pub order: bool,
-    pub files: Vec<File>,
-    pub think: Option<Think>,
-    /// The call it is there to run, as JSON.
-    pub again: Option<String>,
-}
-
-impl PendingItem {
-    pub async fn read(tx: &mut Tx<'_>, row: &Row) -> Result<Self, SqlError> {
-        let id = ItemId(row.text(0)?);
-        let files = match row.int(8)? {
-            0 => Vec::new(),
-            _ => files::of_item(tx.conn, &id).await?,
-        };
-        Ok(Self {
-            id,
-            files,
-            message_id: MessageId(row.text(1)?),
-            channel: row.text_opt(2)?,
-            principal: row.text(3)?,
-            body: row.text(4)?,
-            priority: row.int(5)?,
-            ord: row.int(6)?,
-            fresh: row.bool(7)?,
-            think: think_level(row.text_opt(9)?)?,
-            order: row.text(10)? == ORDER,
-            again: row.text_opt(11)?,
-        })
-    }
-
-    pub fn message(&self, now: Millis) -> Body {
-        let body = user_body(UserText {
-            item: &self.id,
-            message_id: &self.message_id,
-            channel: self.channel.as_deref(),
-            principal: &self.principal,
-            text: &self.body,
-            files: self.files.clone(),
-            now,
-        });
-        let details = self.again.as_deref().and_then(|again| serde_json::from_str(again).ok());
-        as_ordered(Body { details, ..body }, self.order)
     }
 }
 

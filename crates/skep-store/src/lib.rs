@@ -44,6 +44,7 @@ mod integrity;
 mod log_file;
 mod migrate;
 mod open;
+mod pending;
 mod readers;
 mod store;
 mod thread;

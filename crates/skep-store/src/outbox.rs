@@ -57,10 +57,12 @@ pub(crate) struct NewFrame<'a> {
 }
 
 pub(crate) async fn push(tx: &mut Tx<'_>, new: NewFrame<'_>) -> Result<(), Refusal> {
-    let next = "UPDATE channels SET last_seq = last_seq + 1 WHERE id = $1 RETURNING last_seq";
-    let row = tx.conn.row(next, &[new.channel.as_str().into()]).await?;
+    let last = "SELECT last_seq FROM channels WHERE id = $1";
+    let row = tx.conn.row(last, &[new.channel.as_str().into()]).await?;
     let row = row.ok_or_else(|| Refusal::not_found(format!("channel {}", new.channel)))?;
-    let seq = row.int(0)?;
+    let seq = row.int(0)? + 1;
+    let next = "UPDATE channels SET last_seq = $2 WHERE id = $1";
+    tx.conn.run(next, &[new.channel.as_str().into(), seq.into()]).await?;
     let insert = "INSERT INTO outbox (channel, seq, id, kind, item, at, payload) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
     let payload = new.payload.to_string();

@@ -4,7 +4,7 @@ use skep_core::Millis;
 
 use crate::audit;
 use crate::command::Run;
-use crate::error::Refusal;
+use crate::error::{Refusal, SqlError};
 use crate::tx::Tx;
 
 /// Rows let go by one command and table.
@@ -28,9 +28,13 @@ impl Run for Expire {
     type Out = bool;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
-        let events = "DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE at < $1 \
-                      AND seq < (SELECT max(seq) FROM events) ORDER BY at LIMIT $2)";
-        let args = [self.events_before.into(), BITE.into()];
+        // The oldest have the lowest numbers.
+        let ends = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)";
+        let ends = tx.conn.row(ends, &[]).await?;
+        let ends = ends.ok_or_else(|| SqlError::decode("the events have no ends"))?;
+        let (first, last) = (ends.int_opt(0)?.unwrap_or(0), ends.int_opt(1)?.unwrap_or(0));
+        let events = "DELETE FROM events WHERE seq >= $1 AND seq < $2 AND at < $3";
+        let args = [first.into(), last.min(first + BITE).into(), self.events_before.into()];
         let mut gone = tx.conn.run(events, &args).await?;
         // Frames of items that are not ended stay, whatever their age.
         let select = "SELECT o.channel, o.seq FROM outbox o WHERE o.at < $1 AND EXISTS \

@@ -122,6 +122,11 @@ const SCHEMA: Schema = Schema {
             sql: include_str!("../migrations/sqlite/0013_usage.sql"),
         },
         MigrationFile {
+            version: 14,
+            name: "fewer_trees",
+            sql: include_str!("../migrations/sqlite/0014_fewer_trees.sql"),
+        },
+        MigrationFile {
             version: 20,
             name: "unused",
             sql: include_str!("../migrations/sqlite/0020_unused.sql"),

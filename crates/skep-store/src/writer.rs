@@ -128,26 +128,26 @@ impl<S: CommandSet> Writer<S> {
 
     /// All or nothing for the batch, except that a command refused by its own rule goes alone.
     async fn commit(&mut self, commands: &[S]) -> Result<Done<S>, StoreError> {
-        let mut gathered = Gathered::new(self.connect().await?);
+        let counters = self.connect().await?;
         let Some(conn) = self.conn.as_mut() else {
             return Err(StoreError::Closed);
         };
-        conn.run(dialect::BEGIN, &[]).await?;
-        let mut outcomes = Vec::with_capacity(commands.len());
-        for command in commands {
-            let outcome = match commands.len() {
-                1 => run_alone(conn, &mut gathered, command).await?,
-                _ => run_among_others(conn, &mut gathered, command).await?,
-            };
-            outcomes.push(outcome);
-        }
-        if outcomes.iter().all(Result::is_err) {
+        let done = match run_all(conn, counters, commands, Apart::No).await? {
+            Some(done) => done,
+            // Rare enough that its work may be done twice.
+            None => {
+                conn.run(dialect::ROLLBACK, &[]).await?;
+                let again = run_all(conn, counters, commands, Apart::Yes).await?;
+                again.ok_or(StoreError::Closed)?
+            }
+        };
+        if done.outcomes.iter().all(Result::is_err) {
             conn.run(dialect::ROLLBACK, &[]).await?;
         } else {
-            gathered.write_events(conn).await?;
+            done.gathered.write_events(conn).await?;
             conn.run(dialect::COMMIT, &[]).await.map_err(failed_commit)?;
         }
-        Ok(Done { outcomes, gathered })
+        Ok(done)
     }
 
     /// Before anybody is told: who was answered finds the head at or behind what the answer says.
@@ -215,35 +215,46 @@ impl<S: CommandSet> Writer<S> {
     }
 }
 
-/// The outer error fails the batch, the inner one only this command. Its statements go when the
-/// transaction is rolled back, so it needs no savepoint.
-async fn run_alone<S: CommandSet>(
-    conn: &mut Conn,
-    gathered: &mut Gathered,
-    command: &S,
-) -> Result<Result<S::Outcome, Refusal>, SqlError> {
-    let mark = gathered.mark();
-    let outcome = run_caught(conn, gathered, command).await?;
-    if outcome.is_err() {
-        gathered.back_to(&mark);
-    }
-    Ok(outcome)
+/// Whether each command of a batch can be undone by itself. That has its price: the database keeps
+/// every page as it was before each of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Apart {
+    No,
+    Yes,
 }
 
-async fn run_among_others<S: CommandSet>(
+/// Begins a transaction and runs the batch in it. Nothing where a command was refused after it had
+/// written, and cannot be undone alone; the error fails the batch.
+async fn run_all<S: CommandSet>(
     conn: &mut Conn,
-    gathered: &mut Gathered,
-    command: &S,
-) -> Result<Result<S::Outcome, Refusal>, SqlError> {
-    let mark = gathered.mark();
-    conn.run(dialect::SAVEPOINT, &[]).await?;
-    let outcome = run_caught(conn, gathered, command).await?;
-    if outcome.is_err() {
-        gathered.back_to(&mark);
-        conn.run(dialect::ROLLBACK_TO, &[]).await?;
+    counters: Counters,
+    commands: &[S],
+    apart: Apart,
+) -> Result<Option<Done<S>>, SqlError> {
+    let mut gathered = Gathered::new(counters);
+    conn.run(dialect::BEGIN, &[]).await?;
+    let mut outcomes = Vec::with_capacity(commands.len());
+    for command in commands {
+        let (mark, changes) = (gathered.mark(), conn.changes());
+        if apart == Apart::Yes {
+            conn.run(dialect::SAVEPOINT, &[]).await?;
+        }
+        let outcome = run_caught(conn, &mut gathered, command).await?;
+        if outcome.is_err() {
+            gathered.back_to(&mark);
+            match apart {
+                Apart::Yes => drop(conn.run(dialect::ROLLBACK_TO, &[]).await?),
+                // Alone in its batch it goes with the whole of it.
+                Apart::No if conn.changes() != changes && commands.len() > 1 => return Ok(None),
+                Apart::No => {}
+            }
+        }
+        if apart == Apart::Yes {
+            conn.run(dialect::RELEASE, &[]).await?;
+        }
+        outcomes.push(outcome);
     }
-    conn.run(dialect::RELEASE, &[]).await?;
-    Ok(outcome)
+    Ok(Some(Done { outcomes, gathered }))
 }
 
 async fn run_caught<S: CommandSet>(

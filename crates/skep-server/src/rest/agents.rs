@@ -2,6 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use skep_core::ids::{SessionId, TurnId};
 use skep_core::message::View;
@@ -70,7 +72,7 @@ pub(crate) async fn history(
     permit: Permit,
     Segments(agent): Segments<String>,
     Params(params): Params<HistoryParams>,
-) -> Result<Json<HistoryPage>, Problem> {
+) -> Result<Response, Problem> {
     let session = match (params.session, params.session_key) {
         (Some(_), Some(_)) => {
             let detail = "give either session (an id) or session_key, not both";
@@ -91,7 +93,9 @@ pub(crate) async fn history(
         after: params.after,
         limit: page_size(params.limit)?,
     };
-    Ok(Json(doors.hive.history(query, &permit.sight()).await?))
+    let page = doors.hive.history(query, &permit.sight()).await?;
+    let json = page.to_json()?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
 pub(crate) fn page_size(given: Option<u32>) -> Result<u32, Problem> {

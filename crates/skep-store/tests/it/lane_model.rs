@@ -422,7 +422,6 @@ impl Model {
         }
         // What the last entries did to the attempts of an ended turn is nobody's business.
         self.turns[turn].attempts = before.turns[turn].attempts;
-        self.turns[turn].steps = before.turns[turn].steps;
         self.turns[turn].state = "ended";
         self.turns[turn].outcome = Some(outcome);
         self.set_items(turn, state);

@@ -204,7 +204,7 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
             ("a; b", &["is the beginning of one command"]),
             ("\"'a\"", &["a quote is not closed"]),
         ],
-        "host pattern" => &[("'https://h'", &["is a host, *.host or *"])],
+        "host pattern" => &[("'https://h'", &["is a host without port, *.host or *"])],
         "grant" => &[("role:boss", &["names nobody", "one of operator, user, viewer"])],
         other => panic!("no bad value for a key that holds `{other}`: add one here"),
     };

@@ -1,8 +1,8 @@
 //! The limits of a turn: model calls and time.
 
 use serde_json::json;
-use skep_testkit::Reply;
 use skep_testkit::model::Ending;
+use skep_testkit::{Reply, wait};
 
 use crate::stage::Stage;
 use crate::telling::frames;
@@ -45,6 +45,9 @@ async fn engine_steps_are_counted_over_a_restart() {
     let mut play = stage.up().await;
     let item = play.item("main", "main", "go").await;
     stage.model.gate("second").wait_arrived(1).await.unwrap();
+    // A step that only looked may be asked for again, until it is on record.
+    let on_record = async || (play.told("main", "main").await.len() == 3).then_some(());
+    wait::until_async("the first step", wait::PATIENCE, on_record).await.unwrap();
     play.hive.kill().await.unwrap();
     stage.model.answer_with(|_| Reply::call("look", json!({})));
     let play = stage.up().await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use skep_testkit::model::Ending;
-use skep_testkit::{ModelRequest, Reply, WsClient, ws};
+use skep_testkit::{ModelRequest, Reply, WsClient, wait, ws};
 
 use crate::stage::{Play, Stage};
 use crate::telling::{assert_one_run_each, frames};
@@ -77,6 +77,44 @@ async fn engine_steered_messages_join_the_turn_and_one_response_names_all() {
     );
     assert_eq!(stage.model.requests().len(), 2);
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
+    assert_one_run_each(&play.events().await);
+}
+
+/// Steps whose calls only look are written with the next one: while the model takes its time they
+/// are there all the same, and whoever speaks meanwhile joins behind them.
+#[tokio::test]
+async fn engine_steps_that_only_look_are_on_record_while_the_model_thinks() {
+    let stage = Stage::new().await;
+    stage.model.push(Reply::new().tool("look", json!({"text": "a"})));
+    stage.model.push(Reply::new().tool("look", json!({"text": "b"})).gate_first("thinking"));
+    stage.model.answer_with(echo);
+    let play = stage.up().await;
+    let mut client = play.ws().await;
+    say(&mut client, "main", "m1", None).await;
+    stage.model.gate("thinking").wait_arrived(1).await.unwrap();
+    let looked = [
+        "user text of m1",
+        "assistant tool_use: look {\"text\":\"a\"}",
+        "result look: looked at a",
+    ];
+    let key = client.channel().to_owned();
+    let seen = async || (play.told("main", &key).await == looked).then_some(());
+    wait::until_async("the first step in the history", wait::PATIENCE, seen).await.unwrap();
+    say(&mut client, "main", "m2", None).await;
+    stage.model.gate("thinking").release();
+    client.answer_to("m2").await.unwrap();
+    let told = play.told("main", client.channel()).await;
+    assert_eq!(told[..3], looked);
+    assert_eq!(
+        told[3..],
+        [
+            "assistant tool_use: look {\"text\":\"b\"}",
+            "result look: looked at b",
+            "user text of m2",
+            "assistant end_turn: heard text of m1, text of m2",
+        ]
+    );
+    assert_eq!(stage.model.requests().len(), 3);
     assert_one_run_each(&play.events().await);
 }
 

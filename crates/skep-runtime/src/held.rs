@@ -1,0 +1,106 @@
+//! What a turn holds back for its next commit: steps whose calls only looked. A crash loses nothing
+//! but the looking; the model is asked again and may look elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use skep_core::event::CallState;
+use skep_core::message::{Message, history_tag};
+use skep_guard::clock;
+use skep_store::journal::{Entry, cost_of};
+
+use crate::persist::Lost;
+use crate::step::Steer;
+use crate::turn::Turn;
+
+/// An answer of the model that takes longer finds what led to it on the disk.
+const HOLD: Duration = Duration::from_millis(20);
+/// More is written at once.
+const MOST_BYTES: usize = 256 * 1024;
+
+#[derive(Default)]
+pub(crate) struct Held {
+    entries: Vec<Entry>,
+    bytes: usize,
+    since: Option<Instant>,
+}
+
+impl Held {
+    /// Whether these can wait with what waits already.
+    fn has_room_for(&self, bytes: usize) -> bool {
+        self.bytes.saturating_add(bytes) <= MOST_BYTES
+    }
+}
+
+impl Turn {
+    /// Keeps a step for the next commit and gives its rows as they will be, but for their place;
+    /// gives the step back where it is better written now.
+    pub(crate) fn hold(&self, entries: Vec<Entry>) -> Result<Vec<Arc<Message>>, Vec<Entry>> {
+        let bytes = cost_of(&entries);
+        let mut held = self.held();
+        // Whoever wrote meanwhile joins the turn with this commit.
+        if !entries.iter().all(may_wait)
+            || (self.can_steer && self.running.has_arrivals())
+            || !held.has_room_for(bytes)
+        {
+            return Err(entries);
+        }
+        let rows = entries.iter().filter_map(Entry::message).map(|message| Message {
+            tag: history_tag(),
+            id: message.id.clone(),
+            agent_id: self.agent.name.clone(),
+            session_id: self.lease.session.clone(),
+            turn: self.lease.turn.clone(),
+            seq: 0,
+            timestamp: clock::now_ms(),
+            body: message.body.clone(),
+        });
+        let rows = rows.map(Arc::new).collect();
+        held.entries.extend(entries);
+        held.bytes += bytes;
+        held.since.get_or_insert_with(Instant::now);
+        Ok(rows)
+    }
+
+    /// How many rows are held.
+    pub(crate) fn held_rows(&self) -> usize {
+        self.held().entries.iter().filter_map(Entry::message).count()
+    }
+
+    /// What is held, and then these.
+    pub(crate) fn with_held(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        let held = std::mem::take(&mut *self.held());
+        if held.entries.is_empty() {
+            return entries;
+        }
+        held.entries.into_iter().chain(entries).collect()
+    }
+
+    /// When it has been held long enough.
+    pub(crate) fn held_until(&self) -> Option<Instant> {
+        self.held().since.map(|since| since + HOLD)
+    }
+
+    /// Before the model's next words: whoever watches is told things in the order they happened.
+    pub(crate) async fn write_held_for_watchers(&self) -> Result<(), Lost> {
+        if self.shared.bus.is_watched() { self.write_held().await } else { Ok(()) }
+    }
+
+    pub(crate) async fn write_held(&self) -> Result<(), Lost> {
+        if self.held().since.is_some() {
+            self.persist(self.journal(Vec::new(), Steer::No)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a crash may undo: nobody outside has seen it, and nothing was used up.
+fn may_wait(entry: &Entry) -> bool {
+    match entry {
+        Entry::Assistant { .. } | Entry::Started { .. } | Entry::Note { .. } => true,
+        Entry::Result { state, .. } => *state == CallState::Done,
+        Entry::Seam { .. } | Entry::Approved { .. } | Entry::Expired { .. } => false,
+    }
+}
