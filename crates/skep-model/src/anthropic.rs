@@ -3,7 +3,6 @@
 mod decode;
 pub(crate) mod request;
 
-use serde_json::Value;
 use skep_core::provider::ModelRequest;
 
 use crate::link::{Wire, WireProvider};
@@ -34,7 +33,7 @@ impl Wire for Anthropic {
         ("x-api-key", key.to_owned())
     }
 
-    fn render(&self, request: &ModelRequest) -> Value {
+    fn render(&self, request: &ModelRequest) -> String {
         render(request)
     }
 }

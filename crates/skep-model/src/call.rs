@@ -176,7 +176,7 @@ async fn send<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Respons
         .post(&link.url)
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "text/event-stream")
-        .body(link.wire.render(request).to_string());
+        .body(link.wire.render(request));
     for (name, value) in W::HEADERS {
         post = post.header(*name, *value);
     }

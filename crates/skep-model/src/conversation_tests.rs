@@ -7,6 +7,10 @@ use crate::openai_chat::request::Dialect;
 use crate::rows::{assistant, call, origin, request, result, row, user};
 use crate::{anthropic, openai_chat, openai_responses};
 
+fn anthropic_body(request: &ModelRequest) -> Value {
+    serde_json::from_str(&anthropic::request::render(request)).unwrap()
+}
+
 #[test]
 fn ids_every_vendor_takes_stay_and_others_are_replaced_for_ever() {
     let long = "x".repeat(41);
@@ -61,7 +65,7 @@ fn pictures_stand_where_each_vendor_wants_them() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let source = json!({"type": "base64", "media_type": "image/png", "data": BASE64});
     let image = json!({"type": "image", "source": source});
-    let messages = anthropic::request::render(&request)["messages"].take();
+    let messages = anthropic_body(&request)["messages"].take();
     let expected = [text("[noon]"), image.clone(), text(NOTES), text(GONE), text("what is it?")];
     assert_eq!(messages[0]["content"], Value::from(expected.to_vec()));
     assert_eq!(messages[2]["content"][0]["content"], json!([text("bee.png: a picture"), image]));
@@ -101,7 +105,7 @@ fn a_model_that_does_not_see_is_told_in_words() {
     assert_eq!(body["messages"][5]["content"], "and?");
     assert_eq!(body.get("prompt_cache_key"), None, "only its own servers know it");
     let bodies = [
-        anthropic::request::render(&request).to_string(),
+        anthropic::request::render(&request),
         openai_responses::request::render(&request).to_string(),
     ];
     for body in bodies {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use reqwest::Client;
 use secrecy::SecretString;
-use serde_json::Value;
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
 use skep_core::settings::Timeouts;
 use skep_core::{BoxFuture, BoxStream};
@@ -42,7 +41,8 @@ pub trait Wire: Debug + Send + Sync + Sized + 'static {
     /// The header that carries the key.
     fn key_header(key: &str) -> (&'static str, String);
 
-    fn render(&self, request: &ModelRequest) -> Value;
+    /// The body of a request.
+    fn render(&self, request: &ModelRequest) -> String;
 }
 
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 mod decode;
 pub(crate) mod request;
 
-use serde_json::Value;
 use skep_core::provider::ModelRequest;
 
 use crate::link::{Wire, WireProvider};
@@ -37,7 +36,7 @@ impl Wire for OpenAiResponses {
         ("authorization", format!("Bearer {key}"))
     }
 
-    fn render(&self, request: &ModelRequest) -> Value {
-        render(request)
+    fn render(&self, request: &ModelRequest) -> String {
+        render(request).to_string()
     }
 }

@@ -8,7 +8,7 @@ use skep_core::engine::{Capabilities, FailureCode};
 use skep_core::event::{CallState, ItemState, Resolution};
 use skep_core::file::File;
 use skep_core::ids::*;
-use skep_core::message::{Block, Body, Meta, StopReason, Usage, View};
+use skep_core::message::{Block, Body, Message, Meta, StopReason, Usage, View};
 use skep_core::policy::Class;
 use skep_core::role::Grant;
 use skep_core::role::Sight;
@@ -23,7 +23,7 @@ use crate::close::{Close, Outcome};
 use crate::conn::seen;
 use crate::files;
 use crate::grants::{self, GrantRow, NewGrant, RevokeGrant};
-use crate::history::{self, NewMessage};
+use crate::history::{self, NewMessage, Rows};
 use crate::import::Import;
 use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Request, Slot, StopLane};
 use crate::journal::{Audit, Entry, Journal, NewCall};
@@ -488,6 +488,15 @@ impl Story {
             for view in [View::Simple, View::Full] {
                 history::page(conn, &name, &session, view, None, 50).await?;
                 history::after(conn, &name, &session, view, 0, 50).await?;
+            }
+            let messages = history::page(conn, &name, &session, View::Full, None, 50).await?;
+            for rows in [Rows::Before(i64::MAX), Rows::After(0)] {
+                let lines = history::lines(conn, &name, &session, rows, 50).await?;
+                let parsed: Vec<Message> =
+                    serde_json::from_str(&format!("[{}]", lines.json)).unwrap();
+                assert_eq!(parsed, messages);
+                let places: Vec<i64> = messages.iter().map(|message| message.seq).collect();
+                assert_eq!(lines.seqs().collect::<Vec<_>>(), places);
             }
             let mut rows = history::whole(conn, &name, &session, 0).await?;
             compactions::newest(conn, &session).await?;

@@ -6,14 +6,18 @@ use serde_json::{Value, json};
 use skep_core::message::{Block, Body, Role};
 use skep_core::provider::ModelRequest;
 
-use super::{VENDOR, render};
+use super::VENDOR;
 use crate::rows::{
     assert_prefixes, assistant, call, request, result, row, thinking, twenty_turns, user,
 };
 
+fn render(request: &ModelRequest) -> Value {
+    serde_json::from_str(&super::render(request)).unwrap()
+}
+
 #[test]
 fn the_whole_body_with_its_key_order_and_four_breakpoints() {
-    let body = render(&request(vec![user("ping")])).to_string();
+    let body = super::render(&request(vec![user("ping")]));
     let schema = r#"{"type":"object","properties":{"z":{},"a":{}}}"#;
     let mark = r#""cache_control":{"type":"ephemeral"}"#;
     let expected = format!(
