@@ -231,7 +231,8 @@ async fn fault_cli_revoked_token_opens_nothing_from_that_moment() {
 #[tokio::test]
 async fn fault_cli_starts_and_stops_in_a_hurry() {
     let stage = Stage::new().await;
-    drop(stage.up().await);
+    // Waited for: until it is gone it holds the home, and nobody else could have it.
+    stage.up().await.hive.kill().await.unwrap();
     let starts: Vec<_> = (0..4).map(|_| stage.start().spawn().unwrap()).collect();
     let mut serving = Vec::new();
     for mut hive in starts {
