@@ -142,8 +142,6 @@ impl Accept {
     ) -> Result<Accepted, Refusal> {
         let letter = &self.letter;
         let ack = Ack { state: "started", note: letter.note.clone() };
-        insert(tx, letter, &lane, ord, self.kind(), ItemState::Running, &ack).await?;
-        tell_accepted(tx, letter, &ack).await?;
         if lane.fresh {
             forget_session(tx, &mut lane).await?;
         }
@@ -158,6 +156,10 @@ impl Accept {
             slot,
             now: letter.now,
         };
+        let placed = leases::place(tx, &opening).await?;
+        let how = Taken { kind: self.kind(), state: ItemState::Running, turn: Some(&slot.turn) };
+        insert(tx, letter, &opening.lane, ord, how, &ack).await?;
+        tell_accepted(tx, letter, &ack).await?;
         let first = leases::FirstItem {
             item: &letter.item,
             from: letter.principal.as_str(),
@@ -166,7 +168,7 @@ impl Accept {
         };
         let by = Tally { running: 1, turns: 1, served: Some(ord), ..Tally::default() };
         tally(tx, letter.agent, by).await?;
-        let lease = leases::open(tx, opening, first).await?;
+        let lease = leases::begin(tx, opening, placed, first).await?;
         Ok(Accepted::Started { lease: Box::new(lease) })
     }
 
@@ -186,7 +188,8 @@ impl Accept {
             }
             _ => Ack { state: "queued", note: letter.note.clone() },
         };
-        insert(tx, letter, &lane, ord, self.kind(), ItemState::Pending, &ack).await?;
+        let how = Taken { kind: self.kind(), state: ItemState::Pending, turn: None };
+        insert(tx, letter, &lane, ord, how, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
         let more = "UPDATE lanes SET pending = pending + 1, fresh = 0 WHERE id = $1";
         tx.conn.run(more, &[lane.id.0.into()]).await?;
@@ -265,7 +268,8 @@ impl Run for Order {
         let (ended, answer) = self.act(tx, &lane).await?;
         let ack = Ack { state: "done", note: None };
         let state = if answer.is_ok() { ItemState::Done } else { ItemState::Failed };
-        insert(tx, letter, &lane, ord, ORDER, state, &ack).await?;
+        let how = Taken { kind: ORDER, state, turn: None };
+        insert(tx, letter, &lane, ord, how, &ack).await?;
         finish_command(tx, letter, &answer).await?;
         tell_accepted(tx, letter, &ack).await?;
         if let Some(channel) = &letter.channel {
@@ -413,19 +417,26 @@ pub(crate) async fn repeated(
     }))
 }
 
+/// As what an item is taken in.
+struct Taken<'a> {
+    kind: &'static str,
+    state: ItemState,
+    /// The turn that begins with it.
+    turn: Option<&'a TurnId>,
+}
+
 async fn insert(
     tx: &mut Tx<'_>,
     letter: &Letter,
     lane: &Lane,
     ord: i64,
-    kind: &'static str,
-    state: ItemState,
+    Taken { kind, state, turn }: Taken<'_>,
     ack: &Ack,
 ) -> Result<(), SqlError> {
     let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
-                  principal, channel, body, ack, note, state, created_at, fresh, files, think) \
-                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
-                  $17)";
+                  principal, channel, body, ack, note, state, created_at, fresh, files, \
+                  think, turn, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+                  $11, $12, $13, $14, $15, $16, $17, $18, $19)";
     let args = [
         letter.item.as_str().into(),
         ord.into(),
@@ -444,6 +455,8 @@ async fn insert(
         (lane.fresh && matches!(state, ItemState::Pending | ItemState::Running)).into(),
         i64::try_from(letter.files.len()).unwrap_or(0).into(),
         letter.think.map(Think::as_str).into(),
+        turn.map(TurnId::as_str).into(),
+        turn.map(|_| letter.now).into(),
     ];
     tx.conn.run(insert, &args).await?;
     files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;

@@ -67,19 +67,25 @@ pub(crate) struct FirstItem<'a> {
     pub message: Body,
 }
 
-/// Opens a turn on a free lane: turn row, user message, events. Counters are the caller's.
-pub(crate) async fn open(
-    tx: &mut Tx<'_>,
-    opening: Opening<'_>,
-    first: FirstItem<'_>,
-) -> Result<Lease, Refusal> {
-    let Opening { lane, agent, agent_name, session_key, slot, now, .. } = opening;
-    let wanted =
-        NewSession { id: &slot.session, key: session_key.as_str(), now, idle_ms: slot.idle_ms };
-    let session = history::resolve(tx, &lane, agent, &wanted).await?;
+/// A turn that has its row and nothing else yet.
+pub(crate) struct Placed {
+    session: SessionId,
+    token: Token,
+    chosen: Chosen,
+}
+
+/// Gives a turn on a free lane its row, for the item it begins with to point to.
+pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Placed, Refusal> {
+    let Opening { lane, agent, session_key, slot, now, .. } = opening;
+    let wanted = NewSession {
+        id: &slot.session,
+        key: session_key.as_str(),
+        now: *now,
+        idle_ms: slot.idle_ms,
+    };
+    let session = history::resolve(tx, lane, *agent, &wanted).await?;
     let token = next_token(tx, lane.id).await?;
-    let more = lane.pending > 0;
-    let Chosen { profile, think } = lane.chosen;
+    let Chosen { profile, think } = lane.chosen.clone();
     let chosen = Chosen { profile, think: opening.think.or(think) };
     let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
                   first_seq, started_at, changed_at, profile, think) VALUES ($1, $2, $3, $4, \
@@ -93,14 +99,24 @@ pub(crate) async fn open(
         opening.priority.into(),
         opening.ord.into(),
         token.0.into(),
-        now.into(),
+        (*now).into(),
         (&chosen.profile).into(),
         chosen.think.map(Think::as_str).into(),
     ];
     tx.conn.run(insert, &args).await?;
-    let point = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
-    let args = [first.item.as_str().into(), slot.turn.as_str().into(), now.into()];
-    tx.conn.run(point, &args).await?;
+    Ok(Placed { session, token, chosen })
+}
+
+/// Begins it: user message and events. Its item points to it, and counters are the caller's.
+pub(crate) async fn begin(
+    tx: &mut Tx<'_>,
+    opening: Opening<'_>,
+    placed: Placed,
+    first: FirstItem<'_>,
+) -> Result<Lease, Refusal> {
+    let Opening { lane, agent, agent_name, session_key, slot, now, .. } = opening;
+    let Placed { session, token, chosen } = placed;
+    let more = lane.pending > 0;
     let place = Place { agent: agent_name, session: &session, turn: &slot.turn, now };
     let message = NewMessage { id: first.item.0.clone(), body: first.message };
     let rows = history::append(tx, &place, vec![message]).await?;
@@ -279,7 +295,11 @@ impl Take {
         };
         let message = item.message(self.now);
         let first = FirstItem { item: &item.id, from: &item.principal, text: &item.body, message };
-        open(tx, opening, first).await
+        let placed = place(tx, &opening).await?;
+        let point = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
+        let args = [item.id.as_str().into(), self.slot.turn.as_str().into(), self.now.into()];
+        tx.conn.run(point, &args).await?;
+        begin(tx, opening, placed, first).await
     }
 }
 

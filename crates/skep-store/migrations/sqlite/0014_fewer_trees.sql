@@ -1,13 +1,14 @@
 -- Every index is a page more in each commit of a turn. Frames and remembered ids lie under the key
--- they are found by, without a number of their own; events are let go in the order of their numbers.
+-- they are found by, without a number of their own, and refer to what the same commit has just read or
+-- written; events are let go in the order of their numbers.
 DROP INDEX events_at;
 
 CREATE TABLE outbox_by_channel (
-    channel TEXT    NOT NULL REFERENCES channels (id),
+    channel TEXT    NOT NULL,
     seq     BIGINT  NOT NULL,
     id      TEXT    NOT NULL,
     kind    TEXT    NOT NULL CHECK (kind IN ('ack', 'response', 'error')),
-    item    TEXT    NOT NULL REFERENCES items (id),
+    item    TEXT    NOT NULL,
     at      BIGINT  NOT NULL,
     payload TEXT    NOT NULL,
     PRIMARY KEY (channel, seq)
@@ -22,7 +23,7 @@ CREATE TABLE requests_by_id (
     scope      TEXT    NOT NULL,
     id         TEXT    NOT NULL,
     body_hash  BLOB    NOT NULL,
-    item       TEXT    NOT NULL REFERENCES items (id),
+    item       TEXT    NOT NULL,
     created_at BIGINT  NOT NULL,
     PRIMARY KEY (scope, id)
 ) WITHOUT ROWID;
