@@ -66,6 +66,8 @@ export function createTalk(place: Place, live: Live) {
   const outbox = new Set<string>();
   /** The turn that ended last: an older page may still call it active. */
   let over: string | undefined;
+  /** Rows came before it was known whose they are: the page on its way may be without them. */
+  let behind = false;
 
   function path(parts: Record<string, string | number | undefined>): string {
     const session = state.session ?? place.session;
@@ -76,6 +78,7 @@ export function createTalk(place: Place, live: Live) {
 
   /** Reads the newest page anew; what is shown stays where it is. */
   async function load(): Promise<void> {
+    behind = false;
     set("loading", true);
     try {
       const known = state.messages.length;
@@ -95,6 +98,7 @@ export function createTalk(place: Place, live: Live) {
     } finally {
       set("loading", false);
     }
+    if (behind) return load();
     for (const one of state.sending) if (one.state === "sending") void deliver(one.key);
   }
 
@@ -159,6 +163,9 @@ export function createTalk(place: Place, live: Live) {
       }
     }
     if (event.type === "inbox_ended") return ended(event.item, event.state);
+    if (state.session === undefined && event.type === "history_updated") {
+      behind ||= event.agent === place.agent;
+    }
     if (!mine(event)) return;
     switch (event.type) {
       case "delta": {

@@ -1,0 +1,67 @@
+import { afterEach, expect, test, vi } from "vitest";
+import type { LiveEvent } from "../api/types";
+import type { Listener, Live } from "./live";
+import { createTalk } from "./talk";
+
+afterEach(() => vi.unstubAllGlobals());
+
+/** A hive whose answers come when the test says so. */
+function hive() {
+  const asked: { path: string; answer: (page: unknown) => void }[] = [];
+  vi.stubGlobal("localStorage", { getItem: () => null });
+  vi.stubGlobal("fetch", (path: string) => {
+    return new Promise<Response>((resolve) => {
+      asked.push({ path, answer: (page) => resolve(Response.json(page)) });
+    });
+  });
+  let listener: Listener | undefined;
+  const live = {
+    on(one: Listener) {
+      listener = one;
+      return () => {};
+    },
+  } as unknown as Live;
+  const tell = (event: object) => listener?.event(event as LiveEvent);
+  return { asked, live, tell };
+}
+
+const page = (...texts: string[]) => ({
+  session: "s1",
+  view: "full",
+  streaming: false,
+  messages: texts.map((text, at) => ({
+    seq: at + 1,
+    role: "assistant",
+    content: [{ type: "text", text }],
+  })),
+});
+
+const row = (last: number) => ({
+  type: "history_updated",
+  agent: "main",
+  session: "s1",
+  first: last,
+  last,
+});
+
+test("rows that come while the first page is on its way are not missed", async () => {
+  const { asked, live, tell } = hive();
+  const talk = createTalk({ agent: "main", key: "main" }, live);
+  await vi.waitFor(() => expect(asked.length).toBe(1));
+  tell(row(2));
+  asked[0]?.answer(page("asked"));
+  await vi.waitFor(() => expect(asked.length).toBe(2));
+  asked[1]?.answer(page("asked", "answered"));
+  await vi.waitFor(() => expect(talk.state.messages.length).toBe(2));
+  expect(talk.state.loading).toBe(false);
+});
+
+test("the first page is read once where nothing comes in between", async () => {
+  const { asked, live, tell } = hive();
+  const talk = createTalk({ agent: "main", key: "main" }, live);
+  await vi.waitFor(() => expect(asked.length).toBe(1));
+  tell({ ...row(2), agent: "other" });
+  asked[0]?.answer(page("asked"));
+  await vi.waitFor(() => expect(talk.state.loaded).toBe(true));
+  expect(asked.length).toBe(1);
+});
