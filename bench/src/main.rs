@@ -64,6 +64,9 @@ pub struct Run {
     /// The program to measure
     #[arg(long, value_name = "PROGRAM")]
     pub skep: PathBuf,
+    /// Only compare with this other build of the program, in ten interleaved rounds
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["full", "peers", "only"])]
+    pub against: Option<PathBuf>,
 }
 
 fn main() -> Result<()> {

@@ -1,5 +1,6 @@
 //! The scenarios, in the order of the report. Floors and hive take turns inside each round.
 
+mod against;
 mod fanout;
 mod history;
 mod idle;
@@ -31,6 +32,8 @@ pub struct Bench {
     pub floor_a: Child,
     pub floor_b: Child,
     pub hive: Hive,
+    /// The other build, where the run only compares two.
+    before: Option<Hive>,
     _scratch: tempfile::TempDir,
 }
 
@@ -44,24 +47,37 @@ impl Bench {
         let floor_b = Child::part(&["floor-b", &model.url, &folder]).await?;
         let home = Home::new(&model.url, 10)?;
         let hive = Hive::start(&options.skep, home).await?;
-        Ok(Self { options, model, floor_a, floor_b, hive, _scratch: scratch })
+        let before = match &options.against {
+            Some(program) => Some(Hive::start(program, Home::new(&model.url, 10)?).await?),
+            None => None,
+        };
+        Ok(Self { options, model, floor_a, floor_b, hive, before, _scratch: scratch })
     }
 
     pub fn rounds(&self) -> usize {
-        if self.options.quick { 5 } else { 9 }
+        match self.options {
+            Run { against: Some(_), .. } => 10,
+            Run { quick: true, .. } => 5,
+            _ => 9,
+        }
     }
 
     pub fn side(&self, side: Side) -> (&Child, Target) {
         match side {
             Side::A => (&self.floor_a, plain(&self.floor_a)),
             Side::B => (&self.floor_b, plain(&self.floor_b)),
-            Side::Hive => (&self.hive.child, self.hive.target.clone()),
+            Side::Hive => hive_side(&self.hive),
+            Side::Before => hive_side(self.before.as_ref().unwrap_or(&self.hive)),
         }
     }
 
     pub fn program(&self) -> PathBuf {
         self.options.skep.clone()
     }
+}
+
+fn hive_side(hive: &Hive) -> (&Child, Target) {
+    (&hive.child, hive.target.clone())
 }
 
 fn plain(child: &Child) -> Target {
@@ -73,6 +89,15 @@ pub enum Side {
     A,
     B,
     Hive,
+    /// The build that `--against` names.
+    Before,
+}
+
+impl Side {
+    /// A hive has sessions; a floor has none.
+    pub fn is_hive(self) -> bool {
+        matches!(self, Self::Hive | Self::Before)
+    }
 }
 
 /// Figures of one side, one value a round.
@@ -110,6 +135,10 @@ pub async fn run(options: Run) -> Result<()> {
             }
         };
     }
+    if options.against.is_some() {
+        rows = against::measure(&bench).await.context("comparing two builds")?;
+        return print(&options, &rows);
+    }
     scenario!("turn", turn::one_token(&bench));
     scenario!("stream", turn::stream(&bench));
     scenario!("tools", turn::tools(&bench));
@@ -128,14 +157,18 @@ pub async fn run(options: Run) -> Result<()> {
     if let Some(cache) = &options.peers {
         scenario!("peers", peers::measure(&bench, cache));
     }
+    print(&options, &rows)
+}
+
+fn print(options: &Run, rows: &[Row]) -> Result<()> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split_whitespace().next().unwrap_or("?").to_owned();
     if options.json {
-        let mut json = report::json(&rows);
+        let mut json = report::json(rows);
         json["_machine"] = json!({ "cores": cores(), "load": load });
         println!("{json:#}");
     } else {
-        print!("{}", report::text(&rows));
+        print!("{}", report::text(rows));
         println!("{} cores, load at the end {load}", cores());
     }
     Ok(())

@@ -78,7 +78,7 @@ async fn rate(
             let mut done = 0_u64;
             while begun.elapsed() < time {
                 let session = format!("load-{round}-{sessions}-{number}-{}", done / TALK);
-                let session = (side == Side::Hive).then_some(session.as_str());
+                let session = side.is_hive().then_some(session.as_str());
                 client.turn("hello", session).await?;
                 done += 1;
             }

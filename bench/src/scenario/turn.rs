@@ -8,16 +8,16 @@ use crate::report::{Goal, Row};
 use crate::stats::{self, ms};
 
 /// Turns in a talk before the next begins: a long talk costs its own length on every call.
-const TALK: usize = 20;
+pub(super) const TALK: usize = 20;
 /// A turn of ten calls is a talk of its own: the floor has nothing before it either.
-const ALONE: usize = 1;
+pub(super) const ALONE: usize = 1;
 
 /// What is said, how often in a round, and how long the talks are.
-struct Script {
-    words: &'static str,
-    turns: usize,
-    talk: usize,
-    stream: bool,
+pub(super) struct Script {
+    pub words: &'static str,
+    pub turns: usize,
+    pub talk: usize,
+    pub stream: bool,
 }
 
 pub async fn one_token(bench: &Bench) -> Result<Vec<Row>> {
@@ -65,7 +65,7 @@ pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
     }])
 }
 
-async fn interleaved(
+pub(super) async fn interleaved(
     bench: &Bench,
     sides: [Side; 2],
     Script { words, turns, talk, stream }: Script,
@@ -79,7 +79,7 @@ async fn interleaved(
             let before = child.cpu()?;
             for turn in 0..turns {
                 let session = format!("{words}-{round}-{}", turn / talk);
-                let session = (side == Side::Hive).then_some(session.as_str());
+                let session = side.is_hive().then_some(session.as_str());
                 times.push(ms(client.turn(words, session).await?));
             }
             let used = ms(child.cpu()? - before) / turns as f64;
