@@ -8,12 +8,18 @@ use similar::{Algorithm, TextDiff};
 const DIFF_BYTES: usize = 32 * 1024;
 /// Above this nobody reads the diff and computing it takes long.
 pub(crate) const DIFFED_BYTES: u64 = 4 * 1024 * 1024;
+/// Lines of both sides: each costs many times its bytes while they are compared.
+const DIFFED_LINES: usize = 100_000;
 /// After this the rest is shown as replaced as a whole.
 const TIME: Duration = Duration::from_millis(500);
 
-/// `None` where either side is not text.
+/// `None` where either side is not text or both together are too long.
 pub(crate) fn unified(path: &str, before: &[u8], after: &[u8]) -> Option<String> {
     if (before.len() + after.len()) as u64 > DIFFED_BYTES {
+        return None;
+    }
+    let lines = |text: &[u8]| memchr::memchr_iter(b'\n', text).count();
+    if lines(before) + lines(after) > DIFFED_LINES {
         return None;
     }
     let before = std::str::from_utf8(before).ok()?;

@@ -1,7 +1,7 @@
 //! `edit`: replaces a piece of a file that is named by its text.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,10 +14,14 @@ use crate::blocking::{self, Outcome};
 use crate::diff;
 use crate::governance::{self, Governance};
 
-/// The largest file that is edited.
+/// The largest file that is edited, and the largest an edit makes.
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
-/// How many places an ambiguous piece is named at.
+/// Edits of larger files happen one after the other: each holds the file twice.
+const LARGE_BYTES: usize = 1024 * 1024;
+static LARGE: Mutex<()> = Mutex::new(());
+/// How many places an ambiguous piece is named at, and how many are counted.
 const LINES_NAMED: usize = 20;
+const MOST_COUNTED: usize = 100;
 
 #[derive(Debug)]
 pub struct EditTool {
@@ -109,6 +113,8 @@ fn answer(
     let path = &arguments.file_path;
     let refused = |refusal: Refusal| refusal.to_string();
     let target = workspace.target(path, Folders::MustExist).map_err(refused)?;
+    let large = target.bytes() > LARGE_BYTES as u64;
+    let _turn = large.then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
     let before = target.read(FILE_BYTES).map_err(refused)?;
     if before.contains(&0) {
         return Err(format!("not_text: {path} is binary data; edit changes text only"));
@@ -159,23 +165,30 @@ fn replaced(arguments: &Arguments, before: &[u8]) -> Result<Replaced, String> {
         _ if arguments.replace_all => {}
         several => return Err(ambiguous(path, before, several)),
     }
-    let mut content = Vec::with_capacity(before.len());
-    let (mut from, mut count) = (0, 0);
-    for place in places {
-        // One that overlaps the piece before it is gone with that piece.
-        if place < from {
-            continue;
-        }
+    let finder = memchr::memmem::Finder::new(old.as_bytes());
+    let count = finder.find_iter(before).count();
+    // Before anything is built: a short text in many places makes gigabytes of a long one.
+    let kept = before.len() - count * old.len();
+    let bytes = count.saturating_mul(new.len()).saturating_add(kept);
+    if bytes as u64 > FILE_BYTES {
+        return Err(format!(
+            "too_large: {path} would have {bytes} bytes; edit makes files of at most {FILE_BYTES}. \
+             Replace fewer places or by a shorter text"
+        ));
+    }
+    let mut content = Vec::with_capacity(bytes);
+    let mut from = 0;
+    for place in finder.find_iter(before) {
         content.extend_from_slice(&before[from..place]);
         content.extend_from_slice(new.as_bytes());
         from = place + old.len();
-        count += 1;
     }
     content.extend_from_slice(&before[from..]);
     Ok(Replaced { content, places: count })
 }
 
-/// Where `wanted` begins, overlapping places included: `aa` stands in `aaa` twice.
+/// Where `wanted` begins, overlapping places included: `aa` stands in `aaa` twice. No more
+/// than can be counted: in a text that repeats itself each costs as much as the text is long.
 fn occurrences(text: &[u8], wanted: &[u8]) -> Vec<usize> {
     let finder = memchr::memmem::Finder::new(wanted);
     let mut places = Vec::new();
@@ -183,12 +196,19 @@ fn occurrences(text: &[u8], wanted: &[u8]) -> Vec<usize> {
     while let Some(found) = text.get(from..).and_then(|rest| finder.find(rest)) {
         places.push(from + found);
         from += found + 1;
+        if places.len() > MOST_COUNTED {
+            break;
+        }
     }
     places
 }
 
 fn ambiguous(path: &str, before: &[u8], places: &[usize]) -> String {
-    let mut text = format!("ambiguous: old_string occurs {} times in {path}, ", places.len());
+    let times = match places.len() {
+        more if more > MOST_COUNTED => format!("more than {MOST_COUNTED}"),
+        few => few.to_string(),
+    };
+    let mut text = format!("ambiguous: old_string occurs {times} times in {path}, ");
     text.push_str("in lines ");
     let (mut line, mut from) = (1, 0);
     for (index, place) in places.iter().take(LINES_NAMED).enumerate() {

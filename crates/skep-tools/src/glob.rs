@@ -1,5 +1,8 @@
 //! `glob`: files by the pattern of their path, newest first.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::policy::Class;
@@ -102,24 +105,27 @@ fn answer(
         Opened::Folder(folder) => folder,
         Opened::File(_) => return Err(format!("not_a_folder: {path} is a file")),
     };
-    let mut found: Vec<(i64, String)> = Vec::new();
+    // The newest so far, the oldest of them on top: no more is held than can be shown.
+    let mut newest: BinaryHeap<(Reverse<i64>, String)> = BinaryHeap::new();
+    let mut found = 0;
     let walked = walk::files(workspace, start, choice, &context.cancel, &mut |file| {
-        found.push((file.modified_ms, walk::line(file.path)));
+        found += 1;
+        newest.push((Reverse(file.modified_ms), walk::line(file.path)));
+        if newest.len() > MOST_PATHS {
+            newest.pop();
+        }
         Next::GoOn
     });
     if walked == Walked::Cancelled {
         return Err(blocking::cancelled());
     }
-    found.sort_by(|(a_time, a_path), (b_time, b_path)| {
-        b_time.cmp(a_time).then_with(|| a_path.cmp(b_path))
-    });
-    if found.is_empty() {
+    if found == 0 {
         return Ok(ToolAnswer::ok("[no file matches]"));
     }
     let room = output_bytes.saturating_sub(NOTE_BYTES);
     let mut text = String::new();
     let mut shown = 0;
-    for (_, path) in found.iter().take(MOST_PATHS) {
+    for (_, path) in &newest.into_sorted_vec() {
         if text.len() + path.len() + 1 > room {
             break;
         }
@@ -127,8 +133,8 @@ fn answer(
         text.push('\n');
         shown += 1;
     }
-    if shown < found.len() {
-        text.push_str(&format!("[{shown} of {} files shown, the newest]\n", found.len()));
+    if shown < found {
+        text.push_str(&format!("[{shown} of {found} files shown, the newest]\n"));
     }
     if walked == Walked::Part {
         text.push_str("[the workspace is too large or too deep; not all of it was looked at]\n");

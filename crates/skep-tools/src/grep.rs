@@ -225,7 +225,8 @@ impl<'a> Page<'a> {
     fn add(&mut self, path: &str, number: Option<u64>, mark: char, bytes: &[u8]) -> bool {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        let text = String::from_utf8_lossy(bytes);
+        // Cut before it is made text, which is up to three times as long.
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES + 4)]);
         let cut = text.floor_char_boundary(LINE_BYTES);
         let note = if cut < text.len() { " [cut]" } else { "" };
         let number = number.unwrap_or(0);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
-use skep_guard::workspace::{EntryKind, Folder, Opened, Workspace};
+use skep_guard::workspace::{Entry, EntryKind, Folder, Opened, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::ignores::{self, Ignores};
@@ -15,6 +15,8 @@ use crate::ignores::{self, Ignores};
 const MOST_NAMES: usize = 1_000_000;
 /// Folders within folders. Each level holds a handle.
 const DEEPEST: usize = 128;
+/// Names held in memory, of all folders that are open: at most 45 MiB where all are long.
+const MOST_HELD: usize = 150_000;
 
 /// Which files a walk gives.
 #[derive(Debug)]
@@ -100,7 +102,7 @@ pub(crate) fn files(
 ) -> Walked {
     let above = rules_above(workspace, start.path());
     let from = start.path().to_path_buf();
-    let mut walk = Walk { choice, from, cancel, receive, names: 0, cut: false };
+    let mut walk = Walk { choice, from, cancel, receive, names: 0, held: 0, cut: false };
     match walk.folder(&start, above, 0) {
         Some(ended) => ended,
         None if walk.cut => Walked::Part,
@@ -114,6 +116,7 @@ struct Walk<'a> {
     cancel: &'a CancellationToken,
     receive: &'a mut dyn FnMut(Found<'_>) -> Next,
     names: usize,
+    held: usize,
     cut: bool,
 }
 
@@ -124,8 +127,27 @@ impl Walk<'_> {
             return Some(Walked::Cancelled);
         }
         // A folder that cannot be listed (permissions, gone meanwhile) is passed over.
-        let Ok(entries) = folder.entries(MOST_NAMES - self.names) else { return None };
+        let room = MOST_HELD - self.held;
+        let Ok(mut entries) = folder.entries(room + 1) else { return None };
+        if entries.len() > room {
+            entries.truncate(room);
+            self.cut = true;
+        }
+        let held = entries.len();
+        self.held += held;
         let rules = Ignores::of(folder, above);
+        let ended = self.entries(folder, entries, &rules, depth);
+        self.held -= held;
+        ended
+    }
+
+    fn entries(
+        &mut self,
+        folder: &Folder,
+        entries: Vec<Entry>,
+        rules: &Ignores,
+        depth: usize,
+    ) -> Option<Walked> {
         for entry in entries {
             self.names += 1;
             if self.names >= MOST_NAMES {

@@ -74,6 +74,11 @@ impl Target {
         self.before.is_some()
     }
 
+    /// Bytes of what stood there when the target was opened.
+    pub fn bytes(&self) -> u64 {
+        self.before.as_ref().map_or(0, |before| u64::try_from(before.st_size).unwrap_or(0))
+    }
+
     /// The content that would be replaced; `NotFound` when there is none.
     pub fn read(&self, limit: u64) -> Result<Vec<u8>, Refusal> {
         let path = || self.requested.clone();
@@ -90,7 +95,8 @@ impl Target {
         if bytes > limit {
             return Err(Refusal::TooLarge { path: path(), bytes, limit });
         }
-        let mut content = Vec::new();
+        // As large as it is: a vector that grows by doubling would hold it three times.
+        let mut content = Vec::with_capacity(usize::try_from(bytes + 1).unwrap_or(0));
         File::from(fd).take(limit + 1).read_to_end(&mut content).map_err(failed)?;
         if content.len() as u64 > limit {
             return Err(Refusal::TooLarge { path: path(), bytes: content.len() as u64, limit });

@@ -308,3 +308,66 @@ async fn a_cancelled_search_ends_and_a_name_cannot_pass_for_lines() {
         assert_eq!(answer.class(), expected);
     }
 }
+
+/// What this process has at most had in memory.
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn what_a_workspace_holds_does_not_fill_the_memory_of_the_hive() {
+    // A process of its own: others of this program would be counted too.
+    const ALONE: &str = "SKEP_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let name = "search::what_a_workspace_holds_does_not_fill_the_memory_of_the_hive";
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(ALONE, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("1 passed"), "{said}");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let lines = "\n".repeat(1 << 20);
+    fs::write(home.path().join("lines"), &lines).unwrap();
+    // No text: each of its bytes is three once it is shown.
+    fs::write(home.path().join("long"), vec![0xff_u8; 7 << 20]).unwrap();
+    fs::write(home.path().join("letters"), "a".repeat(15 << 20) + "b").unwrap();
+    let names = home.path().join("names");
+    fs::create_dir(&names).unwrap();
+    for number in 0..3_000 {
+        fs::write(names.join(format!("{number:0>240}")), "").unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let table = [
+        (
+            "edit",
+            json!({"file_path": "lines", "old_string": "\n", "new_string": "\n\n",
+            "replace_all": true}),
+        ),
+        (
+            "edit",
+            json!({"file_path": "letters", "old_string": "b", "new_string": "c",
+            "replace_all": true}),
+        ),
+        ("write", json!({"file_path": "lines", "content": "\n".repeat(1 << 19)})),
+        ("grep", json!({"pattern": "(?-u:\\xff)", "path": "long", "context": 100})),
+        ("grep", json!({"pattern": "^", "context": 100, "max": 10_000})),
+        ("glob", json!({"pattern": "**/*"})),
+        ("read", json!({"file_path": "lines"})),
+        ("read", json!({"file_path": "letters"})),
+    ];
+    for (tool, arguments) in table {
+        let short: String = arguments.to_string().chars().take(60).collect();
+        let before = peak_bytes();
+        let answer = runtime.block_on(use_tool(tool, home.path(), arguments));
+        assert!(!answer.is_error, "{tool} {short}: {}", answer.text);
+        let grown = peak_bytes() - before;
+        assert!(grown < 64 << 20, "{tool} {short}: {} MiB", grown >> 20);
+    }
+}

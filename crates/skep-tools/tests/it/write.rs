@@ -177,3 +177,46 @@ fn every_tool_has_its_names_and_takes_nothing_it_does_not_know() {
         assert!(text.contains(expected), "{name}: {text}");
     }
 }
+
+#[tokio::test]
+async fn edit_computes_the_size_before_it_builds_the_text() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("f");
+    // (bytes in the file, every one of them `a`; what each becomes; refused)
+    let table = [
+        (1 << 16, 1 << 8, false),
+        (1 << 16, (1 << 8) + 1, true),
+        (1 << 16, 1 << 20, true),
+        (1 << 16, 0, false),
+    ];
+    for (bytes, long, refused) in table {
+        fs::write(&path, "a".repeat(bytes)).unwrap();
+        let new = "b".repeat(long);
+        let arguments = json!(
+            {"file_path": "f", "old_string": "a", "new_string": new, "replace_all": true});
+        let answer = use_tool("edit", home.path(), arguments).await;
+        let left = fs::metadata(&path).unwrap().len();
+        if refused {
+            assert_eq!(answer.class(), "too_large", "{bytes} x {long}: {answer:?}");
+            let wanted = format!("would have {} bytes", bytes * long);
+            assert!(answer.text.contains(&wanted), "{answer:?}");
+            assert_eq!(left, bytes as u64, "a refused edit changes nothing");
+        } else {
+            assert!(!answer.is_error, "{bytes} x {long}: {answer:?}");
+            assert_eq!(left, (bytes * long) as u64);
+        }
+    }
+}
+
+#[tokio::test]
+async fn edit_of_a_text_that_repeats_itself_takes_no_time() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("f"), "a".repeat(2 << 20)).unwrap();
+    // Half of the file's bytes begin such a place; to find all of them would take hours.
+    let old = "a".repeat(1 << 20);
+    let arguments = json!({"file_path": "f", "old_string": old, "new_string": ""});
+    let begun = std::time::Instant::now();
+    let answer = use_tool("edit", home.path(), arguments).await;
+    assert!(answer.text.contains("occurs more than 100 times in f"), "{}", answer.text);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
+}
