@@ -4,7 +4,11 @@
 pub mod evaluate;
 #[cfg(test)]
 mod evasion_tests;
+pub mod glob;
 pub mod pattern;
+pub mod plain;
+#[cfg(test)]
+mod plain_tests;
 pub mod rule;
 pub mod shell;
 

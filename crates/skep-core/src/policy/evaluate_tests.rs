@@ -6,8 +6,8 @@ use super::*;
 use crate::ids::Principal;
 use crate::policy::ClassPolicy;
 use crate::policy::pattern::{CommandPattern, HostPattern, PathPattern, host_of};
+use crate::policy::plain;
 use crate::policy::rule::{GrantTo, PathFact};
-use crate::policy::shell::Line;
 use crate::role::Role;
 
 /// `EFFECT TOOL [path P | command C | host H | for G,G]`, parts set apart by ` | `.
@@ -56,7 +56,7 @@ fn pieces(call: &str) -> (&str, Vec<Piece>) {
     let Some((tool, rest)) = call.split_once(' ') else { return (call, vec![Piece::Whole]) };
     let (kind, value) = rest.split_once(' ').unwrap();
     let pieces = match kind {
-        "$" => Line::parse(value).0.into_iter().map(Piece::Command).collect(),
+        "$" => plain::line(value).0.into_iter().map(Piece::Command).collect(),
         "/" if value == "?" => vec![Piece::Path(PathFact::Unknown)],
         "/" => vec![Piece::Path(PathFact::File(value.to_owned()))],
         "//" => vec![Piece::Path(PathFact::Tree(value.to_owned()))],
@@ -215,9 +215,40 @@ const CASES: &[Case] = &[
     (&["ask bash", "allow bash | command npm run test:*"], "bash $ npm run deploy", OPERATOR, Ask),
     (&["ask bash", "allow bash | command git commit -m 'a b'"],
      "bash $ git commit -m \"a b\"", OPERATOR, Allow),
+    // Text that runs is covered by exactly its words.
     (&["ask bash", "allow bash | command sh", "allow bash | command ls"],
-     "bash $ sh -c ls", OPERATOR, Allow),
+     "bash $ sh -c ls", OPERATOR, Ask),
     (&["ask bash", "allow bash | command sh"], "bash $ sh -c ls", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command sh -c *"], "bash $ sh -c ls", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command sh -c ls $"], "bash $ sh -c ls", OPERATOR, Allow),
+    (&["ask bash", "allow bash | command sh -c 'case a in esac' $"],
+     "bash $ sh -c 'case a in esac'", OPERATOR, Allow),
+    (&["ask bash", "allow bash | command sh -c 'rm x' $", "deny bash | command rm"],
+     "bash $ sh -c 'rm x'", OPERATOR, Deny),
+    (&["ask bash", "allow bash | command ssh h ls"], "bash $ ssh h ls", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command ssh h ls $"], "bash $ ssh h ls", OPERATOR, Allow),
+    (&["ask bash", "allow bash | command watch"], "bash $ watch -n 1 ls", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command eval ls $"], "bash $ eval ls", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command timeout", "allow bash | command cargo test"],
+     "bash $ timeout 60 cargo test", OPERATOR, Allow),
+    (&["ask bash", "allow bash | command timeout"], "bash $ timeout 60 cargo test", OPERATOR, Ask),
+    // Variables are spelt.
+    (&["ask bash", "allow bash | command cargo run"],
+     "bash $ RUST_LOG=debug cargo run", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command RUST_LOG=* cargo run"],
+     "bash $ RUST_LOG=debug cargo run -q", OPERATOR, Allow),
+    (&["ask bash", "allow bash | command RUST_LOG=* cargo run"],
+     "bash $ RUST_LOG=debug A=b cargo run", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command RUST_LOG=* cargo run"],
+     "bash $ 'RUST_LOG=debug' cargo run", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command RUST_LOG=* cargo run"], "bash $ cargo run", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command RUST_LOG=*"],
+     "bash $ RUST_LOG=debug cargo run", OPERATOR, Ask),
+    // Redirections, which the `$` of a pattern leaves out.
+    (&["ask bash", "allow bash | command git log"], "bash $ git log > x", OPERATOR, Allow),
+    (&["ask bash", "allow bash | command git log $"], "bash $ git log > x", OPERATOR, Ask),
+    (&["ask bash", "allow bash | command python3 $"],
+     "bash $ python3 <<'E'\nrm\nE", OPERATOR, Ask),
     // Paths.
     (&["deny read | path *.key"], "read / a.key", OPERATOR, Deny),
     (&["deny read | path *.key"], "read / b/a.key", OPERATOR, Allow),
@@ -454,7 +485,7 @@ proptest! {
     ) {
         let expected = naive::decide(&rules, &naive::Call { tool: "bash", words: &words, who });
         let pieces: Vec<Piece> =
-            Line::parse(&words.join(" ")).0.into_iter().map(Piece::Command).collect();
+            plain::line(&words.join(" ")).0.into_iter().map(Piece::Command).collect();
         let people = [person(who)];
         let (class, level) = (Class::Run, SandboxLevel::Confined);
         let asked = Asked { tool: "bash", class, level, pieces: &pieces, who: &people };

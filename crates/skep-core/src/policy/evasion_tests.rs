@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::evaluate::Asked;
 use super::pattern::{CommandPattern, HostPattern, PathPattern, host_of};
+use super::plain;
 use super::rule::{Piece, Rule};
-use super::shell::{Line, Part};
+use super::shell::Part;
 use super::{Class, Effect, Policy};
 use crate::settings::SandboxLevel;
 
@@ -52,7 +53,7 @@ const RUN_RM: &[&str] = &[
 
 fn may_run_rm(line: &str) -> bool {
     let rm = CommandPattern::parse("rm").unwrap();
-    Line::parse(line).0.iter().any(|part| match part {
+    plain::line(line).0.iter().any(|part| match part {
         Part::Command(simple) => rm.may_mean(simple),
         Part::Unknown { .. } => true,
     })
@@ -73,7 +74,7 @@ fn gate_evasions_of_a_rule_about_commands() {
 /// Whether a rule that allows commands that begin so covers the whole line.
 fn is_allowed(pattern: &str, line: &str) -> bool {
     let pattern = CommandPattern::parse(pattern).unwrap();
-    Line::parse(line).0.iter().all(|part| match part {
+    plain::line(line).0.iter().all(|part| match part {
         Part::Command(simple) => pattern.covers(simple).is_ok(),
         Part::Unknown { .. } => false,
     })
@@ -210,7 +211,7 @@ fn gate_a_trace_is_bounded() {
     let policy = Policy { rules: (0..1000).map(rule).collect(), ..Policy::default() };
     let long = "y".repeat(100_000);
     for line in ["ls; ".repeat(300), "$x; ".repeat(300), format!("{long} {long}")] {
-        let pieces: Vec<Piece> = Line::parse(&line).0.into_iter().map(Piece::Command).collect();
+        let pieces: Vec<Piece> = plain::line(&line).0.into_iter().map(Piece::Command).collect();
         let (class, level) = (Class::Run, SandboxLevel::Confined);
         let asked = Asked { tool: "bash", class, level, pieces: &pieces, who: &[] };
         let verdict = policy.decide(&asked, &[]);
@@ -238,7 +239,7 @@ fn gate_hostile_sizes_take_no_time() {
         "sh -c ".repeat(30_000),
     ];
     for line in &lines {
-        let parts = Line::parse(line).0;
+        let parts = plain::line(line).0;
         assert!(parts.len() <= 501, "{} parts of {:.20}", parts.len(), line);
         let words: usize = parts
             .iter()

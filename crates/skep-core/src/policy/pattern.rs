@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::shell::{Simple, Word};
+use super::shell::{Cover, Simple, Word};
 
 /// How narrow a pattern is: what it says literally counts for it, what it leaves open against.
 /// Of two patterns that match the same text the one that compares greater is the narrower.
@@ -150,7 +150,7 @@ fn names_of(folder: &str) -> Vec<&str> {
 
 /// Compares with a pattern of which some parts are open: each stands for any number of pieces. At
 /// the worst the product of both lengths: the last open part is the only one to go back to.
-fn matches_open<P, T>(
+pub(super) fn matches_open<P, T>(
     pattern: &[P],
     text: &[T],
     is_open: impl Fn(&P) -> bool,
@@ -197,8 +197,15 @@ fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
 pub struct CommandPattern {
     text: String,
     words: Vec<PatternWord>,
+    /// How many words at the beginning set a variable.
+    assigns: usize,
     /// Nothing may come after.
     whole: bool,
+}
+
+/// Why an allowing pattern does not cover a part.
+pub(super) fn never(why: &str) -> String {
+    format!("{why}, and an allowing rule with a command covers plain lines alone")
 }
 
 /// `None` is a `*`.
@@ -215,39 +222,47 @@ impl CommandPattern {
         if first.iter().all(Option::is_none) {
             return Err("a command pattern begins with the name of a program, not with `*`");
         }
-        Ok(Self { text: text.to_owned(), words, whole })
-    }
-
-    /// The pattern that covers exactly these words.
-    pub fn exactly(words: &[&str]) -> String {
-        let words: Vec<String> = words.iter().map(|word| super::shell::quoted(word)).collect();
-        format!("{} $", words.join(" "))
+        let assigns = words.iter().take_while(|word| is_assignment(word)).count();
+        Ok(Self { text: text.to_owned(), words, assigns, whole })
     }
 
     /// For a rule that allows: every word is known and stands in its place.
     pub fn covers(&self, simple: &Simple) -> Result<(), String> {
-        if let Some(why) = simple.never {
-            return Err(format!("{why}, and what does is never covered"));
+        match &simple.cover {
+            Cover::Never(why) => return Err(never(why)),
+            Cover::By(outer) => return self.covers(outer),
+            Cover::Exactly if !self.is_exact() => {
+                return Err(
+                    "it runs a text, and only a pattern of all its words covers it".to_owned()
+                );
+            }
+            Cover::Exactly | Cover::Words => {}
         }
-        if simple.anywhere {
-            return Err("where the command begins is not known".to_owned());
+        if simple.assigns.len() != self.assigns || self.assigns == self.words.len() {
+            return Err("it sets other variables".to_owned());
         }
-        for (place, pattern) in self.words.iter().enumerate() {
-            match simple.words.get(place) {
-                Some(Word::Plain(word)) if matches_word(pattern, word) => {}
-                Some(Word::Plain(word)) => {
+        let words = simple.words.iter().map(Word::plain);
+        let mut words = simple.assigns.iter().map(|assign| Some(assign.as_str())).chain(words);
+        for pattern in &self.words {
+            match words.next() {
+                Some(Some(word)) if matches_word(pattern, word) => {}
+                Some(Some(word)) => {
                     let shown: String = word.chars().take(40).collect();
                     return Err(format!("`{shown}` is another word"));
                 }
-                Some(Word::Unknown) => return Err("a word of it is not known".to_owned()),
+                Some(None) => return Err("a word of it is not known".to_owned()),
                 None => return Err("it has fewer words".to_owned()),
             }
         }
-        let known = simple.words.iter().all(|word| word.plain().is_some());
-        match self.whole && (simple.words.len() > self.words.len() || !known) {
-            true => Err("it has more words".to_owned()),
+        match self.whole && (words.next().is_some() || simple.redirected) {
+            true => Err("it has more words, or a redirection".to_owned()),
             false => Ok(()),
         }
+    }
+
+    /// Whether it stands for one command and no other.
+    fn is_exact(&self) -> bool {
+        self.whole && self.words.iter().flatten().all(Option::is_some)
     }
 
     /// For a rule that asks or denies: the words stand there in this order, others may stand
@@ -286,6 +301,14 @@ impl CommandPattern {
         let stars = self.words.iter().flatten().filter(|part| part.is_none()).count();
         Narrowness::of(literal + self.words.len(), stars + usize::from(!self.whole))
     }
+}
+
+/// `NAME=` and anything.
+fn is_assignment(word: &PatternWord) -> bool {
+    let mut name = word.iter().map_while(|c| *c).take_while(|c| *c != '=').peekable();
+    let begins = name.peek().is_some_and(|c| c.is_ascii_alphabetic() || *c == '_');
+    let length = name.take_while(|c| c.is_ascii_alphanumeric() || *c == '_').count();
+    begins && word.get(length) == Some(&Some('='))
 }
 
 fn matches_word(pattern: &[Option<char>], word: &str) -> bool {

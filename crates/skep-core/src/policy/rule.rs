@@ -5,7 +5,8 @@ use std::fmt;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::pattern::{CommandPattern, HostPattern, Narrowness, PathPattern};
+use super::pattern::{CommandPattern, HostPattern, Narrowness, PathPattern, never};
+use super::shell::Cover;
 use super::{Effect, shell};
 use crate::allow;
 use crate::ids::Principal;
@@ -192,9 +193,10 @@ fn fits_command(pattern: &CommandPattern, piece: &Piece, strict: bool) -> Result
         Piece::Command(shell::Part::Command(simple)) => {
             pattern.may_mean(simple).then_some(()).ok_or_else(|| "it is another command".to_owned())
         }
-        Piece::Command(shell::Part::Unknown { why }) if strict => {
-            Err(format!("{why}, {NOT_UNDERSTOOD}"))
+        Piece::Command(shell::Part::Unknown { cover: Cover::By(outer), .. }) if strict => {
+            pattern.covers(outer)
         }
+        Piece::Command(shell::Part::Unknown { why, .. }) if strict => Err(never(why)),
         Piece::Command(shell::Part::Unknown { .. }) => Ok(()),
         Piece::Whole | Piece::Path(_) | Piece::Host(_) => Err("it runs no command".to_owned()),
     }
@@ -218,7 +220,9 @@ impl Piece {
         match self {
             Self::Whole => "the call".to_owned(),
             Self::Command(shell::Part::Command(simple)) => format!("command {}", simple.text()),
-            Self::Command(shell::Part::Unknown { why }) => format!("command not understood: {why}"),
+            Self::Command(shell::Part::Unknown { why, .. }) => {
+                format!("command not understood: {why}")
+            }
             Self::Path(PathFact::File(path)) => format!("path {path}"),
             Self::Path(PathFact::Tree(path)) => format!("everything in {path}"),
             Self::Path(PathFact::Unknown) => "path not understood".to_owned(),

@@ -1,9 +1,9 @@
 //! Rules that a lasting yes may stand for: of a pattern, of exactly this call, and those to choose
 //! from.
 
-use skep_core::policy::pattern::{CommandPattern, PathPattern};
+use skep_core::policy::pattern::PathPattern;
 use skep_core::policy::rule::{PathFact, Piece};
-use skep_core::policy::shell::{Part, Word, quoted};
+use skep_core::policy::shell::{Cover, Part, Simple, Word, quoted};
 use skep_core::tool::Subject;
 use skep_core::visible::visible;
 
@@ -40,11 +40,13 @@ pub(super) fn exactly(tool: &str, pieces: &[Piece]) -> Result<Vec<RuleDraft>, Do
         let mut draft = RuleDraft { tool: tool.to_owned(), ..RuleDraft::default() };
         match piece {
             Piece::Whole => {}
+            // The rule for the command that runs the text covers what stands in it.
+            Piece::Command(
+                Part::Command(Simple { cover: Cover::By(_), .. })
+                | Part::Unknown { cover: Cover::By(_), .. },
+            ) => continue,
             Piece::Command(Part::Command(simple)) => {
-                let words: Option<Vec<&str>> = simple.words.iter().map(Word::plain).collect();
-                let fit = words.filter(|_| simple.never.is_none() && !simple.anywhere);
-                let words = fit.ok_or_else(|| no_pattern(piece))?;
-                draft.command = Some(CommandPattern::exactly(&words));
+                draft.command = Some(simple.exactly().ok_or_else(|| no_pattern(piece))?);
             }
             Piece::Path(PathFact::File(path)) => {
                 draft.path = Some(PathPattern::exactly(path).ok_or_else(|| no_pattern(piece))?);
@@ -77,16 +79,14 @@ fn no_pattern(piece: &Piece) -> DoorError {
 pub(super) fn suggestions(subject: &Subject) -> Vec<String> {
     let pieces = gate::pieces(subject, std::path::Path::new("."), false);
     match (pieces.as_slice(), subject.paths.as_slice()) {
-        ([Piece::Command(Part::Command(simple))], _) if simple.never.is_none() => {
-            let words: Option<Vec<&str>> = simple.words.iter().map(Word::plain).collect();
-            let Some(words) = words else { return Vec::new() };
-            let quoted = |count: usize| {
-                let words = words[..count].iter().map(|w| quoted(w));
-                words.collect::<Vec<_>>().join(" ")
-            };
-            let mut patterns = vec![CommandPattern::exactly(&words)];
-            patterns.extend([2, 1].into_iter().filter(|n| *n < words.len()).map(quoted));
-            patterns
+        ([Piece::Command(Part::Command(simple))], _) => {
+            let Some(exactly) = simple.exactly() else { return Vec::new() };
+            let words: Vec<String> =
+                simple.words.iter().filter_map(Word::plain).map(quoted).collect();
+            let assigns: Vec<String> = simple.assigns.iter().map(|word| quoted(word)).collect();
+            let shorter = [2, 1].into_iter().filter(|count| *count < words.len());
+            let begin = |count: usize| [&assigns[..], &words[..count]].concat().join(" ");
+            std::iter::once(exactly).chain(shorter.map(begin)).collect()
         }
         ([_], [named]) => {
             let Some(path) = &named.path else { return Vec::new() };

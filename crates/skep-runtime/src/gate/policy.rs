@@ -6,8 +6,9 @@ use skep_core::engine::ToolCall;
 use skep_core::ids::Principal;
 use skep_core::policy::evaluate::{Asked, Verdict};
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
+use skep_core::policy::plain;
 use skep_core::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
-use skep_core::policy::shell::Line;
+use skep_core::policy::shell::{Line, Part};
 use skep_core::policy::{Effect, Policy};
 use skep_core::settings::SandboxLevel;
 use skep_core::tool::{Subject, Tool, ToolContext};
@@ -116,7 +117,13 @@ pub(crate) struct Question {
 pub(crate) fn pieces(subject: &Subject, workspace: &std::path::Path, resolve: bool) -> Vec<Piece> {
     let mut pieces = Vec::new();
     if let Some(command) = &subject.command {
-        pieces.extend(Line::parse(command).0.into_iter().map(Piece::Command));
+        let mut line = plain::line(command);
+        // Where a redirection leads is not judged yet.
+        let redirected = |part: &Part| matches!(part, Part::Command(simple) if simple.redirected);
+        if line.0.iter().any(redirected) {
+            line = Line::parse(command);
+        }
+        pieces.extend(line.0.into_iter().map(Piece::Command));
     }
     let opened = if resolve { Workspace::open(workspace).ok() } else { None };
     for named in &subject.paths {

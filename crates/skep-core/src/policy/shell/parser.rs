@@ -1,25 +1,36 @@
 //! Reads the part of the shell's language that people and models write in one line.
+//!
+//! One reader answers two questions: which commands may the line run, and is it plain. What is
+//! read although it is not plain is noted with `odd`; `Err` is what is not read at all.
 
-use super::wrapper;
-use super::{Part, Simple, Word};
+use super::{Part, Simple, Word, wrapper};
+use crate::policy::plain::{Access, Bit, Command, Link, Redirect, Written};
 
 /// Commands inside of commands.
 const DEEPEST: usize = 16;
 /// Commands of one line. Each is compared with every rule, and no person reads more of them.
 const MOST_PARTS: usize = 500;
 
-const ASSIGNS: &str = "it sets variables";
-const WRITES: &str = "it writes to a file by redirection";
-const READS: &str = "its input is redirected";
+/// `Err` says what was not understood.
+pub(super) type Understood<T = ()> = Result<T, &'static str>;
 
-/// Appends the parts of `text`. `Err` says what was not understood.
-pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Result<(), &'static str> {
-    let mut parser = Parser { rest: text, depth, parts };
-    parser.list(None)
+/// The commands of a plain line. `Err` says what is not plain.
+pub(super) type Plain = Result<Vec<Command<Written>>, &'static str>;
+
+/// Appends the parts of `text`.
+pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understood<Plain> {
+    let (commands, bodies) = (Vec::new(), Vec::new());
+    let mut parser = Parser { rest: text, depth, parts, commands, odd: None, bodies };
+    parser.list(None)?;
+    if !matches!(parser.commands.last(), Some(last) if matches!(last.then, Link::End | Link::Next))
+    {
+        parser.odd("a command is missing");
+    }
+    Ok(parser.odd.map_or(Ok(parser.commands), Err))
 }
 
 /// One level further in.
-pub(super) fn deeper(depth: usize) -> Result<usize, &'static str> {
+pub(super) fn deeper(depth: usize) -> Understood<usize> {
     match depth < DEEPEST {
         true => Ok(depth + 1),
         false => Err("commands stand too deep in each other"),
@@ -27,11 +38,11 @@ pub(super) fn deeper(depth: usize) -> Result<usize, &'static str> {
 }
 
 /// One part more.
-pub(super) fn push(parts: &mut Vec<Part>, part: Simple) -> Result<(), &'static str> {
+pub(super) fn push(parts: &mut Vec<Part>, part: Part) -> Understood {
     if parts.len() >= MOST_PARTS {
         return Err("it has more commands than are read");
     }
-    parts.push(Part::Command(part));
+    parts.push(part);
     Ok(())
 }
 
@@ -44,60 +55,78 @@ struct Parser<'a, 'p> {
     rest: &'a str,
     depth: usize,
     parts: &'p mut Vec<Part>,
-}
-
-/// A word, and how it was written.
-struct Written<'a> {
-    word: Word,
-    raw: &'a str,
-    quoted: bool,
-}
-
-/// What a word at the place of a command means to the shell.
-enum Reserved {
-    /// A command follows.
-    Skipped,
-    For,
-    Unread(&'static str),
+    commands: Vec<Command<Written>>,
+    /// What is not plain.
+    odd: Option<&'static str>,
+    /// Here-documents whose text is still to come: command, redirection, tag.
+    bodies: Vec<(usize, usize, &'a str)>,
 }
 
 /// Words after which the shell expects a command.
 pub(super) const BEFORE_COMMANDS: &[&str] =
     &["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}"];
 
-fn reserved(written: &Written<'_>) -> Option<Reserved> {
-    if written.quoted {
-        return None;
+const LINKS: &[(&str, Link)] = &[
+    ("&&", Link::And),
+    ("||", Link::Or),
+    ("|&", Link::PipeBoth),
+    ("|", Link::Pipe),
+    (";", Link::Next),
+];
+
+/// What stands between words.
+fn is_apart(c: char) -> bool {
+    " \t\n;&|()<>".contains(c)
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn add(word: &mut Written, text: &str) {
+    match word.last_mut() {
+        Some(Bit::Text(last)) => last.push_str(text),
+        _ => word.push(Bit::Text(text.to_owned())),
     }
-    Some(match written.raw {
-        word if BEFORE_COMMANDS.contains(&word) => Reserved::Skipped,
-        "for" => Reserved::For,
-        "case" | "esac" | "select" | "function" | "coproc" | "[[" => {
-            Reserved::Unread("it uses case, select, function, coproc or [[")
-        }
-        _ => return None,
-    })
 }
 
 impl<'a> Parser<'a, '_> {
+    fn odd(&mut self, why: &'static str) {
+        self.odd.get_or_insert(why);
+    }
+
     fn peek(&self) -> Option<char> {
         self.rest.chars().next()
     }
 
-    fn next(&mut self) -> Option<char> {
-        let next = self.peek()?;
-        self.rest = &self.rest[next.len_utf8()..];
-        Some(next)
+    fn at(&self, text: &str) -> bool {
+        self.rest.starts_with(text)
     }
 
     fn take(&mut self, text: &str) -> bool {
-        match self.rest.strip_prefix(text) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
-        }
+        let rest = self.rest.strip_prefix(text);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|c| !fits(c)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    /// The next character, as text.
+    fn one(&mut self) -> &'a str {
+        let (taken, rest) = self.rest.split_at(self.peek().map_or(0, char::len_utf8));
+        self.rest = rest;
+        taken
+    }
+
+    fn up_to(&mut self, end: char) -> Understood<&'a str> {
+        let (inside, rest) = self.rest.split_once(end).ok_or("a quote is not closed")?;
+        self.rest = rest;
+        Ok(inside)
     }
 
     fn blanks(&mut self) {
@@ -105,305 +134,374 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// Commands up to `end`, which is taken too.
-    fn list(&mut self, end: Option<char>) -> Result<(), &'static str> {
+    fn list(&mut self, end: Option<char>) -> Understood {
         self.depth = deeper(self.depth)?;
         loop {
             self.blanks();
             match self.peek() {
                 None if end.is_none() => break,
                 None => return Err("a parenthesis is not closed"),
-                Some(')') if end == Some(')') => {
-                    self.next();
-                    break;
-                }
+                Some(')') if end == Some(')') => break,
                 Some(')') => return Err("a parenthesis is closed that was not opened"),
-                Some('#') => self.comment(),
-                Some(';') if self.rest.starts_with(";;") => return Err("it uses ;;"),
-                Some('&') if self.rest.starts_with("&>") => self.command()?,
-                Some('\n' | ';' | '&' | '|') => drop(self.next()),
+                Some('#') => drop(self.take_while(|c| c != '\n')),
+                Some('\n') => self.line_end()?,
+                Some(';') if self.at(";;") => return Err("it uses ;;"),
+                Some(';' | '&' | '|') if !self.at("&>") => self.link(),
                 Some(_) => self.command()?,
             }
         }
+        self.one();
         self.depth -= 1;
-        Ok(())
+        self.bodies.is_empty().then_some(()).ok_or("a here-document has no end")
     }
 
-    fn comment(&mut self) {
-        while self.peek().is_some_and(|c| c != '\n') {
-            self.next();
+    fn link(&mut self) {
+        let found = LINKS.iter().find(|(text, _)| self.take(text));
+        match (found, self.commands.last_mut()) {
+            (Some((_, link)), Some(last)) if last.then == Link::End => last.then = *link,
+            (Some(_), _) => self.odd("a command is missing"),
+            (None, _) => {
+                self.one();
+                self.odd("it runs in the background");
+            }
         }
     }
 
-    fn command(&mut self) -> Result<(), &'static str> {
-        let mut simple = Simple::default();
-        let mut grouped = false;
+    /// Here-documents begin behind the end of the line that names them.
+    fn line_end(&mut self) -> Understood {
+        self.one();
+        if let Some(last) = self.commands.last_mut().filter(|last| last.then == Link::End) {
+            last.then = Link::Next;
+        }
+        for (command, place, tag) in std::mem::take(&mut self.bodies) {
+            let mut end = 0;
+            let mut lines = self.rest.split_inclusive('\n');
+            let last = lines.find(|line| {
+                let found = line.strip_suffix('\n').unwrap_or(line) == tag;
+                end += if found { 0 } else { line.len() };
+                found
+            });
+            let (text, rest) = self.rest.split_at(end);
+            self.rest = &rest[last.ok_or("a here-document has no end")?.len()..];
+            let command = self.commands.get_mut(command);
+            if let Some(to) = command.and_then(|command| command.redirects.get_mut(place)) {
+                *to = Redirect::Body(text.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn command(&mut self) -> Understood {
+        let mut command = Command::default();
         loop {
             self.blanks();
             match self.peek() {
-                None | Some('\n' | ';' | '|' | ')') => break,
-                Some('&') if !self.rest.starts_with("&>") => break,
-                Some('#') => {
-                    self.comment();
-                    break;
-                }
-                Some('(') if self.rest.starts_with("((") => return Err("it uses (("),
-                Some('(') if simple.words.is_empty() && simple.never.is_none() && !grouped => {
-                    self.next();
+                None | Some('\n' | ';' | '|' | ')' | '#') => break,
+                Some('&') if !self.at("&>") => break,
+                Some('(') if self.at("((") => return Err("it uses (("),
+                Some('(') if command == Command::default() => {
+                    self.odd("it uses ( )");
+                    self.one();
                     self.list(Some(')'))?;
-                    grouped = true;
                 }
                 Some('(') => return Err("it defines a function"),
                 Some('<' | '>') if self.rest[1..].starts_with('(') => {
-                    self.rest = &self.rest[2..];
-                    self.list(Some(')'))?;
-                    simple.words.push(Word::Unknown);
+                    return Err("it uses <( ) or >( )");
                 }
-                Some('<' | '>' | '&') => self.redirection(&mut simple)?,
-                Some(_) => self.word_of(&mut simple)?,
+                Some('<' | '>' | '&') => self.redirection(None, &mut command)?,
+                Some(_) => self.word_of(&mut command)?,
             }
         }
-        if !simple.words.is_empty() || simple.never.is_some() {
-            let depth = self.depth;
-            wrapper::unwrap(&simple, depth, self.parts)?;
-            push(self.parts, simple)?;
+        if command.words.is_empty() {
+            self.odd("a command has no program");
+        } else {
+            let words = command.words.iter().map(|word| Word::of(word)).collect();
+            let mut simple = Simple { words, ..Simple::default() };
+            wrapper::unwrap(&mut simple, self.depth, self.parts)?;
+            push(self.parts, Part::Command(simple))?;
         }
+        self.commands.push(command);
         Ok(())
     }
 
-    fn word_of(&mut self, simple: &mut Simple) -> Result<(), &'static str> {
-        let written = self.word()?;
-        let is_number = written.raw.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && matches!(self.peek(), Some('<' | '>')) {
-            return Ok(());
+    fn word_of(&mut self, command: &mut Command<Written>) -> Understood {
+        let (word, raw) = self.word()?;
+        if matches!(self.peek(), Some('<' | '>')) && raw.bytes().all(|b| b.is_ascii_digit()) {
+            return self.redirection(Some(raw), command);
         }
-        if simple.words.is_empty() {
-            match reserved(&written) {
-                Some(Reserved::Skipped) => return Ok(()),
-                Some(Reserved::For) => return self.loop_head(),
-                Some(Reserved::Unread(why)) => return Err(why),
-                None => {}
-            }
-            if is_assignment(written.raw) {
-                if written.word.plain().is_some_and(holds_command) {
-                    return Err("it keeps a command in a variable");
-                }
-                simple.never = Some(ASSIGNS);
+        if command.words.is_empty() {
+            if self.reserved(raw)? {
                 return Ok(());
             }
+            if let Some(name) = assigned(raw) {
+                return self.assignment(name, word, command);
+            }
+            if !command.redirects.is_empty() {
+                self.odd("a redirection stands before the program");
+            }
         }
-        simple.words.push(written.word);
+        command.words.push(word);
         Ok(())
+    }
+
+    fn assignment(
+        &mut self,
+        name: &str,
+        mut value: Written,
+        command: &mut Command<Written>,
+    ) -> Understood {
+        if Word::of(&value).plain().is_some_and(holds_command) {
+            return Err("it keeps a command in a variable");
+        }
+        match value.first_mut() {
+            Some(Bit::Text(text)) if name.chars().all(is_name) => {
+                text.replace_range(..text.len().min(name.len() + 1), "");
+            }
+            _ => self.odd("it sets variables in another way than NAME=text"),
+        }
+        self.literal(&value);
+        command.assigns.push((name.to_owned(), value));
+        Ok(())
+    }
+
+    fn literal(&mut self, word: &[Bit]) {
+        if word.iter().any(Bit::is_glob) {
+            self.odd("a pattern for file names stands at the wrong place");
+        }
+    }
+
+    /// Whether a word at the place of a command is one of the shell's own and passed over.
+    fn reserved(&mut self, word: &str) -> Understood<bool> {
+        match word {
+            "case" | "esac" | "select" | "function" | "coproc" | "[[" => {
+                return Err("it uses case, select, function, coproc or [[");
+            }
+            "for" => self.loop_head()?,
+            "time" | "in" | "]]" => {}
+            word if BEFORE_COMMANDS.contains(&word) => {}
+            _ => return Ok(false),
+        }
+        self.odd("it uses a word of the shell's own");
+        Ok(word != "time")
     }
 
     /// `NAME in WORDS` of a loop; what the words hold was read by then.
-    fn loop_head(&mut self) -> Result<(), &'static str> {
-        self.blanks();
-        if self.rest.starts_with("((") {
-            return Err("it uses ((");
-        }
+    fn loop_head(&mut self) -> Understood {
         loop {
             self.blanks();
             match self.peek() {
                 None => return Err("a loop has no body"),
                 Some('\n' | ';') => return Ok(()),
-                Some('(' | ')' | '&' | '|' | '<' | '>') => return Err("a loop is not understood"),
+                Some(c) if is_apart(c) => return Err("a loop is not understood"),
                 // `for NAME do`, over the arguments of the shell; in a list of words as well.
-                Some(_) if self.word()?.raw == "do" => return Ok(()),
+                Some(_) if self.word()?.1 == "do" => return Ok(()),
                 Some(_) => {}
             }
         }
     }
 
-    fn redirection(&mut self, simple: &mut Simple) -> Result<(), &'static str> {
-        if self.take("<<<") || self.take("<&") {
-            self.blanks();
-            simple.never.get_or_insert(READS);
-            return self.word().map(drop);
-        }
-        if self.rest.starts_with("<<") {
-            return Err("it uses a here-document");
-        }
-        let copies = self.take(">&");
-        let reads = !copies && !self.rest.starts_with("<>") && self.take("<");
-        if !copies && !reads {
-            let operators = ["&>>", "&>", ">>", ">|", "<>", ">"];
-            let _ = operators.iter().any(|operator| self.take(operator));
-        }
-        self.blanks();
-        let target = self.word()?;
-        let harmless = match target.word.plain() {
-            Some("/dev/null") => true,
-            Some(text) => copies && text.bytes().all(|b| b.is_ascii_digit() || b == b'-'),
-            None => false,
+    fn redirection(&mut self, fd: Option<&str>, command: &mut Command<Written>) -> Understood {
+        let fd = match fd {
+            None => None,
+            Some("0") => Some('0'),
+            Some("1") => Some('1'),
+            Some("2") => Some('2'),
+            Some(_) => {
+                self.odd("it redirects more than 0, 1 and 2");
+                None
+            }
         };
-        if !harmless {
-            simple.never = Some(if reads { READS } else { WRITES });
-        }
+        let operator = ["<<<", "<<", "<&", "<>", "<", "&>>", "&>", ">>", ">|", ">&", ">"];
+        let operator = operator.iter().find(|text| self.take(text)).unwrap_or(&"");
+        let access = match *operator {
+            "<<" => return self.here_document(fd, command),
+            "<" => Some(Access::Read),
+            ">" => Some(Access::Write),
+            ">>" => Some(Access::Append),
+            "&>" if fd.is_none() => Some(Access::WriteBoth),
+            _ => None,
+        };
+        let spaced = self.peek();
+        self.blanks();
+        let (target, raw) = self.word()?;
+        self.literal(&target);
+        command.redirects.push(match (access, *operator, raw) {
+            (Some(access), ..) if !raw.starts_with('#') => Redirect::File { fd, access, target },
+            (None, ">&", "1" | "2") if fd != Some('0') && spaced == raw.chars().next() => {
+                Redirect::Copy { fd, to: if raw == "1" { '1' } else { '2' } }
+            }
+            _ => {
+                self.odd("it redirects in another way than by > >> < &> 2>&1 and <<'TAG'");
+                Redirect::Body(String::new())
+            }
+        });
         Ok(())
     }
 
-    fn word(&mut self) -> Result<Written<'a>, &'static str> {
-        let start = self.rest;
-        let (mut text, mut unknown, mut quoted) = (String::new(), false, false);
-        loop {
-            match self.peek() {
-                None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')') => break,
-                Some('\\') => {
-                    self.next();
-                    match self.next() {
-                        Some('\n') => continue,
-                        Some(next) => text.push(next),
-                        None => text.push('\\'),
+    fn here_document(&mut self, fd: Option<char>, command: &mut Command<Written>) -> Understood {
+        self.blanks();
+        let opened = self.take("'");
+        let tag = self.take_while(is_name);
+        if !opened || tag.is_empty() || !self.take("'") || !self.peek().is_some_and(is_apart) {
+            return Err("it uses a here-document other than <<'TAG'");
+        }
+        if fd.is_some() {
+            self.odd("a here-document has a number");
+        }
+        self.bodies.push((self.commands.len(), command.redirects.len(), tag));
+        command.redirects.push(Redirect::Body(String::new()));
+        Ok(())
+    }
+
+    /// A word, and how it was written.
+    fn word(&mut self) -> Understood<(Written, &'a str)> {
+        let (start, mut word) = (self.rest, Written::new());
+        while let Some(next) = self.peek().filter(|c| !is_apart(*c)) {
+            let before = start[..start.len() - self.rest.len()].chars().last();
+            match next {
+                '\\' => {
+                    self.one();
+                    match self.one() {
+                        "" | "\n" => self.odd("a line ends inside of a word"),
+                        escaped => add(&mut word, escaped),
                     }
-                    quoted = true;
-                    continue;
                 }
-                Some('\'') => {
-                    self.next();
-                    text.push_str(self.up_to('\'')?);
-                    quoted = true;
-                    continue;
+                '\'' => {
+                    self.one();
+                    add(&mut word, self.up_to('\'')?);
                 }
-                Some('"') => {
-                    self.next();
-                    unknown |= self.double_quoted(&mut text)?;
-                    quoted = true;
-                    continue;
+                '"' => self.double_quoted(&mut word)?,
+                '$' => self.dollar(&mut word, false)?,
+                '`' => return Err("it uses backticks"),
+                '*' | '?' => {
+                    self.one();
+                    word.push(if next == '*' { Bit::Any } else { Bit::One });
                 }
-                Some('$') => {
-                    unknown |= self.dollar(&mut text)?;
-                    continue;
+                '[' => self.set(&mut word),
+                '~' if self.at("~/") && before.is_none() => {
+                    self.one();
+                    word.push(Bit::Home);
                 }
-                Some('`') => {
-                    self.backticks()?;
-                    unknown = true;
-                    continue;
+                '~' if !before.is_some_and(|c| is_name(c) || "/.-@^".contains(c)) => {
+                    self.one();
+                    self.odd("it uses ~ in another way than ~/");
+                    word.push(Bit::Unknown);
                 }
-                Some('*' | '?' | '[') => unknown = true,
-                Some('~') if text.is_empty() || text.ends_with(['=', ':']) => unknown = true,
-                Some('{') if !is_plain_brace(self.rest) => unknown = true,
-                Some(_) => {}
+                '{' if self.take("{}") => add(&mut word, "{}"),
+                '{' => {
+                    self.odd("it uses { }");
+                    self.one();
+                    match self.peek().is_none_or(is_apart) {
+                        true => add(&mut word, "{"),
+                        false => word.push(Bit::Unknown),
+                    }
+                }
+                _ => {
+                    if "}!".contains(next) || next.is_control() {
+                        self.odd("it uses }, ! or control characters");
+                    }
+                    add(&mut word, self.one());
+                }
             }
-            text.extend(self.next());
         }
         let raw = &start[..start.len() - self.rest.len()];
-        if raw.is_empty() {
-            return Err("a word is missing");
+        if raw.contains(['\u{1}', '\u{7f}']) {
+            self.odd("it has control characters");
         }
-        let word = if unknown { Word::Unknown } else { Word::Plain(text) };
-        Ok(Written { word, raw, quoted })
+        if word.is_empty() {
+            add(&mut word, "");
+        }
+        (!raw.is_empty()).then_some((word, raw)).ok_or("a word is missing")
     }
 
-    fn up_to(&mut self, end: char) -> Result<&'a str, &'static str> {
-        let (inside, rest) = self.rest.split_once(end).ok_or("a quote is not closed")?;
-        self.rest = rest;
-        Ok(inside)
-    }
-
-    /// True where its value is not known.
-    fn double_quoted(&mut self, text: &mut String) -> Result<bool, &'static str> {
-        let mut unknown = false;
-        loop {
-            match self.peek().ok_or("a quote is not closed")? {
-                '"' => {
-                    self.next();
-                    return Ok(unknown);
-                }
-                '\\' => {
-                    self.next();
-                    match self.next().ok_or("a quote is not closed")? {
-                        '\n' => {}
-                        next if "$`\"\\".contains(next) => text.push(next),
-                        next => text.extend(['\\', next]),
-                    }
-                }
-                '$' => unknown |= self.dollar(text)?,
-                '`' => {
-                    self.backticks()?;
-                    unknown = true;
-                }
-                next => {
-                    self.next();
-                    text.push(next);
-                }
+    /// `[a-z]`, or `[` alone, which is a program.
+    fn set(&mut self, word: &mut Written) {
+        self.one();
+        if word.is_empty() && self.peek().is_none_or(is_apart) {
+            return add(word, "[");
+        }
+        let inside = self.rest.split_once(']').map(|(inside, _)| inside);
+        match inside.filter(|set| set.trim_start_matches(['!', '^']).chars().all(is_in_set)) {
+            Some(inside) => {
+                self.rest = &self.rest[inside.len() + 1..];
+                word.push(Bit::Set(inside.to_owned()));
+            }
+            None => {
+                self.odd("it uses [ in another way than [a-z]");
+                word.push(Bit::Unknown);
             }
         }
+    }
+
+    fn double_quoted(&mut self, word: &mut Written) -> Understood {
+        self.one();
+        add(word, "");
+        loop {
+            match self.peek().ok_or("a quote is not closed")? {
+                '"' => break,
+                '\\' => {
+                    let slash = self.one();
+                    match self.one() {
+                        "\n" => {}
+                        next if "$`\"\\".contains(next) => add(word, next),
+                        next => [slash, next].iter().for_each(|text| add(word, text)),
+                    }
+                }
+                '$' => self.dollar(word, true)?,
+                '`' => return Err("it uses backticks"),
+                _ => add(word, self.one()),
+            }
+        }
+        self.one();
+        Ok(())
     }
 
     /// An expansion, or a dollar that stands for itself.
-    fn dollar(&mut self, text: &mut String) -> Result<bool, &'static str> {
-        self.next();
-        match self.peek() {
-            Some('(') if self.rest.starts_with("((") => Err("it computes with $(("),
+    fn dollar(&mut self, word: &mut Written, quoted: bool) -> Understood {
+        let dollar = self.one();
+        let name = self.take_while(is_name);
+        let after = self.peek();
+        if quoted && name.is_empty() && after.is_some_and(|c| "\" \t|)".contains(c)) {
+            add(word, dollar);
+            return Ok(());
+        }
+        if let ("HOME" | "PWD", false) = (name, quoted) {
+            word.push(if name == "HOME" { Bit::Home } else { Bit::Folder });
+            return Ok(());
+        }
+        self.odd("it uses $");
+        let mut stands = false;
+        match after.filter(|_| name.is_empty()) {
+            Some('\'') if quoted => stands = true,
+            Some('[' | '\'' | '"') => return Err("it uses $[, $' or $\""),
+            Some('(') if self.at("((") => return Err("it computes with $(("),
             Some('(') => {
-                self.next();
+                self.one();
                 self.list(Some(')'))?;
-                Ok(true)
             }
-            Some('{') => {
-                let inside = self.up_to('}')?;
-                match inside[1..].contains(['$', '`', '(', '\'', '"', '\\', '{']) {
-                    true => Err("it uses ${…} with more in it"),
-                    false => Ok(true),
-                }
+            Some('{') if !self.up_to('}')?[1..].chars().all(is_name) => {
+                return Err("it uses ${…} with more than a name in it");
             }
-            Some('\'') => {
-                self.next();
-                loop {
-                    match self.next().ok_or("a quote is not closed")? {
-                        '\\' => drop(self.next()),
-                        '\'' => return Ok(true),
-                        _ => {}
-                    }
-                }
-            }
-            Some('"') => Ok(true),
-            Some(c) if c.is_ascii_alphanumeric() || c == '_' => {
-                while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
-                    self.next();
-                }
-                Ok(true)
-            }
-            Some('@' | '*' | '#' | '?' | '$' | '!' | '-') => {
-                self.next();
-                Ok(true)
-            }
-            Some(_) | None => {
-                text.push('$');
-                Ok(false)
-            }
+            Some('{') => {}
+            Some(c) if "@*#?$!-".contains(c) => _ = self.one(),
+            _ => stands = name.is_empty(),
         }
-    }
-
-    fn backticks(&mut self) -> Result<(), &'static str> {
-        self.next();
-        let mut inside = String::new();
-        loop {
-            match self.next().ok_or("a backtick is not closed")? {
-                '`' => break,
-                '\\' => match self.next() {
-                    Some(next) if "`\\$".contains(next) => inside.push(next),
-                    Some(next) => inside.extend(['\\', next]),
-                    None => return Err("a backtick is not closed"),
-                },
-                next => inside.push(next),
-            }
+        match stands {
+            true => add(word, dollar),
+            false => word.push(Bit::Unknown),
         }
-        read(&inside, self.depth, self.parts)
+        Ok(())
     }
 }
 
-/// `{` alone, as the shell's word, and `{}` as `find` knows it.
-fn is_plain_brace(rest: &str) -> bool {
-    let after = rest[1..].strip_prefix('}').unwrap_or(&rest[1..]);
-    after.chars().next().is_none_or(|c| " \t\n;".contains(c))
+fn is_in_set(c: char) -> bool {
+    is_name(c) || "-.".contains(c)
 }
 
-fn is_assignment(raw: &str) -> bool {
-    let Some((name, _)) = raw.split_once('=') else { return false };
-    let name = name.strip_suffix('+').unwrap_or(name);
-    let name = name.split('[').next().unwrap_or_default();
-    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
-    name.bytes().next().is_some_and(letter)
-        && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())
+/// The name in `NAME=…`, `NAME+=…`, `NAME[…]=…`.
+fn assigned(raw: &str) -> Option<&str> {
+    let (name, _) = raw.split_once('=')?;
+    let bare = name.strip_suffix('+').unwrap_or(name).split('[').next().unwrap_or_default();
+    let fits = bare.chars().all(is_name) && !bare.starts_with(|c: char| c.is_ascii_digit());
+    (fits && !bare.is_empty()).then_some(name)
 }

@@ -1,142 +1,96 @@
 //! Commands that run other commands: what is inside is a part of the line too.
 
-use super::parser;
-use super::{Part, Simple, Word};
+use std::sync::Arc;
 
-/// A program that runs the command written behind it.
-struct Wrapper {
-    name: &'static str,
-    /// Options that take the next word with them.
-    valued: &'static [&'static str],
-    /// Options that stand alone.
-    flags: &'static [&'static str],
-    /// Words of its own before the command.
-    own: usize,
-}
+use super::parser::{self, Understood};
+use super::{Cover, Part, Simple, Word};
+use crate::policy::pattern::base_name;
 
-const fn wrapper(
-    name: &'static str,
-    valued: &'static [&'static str],
-    flags: &'static [&'static str],
-    own: usize,
-) -> Wrapper {
-    Wrapper { name, valued, flags, own }
-}
-
-const WRAPPERS: &[Wrapper] = &[
-    wrapper("env", &["-u", "-C"], &["-i", "-0", "-"], 0),
-    wrapper("sudo", &["-u", "-g", "-h", "-p", "-C", "-T", "-D"], &["-n", "-E", "-H", "-S"], 0),
-    wrapper("doas", &["-u", "-C"], &["-n"], 0),
-    wrapper("nice", &["-n"], &[], 0),
-    wrapper("ionice", &["-c", "-n"], &["-t"], 0),
-    wrapper("nohup", &[], &[], 0),
-    wrapper("setsid", &[], &["-f", "-w"], 0),
-    wrapper("stdbuf", &["-i", "-o", "-e"], &[], 0),
-    wrapper("timeout", &["-s", "-k"], &["-v", "--foreground", "--preserve-status"], 1),
-    wrapper("time", &["-f", "-o"], &["-p", "-v"], 0),
-    wrapper("xargs", &["-I", "-n", "-P", "-L", "-d", "-a", "-E", "-s"], &["-0", "-r", "-t"], 0),
-    wrapper("exec", &["-a"], &["-c", "-l"], 0),
-    wrapper("command", &[], &["-p"], 0),
-    wrapper("builtin", &[], &[], 0),
-    wrapper("chroot", &[], &[], 1),
-    wrapper("busybox", &[], &[], 0),
-    wrapper("strace", &["-o", "-e"], &["-f"], 0),
-    wrapper("watch", &["-n"], &["-d", "-t"], 0),
-    wrapper("flock", &["-w"], &["-n", "-x", "-s"], 1),
-    wrapper("ssh", &["-p", "-i", "-l", "-o"], &["-q", "-T", "-t"], 1),
+/// Programs that run the command written behind them: name, how many words of their own stand
+/// before it, options that take the next word with them, options that stand alone.
+const WRAPPERS: &[(&str, usize, &str, &str)] = &[
+    ("env", 0, "-u -C", "-i -0 -"),
+    ("sudo", 0, "-u -g -h -p -C -T -D", "-n -E -H -S"),
+    ("doas", 0, "-u -C", "-n"),
+    ("nice", 0, "-n", ""),
+    ("ionice", 0, "-c -n", "-t"),
+    ("nohup", 0, "", ""),
+    ("setsid", 0, "", "-f -w"),
+    ("stdbuf", 0, "-i -o -e", ""),
+    ("timeout", 1, "-s -k", "-v --foreground --preserve-status"),
+    ("time", 0, "-f -o", "-p -v"),
+    ("xargs", 0, "-I -n -P -L -d -a -E -s", "-0 -r -t"),
+    ("exec", 0, "-a", "-c -l"),
+    ("command", 0, "", "-p"),
+    ("builtin", 0, "", ""),
+    ("chroot", 1, "", ""),
+    ("busybox", 0, "", ""),
+    ("strace", 0, "-o -e", "-f"),
+    ("watch", 0, "-n", "-d -t"),
+    ("flock", 1, "-w", "-n -x -s"),
+    ("ssh", 1, "-p -i -l -o", "-q -T -t"),
 ];
 
 /// Programs that run what stands behind them, somewhere behind words of their own.
-const LOOSE: &[&str] = &[
-    "bwrap",
-    "capsh",
-    "choom",
-    "chrt",
-    "dbus-run-session",
-    "eatmydata",
-    "fakeroot",
-    "gdb",
-    "linux32",
-    "linux64",
-    "ltrace",
-    "nsenter",
-    "numactl",
-    "perf",
-    "pkexec",
-    "prlimit",
-    "rlwrap",
-    "runuser",
-    "setarch",
-    "setpriv",
-    "start-stop-daemon",
-    "systemd-run",
-    "taskset",
-    "toybox",
-    "unbuffer",
-    "unshare",
-    "valgrind",
-    "xvfb-run",
-];
+const LOOSE: &str = "bwrap capsh choom chrt dbus-run-session eatmydata fakeroot gdb linux32 \
+    linux64 ltrace nsenter numactl perf pkexec prlimit rlwrap runuser setarch setpriv \
+    start-stop-daemon systemd-run taskset toybox unbuffer unshare valgrind xvfb-run";
 
 /// Programs and builtins of the shell whose words are read in ways of their own, or that change
 /// what the words after them mean.
-const UNREAD: &[&str] =
-    &["alias", "bind", "compgen", "complete", "enable", "parallel", "script", "su"];
+const UNREAD: &str = "alias bind compgen complete enable parallel script su";
 
 /// Builtins that look into the subscripts of names they are given.
-const SUBSCRIPTS: &[&str] = &[
-    "[",
-    "declare",
-    "export",
-    "getopts",
-    "let",
-    "local",
-    "mapfile",
-    "printf",
-    "read",
-    "readarray",
-    "readonly",
-    "test",
-    "typeset",
-    "unset",
-    "wait",
-];
+const SUBSCRIPTS: &str = "[ declare export getopts let local mapfile printf read readarray \
+    readonly test typeset unset wait";
 
-const SHELLS: &[&str] =
-    &["sh", "bash", "rbash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh"];
+const SHELLS: &str = "sh bash rbash dash zsh ksh mksh ash fish csh tcsh";
 
 const BEGINNING_UNKNOWN: &str = "an option of the program before it is not known";
 
+fn is_among(name: &str, names: &str) -> bool {
+    names.split(' ').any(|other| other == name)
+}
+
 /// Appends what the command runs besides itself.
-pub(super) fn unwrap(
-    simple: &Simple,
-    depth: usize,
-    parts: &mut Vec<Part>,
-) -> Result<(), &'static str> {
+pub(super) fn unwrap(simple: &mut Simple, depth: usize, parts: &mut Vec<Part>) -> Understood {
     let depth = parser::deeper(depth)?;
     let Some((Word::Plain(first), words)) = simple.words.split_first() else { return Ok(()) };
-    let name = super::super::pattern::base_name(first);
-    if SHELLS.contains(&name) {
-        return script(words, depth, parts);
-    }
-    match name {
-        "eval" => return evaluated(words, depth, parts),
-        "trap" => return trapped(words, depth, parts),
+    let name = base_name(first);
+    let text = match name {
+        _ if is_among(name, SHELLS) => script(words)?,
+        "eval" => Some(joined(words)?),
+        "trap" => match words.iter().find(|word| word.plain() != Some("--")) {
+            Some(word) => Some(word.plain().ok_or("what trap runs is not known")?.to_owned()),
+            None => None,
+        },
         "." | "source" => return sourced(words),
         "find" => return found(words, depth, parts),
         "hash" if has_option(words, 'p') => return Err("it changes what a word means"),
         "mapfile" | "readarray" if has_option(words, 'C') => {
             return Err("it runs a command for each line");
         }
-        _ if UNREAD.contains(&name) => return Err("what runs by alias, su and such is not read"),
-        _ if SUBSCRIPTS.contains(&name) => return subscripts(words),
-        _ if LOOSE.contains(&name) || is_loader(name) => return loose(words, parts),
-        _ => {}
+        _ if is_among(name, UNREAD) => return Err("what runs by alias, su and such is not read"),
+        _ if is_among(name, SUBSCRIPTS) => {
+            let looked_into = words.iter().filter_map(Word::plain).any(parser::holds_command);
+            return if looked_into { Err("a command may stand in a subscript") } else { Ok(()) };
+        }
+        _ if is_among(name, LOOSE) || is_loader(name) => return loose(words, parts),
+        _ => match WRAPPERS.iter().find(|wrapper| wrapper.0 == name) {
+            Some(wrapper) => wrapped(wrapper, words, depth, parts)?,
+            None => return Ok(()),
+        },
+    };
+    let Some(text) = text else { return Ok(()) };
+    if simple.cover == Cover::Words {
+        simple.cover = Cover::Exactly;
     }
-    match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
-        Some(wrapper) => wrapped(wrapper, words, depth, parts),
-        None => Ok(()),
+    let (outer, from) = (Arc::new(simple.clone()), parts.len());
+    if let Err(why) = parser::read(&text, depth, parts) {
+        parser::push(parts, Part::Unknown { why, cover: Cover::Words })?;
     }
+    parts[from..].iter_mut().for_each(|part| part.cover_by(Cover::By(Arc::clone(&outer))));
+    Ok(())
 }
 
 /// `ld-linux-x86-64.so.2 PROGRAM`.
@@ -153,15 +107,15 @@ fn has_option(words: &[Word], option: char) -> bool {
     })
 }
 
-fn subscripts(words: &[Word]) -> Result<(), &'static str> {
-    match words.iter().filter_map(Word::plain).any(parser::holds_command) {
-        true => Err("a command may stand in a subscript"),
-        false => Ok(()),
-    }
+/// The words as one text, for those who hand them to a shell.
+fn joined(words: &[Word]) -> Understood<String> {
+    let known: Option<Vec<&str>> = words.iter().map(Word::plain).collect();
+    let known = known.ok_or("the text that runs is not known")?;
+    Ok(known.strip_prefix(&["--"]).unwrap_or(&known).join(" "))
 }
 
 /// What a shell runs: the text after `-c`, or a file.
-fn script(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Result<(), &'static str> {
+fn script(words: &[Word]) -> Understood<Option<String>> {
     let (mut place, mut has_text) = (0, false);
     while let Some(word) = words.get(place) {
         let text = word.plain().ok_or("an option of a shell is not known")?;
@@ -173,7 +127,7 @@ fn script(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Result<(), &'s
         match text {
             "--rcfile" | "--init-file" => place += 1,
             "--login" | "--norc" | "--noprofile" | "--posix" | "--restricted" | "--verbose" => {}
-            "--version" | "--help" => return Ok(()),
+            "--version" | "--help" => return Ok(None),
             "--" => break,
             _ if letters.starts_with('-') => return Err("an option of a shell is not known"),
             _ => {
@@ -187,50 +141,29 @@ fn script(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Result<(), &'s
         }
     }
     match words.get(place) {
-        Some(Word::Plain(script)) if has_text => parser::read(script, depth, parts),
+        Some(Word::Plain(script)) if has_text => Ok(Some(script.clone())),
         Some(_) if has_text => Err("the script of a shell is not known"),
-        None if has_text => Ok(()),
-        _ => sourced(&words[place.min(words.len())..]),
+        None if has_text => Ok(None),
+        _ => sourced(&words[place.min(words.len())..]).map(|()| None),
     }
 }
 
 /// A file with commands, which is taken for a program like others; unless it is none.
-fn sourced(words: &[Word]) -> Result<(), &'static str> {
-    let words = match words {
-        [Word::Plain(first), rest @ ..] if first == "--" => rest,
-        words => words,
-    };
-    match words.first() {
-        Some(Word::Plain(file)) if file != "-" && !file.contains("/dev/") => {
-            match file.contains("/proc/") {
-                true => Err("a shell reads what it runs"),
-                false => Ok(()),
-            }
+fn sourced(words: &[Word]) -> Understood {
+    let own = matches!(words.first().and_then(Word::plain), Some("--"));
+    match words.get(usize::from(own)) {
+        Some(Word::Plain(file))
+            if file != "-" && !["/dev/", "/proc/"].iter().any(|f| file.contains(f)) =>
+        {
+            Ok(())
         }
         Some(Word::Plain(_)) | None => Err("a shell reads what it runs"),
         Some(Word::Unknown) => Err("the script of a shell is not known"),
     }
 }
 
-fn evaluated(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Result<(), &'static str> {
-    let known: Option<Vec<&str>> = words.iter().map(Word::plain).collect();
-    let known = known.ok_or("what eval runs is not known")?;
-    let known = known.strip_prefix(&["--"]).unwrap_or(&known);
-    parser::read(&known.join(" "), depth, parts)
-}
-
-/// `trap COMMAND SIGNAL…`.
-fn trapped(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Result<(), &'static str> {
-    let command = words.iter().find(|word| word.plain() != Some("--"));
-    match command {
-        Some(Word::Plain(text)) => parser::read(text, depth, parts),
-        Some(Word::Unknown) => Err("what trap runs is not known"),
-        None => Ok(()),
-    }
-}
-
 /// Every `-exec` of a `find`, up to its `;` or `{} +`.
-fn found(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Result<(), &'static str> {
+fn found(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Understood {
     let mut place = 0;
     while let Some(word) = words.get(place) {
         place += 1;
@@ -239,9 +172,7 @@ fn found(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Result<(), &'st
             Some(_) => continue,
             // It may be an `-exec` with all that belongs to it.
             None => {
-                let words = vec![Word::Unknown];
-                let never = Some("what find runs is not known");
-                parser::push(parts, Simple { words, never, anywhere: false })?;
+                inner(vec![Word::Unknown], Some("what find runs is not known"), depth, parts)?;
                 continue;
             }
         }
@@ -261,17 +192,19 @@ fn found(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Result<(), &'st
 }
 
 /// One of the words begins a command.
-fn loose(words: &[Word], parts: &mut Vec<Part>) -> Result<(), &'static str> {
+fn loose(words: &[Word], parts: &mut Vec<Part>) -> Understood {
     no_text_to_run(words)?;
-    let never = Some(BEGINNING_UNKNOWN);
-    parser::push(parts, Simple { words: words.to_vec(), never, anywhere: true })
+    let cover = Cover::Never(BEGINNING_UNKNOWN);
+    let words = words.to_vec();
+    let simple = Simple { words, cover, anywhere: true, ..Simple::default() };
+    parser::push(parts, Part::Command(simple))
 }
 
 /// Where it is not sure which word begins a command, none may be a shell or a text for one.
-fn no_text_to_run(words: &[Word]) -> Result<(), &'static str> {
+fn no_text_to_run(words: &[Word]) -> Understood {
     let runs_text = |text: &str| {
-        let name = super::super::pattern::base_name(text);
-        text.contains(char::is_whitespace) || SHELLS.contains(&name) || name == "find"
+        let name = base_name(text);
+        text.contains(char::is_whitespace) || is_among(name, SHELLS) || name == "find"
     };
     match words.iter().filter_map(Word::plain).any(runs_text) {
         true => Err("where the command begins is not known"),
@@ -279,58 +212,57 @@ fn no_text_to_run(words: &[Word]) -> Result<(), &'static str> {
     }
 }
 
+/// Appends the command behind the wrapper, or returns the text that it hands to a shell.
 fn wrapped(
-    wrapper: &Wrapper,
+    (name, own, valued, flags): &(&str, usize, &str, &str),
     words: &[Word],
     depth: usize,
     parts: &mut Vec<Part>,
-) -> Result<(), &'static str> {
-    let (mut place, mut own, mut never) = (0, wrapper.own, None);
+) -> Understood<Option<String>> {
+    let (mut place, mut own, mut never) = (0, *own, None);
     loop {
-        let Some(word) = words.get(place) else { return Ok(()) };
+        let Some(word) = words.get(place) else { return Ok(None) };
         let Some(text) = word.plain() else { break };
+        // `-n1` for `-n 1`.
+        let has_its_value =
+            || !text.starts_with("--") && text.get(..2).is_some_and(|name| is_among(name, valued));
+        place += 1;
         if text == "--" {
-            place += 1;
             break;
-        } else if wrapper.valued.contains(&text) {
-            place += 2;
-        } else if wrapper.flags.contains(&text) || has_its_value(wrapper, text) {
+        } else if is_among(text, valued) {
             place += 1;
-        } else if wrapper.name == "env" && splits(text) {
+        } else if is_among(text, flags) || has_its_value() {
+        } else if *name == "env" && splits(text) {
             return Err("env splits a word into several");
         } else if text.starts_with('-') {
             // Whether the next word belongs to it is not known.
             never = Some(BEGINNING_UNKNOWN);
-            place += 1;
-        } else if matches!(wrapper.name, "env" | "sudo" | "doas") && text.contains('=') {
+        } else if matches!(*name, "env" | "sudo" | "doas") && text.contains('=') {
             never = Some("it sets variables");
-            place += 1;
         } else if own > 0 {
             own -= 1;
-            place += 1;
         } else {
+            place -= 1;
             break;
         }
     }
     if place >= words.len() {
-        return Ok(());
+        return Ok(None);
     }
     let unsure = never == Some(BEGINNING_UNKNOWN)
         || words[..place].iter().any(|word| word.plain().is_none());
-    // `ssh` and `watch` hand their words to a shell as one text.
-    if matches!(wrapper.name, "ssh" | "watch") {
-        let known: Option<Vec<&str>> = words[place..].iter().map(Word::plain).collect();
-        let known = known.ok_or("what runs elsewhere is not known")?;
-        parser::read(&known.join(" "), depth, parts)?;
-    } else if unsure {
-        no_text_to_run(words)?;
-    }
-    let begins = words[place].plain().unwrap_or_default();
-    if wrapper.name == "time" && parser::BEFORE_COMMANDS.contains(&begins) {
-        return Err("it takes the time of more than a command");
+    match *name {
+        "ssh" | "watch" if unsure => return Err(BEGINNING_UNKNOWN),
+        // They hand their words to a shell as one text.
+        "ssh" | "watch" => return joined(&words[place..]).map(Some),
+        "time" if words[place].plain().is_some_and(|w| parser::BEFORE_COMMANDS.contains(&w)) => {
+            return Err("it takes the time of more than a command");
+        }
+        _ if unsure => no_text_to_run(words)?,
+        _ => {}
     }
     let mut words = words.to_vec();
-    if wrapper.name == "xargs" {
+    if *name == "xargs" {
         never = Some("its arguments come from elsewhere");
         let replaces = |word: &Word| {
             let option = |text: &str| ["-I", "-i", "--replace"].iter().any(|o| text.starts_with(o));
@@ -343,15 +275,13 @@ fn wrapped(
         words.push(Word::Unknown);
     }
     if unsure {
-        unwrap(&Simple { words: words[place..].to_vec(), ..Simple::default() }, depth, parts)?;
-        return parser::push(parts, Simple { words, never, anywhere: true });
+        let mut simple = Simple { words: words[place..].to_vec(), ..Simple::default() };
+        unwrap(&mut simple, depth, parts)?;
+        loose(&words, parts)?;
+    } else {
+        inner(words.split_off(place), never, depth, parts)?;
     }
-    inner(words.split_off(place), never, depth, parts)
-}
-
-/// `-n1` for `-n 1`.
-fn has_its_value(wrapper: &Wrapper, option: &str) -> bool {
-    !option.starts_with("--") && option.get(..2).is_some_and(|name| wrapper.valued.contains(&name))
+    Ok(None)
 }
 
 /// `-S`, alone, among others or with what it splits.
@@ -365,8 +295,9 @@ fn inner(
     never: Option<&'static str>,
     depth: usize,
     parts: &mut Vec<Part>,
-) -> Result<(), &'static str> {
-    let simple = Simple { words, never, anywhere: false };
-    unwrap(&simple, depth, parts)?;
-    parser::push(parts, simple)
+) -> Understood {
+    let cover = never.map_or(Cover::Words, Cover::Never);
+    let mut simple = Simple { words, cover, ..Simple::default() };
+    unwrap(&mut simple, depth, parts)?;
+    parser::push(parts, Part::Command(simple))
 }
