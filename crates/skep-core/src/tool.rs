@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 use crate::file::File;
-use crate::ids::{AgentName, CallId, TurnId};
+use crate::ids::{AgentName, CallId, SessionKey, TurnId};
 use crate::policy::Class;
 use crate::policy::pattern::host_of;
 use crate::provider::ToolSpec;
@@ -90,7 +90,12 @@ pub type Prepared = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolAnswer
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     pub agent: AgentName,
+    /// The conversation: what it starts and what its tools say belongs to it alone.
+    pub session_key: SessionKey,
     pub workspace: PathBuf,
+    /// Where long answers of this conversation are kept: outside the workspace, which all
+    /// conversations of the agent share. Made with the first one.
+    pub outputs: PathBuf,
     /// The agent's own folder, readable; absent where the agent has none.
     pub folder: Option<PathBuf>,
     pub sandbox: SandboxSettings,
@@ -102,6 +107,18 @@ pub struct ToolContext {
     /// Ends what outlasts the turn: cancelled when the session is stopped or followed by a new one,
     /// when the agent goes, and when the hive stops. To be held by whatever heeds it.
     pub lasting: Arc<CancellationToken>,
+}
+
+impl ToolContext {
+    /// What may be read beside the workspace.
+    pub fn read_only(&self) -> impl Iterator<Item = &PathBuf> {
+        self.folder.iter().chain(self.kept_outputs())
+    }
+
+    /// The folder of long answers, once there is one.
+    pub fn kept_outputs(&self) -> Option<&PathBuf> {
+        Some(&self.outputs).filter(|folder| folder.is_dir())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

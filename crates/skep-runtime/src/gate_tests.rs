@@ -3,7 +3,7 @@
 use serde_json::json;
 use skep_core::BoxFuture;
 use skep_core::hook::{After, Before, HookedCall};
-use skep_core::ids::{AgentName, CallId, TurnId};
+use skep_core::ids::{AgentName, CallId, SessionKey, TurnId};
 use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{Budgets, Profile, QueueMode, SandboxLevel, SandboxSettings};
@@ -127,7 +127,9 @@ impl Scene {
         let call = call_of(&CallId::new(id), name, &arguments);
         let context = ToolContext {
             agent: agent.name.clone(),
+            session_key: SessionKey::new("main"),
             workspace: agent.workspace.clone(),
+            outputs: agent.workspace.join("7/key"),
             folder: None,
             sandbox: agent.sandbox,
             turn: TurnId::new("t1"),
@@ -287,12 +289,19 @@ async fn gate_long_answers_are_cut_and_kept_in_files_that_do_not_pile_up() {
     let mut scene = Scene::new(&["*"]);
     (scene.agent.workspace, scene.bound) = (work.path().to_path_buf(), 11);
     let ran = scene.call("c1", "flood", json!({})).await;
-    let note = "[1990 of 2000 bytes left out; all of it is in .skep/output/t1-c1.txt]";
+    let output = work.path().join("7/key");
+    let file = output.join("t1-c1.txt");
+    let note = format!("[1990 of 2000 bytes left out; all of it is in {}]", file.display());
     assert_eq!(text(&ran), (format!("ééé\n{note}\néé").as_str(), false));
     assert!(chain(&ran).ends_with(" | bound: cut from 2000 bytes; the rest in a file"));
-    let output = work.path().join(".skep/output");
-    assert_eq!(std::fs::read_to_string(output.join("t1-c1.txt")).unwrap(), "é".repeat(1000));
-    assert_eq!(std::fs::read_to_string(work.path().join(".skep/.gitignore")).unwrap(), "*\n");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "é".repeat(1000));
+    // Another conversation of the agent, and the folder of one that has nothing any more.
+    for (folder, files) in [("7/other", 470), ("7/empty", 0)] {
+        std::fs::create_dir(work.path().join(folder)).unwrap();
+        for count in 0..files {
+            std::fs::write(work.path().join(format!("{folder}/{count}.txt")), "x").unwrap();
+        }
+    }
     for id in ["../../../up", "a/b", "", &"x".repeat(300), "..", "a\0b"] {
         let ran = scene.call(id, "flood", json!({})).await;
         assert!(chain(&ran).ends_with("the rest in a file"), "{id:?}: {}", chain(&ran));
@@ -305,18 +314,28 @@ async fn gate_long_answers_are_cut_and_kept_in_files_that_do_not_pile_up() {
     assert!(names().any(|name| name == "t1-n59.txt"));
     assert!(names().all(|name| name.to_str().unwrap().starts_with("t1-")));
     assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 1);
+    let of_agent = |folder: &str| std::fs::read_dir(work.path().join(folder)).unwrap().count();
+    assert_eq!((of_agent("7"), of_agent("7/other")), (2, 450), "500 of one agent");
 }
 
 #[tokio::test]
 async fn gate_a_file_that_cannot_be_kept_is_told_and_nothing_outside_is_written() {
     let (work, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    std::os::unix::fs::symlink(outside.path(), work.path().join(".skep")).unwrap();
+    std::fs::write(work.path().join("7"), "no folder").unwrap();
     let mut scene = Scene::new(&["*"]);
     (scene.agent.workspace, scene.bound) = (work.path().to_path_buf(), 10);
     let ran = scene.call("c1", "flood", json!({})).await;
     let said = text(&ran).0;
-    assert!(said.contains("it could not be kept in a file: outside_workspace: "), "{said}");
+    assert!(said.contains("it could not be kept in a file: io_error: "), "{said}");
     assert!(chain(&ran).ends_with("cut from 2000 bytes; no file"), "{}", chain(&ran));
+    // A link in the place of the file is not followed.
+    std::fs::remove_file(work.path().join("7")).unwrap();
+    std::fs::create_dir_all(work.path().join("7/key")).unwrap();
+    let link = work.path().join("7/key/t1-c1.txt");
+    std::os::unix::fs::symlink(outside.path().join("x"), &link).unwrap();
+    let ran = scene.call("c1", "flood", json!({})).await;
+    let said = text(&ran).0;
+    assert!(said.contains("it could not be kept in a file: is_link: "), "{said}");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 

@@ -92,8 +92,8 @@ pub(crate) struct Shared {
     pub health: StoreHealth,
     /// What is known of the whole database; replaced when more is known.
     integrity: RwLock<IntegrityInfo>,
-    /// Where the log lies.
-    pub logs: PathBuf,
+    /// What the hive keeps while it runs: the log, long answers of tools.
+    pub run: PathBuf,
     pub slots: Arc<Semaphore>,
     /// The scheduler has something to look at.
     pub wake: Notify,
@@ -200,7 +200,7 @@ impl Hive {
             browsers,
             health: StoreHealth::default(),
             integrity: RwLock::new(IntegrityInfo::unchecked()),
-            logs: parts.run.join("logs"),
+            run: parts.run,
             slots,
             wake: Notify::new(),
             reopened: Notify::new(),

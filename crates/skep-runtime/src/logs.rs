@@ -117,7 +117,7 @@ pub struct LogPage {
 impl Hive {
     /// What the log says.
     pub async fn logs(&self, query: LogQuery) -> Result<LogPage, DoorError> {
-        let folder = self.shared.logs.clone();
+        let folder = self.shared.run.join("logs");
         let read = tokio::task::spawn_blocking(move || read(&folder, &query));
         let failed = |why: String| {
             tracing::error!(why, "the log cannot be read");

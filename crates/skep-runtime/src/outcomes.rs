@@ -13,6 +13,7 @@ use skep_core::ids::{AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
 use skep_core::message::{Block, Body, Message, Role, Usage};
 use skep_core::settings::QueueMode;
 use skep_guard::{clock, random, scrub};
+use skep_store::approvals;
 use skep_store::inbox::Accept;
 use skep_store::outcomes::{self, Again, Resolve, UnknownCall};
 
@@ -122,12 +123,12 @@ impl Hive {
             let calls = outcomes::unknown_calls(conn, u32::MAX).await?;
             let found = calls.into_iter().find(|it| it.turn == *turn && it.call_id == *call);
             Ok(match found.zip(outcomes::arguments(conn, turn, call).await?) {
-                Some(found) => Ok(found),
+                Some(found) => Ok((found, approvals::asked_by(conn, turn).await?)),
                 None => Err(outcomes::why_not(conn, turn, call).await?),
             })
         });
         let found = read.await.map_err(door_error)?;
-        let (found, arguments) = found.map_err(|why| door_error(why.into()))?;
+        let ((found, arguments), asked_by) = found.map_err(|why| door_error(why.into()))?;
         let agent = self.able_agent(&found.agent)?;
         let inbound = Inbound {
             agent: found.agent,
@@ -140,7 +141,8 @@ impl Hive {
             attachments: Vec::new(),
             mode: None,
             think: None,
-            principal: principal.clone(),
+            // It runs with the rights of whoever had asked for it, not of whoever decides.
+            principal: asked_by.first().map_or_else(|| principal.clone(), Principal::new),
             source: Source::Api { key: None },
         };
         let letter = self.letter(&inbound, inbound.text.clone(), Vec::new())?;
@@ -150,6 +152,7 @@ impl Hive {
         let accept = Accept { take: None, ..accept };
         let call = json!({ "again": {
             "tool": found.tool, "arguments": arguments, "turn": turn, "call_id": call,
+            "asked_by": asked_by,
         }});
         Ok(Again { accept, call })
     }

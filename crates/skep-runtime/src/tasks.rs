@@ -46,7 +46,8 @@ impl Hive {
         self.item(id, sight).await
     }
 
-    /// The same message again, answered to whoever asks for it.
+    /// The same message again, with the rights of whoever had sent it: `principal` only presses
+    /// the button, and may do so for others where it sees the whole hive.
     pub async fn retry_item(
         &self,
         id: &ItemId,
@@ -59,6 +60,13 @@ impl Hive {
             let text = "The hive is stopping; try again when it is back.";
             return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
         }
+        if row.principal != *principal && *sight != Sight::All {
+            let text = format!(
+                "The item {id} was sent by somebody else. Send the message yourself, or ask its \
+                 sender or an operator to try it again."
+            );
+            return Err(DoorError::new(ErrorKind::Forbidden, "not_sender", text));
+        }
         let agent = self.able_agent(&row.agent)?;
         let inbound = Inbound {
             agent: row.agent,
@@ -67,13 +75,17 @@ impl Hive {
             attachments: Vec::new(),
             mode: None,
             think: row.think,
-            principal: principal.clone(),
+            principal: row.principal,
             source: Source::Api { key },
         };
         let read = self.shared.store.read(async |conn| files::of_item(conn, id).await);
         let files = read.await.map_err(door_error)?;
         // What was a message stays one, also where it begins with a slash.
-        let letter = self.letter(&inbound, inbound.text.clone(), files)?;
+        let mut letter = self.letter(&inbound, inbound.text.clone(), files)?;
+        if let Some(request) = &mut letter.request {
+            // Keys of two people are different keys.
+            request.scope = format!("api/{principal}/{}", inbound.agent);
+        }
         let receipt = Answering::of(&letter);
         let (accept, permit) = self.acceptance(&agent, letter, None, Opens::Turn)?;
         let shared = Arc::clone(&self.shared);

@@ -449,7 +449,9 @@ impl Turn {
     pub(crate) fn tool_context(&self, call: &CallId, decision: Option<Value>) -> ToolContext {
         ToolContext {
             agent: self.agent.name.clone(),
+            session_key: self.lease.session_key.clone(),
             workspace: self.agent.workspace.clone(),
+            outputs: self.shared.outputs_of(&self.lease),
             folder: Some(self.agent.folder.clone()),
             sandbox: self.agent.sandbox,
             turn: self.lease.turn.clone(),

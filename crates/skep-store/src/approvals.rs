@@ -15,6 +15,7 @@ use crate::error::{Refusal, SqlError};
 use crate::grants::{GrantRow, NewGrant};
 use crate::inbox::{Accept, Accepted};
 use crate::leases;
+use crate::outcomes;
 use crate::tx::{NewEvent, Tx};
 
 /// A question about a call that is to wait.
@@ -531,14 +532,24 @@ pub async fn unused(
     conn.rows(select, &args).await?.iter().map(read).collect()
 }
 
-/// Whose messages a turn answers.
+/// On whose behalf a turn works: the senders of the messages it answers. An approved call and a
+/// call that runs again belong to whoever had asked for them, not to whoever decided so.
 pub async fn asked_by(conn: &mut Conn, turn: &TurnId) -> Result<Vec<String>, SqlError> {
-    let select = "SELECT principal FROM items WHERE turn = $1 ORDER BY ord";
+    let select = "SELECT principal, approval, again FROM items WHERE turn = $1 ORDER BY ord";
     let mut principals: Vec<String> = Vec::new();
+    let mut add = |principal: &str| {
+        if !principals.iter().any(|known| known == principal) {
+            principals.push(principal.to_owned());
+        }
+    };
     for row in conn.rows(select, &[turn.as_str().into()]).await? {
-        let principal = row.text(0)?;
-        if !principals.contains(&principal) {
-            principals.push(principal);
+        match (row.text_opt(1)?, row.text_opt(2)?.and_then(|call| outcomes::askers(&call))) {
+            (Some(approval), _) => {
+                let found = find(conn, &approval).await?;
+                found.iter().flat_map(|row| row.asked_by.split(", ")).for_each(&mut add);
+            }
+            (None, Some(askers)) => askers.iter().for_each(|name| add(name)),
+            (None, None) => add(&row.text(0)?),
         }
     }
     Ok(principals)

@@ -78,8 +78,14 @@ pub struct Resolve {
 /// The item that runs a call again. It never begins in the commit that accepts it.
 pub struct Again {
     pub accept: Accept,
-    /// What its turn runs before anything else: `{tool, arguments, turn, call_id}`.
+    /// What its turn runs before anything else: `{tool, arguments, turn, call_id, asked_by}`.
     pub call: Json,
+}
+
+/// Who had asked for the call of an [`Again`]; nothing where its row does not say.
+pub(crate) fn askers(call: &str) -> Option<Vec<String>> {
+    let mut call: Json = serde_json::from_str(call).ok()?;
+    serde_json::from_value(call["again"]["asked_by"].take()).ok()
 }
 
 impl Run for Resolve {

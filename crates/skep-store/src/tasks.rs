@@ -189,12 +189,14 @@ impl Run for Retry {
     type Out = Accepted;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let select = "SELECT state, kind FROM items WHERE id = $1";
+        let select = "SELECT state, kind, approval IS NOT NULL OR again IS NOT NULL \
+                      FROM items WHERE id = $1";
         let row = tx.conn.row(select, &[self.of.as_str().into()]).await?;
         let row = row.ok_or_else(|| Refusal::not_found(format!("item {}", self.of)))?;
         let state = item_state(&row.text(0)?)?;
         let refused = match (state, row.text(1)?.as_str()) {
             (_, "command") => Some("a command; send it again instead"),
+            _ if row.bool(2)? => Some("there to run one call; ask the agent for the call again"),
             (ItemState::Done, _) => Some("answered; send it again if you want another answer"),
             (state, _) if is_open(state) => Some("not ended yet; cancel it first"),
             _ => None,

@@ -114,7 +114,7 @@ impl Tool for BashTool {
                 let answered = match wish {
                     Wish::Run(command) => run(&sandbox, command, &context).await,
                     Wish::Start(command) => start(&sandbox, &jobs, command, &context).await,
-                    Wish::Look(id) => match jobs.find(&context.agent, &id) {
+                    Wish::Look(id) => match jobs.find(&context, &id) {
                         Ok(job) => {
                             job.news(&context.cancel).await;
                             Ok(look(&job))
@@ -191,7 +191,7 @@ async fn start(
 }
 
 async fn stop(jobs: &Jobs, id: &str, context: &ToolContext) -> Answered {
-    let job = jobs.find(&context.agent, id)?;
+    let job = jobs.find(context, id)?;
     Jobs::stop(&job).await?;
     let ToolAnswer::Done { text, details, .. } = look(&job) else {
         return Err(format!("{id} has no answer"));
@@ -216,10 +216,7 @@ fn look(job: &Background) -> ToolAnswer {
 }
 
 fn room(context: &ToolContext) -> Room {
-    Room {
-        workspace: context.workspace.clone(),
-        read_only: context.folder.iter().cloned().collect(),
-    }
+    Room { workspace: context.workspace.clone(), read_only: context.read_only().cloned().collect() }
 }
 
 /// The sandbox as this agent's settings want it.

@@ -27,9 +27,12 @@ pub(crate) async fn in_workspace(
     }
 }
 
-/// The agent's workspace, and its own folder to look at.
+/// The agent's workspace; to look at, its own folder and the long answers of this conversation.
 fn open(context: &ToolContext) -> std::io::Result<Workspace> {
-    let workspace = Workspace::open(&context.workspace)?;
+    let mut workspace = Workspace::open(&context.workspace)?;
+    if let Some(outputs) = context.kept_outputs() {
+        workspace = workspace.with_read_only(outputs)?;
+    }
     match &context.folder {
         Some(folder) => workspace.with_settings(folder, GOVERNED),
         None => Ok(workspace),

@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use skep_core::ids::AgentName;
+use skep_core::ids::{AgentName, SessionKey};
 use skep_core::tool::ToolContext;
 use skep_guard::process::{Captured, JobOutput, Live};
 use skep_guard::random;
 use skep_guard::sandbox::{Room, Sandbox, SandboxError, ShellCommand};
 use tokio_util::sync::CancellationToken;
 
-/// Commands of one agent that may run beside it.
+/// Commands of one conversation that may run beside it.
 pub(crate) const MOST_RUNNING: usize = 4;
-/// Ended ones whose output can still be asked for.
-const ENDED_KEPT: usize = 16;
+/// Of all conversations of an agent together.
+const MOST_OF_AGENT: usize = 32;
+/// Ended ones of an agent whose output can still be asked for.
+const ENDED_KEPT: usize = 64;
 /// Whoever looks at one that is silent waits this long for something new: asking again and again
 /// costs a model call each time.
 const NEWS_WITHIN: Duration = Duration::from_secs(15);
@@ -33,6 +35,7 @@ pub(crate) struct Jobs {
 #[derive(Debug)]
 pub(crate) struct Background {
     pub id: String,
+    session: SessionKey,
     live: Live,
     /// Bytes of what it said when somebody looked last.
     seen: AtomicUsize,
@@ -76,11 +79,19 @@ impl Jobs {
     ) -> Result<Arc<Background>, String> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
         let jobs = agents.entry(context.agent.clone()).or_default();
-        let running = jobs.iter().filter(|job| job.ending().is_none()).count();
-        if running >= MOST_RUNNING {
+        let runs = |job: &&Arc<Background>| job.ending().is_none();
+        let running = jobs.iter().filter(runs).count();
+        let own = jobs.iter().filter(|job| job.session == context.session_key).filter(runs).count();
+        if own >= MOST_RUNNING {
             return Err(format!(
-                "too_many_jobs: {running} commands of this agent run in the background already; \
+                "too_many_jobs: {own} commands of this session run in the background already; \
                  stop one first"
+            ));
+        }
+        if running >= MOST_OF_AGENT {
+            return Err(format!(
+                "too_many_jobs: {running} commands of this agent's sessions run in the background \
+                 already; try again when one has ended"
             ));
         }
         let ended = jobs.len() - running;
@@ -93,6 +104,7 @@ impl Jobs {
         let unique = random::uuid().simple().to_string();
         let job = Arc::new(Background {
             id: format!("job-{}", &unique[unique.len() - 8..]),
+            session: context.session_key.clone(),
             live: Live::default(),
             seen: AtomicUsize::new(0),
             stop: context.lasting.child_token(),
@@ -110,12 +122,13 @@ impl Jobs {
         Ok(job)
     }
 
-    /// A job of this agent; others' are as if they were not there.
-    pub fn find(&self, agent: &AgentName, id: &str) -> Result<Arc<Background>, String> {
+    /// A job of this conversation; the jobs of others are as if they were not there.
+    pub fn find(&self, context: &ToolContext, id: &str) -> Result<Arc<Background>, String> {
         let agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let jobs = agents.get(agent).map_or(&[][..], Vec::as_slice);
-        jobs.iter().find(|job| job.id == id).cloned().ok_or_else(|| {
-            let known: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+        let jobs = agents.get(&context.agent).map_or(&[][..], Vec::as_slice);
+        let mut own = jobs.iter().filter(|job| job.session == context.session_key);
+        own.clone().find(|job| job.id == id).cloned().ok_or_else(|| {
+            let known: Vec<&str> = own.by_ref().map(|job| job.id.as_str()).collect();
             let there = match known.is_empty() {
                 true => "there are none".to_owned(),
                 false => format!("there are {}", known.join(", ")),

@@ -1,30 +1,48 @@
 //! An answer of bounded size: what is left out stands in a file that the agent can read.
 
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 
 use skep_core::ids::{CallId, TurnId};
 use skep_core::tool::ToolContext;
-use skep_guard::workspace::{Entry, EntryKind, Folders, Opened, Refusal, Workspace};
+use skep_guard::workspace::{Folders, Refusal, Workspace};
+use skep_store::leases::Lease;
 
-/// Where whole answers are kept, below the workspace.
-const FOLDER: &str = ".skep/output";
-/// The newest answers are kept, the others are let go.
+use crate::hive::Shared;
+
+/// Where whole answers are kept, below `run/`: a folder for each agent, in it one for each
+/// conversation. Nobody else can enter `run/`; the sandbox shows a conversation its own alone.
+pub(crate) const FOLDER: &str = "output";
+/// The newest answers of a conversation are kept, the others are let go.
 const KEPT: usize = 50;
-/// Nobody means to commit what tools said.
-const IGNORES: (&str, &[u8]) = (".skep/.gitignore", b"*\n");
+/// And of an agent.
+const KEPT_OF_AGENT: usize = 500;
+/// The user of the sandbox is another than ours.
+const READABLE: u32 = 0o755;
+
+impl Shared {
+    /// Where the long answers of a turn's conversation are kept.
+    pub fn outputs_of(&self, lease: &Lease) -> PathBuf {
+        let key = hex(lease.session_key.as_str(), 16);
+        self.run.join(FOLDER).join(lease.agent.0.to_string()).join(key)
+    }
+}
 
 /// Where the rest of an answer goes.
 pub(crate) struct Rest {
-    workspace: PathBuf,
-    file: String,
+    folder: PathBuf,
+    name: String,
 }
 
 impl Rest {
     pub fn of(context: &ToolContext) -> Self {
-        let file = format!("{FOLDER}/{}", file_name(&context.turn, &context.call));
-        Self { workspace: context.workspace.clone(), file }
+        let name = file_name(&context.turn, &context.call);
+        Self { folder: context.outputs.clone(), name }
     }
 }
 
@@ -35,7 +53,7 @@ pub(crate) async fn bounded(text: String, bound: usize, rest: Rest) -> (String, 
     }
     let work = move || {
         let kept = keep(&rest, text.as_bytes());
-        (shortened(&text, bound, &rest.file, &kept), text.len(), kept.is_ok())
+        (shortened(&text, bound, &rest.folder.join(&rest.name), &kept), text.len(), kept.is_ok())
     };
     match tokio::task::spawn_blocking(work).await {
         Ok((shown, whole, true)) => (shown, format!("cut from {whole} bytes; the rest in a file")),
@@ -45,7 +63,7 @@ pub(crate) async fn bounded(text: String, bound: usize, rest: Rest) -> (String, 
 }
 
 /// The beginning and the end, and between them where all of it is.
-fn shortened(text: &str, bound: usize, file: &str, kept: &Result<(), Refusal>) -> String {
+fn shortened(text: &str, bound: usize, file: &Path, kept: &Result<(), Refusal>) -> String {
     let mut head = bound - bound / 2;
     while !text.is_char_boundary(head) {
         head -= 1;
@@ -56,7 +74,7 @@ fn shortened(text: &str, bound: usize, file: &str, kept: &Result<(), Refusal>) -
     }
     let (left_out, whole) = (tail - head, text.len());
     let all = match kept {
-        Ok(()) => format!("all of it is in {file}"),
+        Ok(()) => format!("all of it is in {}", file.display()),
         Err(refusal) => format!("it could not be kept in a file: {refusal}"),
     };
     let note = format!("[{left_out} of {whole} bytes left out; {all}]");
@@ -64,31 +82,44 @@ fn shortened(text: &str, bound: usize, file: &str, kept: &Result<(), Refusal>) -
 }
 
 fn keep(rest: &Rest, text: &[u8]) -> Result<(), Refusal> {
-    let unopened = |source| Refusal::Io { path: rest.file.clone(), source };
-    let workspace = Workspace::open(&rest.workspace).map_err(unopened)?;
-    workspace.target(&rest.file, Folders::Create)?.replace(text)?;
-    let ignores = workspace.target(IGNORES.0, Folders::MustExist)?;
-    if !ignores.exists() {
-        ignores.replace(IGNORES.1)?;
-    }
+    let failed = |source| Refusal::Io { path: rest.folder.display().to_string(), source };
+    DirBuilder::new().recursive(true).mode(READABLE).create(&rest.folder).map_err(failed)?;
+    let folder = Workspace::open(&rest.folder).map_err(failed)?;
+    folder.target(&rest.name, Folders::MustExist)?.replace(text)?;
     // The answer is kept; old ones that cannot be removed now are tried again with the next.
-    let _ = let_go(&workspace);
+    let _ = let_go(&rest.folder);
     Ok(())
 }
 
-fn let_go(workspace: &Workspace) -> Result<(), Refusal> {
-    let Opened::Folder(folder) = workspace.open_any(FOLDER)? else { return Ok(()) };
-    let failed = |source| Refusal::Io { path: FOLDER.to_owned(), source };
-    let mut files: Vec<Entry> = folder.entries(KEPT * 20).map_err(failed)?;
-    files.retain(|entry| {
-        let is_text = Path::new(&entry.name).extension().is_some_and(|kind| kind == "txt");
-        entry.kind == EntryKind::File && is_text
-    });
-    files.sort_by_key(|entry| std::cmp::Reverse(entry.modified_ms));
-    for old in files.iter().skip(KEPT) {
-        folder.remove_file(&old.name).map_err(failed)?;
+/// Removes the oldest answers of the conversation, and of the agent.
+fn let_go(own: &Path) -> io::Result<()> {
+    remove_beyond(KEPT, files(own)?);
+    let Some(agent) = own.parent() else { return Ok(()) };
+    let folders = std::fs::read_dir(agent)?.flatten().map(|entry| entry.path());
+    let folders: Vec<PathBuf> = folders.collect();
+    remove_beyond(KEPT_OF_AGENT, folders.iter().flat_map(|one| files(one).unwrap_or_default()));
+    for folder in folders.iter().filter(|folder| *folder != own) {
+        // One that is not empty stays.
+        let _ = std::fs::remove_dir(folder);
     }
     Ok(())
+}
+
+type Dated = (SystemTime, PathBuf);
+
+fn files(folder: &Path) -> io::Result<Vec<Dated>> {
+    let files = std::fs::read_dir(folder)?.flatten();
+    let dated =
+        files.filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file.path())));
+    Ok(dated.collect())
+}
+
+fn remove_beyond(kept: usize, files: impl IntoIterator<Item = Dated>) {
+    let mut files: Vec<Dated> = files.into_iter().collect();
+    files.sort_by(|one, other| other.cmp(one));
+    for (_, old) in files.iter().skip(kept) {
+        let _ = std::fs::remove_file(old);
+    }
 }
 
 /// A call's id is the model's own word: it is used as a name only where it is one.
@@ -99,10 +130,13 @@ fn file_name(turn: &TurnId, call: &CallId) -> String {
     };
     let call = match plain(call.as_str()) {
         true => call.to_string(),
-        false => {
-            let hash = Sha256::digest(call.as_str().as_bytes());
-            hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-        }
+        false => hex(call.as_str(), 8),
     };
     format!("{turn}-{call}.txt")
+}
+
+/// The first bytes of a text's hash.
+fn hex(text: &str, bytes: usize) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }

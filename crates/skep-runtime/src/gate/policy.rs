@@ -21,7 +21,6 @@ use skep_store::leases::Lease;
 use super::binding::{self, Binding};
 use super::chain::{Chain, Stage};
 use super::{Gate, Refused};
-use crate::approvals::EVENT;
 use crate::hive::Shared;
 
 /// Where the gate looks up people, grants and decisions.
@@ -43,14 +42,7 @@ impl Records<'_> {
         let (turn, agent) = (self.lease.turn.clone(), self.lease.agent);
         let (session, now) = (self.lease.session.clone(), clock::now_ms());
         let read = self.shared.store.read(async |conn| {
-            let mut principals = approvals::asked_by(conn, &turn).await?;
-            // Who runs an approved call is whoever had asked for it.
-            if principals.iter().any(|name| name.starts_with(EVENT))
-                && let Some(event) = approvals::of_event(conn, &turn).await?
-            {
-                principals.retain(|name| !name.starts_with(EVENT));
-                principals.extend(event.asked_by.split(", ").map(str::to_owned));
-            }
+            let principals = approvals::asked_by(conn, &turn).await?;
             Ok((principals, grants::of_agent(conn, agent, now).await?))
         });
         let (principals, rows) = read.await.map_err(|error| unread(&error))?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use skep_core::ids::{AgentName, CallId, TurnId};
+use skep_core::ids::{AgentName, CallId, SessionKey, TurnId};
 use skep_core::settings::SandboxSettings;
 use skep_core::tool::{Tool, ToolAnswer, ToolContext};
 use skep_guard::sandbox::{Level, Sandbox, Settings};
@@ -50,7 +50,9 @@ pub fn tool(name: &str) -> Box<dyn Tool> {
 pub fn context(workspace: &Path) -> ToolContext {
     ToolContext {
         agent: AgentName::new("main"),
+        session_key: SessionKey::new("main"),
         workspace: workspace.to_path_buf(),
+        outputs: "/nonexistent".into(),
         folder: None,
         sandbox: SandboxSettings::default(),
         turn: TurnId::new("turn"),
