@@ -1,8 +1,9 @@
-//! The single-instance lock: an advisory lock on a folder, held as long as the value lives, and a
-//! file in it that names who holds it.
+//! The single-instance lock: advisory locks on a home and on the folder of its lock file, held as
+//! long as the value lives. The file names who holds them.
 //!
-//! The kernel releases it however the process ends, so a file left behind means nothing; and as
-//! the folder is what is locked, a file that somebody removes opens the way to nobody.
+//! The kernel releases them however the process ends, so a file left behind means nothing. Folders
+//! are locked, not the file: to remove the file, or its folder with all that is in it, opens the
+//! way to nobody.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -20,8 +21,8 @@ const AS_IT_IS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 #[derive(Debug)]
 pub struct InstanceLock {
-    // Held for its lock; the descriptor is close-on-exec, so children do not keep it.
-    _folder: File,
+    // Held for their locks; the descriptors are close-on-exec, so children do not keep them.
+    _folders: [File; 2],
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -35,28 +36,31 @@ pub enum LockError {
 /// Somebody looks at the home: while this lives, nobody begins to serve it.
 #[derive(Debug)]
 pub struct Look {
-    _folder: File,
+    _folders: [File; 2],
 }
 
 impl Look {
     /// Nobody serves the home, or who does. Changes nothing. `path` is that of the file.
-    pub fn take(path: &Path) -> Result<Self, LockError> {
+    pub fn take(home: &Path, path: &Path) -> Result<Self, LockError> {
         let io_error = |source: io::Error| LockError::Io { path: path.to_path_buf(), source };
-        let folder = open_folder(path).map_err(io_error)?;
-        match flock(&folder, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(Self { _folder: folder }),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                Err(LockError::Held { holder: read_holder(path) })
+        let folders = open_folders(home, path).map_err(io_error)?;
+        for folder in &folders {
+            match flock(folder, FlockOperation::NonBlockingLockShared) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(LockError::Held { holder: read_holder(path) });
+                }
+                Err(errno) => return Err(io_error(errno.into())),
             }
-            Err(errno) => Err(io_error(errno.into())),
         }
+        Ok(Self { _folders: folders })
     }
 }
 
 impl InstanceLock {
-    /// Takes the lock of the folder in which the file `path` is, or says who has it. Waits only
-    /// for somebody who merely looks.
-    pub fn acquire(path: &Path) -> Result<Self, LockError> {
+    /// Takes the locks of the home and of the folder in which the file `path` is, or says who has
+    /// them. Waits only for somebody who merely looks.
+    pub fn acquire(home: &Path, path: &Path) -> Result<Self, LockError> {
         let io_error = |source: io::Error| LockError::Io { path: path.to_path_buf(), source };
         let mut file = OpenOptions::new()
             .read(true)
@@ -67,24 +71,27 @@ impl InstanceLock {
             .custom_flags(AS_IT_IS)
             .open(path)
             .map_err(io_error)?;
-        let folder = open_folder(path).map_err(io_error)?;
+        let folders = open_folders(home, path).map_err(io_error)?;
         let began = Instant::now();
-        while let Err(errno) = flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            if errno != rustix::io::Errno::WOULDBLOCK {
-                return Err(io_error(errno.into()));
+        for folder in &folders {
+            while let Err(errno) = flock(folder, FlockOperation::NonBlockingLockExclusive) {
+                if errno != rustix::io::Errno::WOULDBLOCK {
+                    return Err(io_error(errno.into()));
+                }
+                if began.elapsed() > LOOK || !is_looked_at(folder) {
+                    return Err(LockError::Held { holder: read_holder(path) });
+                }
+                std::thread::sleep(POLL);
             }
-            if began.elapsed() > LOOK || !is_looked_at(&folder) {
-                return Err(LockError::Held { holder: read_holder(path) });
-            }
-            std::thread::sleep(POLL);
         }
         write_holder(&mut file).map_err(io_error)?;
-        Ok(Self { _folder: folder })
+        Ok(Self { _folders: folders })
     }
 }
 
-fn open_folder(path: &Path) -> io::Result<File> {
-    File::open(path.parent().unwrap_or(path))
+/// The home first: everybody takes the locks in this order.
+fn open_folders(home: &Path, path: &Path) -> io::Result<[File; 2]> {
+    Ok([File::open(home)?, File::open(path.parent().unwrap_or(path))?])
 }
 
 /// A lock that can be shared has no owner.

@@ -180,7 +180,8 @@ async fn verify(place: &Place) -> Result<(), Failure> {
 async fn at_rest(place: &Place, attempted: &str) -> Result<Value, Failure> {
     let home = place.home()?;
     let failed = |why: String| Failure::new(Exit::Failed, attempted, why);
-    let _look = lock::Look::take(&home.lock()).map_err(|error| failed(error.to_string()))?;
+    let _look =
+        lock::Look::take(home.root(), &home.lock()).map_err(|error| failed(error.to_string()))?;
     let options = OpenOptions::in_run_folder(&home.run());
     let verdict = Store::verify_closed_audit(&options).await;
     let verdict = verdict.map_err(|error| failed(error.to_string()))?;

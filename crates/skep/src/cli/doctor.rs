@@ -250,7 +250,7 @@ async fn instance(home: &Home, place: &Place) -> (Instance, Finding) {
     if !home.run().is_dir() {
         return (nobody, Finding::new(Grade::Good, "hive", "has not run yet"));
     }
-    match lock::Look::take(&home.lock()) {
+    match lock::Look::take(home.root(), &home.lock()) {
         Ok(look) => {
             let rests = Instance::Rests { _look: Some(look) };
             (rests, Finding::new(Grade::Good, "hive", "does not run"))

@@ -61,5 +61,5 @@ pub async fn run(_: Down, place: &Place) -> Result<(), Failure> {
 }
 
 fn is_held(home: &Home) -> bool {
-    matches!(Look::take(&home.lock()), Err(LockError::Held { .. }))
+    matches!(Look::take(home.root(), &home.lock()), Err(LockError::Held { .. }))
 }

@@ -45,7 +45,8 @@ where
     let home = place.home()?;
     create::folders(&home).map_err(unusable)?;
     // Held until everything has ended; the kernel gives it back however that happens.
-    let lock = InstanceLock::acquire(&home.lock()).map_err(|error| locked(&home, &error))?;
+    let lock =
+        InstanceLock::acquire(home.root(), &home.lock()).map_err(|error| locked(&home, &error))?;
     if command.detach {
         drop(lock);
         return detach::run(&home, command.options()).await;
