@@ -327,7 +327,7 @@ pub struct HiveInfo {
     pub started_at: Millis,
     pub uptime_ms: Millis,
     pub model_note: String,
-    /// `ok`, or why writes are held (`disk_full`, `store_unsynced`).
+    /// `ok`, or why writes are held (`disk_full`, `store_unsynced`, `store_moved`).
     pub store: &'static str,
     /// How the files of the home stand to what is in force.
     pub config: ConfigStanding,

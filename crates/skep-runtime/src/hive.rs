@@ -47,6 +47,8 @@ use crate::toolbox::Toolbox;
 pub struct Parts {
     /// The home's `run/` folder; the caller holds its lock.
     pub run: PathBuf,
+    /// Start although answered messages are missing; the damaged files are copied to this folder.
+    pub accept_loss: Option<PathBuf>,
     pub settings: HiveSettings,
     pub engines: Vec<Arc<dyn Engine>>,
     pub tools: Vec<Arc<dyn Tool>>,
@@ -153,7 +155,11 @@ impl Hive {
                 dispatcher.frames(committed.frames);
             }
         };
-        let store = Store::open(OpenOptions::in_run_folder(&parts.run), notify).await?;
+        let options = OpenOptions {
+            accept_loss: parts.accept_loss,
+            ..OpenOptions::in_run_folder(&parts.run)
+        };
+        let store = Store::open(options, notify).await?;
         let report = store.report();
         let now = clock::now_ms();
         // Before any other row: until it is there, the head says what it said.
@@ -240,6 +246,11 @@ impl Hive {
 
     pub fn is_ready(&self) -> bool {
         !self.shared.draining.is_cancelled()
+    }
+
+    /// Why no message can be kept, where the files of the store are not in their place.
+    pub fn store_moved(&self) -> Option<String> {
+        self.shared.store.stands().err().map(|error| error.to_string())
     }
 
     /// Cancelled when open connections are to be closed.
@@ -331,7 +342,7 @@ pub(crate) fn door_error(error: StoreError) -> DoorError {
         }
         StoreError::Busy => (ErrorKind::Busy, "store_busy"),
         StoreError::DiskFull => (ErrorKind::DiskFull, "disk_full"),
-        StoreError::Unsynced => (ErrorKind::Unsynced, "store_unsynced"),
+        StoreError::Unsynced | StoreError::Moved { .. } => (ErrorKind::Unsynced, "store_unsynced"),
         StoreError::Broken { .. } => {
             tracing::error!(%error, "the store failed");
             let text = "The store failed and nothing was written; see the log, then send again.";

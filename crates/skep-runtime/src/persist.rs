@@ -45,6 +45,7 @@ impl StoreHealth {
             0 => "ok",
             1 => "disk_full",
             2 => "store_unsynced",
+            4 => "store_moved",
             _ => "store_broken",
         }
     }
@@ -55,6 +56,7 @@ impl StoreHealth {
             Err(StoreError::DiskFull) => 1,
             Err(StoreError::Unsynced) => 2,
             Err(StoreError::Broken { .. }) => 3,
+            Err(StoreError::Moved { .. }) => 4,
         };
         self.0.store(code, Ordering::Relaxed);
     }

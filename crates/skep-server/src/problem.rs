@@ -64,7 +64,7 @@ refusals! {
     }
     /// For routes that write.
     NotKept { "507": "No space left on the disk; nothing was accepted." }
-    NotReady { "503": "Starting or stopping." }
+    NotReady { "503": "Starting or stopping, or the store's files are gone; `code` says which." }
     /// For a door whose clients expect an answer or a failure.
     TurnFailed { "502": "The message was taken and its turn failed; `code` says how." }
     /// For routes that wait for an answer.

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::conn::Conn;
 use crate::error::{SqlError, SqlKind};
 use crate::log_file;
+use crate::log_reader::LogEnd;
 
 /// The write lock is taken at once, so no statement inside can meet a busy database.
 pub(crate) const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -104,9 +105,31 @@ fn connect(path: &Path, flags: OpenFlags, settings: &[&str]) -> Result<Conn, Sql
     Ok(Conn::Sqlite(connection))
 }
 
-/// A connection that may write. The file must exist.
+/// A connection that may write. The file must exist. Closed, it leaves the log as it is.
 pub(crate) async fn connect_writer(path: &Path) -> Result<Conn, SqlError> {
-    connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, &[EVERY, WRITER])
+    let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, &[EVERY, WRITER])?;
+    keep_log_at_close(&conn, true)?;
+    Ok(conn)
+}
+
+/// The last connection to close copies the log into the database and removes it, unless it is told
+/// to keep it. The head must say first that the log is no longer needed.
+pub(crate) fn keep_log_at_close(conn: &Conn, keep: bool) -> Result<(), SqlError> {
+    let Conn::Sqlite(connection) = conn;
+    let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep);
+    set.map(drop).map_err(sql_error)
+}
+
+/// Copies the log into the database and syncs that. True where all of it is there now.
+pub(crate) async fn copy_log(conn: &mut Conn) -> Result<bool, SqlError> {
+    let Some(state) = conn.row(CHECKPOINT, &[]).await? else { return Ok(false) };
+    Ok(state.int(0)? == 0 && state.int(1)? == state.int(2)?)
+}
+
+/// The last commit this connection has written, where that is known.
+pub(crate) fn written(conn: &Conn) -> Option<LogEnd> {
+    let Conn::Sqlite(connection) = conn;
+    log_file::written(connection)
 }
 
 /// A database file that does not exist yet.

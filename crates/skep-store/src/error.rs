@@ -98,6 +98,12 @@ pub enum StoreError {
     /// The outcome is unknown: the write may be there after a restart.
     #[error("the write could not be synced, its outcome is unknown; send again with the same id")]
     Unsynced,
+    /// The outcome is unknown, and stays so for every write until the next start.
+    #[error(
+        "the {what} was removed or moved while the hive runs, so nothing is kept; put it back in \
+         its place, start the hive again, and send again with the same id"
+    )]
+    Moved { what: &'static str },
     /// Nothing was written, or the read failed.
     #[error("the store failed: {detail}")]
     Broken { detail: String },
@@ -125,10 +131,16 @@ pub enum OpenError {
     )]
     Newer { path: PathBuf, found: i64, known: i64 },
     #[error(
-        "the database {path} is damaged: {reason}; nothing was changed. Move it and its -wal file \
-         away and restore a backup in its place"
+        "the database {path} is damaged: {reason}; nothing was changed. Move it, its -wal file and \
+         store.head away and restore a backup in its place"
     )]
     Corrupt { path: PathBuf, reason: String },
+    #[error(
+        "answered messages are missing in the log {log} of the database: {reason}; nothing was \
+         changed. Put back the log or restore a backup, or take the loss: skep up --accept-loss \
+         keeps a copy of the files and names what is missing"
+    )]
+    Lost { log: PathBuf, reason: String },
     #[error("the database {path} cannot be written: {reason}; make it and its folder writable")]
     ReadOnly { path: PathBuf, reason: String },
     #[error("the disk is full, the database {path} could not be prepared; free space, start again")]

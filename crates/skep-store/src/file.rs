@@ -108,6 +108,13 @@ impl SideFiles {
     }
 }
 
+/// Where SQLite keeps the log: beside the file itself, not beside a link to it.
+pub(crate) fn log_of(database: &Path) -> PathBuf {
+    let linked = fs::symlink_metadata(database).is_ok_and(|found| found.is_symlink());
+    let file = linked.then(|| fs::canonicalize(database).ok()).flatten();
+    beside(file.as_deref().unwrap_or(database), "-wal")
+}
+
 /// The same path with `end` after its name.
 pub(crate) fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

@@ -9,18 +9,37 @@
 //! is written before (pages that no longer fit in the cache) is read by the same connection alone,
 //! through here. And nothing is held longer than the lock that lets its connection write: frames
 //! of a transaction that was rolled back must not come later, over those of another writer.
+//!
+//! As every frame comes by here, this is also where it is known how far a connection's last commit
+//! reaches ([`written`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::{ptr, slice};
 
+use rusqlite::Connection;
 use rusqlite::ffi::{self, sqlite3_file, sqlite3_int64, sqlite3_io_methods, sqlite3_vfs};
+
+use crate::log_reader::{self, FRAME_HEADER, Frame, LogEnd};
 
 const NAME: &CStr = c"skep";
 /// The most that is held. SQLite's own write looks at 17 bits of a length.
 const BOUND: usize = 0x1ffff;
 /// Which of the wal-index's locks is the writer's (`WAL_WRITE_LOCK`).
 const WRITE_LOCK: c_int = 0;
+/// The question of [`written`]. SQLite has the numbers up to 100 for itself.
+const LAST_COMMIT: c_int = 0x5e7a;
+
+/// The last commit this connection has written; none where there was none, or no layer.
+pub(crate) fn written(connection: &Connection) -> Option<LogEnd> {
+    let mut answer: Option<LogEnd> = None;
+    // SAFETY: the connection is open, and `control` fills in an answer of this type.
+    unsafe {
+        let into = ptr::from_mut(&mut answer).cast();
+        ffi::sqlite3_file_control(connection.handle(), c"main".as_ptr(), LAST_COMMIT, into);
+    }
+    answer
+}
 
 /// The layer to open connections with; none where SQLite would not have it.
 pub(crate) fn layer() -> Option<&'static CStr> {
@@ -59,6 +78,32 @@ struct Log {
     below: *const sqlite3_io_methods,
     database: *mut sqlite3_file,
     held: Held,
+    /// The newest frame of the transaction that is being written, and where it begins.
+    newest: Option<(Frame, u64)>,
+    page: usize,
+    committed: Option<LogEnd>,
+}
+
+impl Log {
+    /// SQLite writes the header of a frame alone, then its page.
+    fn note(&mut self, offset: i64, bytes: &[u8]) {
+        match bytes.len() {
+            FRAME_HEADER => {
+                self.newest = u64::try_from(offset).ok().map(|at| (Frame::parse(bytes), at));
+            }
+            page @ 512.. => self.page = page,
+            _ => {}
+        }
+    }
+
+    /// What was noted is on the disk.
+    fn synced(&mut self) {
+        if let Some((frame, at)) = self.newest.take_if(|(frame, _)| frame.is_commit()) {
+            let bytes = at.saturating_add(u64::try_from(FRAME_HEADER + self.page).unwrap_or(0));
+            let frames = log_reader::frames_before(bytes, self.page);
+            self.committed = Some(LogEnd { salts: frame.salts, frames, sum: frame.sum });
+        }
+    }
 }
 
 /// What the file does not have yet.
@@ -153,6 +198,7 @@ unsafe fn watch_database(file: *mut sqlite3_file) {
         let mut methods = *below;
         methods.xClose = Some(close_database);
         methods.xShmLock = Some(lock);
+        methods.xFileControl = Some(control);
         let database = Database { methods, below, log: ptr::null_mut() };
         (*file).pMethods = Box::into_raw(Box::new(database)).cast();
     }
@@ -178,7 +224,8 @@ unsafe fn watch_log(file: *mut sqlite3_file, name: *const c_char) {
             xFileSize: Some(size),
             ..*below
         };
-        let log = Log { methods, below, database, held: Held::default() };
+        let held = Held::default();
+        let log = Log { methods, below, database, held, newest: None, page: 0, committed: None };
         (*file).pMethods = Box::into_raw(Box::new(log)).cast();
         (*database_of(database)).log = file;
     }
@@ -231,6 +278,7 @@ unsafe extern "C" fn write(
     unsafe {
         let length = usize::try_from(amount).unwrap_or_default();
         let given = slice::from_raw_parts(bytes.cast::<u8>(), length);
+        (*log_of(file)).note(offset, given);
         if (*log_of(file)).held.take(offset, given) {
             return ffi::SQLITE_OK;
         }
@@ -278,7 +326,11 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
             return code;
         }
         let sync = (*(*log_of(file)).below).xSync;
-        sync.map_or(ffi::SQLITE_IOERR_FSYNC, |sync| sync(file, flags))
+        let code = sync.map_or(ffi::SQLITE_IOERR_FSYNC, |sync| sync(file, flags));
+        if code == ffi::SQLITE_OK {
+            (*log_of(file)).synced();
+        }
+        code
     }
 }
 
@@ -335,9 +387,27 @@ unsafe extern "C" fn lock(
         if offset == WRITE_LOCK && flags & ffi::SQLITE_SHM_UNLOCK != 0 && !log.is_null() {
             // What was committed is in the file. The rest is nobody's loss.
             flush(log);
+            (*log_of(log)).newest = None;
         }
         let lock = (*below).xShmLock;
         lock.map_or(ffi::SQLITE_IOERR_SHMLOCK, |lock| lock(file, offset, count, flags))
+    }
+}
+
+/// Answers [`written`]; everything else is for the layer below.
+unsafe extern "C" fn control(file: *mut sqlite3_file, question: c_int, into: *mut c_void) -> c_int {
+    // SAFETY: see above; the log, where there is one, is open and of the same connection, and with
+    // this question comes a place for its answer.
+    unsafe {
+        let Database { below, log, .. } = *database_of(file);
+        if question == LAST_COMMIT {
+            if !log.is_null() {
+                *into.cast::<Option<LogEnd>>() = (*log_of(log)).committed;
+            }
+            return ffi::SQLITE_OK;
+        }
+        let control = (*below).xFileControl;
+        control.map_or(ffi::SQLITE_NOTFOUND, |control| control(file, question, into))
     }
 }
 

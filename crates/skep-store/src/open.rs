@@ -1,12 +1,13 @@
 //! Opening: look before touching, refuse what cannot be trusted, then make it ready.
 //!
-//! Everything up to [`make_ready`] only reads, so that a database which is newer, damaged or
+//! Everything up to [`empty_log`] only reads, so that a database which is newer, damaged or
 //! read-only is left exactly as it was found.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use skep_core::audit::{Finding, Head, Verdict};
@@ -16,8 +17,13 @@ use crate::conn::Conn;
 use crate::dialect;
 use crate::error::{OpenError, SqlError, SqlKind};
 use crate::file::{self, Found, SideFiles};
+use crate::floor::Floor;
+use crate::head::{self, Keeper, Kept, Standing};
+use crate::line_file::LineFile;
+use crate::log_reader::{self, Log};
+use crate::loss::{self, Loss};
 use crate::migrate;
-use crate::trail::{self, HeadFile, Trail};
+use crate::trail::{self, Trail};
 use crate::tx::Counters;
 
 /// The start check stops here; what it has not seen by then counts as passed.
@@ -31,6 +37,11 @@ pub struct OpenOptions {
     pub clean_marker: PathBuf,
     /// Names the newest row of the audit trail.
     pub audit_head: PathBuf,
+    /// Names the end of the last answered commit.
+    pub store_head: PathBuf,
+    /// Open it although answered commits are missing in its log. The files are copied to this
+    /// folder first.
+    pub accept_loss: Option<PathBuf>,
     /// How many reads run at the same time.
     pub readers: usize,
 }
@@ -42,6 +53,8 @@ impl OpenOptions {
             database: run.join("skep.db"),
             clean_marker: run.join("clean"),
             audit_head: run.join("audit.head"),
+            store_head: run.join("store.head"),
+            accept_loss: None,
             readers: READERS,
         }
     }
@@ -56,24 +69,35 @@ pub struct OpenReport {
     /// What is not as it was left in the audit trail. The caller adds a row that says so, before
     /// any other.
     pub trail: Option<Finding>,
+    /// What was missing, where that was accepted.
+    pub loss: Option<Loss>,
 }
 
 pub(crate) struct Opened {
     pub writer: Conn,
     pub reader: Conn,
     pub counters: Counters,
-    pub head: Option<HeadFile>,
+    pub floor: Arc<Floor>,
+    pub head: Keeper,
+    pub trail: Option<LineFile>,
     pub report: OpenReport,
 }
 
 pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<Opened, OpenError> {
     let database = options.database.as_path();
-    let fresh = match file::examine(database)? {
+    let (before, fresh) = match file::examine(database)? {
         Found::Missing => {
             create(options, schema).await?;
-            true
+            (Before::default(), true)
         }
-        Found::Database => false,
+        Found::Database => (look_at_log(options)?, false),
+    };
+    let reason = match (&before.lost, &options.accept_loss) {
+        (Some(reason), Some(folder)) => {
+            loss::prepare(options, folder, schema).await?;
+            Some((reason.clone(), folder.clone()))
+        }
+        _ => before.refused(database).map(|()| None)?,
     };
     let side_files = SideFiles::of(database);
     let reader = match check(database, schema, CHECK).await {
@@ -86,11 +110,62 @@ pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<Opene
     let clean = remove_marker(&options.clean_marker)?;
     let failed = |error: SqlError| open_error(database, error);
     let mut writer = dialect::connect_writer(database).await.map_err(failed)?;
-    let (counters, trail) = make_ready(options, &mut writer, schema).await?;
+    let head = empty_log(options, &mut writer, &before).await?;
+    let (found, trail) = make_ready(options, &mut writer, schema).await?;
     keep_private(database);
-    let (head, trail) = trail.map_or((None, None), |trail| (trail.file, trail.finding));
-    let report = OpenReport { unclean: !clean && !fresh, fresh, trail };
-    Ok(Opened { writer, reader, counters, head, report })
+    let floor = Floor::of(database).map_err(|error| io_error("could not find", database, error))?;
+    let known = before.head.unwrap_or_default();
+    // What was given once is not given again, also where it was lost.
+    let counters =
+        Counters { seq: found.seq.max(known.seq), ord: found.ord.max(known.ord), ..found };
+    let loss = reason.map(|(reason, folder)| Loss::new(reason, folder, before.head, found));
+    let (file, finding) = trail.map_or((None, None), |trail| (trail.file, trail.finding));
+    let report = OpenReport { unclean: !clean && !fresh, fresh, trail: finding, loss };
+    let floor = Arc::new(floor);
+    Ok(Opened { floor, writer, reader, counters, head, trail: file, report })
+}
+
+/// What is known of a log before SQLite is let near it.
+#[derive(Default)]
+struct Before {
+    log: Log,
+    head: Option<head::Head>,
+    /// Answered commits are missing. Why.
+    lost: Option<String>,
+}
+
+impl Before {
+    fn refused(&self, database: &Path) -> Result<(), OpenError> {
+        let lost = |reason: &String| OpenError::Lost {
+            log: file::log_of(database),
+            reason: reason.clone(),
+        };
+        self.lost.as_ref().map_or(Ok(()), |reason| Err(lost(reason)))
+    }
+}
+
+fn look_at_log(options: &OpenOptions) -> Result<Before, OpenError> {
+    let kept = head::read(&options.store_head);
+    let head = match kept {
+        Kept::At(head) => Some(head),
+        Kept::Missing | Kept::Unreadable => None,
+    };
+    let path = file::log_of(&options.database);
+    let log = log_reader::read(&path, head.map(|head| head.end.frames));
+    let log = log.map_err(|source| io_error("could not read", &path, source))?;
+    let lost = match head::decide(&kept, &log) {
+        Standing::Whole => None,
+        Standing::Lost(reason) => Some(reason),
+        Standing::Unknown => {
+            // A home of an earlier version has no head; stopped in order, it needs none.
+            if kept == Kept::Unreadable || log.bytes > 0 || !options.clean_marker.exists() {
+                let file = options.store_head.display();
+                tracing::warn!(%file, "it does not say how far the log went: it is taken as it is");
+            }
+            None
+        }
+    };
+    Ok(Before { log, head, lost })
 }
 
 /// Builds the database under another name and moves it into place when it is complete and
@@ -147,10 +222,15 @@ pub(crate) async fn check(
     Ok(conn)
 }
 
-pub(crate) async fn inspect(database: &Path, schema: &Schema) -> Result<Option<i64>, OpenError> {
+pub(crate) async fn inspect(
+    options: &OpenOptions,
+    schema: &Schema,
+) -> Result<Option<i64>, OpenError> {
+    let database = options.database.as_path();
     if file::examine(database)? == Found::Missing {
         return Ok(None);
     }
+    look_at_log(options)?.refused(database)?;
     let side_files = SideFiles::of(database);
     let version = read_version(database, schema).await;
     side_files.remove_new();
@@ -162,7 +242,7 @@ pub(crate) async fn verify_audit(
     schema: &Schema,
 ) -> Result<Option<Verdict>, OpenError> {
     let database = options.database.as_path();
-    let Some(version) = inspect(database, schema).await? else { return Ok(None) };
+    let Some(version) = inspect(options, schema).await? else { return Ok(None) };
     if schema.migrations.last().is_some_and(|newest| newest.version > version) {
         let reason = "it is of an older Skep; start this one once, then verify".to_owned();
         return Err(OpenError::Sql { path: database.to_owned(), reason });
@@ -231,7 +311,33 @@ async fn refuse_damaged(
 }
 
 /// The first writes. What a crash left in the log is brought to the disk before anybody can read
-/// it: after that, nothing seen is unsynced.
+/// it: after that, nothing seen is unsynced. The head says so before the log is emptied.
+async fn empty_log(
+    options: &OpenOptions,
+    writer: &mut Conn,
+    before: &Before,
+) -> Result<Keeper, OpenError> {
+    let database = options.database.as_path();
+    let failed = |error: SqlError| open_error(database, error);
+    let in_use = || {
+        let reason = "another program is using it; stop that program".to_owned();
+        OpenError::Sql { path: database.to_owned(), reason }
+    };
+    if !dialect::copy_log(writer).await.map_err(failed)? {
+        return Err(in_use());
+    }
+    let known = before.head.unwrap_or_default();
+    let known = Counters { seq: known.seq, ord: known.ord, ..Counters::default() };
+    let path = options.store_head.as_path();
+    let head = Keeper::open(path, before.log.end, known);
+    let head = head.map_err(|source| io_error("could not write", path, source))?;
+    let state = writer.row(dialect::CHECKPOINT_ALL, &[]).await.map_err(failed)?;
+    match state.map_or(Ok(0), |row| row.int(0)).map_err(failed)? {
+        0 => Ok(head),
+        _ => Err(in_use()),
+    }
+}
+
 async fn make_ready(
     options: &OpenOptions,
     writer: &mut Conn,
@@ -239,11 +345,6 @@ async fn make_ready(
 ) -> Result<(Counters, Option<Trail>), OpenError> {
     let database = options.database.as_path();
     let failed = |error: SqlError| open_error(database, error);
-    let state = writer.row(dialect::CHECKPOINT_ALL, &[]).await.map_err(failed)?;
-    if state.map_or(Ok(0), |row| row.int(0)).map_err(failed)? != 0 {
-        let reason = "another program is using it; stop that program".to_owned();
-        return Err(OpenError::Sql { path: database.to_owned(), reason });
-    }
     migrate::run(writer, schema.migrations).await.map_err(failed)?;
     let trail = match schema.audited {
         true => Some(trail::open(writer, &options.audit_head).await.map_err(failed)?),
@@ -274,7 +375,7 @@ fn open_error(database: &Path, error: SqlError) -> OpenError {
     }
 }
 
-fn io_error(attempt: &'static str, path: &Path, source: io::Error) -> OpenError {
+pub(crate) fn io_error(attempt: &'static str, path: &Path, source: io::Error) -> OpenError {
     match source.kind() {
         io::ErrorKind::StorageFull => OpenError::DiskFull { path: path.to_owned() },
         _ => OpenError::Io { attempt, path: path.to_owned(), source },

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,7 @@ use crate::checkpoint::{Gauge, Totals, checkpoint_on_demand};
 use crate::command::{CommandSet, Member};
 use crate::conn::Conn;
 use crate::error::{OpenError, SqlError, StoreError};
+use crate::floor::Floor;
 use crate::integrity::{self, Integrity};
 use crate::open::{self, OpenOptions, OpenReport};
 use crate::readers::Readers;
@@ -43,6 +44,7 @@ struct Shared<S: CommandSet> {
     clean_marker: PathBuf,
     audit_head: PathBuf,
     report: OpenReport,
+    floor: Arc<Floor>,
     totals: Arc<Totals>,
 }
 
@@ -71,7 +73,9 @@ impl<S: CommandSet> StoreOf<S> {
             closing: closed,
             conn: Some(opened.writer),
             counters: opened.counters,
+            floor: Arc::clone(&opened.floor),
             head: opened.head,
+            trail: opened.trail,
             notify: Box::new(notify),
             gauge,
             checkpointer: thread::start("skep-checkpoint", || checkpoints).map_err(no_thread)?,
@@ -86,6 +90,7 @@ impl<S: CommandSet> StoreOf<S> {
             clean_marker: options.clean_marker,
             audit_head: options.audit_head,
             report: opened.report,
+            floor: opened.floor,
             totals,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -93,6 +98,11 @@ impl<S: CommandSet> StoreOf<S> {
 
     pub fn report(&self) -> OpenReport {
         self.shared.report.clone()
+    }
+
+    /// Whether its files are where the next start looks for them: no write is answered otherwise.
+    pub fn stands(&self) -> Result<(), StoreError> {
+        self.shared.floor.check().map_err(|what| StoreError::Moved { what })
     }
 
     /// How many commits there were since it was opened, and how many commands in them.
@@ -168,8 +178,8 @@ impl<S: CommandSet> StoreOf<S> {
     /// Looks at the database without opening it for use: the schema version it has, or nothing
     /// where there is none yet. For a process that does not hold the store open itself, and knows
     /// that nobody opens it meanwhile.
-    pub async fn inspect(database: &Path) -> Result<Option<i64>, OpenError> {
-        open::inspect(database, &S::SCHEMA).await
+    pub async fn inspect(options: &OpenOptions) -> Result<Option<i64>, OpenError> {
+        open::inspect(options, &S::SCHEMA).await
     }
 
     /// Lets the queued writes finish, takes no new ones, and marks the stop as clean. With a

@@ -6,9 +6,7 @@
 //! rows, never before them; so does a power cut. A line that names a row which is not there is
 //! therefore always somebody's doing.
 
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use skep_core::audit::{Finding, FindingKind, Head, Seal, Verdict};
@@ -17,29 +15,13 @@ use crate::audit::{self, newest, seal_of};
 use crate::conn::Conn;
 use crate::dialect;
 use crate::error::SqlError;
-use crate::file;
-
-/// `00000000000000000042 <64 digits>\n`.
-const LINE: usize = 86;
+use crate::line_file::{self, LineFile};
 
 /// What the file says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    Missing,
-    Unreadable,
-    At(Head),
-}
+pub(crate) type Kept = line_file::Kept<Head>;
 
 pub(crate) fn read(path: &Path) -> Kept {
-    // A pipe would be waited for.
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Kept::Unreadable;
-    }
-    match fs::read_to_string(path) {
-        Ok(text) => parse(&text).map_or(Kept::Unreadable, Kept::At),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::Missing,
-        Err(_) => Kept::Unreadable,
-    }
+    line_file::read(path, parse)
 }
 
 fn parse(text: &str) -> Option<Head> {
@@ -47,31 +29,9 @@ fn parse(text: &str) -> Option<Head> {
     Some(Head { id: id.parse().ok().filter(|id| *id >= 0)?, seal: Seal::parse(seal)? })
 }
 
-fn line(head: Head) -> String {
+/// `00000000000000000042 <64 digits>\n`.
+pub(crate) fn line(head: Head) -> String {
     format!("{:020} {}\n", head.id, head.seal)
-}
-
-/// The open file, for the writer.
-pub(crate) struct HeadFile(File);
-
-impl HeadFile {
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let mut open = OpenOptions::new();
-        open.write(true).create(true).truncate(false).mode(0o600);
-        Ok(Self(open.open(path)?))
-    }
-
-    pub fn write(&self, head: Head) -> io::Result<()> {
-        self.0.write_all_at(line(head).as_bytes(), 0)
-    }
-
-    /// Once at a start: from then on the file has its length on the disk, and its name.
-    fn write_synced(&self, head: Head, path: &Path) -> io::Result<()> {
-        self.write(head)?;
-        self.0.set_len(u64::try_from(LINE).unwrap_or_default())?;
-        self.0.sync_all()?;
-        path.parent().map_or(Ok(()), file::sync_folder)
-    }
 }
 
 /// A trail at a start.
@@ -79,7 +39,7 @@ pub(crate) struct Trail {
     /// The row behind which the next one goes.
     pub head: Head,
     /// Absent where it cannot be written: rows are added all the same.
-    pub file: Option<HeadFile>,
+    pub file: Option<LineFile>,
     /// What is not as it was left; the file keeps its line until a row tells of it.
     pub finding: Option<Finding>,
 }
@@ -95,9 +55,9 @@ pub(crate) async fn open(conn: &mut Conn, path: &Path) -> Result<Trail, SqlError
         Kept::At(head) if head.id > found.id => head,
         _ => found,
     };
-    let ready = HeadFile::open(path).and_then(|file| {
+    let ready = LineFile::open(path).and_then(|file| {
         if finding.is_none() && kept != Kept::At(head) {
-            file.write_synced(head, path)?;
+            file.write_first(line(head).as_bytes(), path)?;
         }
         Ok(file)
     });
@@ -158,7 +118,8 @@ async fn seal_old_rows(conn: &mut Conn, path: &Path) -> Result<(), SqlError> {
         }
     }
     conn.run(dialect::COMMIT, &[]).await?;
-    let kept = HeadFile::open(path).and_then(|file| file.write_synced(head, path));
+    let kept = LineFile::open(path);
+    let kept = kept.and_then(|file| file.write_first(line(head).as_bytes(), path));
     if let Err(error) = kept {
         tracing::error!(%error, file = %path.display(), "the audit trail's head is not kept");
     }

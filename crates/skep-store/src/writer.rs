@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -13,7 +14,10 @@ use crate::command::{CommandSet, Schema};
 use crate::conn::Conn;
 use crate::dialect;
 use crate::error::{Refusal, SqlError, SqlKind, StoreError};
-use crate::trail::HeadFile;
+use crate::floor::Floor;
+use crate::head::Keeper;
+use crate::line_file::LineFile;
+use crate::trail;
 use crate::tx::{Committed, Counters, Gathered, Tx};
 
 /// Commands that may wait; one more is refused as busy.
@@ -40,8 +44,11 @@ pub(crate) struct Writer<S: CommandSet> {
     /// Absent after a failure that a new connection could not mend; each batch tries again.
     pub conn: Option<Conn>,
     pub counters: Counters,
+    pub floor: Arc<Floor>,
+    /// Where the end of the last commit is named.
+    pub head: Keeper,
     /// Where the newest audit row is named.
-    pub head: Option<HeadFile>,
+    pub trail: Option<LineFile>,
     pub notify: Notify,
     pub gauge: Gauge,
     pub checkpointer: oneshot::Receiver<()>,
@@ -108,12 +115,22 @@ impl<S: CommandSet> Writer<S> {
         match self.commit(&commands).await {
             Ok(done) => {
                 let before = std::mem::replace(&mut self.counters, done.gathered.counters);
-                self.keep_head(before);
+                self.keep_heads(before);
                 let bytes = commands.iter().map(CommandSet::cost).sum();
                 self.gauge.committed(commands.len(), bytes);
                 self.tell(done.gathered.into_told());
                 for (reply, outcome) in replies.into_iter().zip(done.outcomes) {
                     reply(outcome.map_err(StoreError::Refused));
+                }
+            }
+            Err(error @ StoreError::Moved { .. }) => {
+                tracing::error!(%error, commands = commands.len(), "no write is answered");
+                for reply in replies {
+                    reply(Err(error.clone()));
+                }
+                // What was in the log may still be had from the database.
+                if self.floor.has_database() && !self.head.is_done() {
+                    self.copy_log().await;
                 }
             }
             Err(error) => {
@@ -128,6 +145,8 @@ impl<S: CommandSet> Writer<S> {
 
     /// All or nothing for the batch, except that a command refused by its own rule goes alone.
     async fn commit(&mut self, commands: &[S]) -> Result<Done<S>, StoreError> {
+        let moved = |what| StoreError::Moved { what };
+        self.floor.known().map_err(moved)?;
         let counters = self.connect().await?;
         let Some(conn) = self.conn.as_mut() else {
             return Err(StoreError::Closed);
@@ -146,18 +165,22 @@ impl<S: CommandSet> Writer<S> {
         } else {
             done.gathered.write_events(conn).await?;
             conn.run(dialect::COMMIT, &[]).await.map_err(failed_commit)?;
+            self.floor.check().map_err(moved)?;
         }
         Ok(done)
     }
 
-    /// Before anybody is told: who was answered finds the head at or behind what the answer says.
-    fn keep_head(&mut self, before: Counters) {
-        let head = self.counters.trail;
-        if before.trail != head
-            && let Some(file) = &self.head
-            && let Err(error) = file.write(head)
+    /// Before anybody is told: who was answered finds the heads at or behind what the answer says.
+    fn keep_heads(&mut self, before: Counters) {
+        if let Some(end) = self.conn.as_ref().and_then(dialect::written) {
+            self.head.commit(end, self.counters);
+        }
+        let trail = self.counters.trail;
+        if before.trail != trail
+            && let Some(file) = &self.trail
+            && let Err(error) = file.write(trail::line(trail).as_bytes())
         {
-            tracing::warn!(%error, row = head.id, "the audit trail's head was not kept");
+            tracing::warn!(%error, row = trail.id, "the audit trail's head was not kept");
         }
     }
 
@@ -202,16 +225,37 @@ impl<S: CommandSet> Writer<S> {
         Ok(self.counters)
     }
 
-    /// The last connection to close copies the log into the file and removes it, so the
+    /// The last connection to close removes the log where all of it is in the database, so the
     /// checkpointer goes first. A read that is still running keeps the log, which hurts nobody.
-    async fn finish(self) -> bool {
-        let _ = self.checkpointer.await;
+    async fn finish(mut self) -> bool {
+        let _ = (&mut self.checkpointer).await;
+        let stands = self.floor.check().is_ok();
+        let spent = stands && self.copy_log().await;
         let Some(conn) = self.conn else { return false };
-        let closed = conn.close().await;
+        let closed = match dialect::keep_log_at_close(&conn, !spent) {
+            Ok(()) => conn.close().await,
+            Err(error) => Err(error),
+        };
         if let Err(error) = &closed {
             tracing::warn!(%error, "the writing connection did not close cleanly");
         }
-        closed.is_ok()
+        closed.is_ok() && stands
+    }
+
+    /// Whether all of the log is in the database, and the head says so.
+    async fn copy_log(&mut self) -> bool {
+        let Some(conn) = self.conn.as_mut() else { return false };
+        match dialect::copy_log(conn).await {
+            Ok(true) => {
+                let told = self.head.done(self.counters);
+                told.inspect_err(|error| tracing::warn!(%error, "the log is kept")).is_ok()
+            }
+            Ok(false) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the log was not copied into the database; it is kept");
+                false
+            }
+        }
     }
 }
 

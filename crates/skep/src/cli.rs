@@ -36,7 +36,7 @@ mod status;
 mod stream;
 mod table;
 mod text;
-mod time;
+pub(crate) mod time;
 mod token;
 pub mod up;
 

@@ -12,6 +12,7 @@ use skep_core::hook::Hook;
 use skep_core::retry::RetryPolicy;
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
+use skep_guard::clock;
 use skep_guard::sandbox::{self, Sandbox};
 use skep_runtime::door::Grant;
 use skep_runtime::{FreshToken, Hive, HiveError, Parts};
@@ -19,8 +20,8 @@ use skep_server::{BindOptions, Listening, Server};
 use skep_store::OpenError;
 use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
 
-use crate::cli::up;
 use crate::cli::{Exit, Failure};
+use crate::cli::{output, up};
 use crate::home::{Home, Known, Loaded};
 use crate::reload;
 use crate::rule_writer;
@@ -95,6 +96,7 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     tools.extend(extras.tools);
     let parts = Parts {
         run: home.run(),
+        accept_loss: loaded.accept_loss.then(|| home.damaged(clock::now_ms())),
         settings: loaded.settings.clone(),
         engines,
         tools,
@@ -106,6 +108,10 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     let (hive, report) = Hive::open(parts).await.map_err(|error| not_opened(&error))?;
     if report.unclean && !report.fresh {
         tracing::info!("the last run did not end in order; its work goes on");
+    }
+    if let Some(loss) = &report.loss {
+        tracing::error!(%loss, "started with a loss");
+        output::note(format!("warning: {loss}"));
     }
     let server = Server::new(listening, &loaded.settings.server, hive.clone());
     let token = first_token(&hive).await?;
@@ -225,7 +231,9 @@ fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
 
 fn not_opened(error: &HiveError) -> Failure {
     let exit = match error {
-        HiveError::Store(OpenError::Newer { .. } | OpenError::Corrupt { .. }) => Exit::Refused,
+        HiveError::Store(
+            OpenError::Newer { .. } | OpenError::Corrupt { .. } | OpenError::Lost { .. },
+        ) => Exit::Refused,
         _ => Exit::Failed,
     };
     Failure::new(exit, "open the hive", error.to_string())

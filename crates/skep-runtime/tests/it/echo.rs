@@ -116,6 +116,7 @@ pub async fn hive(run: &Path) -> Hive {
     };
     let parts = Parts {
         run: run.to_path_buf(),
+        accept_loss: None,
         settings,
         engines: vec![Arc::new(EchoEngine)],
         tools: Vec::new(),

@@ -55,12 +55,15 @@ pub(crate) async fn ready_short(state: State<Doors>) -> Response {
     responses((status = 200, description = "It does.", body = Status), NotReady)
 )]
 pub(crate) async fn ready(State(doors): State<Doors>) -> Response {
-    let ready = doors.hive.is_ready() && !doors.closing.is_cancelled();
-    match ready {
-        true => Json(Status { status: "ready" }).into_response(),
-        false => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "not ready")
-            .retry_after(1)
-            .into_response(),
+    let not_ready = |code: &'static str, text: String| {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, text).retry_after(1).into_response()
+    };
+    match doors.hive.is_ready() && !doors.closing.is_cancelled() {
+        true => match doors.hive.store_moved() {
+            None => Json(Status { status: "ready" }).into_response(),
+            Some(why) => not_ready("store_moved", why),
+        },
+        false => not_ready("not_ready", "not ready".to_owned()),
     }
 }
 

@@ -5,7 +5,9 @@
 mod audit;
 mod batches;
 mod costs;
+mod damage;
 mod failures;
+mod floor;
 mod frames;
 mod lab;
 mod lane_cases;

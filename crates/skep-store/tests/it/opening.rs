@@ -53,23 +53,26 @@ fn corrupt_reason(error: OpenError) -> String {
 async fn first_clean_and_unclean_starts() {
     let bench = Bench::new();
     let store = bench.open().await;
-    assert_eq!(store.report(), OpenReport { unclean: false, fresh: true, trail: None });
+    assert_eq!(store.report(), OpenReport { unclean: false, fresh: true, trail: None, loss: None });
     assert_eq!(put(&store, "one").await, Ok(1));
     let other = store.clone();
     store.close().await;
     assert_eq!(put(&other, "late").await, Err(StoreError::Closed));
     assert_eq!(other.read(async |_| Ok(())).await, Err(StoreError::Closed));
     let files: Vec<String> = snapshot(&bench).into_keys().collect();
-    assert_eq!(files, ["clean", "skep.db"]);
+    assert_eq!(files, ["clean", "skep.db", "store.head"]);
 
     let store = bench.open().await;
-    assert_eq!(store.report(), OpenReport { unclean: false, fresh: false, trail: None });
+    assert_eq!(
+        store.report(),
+        OpenReport { unclean: false, fresh: false, trail: None, loss: None }
+    );
     assert!(!bench.options().clean_marker.exists());
     assert_eq!(put(&store, "two").await, Ok(2), "counters go on");
     drop(store);
 
     let store = bench.open().await;
-    assert_eq!(store.report(), OpenReport { unclean: true, fresh: false, trail: None });
+    assert_eq!(store.report(), OpenReport { unclean: true, fresh: false, trail: None, loss: None });
     assert_eq!(put(&store, "three").await, Ok(3));
     assert_eq!(seqs(&bench.take_told()), [[1], [2], [3]]);
 }
@@ -92,11 +95,11 @@ async fn a_first_start_that_was_cut_short_begins_again() {
     fs::write(bench.folder.path().join("skep.db.new"), b"half of it").unwrap();
     fs::write(bench.folder.path().join("skep.db.new-journal"), b"").unwrap();
     let store = bench.open().await;
-    assert_eq!(store.report(), OpenReport { unclean: false, fresh: true, trail: None });
+    assert_eq!(store.report(), OpenReport { unclean: false, fresh: true, trail: None, loss: None });
     put(&store, "works").await.unwrap();
     store.close().await;
     let files: Vec<String> = snapshot(&bench).into_keys().collect();
-    assert_eq!(files, ["clean", "skep.db"]);
+    assert_eq!(files, ["clean", "skep.db", "store.head"]);
 }
 
 #[tokio::test]
@@ -217,11 +220,11 @@ async fn the_schema_of_the_product_opens_twice() {
     let bench = Bench::new();
     for fresh in [true, false] {
         let store = skep_store::Store::open(bench.options(), |_| {}).await.unwrap();
-        assert_eq!(store.report(), OpenReport { unclean: false, fresh, trail: None });
+        assert_eq!(store.report(), OpenReport { unclean: false, fresh, trail: None, loss: None });
         store.close().await;
     }
     let newest = <skep_store::Command as CommandSet>::SCHEMA.migrations.last().unwrap().version;
-    assert_eq!(skep_store::Store::inspect(&bench.database()).await.unwrap(), Some(newest));
+    assert_eq!(skep_store::Store::inspect(&bench.options()).await.unwrap(), Some(newest));
 }
 
 /// A pipe in the place of a file once made the start wait for ever.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use skep_core::settings::{AgentState, SandboxLevel};
 use skep_guard::{disk, environment, lock, sandbox, socket};
-use skep_store::Store;
+use skep_store::{OpenOptions, Store};
 
 use super::Place;
 use super::client::Client;
@@ -279,7 +279,7 @@ async fn database(home: &Home, place: &Place, instance: &Instance) -> Finding {
     if !home.run().is_dir() {
         return Finding::new(Grade::Good, "database", NO_DATABASE);
     }
-    match Store::inspect(&home.database()).await {
+    match Store::inspect(&OpenOptions::in_run_folder(&home.run())).await {
         Ok(None) => Finding::new(Grade::Good, "database", NO_DATABASE),
         Ok(Some(version)) => {
             Finding::new(Grade::Good, "database", format!("readable, version {version}"))

@@ -19,7 +19,8 @@ use crate::log::{self, People};
 #[command(after_help = "Examples:
   skep up                       serve the hive in ~/.skep on port 7537
   skep up --home /srv/hive --port 0
-  skep up --detach              serve in the background; skep down ends it")]
+  skep up --detach              serve in the background; skep down ends it
+  skep up --accept-loss         start although the store's log is damaged")]
 pub struct Up {
     /// Port to listen on instead of the one in skep.yaml; 0 takes a free one
     #[arg(long, value_name = "N")]
@@ -30,6 +31,10 @@ pub struct Up {
     /// Listen on an address others can reach, without TLS
     #[arg(long)]
     insecure_bind: bool,
+    /// Start although answered messages are missing in a damaged log; names them, and keeps a copy
+    /// of the files in run/damaged-TIME
+    #[arg(long)]
+    accept_loss: bool,
     /// Given by --detach to the process it starts
     #[arg(long, hide = true, conflicts_with = "detach")]
     in_background: bool,
@@ -66,6 +71,7 @@ where
         loaded.settings.server.port = port;
         loaded.port = Some(port);
     }
+    loaded.accept_loss = command.accept_loss;
     check_bind(&loaded, command.insecure_bind)?;
     create::workspaces(&home, &loaded).map_err(unusable)?;
     warn(&loaded);
@@ -84,6 +90,9 @@ impl Up {
         }
         if self.insecure_bind {
             options.push("--insecure-bind".into());
+        }
+        if self.accept_loss {
+            options.push("--accept-loss".into());
         }
         options
     }

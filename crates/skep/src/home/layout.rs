@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use skep_guard::environment;
 
+use crate::cli::time;
+
 /// A home folder. Holding one says nothing about whether it exists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Home {
@@ -65,6 +67,12 @@ impl Home {
 
     pub fn database(&self) -> PathBuf {
         self.run().join("skep.db")
+    }
+
+    /// Where the files of a damaged store are copied, named by the moment.
+    pub fn damaged(&self, now: i64) -> PathBuf {
+        let moment = time::stamp(now).replace(' ', "T").replace(':', "");
+        self.run().join(format!("damaged-{moment}"))
     }
 
     /// A bare git repository: what became of the agents' settings, a branch each.

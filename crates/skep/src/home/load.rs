@@ -54,6 +54,8 @@ pub struct Loaded {
     pub known: Known,
     /// The port of the command line, which goes before the one in the file.
     pub port: Option<u16>,
+    /// The command line takes the loss of answered messages with a damaged log.
+    pub accept_loss: bool,
     /// What is wrong with the agents that failed.
     pub broken: BTreeMap<AgentName, Problem>,
     /// The files that had something in them.
@@ -211,6 +213,7 @@ fn read_all(
         undecided: providers.undecided,
         known: known.clone(),
         port: None,
+        accept_loss: false,
         broken,
         filled,
     })

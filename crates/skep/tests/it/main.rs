@@ -44,6 +44,8 @@ mod fault_crash_scene;
 mod fault_crash_start;
 mod fault_crash_stop;
 mod fault_disk;
+mod fault_floor;
+mod fault_log;
 mod fault_outcomes;
 mod fault_start;
 mod fault_upgrade;
