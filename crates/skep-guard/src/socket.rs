@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+#[cfg(target_os = "linux")]
+use tokio::net::TcpStream;
 use tokio::net::{UnixListener, UnixStream};
 
 /// The socket's file name inside `run/`.
@@ -53,6 +55,24 @@ pub fn owner(path: &Path) -> io::Result<u32> {
 /// Whether the process at the other end runs as `uid`. The kernel vouches for the answer.
 pub fn peer_is(stream: &UnixStream, uid: u32) -> io::Result<bool> {
     Ok(stream.peer_cred()?.uid() == uid)
+}
+
+/// Bounds what the kernel keeps of a TCP connection's data that it cannot send yet. Data under way
+/// is not counted, so that a far reader gets it as fast as before.
+#[cfg(target_os = "linux")]
+pub fn keep_little_unsent(stream: &TcpStream, bytes: u32) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<u32>()).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open for the call, and the option takes one number of this length.
+    let done = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            std::ptr::from_ref(&bytes).cast(),
+            length,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {

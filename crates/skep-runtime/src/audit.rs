@@ -5,12 +5,11 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use skep_core::audit::{AuditKind, AuditRow, Seal, Verdict};
+use skep_core::audit::{AuditKind, AuditRow, Found, Seal, Verdict};
 use skep_core::{BoxStream, Millis};
-use skep_store::Store;
 use skep_store::audit::{self, Wanted};
 
-use crate::door::DoorError;
+use crate::door::{Credential, DoorError};
 use crate::hive::{Hive, door_error};
 
 /// What is asked for; what is left out does not matter.
@@ -98,11 +97,16 @@ impl AuditInfo {
 }
 
 impl Hive {
-    pub async fn audit(&self, query: AuditQuery) -> Result<AuditPage, DoorError> {
+    pub async fn audit(
+        &self,
+        query: AuditQuery,
+        credential: &Credential,
+    ) -> Result<AuditPage, DoorError> {
         let AuditQuery { agent, tool, outcome, turn, kind, cursor, limit } = query;
         let wanted = Wanted { agent, tool, outcome, turn, kind };
-        let read = async |conn: &mut _| audit::page(conn, &wanted, cursor, limit).await;
-        let page = self.shared.store.read(read).await.map_err(door_error)?;
+        let read = async move |conn: &mut _| audit::page(conn, &wanted, cursor, limit).await;
+        let page = self.shared.store.read_page(credential.name(), read).await;
+        let page = page.map_err(door_error)?;
         let rows = page.rows.into_iter().map(AuditInfo::new).collect();
         Ok(AuditPage { rows, next: page.next })
     }
@@ -113,20 +117,24 @@ impl Hive {
 
     /// Every row as JSON lines, oldest first, in pieces of whole lines: with the texts that are
     /// sealed, so that whoever has them can compute the hashes.
-    pub fn export_audit(&self) -> BoxStream<'static, Result<String, DoorError>> {
-        let begin = (self.shared.store.clone(), 0);
-        let pieces = stream::try_unfold(begin, |(store, after)| async move {
-            let piece = lines_after(&store, after).await?;
-            Ok(piece.map(|(lines, last)| (lines, (store, last))))
+    pub fn export_audit(
+        &self,
+        credential: &Credential,
+    ) -> BoxStream<'static, Result<String, DoorError>> {
+        let begin = (self.shared.store.clone(), credential.name().to_owned(), 0);
+        let pieces = stream::try_unfold(begin, |(store, who, after)| async move {
+            let read = store.read_page(&who, async move |conn| {
+                let found = audit::found_after(conn, after).await?;
+                Ok(found.last().map(|found| found.id).map(|last| (lines_of(found), last)))
+            });
+            let piece = read.await.map_err(door_error)?;
+            Ok(piece.map(|(lines, last)| (lines, (store, who, last))))
         });
         pieces.boxed()
     }
 }
 
-async fn lines_after(store: &Store, after: i64) -> Result<Option<(String, i64)>, DoorError> {
-    let read = store.read(async |conn| audit::found_after(conn, after).await);
-    let found = read.await.map_err(door_error)?;
-    let Some(last) = found.last().map(|found| found.id) else { return Ok(None) };
+fn lines_of(found: Vec<Found>) -> String {
     let mut lines = String::new();
     for found in found {
         // A row that cannot be read has its number all the same.
@@ -139,5 +147,5 @@ async fn lines_after(store: &Store, after: i64) -> Result<Option<(String, i64)>,
         lines.push_str(&line.unwrap_or_default().to_string());
         lines.push('\n');
     }
-    Ok(Some((lines, last)))
+    lines
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use tokio::sync::broadcast;
 
 use skep_core::BoxStream;
@@ -11,8 +11,6 @@ use skep_store::{Store, StoreError, watch};
 
 /// Events a watcher may be behind before it must read the snapshot anew.
 const DEPTH: usize = 8192;
-/// Stored events read at once for a watcher that catches up.
-const PAGE: u32 = 500;
 
 pub(crate) struct Bus {
     sender: broadcast::Sender<Arc<Event>>,
@@ -24,6 +22,25 @@ pub enum Live {
     Event(Arc<Event>),
     /// Something was missed: read the snapshot and go on from its `seq`.
     Resync,
+}
+
+/// What a watcher that came late is told.
+#[derive(Clone, Debug)]
+pub enum Told<P> {
+    /// A page of what happened before it caught up.
+    Past(P),
+    Now(Live),
+}
+
+/// Which events a watcher sees, and what it makes of stored ones.
+pub trait Watch: Send + 'static {
+    /// A page of stored events as it is sent.
+    type Page: Send + 'static;
+
+    fn admits(&mut self, event: &Event) -> impl Future<Output = bool> + Send;
+
+    /// Runs on a reader's own thread: many pages at once cost the turns nothing.
+    fn page(&mut self, events: Vec<Event>) -> impl Future<Output = Self::Page> + Send;
 }
 
 impl Default for Bus {
@@ -42,96 +59,110 @@ impl Bus {
         self.sender.receiver_count() > 0
     }
 
-    /// Everything durable after `since` from the store, then what happens, without gap or double.
-    /// Without `since`: from now.
-    pub fn watch(&self, store: Store, since: Option<i64>) -> BoxStream<'static, Live> {
-        let watcher = Watcher {
-            live: self.sender.subscribe(),
-            store,
-            seen: since,
-            backlog: Vec::new().into_iter(),
-            catching_up: since.is_some(),
-            over: false,
-        };
-        Box::pin(stream::unfold(watcher, |mut watcher| async move {
-            watcher.next().await.map(|live| (live, watcher))
-        }))
+    /// What happens from now on. Nothing comes after a `Resync`.
+    pub fn live(&self) -> BoxStream<'static, Live> {
+        let receiver = Some(self.sender.subscribe());
+        let live = stream::unfold(receiver, |receiver| async move {
+            let mut receiver = receiver?;
+            match receiver.recv().await {
+                Ok(event) => Some((Live::Event(event), Some(receiver))),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some((Live::Resync, None)),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        });
+        live.boxed()
     }
 }
 
-struct Watcher {
-    live: broadcast::Receiver<Arc<Event>>,
+/// What the watcher sees of everything durable after `since`, page by page as it takes them, then
+/// of what happens, without gap or double. Without `since`: from now. `live` was begun before;
+/// `who` shares the readers of pages with the others who ask.
+pub(crate) fn watch<W: Watch>(
+    live: BoxStream<'static, Live>,
     store: Store,
+    who: String,
+    since: Option<i64>,
+    watch: W,
+) -> BoxStream<'static, Told<W::Page>> {
+    let catching_up = since.is_some();
+    let watcher = Watcher { live, store, who, seen: since, catching_up, watch };
+    let told = stream::unfold(Some(watcher), |watcher| async move { watcher?.next().await });
+    told.boxed()
+}
+
+struct Watcher<W> {
+    live: BoxStream<'static, Live>,
+    store: Store,
+    who: String,
     /// The newest durable event handed on.
     seen: Option<i64>,
-    backlog: std::vec::IntoIter<Event>,
     catching_up: bool,
-    over: bool,
+    watch: W,
 }
 
-impl Watcher {
-    async fn next(&mut self) -> Option<Live> {
-        if self.over {
-            return None;
-        }
-        if self.catching_up
-            && let Some(event) = self.stored().await
-        {
-            return Some(event);
+/// What is told, and who goes on; nobody after a `Resync`.
+type Step<W> = (Told<<W as Watch>::Page>, Option<Watcher<W>>);
+
+enum Page<P> {
+    /// And the `seq` of its last event.
+    Read(P, i64),
+    /// There are no more; the live ones take over.
+    End,
+    /// Events after `since` are no longer kept, or it was never given.
+    Gone,
+}
+
+impl<W: Watch> Watcher<W> {
+    async fn next(mut self) -> Option<Step<W>> {
+        while self.catching_up {
+            let since = self.seen.unwrap_or(0);
+            let read = read_page(&self.store, &self.who, since, self.watch).await;
+            let Ok((watch, page)) = read else { return Some((Told::Now(Live::Resync), None)) };
+            self.watch = watch;
+            match page {
+                Page::Read(page, last) => {
+                    self.seen = Some(last);
+                    return Some((Told::Past(page), Some(self)));
+                }
+                Page::End => self.catching_up = false,
+                Page::Gone => return Some((Told::Now(Live::Resync), None)),
+            }
         }
         loop {
-            match self.live.recv().await {
-                Ok(event) => match event.seq {
-                    Some(seq) if self.seen.is_some_and(|seen| seq <= seen) => {}
-                    Some(seq) => {
-                        self.seen = Some(seq);
-                        return Some(Live::Event(event));
-                    }
-                    None => return Some(Live::Event(event)),
-                },
-                Err(broadcast::error::RecvError::Lagged(_)) => return Some(self.resync()),
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
-    }
-
-    /// The next stored event; `None` once the store has no more, and the live ones take over.
-    async fn stored(&mut self) -> Option<Live> {
-        if let Some(event) = self.backlog.next() {
-            self.seen = event.seq;
-            return Some(Live::Event(Arc::new(event)));
-        }
-        match self.read_on().await {
-            Ok(Some(page)) if page.is_empty() => {
-                self.catching_up = false;
-                None
-            }
-            Ok(Some(page)) => {
-                self.backlog = page.into_iter();
-                let event = self.backlog.next()?;
-                self.seen = event.seq;
-                Some(Live::Event(Arc::new(event)))
-            }
-            Ok(None) | Err(_) => Some(self.resync()),
-        }
-    }
-
-    /// Nothing when events after `seen` are no longer kept, or `seen` was never given.
-    async fn read_on(&self) -> Result<Option<Vec<Event>>, StoreError> {
-        let since = self.seen.unwrap_or(0);
-        self.store
-            .read(async move |conn| {
-                let (oldest, newest) = watch::event_range(conn).await?;
-                if since > newest || (since < newest && since + 1 < oldest) {
-                    return Ok(None);
+            let event = match self.live.next().await? {
+                Live::Event(event) => event,
+                Live::Resync => return Some((Told::Now(Live::Resync), None)),
+            };
+            if event.seq.is_some() {
+                if event.seq <= self.seen {
+                    continue;
                 }
-                watch::events_since(conn, since, PAGE).await.map(Some)
-            })
-            .await
+                self.seen = event.seq;
+            }
+            if self.watch.admits(&event).await {
+                return Some((Told::Now(Live::Event(event)), Some(self)));
+            }
+        }
     }
+}
 
-    fn resync(&mut self) -> Live {
-        self.over = true;
-        Live::Resync
-    }
+async fn read_page<W: Watch>(
+    store: &Store,
+    who: &str,
+    since: i64,
+    mut watch: W,
+) -> Result<(W, Page<W::Page>), StoreError> {
+    let read = store.read_page(who, async move |conn| {
+        let (oldest, newest) = watch::event_range(conn).await?;
+        if since > newest || (since < newest && since + 1 < oldest) {
+            return Ok((watch, Page::Gone));
+        }
+        let events = watch::events_since(conn, since).await?;
+        let Some(last) = events.last().and_then(|event| event.seq) else {
+            return Ok((watch, Page::End));
+        };
+        let page = watch.page(events).await;
+        Ok((watch, Page::Read(page, last)))
+    });
+    read.await
 }

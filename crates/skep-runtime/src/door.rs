@@ -462,6 +462,14 @@ pub enum Credential {
 }
 
 impl Credential {
+    /// Sets it apart from every other.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Owner => "owner",
+            Self::Token { id } | Self::Browser { id, .. } => id,
+        }
+    }
+
     pub fn expires_at(&self) -> Option<Millis> {
         match self {
             Self::Browser { expires_at, .. } => Some(*expires_at),

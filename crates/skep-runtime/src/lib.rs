@@ -54,7 +54,7 @@ mod window;
 
 pub use approvals::{RuleDraft, WriteRules};
 pub use browsers::SignedIn;
-pub use bus::Live;
+pub use bus::{Live, Told, Watch};
 pub use hive::{Hive, HiveError, Parts};
 pub use meters::Meters;
 pub use tokens::FreshToken;

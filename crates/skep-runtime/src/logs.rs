@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use skep_core::Millis;
@@ -20,6 +21,9 @@ use crate::hive::Hive;
 pub const OLDER: usize = 7;
 /// The most lines one question is answered with.
 pub const MOST_LINES: usize = 1000;
+
+/// Looks into the files at the same time.
+static READING: Semaphore = Semaphore::const_new(2);
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -117,6 +121,8 @@ pub struct LogPage {
 impl Hive {
     /// What the log says.
     pub async fn logs(&self, query: LogQuery) -> Result<LogPage, DoorError> {
+        // Many who ask wait for each other and not for their share of the processor.
+        let _one = READING.acquire().await;
         let folder = self.shared.run.join("logs");
         let read = tokio::task::spawn_blocking(move || read(&folder, &query));
         let failed = |why: String| {

@@ -15,11 +15,11 @@ use skep_store::watch::{self, ItemRow};
 use skep_store::{approvals, compactions, history, outcomes};
 
 use crate::approvals::EVENT;
-use crate::bus::Live;
+use crate::bus::{self, Live, Told, Watch};
 use crate::door::{
-    ActiveTurn, AgentInfo, ApprovalBrief, DoorError, ErrorKind, Failure, HistoryPage, HistoryQuery,
-    HiveInfo, InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight, Snapshot,
-    SpendInfo, SpendLimits, TurnInfo, UnknownCall,
+    ActiveTurn, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, Failure, HistoryPage,
+    HistoryQuery, HiveInfo, InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight,
+    Snapshot, SpendInfo, SpendLimits, TurnInfo, UnknownCall,
 };
 use crate::hive::{Hive, door_error};
 use crate::page::Page;
@@ -178,11 +178,14 @@ impl Hive {
     pub async fn history(
         &self,
         query: HistoryQuery,
+        credential: &Credential,
         sight: &Sight,
     ) -> Result<HistoryPage, DoorError> {
         let agent = self.shared.agent_id(&query.agent)?;
         let limit = query.limit.clamp(1, 500);
-        let read = self.shared.store.read(async |conn| {
+        let (asked, sight) = (query.clone(), sight.clone());
+        let read = self.shared.store.read_page(credential.name(), async move |conn| {
+            let query = asked;
             let (session, key) = match &query.session {
                 SessionChoice::Key(key) => {
                     (history::session_of_key(conn, agent, key).await?, Some(key.clone()))
@@ -235,6 +238,7 @@ impl Hive {
     pub async fn inbox(
         &self,
         query: InboxQuery,
+        credential: &Credential,
         sight: &Sight,
     ) -> Result<Vec<InboxItem>, DoorError> {
         let own = match sight {
@@ -244,9 +248,10 @@ impl Hive {
         let agent = own.map(|name| self.shared.agent_id(name)).transpose()?;
         let limit = query.limit.clamp(1, 500);
         let InboxQuery { state, after, .. } = query;
-        let read = self.shared.store.read(async |conn| match sight {
+        let sight = sight.clone();
+        let read = self.shared.store.read_page(credential.name(), async move |conn| match sight {
             Sight::Keys { principal, .. } => {
-                watch::items_of(conn, principal, agent, state, after, limit).await
+                watch::items_of(conn, &principal, agent, state, after, limit).await
             }
             Sight::All | Sight::Agent(_) => watch::items(conn, agent, state, after, limit).await,
         });
@@ -254,9 +259,22 @@ impl Hive {
         Ok(rows.into_iter().map(inbox_item).collect())
     }
 
-    /// Durable events after `since`, then everything that happens. Without `since`: from now.
-    pub fn events(&self, since: Option<i64>) -> BoxStream<'static, Live> {
-        self.shared.bus.watch(self.shared.store.clone(), since)
+    /// Everything that happens from now on.
+    pub fn events(&self) -> BoxStream<'static, Live> {
+        self.shared.bus.live()
+    }
+
+    /// What the watcher sees of durable events after `since`, then of everything that happens.
+    /// Without `since`: from now. `live` are the hive's events, begun before anything was read.
+    pub fn watch<W: Watch>(
+        &self,
+        live: BoxStream<'static, Live>,
+        credential: &Credential,
+        since: Option<i64>,
+        watch: W,
+    ) -> BoxStream<'static, Told<W::Page>> {
+        let (store, who) = (self.shared.store.clone(), credential.name().to_owned());
+        bus::watch(live, store, who, since, watch)
     }
 
     /// The key of the conversation an event is about, where it is about one.
@@ -306,15 +324,28 @@ impl Hive {
         }
     }
 
-    /// Durable frames of a channel after `since`, in order.
-    pub async fn frames_since(
+    /// The frame after this one of a channel, and perhaps more, in order: for a live one that
+    /// came before its neighbours.
+    pub async fn frames_after(
         &self,
         channel: &ChannelId,
-        since: i64,
-        limit: u32,
+        last: i64,
     ) -> Result<Vec<Frame>, DoorError> {
-        let read = self.shared.store.read(async |conn| {
-            outbox::frames_since(conn, channel, since, limit.clamp(1, 1000)).await
+        let read =
+            self.shared.store.read(async |conn| outbox::frames_since(conn, channel, last).await);
+        read.await.map_err(door_error)
+    }
+
+    /// A page of a channel's durable frames after `since`, in order; nothing after the last.
+    pub async fn frames_since(
+        &self,
+        credential: &Credential,
+        channel: &ChannelId,
+        since: i64,
+    ) -> Result<Vec<Frame>, DoorError> {
+        let channel = channel.clone();
+        let read = self.shared.store.read_page(credential.name(), async move |conn| {
+            outbox::frames_since(conn, &channel, since).await
         });
         read.await.map_err(door_error)
     }

@@ -10,7 +10,7 @@ use skep_core::event::{Event, EventKind};
 use skep_core::query;
 use skep_store::search::{self, Hit, IndexSpoken, MARK, Search};
 
-use crate::door::{DoorError, ErrorKind, SearchHit, SearchPage, SearchWish, Sight};
+use crate::door::{Credential, DoorError, ErrorKind, SearchHit, SearchPage, SearchWish, Sight};
 use crate::hive::{Hive, Shared, door_error};
 
 /// The index takes rows once there are this many; a search takes what is left before it looks.
@@ -67,7 +67,12 @@ pub(crate) async fn keep_up(shared: Arc<Shared>) {
 
 impl Hive {
     /// Messages with all of these words, of the conversations in sight.
-    pub async fn search(&self, wish: SearchWish, sight: &Sight) -> Result<SearchPage, DoorError> {
+    pub async fn search(
+        &self,
+        wish: SearchWish,
+        credential: &Credential,
+        sight: &Sight,
+    ) -> Result<SearchPage, DoorError> {
         let query = query::parse(&wish.query)
             .map_err(|why| DoorError::new(ErrorKind::Invalid, "bad_query", format!("{why}.")))?;
         let agent = match (sight, wish.agent) {
@@ -85,7 +90,7 @@ impl Hive {
             Sight::All | Sight::Agent(_) => String::new(),
         };
         let (began, before, limit) = (Instant::now(), wish.before, wish.limit);
-        let read = self.shared.store.read_long(async move |conn| {
+        let read = self.shared.store.read_long(credential.name(), async move |conn| {
             let wanted = Search { expression: &expression, prefix: &prefix, before, limit };
             search::search(conn, wanted, move || began.elapsed() < LONGEST).await
         });

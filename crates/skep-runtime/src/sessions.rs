@@ -1,25 +1,20 @@
 //! Sessions: listing them, forking one, and carrying them out of a hive and into another.
 
-use std::collections::VecDeque;
-
 use futures_util::stream;
 
 use skep_core::BoxStream;
 use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
-use skep_core::message::{Message, View};
 use skep_guard::{clock, random};
 use skep_store::import::{Import, Imported};
 use skep_store::sessions::{self, Cursor, Fork, SessionRow};
-use skep_store::{Store, files, history};
+use skep_store::{Conn, SqlError, files, history};
 
 use crate::door::{
-    DoorError, ErrorKind, ForkWish, ForkedFrom, ImportReport, SessionInfo, SessionPage, Sight,
+    Credential, DoorError, ErrorKind, ForkWish, ForkedFrom, ImportReport, SessionInfo, SessionPage,
+    Sight,
 };
 use crate::hive::{Hive, door_error};
 use crate::{intake, lines};
-
-/// Messages of an export that are read at a time.
-const EXPORT_PIECE: u32 = 200;
 
 impl Hive {
     /// A page of an agent's sessions.
@@ -28,15 +23,17 @@ impl Hive {
         agent: &AgentName,
         after: Option<&str>,
         limit: u32,
+        credential: &Credential,
         sight: &Sight,
     ) -> Result<SessionPage, DoorError> {
         let id = self.shared.agent_id(agent)?;
         let after = after.map(cursor).transpose()?;
-        let read = self.shared.store.read(async |conn| match sight {
+        let (asked, sight) = (agent.clone(), sight.clone());
+        let read = self.shared.store.read_page(credential.name(), async move |conn| match sight {
             Sight::Keys { prefix, .. } => {
-                sessions::page_of_keys(conn, id, prefix, after.as_ref(), limit).await
+                sessions::page_of_keys(conn, id, &prefix, after.as_ref(), limit).await
             }
-            Sight::Agent(own) if own != agent => Ok(Vec::new()),
+            Sight::Agent(own) if own != asked => Ok(Vec::new()),
             Sight::All | Sight::Agent(_) => sessions::page(conn, id, after.as_ref(), limit).await,
         });
         let rows = read.await.map_err(door_error)?;
@@ -99,19 +96,20 @@ impl Hive {
         &self,
         agent: &AgentName,
         session: &SessionId,
+        credential: &Credential,
         sight: &Sight,
     ) -> Result<BoxStream<'static, Result<String, DoorError>>, DoorError> {
         let (_, row) = self.seen_session(agent, session, sight).await?;
-        let export = Export {
-            store: self.shared.store.clone(),
-            agent: agent.clone(),
-            session: session.clone(),
-            last: row.messages,
-            seen: 0,
-            ahead: VecDeque::new(),
-        };
-        Ok(Box::pin(stream::try_unfold(export, |mut export| async move {
-            Ok(export.next().await?.map(|line| (line, export)))
+        let export =
+            Export { agent: agent.clone(), session: session.clone(), last: row.messages, seen: 0 };
+        let begin = (self.shared.store.clone(), credential.name().to_owned(), export);
+        Ok(Box::pin(stream::try_unfold(begin, |(store, who, export)| async move {
+            if export.seen >= export.last {
+                return Ok(None);
+            }
+            let read = store.read_page(&who, async move |conn| export.piece(conn).await);
+            let (lines, export) = read.await.map_err(door_error)?;
+            Ok(Some((lines?, (store, who, export))))
         })))
     }
 
@@ -151,36 +149,44 @@ impl Hive {
     }
 }
 
-/// A session on its way out: rows are read some at a time, the bytes of their files one by one.
+/// A session on its way out.
 struct Export {
-    store: Store,
     agent: AgentName,
     session: SessionId,
     last: i64,
     seen: i64,
-    ahead: VecDeque<Message>,
 }
 
 impl Export {
-    async fn next(&mut self) -> Result<Option<String>, DoorError> {
-        if self.ahead.is_empty() && self.seen < self.last {
-            let (agent, session, seen) = (&self.agent, &self.session, self.seen);
-            let read = self.store.read(async |conn| {
-                history::after(conn, agent, session, View::Full, seen, EXPORT_PIECE).await
-            });
-            self.ahead = read.await.map_err(door_error)?.into();
+    /// The lines of a page of rows. One with files is the last of its piece: they are in the line.
+    async fn piece(
+        mut self,
+        conn: &mut Conn,
+    ) -> Result<(Result<String, DoorError>, Self), SqlError> {
+        let page = history::page_after(conn, &self.agent, &self.session, self.seen).await?;
+        // Rows of a session never go; without this an export of fewer would not end.
+        let mut piece = String::new();
+        if page.is_empty() {
+            self.seen = self.last;
         }
-        let Some(mut message) = self.ahead.pop_front().filter(|row| row.seq <= self.last) else {
-            return Ok(None);
-        };
-        self.seen = message.seq;
-        if message.body.files().next().is_some() {
-            let fill = self.store.read(async |conn| {
-                files::fill(conn, std::iter::once(&mut message), |_| true).await
-            });
-            fill.await.map_err(door_error)?;
+        for mut message in page {
+            self.seen = message.seq;
+            if message.seq > self.last {
+                break;
+            }
+            let has_files = message.body.files().next().is_some();
+            if has_files {
+                files::fill(conn, std::iter::once(&mut message), |_| true).await?;
+            }
+            match lines::write(&message) {
+                Ok(line) => piece.push_str(&line),
+                Err(error) => return Ok((Err(error), self)),
+            }
+            if has_files {
+                break;
+            }
         }
-        lines::write(&message).map(Some)
+        Ok((Ok(piece), self))
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use futures_util::TryFutureExt;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Peer, Slot};
 use crate::doors::Doors;
+use crate::pace::{Pace, PacedBody, PacedStream};
 
 /// Connections from the network; further ones wait in the kernel until one ends.
 const NETWORK_CONNECTIONS: usize = 16_384;
@@ -32,6 +34,10 @@ const HEADERS: usize = 64;
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, usually for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Bytes the kernel keeps for a network connection beyond those under way: megabytes otherwise, for
+/// each reader that does not read.
+#[cfg(target_os = "linux")]
+const UNSENT: u32 = 16 * 1024;
 /// Data that the other side does not take for this long ends the connection.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(90);
@@ -97,6 +103,8 @@ fn prepare(stream: &TcpStream) -> io::Result<std::net::SocketAddr> {
     // Without it a streamed word waits up to 40 ms for the one before to be acknowledged.
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
+    skep_guard::socket::keep_little_unsent(stream, UNSENT)?;
+    #[cfg(target_os = "linux")]
     {
         let millis = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
         rustix::net::sockopt::set_tcp_user_timeout(stream, millis)?;
@@ -109,11 +117,14 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let doors = TowerToHyperService::new(router);
+    let pace = Pace::default();
+    let stream = PacedStream { stream, pace: pace.clone() };
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(slot.clone());
-        doors.call(request)
+        let pace = pace.clone();
+        doors.call(request).map_ok(|answer| answer.map(|body| PacedBody { body, pace }))
     });
     let mut builder = http1::Builder::new();
     builder

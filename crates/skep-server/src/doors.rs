@@ -31,7 +31,9 @@ pub(crate) struct DoorState {
     pub(crate) standing: Standing,
     pub(crate) hub: Arc<Hub>,
     pub(crate) metrics: Metrics,
-    pub(crate) event_texts: EventTexts,
+    /// Live events as sockets and as event streams get them.
+    pub(crate) socket_texts: EventTexts,
+    pub(crate) stream_texts: EventTexts,
     /// Long answers end: sockets close, event streams and waits finish.
     pub(crate) closing: CancellationToken,
     /// Connections and sockets that are still open.

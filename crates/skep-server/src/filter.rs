@@ -6,7 +6,7 @@ use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentName, SessionId, SessionKey};
 use skep_core::message::View;
 use skep_runtime::Hive;
-use skep_runtime::door::{ActiveTurn, DoorError, HistoryQuery, SessionChoice, Sight};
+use skep_runtime::door::{ActiveTurn, Credential, DoorError, HistoryQuery, SessionChoice, Sight};
 
 /// Sessions whose key is remembered, for a watcher that does not see all of them.
 const REMEMBERED: usize = 4096;
@@ -31,7 +31,11 @@ impl EventFilter {
 
     /// Finds the session behind the key, and the model call under way in it. An agent that is
     /// not there is refused: nothing would ever come.
-    pub(crate) async fn resolve(&mut self, hive: &Hive) -> Result<Option<ActiveTurn>, DoorError> {
+    pub(crate) async fn resolve(
+        &mut self,
+        hive: &Hive,
+        credential: &Credential,
+    ) -> Result<Option<ActiveTurn>, DoorError> {
         if let Some(agent) = &self.agent {
             hive.check_agent(agent)?;
         }
@@ -46,7 +50,7 @@ impl EventFilter {
             after: None,
             limit: 1,
         };
-        let page = hive.history(query, &self.sight).await?;
+        let page = hive.history(query, credential, &self.sight).await?;
         self.current = page.session;
         Ok(page.active)
     }

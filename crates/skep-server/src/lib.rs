@@ -18,10 +18,12 @@ mod hosts;
 mod lockout;
 mod metrics;
 mod outward;
+mod pace;
 mod permit;
 mod problem;
 mod standing;
 mod telling;
+mod watching;
 
 mod rest;
 mod ws;

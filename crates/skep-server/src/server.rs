@@ -25,7 +25,7 @@ use crate::lockout::Lockout;
 use crate::metrics::Metrics;
 use crate::rest;
 use crate::standing::Standing;
-use crate::ws::{EventTexts, Feed, Hub};
+use crate::ws::{self, EventTexts, Feed, Hub};
 
 /// Connections the kernel keeps for us while we accept others: a storm of clients coming back.
 const BACKLOG: i32 = 4096;
@@ -133,13 +133,14 @@ impl Server {
     /// Registers the WebSocket channel with the hive.
     pub fn new(listening: Listening, settings: &ServerSettings, hive: Hive) -> Self {
         let Listening { address, network, local, file, home, owner } = listening;
-        let (hub, feed) = Hub::new(hive.events(None));
+        let (hub, feed) = Hub::new(hive.events());
         hive.add_channel(hub.clone());
         let doors = Arc::new(DoorState {
             hosts: Hosts::new(settings, address.port()),
             settings: settings.clone(),
             metrics: Metrics::new(&hive),
-            event_texts: EventTexts::default(),
+            socket_texts: EventTexts::new(ws::event_text),
+            stream_texts: EventTexts::new(rest::event_text),
             hive,
             address: format!("http://{address}"),
             cookie: cookie_name(&home),

@@ -29,7 +29,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     pub(crate) fn begin(doors: &Doors, permit: &Permit) -> Self {
-        let live = doors.hive.events(None);
+        let live = doors.hive.events();
         Self { doors: Arc::clone(doors), permit: permit.clone(), live }
     }
 

@@ -7,15 +7,13 @@ use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow, Found, Head, Reading, Seal, Verdict};
 
 use crate::command::Run;
-use crate::conn::{Conn, Row};
+use crate::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
 use crate::error::{Refusal, SqlError, SqlKind};
 use crate::tx::Tx;
 
 const INSERT: &str = "INSERT INTO audit (id, at, kind, principal, agent, session, turn, call_id, \
                       tool, arguments, decision, outcome, took_ms, bytes, hash) VALUES ($1, $2, \
                       $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
-/// Rows read by one statement of a reading; each can hold all the arguments of a large call.
-const PAGE: i64 = 64;
 /// Rows looked at by one statement for those that are asked for.
 const LOOK: i64 = 2000;
 /// Statements of one page: what is rarer is found by following the cursor.
@@ -155,7 +153,7 @@ fn decode(row: &Row) -> Result<AuditRow, SqlError> {
 
 /// Rows after `after`, oldest first, as they stand there: a row somebody made unreadable too.
 pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<Found>, SqlError> {
-    let rows = conn.rows(COLUMNS_OF, &[after.into(), PAGE.into()]).await?;
+    let rows = conn.page(COLUMNS_OF, &[after.into(), PAGE_ROWS.into()], PAGE_BYTES).await?;
     let found = rows
         .iter()
         .map(|row| Ok(Found { id: row.int(0)?, row: decode(row).ok(), seal: seal(row, 14) }));

@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -14,6 +15,10 @@ use rusqlite::{Connection, Statement};
 
 use crate::dialect;
 use crate::error::SqlError;
+
+/// A page of what is told again from rows: so many rows, or so many bytes where that is less.
+pub(crate) const PAGE_ROWS: u32 = 64;
+pub(crate) const PAGE_BYTES: usize = 64 * 1024;
 
 /// An argument of a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,6 +71,25 @@ impl Conn {
         Ok(all)
     }
 
+    /// Rows up to this many bytes together, and always the first.
+    pub(crate) async fn page(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        bytes: usize,
+    ) -> Result<Vec<Row>, SqlError> {
+        let (mut page, mut held) = (Vec::new(), 0);
+        self.each_until(sql, args, |row| {
+            held += bytes_of(row)?;
+            if held > bytes && !page.is_empty() {
+                return Ok(ControlFlow::Break(()));
+            }
+            page.push(Row::read(row)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(page)
+    }
+
     /// Every row as it lies in the database's own memory.
     pub(crate) async fn each_row(
         &mut self,
@@ -82,6 +106,15 @@ impl Conn {
         args: &[Value<'_>],
         mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
+        self.each_until(sql, args, |row| take(row).map(ControlFlow::Continue))
+    }
+
+    fn each_until(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<ControlFlow<()>, SqlError>,
+    ) -> Result<(), SqlError> {
         let Self::Sqlite(connection) = self;
         #[cfg(test)]
         seen::note(connection.path(), sql);
@@ -94,7 +127,9 @@ impl Conn {
         }
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().map_err(dialect::sql_error)? {
-            take(row)?;
+            if take(row)?.is_break() {
+                break;
+            }
         }
         Ok(())
     }
@@ -247,6 +282,16 @@ impl Row {
     fn required<T>(&self, column: usize, value: Option<T>) -> Result<T, SqlError> {
         value.ok_or_else(|| SqlError::decode(format!("column {column} is null")))
     }
+}
+
+fn bytes_of(row: &rusqlite::Row<'_>) -> Result<usize, SqlError> {
+    let bytes = (0..row.as_ref().column_count()).map(|at| {
+        Ok(match row.get_ref(at).map_err(dialect::sql_error)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+        })
+    });
+    bytes.sum()
 }
 
 fn wrong(column: usize, wanted: &str) -> SqlError {

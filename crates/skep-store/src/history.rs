@@ -10,7 +10,7 @@ use skep_core::message::{Body, MOST_TOKENS, Message, View, history_tag};
 use skep_core::money::Money;
 
 use crate::compactions;
-use crate::conn::Conn;
+use crate::conn::{Conn, PAGE_BYTES, PAGE_ROWS};
 use crate::error::SqlError;
 use crate::files;
 use crate::tx::Tx;
@@ -289,6 +289,32 @@ pub async fn after(
     let row = conn.row(sql, &args).await?;
     let text = row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default();
     decode(agent, session, &text)
+}
+
+/// A page of rows above `after`, oldest first and in full.
+pub async fn page_after(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    after: i64,
+) -> Result<Vec<Message>, SqlError> {
+    let args = [session.as_str().into(), after.into(), PAGE_ROWS.into()];
+    let rows = conn.page(NEXT_LINES, &args, PAGE_BYTES).await?;
+    let messages = rows.iter().map(|row| {
+        let body = serde_json::from_str(&row.text(4)?)
+            .map_err(|error| SqlError::decode(format!("a message of {session}: {error}")))?;
+        Ok(Message {
+            tag: history_tag(),
+            id: row.text(1)?,
+            agent_id: agent.clone(),
+            session_id: session.clone(),
+            turn: TurnId(row.text(2)?),
+            seq: row.int(0)?,
+            timestamp: row.int(3)?,
+            body,
+        })
+    });
+    messages.collect()
 }
 
 pub(crate) const PAGE: &str = packed!("session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");

@@ -37,6 +37,7 @@ pub mod watch;
 
 mod spine;
 
+mod aside;
 mod checkpoint;
 mod dialect;
 mod file;

@@ -6,7 +6,7 @@ use skep_core::frame::{Frame, FrameKind};
 use skep_core::ids::{ChannelId, ItemId, Principal};
 
 use crate::command::Run;
-use crate::conn::{Conn, Row};
+use crate::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
 use crate::error::{Refusal, SqlError};
 use crate::tx::Tx;
 
@@ -87,16 +87,16 @@ pub(crate) async fn push(tx: &mut Tx<'_>, new: NewFrame<'_>) -> Result<(), Refus
     Ok(())
 }
 
-/// Durable frames after `since`, in order, whatever became of them.
+/// A page of durable frames after `since`, in order, whatever became of them.
 pub async fn frames_since(
     conn: &mut Conn,
     channel: &ChannelId,
     since: i64,
-    limit: u32,
 ) -> Result<Vec<Frame>, SqlError> {
     let select = "SELECT channel, seq, id, kind, at, payload FROM outbox \
                   WHERE channel = $1 AND seq > $2 ORDER BY seq LIMIT $3";
-    let rows = conn.rows(select, &[channel.as_str().into(), since.into(), limit.into()]).await?;
+    let args = [channel.as_str().into(), since.into(), PAGE_ROWS.into()];
+    let rows = conn.page(select, &args, PAGE_BYTES).await?;
     rows.iter().map(decode).collect()
 }
 

@@ -489,6 +489,7 @@ impl Story {
                 history::page(conn, &name, &session, view, None, 50).await?;
                 history::after(conn, &name, &session, view, 0, 50).await?;
             }
+            history::page_after(conn, &name, &session, 0).await?;
             let messages = history::page(conn, &name, &session, View::Full, None, 50).await?;
             for rows in [Rows::Before(i64::MAX), Rows::After(0)] {
                 let lines = history::lines(conn, &name, &session, rows, 50).await?;
@@ -528,7 +529,7 @@ impl Story {
             history::key_of_session(conn, agent, &session).await?;
             history::calls(conn, &turn).await?;
             assert_eq!(outcomes::unknown_calls(conn, 10).await?.len(), 1);
-            outbox::frames_since(conn, channel, 0, 10).await?;
+            outbox::frames_since(conn, channel, 0).await?;
             outbox::frames_of_item(conn, channel, &ItemId::new("i1")).await?;
             outbox::channel(conn, channel).await?;
             tokens::all(conn).await?;
@@ -552,7 +553,7 @@ impl Story {
             watch::key_of_item(conn, &ItemId::new("i1")).await?;
             watch::open_turns(conn, 10).await?;
             watch::lane_depth(conn, agent, &key()).await?;
-            watch::events_since(conn, 0, 10).await?;
+            watch::events_since(conn, 0).await?;
             watch::event_range(conn).await
         });
         read.await.unwrap();

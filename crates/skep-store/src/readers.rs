@@ -1,7 +1,7 @@
 //! The pool of reading connections. They never wait for the writer: a hung sync leaves every
 //! read as it was. A read runs in its caller's thread: it finds its rows by an index, most often
-//! in memory, and is over before another thread would have begun it. For those that take longer
-//! there is `StoreOf::read_long`.
+//! in memory, and is over before another thread would have begun it. For those that take longer,
+//! or come in great numbers, there is `aside`.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -48,13 +48,10 @@ impl Readers {
             Some(conn) => conn,
             None => dialect::connect_reader(&self.database).await?,
         };
-        conn.run(dialect::BEGIN_READ, &[]).await?;
-        let answer = query(&mut conn).await;
-        // A caller that goes away before this point drops the connection with its open
+        // A caller that goes away before this ends drops the connection with its open
         // transaction; the next reader opens a new one.
-        let ended = conn.run(dialect::ROLLBACK, &[]).await;
-        let usable = answer.as_ref().err().is_none_or(|error| !error.fails_batch());
-        if ended.is_ok() && usable {
+        let (answer, usable) = in_transaction(&mut conn, query).await;
+        if usable {
             self.push(conn);
         }
         Ok(answer?)
@@ -83,4 +80,18 @@ impl Readers {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Conn>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Runs `query` inside one read transaction; whether the connection can be used afterwards.
+pub(crate) async fn in_transaction<T>(
+    conn: &mut Conn,
+    query: impl AsyncFnOnce(&mut Conn) -> Result<T, SqlError>,
+) -> (Result<T, SqlError>, bool) {
+    if let Err(error) = conn.run(dialect::BEGIN_READ, &[]).await {
+        return (Err(error), false);
+    }
+    let answer = query(conn).await;
+    let ended = conn.run(dialect::ROLLBACK, &[]).await;
+    let usable = answer.as_ref().err().is_none_or(|error| !error.fails_batch());
+    (answer, ended.is_ok() && usable)
 }

@@ -13,6 +13,7 @@ use skep_core::audit::Verdict;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+use crate::aside::Aside;
 use crate::checkpoint::{Gauge, Totals, checkpoint_on_demand};
 use crate::command::{CommandSet, Member};
 use crate::conn::Conn;
@@ -37,6 +38,8 @@ pub struct StoreOf<S: CommandSet> {
 struct Shared<S: CommandSet> {
     queue: mpsc::Sender<Job<S>>,
     readers: Readers,
+    pages: Arc<Aside>,
+    long: Arc<Aside>,
     closing: watch::Sender<bool>,
     /// Taken by whoever closes; locked for that alone.
     writer: Mutex<Option<oneshot::Receiver<bool>>>,
@@ -84,6 +87,8 @@ impl<S: CommandSet> StoreOf<S> {
         let shared = Shared {
             database: options.database.clone(),
             queue,
+            pages: Aside::new("skep-pages", options.database.clone()),
+            long: Aside::new("skep-long-read", options.database.clone()),
             readers: Readers::new(options.database, options.readers, opened.reader),
             closing,
             writer: Mutex::new(Some(writer)),
@@ -144,13 +149,23 @@ impl<S: CommandSet> StoreOf<S> {
         self.shared.readers.read(query).await
     }
 
-    /// As `read`, for what may take longer than a moment: on a thread of its own.
-    pub async fn read_long<T: Send + 'static>(
+    /// As `read`, for a page of what is told again to somebody: replays, exports. `who` shares
+    /// with the others who ask; the pool of `read` feels none of them.
+    pub async fn read_page<T: Send + 'static>(
         &self,
+        who: &str,
         query: impl AsyncFnOnce(&mut Conn) -> Result<T, SqlError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let store = self.clone();
-        aside("skep-long-read", || async move { store.read(query).await }).await?
+        self.shared.pages.read(who, query).await
+    }
+
+    /// As `read_page`, for what may take longer than a moment.
+    pub async fn read_long<T: Send + 'static>(
+        &self,
+        who: &str,
+        query: impl AsyncFnOnce(&mut Conn) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.shared.long.read(who, query).await
     }
 
     /// Looks at all of the database, on a connection of its own. `proceed` is asked again and
@@ -166,7 +181,7 @@ impl<S: CommandSet> StoreOf<S> {
     /// Reads the whole audit trail and names what is wrong with it.
     pub async fn verify_audit(&self) -> Result<Verdict, StoreError> {
         let kept = trail::read(&self.shared.audit_head);
-        self.read_long(async move |conn| trail::verify(conn, kept).await).await
+        self.read_long("audit", async move |conn| trail::verify(conn, kept).await).await
     }
 
     /// The same without opening it for use, as [`Self::inspect`]; nothing where there is no
@@ -200,6 +215,8 @@ impl<S: CommandSet> StoreOf<S> {
     }
 
     async fn close_in_order(&self, writer: oneshot::Receiver<bool>) -> io::Result<()> {
+        self.shared.pages.close();
+        self.shared.long.close();
         self.shared.readers.close().await;
         self.shared.closing.send_replace(true);
         // A writer that panicked says nothing.

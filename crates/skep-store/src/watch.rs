@@ -9,7 +9,7 @@ use skep_core::ids::{
 use skep_core::settings::Think;
 
 use crate::command::Run;
-use crate::conn::{Conn, Row};
+use crate::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
 use crate::error::{Refusal, SqlError};
 use crate::lanes::think_level;
 use crate::tx::{NewEvent, Tx};
@@ -263,10 +263,10 @@ pub async fn lane_depth(
     row.map(|row| Ok((row.int(0)?, row.text_opt(1)?, row.text_opt(2)?))).transpose()
 }
 
-/// Durable events after `since`, in order.
-pub async fn events_since(conn: &mut Conn, since: i64, limit: u32) -> Result<Vec<Event>, SqlError> {
+/// A page of durable events after `since`, in order.
+pub async fn events_since(conn: &mut Conn, since: i64) -> Result<Vec<Event>, SqlError> {
     let select = "SELECT body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
-    let rows = conn.rows(select, &[since.into(), limit.into()]).await?;
+    let rows = conn.page(select, &[since.into(), PAGE_ROWS.into()], PAGE_BYTES).await?;
     let events = rows.iter().map(|row| {
         serde_json::from_str(&row.text(0)?)
             .map_err(|error| SqlError::decode(format!("event: {error}")))

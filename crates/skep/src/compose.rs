@@ -1,7 +1,7 @@
 //! The composition root: the only place that names concrete engines, vendors, tools and doors.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,8 +12,8 @@ use skep_core::hook::Hook;
 use skep_core::retry::RetryPolicy;
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
-use skep_guard::clock;
 use skep_guard::sandbox::{self, Sandbox};
+use skep_guard::{clock, footprint};
 use skep_runtime::door::Grant;
 use skep_runtime::{FreshToken, Hive, HiveError, Parts};
 use skep_server::{BindOptions, Listening, Server};
@@ -27,8 +27,11 @@ use crate::reload;
 use crate::rule_writer;
 use crate::vendors::Vendors;
 
-/// How often memory that is free goes back to the system.
+/// How often memory that is free goes back to the system…
 const GIVE_BACK: Duration = Duration::from_secs(30);
+/// …and how often a look is taken whether a burst made the process grow by so much.
+const LOOK: Duration = Duration::from_secs(3);
+const BURST_BYTES: u64 = 16 * 1024 * 1024;
 /// What only the start needed is let go once that is over.
 const STARTED: Duration = Duration::from_secs(2);
 /// The tools every hive has; an agent gets those it lists.
@@ -205,11 +208,17 @@ async fn give_memory_back() {
     if started.await.is_err() {
         return;
     }
+    let (mut least, mut last) = (footprint::resident_bytes(), Instant::now());
     loop {
-        tokio::time::sleep(GIVE_BACK).await;
+        tokio::time::sleep(LOOK).await;
+        let grown = footprint::resident_bytes() > least + BURST_BYTES;
+        if !grown && last.elapsed() < GIVE_BACK {
+            continue;
+        }
         if tokio::task::spawn_blocking(skep_guard::memory::give_back).await.is_err() {
             return;
         }
+        (least, last) = (least.min(footprint::resident_bytes()), Instant::now());
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) async fn history(
         after: params.after,
         limit: page_size(params.limit)?,
     };
-    let page = doors.hive.history(query, &permit.sight()).await?;
+    let page = doors.hive.history(query, permit.credential(), &permit.sight()).await?;
     let json = page.to_json()?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }

@@ -12,6 +12,7 @@ use utoipa::IntoParams;
 
 use crate::doors::Doors;
 use crate::extract::Params;
+use crate::permit::Permit;
 use crate::problem::Problem;
 use crate::rest::agents::Nothing;
 use crate::rest::sessions::LINES;
@@ -46,6 +47,7 @@ pub(crate) struct Asked {
 )]
 pub(crate) async fn list(
     State(doors): State<Doors>,
+    permit: Permit,
     Params(asked): Params<Asked>,
 ) -> Result<Json<AuditPage>, Problem> {
     let limit = asked.limit.unwrap_or(USUAL_ROWS);
@@ -62,7 +64,7 @@ pub(crate) async fn list(
         cursor: asked.cursor,
         limit,
     };
-    Ok(Json(doors.hive.audit(query).await?))
+    Ok(Json(doors.hive.audit(query, permit.credential()).await?))
 }
 
 /// Reads the whole audit trail and names every row that was changed, removed, moved or cut off.
@@ -88,9 +90,11 @@ pub(crate) async fn verify(
 )]
 pub(crate) async fn export(
     State(doors): State<Doors>,
+    permit: Permit,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Problem> {
-    let mut response = Body::from_stream(doors.hive.export_audit()).into_response();
+    let mut response =
+        Body::from_stream(doors.hive.export_audit(permit.credential())).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(LINES));
     let file = HeaderValue::from_static("attachment; filename=\"audit.jsonl\"");

@@ -7,15 +7,14 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::State;
+use axum::extract::ws::Utf8Bytes;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
-use axum::response::sse::Event as Sent;
-use futures_util::{Stream, StreamExt, stream};
-use serde::Deserialize;
-use skep_core::BoxStream;
-use skep_runtime::{Hive, Live};
-use tokio_util::sync::CancellationToken;
+use futures_util::{Stream, stream};
+use serde::{Deserialize, Serialize};
+use skep_core::event::Event;
 use utoipa::IntoParams;
 
 use crate::admission::only;
@@ -24,8 +23,9 @@ use crate::extract::{self, Params};
 use crate::filter::EventFilter;
 use crate::permit::Permit;
 use crate::problem::{Missing, Problem};
-use crate::rest::message_stream::{Sse, plain, respond};
+use crate::rest::message_stream::{Sse, json, streamed};
 use crate::standing::Stay;
+use crate::watching::{Seen, Watching};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -61,21 +61,16 @@ pub(crate) async fn stream(
 ) -> Result<Response, Problem> {
     let since = since(&headers, params.since)?;
     let agent = params.agent.as_deref().map(extract::agent).transpose()?;
-    let mut filter = EventFilter::new(agent, params.session, permit.sight());
-    // Subscribed before anything is read: what happens in between is in the stream.
-    let live = doors.hive.events(since);
-    let active = filter.resolve(&doors.hive).await?;
-    let first = active.map(|active| plain("active", &active));
+    let filter = EventFilter::new(agent, params.session, permit.sight());
+    let (active, watching) = Watching::begin(&doors, &permit, since, filter, page).await?;
     let watch = Watch {
-        hive: doors.hive.clone(),
-        live,
-        filter,
-        closing: doors.closing.clone(),
+        first: active.map(|active| block("active", &active, None)),
+        watching,
         stay: doors.standing.stay(&doors.hive, permit.credential()),
+        doors,
         ended: false,
     };
-    let events = stream::iter(first).chain(watch.into_stream()).map(Ok::<_, Infallible>);
-    Ok(respond(events))
+    Ok(streamed(Body::from_stream(watch.into_stream())))
 }
 
 /// A browser that comes back repeats the old address, but knows better by the header.
@@ -94,42 +89,42 @@ fn since(headers: &HeaderMap, param: Option<i64>) -> Result<Option<i64>, Problem
 }
 
 struct Watch {
-    hive: Hive,
-    live: BoxStream<'static, Live>,
-    filter: EventFilter,
-    closing: CancellationToken,
+    first: Option<String>,
+    watching: Watching<String>,
+    doors: Doors,
     stay: Stay,
     ended: bool,
 }
 
 impl Watch {
-    fn into_stream(self) -> impl Stream<Item = Sent> + Send {
+    fn into_stream(self) -> impl Stream<Item = Result<String, Infallible>> + Send {
         stream::unfold(self, |mut watch| async move {
-            let event = watch.next().await?;
-            Some((event, watch))
+            let blocks = watch.next().await?;
+            Some((Ok(blocks), watch))
         })
     }
 
-    async fn next(&mut self) -> Option<Sent> {
+    async fn next(&mut self) -> Option<String> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
         while !self.ended {
-            let live = tokio::select! {
-                live = self.live.next() => live,
-                () = self.closing.cancelled() => None,
-                () = self.stay.over() => None,
+            let seen = tokio::select! {
+                seen = self.watching.next() => seen,
+                () = self.doors.closing.cancelled() => Seen::Resync,
+                () = self.stay.over() => Seen::Resync,
+                () = tokio::time::sleep(KEEP_ALIVE) => return Some(":\n\n".to_owned()),
             };
-            match live {
-                Some(Live::Event(event)) => {
-                    if self.filter.admits(&self.hive, &event).await {
-                        let sent = plain(event.kind.name(), &*event);
-                        return Some(match event.seq {
-                            Some(seq) => sent.id(seq.to_string()),
-                            None => sent,
-                        });
-                    }
+            match seen {
+                Seen::Past(blocks) if blocks.is_empty() => {}
+                Seen::Past(blocks) => return Some(blocks),
+                Seen::Now(events) => {
+                    let texts = events.iter().map(|event| self.doors.stream_texts.of(event));
+                    return Some(texts.map(|text| text.to_string()).collect());
                 }
-                Some(Live::Resync) | None => {
+                Seen::Resync => {
                     self.ended = true;
-                    return Some(resync());
+                    return Some("event: resync\ndata: {}\n\n".to_owned());
                 }
             }
         }
@@ -137,6 +132,24 @@ impl Watch {
     }
 }
 
-fn resync() -> Sent {
-    Sent::default().event("resync").data("{}")
+fn page(events: Vec<Event>) -> String {
+    events.iter().map(written).collect()
+}
+
+/// An event as it stands in the stream.
+pub(crate) fn text(event: &Event) -> Utf8Bytes {
+    written(event).into()
+}
+
+fn written(event: &Event) -> String {
+    block(event.kind.name(), event, event.seq)
+}
+
+/// JSON has no line ends, so it is one line of data.
+fn block(name: &str, value: &impl Serialize, id: Option<i64>) -> String {
+    let data = json(value);
+    match id {
+        Some(id) => format!("event: {name}\ndata: {data}\nid: {id}\n\n"),
+        None => format!("event: {name}\ndata: {data}\n\n"),
+    }
 }

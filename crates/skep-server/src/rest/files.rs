@@ -33,7 +33,8 @@ pub(crate) async fn show(
         let detail = "the hash of a file has 64 hexadecimal digits in lower case";
         return Err(Problem::bad_request("invalid_path", detail));
     }
-    let (name, bytes) = doors.hive.file(&hash, &permit.sight()).await?;
+    let (credential, sight) = (permit.credential(), permit.sight());
+    let (name, bytes) = doors.hive.file(&hash, credential, &sight).await?;
     // The bytes decide again: whatever a row says, nothing else is shown in a browser.
     let kind = image_type(&bytes);
     let mut response = bytes.into_response();

@@ -121,7 +121,7 @@ pub(crate) async fn inbox(
         after: params.after,
         limit,
     };
-    let items = doors.hive.inbox(query, &permit.sight()).await?;
+    let items = doors.hive.inbox(query, permit.credential(), &permit.sight()).await?;
     // A page that is not full is the last.
     let full = u32::try_from(items.len()).is_ok_and(|count| count >= limit);
     let after = items.last().filter(|_| full).map(|item| item.ord);

@@ -8,7 +8,7 @@
 
 use std::convert::Infallible;
 
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, header};
 use axum::response::sse::{self, Event as Sent, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
@@ -53,10 +53,16 @@ pub(crate) fn respond(
     events: impl futures_util::Stream<Item = Result<Sent, Infallible>> + Send + 'static,
 ) -> Response {
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    let mut response = sse::Sse::new(events).keep_alive(keep_alive).into_response();
-    let unbuffered = HeaderName::from_static("x-accel-buffering");
-    response.headers_mut().insert(unbuffered, HeaderValue::from_static("no"));
-    response
+    streamed(sse::Sse::new(events).keep_alive(keep_alive))
+}
+
+pub(crate) fn streamed(body: impl IntoResponse) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, body).into_response()
 }
 
 fn sent(told: Told) -> Option<Sent> {
@@ -82,8 +88,12 @@ fn end(followed: &Followed, usage: &Option<skep_core::message::Usage>) -> Sent {
 }
 
 pub(crate) fn plain(name: &str, value: &impl Serialize) -> Sent {
+    Sent::default().event(name).data(json(value))
+}
+
+pub(crate) fn json(value: &impl Serialize) -> String {
     // Events and messages have text keys only, which always serialise.
     let data = serde_json::to_string(value).unwrap_or_default();
     // What is told again from rows may be older than what is known as a secret.
-    Sent::default().event(name).data(scrub::known().clean(&data))
+    scrub::known().clean_owned(data)
 }

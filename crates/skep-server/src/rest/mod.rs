@@ -123,6 +123,7 @@ fn routes() -> Routes {
 }
 
 pub(crate) use agents::Nothing;
+pub(crate) use events::text as event_text;
 pub(crate) use openai::reshape as reshape_for_openai;
 
 pub(crate) fn router(doors: Doors) -> Router {

@@ -54,5 +54,6 @@ pub(crate) async fn search(
         before: params.before,
         limit,
     };
-    Ok(Json(doors.hive.search(wish, &permit.sight()).await?))
+    let credential = permit.credential();
+    Ok(Json(doors.hive.search(wish, credential, &permit.sight()).await?))
 }

@@ -54,8 +54,9 @@ pub(crate) async fn list(
 ) -> Result<Json<SessionPage>, Problem> {
     let agent = extract::agent(&agent)?;
     let limit = page_size(params.limit)?;
-    let sight = permit.sight();
-    Ok(Json(doors.hive.sessions(&agent, params.after.as_deref(), limit, &sight).await?))
+    let (credential, sight) = (permit.credential(), permit.sight());
+    let after = params.after.as_deref();
+    Ok(Json(doors.hive.sessions(&agent, after, limit, credential, &sight).await?))
 }
 
 /// One session.
@@ -203,7 +204,8 @@ pub(crate) async fn export(
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Problem> {
     let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
-    let pieces = doors.hive.export(&agent, &session, &permit.sight()).await?;
+    let (credential, sight) = (permit.credential(), permit.sight());
+    let pieces = doors.hive.export(&agent, &session, credential, &sight).await?;
     let mut response = Body::from_stream(pieces).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(LINES));

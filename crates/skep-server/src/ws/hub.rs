@@ -14,7 +14,7 @@ use skep_core::ids::{ChannelId, SessionKey, TurnId};
 use skep_core::{BoxFuture, BoxStream};
 use skep_runtime::door::Sight;
 use skep_runtime::{Hive, Live};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::ws::frame::{self, DeltaMark, Place};
@@ -36,6 +36,15 @@ pub(crate) enum Push {
     Delta(Arc<DeltaMark>, Utf8Bytes),
     /// Sent as it is.
     Plain(Utf8Bytes),
+    Past(Arc<PastPage>),
+}
+
+/// A page of stored events for one socket. The next one is read when this is dropped, which is
+/// when the socket has taken it.
+#[derive(Debug)]
+pub(crate) struct PastPage {
+    pub(crate) texts: Vec<Utf8Bytes>,
+    pub(crate) _taken: oneshot::Sender<()>,
 }
 
 pub(crate) struct Hub {
@@ -186,7 +195,7 @@ impl Hub {
             Live::Event(event) => self.registry().route(&event),
             // Starts and ends may be among the events left out.
             Live::Resync => {
-                *live = hive.events(None);
+                *live = hive.events();
                 let open = open_turns(hive).await;
                 self.registry().turns = open;
             }

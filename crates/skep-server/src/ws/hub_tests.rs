@@ -56,6 +56,7 @@ fn received(queue: &mut Queue) -> Vec<String> {
             Push::Durable(frame) | Push::Again(frame) => format!("frame {}", frame.seq),
             Push::Delta(mark, _) => format!("delta {} {}", mark.turn, mark.index),
             Push::Plain(text) => text.as_str().to_owned(),
+            Push::Past(page) => page.texts.iter().map(Utf8Bytes::as_str).collect(),
         })
         .collect()
 }

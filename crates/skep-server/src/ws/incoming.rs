@@ -7,30 +7,26 @@ use std::time::Duration;
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use futures_util::stream::{FuturesUnordered, SplitStream};
 use futures_util::{FutureExt, StreamExt};
+use skep_core::BoxFuture;
+use skep_core::event::Event;
 use skep_core::frame::Frame;
 use skep_core::ids::ChannelId;
-use skep_core::{BoxFuture, BoxStream};
-use skep_runtime::Live;
 use skep_runtime::door::{DecisionWish, DoorError, Inbound, Sight, Source};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use crate::doors::Doors;
 use crate::filter::EventFilter;
 use crate::permit::Permit;
+use crate::watching::{Seen, Watching};
 use crate::ws::frame::{self, ClientFrame, Named, Place, Refused, Said, invalid};
-use crate::ws::hub::{Push, Seated};
+use crate::ws::hub::{PastPage, Push, Seated};
 use crate::ws::socket::Ended;
 
 /// Two pings unanswered, and some slack.
 const SILENCE: Duration = Duration::from_secs(75);
 /// Messages handed in whose receipt is not there yet; further ones stay in the kernel's buffer.
 const UNDER_WAY: usize = 256;
-
-/// Between two looks at the events of a subscription. Every event wakes every watcher otherwise,
-/// and a hundred of them leave the machine no time for those who talk.
-const PACE: Duration = Duration::from_millis(10);
-/// Events passed on at one look.
-const AT_ONCE: usize = 256;
 
 /// What came of a client's frame.
 type Outcome = BoxFuture<'static, Result<Done, Refused>>;
@@ -55,10 +51,9 @@ pub(crate) struct Incoming<'a> {
 
 /// Raw live events; a socket has one at most, the newest.
 pub(crate) struct Subscription {
-    live: BoxStream<'static, Live>,
-    filter: EventFilter,
-    /// Not before this moment the next are taken.
-    rest: Option<Instant>,
+    watching: Watching<Vec<Utf8Bytes>>,
+    /// A page that the socket has not taken yet; until then no other is read.
+    untaken: Option<oneshot::Receiver<()>>,
 }
 
 /// A frame that may be done.
@@ -91,7 +86,7 @@ impl Incoming<'_> {
                     }
                 }
                 Some(outcome) = self.under_way.next() => self.pass_outcome(outcome).await,
-                live = next_event(&mut self.subscription) => self.pass_events(live).await,
+                seen = next_event(&mut self.subscription) => self.pass_events(seen).await,
             };
             if let Err(ended) = told {
                 return ended;
@@ -222,12 +217,10 @@ impl Incoming<'_> {
     }
 
     async fn subscribe(&mut self, filter: EventFilter, since: Option<i64>) -> Result<(), Ended> {
-        let mut filter = filter;
-        // Subscribed before anything is read: what happens in between is in the stream.
-        let live = self.doors.hive.events(since);
-        match filter.resolve(&self.doors.hive).await {
-            Ok(active) => {
-                self.subscription = Some(Subscription { live, filter, rest: None });
+        let page = |events: Vec<Event>| events.iter().map(frame::event).collect();
+        match Watching::begin(self.doors, self.permit, since, filter, page).await {
+            Ok((active, watching)) => {
+                self.subscription = Some(Subscription { watching, untaken: None });
                 match active {
                     Some(active) => self.tell(frame::active(&active)).await,
                     None => Ok(()),
@@ -249,33 +242,23 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    /// Passes on what there is by now, and lets more come together before the next look.
-    async fn pass_events(&mut self, first: Option<Live>) -> Result<(), Ended> {
-        self.pass_event(first).await?;
-        for _ in 0..AT_ONCE {
-            let Some(subscription) = &mut self.subscription else { return Ok(()) };
-            match subscription.live.next().now_or_never() {
-                Some(live) => self.pass_event(live).await?,
-                None => break,
-            }
-        }
-        if let Some(subscription) = &mut self.subscription {
-            subscription.rest = Some(Instant::now() + PACE);
-        }
-        Ok(())
-    }
-
-    async fn pass_event(&mut self, live: Option<Live>) -> Result<(), Ended> {
-        match live {
-            Some(Live::Event(event)) => {
-                let Some(subscription) = &mut self.subscription else { return Ok(()) };
-                match subscription.filter.admits(&self.doors.hive, &event).await {
-                    true => self.tell(self.doors.event_texts.of(&event)).await,
-                    false => Ok(()),
+    async fn pass_events(&mut self, seen: Seen<Vec<Utf8Bytes>>) -> Result<(), Ended> {
+        match seen {
+            Seen::Past(texts) => {
+                let (taken, untaken) = oneshot::channel();
+                if let Some(subscription) = &mut self.subscription {
+                    subscription.untaken = Some(untaken);
                 }
+                self.push(Push::Past(Arc::new(PastPage { texts, _taken: taken }))).await
+            }
+            Seen::Now(events) => {
+                for event in events {
+                    self.tell(self.doors.socket_texts.of(&event)).await?;
+                }
+                Ok(())
             }
             // After a gap the client reads the state and subscribes from there.
-            Some(Live::Resync) | None => {
+            Seen::Resync => {
                 self.subscription = None;
                 self.tell(frame::resync_events()).await
             }
@@ -292,16 +275,12 @@ impl Incoming<'_> {
     }
 }
 
-async fn next_event(subscription: &mut Option<Subscription>) -> Option<Live> {
-    match subscription {
-        Some(subscription) => {
-            // Kept until it is over: whoever waits here is interrupted by every frame.
-            if let Some(rest) = subscription.rest {
-                sleep_until(rest).await;
-                subscription.rest = None;
-            }
-            subscription.live.next().await
-        }
-        None => std::future::pending().await,
+async fn next_event(subscription: &mut Option<Subscription>) -> Seen<Vec<Utf8Bytes>> {
+    let Some(subscription) = subscription else { return std::future::pending().await };
+    // Kept until it is over: whoever waits here is interrupted by every frame.
+    if let Some(untaken) = &mut subscription.untaken {
+        let _ = untaken.await;
+        subscription.untaken = None;
     }
+    subscription.watching.next().await
 }

@@ -11,6 +11,7 @@ mod outgoing;
 mod socket;
 mod texts;
 
+pub(crate) use frame::event as event_text;
 pub(crate) use hub::{Feed, Hub};
 pub(crate) use texts::EventTexts;
 

@@ -15,6 +15,7 @@ use skep_runtime::door::{ActiveTurn, OpenedChannel};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use crate::doors::Doors;
+use crate::permit::Permit;
 use crate::ws::frame::{self, DeltaMark, Place};
 use crate::ws::hub::{Push, Queue, Seated};
 use crate::ws::socket::Ended;
@@ -22,8 +23,6 @@ use crate::ws::socket::Ended;
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// A reader that takes nothing for this long is gone.
 const WRITE_TIME: Duration = Duration::from_secs(60);
-/// Rows read at a time.
-const PAGE: u32 = 256;
 /// Frames passed on before the kernel is asked to take them.
 const BATCH: usize = 64;
 /// Old frames sent again that are remembered, so that a socket sees each once.
@@ -35,6 +34,7 @@ pub(crate) struct Outgoing<'a> {
     seated: &'a Seated,
     doors: &'a Doors,
     opened: &'a OpenedChannel,
+    permit: &'a Permit,
     /// The last durable frame that was sent.
     last: i64,
     /// Where this socket began: older frames are sent only when they are asked for again…
@@ -46,6 +46,13 @@ pub(crate) struct Outgoing<'a> {
     shown: Vec<DeltaMark>,
 }
 
+/// How much there may be to catch up with: much waits for its turn among others who catch up.
+#[derive(Clone, Copy)]
+enum Rows {
+    Few,
+    Many,
+}
+
 impl<'a> Outgoing<'a> {
     pub(crate) fn new(
         sink: SplitSink<WebSocket, Message>,
@@ -53,6 +60,7 @@ impl<'a> Outgoing<'a> {
         seated: &'a Seated,
         doors: &'a Doors,
         opened: &'a OpenedChannel,
+        permit: &'a Permit,
         stream: bool,
     ) -> Self {
         Self {
@@ -61,6 +69,7 @@ impl<'a> Outgoing<'a> {
             seated,
             doors,
             opened,
+            permit,
             last: opened.seq,
             base: opened.seq,
             again: BTreeSet::new(),
@@ -87,7 +96,8 @@ impl<'a> Outgoing<'a> {
         if self.last != since {
             self.feed_text(frame::resync(self.last)).await?;
         }
-        self.catch_up().await?;
+        let rows = if self.last < *seq { Rows::Many } else { Rows::Few };
+        self.catch_up(rows).await?;
         self.show_active().await?;
         self.flush().await
     }
@@ -122,13 +132,19 @@ impl<'a> Outgoing<'a> {
             Push::Again(frame) => self.pass_again(&frame).await,
             Push::Delta(mark, _) if self.is_shown(&mark) => Ok(()),
             Push::Delta(_, text) | Push::Plain(text) => self.feed_text(text).await,
+            Push::Past(page) => {
+                for text in &page.texts {
+                    self.feed_text(text.clone()).await?;
+                }
+                self.flush().await
+            }
         }
     }
 
     async fn pass_durable(&mut self, frame: &Arc<Frame>) -> Result<(), Ended> {
         if frame.seq > self.last + 1 {
             // Commits may be told out of order; the rows know what lies between.
-            self.catch_up().await?;
+            self.catch_up(Rows::Few).await?;
         }
         if frame.seq <= self.last {
             return Ok(());
@@ -154,21 +170,23 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Sends the rows after the last frame sent.
-    async fn catch_up(&mut self) -> Result<(), Ended> {
+    async fn catch_up(&mut self, rows: Rows) -> Result<(), Ended> {
         loop {
-            let channel = &self.opened.channel;
-            let rows = self.doors.hive.frames_since(channel, self.last, PAGE).await;
-            let rows = rows.map_err(|error| {
+            let (hive, channel) = (&self.doors.hive, &self.opened.channel);
+            let page = match rows {
+                Rows::Few => hive.frames_after(channel, self.last).await,
+                Rows::Many => hive.frames_since(self.permit.credential(), channel, self.last).await,
+            };
+            let page = page.map_err(|error| {
                 tracing::warn!(%channel, %error, "cannot read the frames of a channel");
                 Ended::Unreadable
             })?;
-            let full = rows.len() >= PAGE as usize;
-            for row in rows {
+            if page.is_empty() {
+                return Ok(());
+            }
+            for row in page {
                 self.feed_text(frame::wire(&row.to_wire())).await?;
                 self.last = row.seq;
-            }
-            if !full {
-                return Ok(());
             }
         }
     }
@@ -177,12 +195,12 @@ impl<'a> Outgoing<'a> {
     async fn recover(&mut self) -> Result<(), Ended> {
         let mut kept = Vec::new();
         while let Ok(push) = self.queue.pushes.try_recv() {
-            if matches!(push, Push::Plain(_) | Push::Again(_)) {
+            if matches!(push, Push::Plain(_) | Push::Again(_) | Push::Past(_)) {
                 kept.push(push);
             }
         }
         self.feed_text(frame::resync(self.last)).await?;
-        self.catch_up().await?;
+        self.catch_up(Rows::Many).await?;
         self.show_active().await?;
         for push in kept {
             self.pass(push).await?;
@@ -257,7 +275,7 @@ impl<'a> Outgoing<'a> {
     /// Says why, as far as the other side still listens. The caller bounds the time.
     pub(crate) async fn say_goodbye(&mut self, ended: &Ended) {
         // The store may be closed by now; the rows are there when the client comes back.
-        if matches!(ended, Ended::Stopping) && self.catch_up().await == Err(Ended::Gone) {
+        if matches!(ended, Ended::Stopping) && self.catch_up(Rows::Few).await == Err(Ended::Gone) {
             return;
         }
         if let Some((code, reason)) = ended.close_code() {

@@ -1,5 +1,6 @@
-//! Events as the texts that sockets are sent. All sockets that watch get the same text, so it is
-//! made once and not for each of them: writing an event down costs far more than passing it on.
+//! Live events as the texts that watchers are sent. All watchers of one door get the same text, so
+//! it is made once and not for each of them: writing an event down costs far more than passing it
+//! on.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::extract::ws::Utf8Bytes;
 use skep_core::event::Event;
 
-use crate::ws::frame;
-
 /// Watchers take events in heaps; a heap of this many is read by all before it is forgotten.
 const KEPT: usize = 4096;
 
-#[derive(Default)]
 pub(crate) struct EventTexts {
+    make: fn(&Event) -> Utf8Bytes,
     // A lock and not a task: held for a look-up, and while a text is made, which the others would
     // otherwise make too.
     recent: Mutex<Recent>,
@@ -28,13 +27,17 @@ struct Recent {
 }
 
 impl EventTexts {
+    pub(crate) fn new(make: fn(&Event) -> Utf8Bytes) -> Self {
+        Self { make, recent: Mutex::default() }
+    }
+
     pub(crate) fn of(&self, event: &Arc<Event>) -> Utf8Bytes {
         let place = Arc::as_ptr(event).addr();
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = recent.texts.get(&place) {
             return text.clone();
         }
-        let text = frame::event(event);
+        let text = (self.make)(event);
         if recent.events.len() >= KEPT
             && let Some(oldest) = recent.events.pop_front()
         {
@@ -49,6 +52,7 @@ impl EventTexts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ws::frame;
     use skep_core::event::EventKind;
     use skep_core::ids::AgentName;
 
@@ -64,7 +68,7 @@ mod tests {
                 kind: EventKind::HistoryUpdated { first, last: first },
             })
         };
-        let (texts, one) = (EventTexts::default(), event(1));
+        let (texts, one) = (EventTexts::new(frame::event), event(1));
         let first = texts.of(&one);
         assert_eq!(first.as_str().as_ptr(), texts.of(&one).as_str().as_ptr());
         assert_eq!(first, frame::event(&one));

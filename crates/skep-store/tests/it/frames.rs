@@ -119,7 +119,7 @@ async fn time_takes_what_is_over_and_nothing_else() {
 
     let channel = ChannelId::new(CHANNELS[0]);
     let read = store.read(async |conn| {
-        let frames = outbox::frames_since(conn, &channel, 0, 10).await?;
+        let frames = outbox::frames_since(conn, &channel, 0).await?;
         let floor = outbox::channel(conn, &channel).await?.unwrap();
         Ok((seqs(frames), floor.floor_seq, floor.last_seq))
     });

@@ -16,5 +16,6 @@ mod lane_model;
 mod lane_ops;
 mod lane_story;
 mod opening;
+mod pages;
 mod probe;
 mod sessions;

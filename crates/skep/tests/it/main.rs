@@ -47,6 +47,7 @@ mod fault_disk;
 mod fault_floor;
 mod fault_log;
 mod fault_outcomes;
+mod fault_replay;
 mod fault_start;
 mod fault_upgrade;
 mod first_contact;
