@@ -1,7 +1,7 @@
 //! The gate: the only path of a tool call. Allow-list → typed arguments → `tool.before` hooks →
-//! no secrets to programs → policy, and a person where it asks → admission → run under time limit
-//! and cancellation → `tool.after` hooks → scrub → bound → audit. A refusal is an answer to the
-//! model, and its first word is its class.
+//! no secrets to programs → policy, and a person where it asks → admission → policy again where time
+//! passed → run under time limit and cancellation → `tool.after` hooks → scrub → bound → audit. A
+//! refusal is an answer to the model, and its first word is its class.
 
 mod admission;
 mod binding;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -27,12 +28,12 @@ use skep_guard::scrub;
 use skep_store::journal::Audit;
 
 pub(crate) use admission::Admission;
-use admission::Admitted;
+use admission::{Admitted, Patience};
 pub use binding::NamedFile;
 use bound::Rest;
 use chain::{Chain, Stage};
-use policy::Permitted;
 pub(crate) use policy::{Known, Question, Records, decide, pieces, rule_of};
+use policy::{Moment, Permitted};
 
 use crate::toolbox::{Toolbox, is_listed};
 
@@ -93,15 +94,39 @@ impl Refused {
     }
 }
 
-/// A call that may run: it went through every stage that can say no.
+/// A call that may run: it went through every stage that can say no. It starts once it has a place
+/// among the calls that run.
 pub(crate) struct Cleared {
     prepared: Prepared,
     /// As the hooks left them.
     arguments: Option<Value>,
     /// What a person said about it, where somebody had to.
     approval: Option<String>,
+    /// Kept until it has run.
+    place: Option<OwnedSemaphorePermit>,
     chain: Chain,
     began: Instant,
+}
+
+impl Cleared {
+    /// The approval it is to run with.
+    pub fn approval(&self) -> Option<String> {
+        self.approval.clone()
+    }
+
+    /// It has no place yet.
+    pub fn waits(&self) -> bool {
+        self.place.is_none()
+    }
+
+    fn admit(&mut self, place: OwnedSemaphorePermit, word: impl Into<String>) {
+        self.chain.note(Stage::Admission, word);
+        self.place = Some(place);
+    }
+
+    fn seen(self) -> Seen {
+        Seen { arguments: self.arguments, chain: self.chain, began: self.began }
+    }
 }
 
 /// What became of a call before it could run.
@@ -109,16 +134,6 @@ pub(crate) enum Examined {
     Cleared(Box<Cleared>),
     Asks(Box<Question>),
     Ended(Box<Ran>),
-}
-
-impl Examined {
-    /// The approval it is to run with.
-    pub fn approval(&self) -> Option<String> {
-        match self {
-            Self::Cleared(cleared) => cleared.approval.clone(),
-            Self::Asks(_) | Self::Ended(_) => None,
-        }
-    }
 }
 
 impl Gate<'_> {
@@ -129,39 +144,106 @@ impl Gate<'_> {
         let mut arguments = None;
         match self.clear(call, context, &mut arguments, &mut chain).await {
             Ok((prepared, Permitted::Go { approval })) => {
-                Examined::Cleared(Box::new(Cleared { prepared, arguments, approval, chain, began }))
+                let place = None;
+                let cleared = Cleared { prepared, arguments, approval, place, chain, began };
+                Examined::Cleared(Box::new(cleared))
             }
             Ok((_, Permitted::Asks(question))) => Examined::Asks(question),
             Err(refused) => {
-                let seen = Seen { arguments, chain, began };
-                let answer = ToolAnswer::error(refused.text);
-                let ran = self.conclude(call, context, seen, answer, refused.end).await;
-                Examined::Ended(Box::new(ran))
+                self.ended(call, context, Seen { arguments, chain, began }, refused).await
             }
         }
     }
 
-    /// Runs a call that may, to an answer of bounded size and its audit row.
+    /// Gives the call a place where one is free now.
+    pub fn admit_now(admission: &Admission, agent: &AgentSettings, cleared: &mut Cleared) -> bool {
+        let place = admission.enter_now(&agent.name);
+        let is_in = place.is_some();
+        if let Some(place) = place {
+            cleared.admit(place, "at once");
+        }
+        is_in
+    }
+
+    /// Waits until the call has a place.
+    pub async fn admit(
+        &self,
+        call: &ToolCall,
+        mut cleared: Box<Cleared>,
+        context: &ToolContext,
+    ) -> Examined {
+        let patience = match cleared.approval {
+            Some(_) => Patience::Unbounded,
+            None => Patience::Bounded,
+        };
+        let refused = match self.admission.enter(&self.agent.name, patience, &context.cancel).await
+        {
+            Admitted::In { place, waited } => {
+                cleared.admit(place, format!("after {} ms", waited.as_millis()));
+                return Examined::Cleared(cleared);
+            }
+            Admitted::Full(why) => {
+                cleared.chain.note(Stage::Admission, format!("refused: {why}"));
+                Refused::new(format!(
+                    "agent_busy: the call of `{}` was not run: this agent runs {} calls at the \
+                     same time, and {why}. Call again later, with fewer calls at once.",
+                    call.name,
+                    admission::AT_ONCE
+                ))
+            }
+            Admitted::Cancelled => {
+                cleared.chain.note(Stage::Admission, "the turn ended");
+                let text = "cancelled: the call did not run, because the turn ended".to_owned();
+                Refused { text, end: End::NotRun }
+            }
+        };
+        self.ended(call, context, cleared.seen(), refused).await
+    }
+
+    /// Directly before the start of a call that waited or was approved: whether it still may, and
+    /// whether it still is what a person said yes to.
+    pub async fn recheck(
+        &self,
+        call: &ToolCall,
+        mut cleared: Box<Cleared>,
+        context: &ToolContext,
+    ) -> Examined {
+        let mut chain = Chain::default();
+        let permitted = match self.listed(call, &mut chain) {
+            Ok(tool) => {
+                let arguments = cleared.arguments.as_ref().unwrap_or(&call.arguments);
+                let moment = Moment::Start;
+                self.permitted(&**tool, call, arguments, context, moment, &mut chain).await
+            }
+            Err(refused) => Err(refused),
+        };
+        cleared.chain.add_new(chain);
+        match permitted {
+            Ok(Permitted::Go { approval }) => {
+                cleared.approval = approval;
+                Examined::Cleared(cleared)
+            }
+            Ok(Permitted::Asks(question)) => Examined::Asks(question),
+            Err(refused) => self.ended(call, context, cleared.seen(), refused).await,
+        }
+    }
+
+    /// Runs a call that has its place, to an answer of bounded size and its audit row.
     pub async fn run(&self, call: &ToolCall, cleared: Cleared, mut context: ToolContext) -> Ran {
-        let Cleared { prepared, arguments, mut chain, began, .. } = cleared;
+        let Cleared { prepared, arguments, place, mut chain, began, .. } = cleared;
         // A person's word on whether it runs says nothing to the tool itself.
         if context.decision.as_ref().is_some_and(|value| value.get("approval").is_some()) {
             context.decision = None;
         }
         let seen_context = context.clone();
-        let (answer, end) = match self.admitted(call, &context, &mut chain).await {
-            Err(refused) => (ToolAnswer::error(refused.text), refused.end),
-            Ok(_place) => {
-                let (answer, end) = run(prepared, context).await;
-                let word = match (&answer, end) {
-                    (_, End::Cut) => "told to end, no answer",
-                    (ToolAnswer::Wait { .. }, _) => "waits",
-                    _ => "answered",
-                };
-                chain.note(Stage::Run, word);
-                (answer, end)
-            }
+        let (answer, end) = run(prepared, context).await;
+        drop(place);
+        let word = match (&answer, end) {
+            (_, End::Cut) => "told to end, no answer",
+            (ToolAnswer::Wait { .. }, _) => "waits",
+            _ => "answered",
         };
+        chain.note(Stage::Run, word);
         let answer = match end {
             End::Answered => {
                 let (hooks, name) = (self.hooks, self.own_name(call));
@@ -173,6 +255,17 @@ impl Gate<'_> {
         };
         let seen = Seen { arguments, chain, began };
         self.conclude(call, &seen_context, seen, answer, end).await
+    }
+
+    async fn ended(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        seen: Seen,
+        refused: Refused,
+    ) -> Examined {
+        let answer = ToolAnswer::error(refused.text);
+        Examined::Ended(Box::new(self.conclude(call, context, seen, answer, refused.end).await))
     }
 
     /// The answer as the model gets it, and the row that tells of the call.
@@ -235,7 +328,8 @@ impl Gate<'_> {
         }
         let arguments = arguments.as_ref().unwrap_or(&call.arguments);
         without_secrets(tool, &call.name, arguments, chain)?;
-        let permitted = self.permitted(tool, call, arguments, context, chain).await?;
+        let permitted =
+            self.permitted(tool, call, arguments, context, Moment::First, chain).await?;
         Ok((prepared, permitted))
     }
 
@@ -254,39 +348,6 @@ impl Gate<'_> {
         }
         chain.note(Stage::AllowList, "listed");
         Ok(tool)
-    }
-
-    async fn admitted(
-        &self,
-        call: &ToolCall,
-        context: &ToolContext,
-        chain: &mut Chain,
-    ) -> Result<tokio::sync::OwnedSemaphorePermit, Refused> {
-        match self.admission.enter(&self.agent.name, &context.cancel).await {
-            Admitted::In { place, waited } => {
-                let word = match waited {
-                    Duration::ZERO => "at once".to_owned(),
-                    waited => format!("after {} ms", waited.as_millis()),
-                };
-                chain.note(Stage::Admission, word);
-                Ok(place)
-            }
-            Admitted::Full(why) => {
-                chain.note(Stage::Admission, format!("refused: {why}"));
-                let text = format!(
-                    "agent_busy: the call of `{}` was not run: this agent runs {} calls at the \
-                     same time, and {why}. Call again later, with fewer calls at once.",
-                    call.name,
-                    admission::AT_ONCE
-                );
-                Err(Refused::new(text))
-            }
-            Admitted::Cancelled => {
-                chain.note(Stage::Admission, "the turn ended");
-                let text = "cancelled: the call did not run, because the turn ended".to_owned();
-                Err(Refused { text, end: End::NotRun })
-            }
-        }
     }
 
     async fn finish(&self, answer: ToolAnswer, rest: Rest, chain: &mut Chain) -> ToolAnswer {
@@ -432,6 +493,13 @@ pub(crate) fn lost(call: &ToolCall) -> Audit {
         took_ms: 0,
         bytes: 0,
     }
+}
+
+/// The row of a call that never began.
+pub(crate) fn never_ran(call: &ToolCall, why: &str) -> Audit {
+    let mut chain = Chain::default();
+    chain.note(Stage::Run, format!("not begun: {why}"));
+    Audit { outcome: "cancelled", decision: chain.text(), ..lost(call) }
 }
 
 /// The row of a call that nobody decided on in time.

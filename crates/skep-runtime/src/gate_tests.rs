@@ -148,7 +148,14 @@ impl Scene {
             approval_time: Duration::from_secs(60),
             bound: *bound,
         };
-        match gate.examine(&call, &context).await {
+        let mut examined = gate.examine(&call, &context).await;
+        if let Examined::Cleared(mut cleared) = examined {
+            examined = match Gate::admit_now(admission, agent, &mut cleared) {
+                true => Examined::Cleared(cleared),
+                false => gate.admit(&call, cleared, &context).await,
+            };
+        }
+        match examined {
             Examined::Cleared(cleared) => gate.run(&call, *cleared, context).await,
             Examined::Ended(ran) => *ran,
             Examined::Asks(question) => {
@@ -555,4 +562,25 @@ async fn gate_policy_decides_on_rewritten_arguments() {
         assert_eq!(ran.audit.outcome, outcome, "{rewritten}: {}", chain(&ran));
         assert_eq!(ran.audit.arguments, json!({"path": rewritten}));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn gate_an_approved_call_is_never_refused_because_its_agent_is_busy() {
+    let (admission, agent) = (Arc::new(Admission::default()), AgentName::new("main"));
+    let places: Vec<_> = (0..AT_ONCE).map(|_| admission.enter_now(&agent).unwrap()).collect();
+    let enter = |patience| {
+        let (admission, agent) = (Arc::clone(&admission), agent.clone());
+        let cancel = CancellationToken::new();
+        tokio::spawn(async move { admission.enter(&agent, patience, &cancel).await })
+    };
+    let plain: Vec<_> = (0..MOST_WAITING).map(|_| enter(Patience::Bounded)).collect();
+    tokio::task::yield_now().await;
+    let approved = enter(Patience::Unbounded);
+    assert!(matches!(enter(Patience::Bounded).await.unwrap(), Admitted::Full(_)));
+    for task in plain {
+        assert!(matches!(task.await.unwrap(), Admitted::Full("its other calls took too long")));
+    }
+    assert!(!approved.is_finished());
+    drop(places);
+    assert!(matches!(approved.await.unwrap(), Admitted::In { .. }));
 }

@@ -101,6 +101,10 @@ fn may_wait(entry: &Entry) -> bool {
     match entry {
         Entry::Assistant { .. } | Entry::Started { .. } | Entry::Note { .. } => true,
         Entry::Result { state, .. } => *state == CallState::Done,
-        Entry::Seam { .. } | Entry::Approved { .. } | Entry::Expired { .. } => false,
+        Entry::Queued
+        | Entry::Unstarted { .. }
+        | Entry::Seam { .. }
+        | Entry::Approved { .. }
+        | Entry::Expired { .. } => false,
     }
 }

@@ -164,10 +164,17 @@ impl Turn {
 
 /// Closes a turn whose agent cannot run it.
 pub(crate) async fn close_unable(shared: &Shared, lease: &Lease, reason: &str) -> Result<(), Lost> {
-    let read = shared.store.read(async |conn| history::calls(conn, &lease.turn).await);
+    let read = shared.store.read(async |conn| {
+        let mut calls = Vec::new();
+        for row in history::calls(conn, &lease.turn).await? {
+            let arguments = outcomes::arguments(conn, &lease.turn, &row.call_id).await?;
+            calls.push((row, arguments.unwrap_or(Value::Null)));
+        }
+        Ok(calls)
+    });
     let calls = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
-    let entries = calls.into_iter().filter_map(|row| {
-        let call = ToolCall { id: row.call_id, name: row.tool, arguments: Value::Null };
+    let entries = calls.into_iter().filter_map(|(row, arguments)| {
+        let call = ToolCall { id: row.call_id, name: row.tool, arguments };
         match redelivery::decide(row.state, row.retry_safe, row.decision.is_some()) {
             Again::Keep => None,
             Again::Unknown => Some(step::unknown(&call)),

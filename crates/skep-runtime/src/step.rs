@@ -1,10 +1,12 @@
-//! A step's tool calls: journalled, run through the gate, journalled. An effectful call has its
-//! `started` on the disk before it runs; calls that change nothing run side by side.
+//! A step's tool calls: journalled, run through the gate, journalled. A call is `started` once it
+//! has its place among those that run, and not before; one with effects, or an approval, has that on
+//! the disk before it runs. Calls that change nothing run side by side.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::sync::Notify;
 use tracing::Instrument;
 
 use skep_core::Millis;
@@ -23,7 +25,8 @@ use skep_guard::random;
 
 use crate::gate::{self, Cleared, End, Examined, Question, Ran};
 use crate::persist::Lost;
-use crate::turn::{EndRequest, Turn};
+use crate::start::{Written, mark_started, reach_start};
+use crate::turn::{EndRequest, Turn, lock};
 
 /// Calls without effects that end within this time are written with their results, in one commit;
 /// what takes longer is seen to run.
@@ -43,7 +46,7 @@ pub(crate) struct Planned {
 
 /// A call that waits.
 pub(crate) struct Waiting {
-    call: CallId,
+    call: ToolCall,
     reason: String,
     /// To be asked with the wait.
     approval: Option<NewApproval>,
@@ -122,12 +125,12 @@ pub(crate) async fn run(
             Again::Wait => {
                 let (reason, until) = (planned.reason, planned.question.map(|(_, until)| until));
                 let reason = reason.unwrap_or_default();
-                waiting.push(Waiting { call: planned.call.id, reason, approval: None, until });
+                waiting.push(Waiting { call: planned.call, reason, approval: None, until });
             }
             Again::Run => to_run.push(planned),
         }
     }
-    if to_run.iter().all(|planned| planned.retry_safe) {
+    if to_run.iter().all(|planned| planned.retry_safe && planned.decision.is_none()) {
         side_by_side(turn, entries, to_run, waiting).await
     } else {
         one_by_one(turn, entries, to_run, waiting).await
@@ -136,43 +139,55 @@ pub(crate) async fn run(
 
 async fn side_by_side(
     turn: &Turn,
-    mut entries: Vec<Entry>,
+    entries: Vec<Entry>,
     calls: Vec<Planned>,
     mut waiting: Vec<Waiting>,
 ) -> Result<StepEnd, Lost> {
     let earlier = turn.held_rows();
-    let started = calls.iter().map(|planned| Entry::Started { call: planned.call.id.clone() });
-    entries.extend(started);
     let mut entries = turn.with_notes(entries);
-    let running = turn.guarded(join_all(calls.iter().map(|planned| run_one(turn, planned))));
-    let mut running = std::pin::pin!(running);
-    let (submitted, (ended, ran)) = match tokio::time::timeout(AT_ONCE, &mut running).await {
-        Ok(ran) => (None, ran),
-        Err(_) => {
-            let before = turn.journal(std::mem::take(&mut entries), Steer::No);
-            (Some((turn.submit(before.clone()), before)), running.await)
+    let begun = Begun::default();
+    let running = calls.iter().map(|planned| run_one(turn, planned, &begun));
+    let mut running = std::pin::pin!(turn.guarded(join_all(running)));
+    let mut submitted = Vec::new();
+    let (ended, ran) = loop {
+        tokio::select! {
+            biased;
+            ran = &mut running => break ran,
+            () = tokio::time::sleep(AT_ONCE), if submitted.is_empty() => {}
+            () = begun.more.notified(), if !submitted.is_empty() => {}
         }
+        entries.extend(begun.take());
+        if entries.is_empty() && !submitted.is_empty() {
+            continue;
+        }
+        let before = turn.journal(std::mem::take(&mut entries), Steer::No);
+        submitted.push((turn.submit(before.clone()), before));
     };
+    entries.extend(begun.take());
     let (mut results, mut never_ran) = (Vec::new(), Vec::new());
-    for (planned, (passed, approval)) in calls.iter().zip(ran) {
-        results.extend(approval.map(|approval| Entry::Approved { approval }));
+    for (planned, passed) in calls.iter().zip(ran) {
         match settle(planned, passed) {
-            Settled::Result(entry) => results.push(*entry),
+            Settled::Answered(entries) => results.extend(entries),
             Settled::Waits(waits) => waiting.push(*waits),
             Settled::NotRun => never_ran.push(planned.call.clone()),
         }
     }
+    let mut rows = Vec::new();
+    let at_once = submitted.is_empty();
     if let Some(request) = ended {
-        match submitted {
-            Some((submitted, before)) => turn.confirm(submitted, before).await?,
-            None => turn.persist(turn.journal(entries, Steer::No)).await?,
-        };
+        for (submitted, before) in submitted {
+            turn.confirm(submitted, before).await?;
+        }
+        if !entries.is_empty() {
+            turn.persist(turn.journal(entries, Steer::No)).await?;
+        }
+        never_ran.extend(waiting.into_iter().map(|waits| waits.call));
         return turn.end_step(request, results, never_ran).await;
     }
     let all_ran = waiting.is_empty() && never_ran.is_empty();
     results.extend(never_ran.iter().map(|call| not_run(call, "the turn ended")));
     entries.extend(turn.with_notes(results));
-    if submitted.is_none() && all_ran {
+    if at_once && all_ran {
         entries = match turn.hold(entries) {
             Ok(rows) => return Ok(StepEnd::Done(rows)),
             Err(entries) => entries,
@@ -181,12 +196,35 @@ async fn side_by_side(
     let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
     let after = turn.journal(entries, steer);
     let written = turn.submit(after.clone());
-    let mut rows = match submitted {
-        Some((submitted, before)) => turn.confirm(submitted, before).await?,
-        None => Vec::new(),
-    };
+    for (submitted, before) in submitted {
+        rows.extend(turn.confirm(submitted, before).await?);
+    }
     rows.extend(turn.confirm(written, after).await?);
     finish(turn, rows.split_off(earlier), waiting).await
+}
+
+/// Calls that began and are not on record as started. Their futures share one task; whoever looks
+/// takes what is there.
+#[derive(Default)]
+struct Begun {
+    calls: Mutex<Vec<CallId>>,
+    more: Notify,
+}
+
+impl Begun {
+    fn note(&self, call: &CallId) {
+        lock(&self.calls).push(call.clone());
+        self.more.notify_one();
+    }
+
+    fn take(&self) -> Vec<Entry> {
+        let calls = std::mem::take(&mut *lock(&self.calls));
+        calls.into_iter().map(|call| Entry::Started { call }).collect()
+    }
+}
+
+pub(crate) fn started(call: &ToolCall) -> Entry {
+    Entry::Started { call: call.id.clone() }
 }
 
 async fn one_by_one(
@@ -200,56 +238,42 @@ async fn one_by_one(
     let mut rows = Vec::new();
     let mut calls = calls.into_iter();
     while let Some(planned) = calls.next() {
-        // Before it is marked: a call that waits for a person has not begun.
         let context = turn.tool_context(&planned.call.id, planned.decision.clone());
-        let (ended, examined) = turn.guarded(turn.examine(&planned.call, &context)).await;
-        let examined = match (ended, examined) {
-            (None, Examined::Asks(question)) => {
-                waiting.push(Waiting::asks(*question));
-                continue;
+        let mut step = Written { entries: &mut entries, rows: &mut rows };
+        let begins = match reach_start(turn, &planned, &context, &mut step).await? {
+            Ok(Examined::Cleared(cleared)) => {
+                let marked = mark_started(turn, &planned, cleared.approval(), &mut step).await?;
+                marked.map(|()| Begins::Now(cleared))
             }
-            (Some(request), _) => {
-                let mut open = vec![planned.call];
-                open.extend(calls.map(|planned| planned.call));
-                return turn.end_step(request, entries, open).await;
+            Ok(Examined::Asks(question)) => Ok(Begins::Not(Passed::Asks(question))),
+            Ok(Examined::Ended(ran)) => {
+                let ran = turn.watched(&planned.call, *ran);
+                Ok(Begins::Not(Passed::Ran(Box::new(ran))))
             }
-            (None, examined) => examined,
+            Err(request) => Err(request),
         };
-        entries.push(Entry::Started { call: planned.call.id.clone() });
-        let mut marks = 1;
-        if let Some(approval) = examined.approval() {
-            entries.push(Entry::Approved { approval });
-            marks = 2;
-        }
-        // The wish to end may have come with the last commit: then this call never starts.
-        let ended = match turn.end_requested() {
-            Some(request) => Err(request),
-            None => turn.persist_unless_ended(turn.journal(entries.clone(), Steer::No)).await?,
-        };
-        match ended {
-            Ok(written) => rows.extend(written),
+        let (ended, passed) = match begins {
+            Ok(Begins::Not(passed)) => (None, passed),
+            Ok(Begins::Now(cleared)) => {
+                let running = turn.run_cleared(&planned.call, *cleared, context);
+                let (ended, ran) = turn.guarded(running).await;
+                (ended, Passed::Ran(Box::new(ran)))
+            }
             Err(request) => {
-                entries.truncate(entries.len() - marks);
                 let mut open = vec![planned.call];
                 open.extend(calls.map(|planned| planned.call));
+                open.extend(waiting.into_iter().map(|waits| waits.call));
                 return turn.end_step(request, entries, open).await;
             }
-        }
-        // Or it came while the disk took its time: what has not begun does not begin.
-        if let Some(request) = turn.end_requested() {
-            let never_ran = vec![not_run(&planned.call, request.because())];
-            let open = calls.map(|planned| planned.call).collect();
-            return turn.end_step(request, never_ran, open).await;
-        }
-        let (ended, ran) = turn.guarded(run_examined(turn, &planned, examined, context)).await;
-        entries = Vec::new();
-        match settle(&planned, Passed::Ran(Box::new(ran))) {
-            Settled::Result(entry) => entries.push(*entry),
+        };
+        match settle(&planned, passed) {
+            Settled::Answered(known) => entries.extend(known),
             Settled::Waits(waits) => waiting.push(*waits),
             Settled::NotRun => entries.push(not_run(&planned.call, "the turn ended")),
         }
         if let Some(request) = ended {
-            let open = calls.map(|planned| planned.call).collect();
+            let waiting = waiting.into_iter().map(|waits| waits.call);
+            let open = calls.map(|planned| planned.call).chain(waiting).collect();
             return turn.end_step(request, entries, open).await;
         }
     }
@@ -275,7 +299,7 @@ async fn finish(
     };
     let reason = first.reason.clone();
     let until = waiting.iter().filter_map(|waits| waits.until).min();
-    let calls = waiting.iter().map(|waits| (waits.call.clone(), waits.reason.clone())).collect();
+    let calls = waiting.iter().map(|waits| (waits.call.id.clone(), waits.reason.clone())).collect();
     let park = Park {
         turn: turn.lease.turn.clone(),
         token: turn.lease.token,
@@ -291,15 +315,17 @@ async fn finish(
 }
 
 impl Waiting {
-    fn asks(question: Question) -> Self {
+    fn asks(call: &ToolCall, question: Question) -> Self {
         let Question { approval, reason } = question;
-        Self {
-            call: approval.call.clone(),
-            reason,
-            until: Some(approval.expires_at),
-            approval: Some(approval),
-        }
+        let until = Some(approval.expires_at);
+        Self { call: call.clone(), reason, until, approval: Some(approval) }
     }
+}
+
+/// Whether a call begins now, or has its word without.
+enum Begins {
+    Now(Box<Cleared>),
+    Not(Passed),
 }
 
 /// How a call came through the gate.
@@ -308,68 +334,57 @@ enum Passed {
     Asks(Box<Question>),
 }
 
-async fn run_one(turn: &Turn, planned: &Planned) -> (Passed, Option<String>) {
-    let context = turn.tool_context(&planned.call.id, planned.decision.clone());
-    match turn.examine(&planned.call, &context).await {
-        Examined::Asks(question) => (Passed::Asks(question), None),
-        examined => {
-            let approval = examined.approval();
-            (Passed::Ran(Box::new(run_examined(turn, planned, examined, context).await)), approval)
+async fn run_one(turn: &Turn, planned: &Planned, begun: &Begun) -> Passed {
+    let call = &planned.call;
+    let context = turn.tool_context(&call.id, planned.decision.clone());
+    let mut examined = turn.examine(call, &context).await;
+    if let Examined::Cleared(mut cleared) = examined {
+        turn.admit_now(&mut cleared);
+        examined = turn.admit(call, cleared, &context).await;
+    }
+    match examined {
+        Examined::Asks(question) => Passed::Asks(question),
+        Examined::Ended(ran) => Passed::Ran(Box::new(turn.watched(call, *ran))),
+        Examined::Cleared(cleared) => {
+            begun.note(&call.id);
+            Passed::Ran(Box::new(turn.run_cleared(call, *cleared, context).await))
         }
     }
 }
 
-async fn run_examined(
-    turn: &Turn,
-    planned: &Planned,
-    examined: Examined,
-    context: ToolContext,
-) -> Ran {
-    let span = tracing::info_span!("call", tool = planned.call.name);
-    let ran = match examined {
-        Examined::Cleared(cleared) => {
-            turn.run_cleared(&planned.call, *cleared, context, span).await
-        }
-        Examined::Ended(ran) => *ran,
-        // Whoever asks is not run.
-        Examined::Asks(question) => Ran {
-            answer: ToolAnswer::Wait { reason: question.reason },
-            audit: gate::lost(&planned.call),
-            end: End::NotRun,
-        },
-    };
-    turn.watched(&planned.call, ran)
-}
-
 enum Settled {
-    Result(Box<Entry>),
+    Answered(Vec<Entry>),
     Waits(Box<Waiting>),
     /// The turn ended first.
     NotRun,
 }
 
 fn settle(planned: &Planned, passed: Passed) -> Settled {
-    let id = planned.call.id.clone();
+    let (call, id) = (&planned.call, planned.call.id.clone());
     let ran = match passed {
-        Passed::Asks(question) => return Settled::Waits(Box::new(Waiting::asks(*question))),
+        Passed::Asks(question) => return Settled::Waits(Box::new(Waiting::asks(call, *question))),
         Passed::Ran(ran) => *ran,
     };
     match ran.answer {
         ToolAnswer::Wait { reason } => {
-            Settled::Waits(Box::new(Waiting { call: id, reason, approval: None, until: None }))
+            let call = call.clone();
+            Settled::Waits(Box::new(Waiting { call, reason, approval: None, until: None }))
         }
         _ if ran.end == End::NotRun => Settled::NotRun,
         _ if ran.end == End::Cut && !planned.retry_safe => {
             let audit = Some(ran.audit);
-            Settled::Result(Box::new(last_word(&planned.call, UNKNOWN, CallState::Unknown, audit)))
+            Settled::Answered(vec![last_word(call, UNKNOWN, CallState::Unknown, audit)])
         }
         ToolAnswer::Done { text, is_error, details, files } => {
-            let mut body = Body::tool_result(id.clone(), &planned.call.name, text, is_error);
+            let mut body = Body::tool_result(id.clone(), &call.name, text, is_error);
             body.details = details;
             body.content.extend(files.into_iter().map(Block::File));
             let message = new_message(body);
             let (state, audit) = (CallState::Done, Some(ran.audit));
-            Settled::Result(Box::new(Entry::Result { message, call: id, state, audit }))
+            let result = Entry::Result { message, call: id, state, audit };
+            // Whoever watches sees a refused call begin and end.
+            let mark = (ran.end == End::Refused).then(|| started(call));
+            Settled::Answered(mark.into_iter().chain([result]).collect())
         }
     }
 }
@@ -398,7 +413,7 @@ pub(crate) fn unknown(call: &ToolCall) -> Entry {
 /// The last word on a call that never ran.
 pub(crate) fn not_run(call: &ToolCall, why: &str) -> Entry {
     let text = format!("cancelled: the call did not run, because {why}");
-    last_word(call, &text, CallState::Done, None)
+    last_word(call, &text, CallState::Done, Some(gate::never_ran(call, why)))
 }
 
 fn last_word(call: &ToolCall, text: &str, state: CallState, audit: Option<Audit>) -> Entry {
@@ -411,24 +426,11 @@ pub(crate) fn new_message(body: Body) -> NewMessage {
 }
 
 impl Turn {
-    /// Takes a call through the gate as far as it can go without running.
-    async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examined {
-        if let Some(refused) = self.braked(call) {
-            return Examined::Ended(Box::new(refused));
-        }
+    async fn run_cleared(&self, call: &ToolCall, cleared: Cleared, context: ToolContext) -> Ran {
+        let span = tracing::info_span!("call", tool = call.name);
         let policy = self.live_policy();
-        self.gate(&policy).examine(call, context).await
-    }
-
-    async fn run_cleared(
-        &self,
-        call: &ToolCall,
-        cleared: Cleared,
-        context: ToolContext,
-        span: tracing::Span,
-    ) -> Ran {
-        let policy = self.live_policy();
-        self.gate(&policy).run(call, cleared, context).instrument(span).await
+        let ran = self.gate(&policy).run(call, cleared, context).instrument(span).await;
+        self.watched(call, ran)
     }
 
     /// With what was held before it.

@@ -103,6 +103,12 @@ pub(crate) async fn mark_used(tx: &mut Tx<'_>, id: &str, now: Millis) -> Result<
     tx.conn.run(update, &[id.into(), now.into()]).await.map(drop)
 }
 
+/// The call that was to run with it did not.
+pub(crate) async fn mark_unused(tx: &mut Tx<'_>, id: &str) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET used_at = NULL WHERE id = $1";
+    tx.conn.run(update, &[id.into()]).await.map(drop)
+}
+
 /// Nobody answered in time.
 pub(crate) async fn mark_expired(
     tx: &mut Tx<'_>,

@@ -36,8 +36,12 @@ pub struct Journal {
 pub enum Entry {
     /// A model call ended: its message, and the calls it asks for.
     Assistant { message: NewMessage, calls: Vec<NewCall> },
+    /// The call waits for its place among those that run: it could not come further.
+    Queued,
     /// The call is about to run.
     Started { call: CallId },
+    /// The call was marked as started and certainly did not run: it is planned again.
+    Unstarted { call: CallId, approval: Option<String> },
     /// The model is shown notes from here on; the row says which.
     Seam { message: NewMessage },
     /// Told to whoever watches, with its place among the events.
@@ -66,7 +70,9 @@ impl Entry {
             Self::Assistant { message, .. }
             | Self::Result { message, .. }
             | Self::Seam { message } => Some(message),
-            Self::Started { .. }
+            Self::Queued
+            | Self::Started { .. }
+            | Self::Unstarted { .. }
             | Self::Note { .. }
             | Self::Approved { .. }
             | Self::Expired { .. } => None,
@@ -75,7 +81,18 @@ impl Entry {
 
     /// Says that something is about to happen, or tells of it: no step forward by itself.
     fn is_mark(&self) -> bool {
-        matches!(self, Self::Started { .. } | Self::Approved { .. } | Self::Note { .. })
+        match self {
+            Self::Started { .. }
+            | Self::Unstarted { .. }
+            | Self::Approved { .. }
+            | Self::Note { .. } => true,
+            // Whoever waits in a queue that others hold up is not what stops a process.
+            Self::Queued
+            | Self::Assistant { .. }
+            | Self::Seam { .. }
+            | Self::Expired { .. }
+            | Self::Result { .. } => false,
+        }
     }
 }
 
@@ -153,7 +170,11 @@ pub fn cost_of(entries: &[Entry]) -> usize {
         Entry::Assistant { message, .. }
         | Entry::Result { message, .. }
         | Entry::Seam { message } => 512 + text(message),
-        Entry::Started { .. } | Entry::Approved { .. } | Entry::Expired { .. } => 64,
+        Entry::Queued
+        | Entry::Started { .. }
+        | Entry::Unstarted { .. }
+        | Entry::Approved { .. }
+        | Entry::Expired { .. } => 64,
         Entry::Note { text } => 128 + text.len(),
     });
     costs.sum()
@@ -260,7 +281,14 @@ pub(crate) async fn write_entries(
                 let seq = seqs.next().unwrap_or_default();
                 plan(tx, leased, seq, calls).await?;
             }
+            Entry::Queued => {}
             Entry::Started { call } => start(tx, leased, call).await?,
+            Entry::Unstarted { call, approval } => {
+                set_call(tx, leased, call, CallState::Planned).await?;
+                if let Some(approval) = approval {
+                    approvals::mark_unused(tx, approval).await?;
+                }
+            }
             Entry::Approved { approval } => {
                 approvals::mark_used(tx, approval, leased.now).await?;
             }

@@ -38,27 +38,47 @@ pub(crate) enum Admitted {
     Cancelled,
 }
 
+/// How long a call waits for its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Refused where too many wait, or after too long.
+    Bounded,
+    /// A person said yes to it: it waits until its turn comes or its turn ends.
+    Unbounded,
+}
+
 impl Admission {
-    pub async fn enter(&self, agent: &AgentName, cancel: &CancellationToken) -> Admitted {
+    /// A place where one is free. Whoever waits already comes first.
+    pub fn enter_now(&self, agent: &AgentName) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.door(agent).places).try_acquire_owned().ok()
+    }
+
+    pub async fn enter(
+        &self,
+        agent: &AgentName,
+        patience: Patience,
+        cancel: &CancellationToken,
+    ) -> Admitted {
         let door = self.door(agent);
-        let places = Arc::clone(&door.places);
-        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-            return Admitted::In { place, waited: Duration::ZERO };
-        }
-        let Some(_counted) = Counted::enter(&door) else {
+        let counted = (patience == Patience::Bounded).then(|| Counted::enter(&door));
+        if counted.as_ref().is_some_and(Option::is_none) {
             return Admitted::Full("too many of its calls wait already");
-        };
+        }
         let begun = Instant::now();
+        let too_long = async {
+            match patience {
+                Patience::Bounded => tokio::time::sleep(LONGEST_WAIT).await,
+                Patience::Unbounded => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = cancel.cancelled() => Admitted::Cancelled,
-            place = places.acquire_owned() => match place {
+            place = Arc::clone(&door.places).acquire_owned() => match place {
                 Ok(place) => Admitted::In { place, waited: begun.elapsed() },
                 Err(_) => Admitted::Cancelled,
             },
-            () = tokio::time::sleep(LONGEST_WAIT) => {
-                Admitted::Full("its other calls took too long")
-            }
+            () = too_long => Admitted::Full("its other calls took too long"),
         }
     }
 

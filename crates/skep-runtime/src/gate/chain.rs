@@ -45,6 +45,15 @@ impl Chain {
         self.0.push((stage, word.into()));
     }
 
+    /// Adds what a second look found and the first did not say.
+    pub fn add_new(&mut self, other: Self) {
+        for link in other.0 {
+            if !self.0.contains(&link) {
+                self.0.push(link);
+            }
+        }
+    }
+
     /// As it stands in the row: a list of `{stage, word}`; where a call was refused, the last one
     /// says why.
     pub fn text(&self) -> String {

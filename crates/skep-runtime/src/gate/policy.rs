@@ -90,6 +90,15 @@ pub(crate) fn rule_of(row: &GrantRow) -> Option<Rule> {
     })
 }
 
+/// When the policy looks at a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// As it comes. What an approval is bound to is not looked at yet: the call may still wait.
+    First,
+    /// Directly before its start.
+    Start,
+}
+
 /// What the policy stage came to.
 pub(super) enum Permitted {
     /// It may run; with this approval, where it needed one.
@@ -156,6 +165,7 @@ impl Gate<'_> {
         call: &ToolCall,
         arguments: &Value,
         context: &ToolContext,
+        moment: Moment,
         chain: &mut Chain,
     ) -> Result<Permitted, Refused> {
         let needs = self.policy.needs(&tool.spec().name);
@@ -188,6 +198,11 @@ impl Gate<'_> {
             Effect::Deny => {
                 chain.note(Stage::Policy, format!("refused: {}", word(tool, &verdict)));
                 Err(Refused::new(self.denied(tool, call, &verdict)))
+            }
+            Effect::Ask if approval.is_some() && moment == Moment::First => {
+                let approval = approval.map(str::to_owned);
+                chain.note(Stage::Policy, approved_word(context));
+                Ok(Permitted::Go { approval })
             }
             Effect::Ask => {
                 let agent = self.records.map_or(skep_core::ids::AgentId(0), |r| r.lease.agent);
@@ -251,17 +266,15 @@ impl Gate<'_> {
         asked: Asking<'_>,
         chain: &mut Chain,
     ) -> Result<Permitted, Refused> {
-        let decision = context.decision.as_ref();
         let mut reason = format!("approval of {}", call.name);
-        if let (Some(id), Some(decision)) = (approval, decision) {
-            let by = decision["by"].as_str().unwrap_or("somebody");
+        if let Some(id) = approval {
             let row = match self.records {
                 Some(records) => records.approval(id).await?,
                 None => None,
             };
             match row {
                 Some(row) if row.hash == asked.binding.hash => {
-                    chain.note(Stage::Policy, format!("ask: approved by {by} ({id})"));
+                    chain.note(Stage::Policy, approved_word(context));
                     return Ok(Permitted::Go { approval: Some(id.to_owned()) });
                 }
                 Some(row) => {
@@ -346,6 +359,13 @@ fn changed(row: &Approval, asked: &Asking<'_>) -> String {
     changed.dedup();
     changed.truncate(5);
     if changed.is_empty() { "its agent".to_owned() } else { changed.join(", ") }
+}
+
+/// For the chain: who said yes, and to which question.
+fn approved_word(context: &ToolContext) -> String {
+    let word = |key: &str| context.decision.as_ref().and_then(|decision| decision[key].as_str());
+    let (by, id) = (word("by").unwrap_or("somebody"), word("approval").unwrap_or_default());
+    format!("ask: approved by {by} ({id})")
 }
 
 /// For the chain: by rule, or by class.

@@ -38,6 +38,7 @@ mod engine_wait;
 mod fault_cli;
 mod fault_config;
 mod fault_crash;
+mod fault_crash_admission;
 mod fault_crash_approvals;
 mod fault_crash_journal;
 mod fault_crash_scene;
