@@ -8,6 +8,7 @@
 mod folder;
 mod refusal;
 mod target;
+mod walk;
 
 use std::fs::File;
 use std::io;
@@ -20,6 +21,7 @@ use rustix::io::Errno;
 pub use folder::{Entry, EntryKind, Folder};
 pub use refusal::Refusal;
 pub use target::{Folders, Target};
+pub use walk::{Facts, Walked};
 
 use refusal::{kind_name, refusal};
 

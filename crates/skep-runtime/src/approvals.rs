@@ -5,6 +5,7 @@ mod drafts;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use skep_core::BoxFuture;
@@ -26,7 +27,7 @@ use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
     ErrorKind, Identity, Inbound, Sight, Source,
 };
-use crate::gate::{self, Known};
+use crate::gate::{self, Bound, Known, NamedFile};
 use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
 use crate::policies::{Imagined, check_row};
@@ -163,6 +164,11 @@ impl Hive {
         // One after the other: a rule is written for the answer that counts and for no other.
         let _answering = self.shared.answering.lock().await;
         let row = self.seen_approval(id, sight).await?;
+        if lasting && Bound::of(&files_of(&row.files)) == Bound::Nothing {
+            let text = "The workspace has too many files to tell whether one changed, so this \
+                        call is bound to none of them. Approve it once.";
+            return Err(DoorError::new(ErrorKind::Conflict, "not_bound", text));
+        }
         let agent = self.able_agent(&row.agent_name);
         let mut lasts = Lasting::default();
         // What the answer would be refused for is refused before anything is written.
@@ -444,10 +450,12 @@ impl Hive {
             }),
             _ => None,
         };
+        let files = files_of(&row.files);
         ApprovalInfo {
+            bound: Bound::of(&files),
+            files,
             patterns: subject.map(|subject| suggestions(&subject)).unwrap_or_default(),
             shown: shown_arguments(&row.arguments),
-            files: serde_json::from_value(row.files).unwrap_or_default(),
             id: row.id,
             agent: row.agent_name,
             session: row.session,
@@ -469,6 +477,10 @@ impl Hive {
             decision,
         }
     }
+}
+
+fn files_of(files: &Value) -> Vec<NamedFile> {
+    Vec::deserialize(files).unwrap_or_default()
 }
 
 fn with_rules(policy: &Policy, rules: &[Rule]) -> Policy {

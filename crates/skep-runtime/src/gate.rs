@@ -29,7 +29,7 @@ use skep_store::journal::Audit;
 
 pub(crate) use admission::Admission;
 use admission::{Admitted, Patience};
-pub use binding::NamedFile;
+pub use binding::{Bound, NamedFile};
 use bound::Rest;
 use chain::{Chain, Stage};
 pub(crate) use policy::{Known, Question, Records, decide, pieces, rule_of};

@@ -270,6 +270,9 @@ impl Story {
                 message: message("m1", Body::assistant(vec![asks], Some(meta))),
                 calls: vec![new("a"), new("b")],
             },
+            Entry::Queued,
+            Entry::Started { call: CallId::new("a") },
+            Entry::Unstarted { call: CallId::new("a"), approval: Some("none".into()) },
             Entry::Started { call: CallId::new("a") },
             Entry::Note { text: "n".into() },
             Entry::Seam {

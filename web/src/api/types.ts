@@ -151,6 +151,8 @@ export interface Approval {
   shown: string;
   cwd: string;
   files: NamedFile[];
+  /** Which files a yes is tied to. */
+  bound: "named" | "workspace" | "nothing";
   /** Over the agent, the tool, the exact arguments, the folder and the files. */
   hash: string;
   why: Verdict;

@@ -33,6 +33,17 @@ pub enum EntryKind {
     Special,
 }
 
+impl EntryKind {
+    pub(super) fn of(kind: FileType) -> Self {
+        match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Folder,
+            FileType::Symlink => Self::Link,
+            _ => Self::Special,
+        }
+    }
+}
+
 impl Folder {
     pub(super) fn new(handle: OwnedFd, path: PathBuf) -> Self {
         Self { handle, path }
@@ -150,18 +161,17 @@ impl Folder {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
-        let kind = match FileType::from_raw_mode(status.st_mode) {
-            FileType::RegularFile => EntryKind::File,
-            FileType::Directory => EntryKind::Folder,
-            FileType::Symlink => EntryKind::Link,
-            _ => EntryKind::Special,
-        };
+        let kind = EntryKind::of(FileType::from_raw_mode(status.st_mode));
         let milliseconds = i64::try_from(status.st_mtime_nsec / 1_000_000).unwrap_or(0);
         let modified_ms = status.st_mtime.saturating_mul(1000).saturating_add(milliseconds);
         Ok(Some(Entry { name: name.to_owned(), kind, modified_ms }))
     }
 
-    fn status(&self, name: &OsStr) -> Result<rustix::fs::Stat, Errno> {
+    pub(super) fn handle(&self) -> &OwnedFd {
+        &self.handle
+    }
+
+    pub(super) fn status(&self, name: &OsStr) -> Result<rustix::fs::Stat, Errno> {
         rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 

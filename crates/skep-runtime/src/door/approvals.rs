@@ -11,7 +11,7 @@ use skep_core::policy::evaluate::Verdict;
 use skep_core::policy::rule::RuleInfo;
 use skep_core::policy::{Class, Effect};
 
-pub use crate::gate::NamedFile;
+pub use crate::gate::{Bound, NamedFile};
 
 /// A call that waits, or waited, for a person.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -35,6 +35,8 @@ pub struct ApprovalInfo {
     pub cwd: String,
     /// What the arguments name in the workspace, as it was when the question was asked.
     pub files: Vec<NamedFile>,
+    /// Which files a yes is tied to.
+    pub bound: Bound,
     /// What a decision is bound to; to be sent back with it.
     pub hash: String,
     /// Why it was asked: the whole decision of the policy.

@@ -1,9 +1,14 @@
 //! The policy stage: what the call is about, what the rules say, and what was decided about it.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
+use skep_core::Millis;
 use skep_core::engine::ToolCall;
-use skep_core::ids::Principal;
+use skep_core::ids::{AgentId, Principal};
 use skep_core::policy::evaluate::{Asked, Verdict};
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
 use skep_core::policy::plain;
@@ -18,10 +23,15 @@ use skep_store::approvals::{self, Approval, NewApproval};
 use skep_store::grants::{self, GrantRow};
 use skep_store::leases::Lease;
 
-use super::binding::{self, Binding};
+use super::binding::{Bind, Binding, Bound, NamedFile};
 use super::chain::{Chain, Stage};
 use super::{Gate, Refused};
 use crate::hive::Shared;
+
+/// Between two looks at files that were changed a moment ago.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Looks before a question is asked all the same.
+const TRIES: u32 = 50;
 
 /// Where the gate looks up people, grants and decisions.
 #[derive(Clone, Copy)]
@@ -205,9 +215,7 @@ impl Gate<'_> {
                 Ok(Permitted::Go { approval })
             }
             Effect::Ask => {
-                let agent = self.records.map_or(skep_core::ids::AgentId(0), |r| r.lease.agent);
-                let binding = self.bound_call(agent, tool, arguments, subject, context).await?;
-                let asked = Asking { tool, arguments, verdict, binding, known };
+                let asked = Asking { tool, arguments, subject, verdict, known };
                 self.ask(call, context, approval, asked, chain).await
             }
         }
@@ -223,22 +231,29 @@ impl Gate<'_> {
         found.unwrap_or_else(|_| vec![Piece::Path(PathFact::Unknown)])
     }
 
-    async fn bound_call(
-        &self,
-        agent: skep_core::ids::AgentId,
-        tool: &dyn Tool,
-        arguments: &Value,
-        subject: Subject,
-        context: &ToolContext,
-    ) -> Result<Binding, Refused> {
-        let (context, tool) = (context.clone(), tool.spec().name.clone());
-        let arguments = arguments.clone();
-        let work = move || binding::bind(agent, &context, &tool, &arguments, &subject);
-        let bound = tokio::task::spawn_blocking(work).await;
+    /// Ties the call down as it is now; with `since`, changes from then on are named.
+    async fn bound(&self, bind: &Arc<Bind>, since: Millis) -> Result<Binding, Refused> {
+        let bind = Arc::clone(bind);
+        let bound = tokio::task::spawn_blocking(move || bind.bind(since)).await;
         bound.map_err(|_| {
             let text = "policy_unread: the call was not run: the files it names could not be read";
             Refused::new(text.to_owned())
         })
+    }
+
+    /// As it is shown to a person: every later change will have a later time.
+    async fn bound_for_question(&self, bind: &Arc<Bind>) -> Result<Binding, Refused> {
+        let mut tries = 0;
+        loop {
+            let begun = clock::now_ms();
+            let binding = self.bound(bind, Millis::MAX).await?;
+            tries += 1;
+            // Whatever changes all the time has changed when it is looked at again.
+            if binding.is_settled(begun) || tries == TRIES {
+                return Ok(binding);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     fn denied(&self, tool: &dyn Tool, call: &ToolCall, verdict: &Verdict) -> String {
@@ -266,28 +281,35 @@ impl Gate<'_> {
         asked: Asking<'_>,
         chain: &mut Chain,
     ) -> Result<Permitted, Refused> {
+        let Asking { tool, arguments, subject, verdict, known } = asked;
+        let bind = Arc::new(Bind {
+            agent: self.records.map_or(AgentId(0), |records| records.lease.agent),
+            tool: tool.spec().name.clone(),
+            arguments: arguments.clone(),
+            subject,
+            context: context.clone(),
+        });
         let mut reason = format!("approval of {}", call.name);
-        if let Some(id) = approval {
-            let row = match self.records {
-                Some(records) => records.approval(id).await?,
-                None => None,
-            };
-            match row {
-                Some(row) if row.hash == asked.binding.hash => {
-                    chain.note(Stage::Policy, approved_word(context));
-                    return Ok(Permitted::Go { approval: Some(id.to_owned()) });
-                }
-                Some(row) => {
-                    let changed = changed(&row, &asked);
-                    reason = format!("approval of {} again, because {changed} changed", call.name);
-                }
-                None => {}
+        let row = match (approval, self.records) {
+            (Some(id), Some(records)) => records.approval(id).await?,
+            _ => None,
+        };
+        if let Some(row) = row {
+            let found = self.bound(&bind, row.asked_at).await?;
+            if row.hash == found.hash {
+                chain.note(Stage::Policy, approved_word(context));
+                return Ok(Permitted::Go { approval: Some(row.id) });
             }
+            let changed = changed(&row, arguments, &found);
+            reason = format!("approval of {} again, because {changed} changed", call.name);
         }
-        chain.note(Stage::Policy, format!("ask: {}", word(asked.tool, &asked.verdict)));
+        chain.note(Stage::Policy, format!("ask: {}", word(tool, &verdict)));
+        let binding = self.bound_for_question(&bind).await?;
+        if Bound::of(&binding.files) == Bound::Nothing {
+            reason.push_str("; files are not bound");
+        }
         let now = clock::now_ms();
         let hours = i64::try_from(self.approval_time.as_millis()).unwrap_or(i64::MAX);
-        let Asking { tool, arguments, verdict, binding, known } = asked;
         let asked_by = known.who.iter().map(|who| who.principal.as_str()).collect::<Vec<_>>();
         let new = NewApproval {
             id: random::uuid().to_string(),
@@ -333,30 +355,32 @@ impl Gate<'_> {
 struct Asking<'a> {
     tool: &'a dyn Tool,
     arguments: &'a Value,
+    subject: Subject,
     verdict: Verdict,
-    binding: Binding,
     known: Known,
 }
 
 /// What differs between a call that was approved and the one at hand.
-fn changed(row: &Approval, asked: &Asking<'_>) -> String {
+fn changed(row: &Approval, arguments: &Value, found: &Binding) -> String {
     let mut changed = Vec::new();
-    if row.arguments != *asked.arguments {
+    if row.arguments != *arguments {
         changed.push("its arguments".to_owned());
     }
-    if row.cwd != asked.binding.cwd {
+    if row.cwd != found.cwd {
         changed.push("its folder".to_owned());
     }
-    let before: Vec<binding::NamedFile> =
-        serde_json::from_value(row.files.clone()).unwrap_or_default();
-    for file in asked.binding.files.iter().filter(|file| !before.contains(file)) {
-        changed.push(file.path.clone());
-    }
-    for file in before.iter().filter(|old| !asked.binding.files.iter().any(|f| f.path == old.path))
-    {
-        changed.push(file.path.clone());
-    }
-    changed.dedup();
+    let before: Vec<NamedFile> = serde_json::from_value(row.files.clone()).unwrap_or_default();
+    let news = found.files.iter().filter(|file| !before.contains(file));
+    let gone = before.iter().filter(|old| !found.files.iter().any(|file| file.path == old.path));
+    // Of a folder the entries that changed, where there are any to name.
+    let named = |file: &&NamedFile| file.path != "." || found.changed.is_empty();
+    changed.extend(news.filter(named).chain(gone).map(|file| match file.path.as_str() {
+        "." => "its workspace".to_owned(),
+        path => path.to_owned(),
+    }));
+    changed.extend(found.changed.iter().cloned());
+    let mut seen = HashSet::new();
+    changed.retain(|word| seen.insert(word.clone()));
     changed.truncate(5);
     if changed.is_empty() { "its agent".to_owned() } else { changed.join(", ") }
 }

@@ -200,6 +200,9 @@ pub fn facts(question: &Value) -> Vec<String> {
         let (kind, path) = (text(&file["kind"]), text(&file["path"]));
         lines.push(format!("{kind:<9}{path}{} {hash}", target.unwrap_or_default()));
     }
+    if question["bound"] == "nothing" {
+        lines.push("files are not bound: the workspace has too many; a yes counts once".to_owned());
+    }
     let shown = question["shown"].as_str().unwrap_or_default();
     lines.extend(foreign(shown).lines().map(|line| format!("  {line}")));
     lines

@@ -54,6 +54,7 @@ mod fault_upgrade;
 mod first_contact;
 mod gate_approvals;
 mod gate_audit;
+mod gate_bound;
 mod gate_changed;
 mod gate_hooks;
 mod gate_policy;

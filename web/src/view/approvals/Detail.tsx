@@ -112,8 +112,12 @@ function Files(props: { approval: Approval }) {
   return (
     <Show when={props.approval.files.length}>
       <div class="sec tight later">
-        <h2>Files it names</h2>
-        <span class="small faint">pinned too: changed, you are asked again</span>
+        <h2>{props.approval.bound === "named" ? "Files it names" : "Files it may use"}</h2>
+        <span class="small faint">
+          {props.approval.bound === "nothing"
+            ? "files are not bound: there are too many. A yes counts once."
+            : "pinned too: changed, you are asked again"}
+        </span>
       </div>
       <ul class="pinned">
         <For each={props.approval.files}>
