@@ -207,6 +207,10 @@ pub struct SandboxLimits {
     pub memory_bytes: Option<u64>,
     pub processes: Option<u64>,
     pub disk_bytes: Option<u64>,
+    /// What the workspace may take.
+    pub workspace_bytes: Option<u64>,
+    /// What must be free on its disk for anything to be written or run; the hive's.
+    pub disk_floor_bytes: Option<u64>,
 }
 
 /// A file of rules: its tier is where it was found.

@@ -26,9 +26,16 @@ fn main() {
         }
         ["sockets", port, path, name] => sockets(port.parse().unwrap(), path, name),
         ["privileges"] => privileges(),
+        ["descriptors"] => descriptors(),
         ["memory", "forked"] => memory_of_many(),
+        ["memory", "tables"] => tables(),
+        ["sockets-full", kind] => full_sockets(kind),
+        ["buffers"] => buffers(),
+        ["handles"] => handles(),
+        ["lent-rights"] => lent_rights(),
         ["memory", kind] => memory(kind),
         ["disk"] => disk(),
+        ["disk-unseen"] => disk_unseen(),
         ["forks"] => forks(),
         ["daemon"] => daemon(),
         other => panic!("unknown attack {other:?}"),
@@ -73,6 +80,48 @@ fn files(path: &str) {
         }
         if fs::hard_link(path, "linked").is_ok() {
             escaped(&format!("linked {spelling}"));
+        }
+    }
+}
+
+/// What was left open by those who started us, tried as a folder, a file, a socket and a pipe.
+fn descriptors() {
+    let own = format!("/proc/{}/fd", std::process::id());
+    let mut numbers: Vec<i32> = fs::read_dir(own)
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+        .filter(|number| *number > 2)
+        .collect();
+    // The folder that was just read stands in it too and is closed again.
+    // SAFETY: plain numbers.
+    numbers.retain(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0);
+    println!("open: {numbers:?}");
+    for number in 3..1024 {
+        // SAFETY: a local buffer of its own length; what the numbers name is not ours to spare.
+        unsafe {
+            let mut byte = 0_u8;
+            let buffer = (&raw mut byte).cast::<libc::c_void>();
+            if libc::openat(number, c".".as_ptr(), libc::O_RDONLY) >= 0 || libc::fchdir(number) == 0
+            {
+                escaped(&format!("entered the folder {number}"));
+            }
+            if libc::pread(number, buffer, 1, 0) >= 0 {
+                escaped(&format!("read the file {number}"));
+            }
+            if libc::send(number, buffer, 1, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) >= 0 {
+                escaped(&format!("spoke through the socket {number}"));
+            }
+            if libc::write(number, buffer, 1) >= 0 {
+                escaped(&format!("wrote to {number}"));
+            }
+        }
+    }
+    for (pid, number) in ["self", "1", "2"].iter().flat_map(|pid| (3..64).map(move |n| (pid, n))) {
+        let path = format!("/proc/{pid}/fd/{number}");
+        let leads_to = fs::read_link(&path).map(|to| to.to_string_lossy().into_owned());
+        // Bubblewrap's own, by which it learns of the end; and the folder that lists them.
+        if leads_to.is_ok_and(|to| to != "anon_inode:[eventfd]" && !to.starts_with("/proc/")) {
+            escaped(&format!("found {path}"));
         }
     }
 }
@@ -238,6 +287,10 @@ fn memory(kind: &str) {
                 made >= 0
             }
             // SAFETY: no memory is handed over.
+            "semaphores" => unsafe { libc::semget(libc::IPC_PRIVATE, 32_000, 0o600) >= 0 },
+            // SAFETY: no memory is handed over.
+            "messages" => unsafe { libc::msgget(libc::IPC_PRIVATE, 0o600) >= 0 },
+            // SAFETY: no memory is handed over.
             "segment" => unsafe { libc::shmget(libc::IPC_PRIVATE, PIECE, 0o600) >= 0 },
             folder => write_piece(&format!("{folder}/flood{taken}")),
         };
@@ -263,6 +316,169 @@ fn memory_of_many() {
     loop {
         std::thread::park();
     }
+}
+
+/// Reads from a mapping far larger than any memory: nothing but its tables is made.
+fn tables() {
+    const STEP: usize = 2 << 20;
+    // SAFETY: a fresh mapping, read within its bounds.
+    unsafe {
+        let flags = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE | libc::MAP_NORESERVE;
+        let memory = libc::mmap(ptr::null_mut(), 4 << 40, libc::PROT_READ, flags, -1, 0);
+        assert_ne!(memory, libc::MAP_FAILED);
+        for number in 0..(4_usize << 40) / STEP {
+            ptr::read_volatile(memory.cast::<u8>().add(number * STEP));
+        }
+    }
+    escaped("made gigabytes of tables");
+}
+
+/// Children that fill as many sockets as they may have, and keep them.
+fn full_sockets(kind: &str) {
+    for _ in 0..30 {
+        // SAFETY: the child goes on alone.
+        if unsafe { libc::fork() } != 0 {
+            continue;
+        }
+        let mut kept = Vec::new();
+        loop {
+            match pair(kind) {
+                Some((from, to)) => {
+                    // SAFETY: a local buffer of its own length.
+                    let send = || unsafe {
+                        let piece = [1_u8; 4096];
+                        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+                        libc::send(from, piece.as_ptr().cast(), piece.len(), flags) > 0
+                    };
+                    // A datagram that finds no room is dropped, and sent all the same.
+                    for _ in 0..4096 {
+                        if !send() {
+                            break;
+                        }
+                    }
+                    kept.push((from, to));
+                }
+                None => std::thread::park(),
+            }
+        }
+    }
+    std::thread::sleep(std::time::Duration::from_secs(20));
+    escaped(&format!("kept thousands of full sockets, {kind}"));
+}
+
+fn pair(kind: &str) -> Option<(i32, i32)> {
+    use std::os::fd::IntoRawFd;
+    if kind == "tcp" {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").ok()?;
+        let from = TcpStream::connect(listener.local_addr().ok()?).ok()?;
+        let (to, _) = listener.accept().ok()?;
+        return Some((from.into_raw_fd(), to.into_raw_fd()));
+    }
+    if kind == "udp" {
+        let to = UdpSocket::bind("127.0.0.1:0").ok()?;
+        let from = UdpSocket::bind("127.0.0.1:0").ok()?;
+        from.connect(to.local_addr().ok()?).ok()?;
+        return Some((from.into_raw_fd(), to.into_raw_fd()));
+    }
+    let kind = if kind == "unix" { libc::SOCK_STREAM } else { libc::SOCK_DGRAM };
+    let mut both = [0; 2];
+    // SAFETY: room for two numbers.
+    let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, both.as_mut_ptr()) };
+    (made == 0).then_some((both[0], both[1]))
+}
+
+/// Asks for larger buffers in every way.
+fn buffers() {
+    let options = [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
+    for kind in ["unix", "datagram", "tcp", "udp"] {
+        let (socket, _) = pair(kind).unwrap();
+        let size = |option| {
+            let (mut bytes, mut length) = (0, 4);
+            // SAFETY: room for one number and its length.
+            let read = unsafe {
+                let bytes = (&raw mut bytes).cast();
+                libc::getsockopt(socket, libc::SOL_SOCKET, option, bytes, &raw mut length)
+            };
+            assert_eq!(read, 0);
+            bytes
+        };
+        let before: (i32, i32) = (size(libc::SO_SNDBUF), size(libc::SO_RCVBUF));
+        for option in options {
+            let wanted = 64_i32 << 20;
+            // SAFETY: reads one local number.
+            unsafe {
+                let wanted = (&raw const wanted).cast();
+                libc::setsockopt(socket, libc::SOL_SOCKET, option, wanted, 4);
+            }
+        }
+        if (size(libc::SO_SNDBUF), size(libc::SO_RCVBUF)) != before {
+            escaped(&format!("made the buffers of a socket larger, {kind}"));
+        }
+    }
+}
+
+/// Children that open as much as they may, and keep it.
+fn handles() {
+    for _ in 0..35 {
+        // SAFETY: the child goes on alone.
+        if unsafe { libc::fork() } == 0 {
+            let mut kept = Vec::new();
+            while let Ok(pipe) = std::io::pipe() {
+                kept.push(pipe);
+            }
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+    std::thread::sleep(std::time::Duration::from_secs(20));
+    escaped("kept thousands of descriptors");
+}
+
+/// Every call that gives a file its mode, with set-uid, set-gid and both.
+fn lent_rights() {
+    fs::write("lent", "#!/bin/sh\n").unwrap();
+    let (old, at) = (c"lent".as_ptr(), libc::AT_FDCWD);
+    for mode in [0o4755, 0o2755, 0o6755] {
+        let new = |number: u32| CString::new(format!("lent-{mode:o}-{number}")).unwrap();
+        let names: Vec<CString> = (0..8).map(new).collect();
+        let name = |number: usize| names[number].as_ptr();
+        // SAFETY: constant or local names, plain numbers, and one struct of the size that is said.
+        unsafe {
+            let file = libc::open(old, libc::O_RDWR);
+            let flags = libc::O_CREAT | libc::O_RDWR;
+            #[cfg(target_arch = "x86_64")]
+            {
+                libc::syscall(libc::SYS_chmod, old, mode);
+                // The second number of the same call.
+                libc::syscall(libc::SYS_chmod | 0x4000_0000, old, mode);
+                libc::syscall(libc::SYS_open, name(0), flags, mode);
+                libc::syscall(libc::SYS_creat, name(2), mode);
+                libc::syscall(libc::SYS_mknod, name(3), libc::S_IFREG | mode, 0);
+            }
+            libc::syscall(libc::SYS_fchmod, file, mode);
+            libc::syscall(libc::SYS_fchmodat, at, old, mode);
+            libc::syscall(452, at, old, mode, 0);
+            libc::syscall(libc::SYS_openat, at, name(1), flags, mode);
+            libc::syscall(libc::SYS_mknodat, at, name(4), libc::S_IFREG | mode, 0);
+            let how = [flags as u64, u64::from(mode), 0_u64];
+            libc::syscall(libc::SYS_openat2, at, name(5), how.as_ptr(), 24);
+            let unnamed = libc::O_TMPFILE | libc::O_RDWR;
+            let made = libc::syscall(libc::SYS_openat, at, c".".as_ptr(), unnamed, mode);
+            let path = CString::new(format!("/proc/self/fd/{made}")).unwrap();
+            libc::linkat(at, path.as_ptr(), at, name(6), libc::AT_SYMLINK_FOLLOW);
+            libc::mkdirat(at, name(7), mode);
+        }
+    }
+    for entry in fs::read_dir(".").unwrap() {
+        let entry = entry.unwrap();
+        let mode = std::os::unix::fs::MetadataExt::mode(&entry.metadata().unwrap());
+        if mode & 0o6000 != 0 {
+            escaped(&format!("{:?} has mode {mode:o}", entry.file_name()));
+        }
+    }
+    // And ordinary modes are as they were.
+    fs::set_permissions("lent", std::os::unix::fs::PermissionsExt::from_mode(0o1751)).unwrap();
 }
 
 fn map(flags: libc::c_int) -> bool {
@@ -303,6 +519,24 @@ fn disk() {
         }
     }
     escaped("filled the disk");
+}
+
+/// Fills the disk by processes that nobody waits for: what they wrote is counted nowhere once they
+/// have ended.
+fn disk_unseen() {
+    // SAFETY: ignoring a signal, by which children leave no trace; children that write and end.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        for number in 0..(FLOOD / PIECE) {
+            let child = libc::fork();
+            if child == 0 {
+                write_piece(&format!("unseen{number}"));
+                libc::_exit(0);
+            }
+            libc::waitpid(child, ptr::null_mut(), 0);
+        }
+    }
+    escaped("filled the disk unseen");
 }
 
 fn forks() {

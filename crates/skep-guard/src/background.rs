@@ -8,6 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::descriptors;
+
 /// Starts this executable with other arguments. It outlives the caller.
 pub fn again(
     arguments: &[OsString],
@@ -22,11 +24,11 @@ pub fn again(
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(stderr);
-    // SAFETY: setsid is a bare system call and async-signal-safe; nothing is allocated or locked.
+    // SAFETY: bare system calls, async-signal-safe; nothing is allocated or locked.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;
-            Ok(())
+            descriptors::keep_from_children()
         });
     }
     command.spawn()

@@ -7,6 +7,9 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+/// Kept free for the hive itself unless it is told otherwise.
+pub const FLOOR_BYTES: u64 = 1 << 30;
+
 /// What lies at a path, looked at through the one handle that is then read from: nothing can be
 /// put in its place between the look and the reading.
 #[derive(Debug)]
@@ -42,6 +45,26 @@ pub fn find(path: &Path) -> io::Result<Found> {
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let status = rustix::fs::statvfs(path)?;
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
+/// Refuses once less than `floor` bytes are free on the file system that holds `path`. One that
+/// does not tell is not in the way: what is written fails by itself when there is no room.
+pub fn check_floor(path: &Path, floor: u64) -> Result<(), BelowFloor> {
+    match free_bytes(path) {
+        Ok(free) if free < floor => Err(BelowFloor { free: free >> 20, floor: floor >> 20 }),
+        _ => Ok(()),
+    }
+}
+
+/// Too little room is left on the disk.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "disk_floor: {free} MiB are free on the disk of the workspace, and limits.disk_floor_mib keeps \
+     {floor} MiB for the hive itself. Nothing was done. Make room on that disk, then try again"
+)]
+pub struct BelowFloor {
+    free: u64,
+    floor: u64,
 }
 
 /// Whether this process may write into `path`. Asks the kernel and writes nothing.

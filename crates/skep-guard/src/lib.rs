@@ -5,7 +5,9 @@
 //! tightened. This crate never knows agents, turns, models or SQL.
 
 pub mod background;
+mod cgroup;
 pub mod clock;
+pub mod descriptors;
 pub mod disk;
 pub mod environment;
 pub mod footprint;
@@ -20,6 +22,7 @@ pub mod random;
 pub mod repository;
 pub mod sandbox;
 pub mod scrub;
+pub mod size;
 pub mod socket;
 mod watchdog;
 pub mod workspace;

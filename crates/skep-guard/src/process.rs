@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::process_table::{self, MARKER, Members, Row};
 use crate::watchdog::{self, Ceiling};
-use crate::{environment, random};
+use crate::{descriptors, environment, random};
 
 /// What a child inherits from us; everything else is given in `Job::environment`.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
@@ -107,7 +107,7 @@ impl Live {
             let mut grown = std::pin::pin!(grown);
             // From here on nothing is missed.
             grown.as_mut().enable();
-            if self.so_far().all() > bytes {
+            if self.0.captured.lock().unwrap_or_else(PoisonError::into_inner).all() > bytes {
                 return;
             }
             grown.await;
@@ -260,12 +260,12 @@ fn start(job: &Job, wall: &mut Wall) -> io::Result<(Child, Tree)> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    // SAFETY: setsid is a bare system call and async-signal-safe; nothing is allocated or locked.
-    // The wall promises the same of itself.
+    // SAFETY: bare system calls, async-signal-safe; nothing is allocated or locked. The wall
+    // promises the same of itself, and opens again what bubblewrap needs.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;
-            Ok(())
+            descriptors::keep_from_children()
         });
         if let Some(enter) = wall.enter.take() {
             command.pre_exec(enter);

@@ -18,7 +18,10 @@ use rustix::fs::{Gid, Uid};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::process::{self, Job, JobOutput, Live, ProcessError, Wall};
+use crate::cgroup::Group;
+use crate::disk::{self, BelowFloor};
+use crate::process::{self, Ending, Job, JobOutput, Live, ProcessError, Wall};
+use crate::size::{Size, Sizes};
 use crate::watchdog::Ceiling;
 use crate::workspace::Workspace;
 
@@ -42,6 +45,16 @@ pub struct Settings {
     /// Looked up in PATH unless it is a path.
     pub bubblewrap: PathBuf,
     pub limits: Limits,
+    pub counting: Counting,
+}
+
+/// Who counts what the processes of a command take together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// The kernel by a control group where one can be made, and the watchdog beside it.
+    Kernel,
+    /// The watchdog alone.
+    Watchdog,
 }
 
 /// What a command and everything it starts may take.
@@ -58,6 +71,10 @@ pub struct Limits {
     pub open_files: u64,
     /// Written by all processes together, as far as it fills the disk.
     pub disk_bytes: u64,
+    /// What the workspace may take. One that takes more can only be made smaller.
+    pub workspace_bytes: u64,
+    /// What must be free on its disk for a command to start and to go on.
+    pub disk_floor_bytes: u64,
     /// Of `/tmp` and of `/dev/shm`, each; both are memory.
     pub temporary_bytes: u64,
 }
@@ -85,6 +102,8 @@ pub struct Sandbox {
     /// Filled once the trial has passed; a trial that failed is made again. Shared with the
     /// variants, whose walls are the same.
     passed: Arc<OnceCell<Report>>,
+    /// Of the workspaces; shared with the variants too.
+    sizes: Arc<Sizes>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +116,8 @@ pub enum SandboxError {
     Down { failed: String, remedy: &'static str },
     #[error("sandbox_room: {why}. The command was not run")]
     Room { why: String },
+    #[error(transparent)]
+    Floor(#[from] BelowFloor),
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
@@ -115,6 +136,8 @@ impl Default for Limits {
             file_bytes: 2 * GIB,
             open_files: 1024,
             disk_bytes: 4 * GIB,
+            workspace_bytes: 8 * GIB,
+            disk_floor_bytes: disk::FLOOR_BYTES,
             temporary_bytes: GIB / 4,
         }
     }
@@ -128,6 +151,7 @@ impl Settings {
             toolchains: Vec::new(),
             bubblewrap: PathBuf::from("bwrap"),
             limits: Limits::default(),
+            counting: Counting::Kernel,
         }
     }
 }
@@ -140,13 +164,13 @@ impl Sandbox {
                 *path = real;
             }
         }
-        Self { settings, passed: Arc::default() }
+        Self { settings, passed: Arc::default(), sizes: Arc::default() }
     }
 
     /// The same place at another level and with other limits.
     pub fn variant(&self, level: Level, limits: Limits) -> Self {
         let settings = Settings { level, limits, ..self.settings.clone() };
-        Self { settings, passed: Arc::clone(&self.passed) }
+        Self { settings, passed: Arc::clone(&self.passed), sizes: Arc::clone(&self.sizes) }
     }
 
     pub fn limits(&self) -> &Limits {
@@ -181,6 +205,7 @@ impl Sandbox {
         live: &Live,
         cancel: &CancellationToken,
     ) -> Result<JobOutput, SandboxError> {
+        disk::check_floor(&room.workspace, self.settings.limits.disk_floor_bytes)?;
         if self.settings.level == Level::Host {
             let job = on_host(command, room);
             return Ok(process::run_behind(job, Wall::default(), live, cancel).await?);
@@ -211,19 +236,23 @@ impl Sandbox {
     ) -> Result<JobOutput, SandboxError> {
         let room = self.checked(room)?;
         let limits = &self.settings.limits;
-        let user = tokio::task::spawn_blocking({
-            let room = room.clone();
-            move || entrance::user_for(&room)
+        let size = self.sizes.known(&room.workspace, limits.workspace_bytes).await;
+        let full = size.filter(|size| size.endless || size.bytes > limits.workspace_bytes);
+        let ready = tokio::task::spawn_blocking({
+            let (room, counting, limits) = (room.clone(), self.settings.counting, limits.clone());
+            move || Ok::<_, SandboxError>((entrance::user_for(&room)?, group(counting, &limits)))
         });
-        let user = user.await.map_err(|_| broken("it is shutting down"))??;
+        let (user, group) = ready.await.map_err(|_| broken("it is shutting down"))??;
         let program = arguments::find(&self.settings.bubblewrap).ok_or(SandboxError::Missing {
             why: "bubblewrap is not installed".to_owned(),
             remedy: INSTALL,
         })?;
         let (staging, shown) = arguments::staged(&room, &self.settings, user.is_some());
         let named = user.unwrap_or_else(entrance::User::own);
-        let line = arguments::line(&self.settings, named, &shown, &command.line);
+        let notice = full.map_or_else(String::new, |size| notice(size, limits));
+        let line = arguments::line(&self.settings, named, &shown, (&notice, &command.line));
         let line = line.map_err(|error| broken(&error.to_string()))?;
+        let joined = group.clone();
         let enter = entrance::Entrance::new(user, staging, limits, line.handles)
             .map_err(|why| broken(&why))?;
         let job = Job {
@@ -236,10 +265,23 @@ impl Sandbox {
             timeout: Some(command.timeout),
         };
         let wall = Wall {
-            enter: Some(Box::new(move || enter.enter())),
-            ceiling: Some(ceiling(limits, &room)),
+            enter: Some(Box::new(move || {
+                joined.as_ref().map_or(Ok(()), |group| group.join())?;
+                enter.enter()
+            })),
+            ceiling: Some(Ceiling { group: group.clone(), ..ceiling(limits, &room, size) }),
         };
+        let measured = Measured { sizes: &self.sizes, room: &room, most: limits.workspace_bytes };
         let output = process::run_behind(job, wall, live, cancel).await?;
+        drop(measured);
+        // The last word of the kernel may come between two looks of the watchdog.
+        let ran_out = group.is_some_and(|group| group.ran_out());
+        let output = match (ran_out, &output.ending) {
+            (true, Ending::Exited { .. } | Ending::Signalled { .. }) => {
+                JobOutput { ending: Ending::OverLimit { what: "memory" }, ..output }
+            }
+            _ => output,
+        };
         // The command's own standard error is its standard output: this is bubblewrap speaking.
         match output.stderr.bytes.strip_prefix(b"bwrap: ") {
             Some(said) if output.stdout.bytes.is_empty() => {
@@ -266,6 +308,32 @@ impl Sandbox {
     }
 }
 
+/// Measures the workspace when the command is over, also when nobody waited for that.
+struct Measured<'a> {
+    sizes: &'a Sizes,
+    room: &'a Room,
+    most: u64,
+}
+
+impl Drop for Measured<'_> {
+    fn drop(&mut self) {
+        self.sizes.measure(&self.room.workspace, self.most);
+    }
+}
+
+/// The first line of the output of a command in a workspace that is full.
+fn notice(size: Size, limits: &Limits) -> String {
+    let most = limits.workspace_bytes >> 20;
+    let holds = match size.endless {
+        true => "has more files or deeper folders than can be measured".to_owned(),
+        false => format!("holds more than the {most} MiB of sandbox.workspace_mib"),
+    };
+    format!(
+        "[workspace_full: the workspace {holds}. Commands can remove files and not write any until \
+         it is smaller]"
+    )
+}
+
 fn broken(why: &str) -> SandboxError {
     SandboxError::Room { why: format!("the sandbox could not be set up: {why}") }
 }
@@ -284,13 +352,26 @@ fn on_host(command: ShellCommand, room: &Room) -> Job {
     }
 }
 
-fn ceiling(limits: &Limits, room: &Room) -> Ceiling {
+fn group(counting: Counting, limits: &Limits) -> Option<Arc<Group>> {
+    match counting {
+        // Bubblewrap itself is two processes, and each thread of the command counts.
+        Counting::Kernel => Group::make(limits.memory_bytes, limits.processes + 2).map(Arc::new),
+        Counting::Watchdog => None,
+    }
+}
+
+fn ceiling(limits: &Limits, room: &Room, before: Option<Size>) -> Ceiling {
     // Bubblewrap itself is two processes.
     let processes = usize::try_from(limits.processes).unwrap_or(usize::MAX).saturating_add(2);
     Ceiling {
         memory_bytes: limits.memory_bytes,
         processes,
+        // Programs rarely have more than a few dozen; none may have more than `open_files`.
+        descriptors: limits.open_files.saturating_mul(16),
         disk_bytes: limits.disk_bytes,
+        floor_bytes: limits.disk_floor_bytes,
         folder: room.workspace.clone(),
+        folder_bytes: before.map_or(0, |size| size.bytes),
+        group: None,
     }
 }

@@ -1,10 +1,14 @@
 //! Watches what a whole process tree takes, where the kernel only limits each process.
 
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::cgroup::Group;
 use crate::process_table::{Members, Row};
+use crate::size;
 
 /// How often the tree is measured. What is taken in between is the overshoot.
 const EVERY: Duration = Duration::from_millis(100);
@@ -14,10 +18,28 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Ceiling {
     pub memory_bytes: u64,
     pub processes: usize,
+    /// Open descriptors of all processes: each costs memory of the kernel that is counted nowhere.
+    pub descriptors: u64,
     /// How much may be written while the disk of `folder` fills by as much.
     pub disk_bytes: u64,
+    /// What must stay free on that disk.
+    pub floor_bytes: u64,
     pub folder: PathBuf,
+    /// What the folder took before.
+    pub folder_bytes: u64,
+    /// Where the kernel counts too.
+    pub group: Option<Arc<Group>>,
 }
+
+/// How often the folder is measured although the disk does not fill.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Sockets in the tree's own network namespace. What lies in one is memory that no process has:
+/// up to 208 KiB each for all kinds but TCP, whose queues are looked at.
+const MOST_SOCKETS: u64 = 256;
+const MOST_STREAMS: u64 = 4096;
+/// With fewer, their queues are not worth a look.
+const FEW_STREAMS: u64 = 8;
 
 /// Files a tree may leave on the disk, by which small ones cannot use up its inodes.
 const NEW_FILES: u64 = 500_000;
@@ -25,6 +47,8 @@ const NEW_FILES: u64 = 500_000;
 #[derive(Debug, Clone, Copy)]
 struct Free {
     bytes: u64,
+    /// For those who are not root.
+    usable: u64,
     files: u64,
 }
 
@@ -33,13 +57,17 @@ pub(crate) async fn excess(ceiling: Option<Ceiling>, members: Arc<Mutex<Members>
     let Some(ceiling) = ceiling else { return std::future::pending().await };
     let ceiling = Arc::new(ceiling);
     let before = free(&ceiling);
+    let mut look = Look::first(&ceiling);
     loop {
         tokio::time::sleep(EVERY).await;
         let (ceiling, members) = (Arc::clone(&ceiling), Arc::clone(&members));
-        let measure = move || measured(&ceiling, &members, before);
+        let measure = move || {
+            let taken = measured(&ceiling, &members, before, &mut look);
+            (taken, look)
+        };
         match tokio::task::spawn_blocking(measure).await {
-            Ok(None) => {}
-            Ok(Some(what)) => return what,
+            Ok((None, next)) => look = next,
+            Ok((Some(what), _)) => return what,
             // The runtime shuts down; the tree is ended by whoever drops it.
             Err(_) => return std::future::pending().await,
         }
@@ -50,36 +78,173 @@ fn measured(
     ceiling: &Ceiling,
     members: &Mutex<Members>,
     before: Option<Free>,
+    look: &mut Look,
 ) -> Option<&'static str> {
     let alive = members.lock().unwrap_or_else(PoisonError::into_inner).alive();
+    if ceiling.group.as_ref().is_some_and(|group| group.ran_out()) {
+        return Some("memory");
+    }
     if alive.len() > ceiling.processes {
         return Some("processes");
     }
+    let sum = |measure: fn(&Row) -> u64| alive.iter().map(measure).fold(0, u64::saturating_add);
+    let sockets = alive.iter().find_map(Sockets::of).unwrap_or_default();
+    if sockets.others > MOST_SOCKETS || sockets.streams > MOST_STREAMS {
+        return Some("sockets");
+    }
     // Pages that several processes share are counted for each of them here, so a sum that is too
     // large is taken again in the slow and exact way.
-    let sum = |measure: fn(&Row) -> u64| alive.iter().map(measure).fold(0, u64::saturating_add);
-    if sum(resident) > ceiling.memory_bytes && sum(proportional) > ceiling.memory_bytes {
+    let memory = ceiling.memory_bytes.saturating_sub(sockets.queued);
+    if sum(resident) > memory && sum(proportional) > memory {
         return Some("memory");
     }
+    if sum(descriptors) > ceiling.descriptors {
+        return Some("open files");
+    }
     let (before, now) = (before?, free(ceiling)?);
-    // Others use the disk too: it counts what is gone and was written by this tree.
     let gone = before.bytes.saturating_sub(now.bytes);
-    let filled = gone > ceiling.disk_bytes && sum(written) > ceiling.disk_bytes;
-    (filled || before.files.saturating_sub(now.files) > NEW_FILES).then_some("disk")
+    // Others use the disk too: it counts what is gone and was written by this tree. What a process
+    // wrote that nobody waited for is found in the folder only.
+    let filled = (gone > ceiling.disk_bytes && sum(written) > ceiling.disk_bytes)
+        || look.finds_too_much(ceiling, &alive, gone);
+    let files = before.files.saturating_sub(now.files) > NEW_FILES;
+    (filled || files || now.usable < ceiling.floor_bytes).then_some("disk")
+}
+
+/// When the folder is measured next: that takes long.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    /// Once the disk has filled by this much.
+    gone: u64,
+    /// At the latest then, for others may empty the disk as fast as this tree fills it.
+    at: Instant,
+}
+
+impl Look {
+    fn first(ceiling: &Ceiling) -> Self {
+        Self { gone: ceiling.disk_bytes, at: Instant::now() + LOOK_EVERY }
+    }
+
+    /// Whether the folder, with files of the tree that have no name any more, took more than it
+    /// may.
+    fn finds_too_much(&mut self, ceiling: &Ceiling, alive: &[Row], gone: u64) -> bool {
+        let begun = Instant::now();
+        if gone <= self.gone && begun < self.at {
+            return false;
+        }
+        let most = ceiling.folder_bytes.saturating_add(ceiling.disk_bytes);
+        let named = size::of(&ceiling.folder, most).map_or(0, |size| size.bytes);
+        let taken = named.saturating_add(nameless(alive));
+        self.gone = gone.saturating_add(ceiling.disk_bytes / 4);
+        // At most a fiftieth of the time.
+        self.at = Instant::now() + LOOK_EVERY.max(begun.elapsed() * 50);
+        taken > most
+    }
+}
+
+/// Bytes of files that were removed and are still open.
+fn nameless(alive: &[Row]) -> u64 {
+    let mut files = HashMap::new();
+    let folders =
+        alive.iter().filter_map(|row| std::fs::read_dir(format!("/proc/{}/fd", row.pid)).ok());
+    for handle in folders.flatten().flatten() {
+        if let Ok(file) = std::fs::metadata(handle.path())
+            && file.is_file()
+            && file.nlink() == 0
+        {
+            files.insert((file.dev(), file.ino()), file.blocks().saturating_mul(512));
+        }
+    }
+    files.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
 }
 
 fn free(ceiling: &Ceiling) -> Option<Free> {
     let disk = rustix::fs::statvfs(&ceiling.folder).ok()?;
-    Some(Free { bytes: disk.f_bfree.saturating_mul(disk.f_frsize), files: disk.f_ffree })
+    Some(Free {
+        bytes: disk.f_bfree.saturating_mul(disk.f_frsize),
+        usable: disk.f_bavail.saturating_mul(disk.f_frsize),
+        files: disk.f_ffree,
+    })
 }
 
+/// The tables of pages count: a mapping that is only read has nothing else.
 fn resident(row: &Row) -> u64 {
-    lines(row, "status", &["RssAnon:", "RssShmem:"]).unwrap_or(0).saturating_mul(1024)
+    lines(row, "status", &["RssAnon:", "RssShmem:", "VmPTE:"]).unwrap_or(0).saturating_mul(1024)
 }
 
 fn proportional(row: &Row) -> u64 {
-    lines(row, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"])
-        .map_or_else(|| resident(row), |kilobytes| kilobytes.saturating_mul(1024))
+    let Some(kilobytes) = lines(row, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]) else {
+        return resident(row);
+    };
+    let tables = lines(row, "status", &["VmPTE:"]).unwrap_or(0);
+    kilobytes.saturating_add(tables).saturating_mul(1024)
+}
+
+fn descriptors(row: &Row) -> u64 {
+    let folder = format!("/proc/{}/fd", row.pid);
+    match std::fs::metadata(&folder).map(|folder| folder.len()) {
+        // Linux before 6.2 does not count them for us.
+        Ok(0) => std::fs::read_dir(folder).map_or(0, |entries| entries.count() as u64),
+        Ok(count) => count,
+        Err(_) => 0,
+    }
+}
+
+/// Sockets of a network namespace.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sockets {
+    /// TCP, those that nobody has accepted included.
+    streams: u64,
+    others: u64,
+    /// Bytes on their way between streams, with what the kernel needs around them.
+    queued: u64,
+}
+
+impl Sockets {
+    /// Nothing for a process in our own namespace: bubblewrap outside of its walls.
+    fn of(row: &Row) -> Option<Self> {
+        let namespace = |process: &dyn std::fmt::Display| {
+            std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
+        };
+        if namespace(&row.pid)? == namespace(&"self")? {
+            return None;
+        }
+        let read = |file| std::fs::read_to_string(format!("/proc/{}/net/{file}", row.pid)).ok();
+        let mut sockets = Self::counted(&read("protocols")?);
+        if sockets.streams > FEW_STREAMS {
+            let queued = ["tcp", "tcp6"].map(|file| queued(&read(file).unwrap_or_default()));
+            sockets.queued = queued.iter().fold(0, |sum, bytes| sum.saturating_add(2 * bytes));
+        }
+        Some(sockets)
+    }
+
+    /// `TCPv6     2496      3       2   no     320   yes  kernel      y  y  y`
+    fn counted(protocols: &str) -> Self {
+        let mut sockets = Self::default();
+        for line in protocols.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(name), Some(Ok(count))) = (words.next(), words.nth(1).map(str::parse::<u64>))
+            else {
+                continue;
+            };
+            match name {
+                "TCP" | "TCPv6" => sockets.streams += count,
+                _ => sockets.others += count,
+            }
+        }
+        sockets
+    }
+}
+
+/// `   0: 0100007F:1F90 0100007F:D431 01 00000000:00027F00 …`: to be sent and to be read.
+fn queued(table: &str) -> u64 {
+    let queues = table.lines().skip(1).filter_map(|line| {
+        let (sent, read) = line.split_ascii_whitespace().nth(4)?.split_once(':')?;
+        let bytes = |text| u64::from_str_radix(text, 16).ok();
+        // In a listener they count connections, which are few and harmless as bytes.
+        Some(bytes(sent)? + bytes(read)?)
+    });
+    queues.fold(0, u64::saturating_add)
 }
 
 /// By the process and by all children it has waited for.
@@ -95,4 +260,48 @@ fn lines(row: &Row, file: &str, names: &[&str]) -> Option<u64> {
         value.split_ascii_whitespace().next()?.parse::<u64>().ok()
     });
     Some(values.fold(0, u64::saturating_add))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_table;
+
+    #[test]
+    fn a_disk_that_is_nearly_full_ends_what_runs() {
+        let ended = |floor_bytes| {
+            let ceiling = Ceiling {
+                memory_bytes: u64::MAX,
+                processes: usize::MAX,
+                descriptors: u64::MAX,
+                disk_bytes: u64::MAX,
+                floor_bytes,
+                folder: PathBuf::from("/"),
+                folder_bytes: 0,
+                group: None,
+            };
+            let own = Members::new(process_table::own_pid(), "of nobody".to_owned());
+            let mut look = Look::first(&ceiling);
+            measured(&ceiling, &Mutex::new(own), free(&ceiling), &mut look)
+        };
+        assert_eq!(ended(0), None);
+        assert_eq!(ended(u64::MAX), Some("disk"));
+    }
+
+    #[test]
+    fn sockets_are_counted_by_kind_and_queues_are_added_up() {
+        let protocols = "protocol  size sockets  memory press maxhdr  slab module     cl co\n\
+                         UNIX      1152      2      -1   NI       0   yes  kernel      y  y\n\
+                         UNIX-STREAM 1152   40      -1   NI       0   yes  kernel      y  y\n\
+                         TCPv6     2496      3       2   no     320   yes  kernel      y  y\n\
+                         UDP       1344      1       0   NI       0   yes  kernel      y  y\n\
+                         TCP       2368     10       2   no     320   yes  kernel      y  y\n";
+        let expected = Sockets { streams: 13, others: 43, queued: 0 };
+        assert_eq!(Sockets::counted(protocols), expected);
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt\n\
+                     \x20  0: 0100007F:1F90 00000000:0000 0A 00000000:00000001 00:00000000 0\n\
+                     \x20  1: 0100007F:1F90 0100007F:D431 01 00000100:00027F00 00:00000000 0\n";
+        assert_eq!(queued(table), 1 + 0x100 + 0x2_7f00);
+        assert_eq!(queued("cut"), 0);
+    }
 }

@@ -227,6 +227,8 @@ fn sandbox_of(sandbox: &Sandbox, settings: &SandboxSettings) -> Sandbox {
         memory_bytes: asked.memory_bytes.unwrap_or(usual.memory_bytes),
         processes: asked.processes.unwrap_or(usual.processes),
         disk_bytes: asked.disk_bytes.unwrap_or(usual.disk_bytes),
+        workspace_bytes: asked.workspace_bytes.unwrap_or(usual.workspace_bytes),
+        disk_floor_bytes: asked.disk_floor_bytes.unwrap_or(usual.disk_floor_bytes),
         ..usual.clone()
     };
     let level = match settings.level {

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skep_core::tool::ToolContext;
-use skep_guard::clock;
 use skep_guard::repository::{Commit, Repository};
 use skep_guard::workspace::{EntryKind, Folder, Opened, Target, Workspace};
+use skep_guard::{clock, disk};
 
 /// The parts of an agent's folder that `write` and `edit` may change.
 pub(crate) const GOVERNED: &[&str] = &["org-rules", "skills", "subagents", "team-rules"];
@@ -110,6 +110,8 @@ pub(crate) fn put(
     target: &Target,
     content: &[u8],
 ) -> Result<Option<String>, String> {
+    let floor = context.sandbox.limits.disk_floor_bytes.unwrap_or(disk::FLOOR_BYTES);
+    disk::check_floor(workspace.path(), floor).map_err(|refusal| refusal.to_string())?;
     match (target.settings(), governance) {
         (None, _) => target.replace(content).map(|()| None).map_err(|refusal| refusal.to_string()),
         (Some(path), None) => Err(format!("settings_read_only: {path} can only be read here")),

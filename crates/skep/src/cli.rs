@@ -161,6 +161,9 @@ pub fn main<S>(program: Program<S>) -> ExitCode
 where
     S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
 {
+    // Before anything is opened or started. A system that cannot do it is named by the sandbox's
+    // trial, which is where it matters.
+    let _ = skep_guard::descriptors::keep_from_children();
     run(program, std::env::args_os())
 }
 

@@ -38,8 +38,11 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const HOME: &str = "/tmp/home";
 
 /// The process limit is set in here, inside the user namespace: there the kernel counts the
-/// sandbox alone, outside it would count everything that the same user runs.
-const INNER: &str = "ulimit -u \"$1\" || exit 126; exec bash -c \"$2\" 2>&1";
+/// sandbox alone, outside it would count everything that the same user runs. With a notice it is
+/// said first, and then no file can be written: what is removed takes no byte.
+const INNER: &str = "ulimit -u \"$1\" || exit 126; \
+                     [ -z \"$2\" ] || { ulimit -f 0 || exit 126; echo \"$2\"; }; \
+                     exec bash -c \"$3\" 2>&1";
 
 pub(super) struct Line {
     pub arguments: Vec<OsString>,
@@ -95,7 +98,7 @@ pub(super) fn line(
     settings: &Settings,
     user: User,
     shown: &[Shown],
-    command: &str,
+    (notice, command): (&str, &str),
 ) -> io::Result<Line> {
     let mut line = Line { arguments: Vec::new(), handles: Vec::new() };
     line.add(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]);
@@ -132,7 +135,7 @@ pub(super) fn line(
     line.add(["--remount-ro", "/dev", "--remount-ro", "/"]);
     line.add_path("--chdir", &workspace.at);
     let processes = settings.limits.processes.to_string();
-    line.add(["--", "bash", "-c", INNER, "bash", processes.as_str(), command]);
+    line.add(["--", "bash", "-c", INNER, "bash", processes.as_str(), notice, command]);
     Ok(line)
 }
 

@@ -19,6 +19,7 @@ use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_th
 use seccompiler::BpfProgram;
 
 use super::{Gid, Limits, Room, SandboxError, Uid, Workspace, broken, filter};
+use crate::limits;
 
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
@@ -142,6 +143,8 @@ impl Entrance {
             set_thread_res_gid(user.gid, user.gid, user.gid)?;
             set_thread_res_uid(user.uid, user.uid, user.uid)?;
         }
+        // The hive and its other agents come first.
+        limits::lower_priority_of_thread();
         for (resource, limit) in self.limits {
             // Lower than ours where ours is lower already.
             let most = rustix::process::getrlimit(resource).maximum;

@@ -1,5 +1,6 @@
 //! System calls that are refused although the namespaces leave them open: what reaches past them
-//! (sockets to the hypervisor, keys, kernel tracing) and memory that no limit counts.
+//! (sockets to the hypervisor, keys, kernel tracing), memory that no limit counts, and bits of a
+//! file's mode that would lend the owner's rights to whoever runs it on the host.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// Answered as if the kernel did not have them, which programs are prepared for.
-const ABSENT: [i64; 13] = [
+const ABSENT: [i64; 15] = [
     // Opens sockets without asking `socket`.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
@@ -22,6 +23,10 @@ const ABSENT: [i64; 13] = [
     // Memory that belongs to no process.
     libc::SYS_memfd_create,
     libc::SYS_memfd_secret,
+    // 32 000 queues with a mebibyte of small messages each, counted nowhere.
+    libc::SYS_msgget,
+    // Hands the mode of a new file over in memory, which a filter cannot read.
+    libc::SYS_openat2,
     // Keys, tracing and logs of the whole machine.
     libc::SYS_add_key,
     libc::SYS_request_key,
@@ -35,11 +40,43 @@ const ABSENT: [i64; 13] = [
 
 /// The largest shared memory segment. There are at most 4096 in a namespace, so 256 MiB together.
 const SHARED_SEGMENT_BYTES: u64 = 64 * 1024;
+/// The largest set of semaphores. There are at most 32 000, of 64 bytes each: 128 MiB together.
+const SEMAPHORES: u64 = 64;
+
+/// Set-uid and set-gid. On a file of the workspace they would stay when the sandbox is gone.
+const LENT_RIGHTS: [u64; 2] = [libc::S_ISUID as u64, libc::S_ISGID as u64];
+/// Flags by which opening a file makes one, and then with the given mode.
+const MAKES_FILE: [libc::c_int; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+/// Calls that take a mode, and which of their arguments it is.
+const TAKES_MODE: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    // fchmodat2, the same number everywhere.
+    (452, 2),
+    (libc::SYS_mknodat, 2),
+];
+/// Calls that take flags and a mode that counts with some of them; where the flags are.
+const TAKES_FLAGS: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+    (libc::SYS_openat, 2),
+];
+/// The size of a socket's buffers. As unix sockets have no other limit on what they hold, the
+/// size stays as it is; the kernel cuts what is asked for in silence as well.
+const BUFFER_SIZES: [libc::c_int; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
+const FORCED_SIZES: [libc::c_int; 2] = [libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE];
 
 /// One program per answer, all to be applied.
 pub(super) fn programs() -> Result<Vec<BpfProgram>, String> {
     let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect::<Rules>();
     let size = condition(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, SHARED_SEGMENT_BYTES)?;
+    let semaphores = condition(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Gt, SEMAPHORES)?;
     let other_family = FAMILIES
         .iter()
         .map(|family| {
@@ -54,10 +91,44 @@ pub(super) fn programs() -> Result<Vec<BpfProgram>, String> {
     Ok(vec![
         program(absent, libc::ENOSYS)?,
         program(families, libc::EAFNOSUPPORT)?,
-        program(Rules::from([(libc::SYS_shmget, vec![rule(vec![size])?])]), libc::ENOMEM)?,
+        program(
+            Rules::from([
+                (libc::SYS_shmget, vec![rule(vec![size])?]),
+                (libc::SYS_semget, vec![rule(vec![semaphores])?]),
+            ]),
+            libc::ENOMEM,
+        )?,
+        program(Rules::from([(libc::SYS_setsockopt, options(BUFFER_SIZES)?)]), 0)?,
+        program(Rules::from([(libc::SYS_setsockopt, options(FORCED_SIZES)?)]), libc::EPERM)?,
+        program(lent_rights()?, libc::EPERM)?,
         // Takes room on the disk without counting as written; programs then write zeros instead.
         program(Rules::from([(libc::SYS_fallocate, Vec::new())]), libc::EOPNOTSUPP)?,
     ])
+}
+
+/// Options of sockets themselves, by their numbers.
+fn options(numbers: [libc::c_int; 2]) -> Result<Vec<SeccompRule>, String> {
+    let rules =
+        numbers.into_iter().map(|number| rule(vec![is(1, libc::SOL_SOCKET)?, is(2, number)?]));
+    rules.collect()
+}
+
+/// Every way to give a file one of those bits.
+fn lent_rights() -> Result<Rules, String> {
+    let mut rules = Rules::new();
+    for bit in LENT_RIGHTS {
+        for (call, mode) in TAKES_MODE {
+            rules.entry(*call).or_default().push(rule(vec![has(*mode, bit)?])?);
+        }
+        for ((call, flags), makes) in
+            TAKES_FLAGS.iter().flat_map(|call| MAKES_FILE.map(|makes| (call, makes)))
+        {
+            let makes = u64::try_from(makes).map_err(|error| error.to_string())?;
+            let both = vec![has(*flags, makes)?, has(flags + 1, bit)?];
+            rules.entry(*call).or_default().push(rule(both)?);
+        }
+    }
+    Ok(rules)
 }
 
 fn program(rules: Rules, errno: libc::c_int) -> Result<BpfProgram, String> {
@@ -83,6 +154,15 @@ fn with_second_numbers(mut rules: Rules) -> Rules {
         rules.extend(second.collect::<Vec<_>>());
     }
     rules
+}
+
+fn is(argument: u8, value: libc::c_int) -> Result<SeccompCondition, String> {
+    let value = u64::try_from(value).map_err(|error| error.to_string())?;
+    condition(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+fn has(argument: u8, bits: u64) -> Result<SeccompCondition, String> {
+    condition(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits), bits)
 }
 
 fn condition(

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
 use super::{INSTALL, Level, Room, Sandbox, SandboxError, ShellCommand};
@@ -43,14 +44,27 @@ done < /proc/self/status
 echo "uid=$UID"
 for path in / /usr /etc /dev; do : 2>/dev/null > "$path/skep-trial" && echo "wrote=$path"; done
 : > trial-write && echo workspace=written
+open=
+for handle in /proc/$$/fd/*; do
+  case ${handle##*/} in 0|1|2) ;; *) [ -L "$handle" ] && open="$open ${handle##*/}" ;; esac
+done
+echo "descriptors=$open"
 echo "limits=$(ulimit -u) $(ulimit -n) $(ulimit -c)"
 unshare --user true 2>/dev/null && echo nested=made
+chmod u+s trial-write 2>/dev/null && echo lent=made
 echo end=reached
 "#;
+
+/// The wall against descriptors that the hive was started with.
+const INHERITED: &str = "descriptors";
 
 const NAMESPACES: [&str; 6] = ["pid", "net", "mnt", "ipc", "uts", "user"];
 /// Bubblewrap, two shells and what a pipe of the script starts.
 const MOST_PROCESSES: usize = 8;
+
+const DESCRIPTORS: &str = "It needs a kernel that closes descriptors when a program is started \
+                           (`close_range`); this one was told not to. Start the hive without the \
+                           filter of system calls that stands around it; then try again";
 
 const USERS: &str = "Allow unprivileged user namespaces: `sysctl -w \
                      kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000`, on Ubuntu \
@@ -76,7 +90,12 @@ impl Report {
             None => {
                 let failed = down.join("; ");
                 // What bubblewrap says when there is no bash to start.
-                let remedy = if failed.contains("execvp") { INSTALL } else { USERS };
+                let open = self.checks.iter().any(|check| check.name == INHERITED && !check.holds);
+                let remedy = match () {
+                    () if failed.contains("execvp") => INSTALL,
+                    () if open => DESCRIPTORS,
+                    () => USERS,
+                };
                 SandboxError::Down { failed, remedy }
             }
         }
@@ -115,6 +134,10 @@ async fn tried(sandbox: &Sandbox) -> Result<(JobOutput, bool), SandboxError> {
     let place = Place::make().map_err(broken)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
     listener.set_nonblocking(true).map_err(broken)?;
+    // As if the hive had been started with it. Every other child closes it like this one does.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let inherited = rustix::fs::open(&place.0, flags, Mode::empty());
+    let inherited = inherited.map_err(|errno| broken(errno.into()))?;
     let port = listener.local_addr().map_err(broken)?.port();
     let mut words = vec![quoted(&place.canary().to_string_lossy()), port.to_string()];
     words.extend(sandbox.settings.hidden.iter().map(|path| quoted(&path.to_string_lossy())));
@@ -126,6 +149,7 @@ async fn tried(sandbox: &Sandbox) -> Result<(JobOutput, bool), SandboxError> {
     let room = Room { workspace: place.work(), read_only: Vec::new() };
     let output =
         sandbox.confine(command, &room, &Live::default(), &CancellationToken::new()).await?;
+    drop(inherited);
     Ok((output, listener.accept().is_ok()))
 }
 
@@ -162,7 +186,8 @@ impl Facts {
             && self.get("NoNewPrivs") == "1"
             && self.get("Seccomp") == "2"
             && !matches!(self.get("uid"), "" | "0")
-            && self.get("nested").is_empty();
+            && self.get("nested").is_empty()
+            && self.get("lent").is_empty();
         let limits = &sandbox.settings.limits;
         let limited = self.get("limits").split(' ').map(|limit| limit.parse::<u64>());
         let limited: Vec<u64> = limited.map(|limit| limit.unwrap_or(u64::MAX)).collect();
@@ -216,6 +241,12 @@ impl Facts {
                 self.get("workspace") == "written",
                 "writable",
                 "cannot be written".to_owned(),
+            ),
+            check(
+                INHERITED,
+                self.get("descriptors").is_empty(),
+                "none inherited",
+                format!("inherited from the hive: {}", self.get("descriptors").trim()),
             ),
             check("limits", holds, "set", format!("not as asked: {}", self.get("limits"))),
         ]

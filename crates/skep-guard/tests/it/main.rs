@@ -1,6 +1,9 @@
 //! The guard against a real kernel: real children, sockets, locks and files.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod scene;
+
+mod floods;
 mod lock;
 mod process;
 mod socket;

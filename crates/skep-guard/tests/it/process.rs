@@ -148,3 +148,16 @@ async fn a_claimed_process_ends_strays_and_orphans_that_hide() {
     assert_eq!(output.ending, Ending::Exited { code: 0 });
     all_gone(&pids(&home.path().join("pids"), 1).await).await;
 }
+
+#[tokio::test]
+async fn a_child_has_no_descriptor_but_the_standard_three() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = std::fs::File::open(home.path()).unwrap();
+    rustix::io::fcntl_setfd(&folder, rustix::io::FdFlags::empty()).unwrap();
+    let job = shell("for each in /proc/$$/fd/*; do echo ${each##*/}; done", home.path());
+    let output = run(job, &CancellationToken::new()).await.unwrap();
+    let said = String::from_utf8(output.stdout.bytes).unwrap();
+    // The fourth is the folder that the shell reads to name them.
+    assert_eq!(said, "0\n1\n2\n3\n");
+    drop(folder);
+}

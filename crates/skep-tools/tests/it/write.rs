@@ -220,3 +220,28 @@ async fn edit_of_a_text_that_repeats_itself_takes_no_time() {
     assert!(answer.text.contains("occurs more than 100 times in f"), "{}", answer.text);
     assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
 }
+
+#[tokio::test]
+async fn nothing_is_written_or_run_when_the_disk_is_nearly_full() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("f"), "old\n").unwrap();
+    let table = [
+        ("write", json!({"file_path": "new", "content": "x"}), "disk_floor"),
+        ("write", json!({"file_path": "f", "content": "x"}), "disk_floor"),
+        ("edit", json!({"file_path": "f", "old_string": "old", "new_string": "new"}), "disk_floor"),
+        ("bash", json!({"command": "touch ran"}), "disk_floor"),
+        ("read", json!({"file_path": "f"}), ""),
+        ("grep", json!({"pattern": "old"}), ""),
+    ];
+    for (name, arguments, class) in table {
+        let mut context = context(home.path());
+        context.sandbox.limits.disk_floor_bytes = Some(1 << 60);
+        let answer = call(tool(name).as_ref(), arguments, context).await;
+        assert_eq!(answer.class(), class, "{name}: {answer:?}");
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["f"]);
+    assert_eq!(fs::read_to_string(home.path().join("f")).unwrap(), "old\n");
+}

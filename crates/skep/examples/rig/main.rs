@@ -6,6 +6,7 @@ mod blunt;
 mod decide;
 mod hooks;
 mod tools;
+mod unclosed;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use skep::home::Known;
 use skep_core::retry::RetryPolicy;
 
 fn main() -> ExitCode {
+    unclosed::if_asked();
     cli::main(Program {
         known: Known::new(&["native", "blunt"], tools::NAMES),
         serve: async |home, loaded| compose::serve(home, loaded, extras()).await,

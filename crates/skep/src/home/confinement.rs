@@ -19,6 +19,9 @@ const MIB: u64 = 1 << 20;
 pub struct RawSandbox {
     /// `confined` (the default), or `host`: no walls at all.
     level: Option<RawLevel>,
+    /// What the workspace may take of the disk, in MiB (8192); one that takes more can only be
+    /// made smaller.
+    workspace_mib: Option<Whole<1, 16_777_216>>,
     limits: RawSandboxLimits,
 }
 
@@ -73,6 +76,8 @@ pub fn sandbox(raw: &RawSandbox, usual: SandboxSettings) -> SandboxSettings {
             memory_bytes: limits.memory_mib.map(|n| n.0 * MIB).or(usual.limits.memory_bytes),
             processes: limits.processes.map(|n| n.0).or(usual.limits.processes),
             disk_bytes: limits.disk_mib.map(|n| n.0 * MIB).or(usual.limits.disk_bytes),
+            workspace_bytes: raw.workspace_mib.map(|n| n.0 * MIB).or(usual.limits.workspace_bytes),
+            disk_floor_bytes: usual.limits.disk_floor_bytes,
         },
     }
 }

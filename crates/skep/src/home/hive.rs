@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use skep_core::budget::Caps;
 use skep_core::policy::ClassPolicy;
-use skep_core::settings::{Limits, Profile, SandboxSettings, ServerSettings};
+use skep_core::settings::{Limits, Profile, SandboxLimits, SandboxSettings, ServerSettings};
 use skep_core::{allow, choice};
 
 use super::confinement::{self, RawPolicy, RawSandbox};
@@ -73,6 +73,8 @@ struct RawLimits {
     tool_output_bytes: Option<Whole<1, 16_777_216>>,
     /// Bytes a message may have (262144).
     inbox_body_bytes: Option<Whole<1, 1_048_576>>,
+    /// MiB that must be free on a workspace's disk for tools to write or run anything (1024).
+    disk_floor_mib: Option<Whole<0, 16_777_216>>,
     /// Tokens that all model calls of a day (UTC) may use (no limit).
     tokens_per_day: Option<Whole<1, 10_000_000_000>>,
     /// Dollars that all model calls of a day (UTC) may cost (no limit).
@@ -150,7 +152,7 @@ pub fn read(
     Ok(Hive {
         server: server(&reader, &raw.server)?,
         limits: limits(&raw),
-        defaults: defaults(&reader, &raw.defaults, known, profiles)?,
+        defaults: defaults(&reader, &raw.defaults, known, profiles, sandbox(&raw.limits))?,
     })
 }
 
@@ -252,11 +254,19 @@ fn limits(raw: &RawHive) -> Limits {
     }
 }
 
+/// What the hive's own limits say about every sandbox.
+fn sandbox(limits: &RawLimits) -> SandboxSettings {
+    let disk_floor_bytes = limits.disk_floor_mib.map(|mib| mib.0 << 20);
+    let limits = SandboxLimits { disk_floor_bytes, ..SandboxLimits::default() };
+    SandboxSettings { limits, ..SandboxSettings::default() }
+}
+
 fn defaults(
     reader: &Reader<'_>,
     raw: &RawDefaults,
     known: &Known,
     profiles: Option<&Profiles>,
+    usual_sandbox: SandboxSettings,
 ) -> Result<Defaults, Problem> {
     let engine = match &raw.engine {
         None => "native".to_owned(),
@@ -271,7 +281,7 @@ fn defaults(
         engine,
         profile,
         allowed_tools: tools(reader, &raw.allowed_tools, known)?,
-        sandbox: confinement::sandbox(&raw.sandbox, SandboxSettings::default()),
+        sandbox: confinement::sandbox(&raw.sandbox, usual_sandbox),
         policy: confinement::policy(&raw.policy),
     })
 }

@@ -319,13 +319,15 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
     let folder = Folder::new(&[
         (
             "skep.yaml",
-            "defaults:\n  sandbox: {level: host, limits: {cpu_seconds: 12, memory_mib: 16}}\n\
+            "limits: {disk_floor_mib: 3}\n\
+             defaults:\n  sandbox: {level: host, limits: {cpu_seconds: 12, memory_mib: 16}}\n\
              \x20 policy: {read: ask, write: deny, run: allow, reach: allow, shape: deny}\n",
         ),
         ("teams/main/config.yaml", ""),
         (
             "teams/cto/config.yaml",
-            "sandbox: {level: confined, limits: {memory_mib: 32, processes: 9, disk_mib: 1}}\n",
+            "sandbox: {level: confined, workspace_mib: 5, \
+             limits: {memory_mib: 32, processes: 9, disk_mib: 1}}\n",
         ),
     ]);
     let loaded = folder.load().unwrap();
@@ -333,6 +335,7 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
     let limits = SandboxLimits {
         cpu: Some(Duration::from_secs(12)),
         memory_bytes: Some(16 << 20),
+        disk_floor_bytes: Some(3 << 20),
         ..SandboxLimits::default()
     };
     assert_eq!(main.sandbox, SandboxSettings { level: SandboxLevel::Host, limits });
@@ -340,6 +343,7 @@ fn sandbox_and_policy_act_and_an_agent_changes_what_it_writes() {
         memory_bytes: Some(32 << 20),
         processes: Some(9),
         disk_bytes: Some(1 << 20),
+        workspace_bytes: Some(5 << 20),
         ..limits
     };
     assert_eq!(cto.sandbox, SandboxSettings { level: SandboxLevel::Confined, limits });

@@ -63,3 +63,5 @@ mod telling;
 mod telling_logs;
 mod tools_coding;
 mod walls_background;
+mod walls_descriptors;
+mod walls_floods;

@@ -142,6 +142,7 @@ async fn walls_are_named_by_doctor_and_an_agent_without_them_is_shown() {
             good("privileges: none, and none to gain"),
             good("system files: read-only"),
             good("workspace: writable"),
+            good("descriptors: none inherited"),
             good("limits: set"),
         ]
     );

@@ -1,0 +1,264 @@
+//! Groups of processes whose memory and number the kernel itself counts, also what no process has:
+//! buffers of sockets and pipes, tables, queues; and which get less of the processor's time. Made
+//! below the group this process is in, where it may; version 1 and version 2 of the interface.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::{process_table, random};
+
+/// What bubblewrap, the shells and the kernel need beside the memory of the command.
+const BESIDE: u64 = 64 << 20;
+/// Of the processor's time, where others want it too: a sixteenth of what the hive gets.
+const SHARES: &str = "64";
+const WEIGHT: &str = "6";
+/// How long an ended group may take to become empty.
+const EMPTY_WITHIN: Duration = Duration::from_secs(10);
+/// Where this process goes itself with version 2: a group with groups below has no processes.
+const OWN: &str = "skep-hive";
+
+/// Where groups can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// One tree for each thing that is counted.
+    One {
+        memory: PathBuf,
+        processes: PathBuf,
+        time: Option<PathBuf>,
+    },
+    Two {
+        all: PathBuf,
+    },
+}
+
+/// A group of its own for one command. Removed when dropped, once its processes are gone.
+#[derive(Debug)]
+pub(crate) struct Group {
+    folders: Vec<PathBuf>,
+    /// Writing `0` into each moves the writer.
+    doors: Vec<File>,
+    /// Counts what the kernel ended for want of memory.
+    events: PathBuf,
+}
+
+impl Group {
+    /// Nothing where none can be made.
+    pub fn make(memory_bytes: u64, processes: u64) -> Option<Self> {
+        static PLACE: OnceLock<Option<Place>> = OnceLock::new();
+        let place = PLACE.get_or_init(|| {
+            let place = Place::find()?;
+            place.remove_strays();
+            // Tried before it is relied on.
+            Self::make_at(&place, memory_bytes, processes).ok().map(|_| place)
+        });
+        let made = Self::make_at(place.as_ref()?, memory_bytes, processes);
+        made.inspect_err(|error| tracing::warn!(%error, "no control group for a command")).ok()
+    }
+
+    fn make_at(place: &Place, memory_bytes: u64, processes: u64) -> io::Result<Self> {
+        let name = format!("skep-{}-{}", process_table::own_pid(), random::uuid());
+        let memory_bytes = memory_bytes.saturating_add(BESIDE).to_string();
+        let folders: Vec<PathBuf> = place.trees().iter().map(|tree| tree.join(&name)).collect();
+        let mut group = Self { folders: Vec::new(), doors: Vec::new(), events: PathBuf::new() };
+        for folder in &folders {
+            fs::create_dir(folder)?;
+            group.folders.push(folder.clone());
+            let door = OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?;
+            group.doors.push(door);
+        }
+        let (memory, limits, events) = match (place, &folders[..]) {
+            (Place::One { .. }, [memory, limits, time @ ..]) => {
+                for time in time {
+                    put(&time.join("cpu.shares"), SHARES)?;
+                }
+                put(&memory.join("memory.limit_in_bytes"), &memory_bytes)?;
+                // Without it the kernel counts no buffers of TCP; not every one can.
+                let _ = put(&memory.join("memory.kmem.tcp.limit_in_bytes"), &memory_bytes);
+                (memory, limits, "memory.oom_control")
+            }
+            (Place::Two { .. }, [all]) => {
+                put(&all.join("memory.max"), &memory_bytes)?;
+                let _ = put(&all.join("memory.swap.max"), "0");
+                let _ = put(&all.join("cpu.weight"), WEIGHT);
+                (all, all, "memory.events")
+            }
+            _ => return Err(io::Error::other("a control group has other parts")),
+        };
+        put(&limits.join("pids.max"), &processes.to_string())?;
+        group.events = memory.join(events);
+        Ok(group)
+    }
+
+    /// Moves the process that calls it. Bare system calls only: for a child before its exec.
+    pub fn join(&self) -> io::Result<()> {
+        for door in &self.doors {
+            rustix::io::write(door.as_fd(), b"0")?;
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel has ended one of its processes for want of memory.
+    pub fn ran_out(&self) -> bool {
+        let text = fs::read_to_string(&self.events).unwrap_or_default();
+        let killed = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        killed.is_some_and(|count| count.trim() != "0")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let folders = std::mem::take(&mut self.folders);
+        let busy: Vec<PathBuf> =
+            folders.into_iter().filter(|folder| fs::remove_dir(folder).is_err()).collect();
+        if busy.is_empty() {
+            return;
+        }
+        // Dead processes are in it until somebody has asked for their end.
+        let remove = move || {
+            let begun = Instant::now();
+            for folder in busy {
+                while fs::remove_dir(&folder).is_err() && folder.exists() {
+                    if begun.elapsed() > EMPTY_WITHIN {
+                        tracing::warn!(folder = %folder.display(), "a control group is not empty");
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        };
+        // Without a thread it stays until the next start.
+        let _ = std::thread::Builder::new().name("cgroup".to_owned()).spawn(remove);
+    }
+}
+
+impl Place {
+    fn find() -> Option<Self> {
+        let read = |file| fs::read_to_string(format!("/proc/self/{file}")).ok();
+        let (groups, mounts) = (read("cgroup")?, read("mountinfo")?);
+        if let Some(place) = Self::one(&groups, &mounts) {
+            return Some(place);
+        }
+        let place = Self::two(&groups, &mounts)?;
+        let Self::Two { all } = &place else { return None };
+        open_to_groups(all).ok().map(|()| place)
+    }
+
+    fn one(groups: &str, mounts: &str) -> Option<Self> {
+        let tree = |part| folder_of(groups, mounts, Some(part));
+        let time = tree("cpu").filter(|time| Some(time) != tree("memory").as_ref());
+        Some(Self::One { memory: tree("memory")?, processes: tree("pids")?, time })
+    }
+
+    fn two(groups: &str, mounts: &str) -> Option<Self> {
+        Some(Self::Two { all: folder_of(groups, mounts, None)? })
+    }
+
+    fn trees(&self) -> Vec<&Path> {
+        match self {
+            Self::One { memory, processes, time } => {
+                [memory, processes].into_iter().chain(time).map(PathBuf::as_path).collect()
+            }
+            Self::Two { all } => vec![all],
+        }
+    }
+
+    /// Groups of processes like this one that are gone. One that is in use stays.
+    fn remove_strays(&self) {
+        for tree in self.trees() {
+            for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let made_by = name.to_str().and_then(|name| {
+                    name.strip_prefix("skep-")?.split_once('-')?.0.parse::<i32>().ok()
+                });
+                if made_by.is_some_and(|pid| process_table::read_row(pid).is_none()) {
+                    let _ = fs::remove_dir(entry.path());
+                }
+            }
+        }
+    }
+}
+
+/// The folder of the group this process is in: of a part in version 1, of all in version 2.
+fn folder_of(groups: &str, mounts: &str, part: Option<&str>) -> Option<PathBuf> {
+    let own = groups.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (parts, path) = rest.split_once(':')?;
+        let fits = part.map_or(parts.is_empty(), |part| parts.split(',').any(|one| one == part));
+        fits.then_some(path)
+    })?;
+    mounts.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut words = kind.split(' ');
+        let (kind, options) = (words.next()?, words.nth(1)?);
+        let fits = match part {
+            Some(part) => kind == "cgroup" && options.split(',').any(|one| one == part),
+            None => kind == "cgroup2",
+        };
+        let mut words = mount.split(' ').skip(3);
+        let (root, at) = (words.next()?, words.next()?);
+        let below = Path::new(own).strip_prefix(root).ok()?;
+        fits.then(|| Path::new(at).join(below))
+    })
+}
+
+/// Version 2: the parts have to be handed down, and a group that does so holds no process itself.
+fn open_to_groups(all: &Path) -> io::Result<()> {
+    let parts = fs::read_to_string(all.join("cgroup.controllers"))?;
+    if !["memory", "pids"].iter().all(|part| parts.split_whitespace().any(|one| one == *part)) {
+        return Err(io::Error::other("memory and pids are not handed down"));
+    }
+    let control = all.join("cgroup.subtree_control");
+    let hand_down = || {
+        put(&control, "+memory +pids")?;
+        // Good to have.
+        let _ = put(&control, "+cpu");
+        Ok(())
+    };
+    if hand_down().is_ok() {
+        return Ok(());
+    }
+    let (pid, own) = (process_table::own_pid().to_string(), all.join(OWN));
+    fs::create_dir(&own)?;
+    let moved = put(&own.join("cgroup.procs"), &pid).and_then(|()| hand_down());
+    if moved.is_err() {
+        // Others are in our group too: everything stays as it was.
+        let _ = put(&all.join("cgroup.procs"), &pid);
+        let _ = fs::remove_dir(&own);
+    }
+    moved
+}
+
+fn put(file: &Path, text: &str) -> io::Result<()> {
+    // One write, and nothing is made where the kernel has no such file.
+    io::Write::write_all(&mut OpenOptions::new().write(true).open(file)?, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_of_this_process_is_found_in_both_versions() {
+        let groups = "8:pids:/\n4:cpu,cpuacct:/\n3:memory:/made/by\n0::/user/one\n";
+        let mounts = "24 20 0:21 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n\
+                      25 24 0:22 / /cg/memory rw shared:9 - cgroup cgroup rw,memory\n\
+                      28 24 0:25 / /cg/time rw - cgroup cgroup rw,cpu,cpuacct\n\
+                      26 24 0:23 / /cg/pids rw - cgroup cgroup rw,pids\n\
+                      27 24 0:24 /user /cg/all rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        let one = Place::One {
+            memory: "/cg/memory/made/by".into(),
+            processes: "/cg/pids".into(),
+            time: Some("/cg/time".into()),
+        };
+        assert_eq!(Place::one(groups, mounts), Some(one));
+        assert_eq!(Place::two(groups, mounts), Some(Place::Two { all: "/cg/all/one".into() }));
+        assert_eq!(Place::one("0::/\n", mounts), None);
+        assert_eq!(Place::two("4:memory:/\n", mounts), None);
+        // Mounted from elsewhere: not ours to find.
+        assert_eq!(Place::two("0::/system\n", mounts), None);
+    }
+}
