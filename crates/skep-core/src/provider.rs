@@ -101,7 +101,9 @@ pub enum ModelEvent {
     /// Closes the current thinking block.
     Signature(String),
     RedactedThinking(String),
-    /// Sent once the arguments are complete and valid JSON; never earlier.
+    /// Sent once the call is complete; never earlier. The arguments are an object. Where the
+    /// model wrote none, they are what it wrote, as a text: the gate answers such a call with an
+    /// error, and no tool sees it.
     ToolCall {
         id: CallId,
         name: String,

@@ -11,7 +11,7 @@ use skep_core::engine::{
     Capabilities, Engine, EngineEvent, FailureCode, ToolCall, TurnEnd, TurnHandle, TurnRequest,
 };
 use skep_core::fallback;
-use skep_core::message::{Message, Meta};
+use skep_core::message::{Message, Meta, StopReason};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
 use skep_core::retry::{self, Next, RetryPolicy};
 use skep_core::settings::{AgentSettings, Profile};
@@ -252,6 +252,7 @@ impl Turn {
         let mut hold = hold;
         let mut stream = seat.provider.call(request);
         let mut calls = Vec::new();
+        let mut spoke = false;
         while let Some(item) = stream.next().await {
             let event = match item {
                 Ok(event) => event,
@@ -262,7 +263,10 @@ impl Turn {
             };
             hold.hear(heard_in(&event));
             match event {
-                ModelEvent::Text(text) => self.emit(EngineEvent::Text(text)).await?,
+                ModelEvent::Text(text) => {
+                    spoke |= !text.trim().is_empty();
+                    self.emit(EngineEvent::Text(text)).await?;
+                }
                 ModelEvent::Thinking(text) => self.emit(EngineEvent::Thinking(text)).await?,
                 ModelEvent::Signature(text) => self.emit(EngineEvent::Signature(text)).await?,
                 ModelEvent::RedactedThinking(data) => {
@@ -278,8 +282,13 @@ impl Turn {
                     let profile = Some(seat.profile.name.clone());
                     let usage = meta.usage.priced(seat.profile.price.as_ref());
                     hold.answered(usage);
+                    let reason = meta.stop_reason;
+                    // Also of an answer that is none: it was paid for.
                     self.emit(EngineEvent::Meta(Meta { profile, usage, ..meta })).await?;
-                    return Ok(Ok(calls));
+                    return Ok(match lacking(reason, spoke, &calls) {
+                        Some(error) => Err(error),
+                        None => Ok(calls),
+                    });
                 }
             }
         }
@@ -313,6 +322,25 @@ impl Turn {
 
     async fn emit(&self, event: EngineEvent) -> Result<(), Stop> {
         self.events.send(event).await.map_err(|_| Stop::Quiet)
+    }
+}
+
+/// What is wrong with an answer that ended well and holds nothing: such a turn is not done.
+fn lacking(reason: StopReason, spoke: bool, calls: &[ToolCall]) -> Option<ModelError> {
+    let rejected = |text: &str| Some(ModelError::Rejected { text: text.to_owned() });
+    let passing =
+        |text: &str| Some(ModelError::Passing { text: text.to_owned(), retry_after: None });
+    match reason {
+        _ if !calls.is_empty() => None,
+        StopReason::ToolUse => passing("the model announced a call that did not come"),
+        _ if spoke => None,
+        // Asked again it would be the same.
+        StopReason::MaxTokens => rejected(
+            "the model used its whole output limit before it said anything; raise \
+             max_output_tokens of the profile, or let it think less",
+        ),
+        StopReason::Refusal => rejected("the model vendor's filter withheld the answer"),
+        _ => passing("the model's answer is empty"),
     }
 }
 

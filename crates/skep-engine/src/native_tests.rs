@@ -260,12 +260,43 @@ async fn four_tries_with_growing_pauses_then_the_turn_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_holds_nothing_is_never_done() {
+    let thought = || Ok(ModelEvent::Thinking("hm".to_owned()));
+    let limit = "the model used its whole output limit before it said anything; raise \
+                 max_output_tokens of the profile, or let it think less";
+    let table = [
+        (StopReason::EndTurn, " \n", "the model's answer is empty", 4),
+        (StopReason::Other, "", "the model's answer is empty", 4),
+        (StopReason::ToolUse, "I look.", "the model announced a call that did not come", 4),
+        (StopReason::MaxTokens, "", limit, 1),
+        (StopReason::Refusal, "", "the model vendor's filter withheld the answer", 1),
+    ];
+    for (reason, said, expected, calls) in table {
+        let provider = FakeProvider::default();
+        (0..calls).for_each(|_| provider.expect([thought(), text(said), end(reason)]));
+        let mut rig = start(provider, 5);
+        let events = rig.rest().await;
+        let paid = events.iter().filter(|event| matches!(event, EngineEvent::Meta(_))).count();
+        assert_eq!((rig.provider.calls(), paid), (calls, calls), "{reason:?}");
+        let text = match events.last() {
+            Some(EngineEvent::End(TurnEnd::Retry { text } | TurnEnd::Failed { text, .. })) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(text.contains(expected), "{text}");
+    }
+    // A refusal in words is an answer.
+    let provider = FakeProvider::default();
+    provider.expect([text("I will not."), end(StopReason::Refusal)]);
+    assert_eq!(start(provider, 5).end().await, TurnEnd::Finished);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_tries_are_counted_anew_for_each_step() {
     let provider = FakeProvider::default();
     provider.expect_failures(&passing(None), 3);
     provider.expect([call("one"), end(StopReason::ToolUse)]);
     provider.expect_failures(&passing(None), 3);
-    provider.expect([end(StopReason::EndTurn)]);
+    provider.expect([text("done"), end(StopReason::EndTurn)]);
     let mut rig = start(provider, 5);
     let batch = rig.gate.recv().await.unwrap();
     batch.reply.send(vec![]).unwrap();

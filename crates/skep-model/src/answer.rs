@@ -2,28 +2,51 @@
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use skep_core::ids::CallId;
 use skep_core::message::Usage;
 use skep_core::provider::{ModelError, ModelEvent};
 
 use crate::failure;
+use crate::sse::Event;
 
 /// The most argument text one call may have.
 pub(crate) const ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
 
+/// How a stream came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Last {
+    /// It said so, with `[DONE]`.
+    Word,
+    /// No more bytes came.
+    Byte,
+}
+
 pub trait Decode: Default + Send {
-    /// Takes the data of one event and appends what it means. After `End` or an error the answer
-    /// is over. The key is known so that no text repeats it.
+    /// Takes one event and appends what it means. After `End` or an error the answer is over. The
+    /// key is known so that no text repeats it.
     fn read(
         &mut self,
-        data: &str,
+        event: &Event,
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError>;
+
+    /// The model told why it stopped: only counts and the last word may follow, and an answer
+    /// that lacks these is whole all the same.
+    fn is_told_over(&self) -> bool;
+
+    /// The stream is over before the wire's own last event came: appends `End` if the answer is
+    /// whole without it.
+    fn close(&mut self, last: Last, events: &mut Vec<ModelEvent>) -> Result<(), ModelError>;
 }
 
 /// An event that does not fit is garbage, and garbage is asked for again: nothing is guessed.
 pub(crate) fn garbage(what: &str) -> ModelError {
     failure::passing(format!("the model vendor's answer makes no sense: {what}"))
+}
+
+pub(crate) fn cut() -> ModelError {
+    failure::passing("the model vendor's answer was cut off")
 }
 
 pub(crate) fn push_text(
@@ -36,20 +59,86 @@ pub(crate) fn push_text(
     }
 }
 
-pub(crate) fn add_arguments(arguments: &mut String, piece: &str) -> Result<(), ModelError> {
-    if arguments.len() + piece.len() > ARGUMENT_BYTES {
-        return Err(garbage("endless arguments"));
+/// The object that the text of a call's arguments means; nothing where it means none, or more
+/// than one. A call without arguments may have no text at all. Some servers encode the object
+/// twice, send it twice, or begin with an empty one.
+pub(crate) fn parse_arguments(text: &str) -> Option<Value> {
+    if let Ok(object) = serde_json::from_str::<Map<String, Value>>(text) {
+        return Some(Value::Object(object));
     }
-    arguments.push_str(piece);
-    Ok(())
+    let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let mut values = values.collect::<Result<Vec<_>, _>>().ok()?;
+    let last = values.pop().unwrap_or_default();
+    let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+    if !values.iter().all(|value| *value == last || is_empty(value)) {
+        return None;
+    }
+    match last {
+        Value::Object(_) => Some(last),
+        Value::Null => Some(Value::Object(Map::new())),
+        Value::String(inner) if inner.trim().is_empty() => Some(Value::Object(Map::new())),
+        Value::String(inner) => serde_json::from_str(&inner).ok().map(Value::Object),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
+    }
 }
 
-/// A call without arguments may send no text at all.
-pub(crate) fn parse_arguments(text: &str) -> Option<Value> {
-    if text.is_empty() {
-        return Some(Value::Object(Map::new()));
+/// A call as its answer ends.
+#[derive(Debug, Default)]
+pub(crate) struct CallText {
+    pub id: String,
+    pub name: String,
+    pub arguments: String,
+}
+
+/// What tells that a call is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Complete {
+    /// The server said that the call, or the answer with it, is over.
+    Told,
+    /// Nobody said so: only arguments that end by themselves can be whole.
+    ByItself,
+    /// The output limit fell into the answer: half a call is left out, because asking again would
+    /// end at the same place.
+    AtLimit,
+}
+
+impl CallText {
+    pub(crate) fn add(&mut self, piece: &str) -> Result<(), ModelError> {
+        if self.arguments.len() + piece.len() > ARGUMENT_BYTES {
+            return Err(garbage("endless arguments"));
+        }
+        self.arguments.push_str(piece);
+        Ok(())
     }
-    serde_json::from_str::<Map<String, Value>>(text).ok().map(Value::Object)
+
+    pub(crate) fn is_blank(&self) -> bool {
+        self.arguments.trim().is_empty()
+    }
+
+    /// The call, if it is one. Arguments that are no JSON object go on as the text they are: the
+    /// gate answers them, nothing runs. `count` numbers a call that came without an id.
+    pub(crate) fn told(
+        self,
+        complete: Complete,
+        count: usize,
+    ) -> Result<Option<ModelEvent>, ModelError> {
+        if self.name.is_empty() {
+            return Err(garbage("call of no tool"));
+        }
+        let parsed = match complete {
+            Complete::Told => parse_arguments(&self.arguments),
+            _ if self.is_blank() => None,
+            _ => parse_arguments(&self.arguments),
+        };
+        let arguments = match (parsed, complete) {
+            (Some(object), _) => object,
+            (None, Complete::Told) => Value::String(self.arguments),
+            (None, Complete::ByItself) => return Err(cut()),
+            (None, Complete::AtLimit) => return Ok(None),
+        };
+        let id = if self.id.is_empty() { format!("call_{count}") } else { self.id };
+        Ok(Some(ModelEvent::ToolCall { id: CallId::new(id), name: self.name, arguments }))
+    }
 }
 
 /// The part of a prompt that the cache had to do with, as the OpenAI wires tell it.

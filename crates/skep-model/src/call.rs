@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
+use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
-use reqwest::{Response, StatusCode};
 use secrecy::ExposeSecret;
 use skep_core::BoxStream;
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
 use tokio::time::Instant;
 
-use crate::answer::Decode;
+use crate::answer::{Decode, Last};
+use crate::body::{Body, Piece};
 use crate::failure;
 use crate::link::{Link, Wire};
-use crate::sse::Parser;
+use crate::sse::Event;
 
 /// An explanation of an error is a few hundred bytes; a page of a proxy may be longer.
 const ERROR_BODY_BYTES: usize = 64 * 1024;
@@ -27,6 +28,12 @@ const CALL_BYTES: usize = 16 * 1024;
 /// After the last event the end of the body usually comes at once; read, it lets the connection
 /// serve the next call. Not waited for longer than this.
 const DRAIN: Duration = Duration::from_millis(50);
+/// When the model has told why it stopped, counts and a last word may follow. Some servers send
+/// neither, and keep the connection.
+const LAST_WORD: Duration = Duration::from_secs(5);
+const DONE: &str = "[DONE]";
+/// Events that only keep a connection open, whatever stands in them.
+const KEEP_ALIVE: &[&str] = &["ping", "keepalive", "keep-alive", "heartbeat"];
 
 pub(crate) fn open<W: Wire>(
     link: Arc<Link<W>>,
@@ -65,7 +72,7 @@ enum State<D> {
 
 struct Streaming<D> {
     response: Response,
-    parser: Parser,
+    body: Body,
     decoder: D,
     /// Bytes of what was said so far.
     said: usize,
@@ -86,6 +93,7 @@ impl<W: Wire> Call<W> {
             let failure = match tokio::time::timeout_at(deadline, self.advance()).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error,
+                Err(_) if self.is_whole_without_last_word() => continue,
                 Err(_) => failure::passing("the model vendor stays silent"),
             };
             if !matches!(self.state, State::Over) {
@@ -103,31 +111,52 @@ impl<W: Wire> Call<W> {
                 let response = send(&self.link, &self.request).await?;
                 self.state = State::Streaming(Box::new(Streaming {
                     response,
-                    parser: Parser::default(),
+                    body: Body::default(),
                     decoder: W::Decoder::default(),
                     said: 0,
                 }));
                 Ok(())
             }
             State::Streaming(streaming) => {
-                let piece = streaming.response.chunk().await.map_err(|_| cut())?;
-                // A body that ended well without its last event is cut off all the same.
-                let piece = piece.ok_or_else(cut)?;
                 let key = self.link.key.expose_secret();
-                let read = streaming.read(&piece, key, &mut self.ready)?;
+                let was_over = streaming.decoder.is_told_over();
+                let waiting = self.ready.len();
+                let read = match streaming.response.chunk().await {
+                    Ok(Some(piece)) => streaming.read(&piece, key, &mut self.ready)?,
+                    Ok(None) => streaming.finish(key, &mut self.ready)?,
+                    Err(_) => streaming.close(Last::Byte, &mut self.ready)?,
+                };
+                let over = streaming.decoder.is_told_over();
                 match read {
+                    Read::End => self.drain().await,
+                    // Pings after the end of an answer do not keep it from ending.
+                    _ if over && was_over && self.ready.len() == waiting => {}
+                    _ if over => {
+                        let rest = LAST_WORD.min(self.link.timeouts.idle);
+                        self.deadline = Instant::now() + rest;
+                    }
                     Read::Nothing => {}
                     Read::Events => self.deadline = Instant::now() + self.link.timeouts.idle,
-                    Read::End => {
-                        if let State::Streaming(mut ended) =
-                            std::mem::replace(&mut self.state, State::Over)
-                        {
-                            drain(&mut ended.response).await;
-                        }
-                    }
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// Silence after the model told why it stopped: nothing is missing.
+    fn is_whole_without_last_word(&mut self) -> bool {
+        let State::Streaming(streaming) = &mut self.state else { return false };
+        let whole = streaming.decoder.is_told_over()
+            && streaming.close(Last::Byte, &mut self.ready).is_ok();
+        if whole {
+            self.state = State::Over;
+        }
+        whole
+    }
+
+    async fn drain(&mut self) {
+        if let State::Streaming(mut ended) = std::mem::replace(&mut self.state, State::Over) {
+            drain(&mut ended.response).await;
         }
     }
 }
@@ -147,29 +176,109 @@ impl<D: Decode> Streaming<D> {
         key: &str,
         ready: &mut VecDeque<ModelEvent>,
     ) -> Result<Read, ModelError> {
-        let mut events = Vec::new();
-        let parsed = self.parser.push(piece, &mut events);
-        for event in &events {
-            let mut decoded = Vec::new();
-            self.decoder.read(&event.data, key, &mut decoded)?;
-            self.said += decoded.iter().map(weight).sum::<usize>();
-            if self.said > ANSWER_BYTES {
-                return Err(endless());
-            }
-            let ended = matches!(decoded.last(), Some(ModelEvent::End(_)));
-            ready.extend(decoded);
-            if ended {
+        let Piece { events, fault } = self.body.push(piece);
+        let read = self.take(&events, key, ready)?;
+        match fault {
+            Some(fault) if !matches!(read, Read::End) => Err(fault),
+            _ => Ok(read),
+        }
+    }
+
+    /// The body ended well: its last event may lack its end.
+    fn finish(&mut self, key: &str, ready: &mut VecDeque<ModelEvent>) -> Result<Read, ModelError> {
+        let Piece { events, fault } = self.body.finish();
+        match self.take(&events, key, ready) {
+            Ok(Read::End) => return Ok(Read::End),
+            // Half an event at the end of a whole answer takes nothing away from it.
+            Err(error) if !self.decoder.is_told_over() => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        match fault {
+            Some(fault) if !self.decoder.is_told_over() => Err(fault),
+            _ => self.close(Last::Byte, ready),
+        }
+    }
+
+    fn take(
+        &mut self,
+        events: &[Event],
+        key: &str,
+        ready: &mut VecDeque<ModelEvent>,
+    ) -> Result<Read, ModelError> {
+        for event in events {
+            if matches!(self.take_one(event, key, ready)?, Read::End) {
                 return Ok(Read::End);
             }
         }
-        parsed.map_err(|error| {
-            failure::passing(format!("the model vendor's answer makes no sense: {error}"))
-        })?;
         Ok(if events.is_empty() { Read::Nothing } else { Read::Events })
+    }
+
+    fn take_one(
+        &mut self,
+        event: &Event,
+        key: &str,
+        ready: &mut VecDeque<ModelEvent>,
+    ) -> Result<Read, ModelError> {
+        let data = event.data.trim();
+        if data.is_empty() || KEEP_ALIVE.contains(&event.name.as_str()) {
+            return Ok(Read::Events);
+        }
+        if data == DONE {
+            return self.close(Last::Word, ready);
+        }
+        if event.name == "error" {
+            failure::in_named_event(data, key)?;
+        }
+        let mut decoded = Vec::new();
+        self.decoder.read(event, key, &mut decoded)?;
+        self.hand_out(decoded, ready)
+    }
+
+    fn close(&mut self, last: Last, ready: &mut VecDeque<ModelEvent>) -> Result<Read, ModelError> {
+        let mut decoded = Vec::new();
+        self.decoder.close(last, &mut decoded)?;
+        self.hand_out(decoded, ready)
+    }
+
+    fn hand_out(
+        &mut self,
+        decoded: Vec<ModelEvent>,
+        ready: &mut VecDeque<ModelEvent>,
+    ) -> Result<Read, ModelError> {
+        self.said += decoded.iter().map(weight).sum::<usize>();
+        if self.said > ANSWER_BYTES {
+            return Err(endless());
+        }
+        let ended = matches!(decoded.last(), Some(ModelEvent::End(_)));
+        ready.extend(decoded);
+        Ok(if ended { Read::End } else { Read::Events })
     }
 }
 
+/// Sends the request, once more where the server refuses a part that can be left out.
 async fn send<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Response, ModelError> {
+    let key = link.key.expose_secret();
+    let mut response = post(link, request).await?;
+    if !response.status().is_success() {
+        let mut body = error_body(&mut response).await;
+        if response.status().is_client_error() && link.wire.concede(&body) {
+            response = post(link, request).await?;
+            if !response.status().is_success() {
+                body = error_body(&mut response).await;
+            }
+        }
+        if !response.status().is_success() {
+            return Err(failure::from_status(response.status(), response.headers(), &body, key));
+        }
+    }
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    match kind.is_some_and(|kind| kind.starts_with("text/html")) {
+        true => Err(failure::no_answer()),
+        false => Ok(response),
+    }
+}
+
+async fn post<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Response, ModelError> {
     let key = link.key.expose_secret();
     let mut post = link
         .client
@@ -191,20 +300,7 @@ async fn send<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Respons
     for (name, value) in &link.extra_headers {
         post = post.header(name, value.expose_secret());
     }
-    let sent = post.send().await;
-    let mut response = sent.map_err(|error| failure::from_transport(&error))?;
-    if response.status() != StatusCode::OK {
-        let body = error_body(&mut response).await;
-        return Err(failure::from_status(response.status(), response.headers(), &body, key));
-    }
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
-        return Err(failure::passing(
-            "the model address answers with something else than events; check the profile's \
-             api_url",
-        ));
-    }
-    Ok(response)
+    post.send().await.map_err(|error| failure::from_transport(&error))
 }
 
 async fn error_body(response: &mut Response) -> Vec<u8> {
@@ -247,8 +343,4 @@ fn weight(event: &ModelEvent) -> usize {
 fn endless() -> ModelError {
     let text = format!("the model's answer has no end: it is longer than {ANSWER_BYTES} bytes");
     ModelError::Rejected { text }
-}
-
-fn cut() -> ModelError {
-    failure::passing("the model vendor's answer was cut off")
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use skep_core::file::{File, FileData};
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Role};
@@ -84,6 +85,15 @@ pub(crate) fn call_id(id: &CallId) -> Cow<'_, str> {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     Cow::Owned(format!("call_{hash:016x}"))
+}
+
+/// The arguments of a call as every vendor takes them: an object, also where the model wrote none
+/// and was told so.
+pub(crate) fn input(arguments: &Value) -> Cow<'_, Value> {
+    match arguments {
+        Value::Object(_) => Cow::Borrowed(arguments),
+        other => Cow::Owned(json!({"unreadable": other})),
+    }
 }
 
 /// The texts of a message that have a visible character: wires refuse the others.

@@ -27,6 +27,8 @@ const LONG_TEXTS: &[&str] = &[
 pub(crate) struct Detail {
     /// The vendor's word for it: its code where there is one, else its type.
     pub word: String,
+    /// The status that could not be sent any more, where the code is a number.
+    pub number: Option<u64>,
     pub message: String,
 }
 
@@ -34,22 +36,35 @@ impl Detail {
     /// From `{type, code, message}`, or from a bare text.
     pub(crate) fn of(error: &Value) -> Self {
         if let Some(message) = error.as_str() {
-            return Self { word: String::new(), message: message.to_owned() };
+            return Self { message: message.to_owned(), ..Self::default() };
         }
         let word = ["code", "type"].into_iter().find_map(|name| error[name].as_str());
         Self {
             word: word.unwrap_or_default().to_owned(),
+            number: error["code"].as_u64(),
             message: error["message"].as_str().unwrap_or_default().to_owned(),
         }
     }
 
     /// From the body of an answer. A page of a proxy in between explains nothing.
     fn of_body(body: &[u8]) -> Self {
-        match serde_json::from_slice::<Value>(body) {
-            Ok(body) if body["error"].is_null() => Self::of(&body),
-            Ok(body) => Self::of(&body["error"]),
-            Err(_) => Self::default(),
+        let body = serde_json::from_slice::<Value>(body).unwrap_or_default();
+        // One server puts its only error into a list.
+        let body = body.get(0).unwrap_or(&body);
+        match &body["error"] {
+            Value::Null => Self::of(body),
+            error => Self::of(error),
         }
+    }
+}
+
+/// Whether the field of an event that holds an error holds one.
+pub(crate) fn is_told(error: &Value) -> bool {
+    match error {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        _ => true,
     }
 }
 
@@ -108,8 +123,29 @@ pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
             passing("the model vendor limits the rate of requests")
         }
         "insufficient_quota" => passing("the account's quota at the model vendor is used up"),
-        _ => passing("the model vendor failed in the middle of its answer"),
+        _ => match detail.number {
+            Some(401 | 403) => auth(401),
+            Some(400 | 404 | 413 | 422) => rejected(detail, key, ""),
+            Some(429) => passing("the model vendor limits the rate of requests"),
+            _ => passing("the model vendor failed in the middle of its answer"),
+        },
     }
+}
+
+/// An event that is called `error` is one, also where its data is not of the wire's own shape.
+pub(crate) fn in_named_event(data: &str, key: &str) -> Result<(), ModelError> {
+    let told = serde_json::from_str(data).unwrap_or_else(|_| Value::String(data.to_owned()));
+    match told["error"].is_null() && told["type"] != "error" {
+        true => Err(from_event(&Detail::of(&told), key)),
+        false => Ok(()),
+    }
+}
+
+/// A page in place of an answer.
+pub(crate) fn no_answer() -> ModelError {
+    passing(
+        "the model address answers with something else than events; check the profile's api_url",
+    )
 }
 
 /// The connection could not be made or broke before the answer began.

@@ -7,11 +7,13 @@
 //! a call on any wire has in common stands beside the folders.
 
 mod answer;
+mod body;
 mod call;
 mod conversation;
 mod effort;
 mod failure;
 mod link;
+mod mend;
 #[cfg(test)]
 #[path = "rows_tests.rs"]
 mod rows;

@@ -43,6 +43,12 @@ pub trait Wire: Debug + Send + Sync + Sized + 'static {
 
     /// The body of a request.
     fn render(&self, request: &ModelRequest) -> String;
+
+    /// A request was refused with this body. True where it may be sent again, because it is
+    /// rendered without what was refused from now on.
+    fn concede(&self, _refusal: &[u8]) -> bool {
+        false
+    }
 }
 
 #[derive(Debug)]

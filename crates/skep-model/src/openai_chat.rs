@@ -4,6 +4,8 @@
 mod decode;
 pub(crate) mod request;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use skep_core::provider::ModelRequest;
 
 use crate::link::{Wire, WireProvider};
@@ -19,6 +21,9 @@ pub type OpenAiChatProvider = WireProvider<OpenAiChat>;
 #[derive(Debug)]
 pub struct OpenAiChat {
     dialect: Dialect,
+    /// The server refused to be asked for counts at the end of a stream. Known until the profile
+    /// is read anew.
+    refuses_counts: AtomicBool,
 }
 
 impl Wire for OpenAiChat {
@@ -29,7 +34,7 @@ impl Wire for OpenAiChat {
     type Decoder = decode::Decoder;
 
     fn at(base_url: &str) -> Self {
-        Self { dialect: Dialect::of(base_url) }
+        Self { dialect: Dialect::of(base_url), refuses_counts: AtomicBool::new(false) }
     }
 
     fn key_header(key: &str) -> (&'static str, String) {
@@ -37,6 +42,16 @@ impl Wire for OpenAiChat {
     }
 
     fn render(&self, request: &ModelRequest) -> String {
-        render(request, self.dialect).to_string()
+        let counts = !self.refuses_counts.load(Ordering::Relaxed);
+        render(request, Dialect { counts, ..self.dialect }).to_string()
+    }
+
+    fn concede(&self, refusal: &[u8]) -> bool {
+        let named = ["stream_options", "include_usage"];
+        let refusal = String::from_utf8_lossy(refusal);
+        let refused = named.iter().any(|name| refusal.contains(name));
+        // Also where another call learned it meanwhile.
+        self.refuses_counts.fetch_or(refused, Ordering::Relaxed);
+        refused
     }
 }

@@ -74,6 +74,12 @@ impl Parser {
         Ok(())
     }
 
+    /// The stream ended: the last event may lack its blank line, or even its line end.
+    pub fn finish(&mut self) -> Result<Option<Event>, SseError> {
+        let last = if self.line.is_empty() { None } else { self.end_line()? };
+        Ok(last.or_else(|| self.end_event()))
+    }
+
     fn end_line(&mut self) -> Result<Option<Event>, SseError> {
         let mut line = std::mem::take(&mut self.line);
         if std::mem::take(&mut self.first_line) && line.starts_with(BYTE_ORDER_MARK) {

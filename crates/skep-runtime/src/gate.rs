@@ -377,6 +377,13 @@ fn typed(
     arguments: &Value,
     chain: &mut Chain,
 ) -> Result<Prepared, Refused> {
+    if !arguments.is_object() {
+        chain.note(Stage::Arguments, "refused: no JSON object");
+        return Err(Refused::new(format!(
+            "bad_arguments: the arguments of `{name}` are not a JSON object, so nothing ran. Call \
+             it again, with the arguments as one JSON object."
+        )));
+    }
     match tool.prepare(arguments.clone()) {
         Ok(prepared) => {
             chain.note(Stage::Arguments, "fit");

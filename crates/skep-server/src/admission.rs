@@ -15,6 +15,7 @@ use skep_runtime::door::{Credential, Identity};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::browser::{self, Carried};
+use crate::cors::Cors;
 use crate::doors::{DoorState, Doors};
 use crate::outward;
 use crate::problem::Problem;
@@ -67,7 +68,10 @@ pub(crate) async fn admit(
     let (mut parts, body) = request.into_parts();
     let openai = parts.uri.path().starts_with("/v1/");
     let asked = Asked::of(&parts);
-    let mut response = match check(&entrance, &parts).await {
+    let cors = Cors::of(&entrance.doors.hosts, &parts.headers);
+    let question = cors.as_ref().and_then(|cors| cors.preflight(&parts));
+    let mut response = match check(&entrance, &parts, question.is_some()).await {
+        Ok(None) if question.is_some() => question.unwrap_or_default(),
         Ok(identity) => {
             let wanted = identity.clone().zip(asked.decision(&parts));
             if let Some(identity) = identity {
@@ -88,6 +92,9 @@ pub(crate) async fn admit(
     }
     response = outward::clean(response).await;
     harden(response.headers_mut());
+    if let Some(cors) = cors {
+        cors.allow(response.headers_mut());
+    }
     entrance.doors.metrics.answered(asked.method, &asked.route, response.status().as_u16());
     response
 }
@@ -127,8 +134,12 @@ async fn answer(request: Request, next: Next) -> Response {
     }
 }
 
-/// Who comes in; nobody in particular on the open routes.
-async fn check(entrance: &Entrance, request: &Parts) -> Result<Option<Identity>, Problem> {
+/// Who comes in; nobody in particular on the open routes, and where a browser only `asks`.
+async fn check(
+    entrance: &Entrance,
+    request: &Parts,
+    asks: bool,
+) -> Result<Option<Identity>, Problem> {
     let Entrance { doors, open } = entrance;
     let uri = &request.uri;
     if uri_length(uri) > URI_BYTES {
@@ -151,7 +162,7 @@ async fn check(entrance: &Entrance, request: &Parts) -> Result<Option<Identity>,
         Peer::Network { remote, local } => {
             check_host(doors, uri, headers, local)?;
             check_origin(doors, headers, Some(local))?;
-            if open.has(&request.method, uri.path()) {
+            if asks || open.has(&request.method, uri.path()) {
                 return Ok(None);
             }
             authenticate(doors, headers, remote).await.map(Some)

@@ -8,7 +8,10 @@ use skep_runtime::door::{DoorError, ErrorKind};
 use utoipa::ToSchema;
 
 /// A request or frame that may carry files: their base64, and as much as any other has.
-pub(crate) const LARGE_BYTES: usize = MESSAGE_BYTES / 3 * 4 + crate::extract::BODY_BYTES;
+pub(crate) const LARGE_BYTES: usize = 28 << 20;
+/// How a client is told.
+pub(crate) const LARGE_TEXT: &str = "a frame may have 28 MiB";
+const _: () = assert!(LARGE_BYTES >= MESSAGE_BYTES / 3 * 4 + crate::extract::BODY_BYTES);
 
 /// A file with a message: a picture (PNG, JPEG, GIF, WebP) of up to 5 MiB, or UTF-8 text of up to
 /// 256 KiB. The bytes decide which.
@@ -40,4 +43,16 @@ pub(crate) fn decode(raw: Option<Vec<RawAttachment>>) -> Result<Vec<Attachment>,
         Ok(Attachment { name: raw.name, mime: raw.mime, bytes })
     };
     raw.into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_told_as_it_is() {
+        assert_eq!(LARGE_TEXT, format!("a frame may have {} MiB", LARGE_BYTES >> 20));
+        let docs = include_str!("../../../docs/doors.md");
+        assert!(docs.contains("A frame may have 28 MiB"));
+    }
 }

@@ -54,10 +54,10 @@ impl Hosts {
         host: Option<&str>,
         local: Option<SocketAddr>,
     ) -> bool {
-        let origin = origin.to_ascii_lowercase();
-        if self.origins.contains(&origin) {
+        if self.lists_origin(origin) {
             return true;
         }
+        let origin = origin.to_ascii_lowercase();
         let (Some(host), Some(local)) = (host.map(str::to_ascii_lowercase), local) else {
             return false;
         };
@@ -67,6 +67,11 @@ impl Hosts {
             .as_ref()
             .is_some_and(|public| public.hosts.contains(&host) && public.origin == origin);
         same || public
+    }
+
+    /// Whether the operator let pages of this origin in.
+    pub(crate) fn lists_origin(&self, origin: &str) -> bool {
+        self.origins.contains(&origin.to_ascii_lowercase())
     }
 
     fn is_own(&self, host: &str, local: SocketAddr) -> bool {

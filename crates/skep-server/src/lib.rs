@@ -11,6 +11,7 @@ mod assets;
 mod attachment;
 mod browser;
 mod connection;
+mod cors;
 mod doors;
 mod extract;
 mod filter;

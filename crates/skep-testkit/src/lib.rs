@@ -6,6 +6,7 @@
 //! a disk or an operator would. It is never part of the shipped program.
 
 pub mod canary;
+pub mod deviations;
 pub mod effects;
 pub mod hive;
 pub mod http;

@@ -1,36 +1,46 @@
 //! The events of an answer into ours.
 //!
 //! States: before `message_start` → between blocks ⇄ in a block → after `message_delta` →
-//! `message_stop`.
+//! `message_stop`. What compatible servers leave out or add is in the table in
+//! `skep-testkit/deviations`, with what
+//! it means.
 
 use serde::Deserialize;
-use serde_json::Value;
-use skep_core::ids::CallId;
+use serde_json::{Map, Value};
 use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
-use crate::answer::{Decode, add_arguments, count, garbage, parse_arguments, push_text};
+use crate::answer::{
+    CallText, Complete, Decode, Last, count, cut, garbage, parse_arguments, push_text,
+};
 use crate::failure::{self, Detail};
+use crate::mend;
+use crate::sse::Event;
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Wire {
     MessageStart {
+        #[serde(default)]
         message: WireMessage,
     },
     ContentBlockStart {
-        index: u64,
+        #[serde(default)]
+        index: Option<u64>,
         content_block: WireBlock,
     },
     ContentBlockDelta {
-        index: u64,
+        #[serde(default)]
+        index: Option<u64>,
         delta: WireDelta,
     },
     ContentBlockStop {
-        index: u64,
+        #[serde(default)]
+        index: Option<u64>,
     },
     MessageDelta {
+        #[serde(default)]
         delta: WireEnd,
         #[serde(default)]
         usage: WireUsage,
@@ -38,14 +48,24 @@ enum Wire {
     MessageStop,
     Ping,
     Error {
+        #[serde(default)]
         error: Value,
+    },
+    /// The whole answer in place of a stream.
+    Message {
+        #[serde(flatten)]
+        message: WireMessage,
+        #[serde(default)]
+        content: Vec<WireBlock>,
+        #[serde(flatten)]
+        end: WireEnd,
     },
     /// The vendor adds kinds over time and asks clients to pass over them.
     #[serde(other)]
     Unknown,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct WireMessage {
     #[serde(default)]
     model: String,
@@ -67,11 +87,17 @@ enum WireBlock {
         signature: String,
     },
     RedactedThinking {
+        #[serde(default)]
         data: String,
     },
     ToolUse {
+        #[serde(default)]
         id: String,
+        #[serde(default)]
         name: String,
+        /// Empty here, and filled by pieces; some servers put everything here.
+        #[serde(default)]
+        input: Value,
     },
     #[serde(other)]
     Unknown,
@@ -81,23 +107,28 @@ enum WireBlock {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum WireDelta {
     TextDelta {
+        #[serde(default)]
         text: String,
     },
     ThinkingDelta {
+        #[serde(default)]
         thinking: String,
     },
     SignatureDelta {
+        #[serde(default)]
         signature: String,
     },
     InputJsonDelta {
+        #[serde(default)]
         partial_json: String,
     },
     #[serde(other)]
     Unknown,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct WireEnd {
+    #[serde(default)]
     stop_reason: Option<String>,
 }
 
@@ -113,17 +144,23 @@ struct WireUsage {
     cache_read_input_tokens: Option<u64>,
 }
 
-/// The block that is being received. The wire sends one at a time.
+/// A block that is being received. The vendor sends one at a time, others mix them.
 #[derive(Debug)]
-enum Open {
+struct Open {
+    index: Option<u64>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
     Text,
     Thinking {
         signature: String,
     },
     Tool {
-        id: String,
-        name: String,
-        arguments: String,
+        call: CallText,
+        /// As the start of the block gave it.
+        input: Value,
     },
     /// Whole at its start, or of a kind we do not know.
     Opaque,
@@ -132,133 +169,198 @@ enum Open {
 #[derive(Debug, Default)]
 pub struct Decoder {
     started: bool,
-    open: Option<(u64, Open)>,
+    open: Vec<Open>,
+    /// A call whose block ended. Told when more comes or at the end: the output limit may have
+    /// fallen into it.
+    ended: Option<CallText>,
+    calls: usize,
+    said: bool,
     model: String,
     usage: WireUsage,
     stop_reason: Option<String>,
-    /// A block was complete, but its arguments were not.
-    broken_call: bool,
 }
 
 impl Decode for Decoder {
     fn read(
         &mut self,
-        data: &str,
+        event: &Event,
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        let wire: Wire = serde_json::from_str(data).map_err(|_| garbage("unreadable event"))?;
+        let wire: Wire = serde_json::from_str(&event.data)
+            .or_else(|error| match mend::mended(&event.data, |fields| fix(fields, &event.name)) {
+                Some(mended) => serde_json::from_str(&mended),
+                None => Err(error),
+            })
+            .map_err(|_| garbage("unreadable event"))?;
         match wire {
-            Wire::MessageStart { message } if !self.started => {
-                self.started = true;
-                self.model = message.model;
-                self.usage.take(message.usage);
-            }
+            Wire::MessageStart { .. } if self.started => return Err(garbage("second start")),
+            Wire::MessageStart { message } => self.start(message),
             Wire::Ping | Wire::Unknown => {}
             Wire::Error { error } => return Err(failure::from_event(&Detail::of(&error), key)),
-            _ if !self.started => return Err(garbage("no start")),
-            Wire::MessageStart { .. } => return Err(garbage("second start")),
             Wire::ContentBlockStart { index, content_block } => {
                 self.open(index, content_block, events)?;
             }
             Wire::ContentBlockDelta { index, delta } => self.add(index, delta, events)?,
-            Wire::ContentBlockStop { index } => self.close(index, events)?,
+            Wire::ContentBlockStop { index } => self.close_block(index, events)?,
             Wire::MessageDelta { delta, usage } => {
                 self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
                 self.usage.take(usage);
             }
-            Wire::MessageStop => events.push(ModelEvent::End(self.end()?)),
+            Wire::MessageStop => self.end(events)?,
+            Wire::Message { message, content, end } => {
+                self.start(message);
+                for (index, block) in (0..).zip(content) {
+                    self.open(Some(index), block, events)?;
+                    self.close_block(Some(index), events)?;
+                }
+                self.stop_reason = end.stop_reason;
+                self.end(events)?;
+            }
         }
         Ok(())
+    }
+
+    fn is_told_over(&self) -> bool {
+        self.stop_reason.is_some()
+    }
+
+    fn close(&mut self, last: Last, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        if last == Last::Byte && self.stop_reason.is_none() {
+            return Err(cut());
+        }
+        self.end(events)
     }
 }
 
 impl Decoder {
+    fn start(&mut self, message: WireMessage) {
+        self.started = true;
+        self.model = message.model;
+        self.usage.take(message.usage);
+    }
+
     fn open(
         &mut self,
-        index: u64,
+        index: Option<u64>,
         block: WireBlock,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        if self.open.is_some() {
+        self.tell_ended(Complete::Told, events)?;
+        if index.is_some() && self.open.iter().any(|open| open.index == index) {
             return Err(garbage("block inside a block"));
         }
-        let open = match block {
+        let before = events.len();
+        let kind = match block {
             WireBlock::Text { text } => {
                 push_text(events, ModelEvent::Text, text);
-                Open::Text
+                Kind::Text
             }
             WireBlock::Thinking { thinking, signature } => {
                 push_text(events, ModelEvent::Thinking, thinking);
-                Open::Thinking { signature }
+                Kind::Thinking { signature }
             }
             WireBlock::RedactedThinking { data } => {
-                events.push(ModelEvent::RedactedThinking(data));
-                Open::Opaque
+                push_text(events, ModelEvent::RedactedThinking, data);
+                Kind::Opaque
             }
-            WireBlock::ToolUse { id, name } => {
+            WireBlock::ToolUse { id, name, input } => {
                 if name.is_empty() {
                     return Err(garbage("call of no tool"));
                 }
-                Open::Tool { id, name, arguments: String::new() }
+                Kind::Tool { call: CallText { id, name, arguments: String::new() }, input }
             }
-            WireBlock::Unknown => Open::Opaque,
+            WireBlock::Unknown => Kind::Opaque,
         };
-        self.open = Some((index, open));
+        self.said |= events.len() > before;
+        self.open.push(Open { index, kind });
         Ok(())
+    }
+
+    /// The block that an event is about: the one with its number; without a number the last.
+    fn find(&self, index: Option<u64>) -> Option<usize> {
+        match index {
+            Some(_) => self.open.iter().position(|open| open.index == index),
+            None => self.open.len().checked_sub(1),
+        }
     }
 
     fn add(
         &mut self,
-        index: u64,
+        index: Option<u64>,
         delta: WireDelta,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        let Some((_, open)) = self.open.as_mut().filter(|(open, _)| *open == index) else {
-            return Err(garbage("piece of no block"));
-        };
-        match (open, delta) {
-            (Open::Text, WireDelta::TextDelta { text }) => {
-                push_text(events, ModelEvent::Text, text);
-            }
-            (Open::Thinking { .. }, WireDelta::ThinkingDelta { thinking }) => {
+        let mut found = self.find(index);
+        if matches!(delta, WireDelta::InputJsonDelta { .. }) && self.open.len() == 1 {
+            // Some servers number pieces otherwise than blocks.
+            found = Some(0);
+        }
+        if found.is_none() {
+            self.tell_ended(Complete::Told, events)?;
+        }
+        let mut kind = found.map(|at| &mut self.open[at].kind);
+        if matches!(kind, Some(Kind::Opaque)) {
+            return Ok(());
+        }
+        let before = events.len();
+        match delta {
+            // What it is, it says itself: its block need not have been announced.
+            WireDelta::TextDelta { text } => push_text(events, ModelEvent::Text, text),
+            WireDelta::ThinkingDelta { thinking } => {
                 push_text(events, ModelEvent::Thinking, thinking);
-            }
-            (Open::Thinking { signature }, WireDelta::SignatureDelta { signature: piece }) => {
-                signature.push_str(&piece);
-            }
-            (Open::Tool { arguments, .. }, WireDelta::InputJsonDelta { partial_json }) => {
-                add_arguments(arguments, &partial_json)?;
-            }
-            (Open::Opaque, _) | (_, WireDelta::Unknown) => {}
-            _ => return Err(garbage("piece of another kind of block")),
-        }
-        Ok(())
-    }
-
-    fn close(&mut self, index: u64, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
-        match self.open.take() {
-            Some((open, block)) if open == index => match block {
-                Open::Thinking { signature } if !signature.is_empty() => {
-                    events.push(ModelEvent::Signature(signature));
+                if kind.is_none() {
+                    let kind = Kind::Thinking { signature: String::new() };
+                    self.open.push(Open { index, kind });
                 }
-                Open::Tool { id, name, arguments } => match parse_arguments(&arguments) {
-                    Some(arguments) => {
-                        events.push(ModelEvent::ToolCall { id: CallId::new(id), name, arguments })
-                    }
-                    None => self.broken_call = true,
-                },
-                Open::Text | Open::Thinking { .. } | Open::Opaque => {}
+            }
+            WireDelta::SignatureDelta { signature: piece } => {
+                if let Some(Kind::Thinking { signature }) = &mut kind {
+                    signature.push_str(&piece);
+                }
+            }
+            WireDelta::InputJsonDelta { partial_json } => match &mut kind {
+                Some(Kind::Tool { call, .. }) => call.add(&partial_json)?,
+                _ => return Err(garbage("arguments of no call")),
             },
-            _ => return Err(garbage("end of no block")),
+            WireDelta::Unknown => {}
+        }
+        self.said |= events.len() > before;
+        Ok(())
+    }
+
+    fn close_block(
+        &mut self,
+        index: Option<u64>,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let Some(at) = self.find(index) else { return Ok(()) };
+        match self.open.remove(at).kind {
+            Kind::Thinking { signature } if !signature.is_empty() => {
+                events.push(ModelEvent::Signature(signature));
+            }
+            Kind::Tool { call, input } => {
+                self.tell_ended(Complete::Told, events)?;
+                self.ended = Some(with_input(call, input)?);
+            }
+            Kind::Text | Kind::Thinking { .. } | Kind::Opaque => {}
         }
         Ok(())
     }
 
-    fn end(&mut self) -> Result<Meta, ModelError> {
-        if self.open.is_some() {
-            return Err(garbage("end inside a block"));
+    fn tell_ended(
+        &mut self,
+        complete: Complete,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        if let Some(call) = self.ended.take() {
+            self.calls += 1;
+            events.extend(call.told(complete, self.calls)?);
         }
+        Ok(())
+    }
+
+    fn end(&mut self, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         let stop_reason = match self.stop_reason.as_deref() {
             Some("end_turn") => StopReason::EndTurn,
             Some("tool_use") => StopReason::ToolUse,
@@ -266,21 +368,128 @@ impl Decoder {
             Some("stop_sequence") => StopReason::StopSequence,
             Some("refusal") => StopReason::Refusal,
             Some(_) => StopReason::Other,
+            None if self.calls > 0 || self.ended.is_some() => StopReason::ToolUse,
+            None if self.said => StopReason::EndTurn,
             None => return Err(garbage("end without a reason")),
         };
-        // At the output limit the vendor closes a half-written call; asking again would end at the
-        // same place. Anywhere else half a call is a fault.
-        if self.broken_call && stop_reason != StopReason::MaxTokens {
-            return Err(garbage("arguments that are no JSON object"));
+        let complete = match stop_reason {
+            StopReason::MaxTokens => Complete::AtLimit,
+            _ => Complete::Told,
+        };
+        self.tell_ended(complete, events)?;
+        for Open { kind, .. } in std::mem::take(&mut self.open) {
+            match kind {
+                Kind::Thinking { signature } if !signature.is_empty() => {
+                    events.push(ModelEvent::Signature(signature));
+                }
+                // Nobody said that the call is over.
+                Kind::Tool { call, input } => {
+                    let alone = match complete {
+                        Complete::AtLimit => Complete::AtLimit,
+                        _ => Complete::ByItself,
+                    };
+                    self.calls += 1;
+                    events.extend(with_input(call, input)?.told(alone, self.calls)?);
+                }
+                Kind::Text | Kind::Thinking { .. } | Kind::Opaque => {}
+            }
         }
-        Ok(Meta {
+        events.push(ModelEvent::End(Meta {
             profile: None,
             provider: VENDOR.to_owned(),
             model: std::mem::take(&mut self.model),
             api: API.to_owned(),
             usage: self.usage.total(),
             stop_reason,
-        })
+        }));
+        Ok(())
+    }
+}
+
+/// The call with the arguments its block began with, where no pieces came.
+fn with_input(mut call: CallText, input: Value) -> Result<CallText, ModelError> {
+    let given = match input {
+        Value::Null => return Ok(call),
+        Value::Object(fields) if fields.is_empty() => return Ok(call),
+        Value::String(text) => text,
+        input => input.to_string(),
+    };
+    if !call.is_blank() && parse_arguments(&call.arguments) != parse_arguments(&given) {
+        return Err(garbage("arguments that are not the sum of their pieces"));
+    }
+    call.arguments = given;
+    Ok(call)
+}
+
+/// Puts an event of another shape into the wire's.
+fn fix(event: &mut Map<String, Value>, name: &str) {
+    if !event.get("type").is_some_and(Value::is_string) {
+        let kind = if name.is_empty() { kind_of(event) } else { name };
+        event.insert("type".to_owned(), kind.into());
+    }
+    mend::number(event, "index");
+    for usage in ["usage", "delta", "message"] {
+        mend::object(event, usage);
+    }
+    mend::texts(event, &["model", "stop_reason"]);
+    if let Some(message) = mend::object(event, "message") {
+        mend::texts(message, &["model"]);
+        mend::object(message, "usage");
+    }
+    if let Some(delta) = mend::object(event, "delta") {
+        mend::arguments(delta, "partial_json");
+        mend::texts(delta, &["text", "thinking", "signature", "stop_reason"]);
+        let kinds = [
+            ("text", "text_delta"),
+            ("thinking", "thinking_delta"),
+            ("signature", "signature_delta"),
+            ("partial_json", "input_json_delta"),
+        ];
+        name_kind(delta, &kinds, "none");
+    }
+    if event.get("type").is_some_and(|kind| kind == "message") {
+        mend::list(event, "content").for_each(fix_block);
+    }
+    if let Some(block) = mend::object(event, "content_block") {
+        fix_block(block);
+    }
+    // A start or a piece of nothing: the pieces that follow say what they are.
+    let about = [("content_block_start", "content_block"), ("content_block_delta", "delta")];
+    if about.iter().any(|(kind, field)| event["type"] == *kind && !event.contains_key(*field)) {
+        event.insert("type".to_owned(), "ping".into());
+    }
+}
+
+fn fix_block(block: &mut Map<String, Value>) {
+    mend::texts(block, &["text", "thinking", "signature", "data", "id", "name"]);
+    name_kind(block, &[("name", "tool_use"), ("thinking", "thinking"), ("text", "text")], "none");
+}
+
+/// Gives an object without a type the one that its fields tell.
+fn name_kind(object: &mut Map<String, Value>, kinds: &[(&str, &str)], other: &str) {
+    if object.get("type").is_some_and(Value::is_string) {
+        return;
+    }
+    let told = kinds.iter().find(|(field, _)| object.contains_key(*field));
+    object.insert("type".to_owned(), told.map_or(other, |(_, kind)| kind).into());
+}
+
+/// What an event without a type is, by its fields.
+fn kind_of(event: &Map<String, Value>) -> &'static str {
+    let kinds = [
+        ("error", "error"),
+        ("message", "message_start"),
+        ("content_block", "content_block_start"),
+        ("delta", "content_block_delta"),
+        ("content", "message"),
+    ];
+    let told = kinds.iter().find(|(field, _)| event.contains_key(*field));
+    match (told.map(|(_, kind)| *kind), event.get("delta")) {
+        (Some("content_block_delta"), Some(delta)) if !delta["stop_reason"].is_null() => {
+            "message_delta"
+        }
+        (Some(kind), _) => kind,
+        (None, _) => "",
     }
 }
 

@@ -84,7 +84,7 @@ enum Content<'a> {
     ToolUse {
         id: Cow<'a, str>,
         name: &'a str,
-        input: &'a Value,
+        input: Cow<'a, Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Cache>,
     },
@@ -213,7 +213,7 @@ fn assistant(body: &Body) -> Vec<Content<'_>> {
         Block::ToolCall { id, name, arguments } => Some(Content::ToolUse {
             id: conversation::call_id(id),
             name,
-            input: arguments,
+            input: conversation::input(arguments),
             cache_control: None,
         }),
     });

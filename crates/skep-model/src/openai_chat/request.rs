@@ -17,6 +17,8 @@ pub struct Dialect {
     pub limit: &'static str,
     /// Takes a key that leads requests which begin alike to the same cache.
     pub cache_key: bool,
+    /// Takes the wish for counts at the end of a stream.
+    pub counts: bool,
     /// Servers that refuse an assistant message without the thinking it came with; OpenAI refuses
     /// one that has it.
     pub thinking_goes_back: bool,
@@ -35,6 +37,7 @@ impl Dialect {
         Self {
             limit: if own { "max_completion_tokens" } else { "max_tokens" },
             cache_key: own,
+            counts: true,
             thinking_goes_back: at(&["deepseek.com", "moonshot.ai", "moonshot.cn", "kimi.com"]),
         }
     }
@@ -46,7 +49,9 @@ pub fn render(request: &ModelRequest, dialect: Dialect) -> Value {
     body.insert("model".into(), json!(request.model));
     body.insert(dialect.limit.into(), json!(request.max_output_tokens));
     body.insert("stream".into(), json!(true));
-    body.insert("stream_options".into(), json!({"include_usage": true}));
+    if dialect.counts {
+        body.insert("stream_options".into(), json!({"include_usage": true}));
+    }
     if dialect.cache_key {
         body.insert("prompt_cache_key".into(), json!(request.cache_key));
     }
@@ -139,7 +144,8 @@ fn assistant(body: &Body, dialect: Dialect) -> Option<Value> {
     let calls: Vec<Value> = body
         .tool_calls()
         .map(|(id, name, arguments)| {
-            let function = json!({"name": name, "arguments": arguments.to_string()});
+            let function =
+                json!({"name": name, "arguments": conversation::input(arguments).to_string()});
             json!({"id": conversation::call_id(id), "type": "function", "function": function})
         })
         .collect();

@@ -9,7 +9,8 @@ use crate::rows::{
     assert_prefixes, assistant, call, request, result, row, thinking, twenty_turns, user,
 };
 
-const LOCAL: Dialect = Dialect { limit: "max_tokens", cache_key: false, thinking_goes_back: false };
+const LOCAL: Dialect =
+    Dialect { limit: "max_tokens", cache_key: false, counts: true, thinking_goes_back: false };
 
 #[test]
 fn the_whole_body_with_its_key_order() {
@@ -95,7 +96,8 @@ fn servers_are_spoken_to_in_their_dialect() {
     ];
     for (base, limit, thinking_goes_back) in table {
         let cache_key = limit == "max_completion_tokens";
-        assert_eq!(Dialect::of(base), Dialect { limit, cache_key, thinking_goes_back }, "{base}");
+        let expected = Dialect { limit, cache_key, counts: true, thinking_goes_back };
+        assert_eq!(Dialect::of(base), expected, "{base}");
     }
 }
 

@@ -2,22 +2,22 @@
 //!
 //! States: before `response.created` → items, each added, filled and done, → `response.completed`,
 //! `response.incomplete` or `response.failed`. An item is told as its pieces come; calls and the
-//! proof of thinking when it is done.
-
-use std::collections::HashMap;
+//! proof of thinking when it is done. What compatible servers leave out or add is in
+//! the table in `skep-testkit/deviations`, with what it means.
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
-use skep_core::ids::CallId;
+use serde_json::{Map, Value};
 use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
 use crate::answer::{
-    CacheDetails, Decode, add_arguments, count, garbage, parse_arguments, push_text,
+    CacheDetails, CallText, Complete, Decode, Last, count, cut, garbage, parse_arguments, push_text,
 };
 use crate::failure::{self, Detail};
+use crate::mend;
+use crate::sse::Event;
 
 /// Between two parts of a summary, which are paragraphs of their own.
 const PART_BREAK: &str = "\n\n";
@@ -25,30 +25,39 @@ const PART_BREAK: &str = "\n\n";
 /// Every event, told apart by `kind`; a field is there for the kinds that have it.
 #[derive(Debug, Deserialize)]
 struct Wire<'a> {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
-    output_index: u64,
+    output_index: Option<u64>,
+    #[serde(default)]
+    item_id: Option<String>,
     #[serde(default)]
     summary_index: u64,
     #[serde(default)]
     delta: Value,
+    #[serde(default)]
+    arguments: Value,
     #[serde(borrow, default)]
     item: Option<&'a RawValue>,
-    #[serde(default)]
-    response: Option<WireResponse>,
+    #[serde(borrow, default)]
+    response: Option<WireResponse<'a>>,
 }
 
-#[derive(Debug, Deserialize)]
-struct WireResponse {
+#[derive(Debug, Default, Deserialize)]
+struct WireResponse<'a> {
     #[serde(default)]
     model: String,
+    #[serde(default)]
+    status: String,
     #[serde(default)]
     error: Value,
     #[serde(default)]
     incomplete_details: Option<WireIncomplete>,
     #[serde(default)]
     usage: Option<WireUsage>,
+    /// Every item once more.
+    #[serde(borrow, default)]
+    output: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -78,9 +87,13 @@ enum WireItem {
         #[serde(default)]
         summary: Vec<Value>,
         #[serde(default)]
+        content: Vec<Value>,
+        #[serde(default)]
         encrypted_content: Option<String>,
     },
     FunctionCall {
+        #[serde(default)]
+        id: String,
         #[serde(default)]
         call_id: String,
         #[serde(default)]
@@ -98,62 +111,114 @@ enum WireItem {
 /// An item that is being received.
 #[derive(Debug, Default)]
 struct Open {
+    index: Option<u64>,
+    id: String,
     /// Something of it was told piece by piece.
     told: bool,
     /// Which part of a summary the last piece belonged to.
     part: u64,
-    arguments: String,
+    /// What is known of a call before its item is done.
+    call: CallText,
+    /// The arguments were said to be all.
+    whole: bool,
 }
 
 #[derive(Debug, Default)]
 pub struct Decoder {
     started: bool,
-    open: HashMap<u64, Open>,
-    called: bool,
+    open: Vec<Open>,
+    /// Something was told.
+    said: bool,
+    calls: usize,
     refused: bool,
-    /// A call was done, but its arguments were not.
+    /// A call that its server marked as cut off, or could not end.
     broken_call: bool,
 }
 
 impl Decode for Decoder {
     fn read(
         &mut self,
-        data: &str,
+        event: &Event,
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        let wire: Wire<'_> = serde_json::from_str(data).map_err(|_| garbage("unreadable event"))?;
+        let mended;
+        let strict = serde_json::from_str(&event.data).ok();
+        let wire: Wire<'_> = match strict.filter(|wire: &Wire<'_>| !wire.kind.is_empty()) {
+            Some(wire) => wire,
+            None => {
+                mended = mend::mended(&event.data, |fields| fix(fields, &event.name));
+                let mended = mended.as_deref().ok_or_else(|| garbage("unreadable event"))?;
+                serde_json::from_str(mended).map_err(|_| garbage("unreadable event"))?
+            }
+        };
         let kind = wire.kind.strip_prefix("response.").unwrap_or(&wire.kind);
         match kind {
             "created" if self.started => return Err(garbage("second start")),
             "created" => self.started = true,
-            "error" => return Err(self.failed(data, key)),
-            "failed" => {
+            "error" => return Err(self.failed(&event.data, key)),
+            "failed" | "cancelled" => {
                 let error = wire.response.map(|response| response.error).unwrap_or_default();
                 return Err(failure::from_event(&Detail::of(&error), key));
             }
-            "output_item.added" | "output_item.done" | "completed" | "incomplete"
-                if !self.started =>
-            {
-                return Err(garbage("no start"));
+            "output_item.added" => self.begin(&wire)?,
+            "output_item.done" => {
+                let at = self.find(&wire);
+                let open = at.map(|at| self.open.remove(at)).unwrap_or_default();
+                self.close_item(open, wire.item, events)?;
             }
-            "output_item.added" => {
-                if self.open.insert(wire.output_index, Open::default()).is_some() {
-                    return Err(garbage("item inside an item"));
-                }
-            }
-            "output_item.done" => self.close(wire.output_index, wire.item, events)?,
-            "completed" | "incomplete" => {
-                let response = wire.response.ok_or_else(|| garbage("end without an answer"))?;
-                events.push(ModelEvent::End(self.end(kind, response)?));
+            "function_call_arguments.done" => self.end_arguments(&wire)?,
+            "completed" | "incomplete" | "done" => {
+                self.end(kind, wire.response.unwrap_or_default(), key, events)?;
             }
             _ => self.add(kind, &wire, events)?,
         }
         Ok(())
     }
+
+    /// On this wire the event that tells it is the last one.
+    fn is_told_over(&self) -> bool {
+        false
+    }
+
+    fn close(&mut self, last: Last, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        match last {
+            Last::Byte => Err(cut()),
+            Last::Word if !self.open.is_empty() => Err(cut()),
+            Last::Word => self.end("completed", WireResponse::default(), "", events),
+        }
+    }
 }
 
 impl Decoder {
+    fn begin(&mut self, wire: &Wire<'_>) -> Result<(), ModelError> {
+        let index = wire.output_index;
+        if index.is_some() && self.open.iter().any(|open| open.index == index) {
+            return Err(garbage("item inside an item"));
+        }
+        let mut open = Open { index, id: id_of(wire), ..Open::default() };
+        match wire.item.map(read_item) {
+            Some(Ok(WireItem::FunctionCall { id, call_id, name, .. })) => {
+                open.call.id = if call_id.is_empty() { id } else { call_id };
+                open.call.name = name;
+            }
+            Some(Ok(_)) | None => {}
+            Some(Err(error)) => return Err(error),
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    /// The item that an event is about: by number, by id, or the last.
+    fn find(&self, wire: &Wire<'_>) -> Option<usize> {
+        if wire.output_index.is_some() {
+            return self.open.iter().position(|open| open.index == wire.output_index);
+        }
+        let id = id_of(wire);
+        let by_id = self.open.iter().position(|open| !id.is_empty() && open.id == id);
+        by_id.or_else(|| self.open.len().checked_sub(1))
+    }
+
     /// A piece of an item. Kinds that are not known are passed over, as the vendor asks.
     fn add(
         &mut self,
@@ -172,12 +237,23 @@ impl Decoder {
         if !known {
             return Ok(());
         }
-        let Some(open) = self.open.get_mut(&wire.output_index) else {
-            return Err(garbage("piece of no item"));
+        let piece = match &wire.delta {
+            Value::String(piece) => piece.clone(),
+            Value::Null => return Ok(()),
+            other => match &other["text"] {
+                Value::String(piece) => piece.clone(),
+                _ => return Err(garbage("piece without text")),
+            },
         };
-        let piece = wire.delta.as_str().ok_or_else(|| garbage("piece without text"))?.to_owned();
+        let at = self.find(wire).unwrap_or_else(|| {
+            // Nobody announced it; what it is, the event says.
+            let (index, id) = (wire.output_index, id_of(wire));
+            self.open.push(Open { index, id, ..Open::default() });
+            self.open.len() - 1
+        });
+        let open = &mut self.open[at];
         match kind {
-            "function_call_arguments.delta" => add_arguments(&mut open.arguments, &piece)?,
+            "function_call_arguments.delta" => return open.call.add(&piece),
             "output_text.delta" | "refusal.delta" => {
                 self.refused |= kind == "refusal.delta";
                 open.told |= !piece.is_empty();
@@ -191,27 +267,36 @@ impl Decoder {
                 push_text(events, ModelEvent::Thinking, piece);
             }
         }
+        self.said |= open.told;
         Ok(())
     }
 
-    fn close(
+    /// All arguments once more.
+    fn end_arguments(&mut self, wire: &Wire<'_>) -> Result<(), ModelError> {
+        let Some(at) = self.find(wire) else { return Ok(()) };
+        let open = &mut self.open[at];
+        open.call.arguments = summed(&open.call, argument_text(&wire.arguments))?;
+        open.whole = true;
+        Ok(())
+    }
+
+    fn close_item(
         &mut self,
-        index: u64,
+        open: Open,
         raw: Option<&RawValue>,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        let open = self.open.remove(&index).ok_or_else(|| garbage("end of no item"))?;
-        let raw = raw.ok_or_else(|| garbage("end without an item"))?;
-        let item = serde_json::from_str(raw.get()).map_err(|_| garbage("unreadable item"))?;
-        match item {
+        let Some(raw) = raw else { return self.close_unseen(open, events) };
+        let before = events.len();
+        match read_item(raw)? {
             WireItem::Message { content } if !open.told => {
-                let text = |part: &Value| part["text"].as_str().map(str::to_owned);
-                let text: String = content.iter().filter_map(text).collect();
-                push_text(events, ModelEvent::Text, text);
+                push_text(events, ModelEvent::Text, texts(&content).concat());
             }
-            WireItem::Reasoning { summary, encrypted_content } => {
-                let text = |part: &Value| part["text"].as_str().map(str::to_owned);
-                let shown: Vec<String> = summary.iter().filter_map(text).collect();
+            WireItem::Reasoning { summary, content, encrypted_content } => {
+                let mut shown = texts(&summary);
+                if shown.is_empty() {
+                    shown = texts(&content);
+                }
                 if !open.told {
                     push_text(events, ModelEvent::Thinking, shown.join(PART_BREAK));
                 }
@@ -223,64 +308,113 @@ impl Decoder {
                     events.push(kind(raw.get().to_owned()));
                 }
             }
-            WireItem::FunctionCall { call_id, name, arguments, status } => {
-                let whole = status.as_deref() != Some("incomplete");
-                self.close_call(&open, (call_id, name, arguments), whole, events)?;
+            WireItem::FunctionCall { id, call_id, name, arguments, status } => {
+                let arguments = summed(&open.call, arguments)?;
+                let or = |told: String, known: String| if told.is_empty() { known } else { told };
+                let id = or(call_id, or(open.call.id, id));
+                let call = CallText { id, name: or(name, open.call.name), arguments };
+                let cut = status.as_deref() == Some("incomplete");
+                self.tell(call, if cut { Complete::AtLimit } else { Complete::Told }, events)?;
             }
             WireItem::Message { .. } | WireItem::Unknown => {}
         }
+        self.said |= events.len() > before;
         Ok(())
     }
 
-    fn close_call(
+    /// An item that ends without being shown: what its pieces said is all there is.
+    fn close_unseen(&mut self, open: Open, events: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
+        match open.call.name.is_empty() && open.call.is_blank() {
+            true => Ok(()),
+            false => self.tell(open.call, Complete::Told, events),
+        }
+    }
+
+    fn tell(
         &mut self,
-        open: &Open,
-        (id, name, arguments): (String, String, String),
-        whole: bool,
+        call: CallText,
+        complete: Complete,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        if id.is_empty() || name.is_empty() {
-            return Err(garbage("call of no tool"));
-        }
-        if !open.arguments.is_empty() && open.arguments != arguments {
-            return Err(garbage("arguments that are not the sum of their pieces"));
-        }
-        self.called = true;
-        match parse_arguments(&arguments) {
-            Some(arguments) if whole => {
-                events.push(ModelEvent::ToolCall { id: CallId::new(id), name, arguments });
-            }
-            _ => self.broken_call = true,
+        self.calls += 1;
+        // What was cut off is left out even when it parses.
+        self.broken_call |= complete == Complete::AtLimit;
+        if complete != Complete::AtLimit || call.name.is_empty() {
+            events.extend(call.told(complete, self.calls)?);
         }
         Ok(())
     }
 
-    fn end(&self, kind: &str, response: WireResponse) -> Result<Meta, ModelError> {
+    fn end(
+        &mut self,
+        kind: &str,
+        response: WireResponse<'_>,
+        key: &str,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let limit = kind == "incomplete" || response.status == "incomplete";
+        if matches!(response.status.as_str(), "failed" | "cancelled") {
+            return Err(failure::from_event(&Detail::of(&response.error), key));
+        }
+        // At a limit the vendor stops in the middle; asking again would end at the same place.
+        // Anywhere else what is open or half is a fault, unless the end shows it whole.
+        if limit {
+            self.open.clear();
+        }
+        self.fill(response.output, events)?;
+        if !limit && (!self.said && self.calls == 0 || self.broken_call) {
+            return Err(garbage("end without an answer"));
+        }
         let details = response.incomplete_details.and_then(|details| details.reason);
-        let stop_reason = match (kind, details.as_deref()) {
-            ("incomplete", Some("max_output_tokens")) => StopReason::MaxTokens,
-            ("incomplete", Some("content_filter")) => StopReason::Refusal,
-            ("incomplete", _) => StopReason::Other,
-            _ if self.called => StopReason::ToolUse,
+        let stop_reason = match (limit, details.as_deref()) {
+            (true, Some("max_output_tokens")) => StopReason::MaxTokens,
+            (true, Some("content_filter")) => StopReason::Refusal,
+            (true, _) => StopReason::Other,
+            _ if self.calls > 0 => StopReason::ToolUse,
             _ if self.refused => StopReason::Refusal,
             _ => StopReason::EndTurn,
         };
-        // At a limit the vendor stops in the middle; asking again would end at the same place.
-        // Anywhere else what is open or half is a fault.
-        if kind == "completed" && !self.open.is_empty() {
-            return Err(garbage("end inside an item"));
-        }
-        if kind == "completed" && self.broken_call {
-            return Err(garbage("arguments that are no JSON object"));
-        }
-        Ok(Meta {
+        events.push(ModelEvent::End(Meta {
             profile: None,
             provider: VENDOR.to_owned(),
             model: response.model,
             api: API.to_owned(),
             usage: response.usage.unwrap_or_default().total(),
             stop_reason,
-        })
+        }));
+        Ok(())
+    }
+
+    /// Ends what is still open, by the list of all items where there is one. It is the answer
+    /// itself where nothing else was said.
+    fn fill(
+        &mut self,
+        output: Option<&RawValue>,
+        events: &mut Vec<ModelEvent>,
+    ) -> Result<(), ModelError> {
+        let output =
+            output.and_then(|list| serde_json::from_str::<Vec<&RawValue>>(list.get()).ok());
+        let output = output.unwrap_or_default();
+        if !self.said && self.calls == 0 && self.open.is_empty() {
+            for item in output {
+                self.close_item(Open::default(), Some(item), events)?;
+            }
+            return Ok(());
+        }
+        for open in std::mem::take(&mut self.open) {
+            let shown = open.index.and_then(|index| output.get(usize::try_from(index).ok()?));
+            let is_call = !(open.call.name.is_empty() && open.call.is_blank());
+            match shown {
+                Some(item) => self.close_item(open, Some(item), events)?,
+                None if is_call => {
+                    let told = if open.whole { Complete::Told } else { Complete::ByItself };
+                    self.tell(open.call, told, events)?;
+                }
+                None if open.told => {}
+                None => return Err(garbage("end inside an item")),
+            }
+        }
+        Ok(())
     }
 
     /// The event holds the error's fields itself, or under `error`.
@@ -294,6 +428,91 @@ impl Decoder {
             fields.remove("type");
         }
         failure::from_event(&Detail::of(&event), key)
+    }
+}
+
+/// The id of the item that an event is about; empty where it is not told.
+fn id_of(wire: &Wire<'_>) -> String {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(default)]
+        id: String,
+    }
+    let named = || serde_json::from_str(wire.item?.get()).ok().map(|Named { id }| id);
+    wire.item_id.clone().or_else(named).unwrap_or_default()
+}
+
+fn read_item(raw: &RawValue) -> Result<WireItem, ModelError> {
+    serde_json::from_str(raw.get())
+        .or_else(|error| match mend::mended(raw.get(), fix_item) {
+            Some(mended) => serde_json::from_str(&mended),
+            None => Err(error),
+        })
+        .map_err(|_| garbage("unreadable item"))
+}
+
+fn texts(parts: &[Value]) -> Vec<String> {
+    let text = |part: &Value| match part {
+        Value::String(text) => Some(text.clone()),
+        part => part["text"].as_str().or(part["refusal"].as_str()).map(str::to_owned),
+    };
+    parts.iter().filter_map(text).collect()
+}
+
+/// Arguments as they are told at the end, which must be the sum of the pieces before.
+fn summed(call: &CallText, told: String) -> Result<String, ModelError> {
+    if told.trim().is_empty() || call.arguments == told {
+        return Ok(call.arguments.clone());
+    }
+    if !call.is_blank() && parse_arguments(&call.arguments) != parse_arguments(&told) {
+        return Err(garbage("arguments that are not the sum of their pieces"));
+    }
+    Ok(told)
+}
+
+fn argument_text(arguments: &Value) -> String {
+    match arguments {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        arguments => arguments.to_string(),
+    }
+}
+
+/// Puts an event of another shape into the wire's.
+fn fix(event: &mut Map<String, Value>, name: &str) {
+    if !event.get("type").is_some_and(Value::is_string) {
+        if event.get("error").is_some_and(failure::is_told) {
+            event.insert("type".to_owned(), "error".into());
+        } else if !name.is_empty() {
+            event.insert("type".to_owned(), name.into());
+        } else if event.contains_key("output") {
+            // The whole answer in place of a stream.
+            let response = Value::Object(std::mem::take(event));
+            event.insert("type".to_owned(), "response.completed".into());
+            event.insert("response".to_owned(), response);
+        }
+    }
+    for name in ["output_index", "summary_index"] {
+        mend::number(event, name);
+    }
+    mend::texts(event, &["item_id"]);
+    if let Some(response) = mend::object(event, "response") {
+        mend::texts(response, &["model", "status"]);
+        mend::object(response, "incomplete_details");
+        if let Some(usage) = mend::object(response, "usage") {
+            mend::object(usage, "input_tokens_details");
+        }
+    }
+}
+
+fn fix_item(item: &mut Map<String, Value>) {
+    mend::texts(item, &["id", "call_id", "name", "status", "encrypted_content"]);
+    mend::arguments(item, "arguments");
+    for name in ["content", "summary"] {
+        match item.get_mut(name) {
+            Some(Value::Array(_)) | None => {}
+            Some(one) => *one = Value::Array(vec![one.take()]),
+        }
     }
 }
 

@@ -114,7 +114,7 @@ fn assistant(body: &Body) -> Vec<Value> {
             "type": "function_call",
             "call_id": conversation::call_id(id),
             "name": name,
-            "arguments": arguments.to_string(),
+            "arguments": conversation::input(arguments).to_string(),
         })),
     });
     let mut items: Vec<Value> = items.collect();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod conformance;
+mod deviations;
 mod rehearsal;
 mod rows;
 mod vendors;

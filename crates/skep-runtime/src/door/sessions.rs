@@ -115,5 +115,6 @@ pub struct SearchHit {
     /// The text goes on after it.
     pub cut: bool,
     /// The matches in the excerpt: first character and length.
+    #[schema(value_type = Vec<Vec<usize>>)]
     pub marks: Vec<(usize, usize)>,
 }

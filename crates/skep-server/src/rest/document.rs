@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::Extension;
 use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
+use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
@@ -62,7 +63,26 @@ pub(crate) async fn page(Extension(served): Extension<Served>) -> Response {
 impl Served {
     pub(crate) fn new(document: &utoipa::openapi::OpenApi) -> Self {
         // The document is plain data: it always serialises.
-        let value = serde_json::to_value(document).unwrap_or_default();
+        let mut value = serde_json::to_value(document).unwrap_or_default();
+        name_choices(&mut value["components"]["schemas"]);
         Self { json: value.to_string().into(), html: reader::render(&value).into() }
     }
+}
+
+/// Gives every choice of a schema that is made of another one a name of its own: makers of clients
+/// lose a choice that has none, and with it everything that refers to it.
+fn name_choices(schemas: &mut Value) {
+    let Some(schemas) = schemas.as_object_mut() else { return };
+    let mut named = Map::new();
+    for (name, schema) in schemas.iter_mut() {
+        let choices = schema.get_mut("oneOf").and_then(Value::as_array_mut);
+        for (number, choice) in choices.into_iter().flatten().enumerate() {
+            if choice.get("allOf").is_some() {
+                let own = format!("{name}Choice{number}");
+                let reference = json!({"$ref": format!("#/components/schemas/{own}")});
+                named.insert(own, std::mem::replace(choice, reference));
+            }
+        }
+    }
+    schemas.extend(named);
 }

@@ -15,8 +15,9 @@ use crate::problem::{Missing, Problem};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct UsageParams {
-    /// How finely: `hour` (of the present day), or `day` (the last thirty), in UTC.
-    #[param(inline, default = "day")]
+    /// How finely: `hour` (of the present day), or `day` (the last thirty), which is what is
+    /// meant without it, in UTC.
+    #[param(inline)]
     by: Option<Span>,
     agent: Option<String>,
     /// Only what was asked of this profile.

@@ -33,7 +33,7 @@ use crate::permit::Permit;
 use crate::problem::{Missing, NotKept, Problem, ProblemBody};
 use socket::Socket;
 
-/// The largest message a client may send.
+/// The largest frame a client may send: one with files.
 const INBOUND_BYTES: usize = crate::attachment::LARGE_BYTES;
 /// The library keeps 128 KiB for reading a socket by default; idle sockets are many.
 const READ_BUFFER: usize = 4 * 1024;

@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::admission::Slot;
+use crate::attachment::LARGE_TEXT;
 use crate::doors::Doors;
 use crate::permit::Permit;
 use crate::ws::incoming::Incoming;
@@ -70,7 +71,7 @@ impl Ended {
                 Some((close_code::POLICY, "the token was revoked, or the browser signed out"))
             }
             Self::Unreadable => Some((close_code::ERROR, "cannot read the channel; come back")),
-            Self::TooLarge => Some((close_code::SIZE, "a message may have 1 MiB")),
+            Self::TooLarge => Some((close_code::SIZE, LARGE_TEXT)),
             Self::NotText => Some((close_code::INVALID, "text must be UTF-8")),
             Self::Protocol => Some((close_code::PROTOCOL, "not the WebSocket protocol")),
         }

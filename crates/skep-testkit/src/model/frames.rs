@@ -47,6 +47,19 @@ pub(crate) fn stream(mut pen: Box<dyn Pen + '_>, reply: &Reply) -> Vec<Frame> {
     reshape(std::mem::take(pen.frames()), reply)
 }
 
+/// The steps that any wire writes alike, and nothing around them.
+pub(crate) fn bare(reply: &Reply) -> Vec<Frame> {
+    let frames = reply.steps.iter().filter_map(|step| match step {
+        Step::Gate(name) => Some(Frame::Gate(name.clone())),
+        Step::Delay(delay) => Some(Frame::Delay(*delay)),
+        Step::Raw(bytes) => Some(Frame::Bytes(bytes.clone())),
+        Step::Silence => Some(Frame::Silence),
+        Step::Cut => Some(Frame::Cut),
+        _ => None,
+    });
+    reshape(frames.collect(), reply)
+}
+
 /// The same answer as one message; pauses and faults come before it.
 pub(crate) fn whole(mut pen: Box<dyn Pen + '_>, reply: &Reply) -> Vec<Frame> {
     let mut frames = Vec::new();

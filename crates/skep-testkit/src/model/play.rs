@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use futures_util::stream;
 use serde_json::json;
 
-use super::frames::Frame;
+use super::frames::{self, Frame};
 use super::reply::{Answer, Fault, Hold};
 use super::request::{Ending, ModelRequest};
 use super::wire::Wire;
@@ -67,6 +67,10 @@ async fn answer(
         Answer::Fixed { status, headers, body } => {
             watcher.shared.end(request.number, Ending::Complete);
             response(*status, headers, request.nonce, Body::from(body.clone()))
+        }
+        Answer::Bare(kind) => {
+            let headers = [("content-type", kind.clone())];
+            response(200, &headers, request.nonce, body_of(frames::bare(&reply), watcher))
         }
         Answer::Message => {
             let kind = if request.streams() {

@@ -40,6 +40,8 @@ pub(crate) enum Answer {
         headers: Vec<(&'static str, String)>,
         body: Bytes,
     },
+    /// The steps that are bytes, pauses and cuts alone, under this content type.
+    Bare(String),
     Error {
         fault: Fault,
         retry_after: Option<String>,
@@ -336,6 +338,12 @@ impl Reply {
     pub fn fixed(status: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type", content_type.to_owned())];
         Self::new().answer(Answer::Fixed { status, headers, body: body.into() })
+    }
+
+    /// An answer that this server does not write: only the bytes given by `raw`, cut where `cut`
+    /// stands.
+    pub fn bare(content_type: &str) -> Self {
+        Self::new().answer(Answer::Bare(content_type.to_owned()))
     }
 
     /// Fifty parallel calls of one tool, arguments `{"index": n}`.

@@ -52,8 +52,16 @@ async fn channel_metrics_count_turns_calls_tools_and_requests() {
         count("skep_http_requests_total{method=\"GET\",route=\"none\",status=\"404\"}"),
         1.0
     );
-    assert!(count("skep_store_writes") >= count("skep_store_commits"));
-    assert!(count("skep_store_commits") > 0.0);
+    assert!(count("skep_store_writes_total") >= count("skep_store_commits_total"));
+    assert!(count("skep_store_commits_total") > 0.0);
+    let later = self::counts(&play).await;
+    for (name, value) in counts.iter().filter(|(name, _)| name.contains("_total")) {
+        assert!(later[name] >= *value, "{name} went back");
+    }
+    let shown = play.api().get("/metrics").await.unwrap().text;
+    for family in ["skep_store_commits", "skep_store_writes", "skep_turns", "skep_http_requests"] {
+        assert!(shown.contains(&format!("# TYPE {family} counter\n")), "{shown}");
+    }
     assert!(count("process_resident_memory_bytes") > 1e6 && count("process_open_fds") > 5.0);
     assert!(counts.keys().all(|name| !name.contains("session")), "{counts:#?}");
 }

@@ -41,8 +41,6 @@ const PASSING: &[(&str, Fault)] = &[
     ("overloaded in the stream", || {
         Reply::new().open_text().delta("half").error_event("overloaded_error", "Overloaded")
     }),
-    ("arguments that are no object", || Reply::new().tool_in("effect", ["[]"])),
-    ("arguments that are no JSON", || Reply::new().tool_in("effect", ["{\"text\": ", "oops"])),
 ];
 
 /// Ends before `message_stop`: the call in it is not complete.
