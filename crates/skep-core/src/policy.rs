@@ -55,17 +55,25 @@ pub struct Policy {
 pub struct Needs {
     /// Where its paths lead.
     pub paths: bool,
+    /// Which files its command names: a rule allows commands.
+    pub commands: bool,
     /// Whose message led to it.
     pub people: bool,
 }
 
 impl Policy {
     pub fn needs(&self, tool: &str) -> Needs {
-        let about = self.rules.iter().filter(|rule| rule.is_about(tool));
-        about.fold(Needs::default(), |needs, rule| Needs {
-            paths: needs.paths || rule.path.is_some(),
-            people: needs.people || !rule.grants.is_empty(),
-        })
+        let about = |tool: &str| {
+            self.rules.iter().any(|rule| rule.is_about(tool) && !rule.grants.is_empty())
+        };
+        let own = || self.rules.iter().filter(|rule| rule.is_about(tool));
+        let commands = own().any(|rule| rule.effect == Effect::Allow && rule.command.is_some());
+        Needs {
+            paths: own().any(|rule| rule.path.is_some()),
+            commands,
+            // Redirections are decided as if `read` and `write` were called.
+            people: about(tool) || (commands && (about("read") || about("write"))),
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::size::{Size, Sizes};
 use crate::watchdog::Ceiling;
 use crate::workspace::Workspace;
 
+pub use arguments::HOME;
 pub use trial::{Check, Report};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

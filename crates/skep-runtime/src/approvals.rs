@@ -388,10 +388,10 @@ impl Hive {
         let drafts = match pattern {
             Some(pattern) => vec![patterned(&row.tool, &subject, pattern)?],
             None => {
-                let workspace = agent.workspace.clone();
-                let work = move || gate::pieces(&subject, &workspace, true);
-                let pieces = tokio::task::spawn_blocking(work).await.unwrap_or_default();
-                exactly(&row.tool, &pieces)?
+                let (workspace, level) = (agent.workspace.clone(), agent.sandbox.level);
+                let work = move || gate::about(&subject, Some((&workspace, level)));
+                let about = tokio::task::spawn_blocking(work).await.unwrap_or_default();
+                exactly(&row.tool, &about.pieces)?
             }
         };
         let rules = drafts.into_iter().map(|draft| check_row(&row_of(row, draft)));

@@ -1,13 +1,14 @@
 //! The gate: the only path of a tool call. Allow-list → typed arguments → `tool.before` hooks →
-//! no secrets to programs → policy, and a person where it asks → admission → policy again where time
-//! passed → run under time limit and cancellation → `tool.after` hooks → scrub → bound → audit. A
-//! refusal is an answer to the model, and its first word is its class.
+//! no secrets to programs → policy, and a person where it asks → admission → policy again where
+//! time passed → run under time limit and cancellation → `tool.after` hooks → scrub → bound →
+//! audit. A refusal is an answer to the model, and its first word is its class.
 
 mod admission;
 mod binding;
 mod bound;
 mod chain;
 mod hooks;
+mod plain;
 mod policy;
 
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use admission::{Admitted, Patience};
 pub use binding::{Bound, NamedFile};
 use bound::Rest;
 use chain::{Chain, Stage};
-pub(crate) use policy::{Known, Question, Records, decide, pieces, rule_of};
+pub(crate) use policy::{Known, Question, Records, about, decide, rule_of};
 use policy::{Moment, Permitted};
 
 use crate::toolbox::{Toolbox, is_listed};
@@ -143,7 +144,7 @@ impl Gate<'_> {
         let mut chain = Chain::default();
         let mut arguments = None;
         match self.clear(call, context, &mut arguments, &mut chain).await {
-            Ok((prepared, Permitted::Go { approval })) => {
+            Ok((prepared, Permitted::Go { approval, .. })) => {
                 let place = None;
                 let cleared = Cleared { prepared, arguments, approval, place, chain, began };
                 Examined::Cleared(Box::new(cleared))
@@ -209,21 +210,29 @@ impl Gate<'_> {
         context: &ToolContext,
     ) -> Examined {
         let mut chain = Chain::default();
-        let permitted = match self.listed(call, &mut chain) {
-            Ok(tool) => {
-                let arguments = cleared.arguments.as_ref().unwrap_or(&call.arguments);
-                let moment = Moment::Start;
-                self.permitted(&**tool, call, arguments, context, moment, &mut chain).await
-            }
-            Err(refused) => Err(refused),
+        let arguments = cleared.arguments.as_ref().unwrap_or(&call.arguments);
+        let permitted = async {
+            let (tool, moment) = (&**self.listed(call, &mut chain)?, Moment::Start);
+            let permitted =
+                self.permitted(tool, call, arguments, context, moment, &mut chain).await?;
+            // The files that its command names may be others by now.
+            let prepared = match &permitted {
+                Permitted::Go { run_as, .. } => {
+                    Some(anew(tool, call, arguments, run_as.as_deref())?)
+                }
+                Permitted::Asks(_) => None,
+            };
+            Ok((permitted, prepared))
         };
+        let permitted = permitted.await;
         cleared.chain.add_new(chain);
         match permitted {
-            Ok(Permitted::Go { approval }) => {
+            Ok((Permitted::Go { approval, .. }, prepared)) => {
                 cleared.approval = approval;
+                cleared.prepared = prepared.unwrap_or(cleared.prepared);
                 Examined::Cleared(cleared)
             }
-            Ok(Permitted::Asks(question)) => Examined::Asks(question),
+            Ok((Permitted::Asks(question), _)) => Examined::Asks(question),
             Err(refused) => self.ended(call, context, cleared.seen(), refused).await,
         }
     }
@@ -330,6 +339,9 @@ impl Gate<'_> {
         without_secrets(tool, &call.name, arguments, chain)?;
         let permitted =
             self.permitted(tool, call, arguments, context, Moment::First, chain).await?;
+        if let Permitted::Go { run_as: Some(line), .. } = &permitted {
+            prepared = anew(tool, call, arguments, Some(line))?;
+        }
         Ok((prepared, permitted))
     }
 
@@ -369,6 +381,23 @@ impl Gate<'_> {
         let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
         format!("This agent has: {}.", names.join(", "))
     }
+}
+
+/// The call with `run_as` in the place of its command.
+fn anew(
+    tool: &dyn Tool,
+    call: &ToolCall,
+    arguments: &Value,
+    run_as: Option<&str>,
+) -> Result<Prepared, Refused> {
+    let mut arguments = arguments.clone();
+    if let Some(line) = run_as {
+        arguments["command"] = Value::String(line.to_owned());
+    }
+    let name = &call.name;
+    tool.prepare(arguments).map_err(|why| {
+        Refused::new(format!("bad_arguments: the command of `{name}` cannot run: {why}"))
+    })
 }
 
 fn typed(
@@ -524,3 +553,7 @@ pub(crate) fn call_of(id: &skep_core::ids::CallId, name: &str, arguments: &Value
 #[cfg(test)]
 #[path = "gate_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "gate_command_tests.rs"]
+mod command_tests;

@@ -78,17 +78,17 @@ fn toolbox() -> Toolbox {
 }
 
 /// What a hive says, and one agent in it.
-struct Scene {
-    toolbox: Toolbox,
+pub(super) struct Scene {
+    pub toolbox: Toolbox,
     admission: Admission,
-    agent: AgentSettings,
+    pub agent: AgentSettings,
     hooks: Vec<Hook>,
     turn: CancellationToken,
     bound: usize,
 }
 
 impl Scene {
-    fn new(allowed: &[&str]) -> Self {
+    pub fn new(allowed: &[&str]) -> Self {
         let profile = Profile {
             name: "default".into(),
             provider: "rehearsal".into(),
@@ -122,7 +122,7 @@ impl Scene {
         Self { toolbox: toolbox(), admission, agent, hooks: Vec::new(), turn, bound: 1024 }
     }
 
-    async fn call(&self, id: &str, name: &str, arguments: Value) -> Ran {
+    pub async fn call(&self, id: &str, name: &str, arguments: Value) -> Ran {
         let Self { toolbox, admission, agent, bound, .. } = self;
         let call = call_of(&CallId::new(id), name, &arguments);
         let context = ToolContext {
@@ -170,7 +170,7 @@ impl Scene {
 }
 
 /// `stage: word` for each stage of the row, in one line.
-fn chain(ran: &Ran) -> String {
+pub(super) fn chain(ran: &Ran) -> String {
     let links: Vec<Value> = serde_json::from_str(&ran.audit.decision).unwrap();
     let word = |link: &Value, key: &str| link[key].as_str().unwrap().to_owned();
     let links = links.iter().map(|link| word(link, "stage") + ": " + &word(link, "word"));

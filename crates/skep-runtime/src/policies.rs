@@ -32,9 +32,10 @@ impl Imagined<'_> {
     pub async fn verdict(&self) -> Verdict {
         let (subject, workspace) =
             (self.tool.subject(self.arguments), self.agent.workspace.clone());
-        let work = move || gate::pieces(&subject, &workspace, true);
-        let pieces = tokio::task::spawn_blocking(work).await.unwrap_or_default();
-        gate::decide(self.policy, self.tool, self.agent.sandbox.level, &pieces, self.known)
+        let level = self.agent.sandbox.level;
+        let work = move || gate::about(&subject, Some((&workspace, level)));
+        let about = tokio::task::spawn_blocking(work).await.unwrap_or_default();
+        gate::decide(self.policy, self.tool, level, &about, self.known)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A step's tool calls: journalled, run through the gate, journalled. A call is `started` once it
-//! has its place among those that run, and not before; one with effects, or an approval, has that on
-//! the disk before it runs. Calls that change nothing run side by side.
+//! has its place among those that run, and not before; one with effects, or an approval, has that
+//! on the disk before it runs. Calls that change nothing run side by side.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

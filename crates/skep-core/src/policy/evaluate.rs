@@ -41,6 +41,12 @@ pub struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     pub parts: Vec<PartVerdict>,
+    /// What runs in the place of the command that was asked for: the same words, quoted anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<String>,
+    /// A rule with a command allowed a part, so only what was judged may run.
+    #[serde(skip)]
+    pub by_command: bool,
 }
 
 /// The decision on one part of the call, for one person.
@@ -85,29 +91,37 @@ impl Policy {
         if let Some(broken) = &self.broken {
             let why = format!("the policy cannot be read, so everything is denied: {broken}");
             let rule = Some(broken.clone());
-            return Verdict { effect: Effect::Deny, why, rule, parts: Vec::new() };
+            let (effect, parts) = (Effect::Deny, Vec::new());
+            return Verdict { effect, why, rule, parts, runs: None, by_command: false };
         }
         let nobody =
             [Who { principal: crate::ids::Principal::new("nobody"), role: None, name: None }];
         let who = if asked.who.is_empty() { &nobody } else { asked.who };
-        let (mut parts, mut room) = (Vec::new(), TOLD);
-        for person in who {
-            for piece in asked.pieces {
-                parts.push(self.decide_part(asked, grants, piece, person, &mut room));
+        let (mut parts, mut room, mut by_command) = (Vec::new(), TOLD, false);
+        let mut decide = |redirects: bool| {
+            let pieces = asked.pieces.iter().filter(|piece| piece.is_redirect() == redirects);
+            for (person, piece) in who.iter().flat_map(|who| pieces.clone().map(move |p| (who, p)))
+            {
+                let (part, by) = self.decide_part(asked, grants, piece, person, &mut room);
+                by_command |= by;
+                parts.push(part);
             }
+            by_command
+        };
+        // Where a redirection leads counts where the line is covered by a rule about commands.
+        if decide(false) {
+            decide(true);
         }
         let strictest = parts.iter().max_by_key(|part| strictness(part.effect));
         let (effect, why, rule) = match strictest {
-            Some(part) if asked.pieces.len() * who.len() == 1 => {
-                (part.effect, part.why.clone(), part.rule.clone())
-            }
+            Some(part) if parts.len() == 1 => (part.effect, part.why.clone(), part.rule.clone()),
             Some(part) => (part.effect, format!("{}: {}", part.part, part.why), part.rule.clone()),
             None => {
                 let why = "the call has no part that could be decided".to_owned();
                 (Effect::Deny, why, None)
             }
         };
-        Verdict { effect, why, rule, parts }
+        Verdict { effect, why, rule, parts, runs: None, by_command }
     }
 
     fn decide_part(
@@ -117,34 +131,36 @@ impl Policy {
         piece: &Piece,
         who: &Who,
         room: &mut usize,
-    ) -> PartVerdict {
+    ) -> (PartVerdict, bool) {
+        let (tool, class) = piece.judged_as().unwrap_or((asked.tool, asked.class));
         let mut told = Told { rules: Vec::new(), untold: 0, matched: 0, room };
         let mut best = Best::default();
         for rule in &self.rules {
-            let fits = best.sort(rule, asked.tool, piece, who);
+            let fits = best.sort(rule, tool, piece, who);
             told.add(rule, fits);
         }
-        let (mut effect, mut why, mut rule) = match best.decision() {
-            Some((effect, why, rule)) => (effect, why, Some(rule.place.clone())),
+        let (mut effect, mut why, mut by) = match best.decision() {
+            Some((effect, why, rule)) => (effect, why, Some(rule)),
             None => {
-                let (effect, class) =
-                    (self.classes.decide(asked.class, asked.level), asked.class.as_str());
+                let (effect, class) = (self.classes.decide(class, asked.level), class.as_str());
                 let word = effect.as_str();
                 (effect, format!("no rule matches, and the class {class} is {word}"), None)
             }
         };
         for grant in grants {
-            let fits = Best::default().sort(grant, asked.tool, piece, who);
+            let fits = Best::default().sort(grant, tool, piece, who);
             if effect == Effect::Ask && fits.is_ok() {
                 effect = Effect::Allow;
                 why = format!("granted by {}: {}", grant.place, grant);
-                rule = Some(grant.place.clone());
+                by = Some(grant);
             }
             told.add(grant, fits);
         }
         let Told { rules, untold, .. } = told;
         let (part, who) = (piece.text(), who.principal.to_string());
-        PartVerdict { part, who, effect, why, rule, rules, untold }
+        let by_command = effect == Effect::Allow && by.is_some_and(|rule| rule.command.is_some());
+        let rule = by.map(|rule| rule.place.clone());
+        (PartVerdict { part, who, effect, why, rule, rules, untold }, by_command)
     }
 }
 

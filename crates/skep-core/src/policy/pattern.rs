@@ -226,6 +226,13 @@ impl CommandPattern {
         Ok(Self { text: text.to_owned(), words, assigns, whole })
     }
 
+    /// The pattern that covers exactly this command; nothing where none does.
+    pub fn exactly(simple: &Simple) -> Option<String> {
+        let pattern = format!("{} $", simple.text());
+        let covers = |own: Self| own.covers(simple).is_ok();
+        Self::parse(&pattern).is_ok_and(covers).then_some(pattern)
+    }
+
     /// For a rule that allows: every word is known and stands in its place.
     pub fn covers(&self, simple: &Simple) -> Result<(), String> {
         match &simple.cover {

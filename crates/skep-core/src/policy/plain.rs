@@ -13,7 +13,7 @@
 //! quoted anew, so a line that was misread runs what was judged and nothing else.
 
 use super::glob::{Listed, Names};
-use super::shell::{Cover, Line, Simple, Word, quoted};
+use super::shell::{Cover, Line, Simple, Word};
 
 /// Bytes of all words, after expansion.
 const MOST_BYTES: usize = 64 << 10;
@@ -540,5 +540,14 @@ impl Surroundings for Nothing {
             true => Ok(joined(folder, path)),
             false => Err("where a redirection leads is not known".to_owned()),
         }
+    }
+}
+
+/// A word as it has to be written for a shell, and in a pattern, to stand for itself.
+pub fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
+    match !word.is_empty() && word.bytes().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }

@@ -69,7 +69,7 @@ const ODD: &[&str] = &[
     // Redirections.
     "a <<< b", "a <<E\nE", "a <<-'E'\nE", "a <<'E'\nb", "a >| b", "a <> b", "a 3> b", "a >& b",
     "a 2>&-", "a 2>&1-", "a <&0", "a &>> b", "> a", "a > *", "a 0<<'E'\nE", "a > $X", "a >",
-    "a 2>& 1", "a 0>&1", "10> a b", "{fd}> a b", "a 2\\\n>b", "a > #b",
+    "a 0>&1", "10> a b", "{fd}> a b", "a 2\\\n>b", "a > #b",
     // Words.
     "a ~", "a ~b/c", "a b=~/c", "a b:~/c", "a ''~/b", "a\\\nb c", "a \\", "a b\u{1}", "a \r",
     "a \"b\u{7f}\"", "a [b", "a b[$c]", "a [[:alpha:]]", "a[0]=b", "a+=b c", "a=* b", "*.sh",

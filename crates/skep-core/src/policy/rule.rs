@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::pattern::{CommandPattern, HostPattern, Narrowness, PathPattern, never};
 use super::shell::Cover;
-use super::{Effect, shell};
+use super::{Class, Effect, shell};
 use crate::allow;
 use crate::ids::Principal;
 use crate::role::Role;
@@ -52,6 +52,11 @@ pub enum Piece {
     Whole,
     Command(shell::Part),
     Path(PathFact),
+    /// A file that a plain line reads or writes by redirection: as if `read` or `write` named it.
+    Redirect {
+        write: bool,
+        path: PathFact,
+    },
     /// Nothing where the host could be read in two ways.
     Host(Option<String>),
 }
@@ -174,7 +179,9 @@ impl Rule {
 const NOT_UNDERSTOOD: &str = "and what is not understood is never allowed";
 
 fn fits_path(pattern: &PathPattern, piece: &Piece, strict: bool) -> Result<(), String> {
-    let Piece::Path(path) = piece else { return Err("it names no path".to_owned()) };
+    let (Piece::Path(path) | Piece::Redirect { path, .. }) = piece else {
+        return Err("it names no path".to_owned());
+    };
     let fits = match path {
         PathFact::Unknown if strict => {
             return Err(format!("its path leads nowhere that is known, {NOT_UNDERSTOOD}"));
@@ -198,7 +205,9 @@ fn fits_command(pattern: &CommandPattern, piece: &Piece, strict: bool) -> Result
         }
         Piece::Command(shell::Part::Unknown { why, .. }) if strict => Err(never(why)),
         Piece::Command(shell::Part::Unknown { .. }) => Ok(()),
-        Piece::Whole | Piece::Path(_) | Piece::Host(_) => Err("it runs no command".to_owned()),
+        Piece::Whole | Piece::Path(_) | Piece::Redirect { .. } | Piece::Host(_) => {
+            Err("it runs no command".to_owned())
+        }
     }
 }
 
@@ -215,6 +224,19 @@ fn fits_host(pattern: &HostPattern, piece: &Piece, strict: bool) -> Result<(), S
 }
 
 impl Piece {
+    pub fn is_redirect(&self) -> bool {
+        matches!(self, Self::Redirect { .. })
+    }
+
+    /// The tool whose rules decide on it, where that is not the call's own.
+    pub fn judged_as(&self) -> Option<(&'static str, Class)> {
+        match self {
+            Self::Redirect { write: true, .. } => Some(("write", Class::Write)),
+            Self::Redirect { write: false, .. } => Some(("read", Class::Read)),
+            _ => None,
+        }
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         match self {
@@ -222,6 +244,12 @@ impl Piece {
             Self::Command(shell::Part::Command(simple)) => format!("command {}", simple.text()),
             Self::Command(shell::Part::Unknown { why, .. }) => {
                 format!("command not understood: {why}")
+            }
+            Self::Redirect { write: true, path } => {
+                format!("writes {}", Self::Path(path.clone()).text())
+            }
+            Self::Redirect { write: false, path } => {
+                format!("reads {}", Self::Path(path.clone()).text())
             }
             Self::Path(PathFact::File(path)) => format!("path {path}"),
             Self::Path(PathFact::Tree(path)) => format!("everything in {path}"),

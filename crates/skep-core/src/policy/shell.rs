@@ -10,8 +10,7 @@ mod wrapper;
 
 use std::sync::Arc;
 
-use super::pattern::CommandPattern;
-use super::plain::Bit;
+use super::plain::{Bit, quoted};
 
 /// The parts of a line, substitutions and commands inside of wrappers included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,13 +83,6 @@ impl Simple {
         let assigns = self.assigns.iter().map(|assign| quoted(assign));
         assigns.chain(words).collect::<Vec<_>>().join(" ")
     }
-
-    /// The pattern that covers exactly this command; nothing where none does.
-    pub fn exactly(&self) -> Option<String> {
-        let pattern = format!("{} $", self.text());
-        let covered = CommandPattern::parse(&pattern).is_ok_and(|own| own.covers(self).is_ok());
-        covered.then_some(pattern)
-    }
 }
 
 impl Part {
@@ -140,14 +132,5 @@ impl Line {
             Part::Unknown { .. } => None,
         });
         simples.flat_map(|simple| simple.words.iter().filter_map(Word::plain))
-    }
-}
-
-/// A word as it has to be written for a shell, and in a pattern, to stand for itself.
-pub fn quoted(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
-    match !word.is_empty() && word.bytes().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }

@@ -35,7 +35,8 @@ const ETC: [&str; 14] = [
 ];
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const HOME: &str = "/tmp/home";
+/// `$HOME` of a confined command.
+pub const HOME: &str = "/tmp/home";
 
 /// The process limit is set in here, inside the user namespace: there the kernel counts the
 /// sandbox alone, outside it would count everything that the same user runs. With a notice it is

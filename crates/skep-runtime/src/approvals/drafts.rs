@@ -1,9 +1,10 @@
 //! Rules that a lasting yes may stand for: of a pattern, of exactly this call, and those to choose
 //! from.
 
-use skep_core::policy::pattern::PathPattern;
+use skep_core::policy::pattern::{CommandPattern, PathPattern};
+use skep_core::policy::plain::{self, quoted};
 use skep_core::policy::rule::{PathFact, Piece};
-use skep_core::policy::shell::{Cover, Part, Simple, Word, quoted};
+use skep_core::policy::shell::{Cover, Part, Simple, Word};
 use skep_core::tool::Subject;
 use skep_core::visible::visible;
 
@@ -44,9 +45,11 @@ pub(super) fn exactly(tool: &str, pieces: &[Piece]) -> Result<Vec<RuleDraft>, Do
             Piece::Command(
                 Part::Command(Simple { cover: Cover::By(_), .. })
                 | Part::Unknown { cover: Cover::By(_), .. },
-            ) => continue,
+            )
+            | Piece::Redirect { .. } => continue,
             Piece::Command(Part::Command(simple)) => {
-                draft.command = Some(simple.exactly().ok_or_else(|| no_pattern(piece))?);
+                draft.command =
+                    Some(CommandPattern::exactly(simple).ok_or_else(|| no_pattern(piece))?);
             }
             Piece::Path(PathFact::File(path)) => {
                 draft.path = Some(PathPattern::exactly(path).ok_or_else(|| no_pattern(piece))?);
@@ -77,10 +80,13 @@ fn no_pattern(piece: &Piece) -> DoorError {
 
 /// Patterns a person may choose from, the narrowest first; none for a call of several parts.
 pub(super) fn suggestions(subject: &Subject) -> Vec<String> {
-    let pieces = gate::pieces(subject, std::path::Path::new("."), false);
+    let pieces = match &subject.command {
+        Some(command) => plain::line(command).0.into_iter().map(Piece::Command).collect(),
+        None => gate::about(subject, None).pieces,
+    };
     match (pieces.as_slice(), subject.paths.as_slice()) {
         ([Piece::Command(Part::Command(simple))], _) => {
-            let Some(exactly) = simple.exactly() else { return Vec::new() };
+            let Some(exactly) = CommandPattern::exactly(simple) else { return Vec::new() };
             let words: Vec<String> =
                 simple.words.iter().filter_map(Word::plain).map(quoted).collect();
             let assigns: Vec<String> = simple.assigns.iter().map(|word| quoted(word)).collect();

@@ -1,6 +1,7 @@
 //! The policy stage: what the call is about, what the rules say, and what was decided about it.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,8 @@ use skep_core::engine::ToolCall;
 use skep_core::ids::{AgentId, Principal};
 use skep_core::policy::evaluate::{Asked, Verdict};
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
-use skep_core::policy::plain;
+use skep_core::policy::plain::{Access, Judged, Plain};
 use skep_core::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
-use skep_core::policy::shell::{Line, Part};
 use skep_core::policy::{Effect, Policy};
 use skep_core::settings::SandboxLevel;
 use skep_core::tool::{Subject, Tool, ToolContext};
@@ -25,6 +25,7 @@ use skep_store::leases::Lease;
 
 use super::binding::{Bind, Binding, Bound, NamedFile};
 use super::chain::{Chain, Stage};
+use super::plain::Around;
 use super::{Gate, Refused};
 use crate::hive::Shared;
 
@@ -111,9 +112,12 @@ pub(super) enum Moment {
 
 /// What the policy stage came to.
 pub(super) enum Permitted {
-    /// It may run; with this approval, where it needed one.
+    /// It may run; with this approval, where it needed one. `run_as` is the command that runs in
+    /// the place of the call's own: where a rule about commands allowed it, nothing but the words
+    /// that were judged.
     Go {
         approval: Option<String>,
+        run_as: Option<String>,
     },
     Asks(Box<Question>),
 }
@@ -124,48 +128,64 @@ pub(crate) struct Question {
     pub reason: String,
 }
 
-/// Reads where paths lead; blocks.
-pub(crate) fn pieces(subject: &Subject, workspace: &std::path::Path, resolve: bool) -> Vec<Piece> {
-    let mut pieces = Vec::new();
+/// What a call is about, in the form in which rules compare it.
+#[derive(Default)]
+pub(crate) struct About {
+    pub pieces: Vec<Piece>,
+    /// Its command, where that is plain.
+    judged: Option<Judged>,
+}
+
+/// `look`: the workspace to look at. Where paths lead and which files a command names is not known
+/// without one. Blocks with one.
+pub(crate) fn about(subject: &Subject, look: Option<(&Path, SandboxLevel)>) -> About {
+    let mut about = About::default();
     if let Some(command) = &subject.command {
-        let mut line = plain::line(command);
-        // Where a redirection leads is not judged yet.
-        let redirected = |part: &Part| matches!(part, Part::Command(simple) if simple.redirected);
-        if line.0.iter().any(redirected) {
-            line = Line::parse(command);
-        }
-        pieces.extend(line.0.into_iter().map(Piece::Command));
+        let (plain, parts) = Plain::and_parts(command);
+        let around = || look.and_then(|(workspace, level)| Around::open(workspace, level));
+        about.judged =
+            plain.ok().zip(around()).and_then(|(plain, around)| plain.judge(&around).ok());
+        let line = about.judged.as_ref().map_or(parts, Judged::line);
+        about.pieces.extend(line.0.into_iter().map(Piece::Command));
+        let targets = about.judged.iter().flat_map(|judged| &judged.targets);
+        about.pieces.extend(targets.map(|(access, path)| Piece::Redirect {
+            write: *access != Access::Read,
+            path: PathFact::File(path.clone()),
+        }));
     }
-    let opened = if resolve { Workspace::open(workspace).ok() } else { None };
+    let look = look.filter(|_| !subject.paths.is_empty());
+    let opened = look.and_then(|(workspace, _)| Workspace::open(workspace).ok());
     for named in &subject.paths {
         let leads = named.path.as_ref().zip(opened.as_ref());
         let leads = leads.and_then(|(path, workspace)| workspace.leads_to(path));
-        pieces.push(Piece::Path(match (leads, named.tree) {
+        about.pieces.push(Piece::Path(match (leads, named.tree) {
             (None, _) => PathFact::Unknown,
             (Some(path), false) => PathFact::File(path),
             (Some(path), true) => PathFact::Tree(path),
         }));
     }
     if let Some(host) = &subject.host {
-        pieces.push(Piece::Host(host.clone()));
+        about.pieces.push(Piece::Host(host.clone()));
     }
-    if pieces.is_empty() {
-        pieces.push(Piece::Whole);
+    if about.pieces.is_empty() {
+        about.pieces.push(Piece::Whole);
     }
-    pieces
+    about
 }
 
-/// Decides on a call as it is known.
 pub(crate) fn decide(
     policy: &Policy,
     tool: &dyn Tool,
     level: SandboxLevel,
-    pieces: &[Piece],
+    about: &About,
     known: &Known,
 ) -> Verdict {
     let (name, class) = (tool.spec().name.as_str(), tool.class());
-    let asked = Asked { tool: name, class, level, pieces, who: &known.who };
-    policy.decide(&asked, &known.grants)
+    let asked = Asked { tool: name, class, level, pieces: &about.pieces, who: &known.who };
+    let mut verdict = policy.decide(&asked, &known.grants);
+    let judged = about.judged.as_ref().filter(|_| verdict.by_command);
+    verdict.runs = judged.map(Judged::text);
+    verdict
 }
 
 impl Gate<'_> {
@@ -185,16 +205,17 @@ impl Gate<'_> {
             _ => Known::default(),
         };
         let level = self.agent.sandbox.level;
-        let found = self.pieces(&subject, context, needs.paths).await;
-        let mut verdict = decide(self.policy, tool, level, &found, &known);
+        let mut about = self.about(&subject, context, needs.paths || needs.commands).await;
+        let mut verdict = decide(self.policy, tool, level, &about, &known);
         if verdict.effect == Effect::Ask {
             // A question is worth a closer look: at grants, and at where every path leads.
             if let Some(records) = self.records {
                 known = records.known().await?;
             }
-            let found = self.pieces(&subject, context, true).await;
-            verdict = decide(self.policy, tool, level, &found, &known);
+            about = self.about(&subject, context, true).await;
+            verdict = decide(self.policy, tool, level, &about, &known);
         }
+        let run_as = about.judged.filter(|_| verdict.by_command).map(|judged| judged.run_as());
         let approval = context.decision.as_ref().and_then(|value| value.get("approval"));
         let approval = approval.and_then(Value::as_str);
         if let (Some(id), Effect::Allow | Effect::Ask) = (approval, verdict.effect) {
@@ -203,7 +224,7 @@ impl Gate<'_> {
         match verdict.effect {
             Effect::Allow => {
                 chain.note(Stage::Policy, word(tool, &verdict));
-                Ok(Permitted::Go { approval: approval.map(str::to_owned) })
+                Ok(Permitted::Go { approval: approval.map(str::to_owned), run_as })
             }
             Effect::Deny => {
                 chain.note(Stage::Policy, format!("refused: {}", word(tool, &verdict)));
@@ -211,24 +232,25 @@ impl Gate<'_> {
             }
             Effect::Ask if approval.is_some() && moment == Moment::First => {
                 let approval = approval.map(str::to_owned);
-                chain.note(Stage::Policy, approved_word(context));
-                Ok(Permitted::Go { approval })
+                chain.note(Stage::Policy, approved_word(context, &verdict));
+                Ok(Permitted::Go { approval, run_as })
             }
             Effect::Ask => {
-                let asked = Asking { tool, arguments, subject, verdict, known };
+                let asked = Asking { tool, arguments, subject, verdict, run_as, known };
                 self.ask(call, context, approval, asked, chain).await
             }
         }
     }
 
-    async fn pieces(&self, subject: &Subject, context: &ToolContext, resolve: bool) -> Vec<Piece> {
-        if subject.paths.is_empty() || !resolve {
-            return pieces(subject, &context.workspace, false);
+    async fn about(&self, subject: &Subject, context: &ToolContext, look: bool) -> About {
+        if (subject.paths.is_empty() && subject.command.is_none()) || !look {
+            return about(subject, None);
         }
         let (subject, workspace) = (subject.clone(), context.workspace.clone());
-        let work = move || pieces(&subject, &workspace, true);
-        let found = tokio::task::spawn_blocking(work).await;
-        found.unwrap_or_else(|_| vec![Piece::Path(PathFact::Unknown)])
+        let level = self.agent.sandbox.level;
+        let unseen = About { pieces: vec![Piece::Path(PathFact::Unknown)], judged: None };
+        let work = move || about(&subject, Some((&workspace, level)));
+        tokio::task::spawn_blocking(work).await.unwrap_or(unseen)
     }
 
     /// Ties the call down as it is now; with `since`, changes from then on are named.
@@ -281,7 +303,7 @@ impl Gate<'_> {
         asked: Asking<'_>,
         chain: &mut Chain,
     ) -> Result<Permitted, Refused> {
-        let Asking { tool, arguments, subject, verdict, known } = asked;
+        let Asking { tool, arguments, subject, verdict, run_as, known } = asked;
         let bind = Arc::new(Bind {
             agent: self.records.map_or(AgentId(0), |records| records.lease.agent),
             tool: tool.spec().name.clone(),
@@ -297,8 +319,8 @@ impl Gate<'_> {
         if let Some(row) = row {
             let found = self.bound(&bind, row.asked_at).await?;
             if row.hash == found.hash {
-                chain.note(Stage::Policy, approved_word(context));
-                return Ok(Permitted::Go { approval: Some(row.id) });
+                chain.note(Stage::Policy, approved_word(context, &verdict));
+                return Ok(Permitted::Go { approval: Some(row.id), run_as });
             }
             let changed = changed(&row, arguments, &found);
             reason = format!("approval of {} again, because {changed} changed", call.name);
@@ -357,6 +379,7 @@ struct Asking<'a> {
     arguments: &'a Value,
     subject: Subject,
     verdict: Verdict,
+    run_as: Option<String>,
     known: Known,
 }
 
@@ -386,17 +409,23 @@ fn changed(row: &Approval, arguments: &Value, found: &Binding) -> String {
 }
 
 /// For the chain: who said yes, and to which question.
-fn approved_word(context: &ToolContext) -> String {
+fn approved_word(context: &ToolContext, verdict: &Verdict) -> String {
     let word = |key: &str| context.decision.as_ref().and_then(|decision| decision[key].as_str());
     let (by, id) = (word("by").unwrap_or("somebody"), word("approval").unwrap_or_default());
-    format!("ask: approved by {by} ({id})")
+    format!("ask: approved by {by} ({id}){}", runs(verdict))
 }
 
 /// For the chain: by rule, or by class.
 fn word(tool: &dyn Tool, verdict: &Verdict) -> String {
     let effect = verdict.effect.as_str();
+    let runs = if verdict.effect == Effect::Allow { runs(verdict) } else { String::new() };
     match &verdict.rule {
-        Some(rule) => format!("{effect} by {rule}"),
-        None => format!("{}: {effect}", tool.class().as_str()),
+        Some(rule) => format!("{effect} by {rule}{runs}"),
+        None => format!("{}: {effect}{runs}", tool.class().as_str()),
     }
+}
+
+/// What runs in the place of the call's command.
+fn runs(verdict: &Verdict) -> String {
+    verdict.runs.as_ref().map(|text| format!("; runs: {}", text.trim_end())).unwrap_or_default()
 }

@@ -254,6 +254,9 @@ pub async fn run_why(command: Why, place: &Place) -> Result<(), Failure> {
     let effect = text(&why["effect"]);
     let tone = if effect == "allow" { Tone::Good } else { Tone::Bad };
     output::line(format!("{}: {}", toned(&effect, tone), text(&why["why"])));
+    if why["runs"].is_string() {
+        output::line(format!("runs: {}", text(&why["runs"])));
+    }
     if why["listed"] == Value::Bool(false) {
         output::line(format!("the tool is not on the list of {}", foreign(&command.agent)));
     }

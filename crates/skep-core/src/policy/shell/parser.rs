@@ -21,9 +21,11 @@ pub(super) type Plain = Result<Vec<Command<Written>>, &'static str>;
 pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understood<Plain> {
     let (commands, bodies) = (Vec::new(), Vec::new());
     let mut parser = Parser { rest: text, depth, parts, commands, odd: None, bodies };
+    if text.contains(|c: char| c.is_control() && !"\n\t".contains(c)) {
+        parser.odd("it has control characters");
+    }
     parser.list(None)?;
-    if !matches!(parser.commands.last(), Some(last) if matches!(last.then, Link::End | Link::Next))
-    {
+    if parser.commands.last().is_none_or(|last| !matches!(last.then, Link::End | Link::Next)) {
         parser.odd("a command is missing");
     }
     Ok(parser.odd.map_or(Ok(parser.commands), Err))
@@ -31,10 +33,7 @@ pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understoo
 
 /// One level further in.
 pub(super) fn deeper(depth: usize) -> Understood<usize> {
-    match depth < DEEPEST {
-        true => Ok(depth + 1),
-        false => Err("commands stand too deep in each other"),
-    }
+    (depth < DEEPEST).then_some(depth + 1).ok_or("commands stand too deep in each other")
 }
 
 /// One part more.
@@ -63,8 +62,7 @@ struct Parser<'a, 'p> {
 }
 
 /// Words after which the shell expects a command.
-pub(super) const BEFORE_COMMANDS: &[&str] =
-    &["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}"];
+pub(super) const BEFORE_COMMANDS: &str = "if then elif else fi while until do done ! { }";
 
 const LINKS: &[(&str, Link)] = &[
     ("&&", Link::And),
@@ -205,9 +203,6 @@ impl<'a> Parser<'a, '_> {
                     self.list(Some(')'))?;
                 }
                 Some('(') => return Err("it defines a function"),
-                Some('<' | '>') if self.rest[1..].starts_with('(') => {
-                    return Err("it uses <( ) or >( )");
-                }
                 Some('<' | '>' | '&') => self.redirection(None, &mut command)?,
                 Some(_) => self.word_of(&mut command)?,
             }
@@ -234,7 +229,9 @@ impl<'a> Parser<'a, '_> {
                 return Ok(());
             }
             if let Some(name) = assigned(raw) {
-                return self.assignment(name, word, command);
+                let value = self.value(name, word)?;
+                command.assigns.push((name.to_owned(), value));
+                return Ok(());
             }
             if !command.redirects.is_empty() {
                 self.odd("a redirection stands before the program");
@@ -244,30 +241,19 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn assignment(
-        &mut self,
-        name: &str,
-        mut value: Written,
-        command: &mut Command<Written>,
-    ) -> Understood {
-        if Word::of(&value).plain().is_some_and(holds_command) {
+    /// What stands behind the name and the `=`.
+    fn value(&mut self, name: &str, mut word: Written) -> Understood<Written> {
+        if Word::of(&word).plain().is_some_and(holds_command) {
             return Err("it keeps a command in a variable");
         }
-        match value.first_mut() {
-            Some(Bit::Text(text)) if name.chars().all(is_name) => {
+        let plain = name.chars().all(is_name) && !word.iter().any(Bit::is_glob);
+        match word.first_mut() {
+            Some(Bit::Text(text)) if plain => {
                 text.replace_range(..text.len().min(name.len() + 1), "");
             }
             _ => self.odd("it sets variables in another way than NAME=text"),
         }
-        self.literal(&value);
-        command.assigns.push((name.to_owned(), value));
-        Ok(())
-    }
-
-    fn literal(&mut self, word: &[Bit]) {
-        if word.iter().any(Bit::is_glob) {
-            self.odd("a pattern for file names stands at the wrong place");
-        }
+        Ok(word)
     }
 
     /// Whether a word at the place of a command is one of the shell's own and passed over.
@@ -278,7 +264,7 @@ impl<'a> Parser<'a, '_> {
             }
             "for" => self.loop_head()?,
             "time" | "in" | "]]" => {}
-            word if BEFORE_COMMANDS.contains(&word) => {}
+            word if wrapper::is_among(word, BEFORE_COMMANDS) => {}
             _ => return Ok(false),
         }
         self.odd("it uses a word of the shell's own");
@@ -290,44 +276,38 @@ impl<'a> Parser<'a, '_> {
         loop {
             self.blanks();
             match self.peek() {
-                None => return Err("a loop has no body"),
                 Some('\n' | ';') => return Ok(()),
-                Some(c) if is_apart(c) => return Err("a loop is not understood"),
+                c if c.is_none_or(is_apart) => return Err("a loop is not understood"),
                 // `for NAME do`, over the arguments of the shell; in a list of words as well.
-                Some(_) if self.word()?.1 == "do" => return Ok(()),
-                Some(_) => {}
+                _ if self.word()?.1 == "do" => return Ok(()),
+                _ => {}
             }
         }
     }
 
     fn redirection(&mut self, fd: Option<&str>, command: &mut Command<Written>) -> Understood {
-        let fd = match fd {
-            None => None,
-            Some("0") => Some('0'),
-            Some("1") => Some('1'),
-            Some("2") => Some('2'),
-            Some(_) => {
-                self.odd("it redirects more than 0, 1 and 2");
-                None
-            }
-        };
+        if fd.is_some_and(|fd| !["0", "1", "2"].contains(&fd)) {
+            self.odd("it redirects more than 0, 1 and 2");
+        }
+        let fd = fd.and_then(|fd| fd.chars().next());
         let operator = ["<<<", "<<", "<&", "<>", "<", "&>>", "&>", ">>", ">|", ">&", ">"];
         let operator = operator.iter().find(|text| self.take(text)).unwrap_or(&"");
         let access = match *operator {
-            "<<" => return self.here_document(fd, command),
+            "<<" if fd.is_none() => return self.here_document(command),
+            "<<" => return Err("a here-document has a number"),
             "<" => Some(Access::Read),
             ">" => Some(Access::Write),
             ">>" => Some(Access::Append),
             "&>" if fd.is_none() => Some(Access::WriteBoth),
             _ => None,
         };
-        let spaced = self.peek();
         self.blanks();
         let (target, raw) = self.word()?;
-        self.literal(&target);
         command.redirects.push(match (access, *operator, raw) {
-            (Some(access), ..) if !raw.starts_with('#') => Redirect::File { fd, access, target },
-            (None, ">&", "1" | "2") if fd != Some('0') && spaced == raw.chars().next() => {
+            (Some(access), ..) if !raw.starts_with('#') && !target.iter().any(Bit::is_glob) => {
+                Redirect::File { fd, access, target }
+            }
+            (None, ">&", "1" | "2") if fd != Some('0') => {
                 Redirect::Copy { fd, to: if raw == "1" { '1' } else { '2' } }
             }
             _ => {
@@ -338,15 +318,12 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn here_document(&mut self, fd: Option<char>, command: &mut Command<Written>) -> Understood {
+    fn here_document(&mut self, command: &mut Command<Written>) -> Understood {
         self.blanks();
         let opened = self.take("'");
         let tag = self.take_while(is_name);
         if !opened || tag.is_empty() || !self.take("'") || !self.peek().is_some_and(is_apart) {
             return Err("it uses a here-document other than <<'TAG'");
-        }
-        if fd.is_some() {
-            self.odd("a here-document has a number");
         }
         self.bodies.push((self.commands.len(), command.redirects.len(), tag));
         command.redirects.push(Redirect::Body(String::new()));
@@ -382,36 +359,24 @@ impl<'a> Parser<'a, '_> {
                     self.one();
                     word.push(Bit::Home);
                 }
-                '~' if !before.is_some_and(|c| is_name(c) || "/.-@^".contains(c)) => {
-                    self.one();
-                    self.odd("it uses ~ in another way than ~/");
-                    word.push(Bit::Unknown);
-                }
                 '{' if self.take("{}") => add(&mut word, "{}"),
-                '{' => {
-                    self.odd("it uses { }");
-                    self.one();
-                    match self.peek().is_none_or(is_apart) {
-                        true => add(&mut word, "{"),
-                        false => word.push(Bit::Unknown),
-                    }
-                }
-                _ => {
-                    if "}!".contains(next) || next.is_control() {
-                        self.odd("it uses }, ! or control characters");
-                    }
+                '~' if before.is_some_and(|c| is_name(c) || "/.-@^".contains(c)) => {
                     add(&mut word, self.one());
                 }
+                '~' | '{' => {
+                    self.odd("it uses { } or another ~ than ~/");
+                    self.one();
+                    word.push(Bit::Unknown);
+                }
+                '}' | '!' => {
+                    self.odd("it uses } or !");
+                    add(&mut word, self.one());
+                }
+                _ => add(&mut word, self.one()),
             }
         }
         let raw = &start[..start.len() - self.rest.len()];
-        if raw.contains(['\u{1}', '\u{7f}']) {
-            self.odd("it has control characters");
-        }
-        if word.is_empty() {
-            add(&mut word, "");
-        }
-        (!raw.is_empty()).then_some((word, raw)).ok_or("a word is missing")
+        (!raw.is_empty()).then_some((word, raw)).ok_or("a word is missing, or it uses <( )")
     }
 
     /// `[a-z]`, or `[` alone, which is a program.
@@ -421,7 +386,8 @@ impl<'a> Parser<'a, '_> {
             return add(word, "[");
         }
         let inside = self.rest.split_once(']').map(|(inside, _)| inside);
-        match inside.filter(|set| set.trim_start_matches(['!', '^']).chars().all(is_in_set)) {
+        let is_in = |c: char| is_name(c) || "-.".contains(c);
+        match inside.filter(|set| set.trim_start_matches(['!', '^']).chars().all(is_in)) {
             Some(inside) => {
                 self.rest = &self.rest[inside.len() + 1..];
                 word.push(Bit::Set(inside.to_owned()));
@@ -492,10 +458,6 @@ impl<'a> Parser<'a, '_> {
         }
         Ok(())
     }
-}
-
-fn is_in_set(c: char) -> bool {
-    is_name(c) || "-.".contains(c)
 }
 
 /// The name in `NAME=…`, `NAME+=…`, `NAME[…]=…`.

@@ -11,9 +11,7 @@ use crate::policy::pattern::base_name;
 const WRAPPERS: &[(&str, usize, &str, &str)] = &[
     ("env", 0, "-u -C", "-i -0 -"),
     ("sudo", 0, "-u -g -h -p -C -T -D", "-n -E -H -S"),
-    ("doas", 0, "-u -C", "-n"),
     ("nice", 0, "-n", ""),
-    ("ionice", 0, "-c -n", "-t"),
     ("nohup", 0, "", ""),
     ("setsid", 0, "", "-f -w"),
     ("stdbuf", 0, "-i -o -e", ""),
@@ -23,32 +21,30 @@ const WRAPPERS: &[(&str, usize, &str, &str)] = &[
     ("exec", 0, "-a", "-c -l"),
     ("command", 0, "", "-p"),
     ("builtin", 0, "", ""),
-    ("chroot", 1, "", ""),
-    ("busybox", 0, "", ""),
-    ("strace", 0, "-o -e", "-f"),
     ("watch", 0, "-n", "-d -t"),
     ("flock", 1, "-w", "-n -x -s"),
     ("ssh", 1, "-p -i -l -o", "-q -T -t"),
 ];
 
 /// Programs that run what stands behind them, somewhere behind words of their own.
-const LOOSE: &str = "bwrap capsh choom chrt dbus-run-session eatmydata fakeroot gdb linux32 \
-    linux64 ltrace nsenter numactl perf pkexec prlimit rlwrap runuser setarch setpriv \
-    start-stop-daemon systemd-run taskset toybox unbuffer unshare valgrind xvfb-run";
+const LOOSE: &str = "busybox bwrap capsh choom chroot chrt dbus-run-session doas eatmydata \
+    fakeroot gdb ionice linux32 linux64 ltrace nsenter numactl perf pkexec prlimit rlwrap runuser \
+    setarch setpriv start-stop-daemon strace systemd-run taskset toybox unbuffer unshare valgrind \
+    xvfb-run";
 
 /// Programs and builtins of the shell whose words are read in ways of their own, or that change
 /// what the words after them mean.
-const UNREAD: &str = "alias bind compgen complete enable parallel script su";
+const UNREAD: &str = "alias bind compgen complete enable hash mapfile parallel readarray script su";
 
 /// Builtins that look into the subscripts of names they are given.
-const SUBSCRIPTS: &str = "[ declare export getopts let local mapfile printf read readarray \
-    readonly test typeset unset wait";
+const SUBSCRIPTS: &str =
+    "[ declare export getopts let local printf read readonly test typeset unset wait";
 
 const SHELLS: &str = "sh bash rbash dash zsh ksh mksh ash fish csh tcsh";
 
 const BEGINNING_UNKNOWN: &str = "an option of the program before it is not known";
 
-fn is_among(name: &str, names: &str) -> bool {
+pub(super) fn is_among(name: &str, names: &str) -> bool {
     names.split(' ').any(|other| other == name)
 }
 
@@ -59,23 +55,18 @@ pub(super) fn unwrap(simple: &mut Simple, depth: usize, parts: &mut Vec<Part>) -
     let name = base_name(first);
     let text = match name {
         _ if is_among(name, SHELLS) => script(words)?,
-        "eval" => Some(joined(words)?),
-        "trap" => match words.iter().find(|word| word.plain() != Some("--")) {
-            Some(word) => Some(word.plain().ok_or("what trap runs is not known")?.to_owned()),
-            None => None,
-        },
+        "eval" | "trap" => Some(joined(words)?),
         "." | "source" => return sourced(words),
         "find" => return found(words, depth, parts),
-        "hash" if has_option(words, 'p') => return Err("it changes what a word means"),
-        "mapfile" | "readarray" if has_option(words, 'C') => {
-            return Err("it runs a command for each line");
-        }
         _ if is_among(name, UNREAD) => return Err("what runs by alias, su and such is not read"),
         _ if is_among(name, SUBSCRIPTS) => {
             let looked_into = words.iter().filter_map(Word::plain).any(parser::holds_command);
             return if looked_into { Err("a command may stand in a subscript") } else { Ok(()) };
         }
-        _ if is_among(name, LOOSE) || is_loader(name) => return loose(words, parts),
+        // `ld-linux-x86-64.so.2 PROGRAM`.
+        _ if is_among(name, LOOSE) || (name.starts_with("ld") && name.contains(".so")) => {
+            return loose(words, parts);
+        }
         _ => match WRAPPERS.iter().find(|wrapper| wrapper.0 == name) {
             Some(wrapper) => wrapped(wrapper, words, depth, parts)?,
             None => return Ok(()),
@@ -91,20 +82,6 @@ pub(super) fn unwrap(simple: &mut Simple, depth: usize, parts: &mut Vec<Part>) -
     }
     parts[from..].iter_mut().for_each(|part| part.cover_by(Cover::By(Arc::clone(&outer))));
     Ok(())
-}
-
-/// `ld-linux-x86-64.so.2 PROGRAM`.
-fn is_loader(name: &str) -> bool {
-    name == "ld.so" || (name.starts_with("ld-") && name.contains(".so"))
-}
-
-/// A short option among others, or with its value: `-p`, `-tp`, `-pNAME`. What is not known may
-/// be one.
-fn has_option(words: &[Word], option: char) -> bool {
-    words.iter().any(|word| match word.plain() {
-        Some(text) => text.starts_with('-') && text.contains(option),
-        None => true,
-    })
 }
 
 /// The words as one text, for those who hand them to a shell.
@@ -125,16 +102,14 @@ fn script(words: &[Word]) -> Understood<Option<String>> {
         };
         place += 1;
         match text {
-            "--rcfile" | "--init-file" => place += 1,
             "--login" | "--norc" | "--noprofile" | "--posix" | "--restricted" | "--verbose" => {}
             "--version" | "--help" => return Ok(None),
             "--" => break,
-            _ if letters.starts_with('-') => return Err("an option of a shell is not known"),
+            _ if letters.starts_with('-') || letters.contains('s') => {
+                return Err("an option of a shell is not known, or it reads what it runs");
+            }
             _ => {
                 has_text |= text.starts_with('-') && letters.contains('c');
-                if letters.contains('s') {
-                    return Err("a shell reads what it runs");
-                }
                 // Each takes a word with it.
                 place += letters.chars().filter(|letter| "oO".contains(*letter)).count();
             }
@@ -151,14 +126,11 @@ fn script(words: &[Word]) -> Understood<Option<String>> {
 /// A file with commands, which is taken for a program like others; unless it is none.
 fn sourced(words: &[Word]) -> Understood {
     let own = matches!(words.first().and_then(Word::plain), Some("--"));
-    match words.get(usize::from(own)) {
-        Some(Word::Plain(file))
-            if file != "-" && !["/dev/", "/proc/"].iter().any(|f| file.contains(f)) =>
-        {
-            Ok(())
-        }
-        Some(Word::Plain(_)) | None => Err("a shell reads what it runs"),
-        Some(Word::Unknown) => Err("the script of a shell is not known"),
+    let file = words.get(usize::from(own)).and_then(Word::plain);
+    let read = |file: &str| file == "-" || file.contains("/dev/") || file.contains("/proc/");
+    match file.is_none_or(read) {
+        true => Err("a shell reads what it runs, or its script is not known"),
+        false => Ok(()),
     }
 }
 
@@ -191,25 +163,18 @@ fn found(words: &[Word], depth: usize, parts: &mut Vec<Part>) -> Understood {
     Ok(())
 }
 
-/// One of the words begins a command.
+/// One of the words begins a command; then none may be a shell or a text for one.
 fn loose(words: &[Word], parts: &mut Vec<Part>) -> Understood {
-    no_text_to_run(words)?;
-    let cover = Cover::Never(BEGINNING_UNKNOWN);
-    let words = words.to_vec();
-    let simple = Simple { words, cover, anywhere: true, ..Simple::default() };
-    parser::push(parts, Part::Command(simple))
-}
-
-/// Where it is not sure which word begins a command, none may be a shell or a text for one.
-fn no_text_to_run(words: &[Word]) -> Understood {
     let runs_text = |text: &str| {
         let name = base_name(text);
         text.contains(char::is_whitespace) || is_among(name, SHELLS) || name == "find"
     };
-    match words.iter().filter_map(Word::plain).any(runs_text) {
-        true => Err("where the command begins is not known"),
-        false => Ok(()),
+    if words.iter().filter_map(Word::plain).any(runs_text) {
+        return Err("where the command begins is not known");
     }
+    let (words, cover) = (words.to_vec(), Cover::Never(BEGINNING_UNKNOWN));
+    let simple = Simple { words, cover, anywhere: true, ..Simple::default() };
+    parser::push(parts, Part::Command(simple))
 }
 
 /// Appends the command behind the wrapper, or returns the text that it hands to a shell.
@@ -232,7 +197,9 @@ fn wrapped(
         } else if is_among(text, valued) {
             place += 1;
         } else if is_among(text, flags) || has_its_value() {
-        } else if *name == "env" && splits(text) {
+        } else if *name == "env"
+            && (text.starts_with("--s") || text.starts_with('-') && text.contains('S'))
+        {
             return Err("env splits a word into several");
         } else if text.starts_with('-') {
             // Whether the next word belongs to it is not known.
@@ -255,23 +222,16 @@ fn wrapped(
         "ssh" | "watch" if unsure => return Err(BEGINNING_UNKNOWN),
         // They hand their words to a shell as one text.
         "ssh" | "watch" => return joined(&words[place..]).map(Some),
-        "time" if words[place].plain().is_some_and(|w| parser::BEFORE_COMMANDS.contains(&w)) => {
+        "time" if words[place].plain().is_some_and(|w| is_among(w, parser::BEFORE_COMMANDS)) => {
             return Err("it takes the time of more than a command");
         }
-        _ if unsure => no_text_to_run(words)?,
         _ => {}
     }
     let mut words = words.to_vec();
     if *name == "xargs" {
+        // What is read stands behind the words or in their place, never in that of the program.
         never = Some("its arguments come from elsewhere");
-        let replaces = |word: &Word| {
-            let option = |text: &str| ["-I", "-i", "--replace"].iter().any(|o| text.starts_with(o));
-            word.plain().is_some_and(option)
-        };
-        // What is read stands at the end, or in the place of words; never in that of the program.
-        if words[..place].iter().any(replaces) {
-            words[place + 1..].fill(Word::Unknown);
-        }
+        words[place + 1..].fill(Word::Unknown);
         words.push(Word::Unknown);
     }
     if unsure {
@@ -282,12 +242,6 @@ fn wrapped(
         inner(words.split_off(place), never, depth, parts)?;
     }
     Ok(None)
-}
-
-/// `-S`, alone, among others or with what it splits.
-fn splits(option: &str) -> bool {
-    option.starts_with("--s")
-        || (option.starts_with('-') && !option.starts_with("--") && option.contains('S'))
 }
 
 fn inner(
