@@ -17,7 +17,7 @@ use crate::readers;
 /// Threads of one group of readers.
 const THREADS: usize = 2;
 /// How much they leave to others (`nice`): turns go first.
-const GIVE_WAY: i32 = 5;
+const GIVE_WAY: i32 = 10;
 
 /// Threads start with the first read and end with the last one that waits; memory that a burst
 /// of reads took is given back with them.
