@@ -192,7 +192,7 @@ pub struct HistoryQuery {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HistoryPage {
     /// Oldest first: as JSON, with commas between them.
-    #[serde(skip_serializing)]
+    #[serde(skip_serializing_if = "is_written_apart")]
     #[schema(value_type = Vec<skep_core::message::Message>, required = true)]
     pub messages: String,
     pub session: Option<SessionId>,
@@ -209,6 +209,12 @@ pub struct HistoryPage {
     /// On the newest page, once a model has answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextInfo>,
+}
+
+/// The messages are JSON already, and are put into the page as they are. The schema has them: a
+/// field that is always skipped would be left out of it.
+fn is_written_apart(_: &str) -> bool {
+    true
 }
 
 /// How full a model's window is.

@@ -2,8 +2,7 @@
 //!
 //! States: before `message_start` → between blocks ⇄ in a block → after `message_delta` →
 //! `message_stop`. What compatible servers leave out or add is in the table in
-//! `skep-testkit/deviations`, with what
-//! it means.
+//! `skep-testkit/deviations`, with what it means.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
