@@ -215,6 +215,8 @@ pub enum FailureCode {
     Dead,
     Cancelled,
     Interrupted,
+    /// The client that waited for the answer closed its connection.
+    ClientGone,
 }
 
 impl FailureCode {
@@ -234,6 +236,7 @@ impl FailureCode {
             Self::Dead => "dead",
             Self::Cancelled => "cancelled",
             Self::Interrupted => "interrupted",
+            Self::ClientGone => "client_gone",
         }
     }
 }

@@ -197,5 +197,5 @@ words! {
     /// What became of a call whose outcome was unknown.
     Resolution { Happened = "happened", DidNot = "did_not", RunAgain = "run_again" }
     /// Why a turn was asked to end.
-    CancelReason { Stop = "stop", Interrupt = "interrupt" }
+    CancelReason { Stop = "stop", Interrupt = "interrupt", ClientGone = "client_gone" }
 }

@@ -23,7 +23,7 @@ use skep_core::ids::{
     AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, Token,
     TurnId,
 };
-use skep_core::message::{Block, View};
+use skep_core::message::{Block, StopReason, View};
 use skep_core::money::Money;
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
 use skep_core::settings::{ConfigStanding, QueueMode, Think};
@@ -53,6 +53,9 @@ pub enum Source {
     Socket { channel: ChannelId, id: Option<String> },
     /// Followed by item id; `key` is unique for (principal, agent).
     Api { key: Option<String> },
+    /// The same, for a client that waits for the answer and knows no commands: its text is text.
+    /// `call` becomes the message id, and is the key where the client gave none.
+    Call { key: Option<String>, call: MessageId },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -75,7 +78,10 @@ pub struct Receipt {
     pub state: AckState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Where the same id and body had been accepted before: the frames that answered it then.
+    /// The same id and body had been accepted before.
+    #[serde(skip)]
+    pub joined: bool,
+    /// The frames that answered it then.
     #[serde(skip)]
     pub repeated: Vec<Frame>,
 }
@@ -103,6 +109,24 @@ impl Followed {
             ItemState::Pending | ItemState::Running | ItemState::Waiting => false,
         }
     }
+}
+
+/// What a message was answered with, over all model calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spoken {
+    /// The text of each model call, in order.
+    pub texts: Vec<String>,
+    /// Why the last of them ended.
+    pub stop: Option<StopReason>,
+}
+
+/// A call that may be waited for again, see [`Source::Call`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlierCall {
+    pub call: MessageId,
+    pub agent: AgentName,
+    pub principal: Principal,
+    pub ended: bool,
 }
 
 /// What was said before a session of ours began.

@@ -31,6 +31,7 @@ impl EndRequest {
         match self {
             Self::Cancel(CancelReason::Stop) => "the turn was stopped",
             Self::Cancel(CancelReason::Interrupt) => "a newer message took the turn's place",
+            Self::Cancel(CancelReason::ClientGone) => "the client closed its connection",
             Self::Cut => "the hive is stopping",
             Self::Time => "the turn ran out of time",
             Self::Loop => "the model made the same calls again and again, and learned nothing new",
@@ -141,12 +142,7 @@ impl Turn {
                 let written = self.shared.store.write(release).await;
                 return written.map(drop).map_err(|_| Lost::Stopping);
             }
-            EndRequest::Cancel(CancelReason::Stop) => {
-                (ItemState::Cancelled, FailureCode::Cancelled)
-            }
-            EndRequest::Cancel(CancelReason::Interrupt) => {
-                (ItemState::Cancelled, FailureCode::Interrupted)
-            }
+            EndRequest::Cancel(reason) => (ItemState::Cancelled, code_of(reason)),
             EndRequest::Time => (ItemState::Failed, FailureCode::LimitTime),
             EndRequest::Loop => (ItemState::Failed, FailureCode::LimitLoop),
         };
@@ -225,7 +221,9 @@ impl Turn {
         match said {
             Some(body) => self.last_step(body, request.because()),
             None => self.partial(match request {
-                EndRequest::Cancel(CancelReason::Stop) => StopReason::Cancelled,
+                EndRequest::Cancel(CancelReason::Stop | CancelReason::ClientGone) => {
+                    StopReason::Cancelled
+                }
                 EndRequest::Cancel(CancelReason::Interrupt) => StopReason::Interrupted,
                 EndRequest::Cut | EndRequest::Time | EndRequest::Loop => StopReason::Error,
             }),
@@ -238,5 +236,14 @@ impl Turn {
         let entry = body
             .map(|body| Entry::Assistant { message: step::new_message(body), calls: Vec::new() });
         entry.into_iter().collect()
+    }
+}
+
+/// What a turn that was asked to end is reported as.
+pub(crate) fn code_of(reason: CancelReason) -> FailureCode {
+    match reason {
+        CancelReason::Stop => FailureCode::Cancelled,
+        CancelReason::Interrupt => FailureCode::Interrupted,
+        CancelReason::ClientGone => FailureCode::ClientGone,
     }
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use skep_core::ids::{AgentName, ItemId, Principal};
-use skep_store::agents;
+use skep_core::message::{Block, Message, Role};
 use skep_store::watch::{self, ItemRow};
+use skep_store::{agents, history};
 
-use crate::door::{DoorError, ErrorKind, Failure, Followed, Response, Sight};
+use crate::door::{DoorError, ErrorKind, Failure, Followed, Response, Sight, Spoken};
 use crate::hive::{Hive, door_error};
 
 /// Who waits for which item. Locked for single map operations by doors and the writer's notify.
@@ -98,6 +99,30 @@ impl Hive {
             response: answer.map(|content| Response { content, in_reply_to: together }),
             error: error.map(|(code, error)| Failure { code, error }),
         })
+    }
+
+    /// What the turn of a message said in answer to it.
+    pub async fn spoken(&self, followed: &Followed) -> Result<Spoken, DoorError> {
+        let Some(turn) = &followed.turn else { return Ok(Spoken::default()) };
+        let agent = &followed.agent;
+        let read = self.shared.store.read(async |conn| history::spoken_in(conn, agent, turn).await);
+        let mut spoken = Spoken::default();
+        for Message { body, .. } in read.await.map_err(door_error)? {
+            // A message that joined a turn is answered by what follows it.
+            if body.origin.as_ref().is_some_and(|origin| origin.item == followed.item_id) {
+                spoken = Spoken::default();
+            }
+            if body.role == Role::Assistant {
+                spoken.stop = body.meta.as_ref().map(|meta| meta.stop_reason);
+                let text = |block: &Block| match block {
+                    Block::Text { text } => Some(text.clone()),
+                    _ => None,
+                };
+                spoken.texts.push(body.content.iter().filter_map(text).collect());
+            }
+        }
+        spoken.texts.retain(|text| !text.is_empty());
+        Ok(spoken)
     }
 
     /// Waits for the message's end; at the time-out it is given as it stands then.

@@ -58,7 +58,11 @@ impl Hive {
         inbound.text = scrub::known().clean_owned(inbound.text);
         let files = files(std::mem::take(&mut inbound.attachments))?;
         check(&inbound, &files, shared.settings().limits.inbox_body_bytes)?;
-        let work = match slash::parse(&inbound.text) {
+        let typed = match &inbound.source {
+            Source::Call { .. } => Typed::Message(inbound.text.clone()),
+            Source::Socket { .. } | Source::Api { .. } => slash::parse(&inbound.text),
+        };
+        let work = match typed {
             Typed::Message(text) => {
                 let letter = self.letter(&inbound, text, files)?;
                 self.accept(&agent, letter, inbound.mode, Opens::Turn)
@@ -140,18 +144,20 @@ impl Hive {
         files: Vec<File>,
     ) -> Result<Letter, DoorError> {
         let item = random::uuid().to_string();
+        let of_sender = || format!("api/{}/{}", inbound.principal, inbound.agent);
         let (channel, id, scope) = match &inbound.source {
             Source::Socket { channel, id } => {
                 (Some(channel.clone()), id.clone(), channel.to_string())
             }
-            Source::Api { key } => {
-                let scope = format!("api/{}/{}", inbound.principal, inbound.agent);
-                (None, key.clone(), scope)
+            Source::Api { key } => (None, key.clone(), of_sender()),
+            Source::Call { key, call } => {
+                (None, Some(key.clone().unwrap_or_else(|| call.0.clone())), of_sender())
             }
         };
-        let message_id = match (&channel, &id) {
-            (Some(_), Some(id)) => id.clone(),
-            _ => item.clone(),
+        let message_id = match &inbound.source {
+            Source::Socket { id: Some(id), .. } => id.clone(),
+            Source::Call { call, .. } => call.0.clone(),
+            Source::Socket { id: None, .. } | Source::Api { .. } => item.clone(),
         };
         Ok(Letter {
             item: ItemId(item),
@@ -401,6 +407,7 @@ impl Answering {
             session_key: self.session_key,
             state,
             note,
+            joined: false,
             repeated: Vec::new(),
         }
     }
@@ -429,6 +436,7 @@ impl Answering {
             session_key: self.session_key,
             state,
             note: earlier.note,
+            joined: true,
             repeated: frames,
         })
     }
@@ -477,7 +485,7 @@ fn check(inbound: &Inbound, files: &[File], longest: usize) -> Result<(), DoorEr
     }
     let id = match &inbound.source {
         Source::Socket { id, .. } => id,
-        Source::Api { key } => key,
+        Source::Api { key } | Source::Call { key, .. } => key,
     };
     // Both are given back as they came, so nothing in them could be replaced.
     let named = [id.as_deref().unwrap_or_default(), inbound.session_key.as_str()];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use skep_core::engine::{FailureCode, ToolCall};
-use skep_core::event::{CancelReason, ItemState};
+use skep_core::event::ItemState;
 use skep_core::file::File;
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body, Message, Role, Usage};
@@ -17,6 +17,7 @@ use skep_store::leases::Lease;
 use skep_store::{approvals, files, history, outcomes};
 
 use crate::approvals::EVENT;
+use crate::ending;
 use crate::hive::Shared;
 use crate::persist::{Lost, persist};
 use crate::shown::Shown;
@@ -117,12 +118,9 @@ impl Turn {
         let ended = |state, code, text: String| Outcome::Ended { state, code, text };
         if let Some(reason) = self.lease.cancel {
             let request = EndRequest::Cancel(reason);
-            let code = match reason {
-                CancelReason::Stop => FailureCode::Cancelled,
-                CancelReason::Interrupt => FailureCode::Interrupted,
-            };
             let text = format!("Not finished: {}.", request.because());
-            return Some((ended(ItemState::Cancelled, code, text), request.because()));
+            let ended = ended(ItemState::Cancelled, ending::code_of(reason), text);
+            return Some((ended, request.because()));
         }
         if self.lease.attempts >= i64::from(self.settings.limits.attempts) {
             let text = format!(

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use skep_core::Millis;
 use skep_core::event::CancelReason;
-use skep_core::ids::{ItemId, Principal};
+use skep_core::ids::{AgentName, ItemId, Principal};
 use skep_guard::clock;
 use skep_store::files;
 use skep_store::tasks::{self, CancelItem, Cancelled, Retry};
-use skep_store::watch::{self, ItemRow};
+use skep_store::watch::{self, CallRow, ItemRow};
 
-use crate::door::{DoorError, ErrorKind, Inbound, ItemInfo, Receipt, Sight, Source};
+use crate::door::{DoorError, EarlierCall, ErrorKind, Inbound, ItemInfo, Receipt, Sight, Source};
 use crate::hive::{Hive, door_error};
 use crate::intake::{Answering, Opens, accepted, end_turn};
 use crate::query::inbox_item;
@@ -38,12 +39,56 @@ impl Hive {
     /// Ends an item: at once when nobody has begun it, else with its turn. Gives it as it is then.
     pub async fn cancel_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
         self.seen_item(id, sight).await?;
-        let command = CancelItem { item: id.clone(), now: clock::now_ms() };
+        self.end_item(id, CancelReason::Stop).await?;
+        self.item(id, sight).await
+    }
+
+    async fn end_item(&self, id: &ItemId, reason: CancelReason) -> Result<(), DoorError> {
+        let command = CancelItem { item: id.clone(), reason, now: clock::now_ms() };
         match self.shared.store.write(command).await.map_err(door_error)? {
             Cancelled::Ended => {}
-            Cancelled::Stopping(ended) => end_turn(&self.shared, &ended, CancelReason::Stop),
+            Cancelled::Stopping(ended) => end_turn(&self.shared, &ended, reason),
         }
-        self.item(id, sight).await
+        Ok(())
+    }
+
+    /// Ends a message because the client that waited for it has gone. `id` is an item id, or a
+    /// message id this principal gave. False: there was nothing left to end.
+    pub async fn client_gone(
+        &self,
+        agent: &AgentName,
+        id: &str,
+        principal: &Principal,
+    ) -> Result<bool, DoorError> {
+        let found = match self.follow(agent, id, principal, &Sight::All).await {
+            Ok(found) if !found.has_ended() => found,
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match self.end_item(&found.item_id, CancelReason::ClientGone).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code == "already_ended" => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Calls that have not ended, or not before `since`; their ids begin with `prefix`, which
+    /// ends with a colon.
+    pub async fn earlier_calls(
+        &self,
+        prefix: &str,
+        since: Millis,
+    ) -> Result<Vec<EarlierCall>, DoorError> {
+        let read = self.shared.store.read(async |conn| watch::calls(conn, prefix, since).await);
+        let rows = read.await.map_err(door_error)?;
+        let call = |row: CallRow| EarlierCall {
+            call: row.message_id,
+            agent: row.agent,
+            principal: row.principal,
+            ended: row.ended,
+        };
+        Ok(rows.into_iter().map(call).collect())
     }
 
     /// The same message again, with the rights of whoever had sent it: `principal` only presses

@@ -11,12 +11,14 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use skep_core::ids::Principal;
+use skep_guard::random;
 use skep_runtime::door::{Credential, Identity};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::browser::{self, Carried};
 use crate::cors::Cors;
 use crate::doors::{DoorState, Doors};
+use crate::extract;
 use crate::outward;
 use crate::problem::Problem;
 use crate::rest::OpenRoutes;
@@ -24,6 +26,7 @@ use crate::rest::reshape_for_openai;
 
 /// Longer than any address of ours with all its parameters.
 const URI_BYTES: usize = 8192;
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longer than any token of ours.
 const TOKEN_BYTES: usize = 512;
 
@@ -68,6 +71,7 @@ pub(crate) async fn admit(
     let (mut parts, body) = request.into_parts();
     let openai = parts.uri.path().starts_with("/v1/");
     let asked = Asked::of(&parts);
+    let request_id = request_id(&parts.headers);
     let cors = Cors::of(&entrance.doors.hosts, &parts.headers);
     let question = cors.as_ref().and_then(|cors| cors.preflight(&parts));
     let mut response = match check(&entrance, &parts, question.is_some()).await {
@@ -95,8 +99,26 @@ pub(crate) async fn admit(
     if let Some(cors) = cors {
         cors.allow(response.headers_mut());
     }
+    tracing::debug!(
+        request_id = request_id.to_str().unwrap_or_default(),
+        method = asked.method,
+        route = asked.route,
+        status = response.status().as_u16(),
+        "answered"
+    );
+    response.headers_mut().insert(REQUEST_ID, request_id);
     entrance.doors.metrics.answered(asked.method, &asked.route, response.status().as_u16());
     response
+}
+
+/// The client's own id of the request, or one of ours: both sides can look for it in their logs.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let given = headers.get(&REQUEST_ID).filter(|given| given.to_str().is_ok_and(extract::is_id));
+    if let Some(given) = given {
+        return given.clone();
+    }
+    let made = format!("req_{}", random::uuid().simple());
+    HeaderValue::from_str(&made).unwrap_or(HeaderValue::from_static("req_"))
 }
 
 /// A request as it is counted: by the route as declared, never by its address.

@@ -8,6 +8,7 @@ use skep_runtime::Hive;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::calls::Calls;
 use crate::hosts::Hosts;
 use crate::lockout::Lockout;
 use crate::metrics::Metrics;
@@ -30,6 +31,7 @@ pub(crate) struct DoorState {
     pub(crate) lockout: Lockout,
     pub(crate) standing: Standing,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) calls: Calls,
     pub(crate) metrics: Metrics,
     /// Live events as sockets and as event streams get them.
     pub(crate) socket_texts: EventTexts,

@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use skep_core::ids::{AgentName, is_agent_name};
 use utoipa::IntoParams;
 use utoipa::openapi::Required;
@@ -15,6 +16,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::admission::only;
+use crate::calls::OnClose;
 use crate::problem::Problem;
 
 /// The largest request body, but for messages with files.
@@ -32,10 +34,28 @@ impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S> for 
     type Rejection = Problem;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
-        let (parts, body) = request.into_parts();
-        require_json(&parts.headers)?;
-        parse(&read(&parts.headers, body, MOST).await?).map(Self)
+        parse(&json_bytes(request, MOST).await?).map(Self)
     }
+}
+
+/// The same, with the hash of its bytes.
+pub(crate) struct HashedJsonBody<T, const MOST: usize>(pub(crate) T, pub(crate) [u8; 32]);
+
+impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S>
+    for HashedJsonBody<T, MOST>
+{
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
+        let bytes = json_bytes(request, MOST).await?;
+        Ok(Self(parse(&bytes)?, Sha256::digest(&bytes).into()))
+    }
+}
+
+async fn json_bytes(request: Request, most: usize) -> Result<Bytes, Problem> {
+    let (parts, body) = request.into_parts();
+    require_json(&parts.headers)?;
+    read(&parts.headers, body, most).await
 }
 
 /// The same, where a request may come without a body.
@@ -122,6 +142,43 @@ impl IntoParams for IdempotencyKey {
             .required(Required::False)
             .description(Some("The same key and body give the same answer as before."))
             .schema(Some(text));
+        vec![parameter.build()]
+    }
+}
+
+/// The header that says what becomes of the turn when the connection closes before the answer.
+pub(crate) struct OnCloseHeader(pub(crate) Option<OnClose>);
+
+const ON_CLOSE: HeaderName = HeaderName::from_static("x-skep-on-close");
+
+impl<S: Send + Sync> FromRequestParts<S> for OnCloseHeader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
+        match only(&parts.headers, &ON_CLOSE)? {
+            None => Ok(Self(None)),
+            Some("stop") => Ok(Self(Some(OnClose::Stop))),
+            Some("keep") => Ok(Self(Some(OnClose::Keep))),
+            Some(_) => {
+                let detail = "X-Skep-On-Close is stop or keep";
+                Err(Problem::bad_request("invalid_header", detail))
+            }
+        }
+    }
+}
+
+impl IntoParams for OnCloseHeader {
+    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let word =
+            ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["stop", "keep"]));
+        let parameter = ParameterBuilder::new()
+            .name("X-Skep-On-Close")
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(
+                "What becomes of the turn when the connection closes before the answer.",
+            ))
+            .schema(Some(word));
         vec![parameter.build()]
     }
 }

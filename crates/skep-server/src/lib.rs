@@ -10,6 +10,7 @@ mod admission;
 mod assets;
 mod attachment;
 mod browser;
+mod calls;
 mod connection;
 mod cors;
 mod doors;
@@ -29,4 +30,5 @@ mod watching;
 mod rest;
 mod ws;
 
+pub use calls::CallTimes;
 pub use server::{BindError, BindOptions, Listening, Server};

@@ -65,8 +65,9 @@ refusals! {
     /// For routes that write.
     NotKept { "507": "No space left on the disk; nothing was accepted." }
     NotReady { "503": "Starting or stopping, or the store's files are gone; `code` says which." }
-    /// For a door whose clients expect an answer or a failure.
-    TurnFailed { "502": "The message was taken and its turn failed; `code` says how." }
+    /// For a door whose clients expect an answer or a failure. Not a status that clients try
+    /// again by themselves.
+    TurnFailed { "422": "The message was taken and its turn failed; `code` says how." }
     /// For routes that wait for an answer.
     NoAnswerYet { "504": "No answer in time; the message goes on. `item_id` is the id to follow." }
 }
@@ -109,16 +110,7 @@ impl Problem {
 
     /// The message was taken and its turn failed, for a door that has no other word for that.
     pub(crate) fn failed_turn(code: String, detail: String) -> Self {
-        Self::of_message(StatusCode::BAD_GATEWAY, code, detail)
-    }
-
-    /// A command that could not be carried out as it was written.
-    pub(crate) fn refused_command(code: String, detail: String) -> Self {
-        Self::of_message(StatusCode::BAD_REQUEST, code, detail)
-    }
-
-    fn of_message(status: StatusCode, code: String, detail: String) -> Self {
-        let problem = Self::new(status, "failed", detail);
+        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "failed", detail);
         Self { code: code.into(), ..problem }
     }
 

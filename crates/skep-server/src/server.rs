@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::browser;
+use crate::calls::{CallTimes, Calls};
 use crate::connection;
 use crate::doors::{DoorState, Doors};
 use crate::hosts::Hosts;
@@ -131,13 +132,19 @@ impl Server {
     }
 
     /// Registers the WebSocket channel with the hive.
-    pub fn new(listening: Listening, settings: &ServerSettings, hive: Hive) -> Self {
+    pub fn new(
+        listening: Listening,
+        settings: &ServerSettings,
+        hive: Hive,
+        times: CallTimes,
+    ) -> Self {
         let Listening { address, network, local, file, home, owner } = listening;
         let (hub, feed) = Hub::new(hive.events());
         hive.add_channel(hub.clone());
         let doors = Arc::new(DoorState {
             hosts: Hosts::new(settings, address.port()),
             settings: settings.clone(),
+            calls: Calls::new(times),
             metrics: Metrics::new(&hive),
             socket_texts: EventTexts::new(ws::event_text),
             stream_texts: EventTexts::new(rest::event_text),
@@ -159,6 +166,8 @@ impl Server {
     /// are closed and event streams and waits end, while short requests are still answered.
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { network, local, file, doors, feed } = self;
+        // Before a client can ask again for what it waited for.
+        doors.calls.adopt(&doors).await;
         let router = rest::router(Arc::clone(&doors));
         let closing = doors.closing.clone();
         let stopping = doors.hive.stopping();

@@ -317,6 +317,22 @@ pub async fn page_after(
     messages.collect()
 }
 
+/// What was said in a turn, oldest first.
+pub async fn spoken_in(
+    conn: &mut Conn,
+    agent: &AgentName,
+    turn: &TurnId,
+) -> Result<Vec<Message>, SqlError> {
+    let select = "SELECT session, first_seq FROM turns WHERE id = $1";
+    let Some(row) = conn.row(select, &[turn.as_str().into()]).await? else {
+        return Ok(Vec::new());
+    };
+    let (session, first) = (SessionId(row.text(0)?), row.int(1)?);
+    let mut said = after(conn, agent, &session, View::Simple, first - 1, u32::MAX).await?;
+    said.retain(|message| message.turn == *turn);
+    Ok(said)
+}
+
 pub(crate) const PAGE: &str = packed!("session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
 pub(crate) const SPOKEN_PAGE: &str =
     packed!("session = $1 AND spoken = 1 AND seq < $2 ORDER BY seq DESC LIMIT $3");

@@ -233,7 +233,7 @@ impl Take {
         let update = "UPDATE turns SET token = $2, state = 'running', marks_leased = marks, \
                       available_at = NULL, waiting_for = NULL, changed_at = $3 WHERE id = $1 \
                       RETURNING session, cancel, attempts, steps, active_ms, first_seq, \
-                      profile, think";
+                      profile, think, client_gone";
         let args = [turn.as_str().into(), token.0.into(), self.now.into()];
         let row = tx.conn.row(update, &args).await?;
         let row = row.ok_or_else(|| SqlError::decode("a turn is gone"))?;
@@ -245,7 +245,7 @@ impl Take {
             session: SessionId(row.text(0)?),
             session_key,
             resumed: true,
-            cancel: cancel_reason(row.text_opt(1)?)?,
+            cancel: cancel_reason(row.text_opt(1)?, row.bool(8)?)?,
             attempts: row.int(2)?,
             steps: row.int(3)?,
             active_ms: row.int(4)?,
@@ -309,10 +309,13 @@ async fn idle_turn(tx: &mut Tx<'_>, turn: &TurnId) -> Result<Option<(LaneId, Age
     row.map(|row| Ok((LaneId(row.int(0)?), AgentId(row.int(1)?)))).transpose()
 }
 
-fn cancel_reason(word: Option<String>) -> Result<Option<CancelReason>, SqlError> {
+fn cancel_reason(word: Option<String>, gone: bool) -> Result<Option<CancelReason>, SqlError> {
     let Some(word) = word else {
         return Ok(None);
     };
+    if gone {
+        return Ok(Some(CancelReason::ClientGone));
+    }
     let reason = CancelReason::parse(&word);
     reason.map(Some).ok_or_else(|| SqlError::decode(format!("cancel reason {word}")))
 }
@@ -351,9 +354,14 @@ pub(crate) async fn request_cancel(
     reason: CancelReason,
     now: Millis,
 ) -> Result<(), Refusal> {
-    let mark = "UPDATE turns SET cancel = COALESCE(cancel, $2) WHERE id = $1 \
-                AND ended_at IS NULL RETURNING lane, agent, state";
-    let args = [turn.as_str().into(), reason.as_str().into()];
+    let (word, gone) = match reason {
+        CancelReason::ClientGone => (CancelReason::Stop, true),
+        other => (other, false),
+    };
+    let mark = "UPDATE turns SET cancel = COALESCE(cancel, $2), \
+                client_gone = CASE WHEN cancel IS NULL THEN $3 ELSE client_gone END \
+                WHERE id = $1 AND ended_at IS NULL RETURNING lane, agent, state";
+    let args = [turn.as_str().into(), word.as_str().into(), gone.into()];
     let row = tx.conn.row(mark, &args).await?;
     let row = row.ok_or_else(|| Refusal::not_found(format!("open turn {turn}")))?;
     let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));

@@ -5,7 +5,7 @@ use serde_json::json;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::compaction::{self, Reason, Seam};
 use skep_core::engine::{Capabilities, FailureCode};
-use skep_core::event::{CallState, ItemState, Resolution};
+use skep_core::event::{CallState, CancelReason, ItemState, Resolution};
 use skep_core::file::File;
 use skep_core::ids::*;
 use skep_core::message::{Block, Body, Message, Meta, StopReason, Usage, View};
@@ -216,7 +216,7 @@ impl Story {
     async fn cancel_and_retry(&mut self) {
         let item = ItemId(format!("i{}", self.made + 1));
         self.accept(None, false, QueueMode::Queue).await;
-        let cancel = CancelItem { item: item.clone(), now: 7 };
+        let cancel = CancelItem { item: item.clone(), reason: CancelReason::Stop, now: 7 };
         assert_eq!(self.store.write(cancel).await.unwrap(), Cancelled::Ended);
         let letter = self.letter(None);
         let (mode, engine) = (QueueMode::Queue, engine());
@@ -225,6 +225,8 @@ impl Story {
         self.store.write(Retry { of: item.clone(), accept }).await.unwrap();
         let trace = self.store.read(async |conn| tasks::trace(conn, &item).await);
         assert_eq!(trace.await.unwrap().retried_as, Some(again));
+        let calls = self.store.read(async |conn| watch::calls(conn, "v1:", 0).await);
+        assert_eq!(calls.await.unwrap(), []);
     }
 
     async fn order(&mut self, action: Action) {

@@ -131,6 +131,11 @@ const SCHEMA: Schema = Schema {
             name: "unused",
             sql: include_str!("../migrations/sqlite/0020_unused.sql"),
         },
+        MigrationFile {
+            version: 21,
+            name: "client gone",
+            sql: include_str!("../migrations/sqlite/0021_client_gone.sql"),
+        },
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

@@ -70,6 +70,7 @@ fn is_open(state: ItemState) -> bool {
 /// belongs to a turn ends with the turn.
 pub struct CancelItem {
     pub item: ItemId,
+    pub reason: CancelReason,
     pub now: Millis,
 }
 
@@ -107,7 +108,7 @@ impl Run for CancelItem {
         }
         match &found.turn {
             Some((turn, state)) => {
-                leases::request_cancel(tx, turn, CancelReason::Stop, self.now).await?;
+                leases::request_cancel(tx, turn, self.reason, self.now).await?;
                 let idle = *state != TurnState::Running;
                 Ok(Cancelled::Stopping(EndedTurn { turn: turn.clone(), idle }))
             }
@@ -141,8 +142,17 @@ impl CancelItem {
     }
 
     async fn end(&self, tx: &mut Tx<'_>, found: &Found) -> Result<(), Refusal> {
-        let code = FailureCode::Cancelled.as_str();
-        let text = "Cancelled before it was begun; the agent never saw it.";
+        let (code, text) = match self.reason {
+            CancelReason::ClientGone => (
+                FailureCode::ClientGone,
+                "The client closed its connection before the message was begun; the agent never \
+                 saw it.",
+            ),
+            CancelReason::Stop | CancelReason::Interrupt => {
+                (FailureCode::Cancelled, "Cancelled before it was begun; the agent never saw it.")
+            }
+        };
+        let code = code.as_str();
         let end = "UPDATE items SET state = 'cancelled', error_code = $2, error = $3, \
                    finished_at = $4 WHERE id = $1";
         let args = [self.item.as_str().into(), code.into(), text.into(), self.now.into()];

@@ -93,6 +93,58 @@ pub async fn item_by_id(conn: &mut Conn, id: &ItemId) -> Result<Option<ItemRow>,
     conn.row(select, &[id.as_str().into()]).await?.map(|row| decode(&row)).transpose()
 }
 
+/// A call of a door whose clients wait for the answer, by the message id the door gave it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallRow {
+    pub message_id: MessageId,
+    pub agent: AgentName,
+    pub principal: Principal,
+    pub ended: bool,
+}
+
+/// How many of the newest items are looked at for calls that have ended.
+const NEWEST: i64 = 1000;
+
+macro_rules! select_calls {
+    ($which:literal) => {
+        concat!(
+            "SELECT i.message_id, a.name, i.principal, i.finished_at IS NOT NULL FROM items i ",
+            "JOIN agents a ON a.id = i.agent WHERE i.channel IS NULL ",
+            // Not by the index of message ids, which holds every call there ever was.
+            "AND i.message_id || '' >= $1 AND i.message_id || '' < $2 AND ",
+            $which
+        )
+    };
+}
+
+/// Calls that have not ended, or not before `since`. Their message ids begin with `prefix`, which
+/// ends with a colon.
+pub async fn calls(conn: &mut Conn, prefix: &str, since: Millis) -> Result<Vec<CallRow>, SqlError> {
+    let beyond = format!("{};", prefix.trim_end_matches(':'));
+    let mut rows = Vec::new();
+    for agent in conn.rows("SELECT id FROM agents", &[]).await? {
+        for state in [ItemState::Pending, ItemState::Running, ItemState::Waiting] {
+            let open = select_calls!("i.agent = $3 AND i.state = $4");
+            let (agent, state) = (agent.int(0)?.into(), state.as_str().into());
+            rows.extend(conn.rows(open, &[prefix.into(), (&beyond).into(), agent, state]).await?);
+        }
+    }
+    let ended = select_calls!(
+        "i.ord > (SELECT COALESCE(max(ord), 0) FROM items) - $3 AND i.finished_at >= $4"
+    );
+    let args = [prefix.into(), (&beyond).into(), NEWEST.into(), since.into()];
+    rows.extend(conn.rows(ended, &args).await?);
+    let decode = |row: &Row| {
+        Ok(CallRow {
+            message_id: MessageId(row.text(0)?),
+            agent: AgentName(row.text(1)?),
+            principal: Principal(row.text(2)?),
+            ended: row.bool(3)?,
+        })
+    };
+    rows.iter().map(decode).collect()
+}
+
 /// The message ids a turn answered, in order.
 pub async fn answered_with(conn: &mut Conn, turn: &TurnId) -> Result<Vec<MessageId>, SqlError> {
     let select = "SELECT message_id FROM items WHERE turn = $1 ORDER BY ord";

@@ -16,7 +16,7 @@ use skep_guard::sandbox::{self, Sandbox};
 use skep_guard::{clock, footprint};
 use skep_runtime::door::Grant;
 use skep_runtime::{FreshToken, Hive, HiveError, Parts};
-use skep_server::{BindOptions, Listening, Server};
+use skep_server::{BindOptions, CallTimes, Listening, Server};
 use skep_store::OpenError;
 use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
 
@@ -48,6 +48,7 @@ pub struct Extras {
     pub tools: Vec<Arc<dyn Tool>>,
     pub hooks: Vec<Hook>,
     pub retry: RetryPolicy,
+    pub call_times: CallTimes,
     pub opened: Box<dyn FnOnce(&Hive) + Send>,
 }
 
@@ -61,6 +62,7 @@ impl Default for Extras {
             tools: Vec::new(),
             hooks: Vec::new(),
             retry: RetryPolicy::default(),
+            call_times: CallTimes::default(),
             opened: Box::new(|_| {}),
         }
     }
@@ -116,7 +118,7 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
         tracing::error!(%loss, "started with a loss");
         output::note(format!("warning: {loss}"));
     }
-    let server = Server::new(listening, &loaded.settings.server, hive.clone());
+    let server = Server::new(listening, &loaded.settings.server, hive.clone(), extras.call_times);
     let token = first_token(&hive).await?;
     let link = server.sign_in_link();
     (extras.opened)(&hive);

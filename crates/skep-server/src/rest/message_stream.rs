@@ -19,6 +19,7 @@ use skep_guard::scrub;
 use skep_runtime::door::Followed;
 use utoipa::ToSchema;
 
+use crate::calls::Presence;
 use crate::rest::events::KEEP_ALIVE;
 use crate::telling::{Telling, Told};
 
@@ -35,13 +36,21 @@ pub(crate) struct Sse {
 }
 
 /// `first` is told before everything else.
-pub(crate) fn answer(name: &str, first: &impl Serialize, telling: Telling) -> Response {
+pub(crate) fn answer(
+    name: &str,
+    first: &impl Serialize,
+    telling: Telling,
+    presence: Option<Presence>,
+) -> Response {
     let first = stream::iter([plain(name, first)]);
-    let rest = stream::unfold(telling, |mut telling| async move {
+    let rest = stream::unfold((telling, presence), |(mut telling, mut presence)| async move {
         loop {
             let told = telling.next().await?;
+            if matches!(told, Told::End(..)) {
+                presence.iter_mut().for_each(Presence::delivered);
+            }
             if let Some(sent) = sent(told) {
-                return Some((sent, telling));
+                return Some((sent, (telling, presence)));
             }
         }
     });

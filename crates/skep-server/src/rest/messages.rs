@@ -14,8 +14,9 @@ use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Sourc
 use utoipa::{IntoParams, ToSchema};
 
 use crate::attachment::{self, LARGE_BYTES, RawAttachment};
+use crate::calls::{OnClose, Presence};
 use crate::doors::{DoorState, Doors};
-use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
+use crate::extract::{self, IdempotencyKey, JsonBody, OnCloseHeader, Params, Segments};
 use crate::permit::Permit;
 use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
 use crate::rest::message_stream::{self, Sse};
@@ -79,7 +80,8 @@ impl Wait {
     params(
         ("agent" = String, Path, description = "The name of an agent."),
         Wait,
-        IdempotencyKey
+        IdempotencyKey,
+        OnCloseHeader
     ),
     request_body = NewMessage,
     responses(
@@ -96,10 +98,12 @@ pub(crate) async fn send(
     Segments(agent): Segments<String>,
     Params(wait): Params<Wait>,
     key: IdempotencyKey,
+    OnCloseHeader(on_close): OnCloseHeader,
     JsonBody(body): JsonBody<NewMessage, LARGE_BYTES>,
 ) -> Result<Response, Problem> {
     let inbound = inbound(extract::agent(&agent)?, &permit, key, body)?;
-    submit(&doors, &permit, wait, inbound).await
+    let on_close = on_close.unwrap_or(OnClose::Keep);
+    submit(&doors, &permit, wait, on_close, inbound).await
 }
 
 /// Hands it in and answers as the caller wished.
@@ -107,14 +111,21 @@ pub(crate) async fn submit(
     doors: &Doors,
     permit: &Permit,
     wait: Wait,
+    on_close: OnClose,
     inbound: Inbound,
 ) -> Result<Response, Problem> {
     let time = wait.time()?;
     let listening = wait.stream.then(|| Listening::begin(doors, permit));
     let receipt = doors.hive.submit(inbound).await?;
+    let waits = listening.is_some() || time.is_some();
+    let watch = || {
+        let message = (&receipt.agent, &receipt.item_id);
+        doors.calls.watch(doors, permit.principal(), message, on_close)
+    };
+    let presence = if waits { watch() } else { None };
     if let Some(listening) = listening {
         let telling = listening.to(telling::Message::from(&receipt));
-        return Ok(message_stream::answer("ack", &receipt, telling));
+        return Ok(message_stream::answer("ack", &receipt, telling, presence));
     }
     match time {
         None => Ok((StatusCode::ACCEPTED, Json(receipt)).into_response()),
@@ -124,7 +135,7 @@ pub(crate) async fn submit(
                 id: receipt.item_id.to_string(),
                 message_id: receipt.message_id,
             };
-            wait_for(doors, permit, message, time).await
+            wait_for(doors, permit, message, time, presence).await
         }
     }
 }
@@ -153,16 +164,22 @@ pub(crate) async fn follow(
     let time = wait.time()?;
     let listening = wait.stream.then(|| Listening::begin(&doors, &permit));
     let found = doors.hive.follow(&agent, &id, permit.principal(), &permit.sight()).await?;
+    let watch = || {
+        let message = (&agent, &found.item_id);
+        doors.calls.watch(&doors, permit.principal(), message, OnClose::Keep)
+    };
     if let Some(listening) = listening {
+        let presence = watch();
         let (item, session_key) = (found.item_id.clone(), found.session_key.clone());
         let telling = listening.to(telling::Message { agent, session_key, item });
-        return Ok(message_stream::answer("message", &found, telling));
+        return Ok(message_stream::answer("message", &found, telling, presence));
     }
     match time {
         Some(time) if !found.has_ended() => {
+            let presence = watch();
             let id = found.item_id.to_string();
             let message = Message { agent, id, message_id: found.message_id };
-            wait_for(&doors, &permit, message, time).await
+            wait_for(&doors, &permit, message, time, presence).await
         }
         _ => Ok(Json(found).into_response()),
     }
@@ -201,6 +218,7 @@ async fn wait_for(
     permit: &Permit,
     message: Message,
     time: Duration,
+    mut presence: Option<Presence>,
 ) -> Result<Response, Problem> {
     let Message { agent, id, message_id } = message;
     let stay = doors.standing.stay(&doors.hive, permit.credential());
@@ -218,6 +236,7 @@ async fn wait_for(
         () = doors.closing.cancelled() => return Err(stopping()),
     };
     if followed.has_ended() {
+        presence.iter_mut().for_each(Presence::delivered);
         return Ok(Json(followed).into_response());
     }
     if doors.hive.stopping().is_cancelled() {

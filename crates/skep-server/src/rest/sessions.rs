@@ -16,6 +16,7 @@ use skep_runtime::door::{
 use utoipa::{IntoParams, ToSchema};
 
 use crate::admission::only;
+use crate::calls::OnClose;
 use crate::doors::Doors;
 use crate::extract::{self, IdempotencyKey, OptionalJsonBody, Params, Segments};
 use crate::permit::Permit;
@@ -178,7 +179,7 @@ pub(crate) async fn compact(
         principal: permit.principal().clone(),
         source: Source::Api { key: key.0 },
     };
-    messages::submit(&doors, &permit, wait, inbound).await
+    messages::submit(&doors, &permit, wait, OnClose::Keep, inbound).await
 }
 
 /// Every message of a session as JSON lines.

@@ -318,7 +318,8 @@ impl Story {
         let Some(item) = nth(items.len(), n).map(|n| items[n]) else { return };
         let expected = self.model.cancel_item(item);
         let (item, now) = (ItemId(self.model.items[item].id.clone()), self.model.now);
-        self.send("cancel", expected, CancelItem { item, now }, |cancelled| match cancelled {
+        let command = CancelItem { item, reason: CancelReason::Stop, now };
+        self.send("cancel", expected, command, |cancelled| match cancelled {
             Cancelled::Ended => Told::Ended(None),
             Cancelled::Stopping(turn) => Told::Ended(Some(ended(turn))),
         });

@@ -16,6 +16,7 @@ use skep::cli::{self, Program};
 use skep::compose::{self, Extras};
 use skep::home::Known;
 use skep_core::retry::RetryPolicy;
+use skep_server::CallTimes;
 
 fn main() -> ExitCode {
     unclosed::if_asked();
@@ -37,6 +38,16 @@ fn extras() -> Extras {
             longest_retry_after: Duration::from_secs(1),
             requeue: Duration::from_millis(200),
         },
+        call_times: call_times(),
         opened: Box::new(decide::open),
     }
+}
+
+/// `RIG_CALL_TIMES`: grace, join, headers and space in milliseconds.
+fn call_times() -> CallTimes {
+    let Ok(given) = std::env::var("RIG_CALL_TIMES") else { return CallTimes::default() };
+    let times: Vec<u64> = given.split(' ').map(|time| time.parse().unwrap()).collect();
+    let [grace, join, headers, space] = times[..] else { panic!("RIG_CALL_TIMES: {given}") };
+    let [grace, join, headers, space] = [grace, join, headers, space].map(Duration::from_millis);
+    CallTimes { grace, join, headers, space }
 }

@@ -2,43 +2,46 @@
 //!
 //! Without `X-Skep-Session` the messages given become a session of their own; with it, those after
 //! the last assistant message are new and the rest is in the session already.
+//!
+//! One call is one turn: see [`crate::calls`].
 
 mod progress;
 mod reply;
 mod request;
+mod whole;
 
 pub(crate) use reply::{OpenAiError, described, reshape};
-
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
-use skep_core::event::ItemState;
 use skep_core::ids::{AgentName, SessionKey};
-use skep_core::message::Usage;
-use skep_guard::{clock, random};
-use skep_runtime::door::{Earlier, Failure, Followed, Inbound, Receipt, Source};
+use skep_core::message::StopReason;
+use skep_guard::clock;
+use skep_runtime::door::{
+    DoorError, Earlier, ErrorKind, Failure, Followed, Inbound, Receipt, Source,
+};
 
 use crate::admission::only;
 use crate::attachment::LARGE_BYTES;
-use crate::doors::Doors;
-use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
+use crate::calls::{Attempt, CallId, Caller, OnClose, Presence};
+use crate::doors::{DoorState, Doors};
+use crate::extract::{self, HashedJsonBody, IdempotencyKey, OnCloseHeader, Params, Segments};
 use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem, TurnFailed};
+use crate::problem::{BadBody, Clash, Missing, NotKept, Problem, TurnFailed};
 use crate::rest::agents::Nothing;
 use crate::rest::message_stream::{Sse, respond};
-use crate::telling::{Listening, Message, Telling, Told};
+use crate::telling::{Listening, Message, Telling};
 use progress::Progress;
-use reply::{Answer, Choice, Chunks, Completion, Model, Models, Tokens, id_of};
+use reply::{Chunks, Completion, Model, Models, id_of};
 use request::{ChatRequest, Conversation, Kept, Speaker};
 
 const SESSION: HeaderName = HeaderName::from_static("x-skep-session");
-/// For an answer that is not streamed.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// The openai libraries count their repetitions of a call here.
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 
 /// Agents, as models.
 #[utoipa::path(
@@ -80,18 +83,22 @@ fn model_of(name: AgentName, created: i64) -> Model {
 }
 
 /// Asks an agent, in the form of OpenAI's chat completions.
+///
+/// A call that is sent again joins the first. Without a session the turn is stopped when the
+/// connection closes before the answer.
 #[utoipa::path(
     post, path = "/v1/chat/completions", tag = "openai",
     params(
         ("X-Skep-Session" = Option<String>, Header, min_length = 1, max_length = 200,
          pattern = "^[!-~]+$", description = "A session to go on with; without it, a new one."),
-        IdempotencyKey
+        IdempotencyKey,
+        OnCloseHeader
     ),
     request_body = ChatRequest,
     responses(
         (status = 200, description = "The answer; with `stream`, chunks and `[DONE]`.",
          content((Completion = "application/json"), (Sse = "text/event-stream"))),
-        Missing, Clash, BadBody, NotKept, NoAnswerYet, TurnFailed
+        Missing, Clash, BadBody, NotKept, TurnFailed
     )
 )]
 pub(crate) async fn complete(
@@ -100,50 +107,96 @@ pub(crate) async fn complete(
     Params(Nothing {}): Params<Nothing>,
     headers: HeaderMap,
     key: IdempotencyKey,
-    JsonBody(body): JsonBody<ChatRequest, LARGE_BYTES>,
+    OnCloseHeader(on_close): OnCloseHeader,
+    HashedJsonBody(body, hash): HashedJsonBody<ChatRequest, LARGE_BYTES>,
 ) -> Result<Response, Problem> {
     let agent = agent_of(&doors, &body.model)?;
     let session = only(&headers, &SESSION)?;
-    let kept = if session.is_some() { Kept::InSession } else { Kept::Nowhere };
-    let conversation = body.conversation(kept)?;
-    let session_key = match session {
-        Some(session) => permit.session_key(Some(session.to_owned()), "main")?,
-        None => permit.session_key(None, &one_off(&permit, &key))?,
+    let (kept, usually) = match session {
+        Some(_) => (Kept::InSession, OnClose::Keep),
+        None => (Kept::Nowhere, OnClose::Stop),
     };
-    let asked = Asked { agent, session_key, conversation, key };
+    let conversation = body.conversation(kept)?;
+    let asked = Asked { agent: &agent, session, key: key.0.as_deref(), hash };
+    let id = asked.call(&permit, on_close.unwrap_or(usually));
+    let attempt = asked.attempt(&headers);
+    let principal = permit.principal().clone();
+    let caller = Caller { agent: agent.clone(), principal, item: None };
+    let mut presence = doors.calls.enter(&doors, id, caller, attempt);
+    let session_key = match session {
+        Some(session) => permit.session_key(Some(session.to_owned()), "main"),
+        None => permit.session_key(None, &format!("v1:{}", presence.id().nonce())),
+    };
     let listening = Listening::begin(&doors, &permit);
-    let receipt = hand_in(&doors, &permit, asked).await?;
+    let submitted = async {
+        let source = Source::Call { key: key.0, call: presence.id().message_id() };
+        hand_in(&doors, &permit, agent, session_key?, conversation, source).await
+    };
+    let receipt = match submitted.await {
+        Ok(receipt) => receipt,
+        Err(error) => {
+            // Else it may have been accepted.
+            if error.kind != ErrorKind::Unsynced {
+                presence.refused();
+            }
+            return Err(error.into());
+        }
+    };
     let telling = listening.to(Message::from(&receipt));
     match body.stream.unwrap_or(false) {
-        true => {
-            let include_usage = body.stream_options.is_some_and(|options| options.include_usage);
-            Ok(streamed(&receipt, include_usage, telling))
-        }
-        false => whole(&receipt, telling).await,
+        true => Ok(streamed(&doors, &receipt, body.includes_usage(), telling, presence)),
+        false => whole::answer(&doors, &receipt, telling, presence).await,
     }
 }
 
-/// A key nobody used before; the same again for who asks again with the same Idempotency-Key.
-fn one_off(permit: &Permit, key: &IdempotencyKey) -> String {
-    match &key.0 {
-        None => format!("v1:{}", random::uuid().simple()),
-        Some(key) => {
-            let hash = Sha256::digest(format!("{}/{key}", permit.principal()));
-            let hex: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-            format!("v1:{hex}")
+/// What tells one call from another.
+struct Asked<'a> {
+    agent: &'a AgentName,
+    session: Option<&'a str>,
+    key: Option<&'a str>,
+    /// Of the body as it was sent.
+    hash: [u8; 32],
+}
+
+impl Asked<'_> {
+    fn call(&self, permit: &Permit, on_close: OnClose) -> CallId {
+        let principal = permit.principal();
+        let mut digest = Sha256::new();
+        for part in [principal.as_str(), self.agent.as_str(), self.session.unwrap_or_default()] {
+            digest.update(part.len().to_le_bytes());
+            digest.update(part);
+        }
+        digest.update(self.hash);
+        // The same again for who asks again with the same key.
+        let nonce = self.key.map(|key| hex(&Sha256::digest(format!("{principal}/{key}"))));
+        CallId::new(on_close, hex(&digest.finalize()), nonce)
+    }
+
+    fn attempt(&self, headers: &HeaderMap) -> Attempt {
+        let count = headers.get(&RETRY_COUNT).and_then(|count| count.to_str().ok());
+        let repeats =
+            count.and_then(|count| count.parse().ok()).is_some_and(|count: u32| count > 0);
+        match (self.key, repeats) {
+            (Some(_), _) => Attempt::Named,
+            (None, true) => Attempt::Again,
+            (None, false) => Attempt::First,
         }
     }
 }
 
-struct Asked {
+/// The first half of a hash: enough to tell calls apart.
+fn hex(hash: &[u8]) -> String {
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+async fn hand_in(
+    doors: &Doors,
+    permit: &Permit,
     agent: AgentName,
     session_key: SessionKey,
-    conversation: Conversation,
-    key: IdempotencyKey,
-}
-
-async fn hand_in(doors: &Doors, permit: &Permit, asked: Asked) -> Result<Receipt, Problem> {
-    let Asked { agent, session_key, conversation: Conversation { earlier, newest }, key } = asked;
+    Conversation { earlier, newest }: Conversation,
+    source: Source,
+) -> Result<Receipt, DoorError> {
     let principal = permit.principal();
     if !earlier.is_empty() {
         let earlier = earlier.into_iter().map(|(speaker, said)| match speaker {
@@ -160,85 +213,63 @@ async fn hand_in(doors: &Doors, permit: &Permit, asked: Asked) -> Result<Receipt
         mode: None,
         think: None,
         principal: principal.clone(),
-        source: Source::Api { key: key.0 },
+        source,
     };
-    Ok(doors.hive.submit(inbound).await?)
+    doors.hive.submit(inbound).await
 }
 
-async fn whole(receipt: &Receipt, telling: Telling) -> Result<Response, Problem> {
-    let mut telling = telling;
-    let ending = async {
-        loop {
-            match telling.next().await {
-                Some(Told::End(followed, usage)) => return Some((followed, usage)),
-                Some(Told::Left) | None => return None,
-                Some(Told::Event(_) | Told::Lost) => {}
-            }
-        }
-    };
-    let Ok(ended) = tokio::time::timeout(LONGEST_WAIT, ending).await else {
-        let detail = format!(
-            "no answer within {} s; the message is kept and goes on. Follow it: GET \
-             /api/v1/agents/{}/messages/{}",
-            LONGEST_WAIT.as_secs(),
-            receipt.agent,
-            receipt.item_id
-        );
-        return Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, "wait_timeout", detail));
-    };
-    let (followed, usage) = ended.ok_or_else(Problem::stopping)?;
-    let content = answer_of(*followed)?;
-    Ok(Json(completion(receipt, content, usage)).into_response())
-}
-
-fn completion(receipt: &Receipt, content: String, usage: Option<Usage>) -> Completion {
-    let message = Answer { role: "assistant", content };
-    Completion {
-        id: id_of(&receipt.item_id),
-        object: "chat.completion",
-        created: clock::now_ms() / 1000,
-        model: receipt.agent.clone(),
-        choices: vec![Choice { index: 0, message, finish_reason: "stop" }],
-        usage: usage.map(Tokens::from),
-    }
-}
-
-fn streamed(receipt: &Receipt, include_usage: bool, telling: Telling) -> Response {
+fn streamed(
+    doors: &Doors,
+    receipt: &Receipt,
+    include_usage: bool,
+    telling: Telling,
+    presence: Presence,
+) -> Response {
     let chunks = Chunks {
         id: id_of(&receipt.item_id),
         created: clock::now_ms() / 1000,
         model: receipt.agent.clone(),
         include_usage,
     };
-    let progress = Progress::new(chunks, telling);
-    let events = stream::unfold(progress, |mut progress| async move {
+    let progress = Progress::new(doors, chunks, telling, receipt.joined);
+    let events = stream::unfold((progress, presence), |(mut progress, mut presence)| async move {
         let sent = progress.next().await?;
-        Some((sent, progress))
+        if progress.has_ended() {
+            presence.delivered();
+        }
+        Some((sent, (progress, presence)))
     });
     respond(events.map(Ok))
 }
 
-/// The text of the answer, or why there is none.
-fn answer_of(followed: Followed) -> Result<String, Problem> {
-    // Commands are carried out at the door, without a turn.
-    let command = followed.turn.is_none() && followed.state == ItemState::Failed;
-    match (followed.response, followed.error) {
-        (Some(response), _) => Ok(response.content),
-        (None, Some(Failure { code, error })) if command => {
-            Err(Problem::refused_command(code, error))
-        }
-        (None, error) => {
-            let (code, text) = failure(error);
-            Err(Problem::failed_turn(code, text))
-        }
-    }
+/// What was said in answer to a message.
+struct Answered {
+    text: String,
+    finish: &'static str,
 }
 
-fn failure(error: Option<Failure>) -> (String, String) {
-    match error {
-        Some(failure) => (failure.code, failure.error),
-        None => ("failed".to_owned(), "the turn ended without an answer".to_owned()),
-    }
+/// The text of all model calls of the turn, as it is streamed, or why there is none.
+async fn answer_of(doors: &DoorState, followed: &Followed) -> Result<Answered, Failure> {
+    let Some(response) = &followed.response else {
+        return Err(followed.error.clone().unwrap_or_else(|| Failure {
+            code: "failed".to_owned(),
+            error: "the turn ended without an answer".to_owned(),
+        }));
+    };
+    let spoken = doors.hive.spoken(followed).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the words of a turn cannot be read");
+        Default::default()
+    });
+    let text = match spoken.texts.is_empty() {
+        true => response.content.clone(),
+        false => spoken.texts.join("\n\n"),
+    };
+    let finish = match spoken.stop {
+        Some(StopReason::MaxTokens) => "length",
+        Some(StopReason::Refusal) => "content_filter",
+        _ => "stop",
+    };
+    Ok(Answered { text, finish })
 }
 
 fn agent_of(doors: &Doors, model: &str) -> Result<AgentName, Problem> {

@@ -3,41 +3,60 @@
 //! kept follows at the end.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use axum::response::sse::Event as Sent;
 use skep_core::event::{DeltaPart, Event, EventKind};
 use skep_core::message::Usage;
 use skep_runtime::door::Followed;
 
-use super::failure;
+use super::answer_of;
 use super::reply::{Chunks, error};
+use crate::doors::Doors;
 use crate::telling::{Telling, Told};
 
 pub(crate) struct Progress {
+    doors: Doors,
     chunks: Chunks,
     telling: Telling,
     ready: VecDeque<Sent>,
     text: Shown,
-    over: bool,
+    stage: Stage,
+}
+
+/// Open → Ended | Left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// The end of the message is told.
+    Ended,
+    /// The hive stops; the message goes on.
+    Left,
 }
 
 /// What was sent of the answer so far.
 #[derive(Default)]
 struct Shown {
-    /// Of the model call under way, with the token and number of that call.
-    of_call: String,
+    sent: String,
+    /// The model call under way: its token and number.
     call: Option<(i64, u32)>,
     /// The call's message is a row: its text stands.
     written: bool,
-    /// Something shown was void: only the end is sent.
+    /// Something shown was void, or something was missed: only the end is sent.
     silent: bool,
-    any: bool,
 }
 
 impl Progress {
-    pub(crate) fn new(chunks: Chunks, telling: Telling) -> Self {
+    /// Whoever joins a message has missed what was said before.
+    pub(crate) fn new(doors: &Doors, chunks: Chunks, telling: Telling, joined: bool) -> Self {
         let ready = VecDeque::from([chunks.role()]);
-        Self { chunks, telling, ready, text: Shown::default(), over: false }
+        let text = Shown { silent: joined, ..Shown::default() };
+        Self { doors: Arc::clone(doors), chunks, telling, ready, text, stage: Stage::Open }
+    }
+
+    /// The last piece was given, and it was the end of the message.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.stage == Stage::Ended && self.ready.is_empty()
     }
 
     pub(crate) async fn next(&mut self) -> Option<Sent> {
@@ -45,48 +64,56 @@ impl Progress {
             if let Some(sent) = self.ready.pop_front() {
                 return Some(sent);
             }
-            if self.over {
+            if self.stage != Stage::Open {
                 return None;
             }
             match self.telling.next().await {
-                Some(Told::Event(event)) => {
-                    if let Some(piece) = self.text.take(&event) {
-                        self.ready.push_back(self.chunks.text(&piece));
-                    }
-                }
+                Some(Told::Event(event)) => self.event(&event),
                 Some(Told::Lost) => self.text.silent = true,
-                Some(Told::End(followed, usage)) => self.end(*followed, usage),
+                Some(Told::End(followed, usage)) => self.end(*followed, usage).await,
                 Some(Told::Left) | None => {
                     let text = "the hive stops; the message is kept and goes on when it is back";
                     self.fail("stopping", text);
+                    self.stage = Stage::Left;
                 }
             }
         }
     }
 
-    fn end(&mut self, followed: Followed, usage: Option<Usage>) {
-        let Some(response) = followed.response else {
-            let (code, text) = failure(followed.error);
-            return self.fail(&code, &text);
+    fn event(&mut self, event: &Event) {
+        if let EventKind::TurnWaiting { reason, .. } = &event.kind {
+            let text = format!("The turn waits: {reason}\n");
+            self.ready.push_back(self.chunks.reasoning(&text));
+        }
+        if let Some(piece) = self.text.take(event) {
+            self.ready.push_back(self.chunks.text(&piece));
+        }
+    }
+
+    async fn end(&mut self, followed: Followed, usage: Option<Usage>) {
+        self.stage = Stage::Ended;
+        let answered = match answer_of(&self.doors, &followed).await {
+            Ok(answered) => answered,
+            Err(failure) => return self.fail(&failure.code, &failure.error),
         };
-        if let Some(rest) = self.text.rest(&response.content) {
+        let last = followed.response.map(|response| response.content).unwrap_or_default();
+        if let Some(rest) = self.text.rest(&answered.text, &last) {
             self.ready.push_back(self.chunks.text(&rest));
         }
-        self.ready.push_back(self.chunks.stop());
+        self.ready.push_back(self.chunks.finish(answered.finish));
         if self.chunks.include_usage {
             self.ready.push_back(self.chunks.usage(usage.unwrap_or_default()));
         }
-        self.finish();
+        self.done();
     }
 
     fn fail(&mut self, code: &str, text: &str) {
         self.ready.push_back(Sent::default().data(error(500, text, code, None).to_string()));
-        self.finish();
+        self.done();
     }
 
-    fn finish(&mut self) {
+    fn done(&mut self) {
         self.ready.push_back(Sent::default().data("[DONE]"));
-        self.over = true;
     }
 }
 
@@ -111,55 +138,56 @@ impl Shown {
         }
         let mut piece = String::new();
         if self.call != Some(call) {
-            if !self.of_call.is_empty() && !self.written {
+            if self.call.is_some() && !self.written {
                 self.silent = true;
                 return None;
             }
-            if self.any {
+            if !self.sent.is_empty() {
                 piece.push_str("\n\n");
             }
-            self.of_call.clear();
             self.call = Some(call);
             self.written = false;
         }
-        self.any = true;
-        self.of_call.push_str(text);
         piece.push_str(text);
+        self.sent.push_str(&piece);
         Some(piece)
     }
 
-    /// What is missing of the answer as it was kept.
-    fn rest(&self, answer: &str) -> Option<String> {
-        if let Some(rest) = answer.strip_prefix(&self.of_call) {
-            return (!rest.is_empty()).then(|| rest.to_owned());
+    /// What is missing of the whole text; where something else was shown, the last words of it.
+    fn rest(&self, whole: &str, last: &str) -> Option<String> {
+        match whole.strip_prefix(&self.sent) {
+            Some("") => None,
+            Some(rest) => Some(rest.to_owned()),
+            None => Some(format!("\n\n{last}")),
         }
-        let gap = if self.any { "\n\n" } else { "" };
-        Some(format!("{gap}{answer}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn what_was_streamed_ends_as_the_answer_that_was_kept() {
-        // (call, text) pieces; None: written down. Then the answer, and what is sent in all.
-        type Case<'a> = (&'a [Option<(u32, &'a str)>], &'a str, &'a str);
+        // (call, text) pieces; None: written down. Then the texts kept, and what is sent in all.
+        type Case<'a> = (&'a [Option<(u32, &'a str)>], &'a [&'a str], &'a str);
         let cases: &[Case<'_>] = &[
-            (&[], "hello", "hello"),
-            (&[Some((1, "hel")), Some((1, "lo")), None], "hello", "hello"),
-            (&[Some((1, "hel"))], "hello", "hello"),
+            (&[], &["hello"], "hello"),
+            (&[Some((1, "hel")), Some((1, "lo")), None], &["hello"], "hello"),
+            (&[Some((1, "hel"))], &["hello"], "hello"),
             (
                 &[Some((1, "I look.")), None, Some((2, "It is 4."))],
-                "It is 4.",
+                &["I look.", "It is 4."],
                 "I look.\n\nIt is 4.",
             ),
             // The first try was cut and said something else.
-            (&[Some((1, "It mi")), Some((2, "It is 4."))], "It is 4.", "It mi\n\nIt is 4."),
-            (&[Some((1, "It is")), Some((2, "It is 4."))], "It is 4.", "It is 4."),
+            (&[Some((1, "It mi")), Some((2, "It is 4."))], &["It is 4."], "It mi\n\nIt is 4."),
+            (&[Some((1, "It is")), Some((2, "It is 4."))], &["It is 4."], "It is 4."),
+            // Events were lost after the first words.
+            (&[Some((1, "I l"))], &["I look.", "It is 4."], "I look.\n\nIt is 4."),
         ];
-        for (pieces, answer, expected) in cases {
+        for (pieces, kept, expected) in cases {
             let mut shown = Shown::default();
             let mut sent = String::new();
             for piece in *pieces {
@@ -168,7 +196,7 @@ mod tests {
                     None => shown.written = true,
                 }
             }
-            sent.extend(shown.rest(answer));
+            sent.extend(shown.rest(&kept.join("\n\n"), kept.last().unwrap()));
             assert_eq!(&sent, expected, "{pieces:?}");
         }
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use skep_core::ids::{AgentName, ItemId};
 use skep_core::message::Usage;
+use skep_guard::scrub;
 use utoipa::ToSchema;
 use utoipa::openapi::{self, Ref};
 
@@ -158,8 +159,13 @@ impl Chunks {
         self.choice(json!({"content": text}), Value::Null)
     }
 
-    pub(crate) fn stop(&self) -> Sent {
-        self.choice(json!({}), "stop".into())
+    /// What is no part of the answer.
+    pub(crate) fn reasoning(&self, text: &str) -> Sent {
+        self.choice(json!({"reasoning_content": text}), Value::Null)
+    }
+
+    pub(crate) fn finish(&self, reason: &str) -> Sent {
+        self.choice(json!({}), reason.into())
     }
 
     pub(crate) fn usage(&self, usage: Usage) -> Sent {
@@ -182,6 +188,7 @@ impl Chunks {
         if self.include_usage {
             chunk["usage"] = usage;
         }
-        Sent::default().data(chunk.to_string())
+        // What is told from rows may be older than what is known as a secret.
+        Sent::default().data(scrub::known().clean_owned(chunk.to_string()))
     }
 }

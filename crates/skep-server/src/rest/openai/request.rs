@@ -9,8 +9,9 @@ use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
-/// The body of `POST /v1/chat/completions`. Sampling parameters are taken and have no effect: the
-/// agent's own settings decide. What an agent cannot do (`tools`, `n` above 1, …) is refused.
+/// The body of `POST /v1/chat/completions`. Sampling parameters and fields that are not known have
+/// no effect: the agent's own settings decide. What would make the answer another one than the
+/// client relies on (`tools`, `n` above 1, …) is refused.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct ChatRequest {
     /// The name of an agent.
@@ -19,7 +20,7 @@ pub(crate) struct ChatRequest {
     #[schema(min_items = 1)]
     messages: Vec<ChatMessage>,
     pub(crate) stream: Option<bool>,
-    pub(crate) stream_options: Option<StreamOptions>,
+    stream_options: Option<StreamOptions>,
     #[schema(minimum = 1, maximum = 1)]
     n: Option<i64>,
     #[serde(flatten)]
@@ -30,8 +31,7 @@ pub(crate) struct ChatRequest {
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct StreamOptions {
     /// A last chunk with the tokens used.
-    #[serde(default)]
-    pub(crate) include_usage: bool,
+    include_usage: Option<bool>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -69,27 +69,6 @@ struct ImageUrl {
     )]
     url: String,
 }
-
-/// Parameters that change how a model chooses its words; here the agent's settings do.
-const WITHOUT_EFFECT: [&str; 17] = [
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "max_completion_tokens",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-    "user",
-    "metadata",
-    "store",
-    "reasoning_effort",
-    "service_tier",
-    "parallel_tool_calls",
-    "prompt_cache_key",
-    "safety_identifier",
-    "verbosity",
-    "stream_options",
-];
 
 /// What was asked, sorted by what becomes of it.
 #[derive(Debug, PartialEq)]
@@ -159,42 +138,55 @@ impl ChatRequest {
         Ok(Conversation { earlier, newest })
     }
 
+    pub(crate) fn includes_usage(&self) -> bool {
+        let options = self.stream_options.as_ref();
+        options.and_then(|options| options.include_usage).unwrap_or(false)
+    }
+
     fn refuse_what_cannot_be(&self) -> Result<(), Problem> {
         if self.n.is_some_and(|n| n != 1) {
             let detail = "an agent gives one answer; leave n out";
             return Err(Problem::bad_request("unsupported_parameter", detail).about("n"));
         }
-        let given = self.others.iter().filter(|(_, value)| !value.is_null());
-        for (name, value) in given {
-            let plain_text = name == "response_format" && value["type"] == "text";
-            let nothing = matches!(value, Value::Bool(false)) && name == "logprobs";
-            if WITHOUT_EFFECT.contains(&name.as_str()) || plain_text || nothing {
-                continue;
-            }
-            let shown: String = name.chars().take(64).collect();
-            let detail = match name.as_str() {
-                "tools" | "tool_choice" | "functions" | "function_call" => format!(
-                    "{shown} cannot be given: an agent uses its own tools (allowed_tools in its \
-                     config.yaml); leave it out"
-                ),
-                _ => format!("{shown} is not supported; leave it out"),
-            };
-            return Err(Problem::bad_request("unsupported_parameter", detail).about(shown));
-        }
-        Ok(())
+        let Some((name, _)) = self.others.iter().find(|(name, value)| is_refused(name, value))
+        else {
+            return Ok(());
+        };
+        let detail = match name.as_str() {
+            "tools" | "tool_choice" | "functions" | "function_call" => format!(
+                "{name} cannot be given: an agent uses its own tools (allowed_tools in its \
+                 config.yaml); leave it out"
+            ),
+            _ => format!("{name} is not supported; leave it out"),
+        };
+        Err(Problem::bad_request("unsupported_parameter", detail).about(name))
+    }
+}
+
+/// What a client relies on and an agent does not do. Listed in docs/doors.md.
+fn is_refused(name: &str, value: &Value) -> bool {
+    let given = match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(values) => !values.is_empty(),
+        _ => true,
+    };
+    match name {
+        "tools" | "functions" | "stop" | "logprobs" | "audio" => given,
+        "tool_choice" | "function_call" => given && value != "none" && value != "auto",
+        "response_format" => given && value["type"] != "text",
+        "modalities" => given && *value != serde_json::json!(["text"]),
+        _ => false,
     }
 }
 
 impl ChatMessage {
     fn said(&self) -> Result<Said, Problem> {
-        let strange = self.others.iter().find(|(name, value)| {
-            let plain = ["name", "annotations", "reasoning_content"].contains(&name.as_str());
-            let empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-            !plain && !empty
+        let refused = ["tool_calls", "function_call", "audio"].into_iter().find(|name| {
+            let value = self.others.get(*name).unwrap_or(&Value::Null);
+            !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
         });
-        if let Some((name, _)) = strange {
-            let shown: String = name.chars().take(64).collect();
-            let detail = format!("a message with {shown} is not supported: send its text alone");
+        if let Some(name) = refused {
+            let detail = format!("a message with {name} is not supported: send its text alone");
             return Err(Problem::bad_request("unsupported_content", detail).about("messages"));
         }
         match &self.content {
@@ -339,10 +331,12 @@ mod tests {
                 "unsupported_content",
             ),
             (json!({"messages": ask, "n": 2}), "unsupported_parameter"),
-            (json!({"messages": ask, "tools": []}), "unsupported_parameter"),
+            (json!({"messages": ask, "tools": [{}]}), "unsupported_parameter"),
+            (json!({"messages": ask, "tool_choice": "required"}), "unsupported_parameter"),
+            (json!({"messages": ask, "modalities": ["audio"]}), "unsupported_parameter"),
+            (json!({"messages": ask, "logprobs": true}), "unsupported_parameter"),
             (json!({"messages": ask, "functions": [{}]}), "unsupported_parameter"),
             (json!({"messages": ask, "stop": "x"}), "unsupported_parameter"),
-            (json!({"messages": ask, "nonsense": 1}), "unsupported_parameter"),
             (
                 json!({"messages": ask, "response_format": {"type": "json_object"}}),
                 "unsupported_parameter",
@@ -353,8 +347,13 @@ mod tests {
         }
         let fine = json!({
             "messages": ask, "n": 1, "temperature": 0.2, "tools": null, "user": "operator",
-            "response_format": {"type": "text"}, "logprobs": false,
+            "response_format": {"type": "text"}, "logprobs": false, "functions": [],
+            "tool_choice": "auto", "modalities": ["text"], "top_k": 40, "nonsense": {"deep": [1]},
+            "stream_options": {"include_usage": null, "include_obfuscation": false},
         });
         assert!(conversation(fine, Kept::Nowhere).is_ok());
+        let part = json!({"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}});
+        let odd = json!({"role": "user", "content": [part], "weight": 2, "tool_calls": []});
+        assert!(conversation(json!({"messages": [odd]}), Kept::Nowhere).is_ok());
     }
 }

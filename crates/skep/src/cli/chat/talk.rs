@@ -324,7 +324,7 @@ impl Talk {
             let note = event["note"].as_str().unwrap_or("The turn failed.");
             let outcome = text(&event["outcome"]);
             self.entries.push(match outcome.as_str() {
-                "cancelled" | "interrupted" => Entry::Note("Stopped.".to_owned()),
+                "cancelled" | "interrupted" | "client_gone" => Entry::Note("Stopped.".to_owned()),
                 _ => Entry::Trouble(format!("{note} ({outcome})")),
             });
         }
