@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use skep_core::policy::glob::Listed;
-use skep_core::policy::plain::{Judged, Link, Plain, Redirect, Surroundings};
+use skep_core::policy::plain::{Access, Judged, Link, Plain, Redirect, Surroundings};
 
 use crate::lines::{self, PROGRAMS, Random, TRICKS};
 
@@ -223,9 +223,7 @@ fn call(rig: &Rig, judged: &Judged, place: usize, expected: &mut Expected) {
     for redirect in &command.redirects {
         match redirect {
             Redirect::Body(text) => input = Some(text.clone().into_bytes()),
-            Redirect::File { access, target, .. }
-                if *access == skep_core::policy::plain::Access::Read =>
-            {
+            Redirect::File { access, target, .. } if *access == Access::Read => {
                 let path = Path::new(target);
                 input = Some(fs::read(rig.work.join(path)).unwrap_or_default());
             }
@@ -270,7 +268,13 @@ fn compare(rig: &Rig, random: &mut Random, sees: Sees, tally: &mut Tally) {
             *tally.tricks.entry(trick).or_default() += 1;
         }
         let plain = Plain::read(&sees(&line.text)).ok();
-        if let Some(judged) = plain.and_then(|plain| plain.judge(rig).ok()) {
+        // What a line reads no line writes.
+        let apart = |judged: &Judged| {
+            let fits =
+                |(access, path): &(Access, String)| (*access == Access::Read) == (path == "in.txt");
+            judged.targets.iter().all(fits)
+        };
+        if let Some(judged) = plain.and_then(|plain| plain.judge(rig).ok()).filter(apart) {
             tally.plain += 1;
             batch.push((line.text, judged));
         }

@@ -21,7 +21,7 @@ pub const TRICKS: &[&str] = &[
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    fn draw(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -29,7 +29,7 @@ impl Random {
     }
 
     pub fn below(&mut self, most: usize) -> usize {
-        usize::try_from(self.next() % most as u64).unwrap()
+        usize::try_from(self.draw() % most as u64).unwrap()
     }
 
     pub fn percent(&mut self, share: usize) -> bool {

@@ -1,5 +1,0 @@
-//! Tests of `skep-core` that need more than the crate: here, the real bash.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod bash;
-mod lines;
