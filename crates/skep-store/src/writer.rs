@@ -230,9 +230,9 @@ impl<S: CommandSet> Writer<S> {
     async fn finish(mut self) -> bool {
         let _ = (&mut self.checkpointer).await;
         let stands = self.floor.check().is_ok();
-        let spent = stands && self.copy_log().await;
+        let copied = self.floor.has_database() && self.copy_log().await;
         let Some(conn) = self.conn else { return false };
-        let closed = match dialect::keep_log_at_close(&conn, !spent) {
+        let closed = match dialect::keep_log_at_close(&conn, !(stands && copied)) {
             Ok(()) => conn.close().await,
             Err(error) => Err(error),
         };

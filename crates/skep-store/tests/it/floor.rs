@@ -58,6 +58,19 @@ async fn store_with_its_log_gone_answers_nothing_and_keeps_what_it_had() {
     pulled("database", |database| fs::rename(database, aside(database)).unwrap()).await;
 }
 
+/// Nobody wrote in between: the log is open still, and copied at the end.
+#[tokio::test]
+async fn store_closed_after_its_log_was_removed_has_everything() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    for text in ["one", "two", "three"] {
+        put(&store, text).await.unwrap();
+    }
+    fs::remove_file(bench.database().with_extension("db-wal")).unwrap();
+    store.close().await;
+    assert_eq!(texts(notes(&bench.open().await).await), ["one", "two", "three"]);
+}
+
 /// The folder moved, another put in its place: the first store leaves that alone, also when it
 /// ends, and needs a start of its own to go on.
 #[tokio::test]

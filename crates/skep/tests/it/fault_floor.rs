@@ -85,6 +85,13 @@ async fn fault_the_run_folder_removed_under_a_running_hive() {
 }
 
 #[tokio::test]
+async fn fault_the_home_removed_under_a_running_hive() {
+    let (stage, play) = running().await;
+    fs::remove_dir_all(stage.home()).unwrap();
+    takes_nothing(&play, "database").await;
+}
+
+#[tokio::test]
 async fn fault_the_home_moved_under_a_running_hive() {
     let (stage, mut play) = running().await;
     let away = stage.home().with_extension("away");
