@@ -10,7 +10,7 @@ use crate::hosts::Hosts;
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 /// All that our routes and the clients of `/v1` send.
 const HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, \
-                       x-request-id, x-skep-session";
+                       x-request-id, x-skep-on-close, x-skep-session";
 /// What a page needs beyond the body.
 const READABLE: &str = "retry-after, x-request-id, x-should-retry";
 /// Seconds a browser keeps the answer.

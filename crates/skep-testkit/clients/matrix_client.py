@@ -10,6 +10,7 @@ import sys
 import threading
 
 TOKEN = os.environ["SKEP_TOKEN"]
+PRINTING = threading.Lock()
 # Seconds a library has to show the first piece of a stream.
 FIRST_PIECE = 5
 
@@ -57,7 +58,10 @@ def make(use, call):
             told["answer"] = use(call, False)
     except Exception as error:
         told["error"] = f"{type(error).__name__}: {error}"[:500]
-    print(json.dumps(told), flush=True)
+    # In one piece: print would write the end of the line apart from it.
+    with PRINTING:
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
 
 
 def main():
