@@ -26,6 +26,10 @@ pub struct ServerSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     pub concurrent_turns: usize,
+    /// Turns that run at the same time for one person who is no operator.
+    pub turns_per_user: usize,
+    /// What one person who is no operator may store in messages and attachments.
+    pub user_storage_bytes: u64,
     /// Time a turn may run; waiting does not count.
     pub turn: Duration,
     /// Leases that may end without a new step before an item is dead.
@@ -71,6 +75,8 @@ impl Default for Limits {
         let day = Duration::from_secs(24 * 3600);
         Self {
             concurrent_turns: 64,
+            turns_per_user: 16,
+            user_storage_bytes: 512 << 20,
             turn: Duration::from_secs(1800),
             attempts: 3,
             steps: 50,

@@ -9,7 +9,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub fn raise_open_files() -> io::Result<Option<u64>> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
-    Ok(getrlimit(Resource::Nofile).current)
+    Ok(open_files())
+}
+
+/// How many files and sockets this process can have open; nothing where that has no limit.
+pub fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
 }
 
 /// From now on this thread works when nobody else wants to.

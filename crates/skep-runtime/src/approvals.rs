@@ -21,7 +21,6 @@ use skep_store::approvals::{self, Answer, Approval, NoteRefused, Reopen};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
 use skep_store::inbox::{Accept, Accepted};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
@@ -31,6 +30,7 @@ use crate::gate::{self, Bound, Known, NamedFile};
 use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
 use crate::policies::{Imagined, check_row};
+use crate::slots::Slot;
 use crate::turn;
 use drafts::{exactly, patterned, suggestions};
 
@@ -245,11 +245,7 @@ impl Hive {
     }
 
     /// The item that runs the call of a question that was asked again.
-    fn event_of(
-        &self,
-        row: &Approval,
-        by: &str,
-    ) -> Result<(Accept, Option<OwnedSemaphorePermit>), DoorError> {
+    fn event_of(&self, row: &Approval, by: &str) -> Result<(Accept, Option<Slot>), DoorError> {
         let agent = self.able_agent(&row.agent_name)?;
         let text = format!(
             "The call of `{}` that had waited for approval until its time was over is approved \
@@ -267,7 +263,8 @@ impl Hive {
             source: Source::Api { key: None },
         };
         let letter = self.letter(&inbound, text, Vec::new())?;
-        self.acceptance(&agent, letter, Some(QueueMode::Queue), Opens::Turn)
+        let (on_behalf, mode) = (row.asked_by.as_str(), Some(QueueMode::Queue));
+        self.acceptance(&agent, letter, on_behalf, mode, Opens::Turn)
     }
 
     /// Makes a yes last: a rule is written here, a grant with the answer.

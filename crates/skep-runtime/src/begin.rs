@@ -46,6 +46,8 @@ impl Hive {
             session: SessionId(random::uuid().to_string()),
             turn: TurnId(random::uuid().to_string()),
             messages: messages?,
+            principal: principal.clone(),
+            room: self.shared.room_of(principal),
             now: clock::now_ms(),
         };
         self.shared.store.write(command).await.map(drop).map_err(door_error)

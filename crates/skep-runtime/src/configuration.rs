@@ -47,7 +47,6 @@ impl Hive {
     ) -> Result<(), DoorError> {
         let shared = &self.shared;
         let ids = register(&shared.store, &settings).await.map_err(door_error)?;
-        let slots = settings.limits.concurrent_turns;
         let standing =
             Standing { settings: Arc::new(settings), ids: Arc::new(ids), config: Arc::new(config) };
         let config = Arc::clone(&standing.config);
@@ -56,7 +55,9 @@ impl Hive {
         let what = difference(&before.settings, &agents);
         // A broken one cannot be asked for its jobs either.
         shared.lives.keep(|agent| agents.agent(agent).is_ok());
-        resize(shared, before.settings.limits.concurrent_turns, slots);
+        let slots = before.settings.limits.concurrent_turns;
+        let resized = Arc::clone(shared);
+        shared.tasks.spawn(async move { resized.slots.resize(slots, &agents.limits).await });
         // Work of an agent that is gone ends now, and a new limit may have made room.
         shared.wake.notify_one();
         tell(shared, outcome, what, &config).await;
@@ -154,20 +155,4 @@ async fn tell(shared: &Shared, state: ConfigOutcome, mut what: Value, config: &C
     if let Err(error) = shared.store.write(NoteEvent { kind, audit, now }).await {
         tracing::warn!(%error, "the change of the configuration could not be told");
     }
-}
-
-/// Slots that are taken away are waited for: a turn under way keeps its own, and the ones that
-/// come free next are not given out again.
-fn resize(shared: &Arc<Shared>, before: usize, after: usize) {
-    if after >= before {
-        shared.slots.add_permits(after - before);
-        return;
-    }
-    let fewer = u32::try_from(before - after).unwrap_or(u32::MAX);
-    let slots = Arc::clone(&shared.slots);
-    shared.tasks.spawn(async move {
-        if let Ok(permits) = slots.acquire_many(fewer).await {
-            permits.forget();
-        }
-    });
 }

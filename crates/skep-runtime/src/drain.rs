@@ -41,22 +41,15 @@ impl Hive {
         shared.draining.cancel();
         let limits = shared.settings().limits.clone();
         shared.tasks.close();
-        let all = u32::try_from(limits.concurrent_turns).unwrap_or(u32::MAX);
-        let idle = async {
-            // Every slot back means that no turn runs.
-            let _ = shared.slots.acquire_many(all).await;
-        };
+        let all = limits.concurrent_turns;
         tokio::select! {
-            () = idle => {}
+            () = shared.slots.idle(all) => {}
             () = tokio::time::sleep(limits.drain) => {}
             () = at_once => {}
         }
         shared.cut.cancel();
         let end = Instant::now() + END;
-        let cut = async {
-            let _ = shared.slots.acquire_many(all).await;
-        };
-        if tokio::time::timeout(CUT, cut).await.is_err() {
+        if tokio::time::timeout(CUT, shared.slots.idle(all)).await.is_err() {
             tracing::warn!("some turns did not end in time; they go on after the next start");
         }
         shared.cut_hard.cancel();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -14,14 +14,16 @@ use skep_core::channel::Channel;
 use skep_core::engine::Engine;
 use skep_core::event::EventKind;
 use skep_core::hook::Hook;
-use skep_core::ids::{AgentId, AgentName};
+use skep_core::ids::{AgentId, AgentName, Principal};
 use skep_core::retry::RetryPolicy;
+use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, HiveSettings};
 use skep_core::tool::Tool;
 use skep_guard::clock;
 use skep_store::audit::AddAudit;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
+use skep_store::storage;
 
 use crate::approvals::WriteRules;
 use crate::browsers::Browsers;
@@ -40,6 +42,7 @@ use crate::recent::Recent;
 use crate::registry::Registry;
 use crate::scheduler;
 use crate::search::{self, Indexer};
+use crate::slots::{self, Slots};
 use crate::tokens::TokenCache;
 use crate::toolbox::Toolbox;
 
@@ -96,9 +99,9 @@ pub(crate) struct Shared {
     integrity: RwLock<IntegrityInfo>,
     /// What the hive keeps while it runs: the log, long answers of tools.
     pub run: PathBuf,
-    pub slots: Arc<Semaphore>,
+    pub slots: Slots,
     /// The scheduler has something to look at.
-    pub wake: Notify,
+    pub wake: Arc<Notify>,
     /// A question was asked again: its time is counted too.
     pub reopened: Notify,
     /// When the next parked or retrying turn may go on.
@@ -175,7 +178,7 @@ impl Hive {
         let tokens = TokenCache::load(&store).await?;
         let ledger = Ledger::load(&store, now).await?;
         let browsers = Browsers::load(&store, now).await?;
-        let slots = Arc::new(Semaphore::new(parts.settings.limits.concurrent_turns));
+        let (slots, wake) = slots::open(&store, &parts.settings.limits).await?;
         let engines = parts.engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
         let shared = Arc::new(Shared {
             store,
@@ -208,7 +211,7 @@ impl Hive {
             integrity: RwLock::new(IntegrityInfo::unchecked()),
             run: parts.run,
             slots,
-            wake: Notify::new(),
+            wake,
             reopened: Notify::new(),
             next_due: AtomicI64::new(i64::MIN),
             tasks: TaskTracker::new(),
@@ -289,6 +292,12 @@ impl Shared {
         self.engines.get(&agent.engine).cloned()
     }
 
+    /// What somebody may store in all, in bytes; nothing where that has no limit.
+    pub fn room_of(&self, principal: &Principal) -> Option<u64> {
+        let limited = self.tokens.role(principal.as_str()) != Some(Role::Operator);
+        limited.then(|| self.settings().limits.user_storage_bytes)
+    }
+
     /// A turn may go on at this time: the scheduler looks then at the latest.
     pub fn note_due(&self, at: Option<i64>) {
         if let Some(at) = at {
@@ -330,6 +339,9 @@ pub(crate) fn door_error(error: StoreError) -> DoorError {
         error => error.to_string(),
     };
     let (kind, code) = match &error {
+        StoreError::Refused(Refusal::Conflict { code: storage::FULL, .. }) => {
+            (ErrorKind::TooLarge, storage::FULL)
+        }
         StoreError::Refused(Refusal::Conflict { code, .. }) => (ErrorKind::Conflict, *code),
         StoreError::Refused(Refusal::NotFound { .. }) => (ErrorKind::NotFound, "not_found"),
         StoreError::Refused(_) => {

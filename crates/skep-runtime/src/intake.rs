@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
 
 use skep_core::BoxFuture;
 use skep_core::event::CancelReason;
@@ -26,6 +25,7 @@ use crate::choose::{self, Asked};
 use crate::door::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source};
 use crate::hive::{Hive, Shared, door_error};
 use crate::scheduler;
+use crate::slots;
 use crate::turn;
 
 /// A stop is on record first; a store that hangs delays it by no more than this.
@@ -172,6 +172,7 @@ impl Hive {
             think: inbound.think,
             request: id.map(|id| Request { scope, id, body_hash: body_hash(inbound, &files) }),
             files,
+            room: self.shared.room_of(&inbound.principal),
             now: clock::now_ms(),
         })
     }
@@ -185,7 +186,8 @@ impl Hive {
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         let shared = Arc::clone(&self.shared);
         let receipt = Answering::of(&letter);
-        let (command, permit) = match self.acceptance(agent, letter, mode, opens) {
+        let on_behalf = letter.principal.to_string();
+        let (command, permit) = match self.acceptance(agent, letter, &on_behalf, mode, opens) {
             Ok(prepared) => prepared,
             Err(error) => return Box::pin(async move { Err(error) }),
         };
@@ -193,21 +195,23 @@ impl Hive {
         Box::pin(accepted(shared, pending, permit, receipt))
     }
 
-    /// The command that takes a letter in, with a slot for its turn where one is free.
+    /// The command that takes a letter in, with a slot for its turn where one is free for those on
+    /// whose behalf it runs.
     pub(crate) fn acceptance(
         &self,
         agent: &AgentSettings,
         letter: Letter,
+        on_behalf: &str,
         mode: Option<QueueMode>,
         opens: Opens,
-    ) -> Result<(Accept, Option<OwnedSemaphorePermit>), DoorError> {
+    ) -> Result<(Accept, Option<slots::Slot>), DoorError> {
         let shared = &self.shared;
         let engine = shared.engine(agent).map(|engine| engine.capabilities());
         let engine = engine.ok_or_else(|| {
             let text = format!("The agent {} names no engine of this hive.", agent.name);
             DoorError::new(ErrorKind::Conflict, "agent_failed", text)
         })?;
-        let permit = Arc::clone(&shared.slots).try_acquire_owned().ok();
+        let permit = shared.slot_for(on_behalf);
         let command = Accept {
             letter,
             mode: mode.unwrap_or(agent.queue_mode),
@@ -336,7 +340,7 @@ pub(crate) enum Opens {
 pub(crate) async fn accepted(
     shared: Arc<Shared>,
     pending: Pending<Accepted>,
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<slots::Slot>,
     receipt: Answering,
 ) -> Result<Receipt, DoorError> {
     let outcome = pending.await;
@@ -371,7 +375,7 @@ pub(crate) fn end_turn(shared: &Arc<Shared>, ended: &EndedTurn, reason: CancelRe
     }
     let (shared, turn) = (Arc::clone(shared), ended.turn.clone());
     shared.clone().tasks.spawn(async move {
-        if let Some(lease) = scheduler::take(&shared, Some(turn)).await {
+        if let Some(lease) = scheduler::take(&shared, Some(turn), None).await {
             turn::run(shared, lease, None).await;
         }
     });

@@ -45,6 +45,7 @@ mod scheduler;
 mod search;
 mod sessions;
 mod shown;
+mod slots;
 mod start;
 mod step;
 mod tasks;

@@ -147,7 +147,8 @@ impl Hive {
         };
         let letter = self.letter(&inbound, inbound.text.clone(), Vec::new())?;
         let mode = Some(QueueMode::Queue);
-        let (accept, _) = self.acceptance(&agent, letter, mode, Opens::Turn)?;
+        let on_behalf = inbound.principal.as_str();
+        let (accept, _) = self.acceptance(&agent, letter, on_behalf, mode, Opens::Turn)?;
         // Its item has to know the call before its turn begins.
         let accept = Accept { take: None, ..accept };
         let call = json!({ "again": {

@@ -1,16 +1,17 @@
 //! The scheduler: while there is a free slot and ready work, take it. Woken by commits and by
 //! one timer; it polls nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use skep_core::ids::{SessionId, TurnId};
 use skep_guard::{clock, random};
 use skep_store::inbox::Slot;
 use skep_store::lanes::{self, WakeLanes};
-use skep_store::leases::{Lease, Take};
+use skep_store::leases::{Admits, Lease, Take};
 
 use crate::hive::Shared;
+use crate::slots;
 use crate::turn;
 
 /// After a store that failed.
@@ -34,20 +35,29 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 async fn take_all(shared: &Arc<Shared>) {
     wake_due(shared).await;
     loop {
-        let permit = tokio::select! {
+        let slot = tokio::select! {
             biased;
             () = shared.draining.cancelled() => return,
-            permit = Arc::clone(&shared.slots).acquire_owned() => permit,
+            slot = shared.slots.any() => slot,
         };
-        let Ok(permit) = permit else { return };
-        let Some(lease) = take(shared, None).await else { return };
-        shared.tasks.spawn(turn::run(Arc::clone(shared), lease, Some(permit)));
+        let Some(slot) = slot else { return };
+        shared.unhold().await;
+        let given = Arc::default();
+        let admits = shared.admits(&given);
+        let Some(lease) = take(shared, None, Some(admits)).await else { return };
+        let share = given.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let slot = slots::Slot::new(slot, share);
+        shared.tasks.spawn(turn::run(Arc::clone(shared), lease, Some(slot)));
     }
 }
 
 /// Takes the best ready work, or one idle turn.
-pub(crate) async fn take(shared: &Arc<Shared>, only: Option<TurnId>) -> Option<Lease> {
-    let command = Take { slot: slot(shared), only, now: clock::now_ms() };
+pub(crate) async fn take(
+    shared: &Arc<Shared>,
+    only: Option<TurnId>,
+    admits: Option<Admits>,
+) -> Option<Lease> {
+    let command = Take { slot: slot(shared), only, admits, now: clock::now_ms() };
     let outcome = shared.store.write(command).await;
     shared.health.note(&outcome);
     match outcome {

@@ -132,7 +132,8 @@ impl Hive {
             request.scope = format!("api/{principal}/{}", inbound.agent);
         }
         let receipt = Answering::of(&letter);
-        let (accept, permit) = self.acceptance(&agent, letter, None, Opens::Turn)?;
+        let on_behalf = inbound.principal.as_str();
+        let (accept, permit) = self.acceptance(&agent, letter, on_behalf, None, Opens::Turn)?;
         let shared = Arc::clone(&self.shared);
         let pending = shared.store.submit(Retry { of: id.clone(), accept });
         // A caller that goes away does not take the turn with it.

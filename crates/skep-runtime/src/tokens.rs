@@ -32,6 +32,15 @@ struct Known {
 }
 
 impl TokenCache {
+    pub fn role(&self, principal: &str) -> Option<Role> {
+        if principal == "operator" {
+            return Some(Role::Operator);
+        }
+        let id = principal.strip_prefix("token:")?;
+        let valid = self.valid.read().unwrap_or_else(PoisonError::into_inner);
+        valid.iter().find(|known| known.id == id).map(|known| known.grant.role)
+    }
+
     /// The role of a principal, and what its token was called.
     pub fn holder(&self, principal: &str) -> (Option<Role>, Option<String>) {
         if principal == "operator" {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -38,6 +38,7 @@ use crate::persist::{Lost, persist};
 use crate::recent::Talk;
 use crate::registry::Running;
 use crate::resume;
+use crate::slots::Slot;
 use crate::step::{self, StepEnd};
 use crate::toolbox::{Toolbox, make_calls_usable};
 
@@ -96,7 +97,7 @@ pub(crate) enum Spoke {
 
 /// Runs a lease to its end. Never fails: whatever goes wrong becomes the turn's outcome, or the
 /// turn stays open for the next lease.
-pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<OwnedSemaphorePermit>) {
+pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, permit: Option<Slot>) {
     let (turn, token) = (lease.turn.clone(), lease.token);
     // Around every line of the log that belongs to the turn.
     let span = tracing::info_span!(

@@ -22,10 +22,31 @@ use crate::admission::{Peer, Slot};
 use crate::doors::Doors;
 use crate::pace::{Pace, PacedBody, PacedStream};
 
-/// Connections from the network; further ones wait in the kernel until one ends.
-const NETWORK_CONNECTIONS: usize = 16_384;
-/// Connections of the local socket, apart so that the network cannot lock the owner out.
-const LOCAL_CONNECTIONS: usize = 1024;
+/// Connections there are places for; further ones wait in the kernel until one ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    network: usize,
+    /// Of the local socket, apart so that the network cannot lock the owner out.
+    local: usize,
+}
+
+impl Places {
+    const MOST: Self = Self { network: 16_384, local: 1024 };
+    /// Descriptors for everything else: the database, the log, model calls, tools.
+    const OTHER: usize = 1024;
+
+    /// As many as this process can open files for. A place that has no descriptor would make
+    /// accepting fail at both doors.
+    pub(crate) fn within(open_files: Option<u64>) -> Self {
+        let Some(files) = open_files.and_then(|files| usize::try_from(files).ok()) else {
+            return Self::MOST;
+        };
+        let other = Self::OTHER.min(files / 2);
+        let local = Self::MOST.local.min((files - other) / 4).max(1);
+        let network = Self::MOST.network.min((files - other).saturating_sub(local)).max(1);
+        Self { network, local }
+    }
+}
 /// For a whole request head, counted from when the connection became idle.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 const HEAD_BYTES: usize = 64 * 1024;
@@ -48,7 +69,7 @@ pub(crate) async fn accept_network(
     doors: Doors,
     shutdown: CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(NETWORK_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(doors.places.network));
     while let Some((slot, accepted)) = next(&slots, &shutdown, || listener.accept()).await {
         let Some((stream, remote)) = accepted else { continue };
         let Ok(local) = prepare(&stream) else { continue };
@@ -64,7 +85,7 @@ pub(crate) async fn accept_local(
     doors: Doors,
     shutdown: CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(LOCAL_CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(doors.places.local));
     while let Some((slot, accepted)) = next(&slots, &shutdown, || listener.accept()).await {
         let Some((stream, _)) = accepted else { continue };
         let peer = match skep_guard::socket::peer_is(&stream, doors.owner) {
@@ -146,5 +167,27 @@ where
     };
     if let Err(error) = ended {
         tracing::trace!(%error, "a connection broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_follow_the_limit_of_open_files() {
+        let cases = [
+            (None, 16_384, 1024),
+            (Some(1 << 20), 16_384, 1024),
+            (Some(8192), 6144, 1024),
+            (Some(4096), 2304, 768),
+            (Some(1024), 384, 128),
+            (Some(256), 96, 32),
+            (Some(4), 1, 1),
+            (Some(0), 1, 1),
+        ];
+        for (files, network, local) in cases {
+            assert_eq!(Places::within(files), Places { network, local }, "{files:?}");
+        }
     }
 }

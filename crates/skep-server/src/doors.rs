@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::calls::Calls;
+use crate::connection::Places;
 use crate::hosts::Hosts;
 use crate::lockout::Lockout;
 use crate::metrics::Metrics;
@@ -27,6 +28,8 @@ pub(crate) struct DoorState {
     pub(crate) cookie: String,
     /// The user whose processes the local socket serves.
     pub(crate) owner: u32,
+    /// Connections at the same time.
+    pub(crate) places: Places,
     pub(crate) hosts: Hosts,
     pub(crate) lockout: Lockout,
     pub(crate) standing: Standing,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use skep_core::role::Role;
 use skep_core::settings::ServerSettings;
-use skep_guard::socket;
+use skep_guard::{limits, socket};
 use skep_runtime::Hive;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::time::Instant;
@@ -153,6 +153,7 @@ impl Server {
             cookie: cookie_name(&home),
             home,
             owner,
+            places: connection::Places::within(limits::open_files()),
             lockout: Lockout::new(),
             standing: Standing::default(),
             hub,

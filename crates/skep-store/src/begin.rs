@@ -1,12 +1,14 @@
 //! Sessions that begin with what was said elsewhere.
 
 use skep_core::Millis;
-use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey, TurnId};
+use skep_core::file::File;
+use skep_core::ids::{AgentId, AgentName, Principal, SessionId, SessionKey, TurnId};
 
 use crate::command::Run;
 use crate::error::Refusal;
 use crate::history::{self, NewMessage, NewSession, Place};
 use crate::lanes;
+use crate::storage;
 use crate::tx::Tx;
 
 /// Makes a session of earlier messages under a key that has none. They stand in a turn of their own
@@ -18,6 +20,9 @@ pub struct BeginSession {
     pub session: SessionId,
     pub turn: TurnId,
     pub messages: Vec<NewMessage>,
+    pub principal: Principal,
+    /// Bytes the principal may store in all; nothing where that has no limit.
+    pub room: Option<u64>,
     pub now: Millis,
 }
 
@@ -31,6 +36,11 @@ impl Run for BeginSession {
         if lane.session.is_some() || lane.open.is_some() || lane.pending > 0 {
             return Ok(false);
         }
+        let sizes = self.messages.iter().map(|message| {
+            let files: Vec<File> = message.body.files().cloned().collect();
+            storage::size(&message.body.plain_text(), &files)
+        });
+        storage::charge(tx, &self.principal, sizes.sum(), self.room).await?;
         let wanted = NewSession { id: &self.session, key, now: self.now, idle_ms: 0 };
         let session = history::resolve(tx, &lane, self.agent, &wanted).await?;
         let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \

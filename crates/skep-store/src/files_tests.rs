@@ -39,6 +39,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
         note: None,
         files,
         request: None,
+        room: None,
         now: 5,
     };
     let engine = Capabilities {

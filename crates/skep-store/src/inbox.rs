@@ -21,6 +21,7 @@ use crate::files;
 use crate::lanes::{self, Lane, OpenTurn};
 use crate::leases::{self, Lease, Opening};
 use crate::outbox::{self, NewFrame};
+use crate::storage;
 use crate::tx::{NewEvent, Tx};
 
 /// The kind of items that are commands.
@@ -48,6 +49,8 @@ pub struct Letter {
     pub think: Option<Think>,
     /// The sender's own id: where it is unique, and what it is.
     pub request: Option<Request>,
+    /// Bytes its sender may store in all; nothing where that has no limit.
+    pub room: Option<u64>,
     pub now: Millis,
 }
 
@@ -123,8 +126,7 @@ impl Run for Accept {
     }
 
     fn cost(&self) -> usize {
-        let files = self.letter.files.iter().filter_map(|file| file.data.as_ref());
-        self.letter.text.len() + files.map(|data| data.0.len()).sum::<usize>() + 1024
+        storage::size(&self.letter.text, &self.letter.files) + 1024
     }
 }
 
@@ -432,7 +434,9 @@ async fn insert(
     ord: i64,
     Taken { kind, state, turn }: Taken<'_>,
     ack: &Ack,
-) -> Result<(), SqlError> {
+) -> Result<(), Refusal> {
+    let size = storage::size(&letter.text, &letter.files);
+    storage::charge(tx, &letter.principal, size, letter.room).await?;
     let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
                   principal, channel, body, ack, note, state, created_at, fresh, files, \
                   think, turn, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \

@@ -154,19 +154,90 @@ async fn set_ready(
     due: Option<Millis>,
 ) -> Result<(), SqlError> {
     let (priority, ord) = ready.unzip();
-    let update = "UPDATE lanes SET ready_priority = $2, ready_ord = $3, due_at = $4 \
-                  WHERE id = $1 AND (ready_priority IS DISTINCT FROM $2 \
+    let update = "UPDATE lanes SET ready_priority = $2, ready_ord = $3, due_at = $4, \
+                  held_by = NULL WHERE id = $1 AND (ready_priority IS DISTINCT FROM $2 \
                   OR ready_ord IS DISTINCT FROM $3 OR due_at IS DISTINCT FROM $4)";
     let changed =
         tx.conn.run(update, &[lane.0.into(), priority.into(), ord.into(), due.into()]).await?;
     if changed > 0 {
-        let best = "UPDATE agents SET ready_priority = (SELECT ready_priority FROM lanes \
-                    WHERE agent = $1 AND ready_priority IS NOT NULL \
-                    ORDER BY ready_priority, ready_ord LIMIT 1) WHERE id = $1";
-        tx.conn.run(best, &[agent.0.into()]).await?;
+        refresh_agent(tx, agent).await?;
     }
     Ok(())
 }
+
+async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> {
+    let best = "UPDATE agents SET ready_priority = (SELECT ready_priority FROM lanes \
+                WHERE agent = $1 AND ready_priority IS NOT NULL \
+                ORDER BY ready_priority, ready_ord LIMIT 1) WHERE id = $1";
+    tx.conn.run(best, &[agent.0.into()]).await?;
+    Ok(())
+}
+
+/// On whose behalf the next turn of a lane works: whoever sent the message it begins or began
+/// with, and of an approved call whoever had asked for it.
+pub(crate) async fn next_of(conn: &mut Conn, lane: LaneId) -> Result<Option<String>, SqlError> {
+    let mut row = conn.row(OPEN_SENDER, &[lane.0.into()]).await?;
+    if row.is_none() {
+        row = conn.row(HEAD_SENDER, &[lane.0.into()]).await?;
+    }
+    row.map(|row| row.text(0)).transpose()
+}
+
+const OPEN_SENDER: &str = "SELECT coalesce((SELECT a.asked_by FROM approvals a \
+                           WHERE a.id = i.approval), i.principal) FROM turns t \
+                           JOIN items i ON i.turn = t.id \
+                           WHERE t.lane = $1 AND t.ended_at IS NULL ORDER BY i.ord LIMIT 1";
+const HEAD_SENDER: &str = "SELECT coalesce((SELECT a.asked_by FROM approvals a \
+                           WHERE a.id = i.approval), i.principal) FROM items i \
+                           WHERE i.lane = $1 AND i.state = 'pending' AND i.turn IS NULL \
+                           ORDER BY i.priority, i.ord LIMIT 1";
+
+/// The lane has work for somebody who runs as many turns as one may: it is not ready until
+/// [`Unhold`], or until something else about it changes.
+pub(crate) async fn hold(
+    tx: &mut Tx<'_>,
+    lane: LaneId,
+    agent: AgentId,
+    by: &str,
+) -> Result<(), SqlError> {
+    let hold = "UPDATE lanes SET ready_priority = NULL, held_by = $2 WHERE id = $1";
+    tx.conn.run(hold, &[lane.0.into(), by.into()]).await?;
+    refresh_agent(tx, agent).await
+}
+
+/// Makes the oldest lanes ready again that are held for somebody.
+pub struct Unhold {
+    pub by: String,
+    pub most: u32,
+    pub now: Millis,
+}
+
+impl Run for Unhold {
+    /// How many were made ready, and whether more of them are held.
+    type Out = (usize, bool);
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let most = i64::from(self.most);
+        let rows = tx.conn.rows(HELD_LANES, &[(&self.by).into(), (most + 1).into()]).await?;
+        let most = rows.len().min(self.most as usize);
+        for row in &rows[..most] {
+            refresh(tx, LaneId(row.int(0)?), AgentId(row.int(1)?), self.now).await?;
+        }
+        Ok((most, rows.len() > most))
+    }
+}
+
+pub(crate) const HELD_LANES: &str =
+    "SELECT id, agent FROM lanes WHERE held_by = $1 ORDER BY ready_ord LIMIT $2";
+
+/// For whom lanes are held.
+pub async fn held(conn: &mut Conn) -> Result<Vec<String>, SqlError> {
+    let rows = conn.rows(HELD_FOR, &[]).await?;
+    rows.iter().map(|row| row.text(0)).collect()
+}
+
+pub(crate) const HELD_FOR: &str =
+    "SELECT DISTINCT held_by FROM lanes WHERE held_by IS NOT NULL ORDER BY held_by";
 
 /// The best ready lane: agents take turns inside a priority, then the oldest item of that agent.
 pub(crate) async fn best_ready(conn: &mut Conn) -> Result<Option<(LaneId, AgentId)>, SqlError> {

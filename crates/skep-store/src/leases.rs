@@ -1,6 +1,8 @@
 //! Leases: taking a lane's work, giving it back, and what ends or wakes it meanwhile.
 //! Every lease takes the lane's next token; a write that carries an older one is refused.
 
+use std::sync::Arc;
+
 use skep_core::Millis;
 use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
 use skep_core::ids::{
@@ -183,8 +185,13 @@ pub struct Take {
     pub slot: Slot,
     /// This turn and no other.
     pub only: Option<TurnId>,
+    /// Asked for whoever a lane's work is for; the lanes of those who may not begin a turn now are
+    /// held. Nothing: everybody may.
+    pub admits: Option<Admits>,
     pub now: Millis,
 }
+
+pub type Admits = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl Run for Take {
     type Out = Option<Box<Lease>>;
@@ -192,7 +199,7 @@ impl Run for Take {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let place = match &self.only {
             Some(turn) => idle_turn(tx, turn).await?,
-            None => lanes::best_ready(tx.conn).await?,
+            None => self.best_admitted(tx).await?,
         };
         let Some((lane, agent)) = place else {
             return Ok(None);
@@ -217,6 +224,20 @@ impl Run for Take {
 }
 
 impl Take {
+    /// The best ready lane whose work may begin.
+    async fn best_admitted(&self, tx: &mut Tx<'_>) -> Result<Option<(LaneId, AgentId)>, Refusal> {
+        loop {
+            let best = lanes::best_ready(tx.conn).await?;
+            let (Some((lane, agent)), Some(admits)) = (best, &self.admits) else {
+                return Ok(best);
+            };
+            match lanes::next_of(tx.conn, lane).await? {
+                Some(by) if !admits(&by) => lanes::hold(tx, lane, agent, &by).await?,
+                _ => return Ok(best),
+            }
+        }
+    }
+
     async fn resume(
         &self,
         tx: &mut Tx<'_>,

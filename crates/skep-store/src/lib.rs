@@ -31,6 +31,7 @@ pub mod retention;
 pub mod search;
 pub mod sessions;
 pub mod spend;
+pub mod storage;
 pub mod tasks;
 pub mod tokens;
 pub mod watch;

@@ -27,7 +27,7 @@ use crate::history::{self, NewMessage, Rows};
 use crate::import::Import;
 use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Request, Slot, StopLane};
 use crate::journal::{Audit, Entry, Journal, NewCall};
-use crate::lanes::{self, WakeLanes};
+use crate::lanes::{self, Unhold, WakeLanes};
 use crate::leases::{Decide, Lease, Park, Recover, Release, Take};
 use crate::outbox::{self, MarkDelivered, OpenChannel};
 use crate::outcomes::{self, Resolve};
@@ -130,6 +130,7 @@ impl Story {
         self.park_and_decide(&first).await;
         self.answer_questions(self.agent).await;
         self.store.write(Recover { now: 5 }).await.unwrap();
+        self.hold().await;
         let second = self.take(None).await.unwrap();
         self.close(&second, Outcome::Answered { text: "yes".into() }).await;
         for action in [Action::Stop, Action::NewSession, Action::Say("hi".into())] {
@@ -198,6 +199,7 @@ impl Story {
                 id: id.to_owned(),
                 body_hash: [0; 32],
             }),
+            room: Some(1 << 20),
             now: 2,
         }
     }
@@ -236,8 +238,25 @@ impl Story {
 
     async fn take(&mut self, only: Option<TurnId>) -> Option<Lease> {
         let slot = self.slot();
-        let lease = self.store.write(Take { slot, only, now: 9 }).await.unwrap();
+        let lease = self.store.write(Take { slot, only, admits: None, now: 9 }).await.unwrap();
         lease.map(|lease| *lease)
+    }
+
+    /// A lane whose sender may not begin a turn now is passed over until there is room.
+    async fn hold(&mut self) {
+        let take = Take {
+            slot: self.slot(),
+            only: None,
+            admits: Some(std::sync::Arc::new(|by| by != "operator")),
+            now: 9,
+        };
+        assert!(self.store.write(take).await.unwrap().is_none());
+        assert!(self.take(None).await.is_none(), "what is held is not ready");
+        assert_eq!(self.store.read(lanes::held).await.unwrap(), ["operator"]);
+        let unhold = |most| Unhold { by: "operator".into(), most, now: 9 };
+        assert_eq!(self.store.write(unhold(0)).await.unwrap(), (0, true));
+        assert_eq!(self.store.write(unhold(5)).await.unwrap(), (1, false));
+        assert_eq!(self.store.read(lanes::held).await.unwrap(), Vec::<String>::new());
     }
 
     async fn journal(&mut self, lease: &Lease) {
@@ -421,6 +440,8 @@ impl Story {
                 session: SessionId::new("given"),
                 turn: TurnId::new("given"),
                 messages: vec![NewMessage { id: "given".into(), body }],
+                principal: Principal::new("token:p"),
+                room: Some(1 << 20),
                 now: 1,
             };
             self.store.write(begin).await.unwrap();

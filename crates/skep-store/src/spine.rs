@@ -11,7 +11,7 @@ use crate::grants::{NewGrant, RevokeGrant};
 use crate::import::Import;
 use crate::inbox::{Accept, Order, StopLane};
 use crate::journal::Journal;
-use crate::lanes::WakeLanes;
+use crate::lanes::{Unhold, WakeLanes};
 use crate::leases::{Decide, Park, Recover, Release, Take};
 use crate::outbox::{MarkDelivered, OpenChannel};
 use crate::outcomes::Resolve;
@@ -47,6 +47,7 @@ crate::commands! {
     RevokeGrant,
     Recover,
     WakeLanes,
+    Unhold,
     OpenChannel,
     MarkDelivered,
     NewToken,
@@ -135,6 +136,11 @@ const SCHEMA: Schema = Schema {
             version: 21,
             name: "client gone",
             sql: include_str!("../migrations/sqlite/0021_client_gone.sql"),
+        },
+        MigrationFile {
+            version: 22,
+            name: "shares",
+            sql: include_str!("../migrations/sqlite/0022_shares.sql"),
         },
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \

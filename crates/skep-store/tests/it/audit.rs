@@ -35,6 +35,7 @@ async fn leased(store: &Store) -> Lease {
         think: None,
         files: Vec::new(),
         request: None,
+        room: None,
         now: 2,
     };
     let engine = Capabilities {

@@ -57,7 +57,7 @@ async fn crowded(agents: u32, lanes: u32, items: u32) -> (tempfile::TempDir, Lab
 
 fn take() -> Take {
     let (turn, session) = (TurnId::new("turn"), SessionId::new("session"));
-    Take { slot: Slot { turn, session, idle_ms: 1000 }, only: None, now: 1 }
+    Take { slot: Slot { turn, session, idle_ms: 1000 }, only: None, admits: None, now: 1 }
 }
 
 /// Into the busiest lane of the first agent.
@@ -75,6 +75,7 @@ fn accept(agents: u32) -> Accept {
         files: Vec::new(),
         think: None,
         request: None,
+        room: None,
         now: 1,
     };
     let engine = Capabilities {

@@ -31,6 +31,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         files: Vec::new(),
         think: None,
         request: Some(request),
+        room: None,
         now,
     };
     let engine = Capabilities {

@@ -249,6 +249,7 @@ impl Story {
                 id,
                 body_hash: [body; 32],
             }),
+            room: None,
             now: self.model.now,
         };
         let (agent, key, channel) = (to.agent, key_of(to.key), to.channel);
@@ -333,7 +334,7 @@ impl Story {
             let turn = self.model.turns.iter().position(|turn| turn.id == held.turn).unwrap();
             self.leases.push((turn, held.token));
         }
-        let take = Take { slot, only: turn_id, now: self.model.now };
+        let take = Take { slot, only: turn_id, admits: None, now: self.model.now };
         self.send("take", expected, take, |lease| Told::Taken(lease.map(|lease| held(&lease))));
     }
 

@@ -59,6 +59,10 @@ struct RawServer {
 struct RawLimits {
     /// Turns that run at the same time (64).
     concurrent_turns: Option<Whole<1, 100_000>>,
+    /// Turns that run at the same time for one user who is no operator (16).
+    turns_per_user: Option<Whole<1, 100_000>>,
+    /// MiB of messages and attachments that one user who is no operator may store (512).
+    user_storage_mib: Option<Whole<1, 1_048_576>>,
     /// Seconds a turn may run (1800).
     turn_seconds: Option<Whole<1, 604_800>>,
     /// Times a turn may break off without progress before it is given up (3).
@@ -232,6 +236,8 @@ fn limits(raw: &RawHive) -> Limits {
     let seconds = Duration::from_secs;
     Limits {
         concurrent_turns: limits.concurrent_turns.map_or(usual.concurrent_turns, |n| n.0 as usize),
+        turns_per_user: limits.turns_per_user.map_or(usual.turns_per_user, |n| n.0 as usize),
+        user_storage_bytes: limits.user_storage_mib.map_or(usual.user_storage_bytes, |n| n.0 << 20),
         turn: limits.turn_seconds.map_or(usual.turn, |n| seconds(n.0)),
         attempts: limits.attempts.map_or(usual.attempts, |n| n.0 as u32),
         steps: limits.steps.map_or(usual.steps, |n| n.0 as u32),

@@ -90,7 +90,8 @@ fn every_key_acts() {
             "skep.yaml",
             "server: {bind: '::1', port: 0, public_url: 'https://h.example/', \
              allowed_origins: ['https://Page.example:443']}\n\
-             limits: {concurrent_turns: 1, turn_seconds: 2, attempts: 4, steps: 5, \
+             limits: {concurrent_turns: 1, turns_per_user: 14, user_storage_mib: 15, \
+             turn_seconds: 2, attempts: 4, steps: 5, \
              drain_seconds: 0, approval_hours: 6, tool_output_bytes: 7, inbox_body_bytes: 8, \
              tokens_per_day: 12, \
              cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
@@ -131,6 +132,8 @@ fn every_key_acts() {
     assert!(!settings.server.ws_enabled);
     let limits = Limits {
         concurrent_turns: 1,
+        turns_per_user: 14,
+        user_storage_bytes: 15 << 20,
         turn: Duration::from_secs(2),
         attempts: 4,
         steps: 5,

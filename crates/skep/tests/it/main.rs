@@ -12,6 +12,7 @@ mod attack_governance;
 mod attack_rights;
 mod attack_roles;
 mod attack_secrets;
+mod attack_shares;
 mod channel_calls;
 mod channel_chat;
 mod channel_deaf;
