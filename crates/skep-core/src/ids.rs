@@ -95,6 +95,17 @@ pub fn is_agent_name(name: &str) -> bool {
         })
 }
 
+pub const TOKEN_NAME_BYTES: usize = 64;
+
+/// The name rule of tokens: one that cannot be taken for another, nor for the id of anybody.
+pub fn is_token_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b" ._@+-".contains(&b);
+    name.len() <= TOKEN_NAME_BYTES
+        && name.bytes().all(plain)
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.ends_with(|c: char| c.is_ascii_alphanumeric())
+}
+
 /// What may name a session, a turn or a message, also in the name of a file: ours are UUIDs, those
 /// of an import may be others.
 pub fn is_session_id(id: &str) -> bool {
@@ -106,7 +117,7 @@ pub fn is_session_id(id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_agent_name, is_session_id};
+    use super::{is_agent_name, is_session_id, is_token_name};
 
     #[test]
     fn session_ids() {
@@ -115,6 +126,37 @@ mod tests {
         }
         for bad in ["", ".", "..", ".a", "a/b", "a b", "a\"b", "é", "a\n", &"x".repeat(101)] {
             assert!(!is_session_id(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn token_names() {
+        for good in ["a", "laptop", "CI of anna@example.org", "x.y_z-1+2", &"x".repeat(64)] {
+            assert!(is_token_name(good), "{good}");
+        }
+        let long = "x".repeat(65);
+        let bad = [
+            "",
+            "..",
+            ".",
+            " a",
+            "a ",
+            "-a",
+            "a\nb",
+            "a\tb",
+            "a\0",
+            "a\u{1b}[2J",
+            "аnna",
+            "é",
+            "a\u{200b}b",
+            "token:1",
+            "role:operator",
+            "a, b",
+            "a/b",
+            &long,
+        ];
+        for bad in bad {
+            assert!(!is_token_name(bad), "{bad:?}");
         }
     }
 

@@ -4,6 +4,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use icu_properties::props::{
+    BinaryProperty, DefaultIgnorableCodePoint, EnumeratedProperty, GeneralCategory,
+    GeneralCategoryGroup,
+};
 use serde_json::Value;
 
 /// Blanks in a row that stay as they are, and line ends among them.
@@ -15,19 +19,29 @@ const LINE_ENDS: usize = 10;
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
+    // How many marks the letter before could still take.
+    let mut room = 0;
     while let Some(c) = rest.chars().next() {
         let solid = rest.trim_start_matches([' ', '\t', '\n']);
         let (blank, after) = rest.split_at(rest.len() - solid.len());
         if !blank.is_empty() {
             shown.push_str(&bounded(blank));
             rest = after;
+            room = 0;
             continue;
         }
-        match is_deceptive(c) {
+        let sort = sort(c);
+        match sort {
+            Sort::Seen => shown.push(c),
+            Sort::Mark if room > 0 => shown.push(c),
             // Writing to a String cannot fail.
-            true => drop(write!(shown, "‹U+{:04X}›", u32::from(c))),
-            false => shown.push(c),
+            Sort::Mark | Sort::Hidden => drop(write!(shown, "‹U+{:04X}›", u32::from(c))),
         }
+        room = match sort {
+            Sort::Seen => MARKS,
+            Sort::Mark => room.saturating_sub(1),
+            Sort::Hidden => 0,
+        };
         rest = &rest[c.len_utf8()..];
     }
     shown
@@ -41,39 +55,53 @@ fn bounded(blank: &str) -> Cow<'_, str> {
     }
 }
 
-/// Control characters, marks of direction, characters without width, blanks that are no blanks,
-/// and tags.
-fn is_deceptive(c: char) -> bool {
-    match c {
-        '\n' | '\t' => false,
-        '\u{00AD}'
-        | '\u{034F}'
-        | '\u{061C}'
-        | '\u{115F}'
-        | '\u{1160}'
-        | '\u{17B4}'
-        | '\u{17B5}'
-        | '\u{180B}'..='\u{180F}'
-        | '\u{200B}'..='\u{200F}'
-        | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}'
-        | '\u{2800}'
-        | '\u{3164}'
-        | '\u{FE00}'..='\u{FE0F}'
-        | '\u{FEFF}'
-        | '\u{FFA0}'
-        | '\u{FFF0}'..='\u{FFFB}'
-        | '\u{1D173}'..='\u{1D17A}'
-        | '\u{E0000}'..='\u{E0FFF}' => true,
-        '\u{00A0}'
-        | '\u{1680}'
-        | '\u{2000}'..='\u{200A}'
-        | '\u{202F}'
-        | '\u{205F}'
-        | '\u{3000}' => true,
-        '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{10FFFF}' => true,
-        c => c.is_control(),
+/// Accents that may stand on one letter; more would cover the lines around it.
+const MARKS: usize = 3;
+
+/// Symbols and letters by their class that are printed as nothing.
+const BLANK: [char; 4] = ['\u{2800}', '\u{FFFC}', '\u{16FE4}', '\u{1D159}'];
+
+/// What a character is to a reader. Letters, numbers, punctuation and symbols are seen; whatever
+/// Unicode has beside them is not: controls, formats, blanks but for the plain one, private use,
+/// and what is not assigned.
+#[derive(PartialEq, Eq)]
+enum Sort {
+    Seen,
+    /// It stands on the letter before it.
+    Mark,
+    Hidden,
+}
+
+fn sort(c: char) -> Sort {
+    if (' '..='~').contains(&c) {
+        return Sort::Seen;
     }
+    let class = GeneralCategory::for_char(c);
+    let seen = [
+        GeneralCategoryGroup::Letter,
+        GeneralCategoryGroup::Number,
+        GeneralCategoryGroup::Punctuation,
+        GeneralCategoryGroup::Symbol,
+    ];
+    if DefaultIgnorableCodePoint::for_char(c) || BLANK.contains(&c) {
+        Sort::Hidden
+    } else if seen.iter().any(|group| group.contains(class)) {
+        Sort::Seen
+    } else if GeneralCategoryGroup::Mark.contains(class) {
+        Sort::Mark
+    } else {
+        Sort::Hidden
+    }
+}
+
+/// Whether a text can be the name of a file of settings: one line that shows what it is, and
+/// neither hidden nor an option.
+pub fn is_plain_name(name: &str) -> bool {
+    name.len() <= 100
+        && name.starts_with(char::is_alphanumeric)
+        && !name.ends_with(' ')
+        && !name.contains(['/', '\\', '\n', '\t'])
+        && visible(name) == name
 }
 
 /// The arguments of a call for a person: one line for each, texts as they are.
@@ -123,6 +151,55 @@ mod tests {
         assert_eq!(visible(&indented), indented);
         let long = "x".repeat(20_000) + "\u{202e}";
         assert_eq!(visible(&long), "x".repeat(20_000) + "‹U+202E›");
+    }
+
+    #[test]
+    fn gate_every_character_is_seen_or_named() {
+        // One of each way to hide: fillers, selectors, tags, soft hyphen, blanks, private use,
+        // unassigned, joiners, blank symbols, a mark without a letter.
+        let hidden = "\u{ad}\u{34f}\u{115f}\u{1160}\u{17b4}\u{180e}\u{200c}\u{200d}\u{2003}\
+                      \u{2060}\u{2062}\u{2800}\u{3000}\u{3164}\u{fe0f}\u{ffa0}\u{fffc}\u{e000}\
+                      \u{378}\u{1d159}\u{1d173}\u{16fe4}\u{e0100}\u{e0001}\u{e0fff}\u{85}";
+        for c in hidden.chars() {
+            assert_eq!(visible(&format!("a{c}b")), format!("a‹U+{:04X}›b", u32::from(c)));
+        }
+        let seen = "é e\u{301} ñ ß ж 語 한 ก\u{e33} अ\u{93f} 🐝 € ½ ² – “x” …";
+        assert_eq!(visible(seen), seen);
+        assert_eq!(visible("a \u{301}b"), "a ‹U+0301›b", "a mark on nothing");
+        let flood = format!("a{}b", "\u{301}".repeat(5));
+        assert_eq!(visible(&flood), "a\u{301}\u{301}\u{301}‹U+0301›‹U+0301›b");
+        for c in (0..=0x10_FFFF).filter_map(char::from_u32).filter(|c| c.is_control()) {
+            assert!(c == '\n' || c == '\t' || visible(&c.to_string()).starts_with('‹'), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_settings_files() {
+        for good in ["a.md", "Regeln für alle.md", "10_style-guide (new).md", "語.md"] {
+            assert!(is_plain_name(good), "{good}");
+        }
+        let long = "x".repeat(101);
+        let bad = [
+            "",
+            ".",
+            "..",
+            ".a.md",
+            "-rf.md",
+            " a.md",
+            "a.md ",
+            "a/b.md",
+            "a\\b",
+            "a\nb.md",
+            "a\tb",
+            "a\u{1b}[2J.md",
+            "a\u{202e}dm.x",
+            "a\u{200b}.md",
+            "a\u{a0}b.md",
+            &long,
+        ];
+        for bad in bad {
+            assert!(!is_plain_name(bad), "{bad:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Secrets this process knows are taken out of whatever it writes, sends or shows.
 //!
 //! A secret is replaced by `[secret:NAME]` in every form in which it usually travels (see
-//! [`forms`]); a stream is held back by no more than what may be the beginning of one. Against a
+//! [`forms`]) and behind every escape that can be taken back (see [`decode`]); a stream is held back by no more than what may be the beginning of one. Against a
 //! program that disguises a secret on purpose this is no wall: those do not get it in the first
 //! place.
 
@@ -14,9 +14,11 @@ use aho_corasick::{AhoCorasick, Input, MatchKind};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+mod decode;
 mod forms;
 mod stream;
 
+use decode::Level;
 pub use stream::Stream;
 
 /// Shorter ones would be found in ordinary text.
@@ -59,6 +61,8 @@ struct Table {
     markers: Vec<String>,
     begins: FirstBytes,
     longest: usize,
+    /// Some secret holds what is written with a backslash.
+    backslashes: bool,
     /// So many letters of the beginning of a secret may be shown before it is known to be one:
     /// none of short secrets, three of those as long as vendors' keys are.
     early: usize,
@@ -181,7 +185,8 @@ impl Table {
     fn of(secrets: Vec<Arc<Secret>>) -> Self {
         let mut by_form: BTreeMap<String, &str> = BTreeMap::new();
         for secret in &secrets {
-            for form in forms::of(secret.value.expose_secret()) {
+            let value = secret.value.expose_secret();
+            for form in forms::of(value).into_iter().chain(unescaped(value)) {
                 by_form.entry(form).or_insert(&secret.name);
             }
         }
@@ -197,15 +202,24 @@ impl Table {
             .build(by_form.keys())
             .inspect_err(|error| tracing::error!(%error, "secrets cannot be searched for"))
             .ok();
+        let escaped = |secret: &Arc<Secret>| {
+            secret.value.expose_secret().contains(|c: char| c.is_control() || "\"\\/'`".contains(c))
+        };
+        let backslashes = secrets.iter().any(escaped);
         let (forms, markers) = by_form
             .into_iter()
             .map(|(form, name)| (SecretString::from(form), marker(name)))
             .unzip();
-        Self { secrets: secrets.clone(), forms, markers, begins, longest, early, finder }
+        let secrets = secrets.clone();
+        Self { secrets, forms, markers, begins, longest, backslashes, early, finder }
     }
 
     fn clean<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let Some(mut found) = self.find(text, 0) else {
+        if self.finder.is_none() {
+            return Cow::Borrowed(text);
+        }
+        let view = self.view(text, 0);
+        let Some(mut found) = view.find(0) else {
             return Cow::Borrowed(text);
         };
         let mut cleaned = String::with_capacity(text.len());
@@ -214,7 +228,7 @@ impl Table {
             cleaned.push_str(&text[done..found.start]);
             cleaned.push_str(found.marker);
             done = found.end;
-            match self.find(text, done) {
+            match view.find(done) {
                 Some(next) => found = next,
                 None => break,
             }
@@ -223,17 +237,23 @@ impl Table {
         Cow::Owned(cleaned)
     }
 
-    /// The first secret from `at` on; of two that begin together the longer.
-    fn find(&self, text: &str, at: usize) -> Option<Found<'_>> {
-        let found = self.finder.as_ref()?.find(Input::new(text).span(at..text.len()))?;
-        let marker = self.markers.get(found.pattern().as_usize())?;
-        Some(Found { start: found.start(), end: found.end(), marker })
+    /// `before`: digits of base64 directly before the text.
+    fn view<'t>(&'t self, text: &'t str, before: usize) -> View<'t> {
+        let reading = decode::Reading { backslashes: self.backslashes, before };
+        let (levels, cut) = decode::levels(text, reading);
+        View { table: self, text, levels, cut }
     }
 
-    /// Where the earliest unfinished form begins that the rest of the text may be the beginning
-    /// of; the end of the text when there is none.
-    fn unfinished(&self, text: &str, at: usize) -> usize {
-        let bytes = text.as_bytes();
+    /// The first secret from `at` on; of two that begin together the longer.
+    fn find(&self, bytes: &[u8], at: usize) -> Option<(std::ops::Range<usize>, &str)> {
+        let found = self.finder.as_ref()?.find(Input::new(bytes).span(at..bytes.len()))?;
+        let marker = self.markers.get(found.pattern().as_usize())?;
+        Some((found.range(), marker))
+    }
+
+    /// Where the earliest unfinished form begins that the rest of the bytes may be the beginning
+    /// of; their end when there is none.
+    fn unfinished(&self, bytes: &[u8], at: usize) -> usize {
         let earliest = bytes.len().saturating_sub(self.longest.saturating_sub(1)).max(at);
         let begins = |from: &usize| {
             let rest = &bytes[*from..];
@@ -250,10 +270,64 @@ impl Table {
     }
 }
 
+/// The value with escapes taken back that it happens to hold: a text that holds it is read so too.
+fn unescaped(value: &str) -> Vec<String> {
+    let reading = decode::Reading { backslashes: true, before: 0 };
+    let (levels, _) = decode::levels(value, reading);
+    let texts = levels.into_iter().filter_map(|level| String::from_utf8(level.bytes).ok());
+    texts.filter(|text| text.len() >= SHORTEST).collect()
+}
+
+/// A text at every depth of its escapes.
+struct View<'t> {
+    table: &'t Table,
+    text: &'t str,
+    levels: Vec<Level>,
+    /// Where the end of the text cuts an escape off.
+    cut: usize,
+}
+
 struct Found<'t> {
     start: usize,
     end: usize,
     marker: &'t str,
+}
+
+impl View<'_> {
+    /// The first secret from `at` on; of two that begin together the longer.
+    fn find(&self, at: usize) -> Option<Found<'_>> {
+        let plain = self.table.find(self.text.as_bytes(), at);
+        let plain = plain.map(|(at, marker)| Found { start: at.start, end: at.end, marker });
+        let escaped = self.levels.iter().filter_map(|level| {
+            let (found, marker) = self.table.find(&level.bytes, level.from(at))?;
+            let (start, end) = (level.start(found.start), level.end(found.end - 1));
+            let whole = self.text.is_char_boundary(start) && self.text.is_char_boundary(end);
+            whole.then_some(Found { start, end, marker })
+        });
+        let earliest = |found: &Found<'_>| (found.start, usize::MAX - found.end);
+        plain.into_iter().chain(escaped).min_by_key(earliest)
+    }
+
+    /// Where the earliest unfinished form begins that the rest of the text may be the beginning
+    /// of, at any depth; the end of the text when there is none.
+    fn unfinished(&self, at: usize) -> usize {
+        let bytes = self.text.as_bytes();
+        let table = self.table;
+        let up_to = |bytes: &[u8], cut: usize, at: usize| {
+            let begun = table.unfinished(bytes, at);
+            match cut < bytes.len() {
+                true => begun.min(table.unfinished(&bytes[..cut], at.min(cut))).min(cut.max(at)),
+                false => begun,
+            }
+        };
+        let plain = up_to(bytes, self.cut, at);
+        let deeper = self.levels.iter().map(|level| {
+            let begun = up_to(&level.bytes, level.cut, level.from(at));
+            // Behind the last byte there may be an escape that is cut off.
+            if begun == level.bytes.len() { bytes.len() } else { level.start(begun) }
+        });
+        deeper.fold(plain, usize::min)
+    }
 }
 
 /// Never a value, and not how many there are.

@@ -226,6 +226,107 @@ proptest! {
     }
 }
 
+/// One letter as an escape.
+fn escape(letter: char, how: u8) -> String {
+    let units = letter.encode_utf16(&mut [0; 2]).to_vec();
+    let bytes = letter.to_string().into_bytes();
+    let name = match letter {
+        '&' => "amp",
+        '"' => "quot",
+        '/' => "sol",
+        '+' => "plus",
+        '=' => "equals",
+        '_' => "lowbar",
+        '.' => "period",
+        _ => "",
+    };
+    match how % 9 {
+        0 => format!("&#{};", u32::from(letter)),
+        1 => format!("&#x{:x};", u32::from(letter)),
+        2 => format!("&#X{:06X};", u32::from(letter)),
+        3 => units.iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+        4 => units.iter().map(|unit| format!("\\\\\\u{unit:04X}")).collect(),
+        5 => format!("\\u{{{:x}}}", u32::from(letter)),
+        6 => bytes.iter().map(|byte| format!("%{byte:02X}")).collect(),
+        7 if letter.is_ascii() => format!("\\x{:02x}", u32::from(letter)),
+        8 if !name.is_empty() => format!("&{name};"),
+        _ => letter.to_string(),
+    }
+}
+
+/// The text once more in an encoding that others unwrap.
+fn wrapped(text: &str, how: u8) -> String {
+    let json = |text: &str| {
+        let quoted = serde_json::to_string(text).unwrap();
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    match how % 5 {
+        0 => text.to_owned(),
+        1 => json(text),
+        2 => json(&json(&json(text))),
+        3 => text.replace('&', "&amp;").replace('"', "&#34;"),
+        _ => text
+            .chars()
+            .map(|c| if "&%\\;#".contains(c) { escape(c, 6) } else { c.into() })
+            .collect(),
+    }
+}
+
+/// A text around the secret in base64, in lines.
+fn in_lines(secret: &str, skipped: usize, width: usize, end: &str) -> String {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let text = format!("{}{secret}{}", "-".repeat(64 + skipped), "~".repeat(40));
+    let digits = STANDARD.encode(text).into_bytes();
+    let lines = digits.chunks(width).map(|line| String::from_utf8(line.to_vec()).unwrap());
+    lines.collect::<Vec<_>>().join(end)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_escape_hides_a_secret(
+        secret in "[a-zA-Z0-9_/+=.\"é\u{1F41D}-]{8,40}",
+        hows in prop::collection::vec(0_u8..9, 40),
+        wraps in prop::collection::vec(0_u8..5, 0..3),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+    ) {
+        let scrubber = scrubber(&[&secret]);
+        let letters = secret.chars().zip(&hows);
+        let mut text: String = letters.map(|(letter, how)| escape(letter, *how)).collect();
+        text = wraps.iter().fold(text, |text, how| wrapped(&text, *how));
+        let text = format!("key: {text}, and more");
+        let whole = scrubber.clean(&text).into_owned();
+        prop_assert_eq!(&whole, "key: [secret:s0], and more", "{}", text);
+        let passed = streamed(&scrubber, &pieces(&text, &cuts));
+        prop_assert!(passed.starts_with("key: ") && passed.ends_with("[secret:s0], and more"));
+        prop_assert!(passed.len() <= whole.len() + 3, "{} of {}", passed, text);
+    }
+
+    #[test]
+    fn lines_of_base64_hide_no_secret(
+        secret in "[a-zA-Z0-9_/+=.-]{12,60}",
+        (skipped, width, end) in (0_usize..12, 20_usize..80, 0_usize..5),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+    ) {
+        let scrubber = scrubber(&[&secret]);
+        let end = ["\n", "\r\n", "\n    ", "\\n", "\\\\r\\\\n"][end];
+        let text = in_lines(&secret, skipped, width, end);
+        prop_assert!(scrubber.clean(&text).contains("[secret:s0]"), "{}", text);
+        let passed = streamed(&scrubber, &pieces(&text, &cuts));
+        prop_assert!(passed.contains("[secret:s0]"), "{} of {}", passed, text);
+    }
+}
+
+#[test]
+fn ordinary_text_is_not_read_twice() {
+    let table = scrubber(&["sk-0123456789"]).table();
+    let text = "fn main() {\n    let x = &self.a % 3; // \"50 %\" & more\n}\nC:\\\\new\\tale\n";
+    assert!(table.view(&text.repeat(20), 0).levels.is_empty());
+    assert!(!table.view("a&#98;c", 0).levels.is_empty());
+}
+
 fn scrubber_of(secrets: &[String]) -> Scrubber {
     let values: Vec<&str> = secrets.iter().map(String::as_str).collect();
     scrubber(&values)

@@ -22,8 +22,8 @@ use skep_core::tool::Tool;
 use skep_guard::clock;
 use skep_store::audit::AddAudit;
 use skep_store::leases::Recover;
-use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 use skep_store::storage;
+use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 
 use crate::approvals::WriteRules;
 use crate::browsers::Browsers;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skep_core::tool::ToolContext;
+use skep_core::visible::is_plain_name;
 use skep_guard::repository::{Commit, Repository};
 use skep_guard::workspace::{EntryKind, Folder, Opened, Target, Workspace};
 use skep_guard::{clock, disk};
@@ -133,6 +134,12 @@ fn check(path: &str, content: &[u8]) -> Result<(), String> {
         return Err(format!(
             "bad_path: {path} is no rule: rules are files that end in .md, directly in org-rules/ \
              or team-rules/"
+        ));
+    }
+    if !path.split('/').all(is_plain_name) {
+        return Err(format!(
+            "bad_path: {path:?} is no name for settings: a name begins with a letter or digit and \
+             has one line of visible characters, 100 bytes at most"
         ));
     }
     let most = if is_rule { RULE_BYTES } else { FILE_BYTES };

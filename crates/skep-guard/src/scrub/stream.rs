@@ -2,11 +2,11 @@
 
 use secrecy::zeroize::Zeroizing;
 
-use super::{Scrubber, Table};
+use super::{Scrubber, View, decode};
 
 /// One running text. Whatever the pieces, no secret passes, and what passes is the whole text
 /// scrubbed at once; only that the first few letters of a long secret may stand before its name
-/// (see [`Table::early`]): nearly every piece ends with a letter some secret begins with, and a
+/// (see `Table::early`): nearly every piece ends with a letter some secret begins with, and a
 /// reader should not miss it until the next piece.
 #[derive(Default)]
 pub struct Stream {
@@ -14,6 +14,8 @@ pub struct Stream {
     held: Zeroizing<String>,
     /// So much of its beginning was passed on already.
     shown: usize,
+    /// Digits of base64 that were passed on directly before what is held.
+    run: usize,
     found: bool,
 }
 
@@ -32,7 +34,9 @@ impl Stream {
                 text
             }
         };
-        let (mut passed, waits) = self.pass(&table, &text, |from| table.unfinished(&text, from));
+        let view = table.view(&text, self.run);
+        let (mut passed, waits) = self.pass(&view, |from| view.unfinished(from));
+        self.run = decode::run_at_end(&text[..waits], self.run);
         text[waits..].clone_into(&mut self.held);
         self.shown = self.shown.saturating_sub(waits);
         if self.held.len() <= table.early {
@@ -45,8 +49,9 @@ impl Stream {
     /// The text ends here: what was held back is not the beginning of anything.
     pub fn finish(&mut self, scrubber: &Scrubber) -> String {
         let text = std::mem::take(&mut *self.held);
-        let (passed, _) = self.pass(&scrubber.table(), &text, |_| text.len());
-        self.shown = 0;
+        let table = scrubber.table();
+        let (passed, _) = self.pass(&table.view(&text, self.run), |_| text.len());
+        (self.shown, self.run) = (0, 0);
         passed
     }
 
@@ -61,12 +66,8 @@ impl Stream {
     }
 
     /// The text without secrets up to where it has to wait, and where that is.
-    fn pass(
-        &mut self,
-        table: &Table,
-        text: &str,
-        waits: impl Fn(usize) -> usize,
-    ) -> (String, usize) {
+    fn pass(&mut self, view: &View<'_>, waits: impl Fn(usize) -> usize) -> (String, usize) {
+        let text = view.text;
         let mut passed = String::new();
         let mut done = 0;
         // What was shown before is not shown again.
@@ -77,7 +78,7 @@ impl Stream {
             let waits = waits(done);
             // A secret that begins later may turn out to lie inside the one that waits, and one
             // that begins at the same place to be longer.
-            match table.find(text, done).filter(|found| found.start < waits) {
+            match view.find(done).filter(|found| found.start < waits) {
                 Some(found) => {
                     pass(done, found.start, &mut passed);
                     passed.push_str(found.marker);

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use skep_core::ids::{TOKEN_NAME_BYTES, is_token_name};
 use skep_runtime::door::{Credential, Grant, Role, TokenInfo};
 use utoipa::ToSchema;
 
@@ -15,7 +16,8 @@ use crate::permit::Permit;
 use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
 use crate::rest::agents::Nothing;
 
-const NAME_CHARACTERS: usize = 64;
+/// Rules name people by the names of their tokens; these have a meaning of their own there.
+const RESERVED: [&str; 2] = ["operator", "any"];
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Tokens {
@@ -42,7 +44,7 @@ pub(crate) struct NewToken {
     #[schema(
         min_length = 1,
         max_length = 64,
-        pattern = r"^[^\s\x00-\x1f\x7f-\x9f]([^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f])?$"
+        pattern = r"^[A-Za-z0-9]([A-Za-z0-9 ._@+-]*[A-Za-z0-9])?$"
     )]
     name: String,
     /// What its holder may; `operator` where it is left out.
@@ -78,14 +80,21 @@ pub(crate) async fn create(
     key: IdempotencyKey,
     JsonBody(body): JsonBody<NewToken>,
 ) -> Result<Response, Problem> {
-    let name = body.name.trim();
-    let length = name.chars().count();
-    if length == 0 || length > NAME_CHARACTERS || name.chars().any(char::is_control) {
-        let detail = format!("a token's name has 1 to {NAME_CHARACTERS} characters");
+    let name = body.name.as_str();
+    if !is_token_name(name) {
+        let detail = format!(
+            "a token's name has 1 to {TOKEN_NAME_BYTES} letters and digits without accents, and \
+             blanks, dots, dashes, _, @ and + between them"
+        );
+        return Err(Problem::bad_request("invalid_name", detail));
+    }
+    let role = body.role.unwrap_or(Role::Operator);
+    if role != Role::Operator && RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+        let detail = format!("{name} means somebody else in rules; give the token another name");
         return Err(Problem::bad_request("invalid_name", detail));
     }
     let grant = Grant {
-        role: body.role.unwrap_or(Role::Operator),
+        role,
         prefix: body.prefix,
         agent: body.agent.as_deref().map(extract::agent).transpose()?,
     };

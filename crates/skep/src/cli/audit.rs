@@ -200,9 +200,15 @@ async fn export(place: &Place, out: Option<PathBuf>) -> Result<(), Failure> {
         None => Box::new(std::io::stdout()),
     };
     let mut pieces = response.bytes_stream();
+    let mut begun = Vec::new();
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|error| failed(format!("the hive broke off: {error}")))?;
-        file.write_all(&piece).map_err(|error| failed(error.to_string()))?;
+        begun.extend_from_slice(&piece);
+        let whole = begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines = String::from_utf8_lossy(&begun[..whole]).into_owned();
+        let lines = output::escaped(lines);
+        file.write_all(lines.as_bytes()).map_err(|error| failed(error.to_string()))?;
+        begun.drain(..whole);
     }
-    file.flush().map_err(|error| failed(error.to_string()))
+    file.write_all(&begun).and_then(|()| file.flush()).map_err(|error| failed(error.to_string()))
 }

@@ -77,12 +77,17 @@ impl Look {
 }
 
 /// Whether the character can drive a terminal, or hide or turn what is read.
-fn is_hostile(letter: char) -> bool {
+pub fn is_hostile(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
             | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A character by its number.
+pub fn named(letter: char) -> String {
+    format!("‹U+{:04X}›", u32::from(letter))
 }
 
 /// The text without hostile characters. Line ends stay, tabs become spaces.

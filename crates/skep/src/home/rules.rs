@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use skep_core::settings::Rule;
+use skep_core::visible::{is_plain_name, visible};
 
 use super::problem::Problem;
 use super::source::Source;
@@ -29,9 +30,17 @@ pub fn read(folder: &Path) -> Result<Vec<Rule>, Problem> {
             Problem::of_file(&folder.join(name), what)
         })?;
         // A leading dot: an editor's leftovers, not a rule.
-        if name.ends_with(".md") && !name.starts_with('.') {
-            names.push(name);
+        if !name.ends_with(".md") || name.starts_with('.') {
+            continue;
         }
+        // It stands in every prompt, in the list of problems, and on terminals.
+        if !is_plain_name(&name) {
+            let what = "the file's name cannot be that of a rule";
+            let expected = "a letter or digit first, then one line of visible characters, 100 \
+                            bytes at most";
+            return Err(Problem::of_file(&folder.join(visible(&name)), what).expecting(expected));
+        }
+        names.push(name);
     }
     names.sort();
     let (mut rules, mut bytes) = (Vec::new(), 0);
@@ -53,6 +62,18 @@ pub fn read(folder: &Path) -> Result<Vec<Rule>, Problem> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_rule_has_a_name_that_shows_what_it_is() {
+        for name in ["a\nb.md", "-x.md", "a\u{202e}b.md", "a\u{1b}[2J.md"] {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(name), "x").unwrap();
+            let problem = read(folder.path()).unwrap_err().to_string();
+            let why = "the file's name cannot be that of a rule; expected a letter or digit first";
+            assert!(problem.contains(why), "{problem}");
+            assert!(!problem.contains('\u{1b}') && !problem.contains('\u{202e}'), "{problem:?}");
+        }
+    }
 
     #[test]
     fn rules_are_bounded_one_by_one_and_together() {

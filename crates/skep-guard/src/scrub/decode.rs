@@ -1,0 +1,387 @@
+//! The text with its escapes taken back: `&#97;`, `&amp;`, `%61`, `\u0061`, `\x61`, `\"`, and line
+//! ends inside base64, at any depth. A secret is searched for at every depth; each byte knows
+//! where it came from.
+//!
+//! A text without any of these, which is nearly every text, costs one look for their first bytes.
+
+use memchr::{memchr2_iter, memchr3_iter};
+
+/// Escapes inside escapes that are taken back.
+const DEEPEST: usize = 8;
+/// A line end is left out where it follows this many digits of base64: lines of base64 are
+/// longer, words of ordinary text are shorter.
+const LINE: usize = 16;
+/// Longer names of entities and longer numbers are none of ours.
+const LONGEST: usize = 24;
+
+/// One depth: what it reads, and where in the text each byte of that begins and ends.
+pub(super) struct Level {
+    pub bytes: Vec<u8>,
+    spans: Vec<(u32, u32)>,
+    /// Where an escape begins that the end of the text cuts off; the end where none does.
+    pub cut: usize,
+}
+
+/// How a text is read.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Reading {
+    /// A backslash before an ordinary letter is taken away: some secret has what is written so.
+    pub backslashes: bool,
+    /// Digits of base64 directly before the text.
+    pub before: usize,
+}
+
+impl Level {
+    /// Where the byte at `at` stands in the text; behind the last, where that ends.
+    pub fn start(&self, at: usize) -> usize {
+        match self.spans.get(at) {
+            Some((start, _)) => *start as usize,
+            None => self.spans.last().map_or(0, |(_, end)| *end as usize),
+        }
+    }
+
+    pub fn end(&self, last: usize) -> usize {
+        self.spans.get(last).map_or(0, |(_, end)| *end as usize)
+    }
+
+    /// The first byte that comes from `at` in the text or from behind it.
+    pub fn from(&self, at: usize) -> usize {
+        self.spans.partition_point(|(start, _)| (*start as usize) < at)
+    }
+}
+
+/// Every depth below the text, and where in the text an escape is cut off by its end.
+pub(super) fn levels(text: &str, reading: Reading) -> (Vec<Level>, usize) {
+    let bytes = text.as_bytes();
+    let cut = match look(bytes, reading) {
+        Look::Escapes if u32::try_from(bytes.len()).is_ok() => None,
+        Look::Escapes => Some(bytes.len()),
+        Look::Nothing { cut } => Some(cut),
+    };
+    if let Some(cut) = cut {
+        return (Vec::new(), cut);
+    }
+    let spans = (0..).zip(1..).take(bytes.len()).collect();
+    let mut above = Level { bytes: bytes.to_vec(), spans, cut: bytes.len() };
+    let mut levels: Vec<Level> = Vec::new();
+    for _ in 0..=DEEPEST {
+        let below = take_back(&mut above, reading);
+        // Whatever is taken back is shorter afterwards.
+        let is_deepest = below.bytes.len() == above.cut;
+        levels.push(above);
+        if is_deepest {
+            break;
+        }
+        above = below;
+    }
+    let cut = levels.remove(0).cut;
+    (levels, cut)
+}
+
+enum Look {
+    Escapes,
+    Nothing { cut: usize },
+}
+
+/// Whether anything can be taken back.
+fn look(bytes: &[u8], reading: Reading) -> Look {
+    let mut cut = bytes.len();
+    for at in memchr3_iter(b'\\', b'&', b'%', bytes) {
+        match step(bytes, at, run_before(bytes, at, reading.before), reading) {
+            Step::Plain => {}
+            Step::Takes { .. } => return Look::Escapes,
+            Step::Cut => {
+                cut = at;
+                break;
+            }
+        }
+    }
+    if has_line_end(bytes, reading) { Look::Escapes } else { Look::Nothing { cut } }
+}
+
+fn has_line_end(bytes: &[u8], reading: Reading) -> bool {
+    memchr2_iter(b'\n', b'\r', bytes).any(|at| run_before(bytes, at, reading.before) >= LINE)
+}
+
+/// Digits of base64 directly before `at`, as far as they are counted.
+fn run_before(bytes: &[u8], at: usize, before: usize) -> usize {
+    let digits = bytes[..at].iter().rev().take(LINE).take_while(|byte| is_digit(**byte)).count();
+    if digits == at { digits + before } else { digits }
+}
+
+fn next_run(run: usize, byte: u8) -> usize {
+    if is_digit(byte) { run + 1 } else { 0 }
+}
+
+fn is_digit(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
+}
+
+/// How many digits of base64 the text ends with, for what comes after it.
+pub(super) fn run_at_end(text: &str, before: usize) -> usize {
+    run_before(text.as_bytes(), text.len(), before).min(LINE)
+}
+
+/// One depth deeper; notes where in the depth above an escape is cut off.
+fn take_back(above: &mut Level, reading: Reading) -> Level {
+    let bytes = &above.bytes;
+    let (taken, spans) = (Vec::with_capacity(bytes.len()), Vec::with_capacity(bytes.len()));
+    let mut below = Level { bytes: taken, spans, cut: 0 };
+    let (mut at, mut run) = (0, reading.before);
+    while at < bytes.len() {
+        match step(bytes, at, run, reading) {
+            Step::Plain => {
+                below.bytes.push(bytes[at]);
+                below.spans.push(above.spans[at]);
+                run = next_run(run, bytes[at]);
+                at += 1;
+            }
+            Step::Takes { length, means, count } => {
+                let span = (above.spans[at].0, above.spans[at + length - 1].1);
+                for byte in &means[..count] {
+                    below.bytes.push(*byte);
+                    below.spans.push(span);
+                    run = next_run(run, *byte);
+                }
+                at += length;
+            }
+            Step::Cut => {
+                above.cut = at;
+                break;
+            }
+        }
+    }
+    below.cut = below.bytes.len();
+    below
+}
+
+/// What stands at a place.
+enum Step {
+    Plain,
+    /// So many bytes mean these, or nothing.
+    Takes {
+        length: usize,
+        means: [u8; 4],
+        count: usize,
+    },
+    /// The text ends before this can be said.
+    Cut,
+}
+
+impl Step {
+    fn nothing(length: usize) -> Self {
+        Self::Takes { length, means: [0; 4], count: 0 }
+    }
+
+    fn byte(length: usize, byte: u8) -> Self {
+        Self::Takes { length, means: [byte, 0, 0, 0], count: 1 }
+    }
+
+    fn letter(length: usize, code: u32) -> Self {
+        let Some(letter) = char::from_u32(code) else { return Self::Plain };
+        let mut means = [0; 4];
+        let count = letter.encode_utf8(&mut means).len();
+        Self::Takes { length, means, count }
+    }
+}
+
+fn step(bytes: &[u8], at: usize, run: usize, reading: Reading) -> Step {
+    let rest = &bytes[at..];
+    match rest[0] {
+        b'%' => match hex(&rest[1..], 2) {
+            Digits::Number(byte, _) => Step::byte(3, byte as u8),
+            Digits::Cut => Step::Cut,
+            Digits::None => Step::Plain,
+        },
+        b'&' => entity(rest),
+        b'\\' => backslash(rest, run, reading),
+        b'\n' | b'\r' if run >= LINE => Step::nothing(line_end(rest)),
+        _ => Step::Plain,
+    }
+}
+
+enum Digits {
+    Number(u32, usize),
+    None,
+    Cut,
+}
+
+/// Exactly so many hexadecimal digits.
+fn hex(rest: &[u8], count: usize) -> Digits {
+    let digits = rest.iter().take(count).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    if digits == count {
+        let number = rest[..count].iter().fold(0, |number, byte| number * 16 + value(*byte));
+        return Digits::Number(number, count);
+    }
+    if digits == rest.len() { Digits::Cut } else { Digits::None }
+}
+
+fn value(digit: u8) -> u32 {
+    char::from(digit).to_digit(16).unwrap_or(0)
+}
+
+/// `&#97;`, `&#x61;` with or without the semicolon, and names of ASCII letters.
+fn entity(rest: &[u8]) -> Step {
+    let within = &rest[1..rest.len().min(LONGEST)];
+    let name = match within.strip_prefix(b"#") {
+        None => {
+            let length = within.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+            if length == rest.len() - 1 {
+                return Step::Cut;
+            }
+            let named = ENTITIES.iter().find(|(name, _)| name.as_bytes() == &within[..length]);
+            return match (rest.get(length + 1), named) {
+                (Some(b';'), Some((_, means))) => Step::byte(length + 2, *means),
+                _ => Step::Plain,
+            };
+        }
+        Some(number) => number,
+    };
+    let (radix, digits) = match name.strip_prefix(b"x").or(name.strip_prefix(b"X")) {
+        Some(digits) => (16, digits),
+        None => (10, name),
+    };
+    let is_number = |byte: &&u8| char::from(**byte).is_digit(radix);
+    let length = digits.iter().take_while(is_number).count();
+    let before = rest.len().min(LONGEST) - digits.len();
+    if before + length == rest.len() {
+        return Step::Cut;
+    }
+    let number = digits[..length]
+        .iter()
+        .try_fold(0_u32, |number, digit| number.checked_mul(radix)?.checked_add(value(*digit)));
+    match (length, number) {
+        (1.., Some(code)) => {
+            let closed = usize::from(rest[before + length] == b';');
+            Step::letter(before + length + closed, code)
+        }
+        _ => Step::Plain,
+    }
+}
+
+/// Any number of backslashes before one letter: each depth of JSON doubles them.
+fn backslash(rest: &[u8], run: usize, reading: Reading) -> Step {
+    let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
+    let Some(letter) = rest.get(slashes) else { return Step::Cut };
+    let after = &rest[slashes + 1..];
+    match letter {
+        b'u' => match unicode(after) {
+            Digits::Number(code, length) => return surrogates(rest, slashes + 1 + length, code),
+            Digits::Cut => return Step::Cut,
+            Digits::None => {}
+        },
+        b'x' => match hex(after, 2) {
+            Digits::Number(byte, _) => return Step::byte(slashes + 3, byte as u8),
+            Digits::Cut => return Step::Cut,
+            Digits::None => {}
+        },
+        b'n' | b'r' if run >= LINE => return Step::nothing(line_end(rest)),
+        _ => {}
+    }
+    if !reading.backslashes {
+        return Step::Plain;
+    }
+    match letter {
+        b'n' => Step::byte(slashes + 1, b'\n'),
+        b'r' => Step::byte(slashes + 1, b'\r'),
+        b't' => Step::byte(slashes + 1, b'\t'),
+        b'b' => Step::byte(slashes + 1, 8),
+        b'f' => Step::byte(slashes + 1, 12),
+        _ => Step::nothing(slashes),
+    }
+}
+
+/// `0061` or `{61}`, behind the `u`.
+fn unicode(after: &[u8]) -> Digits {
+    let Some(inside) = after.strip_prefix(b"{") else { return hex(after, 4) };
+    let length = inside.iter().take(8).take_while(|byte| byte.is_ascii_hexdigit()).count();
+    match inside.get(length) {
+        None => Digits::Cut,
+        Some(b'}') if length > 0 => {
+            let code = inside[..length].iter().fold(0_u32, |code, digit| code << 4 | value(*digit));
+            Digits::Number(code, length + 2)
+        }
+        Some(_) => Digits::None,
+    }
+}
+
+/// A letter, or the first half of one whose second half follows.
+fn surrogates(rest: &[u8], length: usize, code: u32) -> Step {
+    if !(0xD800..0xDC00).contains(&code) {
+        return Step::letter(length, code);
+    }
+    let second = &rest[length..];
+    let slashes = second.iter().take_while(|byte| **byte == b'\\').count();
+    match second.get(slashes) {
+        None => Step::Cut,
+        Some(b'u') if slashes > 0 => match hex(&second[slashes + 1..], 4) {
+            Digits::Number(low @ 0xDC00..0xE000, _) => {
+                let code = 0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+                Step::letter(length + slashes + 5, code)
+            }
+            Digits::Cut => Step::Cut,
+            Digits::Number(..) | Digits::None => Step::Plain,
+        },
+        Some(_) => Step::Plain,
+    }
+}
+
+/// The length of line ends and of the blanks that follow them, plain or escaped.
+fn line_end(rest: &[u8]) -> usize {
+    let mut at = 0;
+    while at < rest.len() {
+        let slashes = rest[at..].iter().take_while(|byte| **byte == b'\\').count();
+        match (slashes, rest.get(at + slashes)) {
+            (0, Some(b'\n' | b'\r' | b' ' | b'\t')) => at += 1,
+            (1.., Some(b'n' | b'r' | b't')) => at += slashes + 1,
+            _ => break,
+        }
+    }
+    at
+}
+
+/// Names of the ASCII letters that have one.
+const ENTITIES: [(&str, u8); 42] = [
+    ("amp", b'&'),
+    ("AMP", b'&'),
+    ("apos", b'\''),
+    ("ast", b'*'),
+    ("bsol", b'\\'),
+    ("colon", b':'),
+    ("comma", b','),
+    ("commat", b'@'),
+    ("dollar", b'$'),
+    ("equals", b'='),
+    ("excl", b'!'),
+    ("grave", b'`'),
+    ("gt", b'>'),
+    ("GT", b'>'),
+    ("Hat", b'^'),
+    ("lbrace", b'{'),
+    ("lbrack", b'['),
+    ("lcub", b'{'),
+    ("lowbar", b'_'),
+    ("lpar", b'('),
+    ("lsqb", b'['),
+    ("lt", b'<'),
+    ("LT", b'<'),
+    ("num", b'#'),
+    ("percnt", b'%'),
+    ("period", b'.'),
+    ("plus", b'+'),
+    ("quest", b'?'),
+    ("quot", b'"'),
+    ("QUOT", b'"'),
+    ("rbrace", b'}'),
+    ("rbrack", b']'),
+    ("rcub", b'}'),
+    ("rpar", b')'),
+    ("rsqb", b']'),
+    ("semi", b';'),
+    ("sol", b'/'),
+    ("Tab", b'\t'),
+    ("UnderBar", b'_'),
+    ("verbar", b'|'),
+    ("vert", b'|'),
+    ("VerticalLine", b'|'),
+];
