@@ -14,11 +14,13 @@ use utoipa::ToSchema;
 
 use skep_core::Millis;
 use skep_core::ids::AgentId;
-use skep_core::policy::plain::{Access, Nothing, Plain, Redirect, joined};
+use skep_core::policy::plain::{Access, Plain, Redirect, joined};
 use skep_core::policy::shell::{Cover, Part};
 use skep_core::settings::SandboxLevel;
 use skep_core::tool::{Subject, ToolContext};
 use skep_guard::workspace::{EntryKind, Facts, Folder, Opened, Walked, Workspace};
+
+use super::plain::Around;
 
 /// Bytes that are read for hashes. What is longer, alone or together, is known by what the kernel
 /// says of it: that costs no reading and changes with every write.
@@ -147,7 +149,7 @@ impl Bind {
             eye.file(workspace, path, Look::Content);
         }
         let Some(line) = &self.subject.command else { return };
-        match named(line) {
+        match named(line, &self.context) {
             Some(commands) => commands.iter().for_each(|command| eye.command(workspace, command)),
             None => {
                 eye.whole(workspace);
@@ -173,8 +175,9 @@ fn reachable(context: &ToolContext) -> io::Result<Workspace> {
 
 /// What the commands of a plain line name. Nothing where the line is not plain, and where a part
 /// of it is text that some program runs: then it may use any file.
-fn named(line: &str) -> Option<Vec<Named>> {
-    let judged = Plain::read(line).ok()?.judge(&Nothing).ok()?;
+fn named(line: &str, context: &ToolContext) -> Option<Vec<Named>> {
+    let around = Around::open(&context.workspace, context.sandbox.level)?;
+    let judged = Plain::read(line).ok()?.judge(&around).ok()?;
     let is_text = |part: &Part| match part {
         Part::Command(simple) => simple.cover != Cover::Words,
         Part::Unknown { .. } => true,
