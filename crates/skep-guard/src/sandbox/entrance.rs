@@ -19,11 +19,12 @@ use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_th
 use seccompiler::BpfProgram;
 
 use super::{Gid, Limits, Room, SandboxError, Uid, Workspace, broken, filter};
-use crate::limits;
 
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
 const STAGE: &str = "/tmp";
+/// Among processes that are not in a group: a tenth of what others get.
+const NICE: i32 = 10;
 /// More would not fit the fixed array that stands in for an allocation.
 const MOST_STAGED: usize = 16;
 
@@ -143,8 +144,9 @@ impl Entrance {
             set_thread_res_gid(user.gid, user.gid, user.gid)?;
             set_thread_res_uid(user.uid, user.uid, user.uid)?;
         }
-        // The hive and its other agents come first.
-        limits::lower_priority_of_thread();
+        // The hive comes first; a group of its own, where there is one, says by how much. A system
+        // that refuses lets it run as before.
+        let _ = rustix::process::setpriority_process(None, NICE);
         for (resource, limit) in self.limits {
             // Lower than ours where ours is lower already.
             let most = rustix::process::getrlimit(resource).maximum;

@@ -12,9 +12,9 @@ use crate::stage::{Play, Stage};
 const LIMITS: &str = "allowed_tools: ['*']\nsandbox: {workspace_mib: 192, \
                       limits: {memory_mib: 128, processes: 40, disk_mib: 96}}\n";
 
-/// A call and how its answer ends.
+/// A call and what its answer says.
 fn attacks() -> Vec<(&'static str, Value, &'static str)> {
-    let bash = |command: &str| json!({"command": command, "timeout_ms": 60_000});
+    let bash = |command: &str| json!({"command": command, "timeout_ms": 300_000});
     let over = |what: &'static str| match what {
         "memory" => "[ended: it took more memory than the sandbox allows]",
         "disk" => "[ended: it took more disk than the sandbox allows]",
@@ -30,6 +30,8 @@ fn attacks() -> Vec<(&'static str, Value, &'static str)> {
         ("bash", bash("./hostile disk"), over("disk")),
         ("bash", bash("./hostile disk-unseen"), over("disk")),
         ("bash", bash(spin), "[exit code 0]"),
+        // No text: each of its bytes is three once it is shown.
+        ("bash", bash("head -c 64M /dev/zero | tr '\\0' '\\377'"), "[exit code 0]"),
         (
             "edit",
             json!({"file_path": "letters", "old_string": "a", "replace_all": true,
@@ -59,6 +61,16 @@ async fn turns(stage: &Stage, play: &Play, count: usize) -> Vec<Duration> {
     times
 }
 
+/// Commands give way to all else: on a machine with much to do a flood takes its time.
+async fn ended(play: &Play, item: &str) {
+    let path = format!("/api/v1/agents/main/messages/{item}");
+    let done = wait::until_async("the end of the flood", Duration::from_secs(300), || async {
+        let item = play.api().get(&path).await.unwrap().good().unwrap();
+        (item["state"] == "done").then_some(())
+    });
+    done.await.unwrap();
+}
+
 fn middle_and_most(mut times: Vec<Duration>) -> (Duration, Duration) {
     times.sort();
     (times[times.len() / 2], times[(times.len() * 99 / 100).min(times.len() - 1)])
@@ -75,14 +87,15 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
     fs::copy(hostile, stage.home().join("teams/main/work/hostile")).unwrap();
     let play = stage.up().await;
     turns(&stage, &play, each).await;
-    let alone = turns(&stage, &play, each * rounds).await;
     // From here on the highest mark is counted anew.
     fs::write(format!("/proc/{}/clear_refs", play.hive.process()), "5").unwrap();
     let before = status(&play, "VmRSS:");
-    let mut beside = Vec::new();
+    // In turn, so that what else the machine does weighs on both alike.
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         for (tool, arguments, ending) in attacks() {
             let shown: String = arguments.to_string().chars().take(80).collect();
+            alone.extend(turns(&stage, &play, each).await);
             let asked = stage.model.requests().len();
             stage.model.push(Reply::call(tool, arguments));
             let item =
@@ -91,12 +104,12 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
             wait::until_true("the attack", PATIENCE, begins).await.unwrap();
             beside.extend(turns(&stage, &play, each).await);
             stage.model.push(Reply::say("done"));
-            assert_eq!(play.ended("main", &item).await["state"], "done", "{shown}");
+            ended(&play, &item).await;
             let history = play.history("main", "main").await;
             let mut results = history.iter().filter(|row| row["role"] == "toolResult");
             let text =
                 results.next_back().unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
-            assert!(text.trim_end().ends_with(ending), "{shown}: {text}");
+            assert!(text.contains(ending), "{shown}: {text}");
             assert!(!text.contains("escaped"), "{shown}: {text}");
             // Room for the next one.
             for entry in fs::read_dir(stage.home().join("teams/main/work")).unwrap() {
