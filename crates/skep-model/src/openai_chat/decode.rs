@@ -291,7 +291,7 @@ fn continues(call: &CallText, id: &str, name: &str, arguments: &str) -> bool {
     }
     let other = call.name != name || call.arguments != arguments;
     let begins = !id.is_empty() || (!arguments.is_empty() && other);
-    !(begins && !name.is_empty() && !call.name.is_empty() && is_whole(call))
+    !begins || name.is_empty() || call.name.is_empty() || !is_whole(call)
 }
 
 /// Whether nothing can be added to the arguments any more.
