@@ -1,9 +1,9 @@
 //! Secrets this process knows are taken out of whatever it writes, sends or shows.
 //!
 //! A secret is replaced by `[secret:NAME]` in every form in which it usually travels (see
-//! [`forms`]) and behind every escape that can be taken back (see [`decode`]); a stream is held back by no more than what may be the beginning of one. Against a
-//! program that disguises a secret on purpose this is no wall: those do not get it in the first
-//! place.
+//! [`forms`]) and behind every escape that can be taken back (see [`decode`]); a stream is held
+//! back by no more than what may be the beginning of one. Against a program that disguises a
+//! secret on purpose this is no wall: those do not get it in the first place.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

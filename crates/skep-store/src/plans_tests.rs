@@ -10,8 +10,7 @@ use skep_core::file::File;
 use skep_core::ids::*;
 use skep_core::message::{Block, Body, Message, Meta, StopReason, Usage, View};
 use skep_core::policy::Class;
-use skep_core::role::Grant;
-use skep_core::role::Sight;
+use skep_core::role::{Grant, Sight};
 use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 
@@ -497,11 +496,10 @@ impl Story {
 
     async fn reads(&mut self, channel: &ChannelId, lease: &Lease) {
         let (agent, name) = (self.agent, AgentName::new("main"));
-        let session = lease.session.clone();
-        let turn = lease.turn.clone();
+        let (session, turn) = (lease.session.clone(), lease.turn.clone());
         let read = self.store.read(async |conn| {
             agents::counts(conn).await?;
-            agents::id_of(conn, &AgentName::new("main")).await?;
+            agents::id_of(conn, &name).await?;
             lanes::next_due(conn).await?;
             lanes::chosen(conn, agent, &key()).await?;
             assert_eq!(sessions::page(conn, agent, None, 50).await?.len(), 4);

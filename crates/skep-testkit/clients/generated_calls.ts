@@ -33,7 +33,9 @@ async function main(): Promise<void> {
     "follow",
     await client.GET("/api/v1/agents/{agent}/messages/{id}", { params: { path: { ...path, id } } }),
   );
-  if (!("message_id" in followed) || followed.response?.content !== "from typescript") throw new Error(JSON.stringify(followed));
+  if (!("message_id" in followed) || followed.response?.content !== "from typescript") {
+    throw new Error(JSON.stringify(followed));
+  }
   const query = { session_key: "typescript", view: "full" as const };
   const history = good(
     "history",
