@@ -63,6 +63,26 @@ async fn gate_policy_acts_explains_itself_and_fails_closed() {
     for line in told {
         assert!(why.stdout.contains(line), "{line} not in {}", why.stdout);
     }
+    // What runs is what was judged; what is not plain is asked for, and nothing of it has run.
+    let why = said(&stage, &["why", "main", "bash", r#"{"command": "echo \"a b\" # c"}"#]).await;
+    assert!(why.stdout.contains("runs: 'echo' 'a b'"), "{}", why.stdout);
+    let trick = r#"{"command": "echo \"$'\" ; touch ran; echo \"'\""}"#;
+    let why = said(&stage, &["why", "main", "bash", trick]).await;
+    assert!(
+        why.stdout.contains("it uses $, and an allowing rule with a command"),
+        "{}",
+        why.stdout
+    );
+    let trick = play.item("main", "trick", &format!("bash {trick}")).await;
+    play.until_state("main", &trick, "waiting").await;
+    let open = play.questions().await.remove(0);
+    play.answer(&open, "deny").await.good().unwrap();
+    play.ended("main", &trick).await;
+    assert!(!stage.home().join("teams/main/work/ran").exists());
+    let row = play.audit("outcome=ok&tool=bash").await.remove(0);
+    assert_eq!(row["arguments"], json!({"command": "echo hi"}));
+    let runs = "allow by teams/main/config.yaml:5; runs: 'echo' hi";
+    assert!(row["decision"].to_string().contains(runs), "{row}");
     // Granted for a while, then taken back.
     let grant =
         ["grant", "new", "main", "bash", "--command", "date +%Y", "--minutes", "5", "--json"];
