@@ -364,7 +364,9 @@ impl Eye {
         }
         let changed = facts.changed_ms();
         self.newest = self.newest.max(changed);
-        if changed >= self.since && self.changed.len() < MOST_CHANGED {
+        // The kernel's time of change may lag behind the clock by a step.
+        let is_news = changed.saturating_add(STEP_MS) > self.since;
+        if is_news && self.changed.len() < MOST_CHANGED {
             self.changed.push(path.to_string_lossy().into_owned());
         }
         format!("\0{device} {inode} {mode} {size} {changed_ns}\n")
