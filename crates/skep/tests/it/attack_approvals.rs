@@ -198,9 +198,14 @@ async fn attack_an_answer_races_the_end_of_its_turn() {
         let asked = play.question().await;
         let ends = if round % 2 == 0 { "/stop" } else { "/new" };
         let approve = play.answer(&asked, "approve");
-        let answered = match round % 3 {
-            0 => tokio::join!(approve, client.say("m2", ends)).0,
-            1 => tokio::join!(client.say("m2", ends), approve).1,
+        let answered = match round % 4 {
+            0 => {
+                let answered = approve.await;
+                client.say("m2", ends).await.unwrap();
+                answered
+            }
+            1 => tokio::join!(approve, client.say("m2", ends)).0,
+            2 => tokio::join!(client.say("m2", ends), approve).1,
             _ => {
                 client.say("m2", ends).await.unwrap();
                 client.answer_to("m2").await.unwrap();

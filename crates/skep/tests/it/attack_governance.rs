@@ -259,9 +259,17 @@ async fn attack_own_rules_cannot_be_made_to_break_the_agent_or_the_history() {
             scene.call("write", json!({"file_path": own(path), "content": content})).await;
         assert!(is_error && text.starts_with(&format!("{class}: ")), "{path}: {text}");
     }
-    // A name that means something to a program is only a name here.
-    for name in ["--upload-pack=x.md", "\"quoted\" \\n name.md", "a\nM 100644 inline b.md", "é.md"]
+    // A name that could pass for something else is none.
+    for name in ["--upload-pack=x.md", "back\\nslash.md", "a\nM 100644 inline b.md", "a\u{200b}.md"]
     {
+        let path = own(&format!("skills/{name}"));
+        let (text, is_error) =
+            scene.call("write", json!({"file_path": path, "content": "x"})).await;
+        assert!(is_error && text.starts_with("bad_path: "), "{name}: {text}");
+        assert!(!Path::new(&path).exists(), "{name}");
+    }
+    // A name that means something to a program is only a name here.
+    for name in ["a \"quoted\" name.md", "a --upload-pack=x.md", "é.md"] {
         let path = own(&format!("skills/{name}"));
         let (text, is_error) =
             scene.call("write", json!({"file_path": path, "content": "x"})).await;
@@ -273,12 +281,7 @@ async fn attack_own_rules_cannot_be_made_to_break_the_agent_or_the_history() {
     skills.sort_unstable();
     assert_eq!(
         skills,
-        [
-            "skills/\"quoted\" \\n name.md",
-            "skills/--upload-pack=x.md",
-            "skills/a\nM 100644 inline b.md",
-            "skills/é.md"
-        ]
+        ["skills/a \"quoted\" name.md", "skills/a --upload-pack=x.md", "skills/é.md"]
     );
     assert_eq!(scene.play.state().await["agents"][0]["status"], "active");
 }

@@ -128,7 +128,7 @@ async fn gate_a_workspace_that_cannot_be_bound_is_said_and_approved_once_only() 
     fs::create_dir_all(stage.home().join(WORK).join("d/".repeat(140))).unwrap();
     obeys(&stage);
     let play = stage.up().await;
-    let item = play.item("main", "main", "\"echo $HOME\"").await;
+    let item = play.item("main", "main", "\"echo $NOTHING\"").await;
     let asked = play.question().await;
     assert_eq!(asked["bound"], "nothing", "{asked}");
     let said = play.state().await["turns"][0]["waiting_for"].clone();
