@@ -205,12 +205,12 @@ test("what nobody decided in time is no no: reopened, a yes runs exactly it", as
     await hive.skep("send", "main", "Clean up.");
     await approvals(page).click();
     await exact(page).waitFor();
-    await hive.kill();
     await hive.sql(
         `UPDATE approvals SET expires_at = 1;
          UPDATE turns SET available_at = 1 WHERE ended_at IS NULL;
          UPDATE lanes SET due_at = 1 WHERE due_at IS NOT NULL;`,
     );
+    await hive.kill();
     await hive.up();
     await page.locator(".decided", { hasText: "Expired, can be reopened" }).waitFor();
     assert.equal(model.requests.length, 2, "the turn went on");

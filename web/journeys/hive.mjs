@@ -63,7 +63,10 @@ export class Hive {
         return (await this.skep("link")).link;
     }
 
-    /** Changes rows of a hive that does not run: time cannot be waited for. */
+    /**
+     * Changes rows, because time cannot be waited for. Before a kill, not after it: sqlite3 would
+     * take a killed hive's log away, and the hive refuses to start without it.
+     */
     async sql(text) {
         await run("sqlite3", [join(this.home, "run/skep.db"), text]);
     }
