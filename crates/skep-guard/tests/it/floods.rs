@@ -80,16 +80,21 @@ async fn memory_floods(scene: &Scene) {
 #[tokio::test]
 async fn walls_stop_floods_of_sockets_and_descriptors() {
     for counting in [Counting::Kernel, Counting::Watchdog] {
-        socket_floods(&Scene::counted_by(counting)).await;
+        // The kernel counts what waits in the queues as memory, too: whichever is full first.
+        let full: &[&str] = match counting {
+            Counting::Kernel => &["sockets", "memory"],
+            Counting::Watchdog => &["sockets"],
+        };
+        socket_floods(&Scene::counted_by(counting), full).await;
     }
 }
 
-async fn socket_floods(scene: &Scene) {
+async fn socket_floods(scene: &Scene, full: &[&str]) {
     scene.withstands("buffers").await;
     let table = [
-        ("sockets-full unix", &["sockets"][..]),
-        ("sockets-full datagram", &["sockets"]),
-        ("sockets-full udp", &["sockets"]),
+        ("sockets-full unix", full),
+        ("sockets-full datagram", full),
+        ("sockets-full udp", full),
         // Whichever the watchdog sees first.
         ("sockets-full tcp", &["memory", "open files"]),
         ("handles", &["open files"]),
