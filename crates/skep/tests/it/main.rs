@@ -68,4 +68,3 @@ mod telling_logs;
 mod tools_coding;
 mod walls_background;
 mod walls_descriptors;
-mod walls_floods;
