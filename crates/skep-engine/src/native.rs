@@ -17,7 +17,7 @@ use skep_core::retry::{self, Next, RetryPolicy};
 use skep_core::settings::{AgentSettings, Profile};
 use tokio::sync::mpsc;
 
-use crate::seats::{self, Failures, GivenUp, Seat};
+use crate::candidates::{self, Candidate, Failures, GivenUp};
 
 /// Events on their way to the turn. A full queue slows the reading of the stream down, which
 /// slows the vendor down.
@@ -80,29 +80,30 @@ impl Engine for NativeEngine {
 
     fn start(&self, request: TurnRequest) -> TurnHandle {
         let (sender, events) = mpsc::channel(EVENTS);
-        let seats = seats::of(&request);
+        let candidates = candidates::of(&request);
         let failures = Arc::clone(&self.failures);
         // Owned by the receiver: the task ends when that is dropped, or by the cancel token.
-        tokio::spawn(run(seats, failures, request, self.timing, sender));
+        tokio::spawn(run(candidates, failures, request, self.timing, sender));
         TurnHandle { events, steer: None }
     }
 }
 
 async fn run(
-    seats: Vec<Seat>,
+    candidates: Vec<Candidate>,
     failures: Arc<Failures>,
     request: TurnRequest,
     timing: Timing,
     events: mpsc::Sender<EngineEvent>,
 ) {
     let cancel = request.cancel.clone();
-    let stop = if seats.is_empty() {
+    let stop = if candidates.is_empty() {
         Stop::Ended(TurnEnd::Failed {
             code: FailureCode::AgentUnavailable,
             text: format!("no model is set up for the profile {}", request.profile.name),
         })
     } else {
-        let mut turn = Turn { seats, asking: 0, failures, request, timing, events: events.clone() };
+        let mut turn =
+            Turn { candidates, asking: 0, failures, request, timing, events: events.clone() };
         tokio::select! {
             biased;
             // Leaving the branch drops the stream, and with it the request on the wire.
@@ -125,7 +126,7 @@ enum Stop {
 
 struct Turn {
     /// The turn's profile and its fallbacks; never empty.
-    seats: Vec<Seat>,
+    candidates: Vec<Candidate>,
     /// Who was asked last.
     asking: usize,
     failures: Arc<Failures>,
@@ -159,14 +160,17 @@ impl Turn {
 
     /// One answer, of the first profile that gives one.
     async fn step(&mut self, messages: &[Arc<Message>]) -> Result<Vec<ToolCall>, Stop> {
-        let failed_at: Vec<_> =
-            self.seats.iter().map(|seat| self.failures.last(&seat.profile.name)).collect();
+        let failed_at: Vec<_> = self
+            .candidates
+            .iter()
+            .map(|candidate| self.failures.last(&candidate.profile.name))
+            .collect();
         let mut given_up: Vec<GivenUp> = Vec::new();
-        for seat in fallback::order(&failed_at, (self.timing.now)()) {
-            self.turn_to(seat, given_up.last()).await?;
-            match self.ask(&self.seats[seat], messages).await? {
+        for candidate in fallback::order(&failed_at, (self.timing.now)()) {
+            self.turn_to(candidate, given_up.last()).await?;
+            match self.ask(&self.candidates[candidate], messages).await? {
                 Ok(calls) => {
-                    self.failures.forget(&self.seats[seat].profile.name);
+                    self.failures.forget(&self.candidates[candidate].profile.name);
                     return Ok(calls);
                 }
                 Err(given) => {
@@ -175,24 +179,25 @@ impl Turn {
                     if !helps {
                         break;
                     }
-                    self.failures.note(&self.seats[seat].profile.name, (self.timing.now)());
+                    self.failures
+                        .note(&self.candidates[candidate].profile.name, (self.timing.now)());
                 }
             }
         }
-        Err(Stop::Ended(seats::end_of(given_up)))
+        Err(Stop::Ended(candidates::end_of(given_up)))
     }
 
     /// Says who is asked from now on, where that changes.
-    async fn turn_to(&mut self, seat: usize, failed: Option<&GivenUp>) -> Result<(), Stop> {
-        if seat == self.asking {
+    async fn turn_to(&mut self, candidate: usize, failed: Option<&GivenUp>) -> Result<(), Stop> {
+        if candidate == self.asking {
             return Ok(());
         }
-        let name = &self.seats[seat].profile.name;
+        let name = &self.candidates[candidate].profile.name;
         let why = match failed {
             Some(failed) => Some(failed.to_string()),
-            None if seat == 0 => None,
+            None if candidate == 0 => None,
             None => {
-                let first = &self.seats[0].profile.name;
+                let first = &self.candidates[0].profile.name;
                 Some(format!("the profile {first} failed less than a minute ago"))
             }
         };
@@ -200,25 +205,25 @@ impl Turn {
             let notice = format!("{why}; asking the profile {name} instead");
             self.emit(EngineEvent::Notice(notice)).await?;
         }
-        self.asking = seat;
-        self.emit(EngineEvent::Asking(Arc::clone(&self.seats[seat].profile))).await
+        self.asking = candidate;
+        self.emit(EngineEvent::Asking(Arc::clone(&self.candidates[candidate].profile))).await
     }
 
     /// One answer of one profile, asked for again as long as that may help.
     async fn ask(
         &self,
-        seat: &Seat,
+        candidate: &Candidate,
         messages: &[Arc<Message>],
     ) -> Result<Result<Vec<ToolCall>, GivenUp>, Stop> {
-        let request = Arc::new(self.model_request(&seat.profile, messages));
+        let request = Arc::new(self.model_request(&candidate.profile, messages));
         let mut tries = 0;
         loop {
             tries += 1;
-            let error = match self.call(seat, Arc::clone(&request)).await? {
+            let error = match self.call(candidate, Arc::clone(&request)).await? {
                 Ok(calls) => return Ok(Ok(calls)),
                 Err(error) => error,
             };
-            let profile = seat.profile.name.clone();
+            let profile = candidate.profile.name.clone();
             match retry::decide(&self.timing.policy, &error, tries, (self.timing.jitter)()) {
                 Next::Again { after } => {
                     let note = format!("{error}; asking again in {} ms", after.as_millis());
@@ -239,10 +244,10 @@ impl Turn {
     /// off had asked for never runs.
     async fn call(
         &self,
-        seat: &Seat,
+        candidate: &Candidate,
         request: Arc<ModelRequest>,
     ) -> Result<Result<Vec<ToolCall>, ModelError>, Stop> {
-        let hold = match self.request.allowance.hold(&seat.profile, &request).await {
+        let hold = match self.request.allowance.hold(&candidate.profile, &request).await {
             Ok(hold) => hold,
             Err(Over { code, text, .. }) => {
                 return Err(Stop::Ended(TurnEnd::Failed { code, text }));
@@ -250,7 +255,7 @@ impl Turn {
         };
         self.emit(EngineEvent::CallStart).await?;
         let mut hold = hold;
-        let mut stream = seat.provider.call(request);
+        let mut stream = candidate.provider.call(request);
         let mut calls = Vec::new();
         let mut spoke = false;
         while let Some(item) = stream.next().await {
@@ -279,8 +284,8 @@ impl Turn {
                     self.emit(EngineEvent::ToolCall { id, name, arguments }).await?;
                 }
                 ModelEvent::End(meta) => {
-                    let profile = Some(seat.profile.name.clone());
-                    let usage = meta.usage.priced(seat.profile.price.as_ref());
+                    let profile = Some(candidate.profile.name.clone());
+                    let usage = meta.usage.priced(candidate.profile.price.as_ref());
                     hold.answered(usage);
                     let reason = meta.stop_reason;
                     // Also of an answer that is none: it was paid for.
@@ -311,7 +316,7 @@ impl Turn {
             model: profile.model.clone(),
             system: self.request.system.clone(),
             tools: Arc::clone(self.request.gate.specs()),
-            messages: seats::without_foreign_thinking(messages, &profile.name),
+            messages: candidates::without_foreign_thinking(messages, &profile.name),
             max_output_tokens,
             thinking,
             temperature: profile.temperature,

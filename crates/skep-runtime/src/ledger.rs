@@ -22,8 +22,8 @@ use skep_store::spend::{ChargeLost, Unsettled};
 use skep_store::{Store, StoreError};
 
 use crate::hive::Shared;
-use crate::persist::Lost;
-use crate::shown::Shown;
+use crate::turn::context::ModelContext;
+use crate::turn::persist::Lost;
 use crate::turn::{Heard, Turn, system_prompt};
 
 /// A call that fits as soon as others give back what they hold waits for that, no longer than this.
@@ -341,7 +341,7 @@ impl Turn {
 
     /// The process before this one ended while the turn ran: if it was the model's turn to speak,
     /// the call it was in may have been charged in full, and nobody will ever tell.
-    pub(crate) async fn charge_lost_call(&self, shown: &Shown) -> Result<(), Lost> {
+    pub(crate) async fn charge_lost_call(&self, context: &ModelContext) -> Result<(), Lost> {
         let limits = &self.shared.settings().limits;
         if !(Bounds { agent: &self.agent, limits }).any() {
             return Ok(());
@@ -350,7 +350,7 @@ impl Turn {
         let specs = self.shared.toolbox.specs(&self.agent);
         let system = system_prompt(&self.settings, &self.agent, &specs);
         let words = count::of_text(&system.shared) + count::of_text(&system.agent);
-        let rows = shown.all();
+        let rows = context.all();
         let prompt = words
             + specs.iter().map(count::of_tool).sum::<u64>()
             + count::of_messages(rows.iter().map(AsRef::as_ref));

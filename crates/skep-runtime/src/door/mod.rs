@@ -1,0 +1,535 @@
+//! What a door hands in and gets back. Doors know nothing of rows, lanes or engines.
+
+mod approvals;
+mod sessions;
+
+pub use approvals::{
+    ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo,
+    DecisionWish, GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish,
+};
+pub use sessions::{
+    ForkWish, ForkedFrom, ImportReport, SearchHit, SearchPage, SearchWish, SessionInfo, SessionPage,
+};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use skep_core::Millis;
+use skep_core::engine::Capabilities;
+use skep_core::event::ItemState;
+use skep_core::file::Attachment;
+use skep_core::frame::Frame;
+use skep_core::ids::{
+    AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, Token,
+    TurnId,
+};
+use skep_core::message::{Block, StopReason, View};
+use skep_core::money::Money;
+pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
+use skep_core::settings::{ConfigStanding, QueueMode, Think};
+
+use crate::hive::integrity::IntegrityInfo;
+pub use crate::views::providers::{ProviderInfo, ProviderTry};
+
+/// A message on its way in.
+#[derive(Clone, Debug)]
+pub struct Inbound {
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub text: String,
+    pub attachments: Vec<Attachment>,
+    /// The sender's wish; else the agent's `queue_mode`.
+    pub mode: Option<QueueMode>,
+    /// How hard the turn it begins thinks; else what was chosen for the session.
+    pub think: Option<Think>,
+    pub principal: Principal,
+    pub source: Source,
+}
+
+/// Where it came from, and so where ids are unique and the answer goes.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Frames of this channel answer it; `id` is unique in the channel.
+    Socket { channel: ChannelId, id: Option<String> },
+    /// Followed by item id; `key` is unique for (principal, agent).
+    Api { key: Option<String> },
+    /// The same, for a client that waits for the answer and knows no commands: its text is text.
+    /// `call` becomes the message id, and is the key where the client gave none.
+    Call { key: Option<String>, call: MessageId },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AckState {
+    Started,
+    Queued,
+    Waiting,
+    /// A command: answered already.
+    Done,
+}
+
+/// The message is durable.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Receipt {
+    pub message_id: MessageId,
+    pub item_id: ItemId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub state: AckState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The same id and body had been accepted before.
+    #[serde(skip)]
+    pub joined: bool,
+    /// The frames that answered it then.
+    #[serde(skip)]
+    pub repeated: Vec<Frame>,
+}
+
+/// A message followed to its end.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Followed {
+    pub message_id: MessageId,
+    pub item_id: ItemId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub state: ItemState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<Response>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+impl Followed {
+    pub fn has_ended(&self) -> bool {
+        match self.state {
+            ItemState::Done | ItemState::Failed | ItemState::Cancelled | ItemState::Dead => true,
+            ItemState::Pending | ItemState::Running | ItemState::Waiting => false,
+        }
+    }
+}
+
+/// What a message was answered with, over all model calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spoken {
+    /// The text of each model call, in order.
+    pub texts: Vec<String>,
+    /// Why the last of them ended.
+    pub stop: Option<StopReason>,
+}
+
+/// A call that may be waited for again, see [`Source::Call`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct EarlierCall {
+    pub call: MessageId,
+    pub agent: AgentName,
+    pub principal: Principal,
+    pub ended: bool,
+}
+
+/// What was said before a session of ours began.
+#[derive(Clone, Debug)]
+pub enum Earlier {
+    User(String, Vec<Attachment>),
+    Assistant(String),
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Response {
+    pub content: String,
+    pub in_reply_to: Vec<MessageId>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Failure {
+    pub code: String,
+    pub error: String,
+}
+
+/// Why a door's wish was not met. `text` says what, why and what to do, and is safe to show.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct DoorError {
+    pub kind: ErrorKind,
+    /// A stable word for programs.
+    pub code: &'static str,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// 400
+    Invalid,
+    /// 403
+    Forbidden,
+    /// 404
+    NotFound,
+    /// 409
+    Conflict,
+    /// 413
+    TooLarge,
+    /// 503 with Retry-After: nothing was taken, try again.
+    Busy,
+    /// 503 `store_unsynced`: outcome unknown, send again with the same id.
+    Unsynced,
+    /// 507
+    DiskFull,
+    /// 503: the hive is stopping.
+    Stopping,
+    /// 500, logged
+    Internal,
+}
+
+impl DoorError {
+    pub fn new(kind: ErrorKind, code: &'static str, text: impl Into<String>) -> Self {
+        Self { kind, code, text: text.into() }
+    }
+
+    /// A task of the hive's own broke.
+    pub(crate) fn failed() -> Self {
+        Self::new(ErrorKind::Internal, "internal", "The hive failed; see its log.")
+    }
+}
+
+/// Which conversation of an agent.
+#[derive(Clone, Debug)]
+pub enum SessionChoice {
+    Key(SessionKey),
+    Id(SessionId),
+}
+
+#[derive(Clone, Debug)]
+pub struct HistoryQuery {
+    pub agent: AgentName,
+    pub session: SessionChoice,
+    pub view: View,
+    /// Rows with a lower seq only, the newest of them.
+    pub before: Option<i64>,
+    /// Rows with a higher seq only, the oldest of them.
+    pub after: Option<i64>,
+    /// 1..=500
+    pub limit: u32,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct HistoryPage {
+    /// Oldest first: as JSON, with commas between them.
+    #[serde(skip_serializing_if = "is_written_apart")]
+    #[schema(value_type = Vec<skep_core::message::Message>, required = true)]
+    pub messages: String,
+    pub session: Option<SessionId>,
+    pub view: View,
+    pub streaming: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active: Option<ActiveTurn>,
+    /// Give this as `before` for the page before; absent at the beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<i64>,
+    /// Where `after` was given: give this for the page after; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<i64>,
+    /// On the newest page, once a model has answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextInfo>,
+}
+
+/// The messages are JSON already, and are put into the page as they are. The schema has them: a
+/// field that is always skipped would be left out of it.
+fn is_written_apart(_: &str) -> bool {
+    true
+}
+
+/// How full a model's window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ContextInfo {
+    /// Tokens of its last call, answer included.
+    pub used: u64,
+    /// Null where nobody knows.
+    pub window: Option<u32>,
+    /// What `used` consists of, where a whole history was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<ContextParts>,
+}
+
+/// Tokens of a call by what they are for; their sum is `used`. Vendors count the whole alone:
+/// `tools` and `system` are reckoned from their length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ContextParts {
+    pub tools: u64,
+    pub system: u64,
+    pub history: u64,
+    /// The answer.
+    pub newest: u64,
+}
+
+/// The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ActiveTurn {
+    pub turn: TurnId,
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub token: Token,
+    pub call: u32,
+    pub deltas: u32,
+    pub content: Vec<Block>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct AgentInfo {
+    pub name: AgentName,
+    pub description: String,
+    /// `active` or `failed`.
+    pub status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub engine: String,
+    pub model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
+    /// Where the programs it starts run: `confined`, or `host` without any walls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<&'static str>,
+    /// Items that are not ended; for those who see all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_depth: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_turns: Option<i64>,
+}
+
+/// The hive at one moment: everything with a durable `seq` up to `seq` is in it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Snapshot {
+    pub seq: i64,
+    pub hive: HiveInfo,
+    pub agents: Vec<AgentInfo>,
+    pub turns: Vec<TurnInfo>,
+    /// For those who see all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueInfo>,
+    pub unknown_calls: Vec<UnknownCall>,
+    /// Calls that wait for a person, the newest first.
+    pub approvals: Vec<ApprovalBrief>,
+    /// Of all agents; for whoever sees all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spend: Option<SpendInfo>,
+}
+
+/// What model calls used since 00:00 UTC.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SpendInfo {
+    pub calls: u64,
+    pub tokens: u64,
+    /// Dollars; null when the price of a call is not known.
+    #[schema(value_type = Option<f64>)]
+    pub cost: Option<Money>,
+    /// Dollars of the calls whose price is known.
+    #[schema(value_type = f64)]
+    pub known_cost: Money,
+    pub unpriced_calls: u64,
+    pub unpriced_tokens: u64,
+    pub limits: SpendLimits,
+    /// When the sums begin anew.
+    pub until: Millis,
+}
+
+/// What a day may use; absent where nothing limits it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct SpendLimits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    pub cost_per_day: Option<Money>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<u64>,
+    /// Of calls whose price is not known, while only the cost is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpriced_tokens_per_day: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct HiveInfo {
+    pub version: &'static str,
+    /// The folder it serves; for those who see everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
+    pub started_at: Millis,
+    pub uptime_ms: Millis,
+    pub model_note: String,
+    /// `ok`, or why writes are held (`disk_full`, `store_unsynced`, `store_moved`).
+    pub store: &'static str,
+    /// How the files of the home stand to what is in force.
+    pub config: ConfigStanding,
+    /// What a look at the whole database found, after a stop out of order.
+    pub integrity: IntegrityInfo,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TurnInfo {
+    pub turn: TurnId,
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub state: String,
+    pub since: Millis,
+    pub steps: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    /// Once its model has answered, while the turn runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextInfo>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub struct QueueInfo {
+    pub pending: i64,
+    pub running: i64,
+    pub waiting: i64,
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct UnknownCall {
+    pub turn: TurnId,
+    pub call_id: CallId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub tool: String,
+    pub at: Millis,
+}
+
+/// A line of the inbox.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct InboxItem {
+    pub item_id: ItemId,
+    pub message_id: MessageId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub kind: String,
+    pub priority: &'static str,
+    pub state: ItemState,
+    pub attempts: i64,
+    /// The first 200 characters.
+    pub preview: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+    pub created_at: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Millis>,
+    /// Give it as `after` for the next page.
+    pub ord: i64,
+}
+
+/// One item of the inbox with everything that is known of it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ItemInfo {
+    #[serde(flatten)]
+    pub item: InboxItem,
+    /// The whole message.
+    pub text: String,
+    pub from: Principal,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    /// Model calls of its turn.
+    pub steps: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Millis>,
+    /// The answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<String>,
+    /// The item this one is another try of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<ItemId>,
+    /// Its newest try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retried_as: Option<ItemId>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct InboxQuery {
+    pub agent: Option<AgentName>,
+    pub state: Option<ItemState>,
+    pub after: Option<i64>,
+    /// 1..=500
+    pub limit: u32,
+}
+
+/// Who a credential belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub principal: Principal,
+    pub role: Role,
+    pub credential: Credential,
+    /// What it reaches where its role reaches its own part.
+    pub own: Sight,
+}
+
+impl Identity {
+    /// Whoever runs the hive, known by this name.
+    pub fn operator(principal: Principal, credential: Credential) -> Self {
+        Self { principal, role: Role::Operator, credential, own: Sight::All }
+    }
+}
+
+/// What somebody came in with. What it keeps open ends with it; one person may have several.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Credential {
+    /// A process of the home's owner, at the local socket.
+    Owner,
+    Token {
+        id: String,
+    },
+    Browser {
+        id: String,
+        expires_at: Millis,
+    },
+}
+
+impl Credential {
+    /// Sets it apart from every other.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Owner => "owner",
+            Self::Token { id } | Self::Browser { id, .. } => id,
+        }
+    }
+
+    pub fn expires_at(&self) -> Option<Millis> {
+        match self {
+            Self::Browser { expires_at, .. } => Some(*expires_at),
+            Self::Owner | Self::Token { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct TokenInfo {
+    pub id: String,
+    pub name: String,
+    pub role: Role,
+    /// Of a channel: its conversations begin so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Of an engine's child: its agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
+    pub created_at: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Millis>,
+}
+
+/// A channel as a client finds it.
+#[derive(Clone, Debug)]
+pub struct OpenedChannel {
+    pub channel: ChannelId,
+    /// The newest durable frame.
+    pub seq: i64,
+    /// Frames up to here are gone.
+    pub floor: i64,
+}

@@ -1,0 +1,153 @@
+//! One item of the inbox by its id: what became of it, ending it, trying it again.
+
+use std::sync::Arc;
+
+use skep_core::Millis;
+use skep_core::event::CancelReason;
+use skep_core::ids::{AgentName, ItemId, Principal};
+use skep_guard::clock;
+use skep_store::files;
+use skep_store::tasks::{self, CancelItem, Cancelled, Retry};
+use skep_store::watch::{self, CallRow, ItemRow};
+
+use crate::door::{DoorError, EarlierCall, ErrorKind, Inbound, ItemInfo, Receipt, Sight, Source};
+use crate::hive::{Hive, door_error};
+use crate::intake::{Answering, Opens, accepted, end_turn};
+use crate::views::query::inbox_item;
+
+impl Hive {
+    pub async fn item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
+        let row = self.seen_item(id, sight).await?;
+        let read = self.shared.store.read(async |conn| tasks::trace(conn, id).await);
+        let trace = read.await.map_err(door_error)?;
+        Ok(ItemInfo {
+            text: row.body.clone(),
+            from: row.principal.clone(),
+            channel: row.channel.clone(),
+            session: trace.session,
+            turn: row.turn.clone(),
+            steps: trace.steps,
+            waiting_for: trace.waiting_for,
+            started_at: trace.started_at,
+            response: row.answer.clone(),
+            retry_of: trace.retry_of,
+            retried_as: trace.retried_as,
+            item: inbox_item(row),
+        })
+    }
+
+    /// Ends an item: at once when nobody has begun it, else with its turn. Gives it as it is then.
+    pub async fn cancel_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
+        self.seen_item(id, sight).await?;
+        self.end_item(id, CancelReason::Stop).await?;
+        self.item(id, sight).await
+    }
+
+    async fn end_item(&self, id: &ItemId, reason: CancelReason) -> Result<(), DoorError> {
+        let command = CancelItem { item: id.clone(), reason, now: clock::now_ms() };
+        match self.shared.store.write(command).await.map_err(door_error)? {
+            Cancelled::Ended => {}
+            Cancelled::Stopping(ended) => end_turn(&self.shared, &ended, reason),
+        }
+        Ok(())
+    }
+
+    /// Ends a message because the client that waited for it has gone. `id` is an item id, or a
+    /// message id this principal gave. False: there was nothing left to end.
+    pub async fn client_gone(
+        &self,
+        agent: &AgentName,
+        id: &str,
+        principal: &Principal,
+    ) -> Result<bool, DoorError> {
+        let found = match self.follow(agent, id, principal, &Sight::All).await {
+            Ok(found) if !found.has_ended() => found,
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match self.end_item(&found.item_id, CancelReason::ClientGone).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.code == "already_ended" => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Calls that have not ended, or not before `since`; their ids begin with `prefix`, which
+    /// ends with a colon.
+    pub async fn earlier_calls(
+        &self,
+        prefix: &str,
+        since: Millis,
+    ) -> Result<Vec<EarlierCall>, DoorError> {
+        let read = self.shared.store.read(async |conn| watch::calls(conn, prefix, since).await);
+        let rows = read.await.map_err(door_error)?;
+        let call = |row: CallRow| EarlierCall {
+            call: row.message_id,
+            agent: row.agent,
+            principal: row.principal,
+            ended: row.ended,
+        };
+        Ok(rows.into_iter().map(call).collect())
+    }
+
+    /// The same message again, with the rights of whoever had sent it: `principal` only presses
+    /// the button, and may do so for others where it sees the whole hive.
+    pub async fn retry_item(
+        &self,
+        id: &ItemId,
+        key: Option<String>,
+        principal: &Principal,
+        sight: &Sight,
+    ) -> Result<Receipt, DoorError> {
+        let row = self.seen_item(id, sight).await?;
+        if !self.is_ready() {
+            let text = "The hive is stopping; try again when it is back.";
+            return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
+        }
+        if row.principal != *principal && *sight != Sight::All {
+            let text = format!(
+                "The item {id} was sent by somebody else. Send the message yourself, or ask its \
+                 sender or an operator to try it again."
+            );
+            return Err(DoorError::new(ErrorKind::Forbidden, "not_sender", text));
+        }
+        let agent = self.able_agent(&row.agent)?;
+        let inbound = Inbound {
+            agent: row.agent,
+            session_key: row.session_key,
+            text: row.body,
+            attachments: Vec::new(),
+            mode: None,
+            think: row.think,
+            principal: row.principal,
+            source: Source::Api { key },
+        };
+        let read = self.shared.store.read(async |conn| files::of_item(conn, id).await);
+        let files = read.await.map_err(door_error)?;
+        // What was a message stays one, also where it begins with a slash.
+        let mut letter = self.letter(&inbound, inbound.text.clone(), files)?;
+        if let Some(request) = &mut letter.request {
+            // Keys of two people are different keys.
+            request.scope = format!("api/{principal}/{}", inbound.agent);
+        }
+        let receipt = Answering::of(&letter);
+        let on_behalf = inbound.principal.as_str();
+        let (accept, permit) = self.acceptance(&agent, letter, on_behalf, None, Opens::Turn)?;
+        let shared = Arc::clone(&self.shared);
+        let pending = shared.store.submit(Retry { of: id.clone(), accept });
+        // A caller that goes away does not take the turn with it.
+        let task = self.shared.tasks.spawn(accepted(shared, pending, permit, receipt));
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))
+    }
+
+    async fn seen_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemRow, DoorError> {
+        let read = self.shared.store.read(async |conn| watch::item_by_id(conn, id).await);
+        let found = read.await.map_err(door_error)?;
+        let seen = found.filter(|row| sight.covers(&row.agent, &row.session_key));
+        seen.ok_or_else(|| {
+            let text = format!("There is no item `{id}`; GET /api/v1/inbox lists them.");
+            DoorError::new(ErrorKind::NotFound, "unknown_item", text)
+        })
+    }
+}

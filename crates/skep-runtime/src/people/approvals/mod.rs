@@ -1,0 +1,529 @@
+//! Questions to people: shown, answered, asked again. An answer is bound to what was shown.
+
+mod drafts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use skep_core::BoxFuture;
+use skep_core::approval::{ApprovalState, Scope};
+use skep_core::audit::AuditRow;
+use skep_core::ids::{AgentName, Principal};
+use skep_core::policy::rule::Rule;
+use skep_core::policy::{Effect, Policy};
+use skep_core::settings::{AgentSettings, QueueMode};
+use skep_core::visible::shown_arguments;
+use skep_guard::{clock, random, scrub};
+use skep_store::approvals::{self, Answer, Approval, NoteRefused, Reopen};
+use skep_store::audit::AddAudit;
+use skep_store::grants::GrantRow;
+use skep_store::inbox::{Accept, Accepted};
+
+use crate::door::{
+    ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
+    ErrorKind, Identity, Inbound, Sight, Source,
+};
+use crate::gate::{self, Bound, Known, NamedFile};
+use crate::hive::{Hive, door_error};
+use crate::intake::Opens;
+use crate::lane::slots::Slot;
+use crate::people::policies::{Imagined, check_row};
+use crate::turn;
+use drafts::{exactly, patterned, suggestions};
+
+/// Open questions that a pattern is tried on.
+const TRIED: u32 = 200;
+/// A note is a sentence or two.
+const NOTE_CHARACTERS: usize = 2000;
+/// How long a written rule may take to be in force.
+const IN_FORCE: Duration = Duration::from_secs(10);
+
+/// Who an item is from that runs an approved call. No credential has such a name.
+pub(crate) const EVENT: &str = "approval:";
+
+/// A rule that allows, to be written into an agent's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleDraft {
+    pub tool: String,
+    pub path: Option<String>,
+    pub command: Option<String>,
+    pub host: Option<String>,
+}
+
+/// Writes rules into an agent's file, in the name of a person. Whoever composes the program knows
+/// the files.
+pub type WriteRules = Arc<
+    dyn Fn(AgentName, String, Vec<RuleDraft>) -> BoxFuture<'static, Result<(), String>>
+        + Send
+        + Sync,
+>;
+
+/// What a lasting yes comes to.
+#[derive(Default)]
+struct Lasting {
+    /// Other open questions that it answers.
+    also: Vec<Approval>,
+    /// To be made with the answer.
+    grants: Vec<GrantRow>,
+    /// A rule stands in the agent's file by now.
+    written: bool,
+}
+
+/// Added where an answer came too late and its rule does not.
+const RULE_STAYS: &str = " The rule was written by then; take it out of config.yaml if it is not \
+                          meant to stay.";
+
+impl Hive {
+    /// A page of approvals, the newest first.
+    pub async fn approvals(
+        &self,
+        query: ApprovalQuery,
+        sight: &Sight,
+    ) -> Result<ApprovalPage, DoorError> {
+        let agent = query.agent.as_ref().map(|name| self.shared.agent_id(name)).transpose()?;
+        let before = query.cursor.unwrap_or(i64::MAX);
+        let limit = query.limit.clamp(1, 500);
+        let read = self.shared.store.read(async |conn| {
+            if query.unused {
+                return approvals::unused(conn, agent, before, limit).await;
+            }
+            let mut rows = Vec::new();
+            for state in &query.states {
+                rows.extend(approvals::page(conn, *state, agent, before, limit).await?);
+            }
+            Ok(rows)
+        });
+        let mut rows: Vec<Approval> = read.await.map_err(door_error)?;
+        rows.sort_by_key(|row| std::cmp::Reverse(row.number));
+        let full = rows.len() >= limit as usize;
+        rows.truncate(limit as usize);
+        let next = rows.last().filter(|_| full).map(|row| row.number);
+        rows.retain(|row| sight.covers(&row.agent_name, &row.session_key));
+        let approvals = rows.into_iter().map(|row| self.approval_info(row)).collect();
+        Ok(ApprovalPage { approvals, next })
+    }
+
+    pub async fn approval(&self, id: &str, sight: &Sight) -> Result<ApprovalInfo, DoorError> {
+        self.seen_approval(id, sight).await.map(|row| self.approval_info(row))
+    }
+
+    /// What a pattern would cover, before anybody says yes to it.
+    pub async fn covers(
+        &self,
+        id: &str,
+        pattern: Option<&str>,
+        sight: &Sight,
+    ) -> Result<Covered, DoorError> {
+        let row = self.seen_approval(id, sight).await?;
+        let agent = self.able_agent(&row.agent_name)?;
+        let rules = self.draft_rules(&row, &agent, pattern).await?;
+        let policy = with_rules(&agent.policy, &rules);
+        let verdict = self.imagined(&row, &agent, &policy, Vec::new()).await?;
+        let others = self.also_covered(&row, &agent, &policy, Vec::new()).await?;
+        let seen = others.into_iter().filter(|row| sight.covers(&row.agent_name, &row.session_key));
+        Ok(Covered {
+            covers: verdict.effect == Effect::Allow,
+            why: verdict.why,
+            others: seen.map(|row| self.approval_info(row)).collect(),
+        })
+    }
+
+    /// Answers a question. One answer counts, and only to what was shown.
+    pub async fn decide_approval(
+        &self,
+        id: &str,
+        wish: DecisionWish,
+        sight: &Sight,
+    ) -> Result<ApprovalInfo, DoorError> {
+        let (hive, id, sight) = (self.clone(), id.to_owned(), sight.clone());
+        // Of what is decided nothing is left half done by a caller that goes away.
+        let task = self.shared.tasks.spawn(async move { hive.decided(&id, wish, &sight).await });
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))
+    }
+
+    async fn decided(
+        &self,
+        id: &str,
+        wish: DecisionWish,
+        sight: &Sight,
+    ) -> Result<ApprovalInfo, DoorError> {
+        let note = wish.note.as_deref().map(|note| scrub::known().clean(note).into_owned());
+        if note.as_ref().is_some_and(|note| note.chars().count() > NOTE_CHARACTERS) {
+            let text = format!("A note has at most {NOTE_CHARACTERS} characters.");
+            return Err(DoorError::new(ErrorKind::Invalid, "invalid_note", text));
+        }
+        let lasting = wish.scope != Scope::Once;
+        if (!wish.approve && lasting) || (wish.pattern.is_some() && !lasting) {
+            let text = "A scope and a pattern go with a yes: `approve` with scope `session` or \
+                        `always`. What is to be denied from now on is written as a rule.";
+            return Err(DoorError::new(ErrorKind::Invalid, "invalid_scope", text));
+        }
+        // One after the other: a rule is written for the answer that counts and for no other.
+        let _answering = self.shared.answering.lock().await;
+        let row = self.seen_approval(id, sight).await?;
+        if lasting && Bound::of(&files_of(&row.files)) == Bound::Nothing {
+            let text = "The workspace has too many files to tell whether one changed, so this \
+                        call is bound to none of them. Approve it once.";
+            return Err(DoorError::new(ErrorKind::Conflict, "not_bound", text));
+        }
+        let agent = self.able_agent(&row.agent_name);
+        let mut lasts = Lasting::default();
+        // What the answer would be refused for is refused before anything is written.
+        if lasting
+            && row.state == ApprovalState::Open
+            && row.hash == wish.hash
+            && row.expires_at > clock::now_ms()
+        {
+            lasts = self.allow_lasting(&row, &*agent?, &wish).await?;
+        }
+        let written = lasts.written;
+        self.answer(&row, &wish, note, lasts.grants).await.map_err(|mut error| {
+            if written {
+                error.text.push_str(RULE_STAYS);
+            }
+            error
+        })?;
+        for other in lasts.also {
+            let note = format!("covered by what was decided about {id}");
+            let covered = DecisionWish {
+                approve: true,
+                scope: Scope::Once,
+                pattern: None,
+                note: None,
+                hash: other.hash.clone(),
+                by: wish.by.clone(),
+                from: format!("pattern of {id}"),
+            };
+            // Somebody may have answered it meanwhile; then that counts.
+            if let Err(error) = self.answer(&other, &covered, Some(note), Vec::new()).await {
+                tracing::info!(%error, approval = other.id, "not answered by a pattern");
+            }
+        }
+        self.approval(id, sight).await
+    }
+
+    async fn answer(
+        &self,
+        row: &Approval,
+        wish: &DecisionWish,
+        note: Option<String>,
+        grants: Vec<GrantRow>,
+    ) -> Result<(), DoorError> {
+        let mut command = Answer {
+            id: row.id.clone(),
+            approve: wish.approve,
+            scope: wish.scope,
+            pattern: wish.pattern.clone(),
+            note,
+            hash: wish.hash.clone(),
+            by: wish.by.clone(),
+            from: wish.from.clone(),
+            grants,
+            event: None,
+            now: clock::now_ms(),
+        };
+        let mut permit = None;
+        if row.reopened && wish.approve {
+            let (accept, slot) = self.event_of(row, &wish.by)?;
+            command.event = Some(Box::new(accept));
+            permit = slot;
+        }
+        let shared = Arc::clone(&self.shared);
+        // A caller that goes away does not take the turn with it.
+        let task = self.shared.tasks.spawn(async move {
+            let outcome = shared.store.write(command).await.map_err(door_error)?;
+            if let Some(Accepted::Started { lease }) = outcome {
+                shared.tasks.spawn(turn::run(Arc::clone(&shared), *lease, permit));
+            }
+            shared.wake.notify_one();
+            Ok(())
+        });
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))
+    }
+
+    /// The item that runs the call of a question that was asked again.
+    fn event_of(&self, row: &Approval, by: &str) -> Result<(Accept, Option<Slot>), DoorError> {
+        let agent = self.able_agent(&row.agent_name)?;
+        let text = format!(
+            "The call of `{}` that had waited for approval until its time was over is approved \
+             now, by {by}. It runs with this message.",
+            row.tool
+        );
+        let inbound = Inbound {
+            agent: row.agent_name.clone(),
+            session_key: row.session_key.clone(),
+            text: text.clone(),
+            attachments: Vec::new(),
+            mode: None,
+            think: None,
+            principal: Principal::new(format!("{EVENT}{}", row.id)),
+            source: Source::Api { key: None },
+        };
+        let letter = self.letter(&inbound, text, Vec::new())?;
+        let (on_behalf, mode) = (row.asked_by.as_str(), Some(QueueMode::Queue));
+        self.acceptance(&agent, letter, on_behalf, mode, Opens::Turn)
+    }
+
+    /// Makes a yes last: a rule is written here, a grant with the answer.
+    async fn allow_lasting(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        wish: &DecisionWish,
+    ) -> Result<Lasting, DoorError> {
+        let rules = self.draft_rules(row, agent, wish.pattern.as_deref()).await?;
+        let always = wish.scope == Scope::Always;
+        let (policy, grants) = match always {
+            true => (with_rules(&agent.policy, &rules), Vec::new()),
+            false => (agent.policy.clone(), rules.clone()),
+        };
+        let verdict = self.imagined(row, agent, &policy, grants.clone()).await?;
+        if verdict.effect != Effect::Allow {
+            let text = format!(
+                "That would not answer the next question of this kind: {}. Choose a narrower \
+                 pattern, or change that rule.",
+                verdict.why
+            );
+            return Err(DoorError::new(ErrorKind::Conflict, "still_asked", text));
+        }
+        let mut also = self.also_covered(row, agent, &policy, grants).await?;
+        if !always {
+            also.retain(|other| other.session == row.session);
+            let grants = rules.iter().map(|rule| grant_row(row, rule, &wish.by)).collect();
+            return Ok(Lasting { also, grants, written: false });
+        }
+        let drafts: Vec<RuleDraft> = rules.iter().map(draft_of).collect();
+        let Some(write) = &self.shared.write_rules else {
+            let text = "This hive cannot change its files; write the rule by hand.";
+            return Err(DoorError::new(ErrorKind::Conflict, "rule_not_written", text));
+        };
+        let (name, by) = (row.agent_name.clone(), wish.by.clone());
+        write(name, by, drafts.clone()).await.map_err(|why| {
+            let text = format!("The rule was not written, and nothing was decided: {why}");
+            DoorError::new(ErrorKind::Conflict, "rule_not_written", text)
+        })?;
+        let what =
+            json!({"approval": row.id, "rules": drafts.iter().map(told).collect::<Vec<_>>()});
+        let told = AuditRow {
+            agent: Some(row.agent_name.0.clone()),
+            tool: Some(row.tool.clone()),
+            ..AuditRow::change("rule_written", Some(&wish.by), &what, clock::now_ms())
+        };
+        self.shared.store.write(AddAudit { row: told }).await.map_err(door_error)?;
+        self.until_in_force(row).await;
+        Ok(Lasting { also, grants: Vec::new(), written: true })
+    }
+
+    /// The files are read by their watcher; the next call is to find the rule.
+    async fn until_in_force(&self, row: &Approval) {
+        let looked = async {
+            loop {
+                if let Ok(agent) = self.able_agent(&row.agent_name)
+                    && let Ok(now) = self.imagined(row, &agent, &agent.policy, Vec::new()).await
+                    && now.effect == Effect::Allow
+                {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        if tokio::time::timeout(IN_FORCE, looked).await.is_err() {
+            tracing::warn!(agent = %row.agent_name, "a written rule is not in force yet");
+        }
+    }
+
+    async fn imagined(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        policy: &Policy,
+        grants: Vec<Rule>,
+    ) -> Result<skep_core::policy::evaluate::Verdict, DoorError> {
+        let tool = self.tool(&row.tool)?;
+        let asked_by = row.asked_by.split(", ").filter(|name| !name.is_empty());
+        let known = Known { who: asked_by.map(|name| self.shared.person(name)).collect(), grants };
+        let arguments = &row.arguments;
+        Ok(Imagined { agent, policy, tool, arguments, known: &known }.verdict().await)
+    }
+
+    async fn also_covered(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        policy: &Policy,
+        grants: Vec<Rule>,
+    ) -> Result<Vec<Approval>, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            let (open, id) = (ApprovalState::Open, Some(row.agent));
+            approvals::page(conn, open, id, i64::MAX, TRIED).await
+        });
+        let mut covered = Vec::new();
+        for other in read.await.map_err(door_error)? {
+            if other.id == row.id || other.reopened {
+                continue;
+            }
+            let verdict = self.imagined(&other, agent, policy, grants.clone()).await?;
+            if verdict.effect == Effect::Allow {
+                covered.push(other);
+            }
+        }
+        Ok(covered)
+    }
+
+    /// The rules that a yes with this pattern stands for; without one, exactly this call.
+    async fn draft_rules(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        pattern: Option<&str>,
+    ) -> Result<Vec<Rule>, DoorError> {
+        let tool = self.tool(&row.tool)?;
+        let subject = tool.subject(&row.arguments);
+        let drafts = match pattern {
+            Some(pattern) => vec![patterned(&row.tool, &subject, pattern)?],
+            None => {
+                let (workspace, level) = (agent.workspace.clone(), agent.sandbox.level);
+                let work = move || gate::about(&subject, Some((&workspace, level)));
+                let about = tokio::task::spawn_blocking(work).await.unwrap_or_default();
+                exactly(&row.tool, &about.pieces)?
+            }
+        };
+        let rules = drafts.into_iter().map(|draft| check_row(&row_of(row, draft)));
+        rules.collect()
+    }
+
+    /// Asks again what nobody answered in time.
+    pub async fn reopen(
+        &self,
+        id: &str,
+        by: &Principal,
+        sight: &Sight,
+    ) -> Result<ApprovalInfo, DoorError> {
+        let row = self.seen_approval(id, sight).await?;
+        let now = clock::now_ms();
+        let time = self.shared.settings().limits.approval.as_millis();
+        let expires_at = now.saturating_add(i64::try_from(time).unwrap_or(i64::MAX));
+        let command = Reopen { id: row.id, by: by.to_string(), expires_at, now };
+        self.shared.store.write(command).await.map_err(door_error)?;
+        self.shared.reopened.notify_one();
+        self.approval(id, sight).await
+    }
+
+    /// Somebody whose role is not enough wanted to decide: the trail keeps it.
+    pub async fn note_refused(&self, id: &str, by: &Identity, from: &str) {
+        let why = format!("the role {} may not, through {from}", by.role.as_str());
+        let (id, by) = (id.to_owned(), by.principal.to_string());
+        let command = NoteRefused { id, by, why, now: clock::now_ms() };
+        if let Err(error) = self.shared.store.write(command).await {
+            tracing::warn!(%error, "a refused decision is not in the audit trail");
+        }
+    }
+
+    async fn seen_approval(&self, id: &str, sight: &Sight) -> Result<Approval, DoorError> {
+        let read = self.shared.store.read(async |conn| approvals::find(conn, id).await);
+        let found = read.await.map_err(door_error)?;
+        let seen = found.filter(|row| sight.covers(&row.agent_name, &row.session_key));
+        seen.ok_or_else(|| {
+            let shown: String = id.chars().take(64).collect();
+            let text = format!("There is no approval `{shown}`; GET /api/v1/approvals lists them.");
+            DoorError::new(ErrorKind::NotFound, "unknown_approval", text)
+        })
+    }
+
+    fn approval_info(&self, row: Approval) -> ApprovalInfo {
+        let subject = self.shared.toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
+        let decision = match (row.decided_by, row.decided_at, row.decided_from) {
+            (Some(by), Some(at), Some(from)) => Some(DecisionInfo {
+                by,
+                at,
+                from,
+                scope: row.scope.unwrap_or(Scope::Once),
+                pattern: row.pattern,
+                note: row.note,
+                used: row.used_at,
+            }),
+            _ => None,
+        };
+        let files = files_of(&row.files);
+        ApprovalInfo {
+            bound: Bound::of(&files),
+            files,
+            patterns: subject.map(|subject| suggestions(&subject)).unwrap_or_default(),
+            shown: shown_arguments(&row.arguments),
+            id: row.id,
+            agent: row.agent_name,
+            session: row.session,
+            session_key: row.session_key,
+            item: row.item,
+            turn: row.turn,
+            call: row.call,
+            tool: row.tool,
+            class: row.class,
+            arguments: row.arguments,
+            cwd: row.cwd,
+            hash: row.hash,
+            why: row.why,
+            state: row.state,
+            reopened: row.reopened,
+            asked_by: row.asked_by,
+            asked_at: row.asked_at,
+            expires_at: row.expires_at,
+            decision,
+        }
+    }
+}
+
+fn files_of(files: &Value) -> Vec<NamedFile> {
+    Vec::deserialize(files).unwrap_or_default()
+}
+
+fn with_rules(policy: &Policy, rules: &[Rule]) -> Policy {
+    let mut policy = policy.clone();
+    policy.rules.extend_from_slice(rules);
+    policy
+}
+
+fn row_of(row: &Approval, draft: RuleDraft) -> GrantRow {
+    GrantRow {
+        id: "the pattern".to_owned(),
+        agent: row.agent,
+        agent_name: row.agent_name.clone(),
+        session: None,
+        tool: draft.tool,
+        path: draft.path,
+        command: draft.command,
+        host: draft.host,
+        grants: Vec::new(),
+        made_by: String::new(),
+        made_at: 0,
+        until: None,
+    }
+}
+
+fn grant_row(row: &Approval, rule: &Rule, by: &str) -> GrantRow {
+    GrantRow {
+        id: random::uuid().to_string(),
+        session: Some(row.session.to_string()),
+        made_by: by.to_owned(),
+        made_at: clock::now_ms(),
+        ..row_of(row, draft_of(rule))
+    }
+}
+
+fn draft_of(rule: &Rule) -> RuleDraft {
+    RuleDraft {
+        tool: rule.tool.clone(),
+        path: rule.path.as_ref().map(ToString::to_string),
+        command: rule.command.as_ref().map(ToString::to_string),
+        host: rule.host.as_ref().map(ToString::to_string),
+    }
+}
+
+/// For the trail.
+fn told(draft: &RuleDraft) -> Value {
+    json!({"effect": "allow", "tool": draft.tool, "path": draft.path, "command": draft.command,
+           "host": draft.host})
+}

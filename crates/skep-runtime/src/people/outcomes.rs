@@ -1,0 +1,196 @@
+//! Calls whose outcome a crash left unknown: a person says what became of them, or has one run
+//! again.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use skep_core::Millis;
+use skep_core::event::Resolution;
+use skep_core::ids::{AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
+use skep_core::message::{Block, Body, Message, Role, Usage};
+use skep_core::settings::QueueMode;
+use skep_guard::{clock, random, scrub};
+use skep_store::approvals;
+use skep_store::inbox::Accept;
+use skep_store::outcomes::{self, Again, Resolve, UnknownCall};
+
+use crate::door::{DoorError, ErrorKind, Inbound, Source};
+use crate::hive::{Hive, door_error};
+use crate::intake::Opens;
+use crate::turn::Turn;
+use crate::turn::context::ModelContext;
+use crate::turn::persist::Lost;
+use crate::turn::step::{self, StepEnd};
+
+/// Calls of one answer.
+const SHOWN: u32 = 200;
+/// Of a note, in characters.
+const LONGEST_NOTE: usize = 2000;
+
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct UnknownCallInfo {
+    pub turn: TurnId,
+    pub call_id: CallId,
+    pub agent: AgentName,
+    pub session_key: SessionKey,
+    pub tool: String,
+    pub arguments: Value,
+    /// When it was found that nobody knows.
+    pub at: Millis,
+}
+
+/// What was said about a call.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ResolvedInfo {
+    pub turn: TurnId,
+    pub call_id: CallId,
+    pub outcome: Resolution,
+    /// The item that runs it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<ItemId>,
+}
+
+impl Hive {
+    /// Newest first.
+    pub async fn unknown_calls(&self) -> Result<Vec<UnknownCallInfo>, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            let mut calls = Vec::new();
+            for call in outcomes::unknown_calls(conn, SHOWN).await? {
+                let arguments = outcomes::arguments(conn, &call.turn, &call.call_id).await?;
+                calls.push((call, arguments.unwrap_or_default()));
+            }
+            Ok(calls)
+        });
+        let calls = read.await.map_err(door_error)?;
+        let info = |(call, mut arguments): (UnknownCall, Value)| {
+            scrub::known().clean_json(&mut arguments);
+            let UnknownCall { turn, call_id, agent, tool, at, session_key } = call;
+            UnknownCallInfo { turn, call_id, agent, session_key, tool, arguments, at }
+        };
+        Ok(calls.into_iter().map(info).collect())
+    }
+
+    /// Keeps what a person found out. A call that is to run again becomes an item of its lane; it
+    /// passes the whole gate, as if it were made now.
+    pub async fn resolve_call(
+        &self,
+        turn: TurnId,
+        call: CallId,
+        outcome: Resolution,
+        note: Option<String>,
+        principal: &Principal,
+    ) -> Result<ResolvedInfo, DoorError> {
+        let note = note.map(|note| scrub::known().clean_owned(note));
+        if note.as_ref().is_some_and(|note| note.chars().count() > LONGEST_NOTE) {
+            let text = format!("A note has at most {LONGEST_NOTE} characters.");
+            return Err(DoorError::new(ErrorKind::Invalid, "invalid_note", text));
+        }
+        let again = match outcome {
+            Resolution::RunAgain => Some(self.again(&turn, &call, principal).await?),
+            Resolution::Happened | Resolution::DidNot => None,
+        };
+        let item = again.as_ref().map(|again| again.accept.letter.item.clone());
+        let resolve = Resolve {
+            turn: turn.clone(),
+            call: call.clone(),
+            outcome,
+            note,
+            principal: principal.clone(),
+            again,
+            now: clock::now_ms(),
+        };
+        let shared = Arc::clone(&self.shared);
+        // Also where the caller goes away: what was accepted is to be run.
+        let task = self.shared.tasks.spawn(async move {
+            shared.store.write(resolve).await.map_err(door_error)?;
+            shared.wake.notify_one();
+            Ok(())
+        });
+        task.await.unwrap_or_else(|_| Err(DoorError::failed()))?;
+        Ok(ResolvedInfo { turn, call_id: call, outcome, item })
+    }
+
+    async fn again(
+        &self,
+        turn: &TurnId,
+        call: &CallId,
+        principal: &Principal,
+    ) -> Result<Again, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            let calls = outcomes::unknown_calls(conn, u32::MAX).await?;
+            let found = calls.into_iter().find(|it| it.turn == *turn && it.call_id == *call);
+            Ok(match found.zip(outcomes::arguments(conn, turn, call).await?) {
+                Some(found) => Ok((found, approvals::asked_by(conn, turn).await?)),
+                None => Err(outcomes::why_not(conn, turn, call).await?),
+            })
+        });
+        let found = read.await.map_err(door_error)?;
+        let ((found, arguments), asked_by) = found.map_err(|why| door_error(why.into()))?;
+        let agent = self.able_agent(&found.agent)?;
+        let inbound = Inbound {
+            agent: found.agent,
+            session_key: found.session_key,
+            text: format!(
+                "The call of `{}` whose outcome was unknown runs again now, as {principal} wants \
+                 it; its result follows.",
+                found.tool
+            ),
+            attachments: Vec::new(),
+            mode: None,
+            think: None,
+            // It runs with the rights of whoever had asked for it, not of whoever decides.
+            principal: asked_by.first().map_or_else(|| principal.clone(), Principal::new),
+            source: Source::Api { key: None },
+        };
+        let letter = self.letter(&inbound, inbound.text.clone(), Vec::new())?;
+        let mode = Some(QueueMode::Queue);
+        let on_behalf = inbound.principal.as_str();
+        let (accept, _) = self.acceptance(&agent, letter, on_behalf, mode, Opens::Turn)?;
+        // Its item has to know the call before its turn begins.
+        let accept = Accept { take: None, ..accept };
+        let call = json!({ "again": {
+            "tool": found.tool, "arguments": arguments, "turn": turn, "call_id": call,
+            "asked_by": asked_by,
+        }});
+        Ok(Again { accept, call })
+    }
+}
+
+impl Turn {
+    /// Runs the call this turn is there for, as a step of its own; something where the turn is
+    /// over with that.
+    pub(crate) async fn run_again(
+        &self,
+        context: &mut ModelContext,
+        usage: Usage,
+    ) -> Result<Option<()>, Lost> {
+        let Some(body) = self.call_again(&context.rows) else { return Ok(None) };
+        let calls = step::plan(self, &body);
+        match step::run(self, Some(step::new_message(body)), calls).await? {
+            StepEnd::Parked => Ok(Some(())),
+            StepEnd::Ended { request, open } => self.end(request, open, usage).await.map(Some),
+            StepEnd::Done(_) => {
+                *context = self.read_context().await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The call this turn is there to run, where it has not asked for it yet: as if the model had.
+    fn call_again(&self, rows: &[Arc<Message>]) -> Option<Body> {
+        let mut own = rows.iter().filter(|row| row.turn == self.lease.turn);
+        let again = own.next()?.body.details.as_ref()?.get("again")?;
+        if own.any(|row| row.body.role == Role::Assistant) {
+            return None;
+        }
+        let call = Block::ToolCall {
+            id: CallId(format!("again_{}", random::uuid().simple())),
+            name: again["tool"].as_str()?.to_owned(),
+            arguments: again["arguments"].clone(),
+        };
+        Some(Body::assistant(vec![call], None))
+    }
+}

@@ -1,0 +1,378 @@
+//! What doors read: snapshot, history, inbox, channels, events.
+
+use skep_core::approval::ApprovalState;
+use skep_core::event::{Event, EventKind};
+use skep_core::frame::Frame;
+use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
+use skep_core::settings::{AgentState, ConfigStanding};
+use skep_core::spend;
+use skep_core::visible::shown_arguments;
+use skep_core::{BoxStream, Millis};
+use skep_guard::{clock, random};
+use skep_store::agents::{self, AgentCounts};
+use skep_store::outbox::{self, OpenChannel};
+use skep_store::watch::{self, ItemRow};
+use skep_store::{approvals, compactions, history, outcomes};
+
+use crate::bus::{self, Live, Told, Watch};
+use crate::door::{
+    ActiveTurn, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, Failure, HistoryPage,
+    HistoryQuery, HiveInfo, InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight,
+    Snapshot, SpendInfo, SpendLimits, TurnInfo, UnknownCall,
+};
+use crate::hive::{Hive, door_error};
+use crate::people::approvals::EVENT;
+use crate::views::page::Page;
+
+/// Rows a snapshot shows of open turns and unknown calls; the counters tell the whole.
+const SHOWN: u32 = 500;
+const PREVIEW: usize = 200;
+
+impl Hive {
+    /// The hive at one moment, as far as one sees it, and the `seq` from which events go on.
+    pub async fn snapshot(&self, sight: &Sight) -> Result<Snapshot, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            let (_, seq) = watch::event_range(conn).await?;
+            let counts = agents::counts(conn).await?;
+            let turns = watch::open_turns(conn, SHOWN).await?;
+            let open = approvals::page(conn, ApprovalState::Open, None, i64::MAX, SHOWN).await?;
+            Ok((seq, counts, turns, outcomes::unknown_calls(conn, SHOWN).await?, open))
+        });
+        let (seq, counts, turns, unknown, open) = read.await.map_err(door_error)?;
+        let mut queue = QueueInfo::default();
+        for count in &counts {
+            queue.pending += count.pending;
+            queue.running += count.running;
+            queue.waiting += count.waiting;
+        }
+        let turns = turns.into_iter().filter(|turn| sight.covers(&turn.agent, &turn.session_key));
+        let turns = turns.map(|turn| TurnInfo {
+            context: self.meter_of(&turn.agent, &turn.turn),
+            turn: turn.turn,
+            agent: turn.agent,
+            session: turn.session,
+            session_key: turn.session_key,
+            state: turn.state,
+            since: turn.since,
+            steps: turn.steps,
+            waiting_for: turn.waiting_for,
+        });
+        let unknown = unknown.into_iter().filter(|it| sight.covers(&it.agent, &it.session_key));
+        let unknown = unknown.map(|call| UnknownCall {
+            turn: call.turn,
+            call_id: call.call_id,
+            agent: call.agent,
+            session_key: call.session_key,
+            tool: call.tool,
+            at: call.at,
+        });
+        Ok(Snapshot {
+            seq,
+            hive: HiveInfo {
+                version: self.shared.version,
+                home: None,
+                started_at: self.shared.started_at,
+                uptime_ms: clock::now_ms().saturating_sub(self.shared.started_at).max(0),
+                model_note: self.shared.settings().model_note.clone(),
+                store: self.shared.health.word(),
+                // Paths and keys are for those who see the whole hive.
+                config: match sight {
+                    Sight::All => (*self.shared.standing().config).clone(),
+                    Sight::Keys { .. } | Sight::Agent(_) => ConfigStanding::default(),
+                },
+                integrity: self.shared.integrity(),
+            },
+            agents: self.describe(&counts, sight),
+            turns: turns.collect(),
+            queue: (*sight == Sight::All).then_some(queue),
+            unknown_calls: unknown.collect(),
+            approvals: open
+                .into_iter()
+                .filter(|row| sight.covers(&row.agent_name, &row.session_key))
+                .map(|row| ApprovalBrief {
+                    preview: shown_arguments(&row.arguments).chars().take(PREVIEW).collect(),
+                    id: row.id,
+                    agent: row.agent_name,
+                    session_key: row.session_key,
+                    tool: row.tool,
+                    asked_at: row.asked_at,
+                    expires_at: row.expires_at,
+                })
+                .collect(),
+            spend: (*sight == Sight::All).then(|| self.spend()),
+        })
+    }
+
+    pub fn started_at(&self) -> Millis {
+        self.shared.started_at
+    }
+
+    /// What model calls used today, and what they may.
+    pub fn spend(&self) -> SpendInfo {
+        let now = clock::now_ms();
+        let today = self.shared.ledger.today(now);
+        let limits = &self.shared.settings().limits;
+        SpendInfo {
+            calls: today.calls,
+            tokens: today.tokens,
+            cost: (today.unpriced_calls == 0).then_some(today.cost),
+            known_cost: today.cost,
+            unpriced_calls: today.unpriced_calls,
+            unpriced_tokens: today.unpriced_tokens,
+            limits: SpendLimits {
+                cost_per_day: limits.cost_per_day,
+                tokens_per_day: limits.tokens_per_day,
+                unpriced_tokens_per_day: limits.day_caps().unpriced(),
+            },
+            until: spend::next_day(now),
+        }
+    }
+
+    /// Refuses a name no agent of this hive has.
+    pub fn check_agent(&self, name: &AgentName) -> Result<(), DoorError> {
+        self.shared.agent_id(name).map(drop)
+    }
+
+    pub async fn agents(&self, sight: &Sight) -> Result<Vec<AgentInfo>, DoorError> {
+        let counts = self.shared.store.read(agents::counts).await.map_err(door_error)?;
+        Ok(self.describe(&counts, sight))
+    }
+
+    fn describe(&self, counts: &[AgentCounts], sight: &Sight) -> Vec<AgentInfo> {
+        let counts = (*sight == Sight::All).then_some(counts);
+        let settings = self.shared.settings();
+        let seen = settings.agents.iter().filter(|(name, _)| sight.covers_agent(name));
+        let described = seen.map(|(name, state)| {
+            let count = counts.map(|all| all.iter().find(|count| count.name == *name));
+            let mut info = AgentInfo {
+                name: name.clone(),
+                description: String::new(),
+                status: "failed",
+                error: None,
+                engine: String::new(),
+                model: String::new(),
+                capabilities: None,
+                sandbox: None,
+                queue_depth: count.map(|c| c.map_or(0, |c| c.pending + c.running + c.waiting)),
+                active_turns: count.map(|c| c.map_or(0, |c| c.turns)),
+            };
+            match state {
+                AgentState::Failed { reason } => info.error = Some(reason.clone()),
+                AgentState::Active(agent) => {
+                    info.status = "active";
+                    info.description = agent.description.clone();
+                    info.engine = agent.engine.clone();
+                    info.sandbox = Some(agent.sandbox.level.as_str());
+                    if let Some(engine) = self.shared.engine(agent) {
+                        info.model = engine.resolve_display_model(agent);
+                        info.capabilities = Some(engine.capabilities());
+                    }
+                }
+            }
+            info
+        });
+        described.collect()
+    }
+
+    /// A page of a conversation. One out of sight is like one that is not there.
+    pub async fn history(
+        &self,
+        query: HistoryQuery,
+        credential: &Credential,
+        sight: &Sight,
+    ) -> Result<HistoryPage, DoorError> {
+        let agent = self.shared.agent_id(&query.agent)?;
+        let limit = query.limit.clamp(1, 500);
+        let (asked, sight) = (query.clone(), sight.clone());
+        let read = self.shared.store.read_page(credential.name(), async move |conn| {
+            let query = asked;
+            let (session, key) = match &query.session {
+                SessionChoice::Key(key) => {
+                    (history::session_of_key(conn, agent, key).await?, Some(key.clone()))
+                }
+                SessionChoice::Id(id) => {
+                    let key = history::key_of_session(conn, agent, id).await?;
+                    (key.is_some().then(|| id.clone()), key)
+                }
+            };
+            let seen = key.as_ref().is_some_and(|key| sight.covers(&query.agent, key));
+            let (session, key) = if seen { (session, key) } else { (None, None) };
+            let page = match &session {
+                Some(id) => Page::read(conn, &query, id, limit).await?,
+                None => Page::Simple(Vec::new()),
+            };
+            let seam = match &session {
+                Some(id) if query.before.is_none() => compactions::newest(conn, id).await?,
+                _ => None,
+            };
+            Ok((session, key, page, seam.map(|compaction| compaction.seam)))
+        });
+        let (session, key, page, seam) = read.await.map_err(door_error)?;
+        if let (SessionChoice::Id(id), None) = (&query.session, &session) {
+            let text = format!("The agent {} has no session `{id}`.", query.agent);
+            return Err(DoorError::new(ErrorKind::NotFound, "unknown_session", text));
+        }
+        let active = key.and_then(|key| self.active(&query.agent, &key));
+        let active = active.filter(|turn| Some(&turn.session) == session.as_ref());
+        let seqs = page.seqs();
+        let whole = seqs.len() == usize::try_from(limit).unwrap_or(usize::MAX);
+        let forward = query.after.is_some();
+        let before = seqs.first().copied().filter(|seq| *seq > 1 && (whole || forward));
+        let after = seqs.last().copied().filter(|_| whole && forward);
+        let newest = query.before.is_none() && !forward;
+        let meta = if newest { page.newest_meta(seam) } else { None };
+        let context = meta.map(|meta| self.meter(&query.agent, &meta));
+        let messages = page.into_json()?;
+        Ok(HistoryPage {
+            context,
+            messages,
+            session,
+            view: query.view,
+            streaming: active.is_some(),
+            active,
+            before,
+            after,
+        })
+    }
+
+    pub async fn inbox(
+        &self,
+        query: InboxQuery,
+        credential: &Credential,
+        sight: &Sight,
+    ) -> Result<Vec<InboxItem>, DoorError> {
+        let own = match sight {
+            Sight::Agent(name) => Some(name),
+            Sight::All | Sight::Keys { .. } => query.agent.as_ref(),
+        };
+        let agent = own.map(|name| self.shared.agent_id(name)).transpose()?;
+        let limit = query.limit.clamp(1, 500);
+        let InboxQuery { state, after, .. } = query;
+        let sight = sight.clone();
+        let read = self.shared.store.read_page(credential.name(), async move |conn| match sight {
+            Sight::Keys { principal, .. } => {
+                watch::items_of(conn, &principal, agent, state, after, limit).await
+            }
+            Sight::All | Sight::Agent(_) => watch::items(conn, agent, state, after, limit).await,
+        });
+        let rows = read.await.map_err(door_error)?;
+        Ok(rows.into_iter().map(inbox_item).collect())
+    }
+
+    /// Everything that happens from now on.
+    pub fn events(&self) -> BoxStream<'static, Live> {
+        self.shared.bus.live()
+    }
+
+    /// What the watcher sees of durable events after `since`, then of everything that happens.
+    /// Without `since`: from now. `live` are the hive's events, begun before anything was read.
+    pub fn watch<W: Watch>(
+        &self,
+        live: BoxStream<'static, Live>,
+        credential: &Credential,
+        since: Option<i64>,
+        watch: W,
+    ) -> BoxStream<'static, Told<W::Page>> {
+        let (store, who) = (self.shared.store.clone(), credential.name().to_owned());
+        bus::watch(live, store, who, since, watch)
+    }
+
+    /// The key of the conversation an event is about, where it is about one.
+    pub async fn key_of(&self, event: &Event) -> Result<Option<SessionKey>, DoorError> {
+        let read = self.shared.store.read(async |conn| match (&event.kind, &event.session) {
+            (EventKind::TurnStart { session_key, .. }, _)
+            | (EventKind::InboxAccepted { session_key, .. }, _) => Ok(Some(session_key.clone())),
+            (_, Some(session)) => watch::key_of_session(conn, session).await,
+            (EventKind::InboxEnded { item, .. }, None) => watch::key_of_item(conn, item).await,
+            (_, None) => Ok(None),
+        });
+        read.await.map_err(door_error)
+    }
+
+    /// The model call under way in a session, for whoever comes late.
+    pub fn active(&self, agent: &AgentName, key: &SessionKey) -> Option<ActiveTurn> {
+        self.shared.registry.active(agent, key)
+    }
+
+    /// A new channel of this kind (`ws`), or one this principal had opened.
+    pub async fn open_channel(
+        &self,
+        kind: &str,
+        principal: &Principal,
+        wanted: Option<ChannelId>,
+    ) -> Result<OpenedChannel, DoorError> {
+        let store = &self.shared.store;
+        let Some(channel) = wanted else {
+            let id = random::uuid().simple().to_string();
+            let channel = ChannelId(format!("{kind}:{id}"));
+            let (principal, now) = (principal.clone(), clock::now_ms());
+            let command = OpenChannel { channel: channel.clone(), principal, now };
+            store.write(command).await.map_err(door_error)?;
+            return Ok(OpenedChannel { channel, seq: 0, floor: 0 });
+        };
+        let read = store.read(async |conn| outbox::channel(conn, &channel).await);
+        match read.await.map_err(door_error)? {
+            None => {
+                let text = format!("There is no channel `{channel}`; connect without one.");
+                Err(DoorError::new(ErrorKind::NotFound, "unknown_channel", text))
+            }
+            Some(row) if row.principal != *principal => {
+                let text = "This channel belongs to another principal.";
+                Err(DoorError::new(ErrorKind::Forbidden, "foreign_channel", text))
+            }
+            Some(row) => Ok(OpenedChannel { channel, seq: row.last_seq, floor: row.floor_seq }),
+        }
+    }
+
+    /// The frame after this one of a channel, and perhaps more, in order: for a live one that
+    /// came before its neighbours.
+    pub async fn frames_after(
+        &self,
+        channel: &ChannelId,
+        last: i64,
+    ) -> Result<Vec<Frame>, DoorError> {
+        let read =
+            self.shared.store.read(async |conn| outbox::frames_since(conn, channel, last).await);
+        read.await.map_err(door_error)
+    }
+
+    /// A page of a channel's durable frames after `since`, in order; nothing after the last.
+    pub async fn frames_since(
+        &self,
+        credential: &Credential,
+        channel: &ChannelId,
+        since: i64,
+    ) -> Result<Vec<Frame>, DoorError> {
+        let channel = channel.clone();
+        let read = self.shared.store.read_page(credential.name(), async move |conn| {
+            outbox::frames_since(conn, &channel, since).await
+        });
+        read.await.map_err(door_error)
+    }
+}
+
+pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
+    InboxItem {
+        item_id: row.id,
+        message_id: row.message_id,
+        agent: row.agent,
+        session_key: row.session_key,
+        kind: match row.principal.as_str().starts_with(EVENT) {
+            true => "event".to_owned(),
+            false => row.kind,
+        },
+        priority: match row.priority {
+            0 => "critical",
+            1 => "high",
+            2 => "normal",
+            _ => "low",
+        },
+        state: row.state,
+        attempts: row.attempts,
+        preview: row.body.chars().take(PREVIEW).collect(),
+        error: row.error.map(|(code, error)| Failure { code, error }),
+        created_at: row.created_at,
+        finished_at: row.finished_at,
+        ord: row.ord,
+    }
+}

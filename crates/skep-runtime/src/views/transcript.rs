@@ -1,0 +1,144 @@
+//! Messages as JSON lines: one message a line, as it is stored. What is read is what was written:
+//! a line that would come back different is refused, with its number.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use skep_core::file::FileData;
+use skep_core::ids::{AgentName, CallId, is_session_id};
+use skep_core::message::{Block, Message, Role, history_tag};
+use skep_guard::scrub;
+
+use crate::door::{DoorError, ErrorKind};
+
+/// More than a hive ever writes into one row. Rows lie beside each other and are looked up through
+/// each other: one of the size of a session would make all of them slow.
+const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+pub(crate) fn write(message: &Message) -> Result<String, DoorError> {
+    let line = serde_json::to_string(message).map_err(|error| {
+        tracing::error!(%error, "a message could not be written as JSON");
+        let text = "A message could not be written; see the log of the hive.";
+        DoorError::new(ErrorKind::Internal, "internal", text)
+    })?;
+    // A row may be older than what is known as a secret today.
+    Ok(scrub::known().clean_owned(line) + "\n")
+}
+
+/// The messages of one session, complete and in order. Secrets in them stay outside.
+pub(crate) fn read(agent: &AgentName, text: &str) -> Result<Vec<Message>, String> {
+    let mut messages = read_all(agent, &scrub::known().clean(text))?;
+    for block in messages.iter_mut().flat_map(|message| &mut message.body.content) {
+        // A signature proves nothing about words that were replaced.
+        if let Block::Thinking { thinking, signature } = block
+            && scrub::known().is_marked(thinking)
+        {
+            *signature = None;
+        }
+    }
+    Ok(messages)
+}
+
+fn read_all(agent: &AgentName, text: &str) -> Result<Vec<Message>, String> {
+    let mut messages: Vec<Message> = Vec::new();
+    let mut open: BTreeMap<CallId, usize> = BTreeMap::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let wrong = |why: String| format!("line {number}: {why}");
+        let message = message(line).map_err(wrong)?;
+        let files = message.body.files().filter_map(|file| file.data.as_ref()).map(base64_bytes);
+        let text = line.len().saturating_sub(files.sum());
+        if text > MESSAGE_BYTES {
+            return Err(wrong(format!(
+                "the message has {text} bytes; one has at most {MESSAGE_BYTES}, its files apart"
+            )));
+        }
+        check_place(agent, messages.last(), &message).map_err(wrong)?;
+        if let Some(file) = message.body.files().find(|it| it.data.is_none() || !it.is_whole()) {
+            return Err(wrong(format!("the `data` of the file {:?} is not whole", file.name)));
+        }
+        match (&message.body.role, &message.body.tool_call_id) {
+            (Role::ToolResult, Some(call)) if open.remove(call).is_none() => {
+                return Err(wrong(format!("no call before it is named `{call}`")));
+            }
+            (Role::ToolResult, None) => return Err(wrong("`toolCallId` is missing".to_owned())),
+            _ => {}
+        }
+        open.extend(message.body.tool_calls().map(|(id, ..)| (id.clone(), number)));
+        messages.push(message);
+    }
+    match open.into_iter().min_by_key(|(_, line)| *line) {
+        None => Ok(messages),
+        Some((call, line)) => Err(format!(
+            "line {line}: the call `{call}` has no result; a turn was under way when this was \
+             exported. Export the session again"
+        )),
+    }
+}
+
+/// As long as the file is in the line.
+fn base64_bytes(data: &FileData) -> usize {
+    data.0.len().div_ceil(3) * 4
+}
+
+fn message(line: &str) -> Result<Message, String> {
+    let given: Value = serde_json::from_str(line)
+        .map_err(|error| format!("this is not JSON ({error}); each line is one message"))?;
+    if given["type"] != history_tag() {
+        return Err("`type` is not \"history\"; is this an export of `skep history`?".to_owned());
+    }
+    let message: Message = serde_json::from_value(given.clone())
+        .map_err(|error| format!("this is not a message: {error}"))?;
+    let kept = serde_json::to_value(&message).map_err(|error| error.to_string())?;
+    match lost(&given, &kept) {
+        None => Ok(message),
+        Some(path) => Err(format!("`{}` is not known here and would be lost", path.join("."))),
+    }
+}
+
+/// The first place where what was given is not what is kept.
+fn lost(given: &Value, kept: &Value) -> Option<Vec<String>> {
+    let below = |name: String, path: Vec<String>| [vec![name], path].concat();
+    match (given, kept) {
+        (Value::Object(given), Value::Object(kept)) => given.iter().find_map(|(key, value)| {
+            let path = match kept.get(key) {
+                Some(kept) => lost(value, kept)?,
+                None if value.is_null() => return None,
+                None => Vec::new(),
+            };
+            Some(below(key.clone(), path))
+        }),
+        (Value::Array(given), Value::Array(kept)) if given.len() == kept.len() => {
+            let pairs = given.iter().zip(kept).enumerate();
+            pairs
+                .into_iter()
+                .find_map(|(at, (given, kept))| Some(below(at.to_string(), lost(given, kept)?)))
+        }
+        (given, kept) => (given != kept).then(Vec::new),
+    }
+}
+
+fn check_place(agent: &AgentName, before: Option<&Message>, now: &Message) -> Result<(), String> {
+    if now.agent_id != *agent {
+        return Err(format!("it belongs to the agent {}, not to {agent}", now.agent_id));
+    }
+    for (name, id) in [("id", &now.id), ("turn", &now.turn.0), ("sessionId", &now.session_id.0)] {
+        if !is_session_id(id) {
+            return Err(format!("`{name}` has 1 to 100 letters, digits or any of . _ -"));
+        }
+    }
+    let next = before.map_or(1, |before| before.seq + 1);
+    if now.seq != next {
+        return Err(format!("`seq` is {}, but {next} comes next", now.seq));
+    }
+    match before {
+        Some(before) if before.session_id != now.session_id => {
+            Err("it is of another session; a file holds one session".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "transcript_tests.rs"]
+mod tests;
