@@ -12,31 +12,46 @@ pub enum Reach {
     TestsOnly,
 }
 
-pub fn reach(sources: &[Source], manifests: &[Manifest]) -> HashMap<String, Reach> {
+/// Where a file stands among the modules of its crate.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub reach: Reach,
+    /// Path of the target's root file.
+    pub root: String,
+    /// Names from the root down; empty for the root itself.
+    pub module: Vec<String>,
+}
+
+pub fn places(sources: &[Source], manifests: &[Manifest]) -> HashMap<String, Place> {
     let by_path: HashMap<&str, &Source> =
         sources.iter().map(|source| (source.path.as_str(), source)).collect();
-    let mut reached = HashMap::new();
-    let mut open: Vec<(String, Reach, bool)> = Vec::new();
+    let mut places: HashMap<String, Place> = HashMap::new();
+    let mut open: Vec<(String, Place)> = Vec::new();
     for manifest in manifests {
         for source in sources.iter().filter(|source| is_root(&source.path, manifest)) {
-            open.push((source.path.clone(), Reach::Product, true));
+            let root = source.path.clone();
+            open.push((root.clone(), Place { reach: Reach::Product, root, module: Vec::new() }));
         }
     }
-    while let Some((path, how, is_root)) = open.pop() {
-        let known = reached.get(&path);
-        if known == Some(&Reach::Product) || known == Some(&how) {
+    while let Some((path, place)) = open.pop() {
+        let known = places.get(&path).map(|known| known.reach);
+        if known == Some(Reach::Product) || known == Some(place.reach) {
             continue;
         }
         let Some(source) = by_path.get(path.as_str()) else {
             continue;
         };
-        reached.insert(path, how);
-        for (child, is_test) in children(source, is_root) {
-            let how = if is_test { Reach::TestsOnly } else { how };
-            open.push((child, how, false));
+        for (child, is_test, names) in children(source, place.root == path) {
+            let mut place = place.clone();
+            place.module.extend(names);
+            if is_test {
+                place.reach = Reach::TestsOnly;
+            }
+            open.push((child, place));
         }
+        places.insert(path, place);
     }
-    reached
+    places
 }
 
 /// Whether cargo takes the file as the root of a library, program, test, example or bench.
@@ -59,8 +74,8 @@ fn is_root(path: &str, manifest: &Manifest) -> bool {
     )
 }
 
-/// Every file the source may include, and whether only tests do.
-fn children(source: &Source, is_root: bool) -> Vec<(String, bool)> {
+/// Every file the source may include, whether only tests do, and the modules down to it.
+fn children(source: &Source, is_root: bool) -> Vec<(String, bool, Vec<String>)> {
     let (folder, file) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let stem = file.strip_suffix(".rs").unwrap_or(file);
     let owns_folder = is_root || stem == "mod";
@@ -71,18 +86,21 @@ fn children(source: &Source, is_root: bool) -> Vec<(String, bool)> {
         for name in &module.inside {
             inside = format!("{inside}/{name}");
         }
+        let mut names = module.inside;
+        names.push(module.name.clone());
         if let Some(path) = &module.path {
-            let from = if module.inside.is_empty() { folder } else { &inside };
-            found.push((resolve(from, path), module.is_test));
+            let from = if names.len() == 1 { folder } else { &inside };
+            found.push((resolve(from, path), module.is_test, names));
         } else {
             let name = &module.name;
-            found.push((format!("{inside}/{name}.rs"), module.is_test));
-            found.push((format!("{inside}/{name}/mod.rs"), module.is_test));
+            found.push((format!("{inside}/{name}.rs"), module.is_test, names.clone()));
+            found.push((format!("{inside}/{name}/mod.rs"), module.is_test, names));
         }
     }
     for window in source.tokens.windows(4) {
         if window[0].text == "include" && window[1].text == "!" && window[3].kind == Kind::Text {
-            found.push((resolve(folder, &window[3].text), window[0].is_test));
+            let path = resolve(folder, &window[3].text);
+            found.push((path, window[0].is_test, Vec::new()));
         }
     }
     found

@@ -1,15 +1,21 @@
 //! One file per rule. A rule reads the tree and returns what to mend.
 
 mod architecture;
+mod circles;
 mod compiled;
 mod funnel;
 mod ignored;
 mod layers;
 mod names;
+mod not_yet;
 mod panics;
 mod prompts;
+mod rooms;
 mod size;
 mod sql;
+mod types;
+
+pub use not_yet::{Measure, NOT_YET, NotYet};
 
 use crate::finding::Finding;
 use crate::tree::Tree;
@@ -29,9 +35,16 @@ const RULES: [Rule; 10] = [
     architecture::check,
 ];
 
+/// Rules about one number of a crate or of the workspace.
+pub fn measure(tree: &Tree) -> Vec<Measure> {
+    let rules: [fn(&Tree) -> Vec<Measure>; 3] = [circles::measure, rooms::measure, types::measure];
+    rules.iter().flat_map(|rule| rule(tree)).collect()
+}
+
 /// Runs every rule; findings in the order of the files.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub fn check(tree: &Tree, not_yet: &[NotYet]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(tree)).collect();
+    findings.extend(not_yet::judge(measure(tree), not_yet));
     findings.sort();
     findings.dedup();
     findings

@@ -2,9 +2,11 @@
 
 mod items;
 mod lexer;
+mod paths;
 
 pub use items::{Function, ModuleDeclaration};
 pub use lexer::{Kind, Token};
+pub use paths::WrittenPath;
 
 /// What the rules know about a file.
 #[derive(Debug)]
@@ -39,6 +41,29 @@ impl Source {
 
     pub fn modules(&self) -> Vec<ModuleDeclaration> {
         items::modules(&self.tokens)
+    }
+
+    /// Every path the product's part of the file writes.
+    pub fn paths(&self) -> Vec<WrittenPath> {
+        paths::paths(&self.tokens)
+    }
+
+    /// Whether the item whose keyword stands at `at` is `pub`, of any reach.
+    pub fn is_public(&self, at: usize) -> bool {
+        paths::is_public(&self.tokens, at)
+    }
+
+    /// Lines of the product: comments and blank lines count, items compiled for tests do not.
+    pub fn product_lines(&self) -> usize {
+        if self.is_test {
+            return 0;
+        }
+        let mut tests = 0;
+        let parts = self.tokens.chunk_by(|a, b| a.is_test == b.is_test);
+        for part in parts.filter(|part| part[0].is_test) {
+            tests += part[part.len() - 1].line + 1 - part[0].line;
+        }
+        self.text.lines().count() - tests
     }
 
     /// Tokens that end up in the product.

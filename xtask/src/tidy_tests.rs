@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::rules;
+use crate::rules::{self, NotYet};
 use crate::tree::Tree;
 
 const CORE_MANIFEST: &str = "[package]\nname = \"skep-core\"\n";
@@ -17,7 +17,11 @@ const RUNTIME: &str = "crates/skep-runtime/src/lib.rs";
 const STORE: &str = "crates/skep-store/src/lib.rs";
 
 /// The findings of a small clean repository with `files` laid over it.
-fn findings(files: &[(&str, &str)]) -> Vec<String> {
+fn findings(files: &[(&str, &str)], not_yet: &[NotYet]) -> Vec<String> {
+    rules::check(&tree(files), not_yet).iter().map(ToString::to_string).collect()
+}
+
+fn tree(files: &[(&str, &str)]) -> Tree {
     let folder = tempfile::tempdir().unwrap();
     let base = [
         ("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\n"),
@@ -33,8 +37,7 @@ fn findings(files: &[(&str, &str)]) -> Vec<String> {
     for (path, text) in base.iter().chain(files) {
         write(folder.path(), path, text);
     }
-    let tree = Tree::read(folder.path()).unwrap();
-    rules::check(&tree).iter().map(ToString::to_string).collect()
+    Tree::read(folder.path()).unwrap()
 }
 
 fn write(root: &Path, path: &str, text: &str) {
@@ -46,7 +49,11 @@ fn write(root: &Path, path: &str, text: &str) {
 /// One finding for each expected beginning, in order, and nothing else.
 #[track_caller]
 fn assert_found(files: &[(&str, &str)], expected: &[&str]) {
-    let found = findings(files);
+    assert_starts(&findings(files, &[]), expected);
+}
+
+#[track_caller]
+fn assert_starts(found: &[String], expected: &[&str]) {
     let matches = found.len() == expected.len()
         && found.iter().zip(expected).all(|(found, start)| found.starts_with(start));
     assert!(matches, "expected {expected:#?}\nfound {found:#?}");
@@ -328,4 +335,182 @@ fn architecture() {
         &["ARCHITECTURE.md:1: architecture: crate skep-core is not named"],
     );
     assert_clean(&[("ARCHITECTURE.md", "`skep-store` `skep-runtime` `skep-core`")]);
+}
+
+/// Files of skep-core by their path in its `src/`.
+fn core(files: &[(&str, &str)]) -> Vec<(String, String)> {
+    let path = |name: &str| format!("crates/skep-core/src/{name}");
+    files.iter().map(|(name, text)| (path(name), (*text).to_owned())).collect()
+}
+
+fn as_pairs(files: &[(String, String)]) -> Vec<(&str, &str)> {
+    files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect()
+}
+
+#[track_caller]
+fn assert_found_in_core(files: &[(&str, &str)], expected: &[&str]) {
+    assert_found(&as_pairs(&core(files)), expected);
+}
+
+#[test]
+fn folder_circle() {
+    // Each way of writing an import closes the circle: a `use`, a path in an expression, what
+    // another file passes on, a module that a `use` has renamed, a file in front of its folder.
+    let ways = [
+        ("use crate::gate::Verdict;\n", ""),
+        ("use {crate::{gate::{self, bound::*}, A}};\n", ""),
+        ("fn a() -> u8 { crate::gate::bound::b() }\n", ""),
+        ("fn a(b: super::gate::Verdict) {}\n", ""),
+        ("use crate::Verdict;\n", ""),
+        ("use crate as top;\nfn a() { top::gate::b(); }\n", ""),
+        ("mod a { fn b() { super::super::gate::c(); } }\n", ""),
+        ("pub use crate::gate::Verdict;\nfn a(b: Verdict) {}\n", ""),
+        ("", "use super::super::gate;\n"),
+    ];
+    for (front, inner) in ways {
+        assert_found_in_core(
+            &[
+                ("lib.rs", "mod gate;\nmod lane;\npub use gate::Verdict;\n"),
+                ("gate.rs", "mod bound;\npub use bound::Verdict;\n"),
+                ("gate/bound.rs", "use crate::lane::Lane;\npub struct Verdict;\n"),
+                ("lane/mod.rs", &format!("mod open;\n{front}")),
+                ("lane/open.rs", inner),
+            ],
+            &["crates/skep-core/src:1: folders: import circle of gate/ lane/: decide which is"],
+        );
+    }
+    // A file beside a folder is a node of its own; so is a folder in a folder.
+    assert_found_in_core(
+        &[
+            ("lib.rs", "mod gate;\n"),
+            ("gate.rs", "mod chain;\nmod bound;\n"),
+            ("gate/chain.rs", "use super::bound::inner::A;\npub fn chain() {}\n"),
+            ("gate/bound/mod.rs", "pub mod inner;\n"),
+            ("gate/bound/inner.rs", "pub fn a() { crate::gate::chain::chain(); }\n"),
+        ],
+        &["crates/skep-core/src/gate:1: folders: import circle of bound/ chain.rs: decide which \
+             is the lower one; crates/skep-core/src/gate/bound/inner.rs:1 imports \
+             crates/skep-core/src/gate/chain.rs, crates/skep-core/src/gate/chain.rs:1 imports \
+             crates/skep-core/src/gate/bound/inner.rs"],
+    );
+    let clean = [
+        ("lib.rs", "mod gate;\nmod lane;\npub use gate::Verdict;\n"),
+        ("gate.rs", "mod bound;\npub use crate::lane::Lane;\npub struct Verdict;\n"),
+        ("gate/bound.rs", "use super::Verdict;\nuse crate::lane;\n"),
+        (
+            "lane/mod.rs",
+            "//! crate::gate\nuse std::gate::Verdict;\npub struct Lane;\n\
+             fn a() { x.gate::<u8>() }\n\
+             #[cfg(test)]\nuse crate::gate::Verdict;\n#[cfg(test)]\nmod lane_tests;\n",
+        ),
+        ("lane/lane_tests.rs", "use crate::gate::Verdict;\n"),
+    ];
+    assert_found_in_core(&clean, &[]);
+}
+
+#[test]
+fn file_circle() {
+    let ring = |length: usize| {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let mut files = vec![("lib.rs".to_owned(), String::new())];
+        for (index, name) in names[..length].iter().enumerate() {
+            files[0].1 += &format!("mod {name};\n");
+            let next = names[(index + 1) % length];
+            files.push((format!("{name}.rs"), format!("use super::{next}::of_{next};\n")));
+        }
+        files
+    };
+    let seven = ring(7);
+    assert_found_in_core(
+        &as_pairs(&seven),
+        &["crates/skep-core/src/a.rs:1: circles: circle of 7 files, at most 6"],
+    );
+    assert_found_in_core(&as_pairs(&ring(6)), &[]);
+}
+
+#[test]
+fn crate_size() {
+    // A root that names twenty files, and so many lines in these that the sum is `sum`.
+    let lines = |sum: usize| {
+        let mut root: String = (0..20).map(|part| format!("mod p{part};\n")).collect();
+        root += "#[cfg(test)]\nmod tests {\n\n\n}\n";
+        let mut left = sum - 20;
+        let mut files = vec![("lib.rs".to_owned(), root)];
+        for part in 0..20 {
+            let here = left.min(600);
+            left -= here;
+            files.push((format!("p{part}.rs"), "// why\n".repeat(here)));
+        }
+        files
+    };
+    assert_found_in_core(
+        &as_pairs(&lines(12_001)),
+        &["crates/skep-core/Cargo.toml:1: crate: 12001 lines without tests, at most 12000"],
+    );
+    assert_found_in_core(&as_pairs(&lines(12_000)), &[]);
+}
+
+#[test]
+fn folder_size() {
+    let folder = |count: usize| {
+        let name = |part: usize| format!("p{part}");
+        let root: String = (0..count).map(|part| format!("mod {};\n", name(part))).collect();
+        let root = ("wide/mod.rs".to_owned(), root + "#[cfg(test)]\nmod wide_tests;\n");
+        let front = ("lib.rs".to_owned(), "mod wide;\n".to_owned());
+        let tests = ("wide/wide_tests.rs".to_owned(), String::new());
+        let files = (0..count).map(|part| (format!("wide/{}.rs", name(part)), String::new()));
+        files.chain([root, front, tests]).collect::<Vec<_>>()
+    };
+    assert_found_in_core(
+        &as_pairs(&folder(25)),
+        &["crates/skep-core/src/wide:1: folder: 26 source files, at most 25"],
+    );
+    assert_found_in_core(&as_pairs(&folder(24)), &[]);
+}
+
+#[test]
+fn types() {
+    assert_found(
+        &[(CORE, "pub struct Call;\n"), (RUNTIME, "pub(crate) enum Call {}\n")],
+        &[
+            "crates/skep-core/src/lib.rs:1: types: type Call is defined 1 times elsewhere",
+            "crates/skep-runtime/src/lib.rs:1: types: type Call is defined 1 times elsewhere",
+        ],
+    );
+    // Sibling files say less than sibling folders with the same files inside.
+    assert_found_in_core(
+        &[
+            ("lib.rs", "mod a;\nmod b;\n"),
+            ("a.rs", "pub type Call = u8;\n"),
+            ("b.rs", "pub trait Call {}\n"),
+        ],
+        &["crates/skep-core/src/a.rs:1: types: type Call", "crates/skep-core/src/b.rs:1: types"],
+    );
+    assert_found_in_core(
+        &[
+            ("lib.rs", "mod a;\nmod b;\nstruct Wire;\n#[cfg(test)]\npub struct Call;\n"),
+            ("a/mod.rs", "mod decode;\nstruct Wire;\n"),
+            ("a/decode.rs", "pub struct Call;\nimpl A for Call { type Out = u8; }\n"),
+            ("b/mod.rs", "mod decode;\npub struct Wire;\n"),
+            ("b/decode.rs", "pub struct Call;\nimpl A for Call { type Out = u8; }\n"),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn not_yet() {
+    let twice = [(CORE, "pub struct Call;\n"), (RUNTIME, "pub struct Call;\n")];
+    let known = |ceiling| [NotYet { scope: "workspace", rule: "types", ceiling }];
+    assert_starts(&findings(&twice, &known(1)), &[]);
+    assert_starts(
+        &findings(&[], &known(1)),
+        &["xtask/src/rules/not_yet.rs:1: not_yet: workspace keeps the rule types now: take its"],
+    );
+    let four =
+        [(CORE, "pub struct A;\npub struct B;\n"), (RUNTIME, "pub enum A {}\npub enum B {}\n")];
+    let found = findings(&four, &known(1));
+    assert_eq!(found.len(), 4, "a figure above the ceiling: {found:#?}");
+    let other = [NotYet { scope: "skep-core", rule: "types", ceiling: 9 }];
+    assert_eq!(findings(&twice, &other).len(), 2, "an entry of another scope helps nobody");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::modules::{self, Reach};
+use crate::modules::{self, Place, Reach};
 use crate::source::Source;
 
 #[derive(Debug)]
@@ -15,8 +15,8 @@ pub struct Tree {
     pub sources: Vec<Source>,
     pub manifests: Vec<Manifest>,
     pub architecture: Option<String>,
-    /// Rust files that some crate root includes.
-    pub reached: HashMap<String, Reach>,
+    /// Rust files that some crate root includes, by path.
+    pub places: HashMap<String, Place>,
 }
 
 /// One crate's Cargo.toml.
@@ -55,16 +55,23 @@ impl Tree {
             sources: Vec::new(),
             manifests: Vec::new(),
             architecture: fs::read_to_string(root.join("ARCHITECTURE.md")).ok(),
-            reached: HashMap::new(),
+            places: HashMap::new(),
         };
         tree.read_folder(root, "")?;
         tree.sources.sort_by(|a, b| a.path.cmp(&b.path));
         tree.manifests.sort_by(|a, b| a.path.cmp(&b.path));
-        tree.reached = modules::reach(&tree.sources, &tree.manifests);
+        tree.places = modules::places(&tree.sources, &tree.manifests);
         for source in &mut tree.sources {
-            source.is_test |= tree.reached.get(&source.path) == Some(&Reach::TestsOnly);
+            let place = tree.places.get(&source.path);
+            source.is_test |= place.is_some_and(|place| place.reach == Reach::TestsOnly);
         }
         Ok(tree)
+    }
+
+    /// The crate a file belongs to, by the nearest manifest above it.
+    pub fn crate_of(&self, path: &str) -> Option<&Manifest> {
+        let above = self.manifests.iter().filter(|manifest| path.starts_with(manifest.folder()));
+        above.max_by_key(|manifest| manifest.folder().len())
     }
 
     fn read_folder(&mut self, folder: &Path, prefix: &str) -> Result<()> {

@@ -6,14 +6,10 @@ use crate::tree::Tree;
 const RULE: &str = "compiled";
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let in_a_crate = |path: &str| {
-        let owner = |folder: &str| path.starts_with(folder);
-        tree.manifests.iter().any(|manifest| owner(manifest.folder()))
-    };
     tree.sources
         .iter()
-        .filter(|source| source.is_rust() && in_a_crate(&source.path))
-        .filter(|source| !tree.reached.contains_key(&source.path))
+        .filter(|source| source.is_rust() && tree.crate_of(&source.path).is_some())
+        .filter(|source| !tree.places.contains_key(&source.path))
         .map(|source| Finding {
             path: source.path.clone(),
             line: 1,

@@ -71,40 +71,56 @@ pub fn functions(tokens: &[Token]) -> Vec<Function> {
 
 pub fn modules(tokens: &[Token]) -> Vec<ModuleDeclaration> {
     let mut found = Vec::new();
-    // One entry per open brace: the module's name when the brace belongs to an inline module.
-    let mut open: Vec<Option<String>> = Vec::new();
-    let mut inline = None;
+    let mut inline = InlineModules::default();
     let mut path = None;
     for (at, token) in tokens.iter().enumerate() {
         if is_word(token, "mod")
             && let Some([name, next]) = tokens.get(at + 1..at + 3)
+            && is_mark(next, ";")
         {
-            match next.text.as_str() {
-                ";" => found.push(ModuleDeclaration {
-                    name: name.text.clone(),
-                    inside: open.iter().flatten().cloned().collect(),
-                    path: path.take(),
-                    is_test: token.is_test,
-                }),
-                "{" => inline = Some(name.text.clone()),
-                _ => {}
-            }
+            found.push(ModuleDeclaration {
+                name: name.text.clone(),
+                inside: inline.names(),
+                path: path.take(),
+                is_test: token.is_test,
+            });
         }
         if let Some(window) = tokens.get(at..at + 5)
             && spelled(&window[..4], &["#", "[", "path", "="])
         {
             path = Some(window[4].text.clone());
         }
-        if token.kind == Kind::Mark {
-            match token.text.as_str() {
-                "{" => open.push(inline.take()),
-                "}" => drop(open.pop()),
-                ";" => path = None,
-                _ => {}
-            }
+        if is_mark(token, ";") {
+            path = None;
         }
+        inline.see(tokens, at);
     }
     found
+}
+
+/// Follows the braces of a file: which inline modules are open.
+#[derive(Default)]
+pub struct InlineModules {
+    /// One entry per open brace: the module's name when the brace belongs to an inline module.
+    open: Vec<Option<String>>,
+}
+
+impl InlineModules {
+    /// To be called for every index in order.
+    pub fn see(&mut self, tokens: &[Token], at: usize) {
+        if is_mark(&tokens[at], "}") {
+            self.open.pop();
+        } else if is_mark(&tokens[at], "{") {
+            let before = at.checked_sub(2).and_then(|start| tokens.get(start..at));
+            let name = before.filter(|pair| is_word(&pair[0], "mod")).map(|pair| &pair[1].text);
+            self.open.push(name.cloned());
+        }
+    }
+
+    /// Outermost first.
+    pub fn names(&self) -> Vec<String> {
+        self.open.iter().flatten().cloned().collect()
+    }
 }
 
 /// The index after the attribute that starts at `at`, when one does.
