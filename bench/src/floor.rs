@@ -28,7 +28,7 @@ pub async fn serve(model: String, folder: Option<PathBuf>) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let folder_of_note = folder.clone().unwrap_or_else(std::env::temp_dir);
     let store = match &folder {
-        Some(folder) => Some(FloorStore::open(&folder.join("floor.db")).await?),
+        Some(folder) => Some(FloorStore::open(&folder.join("floor.db"))?),
         None => None,
     };
     let http = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;

@@ -10,7 +10,8 @@ use crate::tree::Tree;
 const CORE_MANIFEST: &str = "[package]\nname = \"skep-core\"\n";
 const RUNTIME_MANIFEST: &str =
     "[package]\nname = \"skep-runtime\"\n\n[dependencies]\nskep-core.workspace = true\n";
-const STORE_MANIFEST: &str = "[package]\nname = \"skep-store\"\n\n[dependencies]\nsqlx = \"1\"\n";
+const STORE_MANIFEST: &str =
+    "[package]\nname = \"skep-store\"\n\n[dependencies]\nrusqlite = \"1\"\n";
 const ARCHITECTURE: &str = "`skep-core` `skep-store` `skep-runtime` `skep-testkit` `skep-odd`";
 const CORE: &str = "crates/skep-core/src/lib.rs";
 const RUNTIME: &str = "crates/skep-runtime/src/lib.rs";
@@ -196,12 +197,12 @@ fn sql() {
         &["crates/skep-runtime/src/lib.rs:1: sql: `SELECT` outside skep-store"],
     );
     assert_found(
-        &[(RUNTIME, "use sqlx::Row;\n")],
-        &["crates/skep-runtime/src/lib.rs:1: sql: sqlx outside skep-store"],
+        &[(RUNTIME, "use rusqlite::Row;\n")],
+        &["crates/skep-runtime/src/lib.rs:1: sql: rusqlite outside skep-store"],
     );
     assert_found(
-        &[("crates/skep-runtime/Cargo.toml", &format!("{RUNTIME_MANIFEST}sqlx = \"1\"\n"))],
-        &["crates/skep-runtime/Cargo.toml:6: sql: sqlx outside skep-store"],
+        &[("crates/skep-runtime/Cargo.toml", &format!("{RUNTIME_MANIFEST}rusqlite = \"1\"\n"))],
+        &["crates/skep-runtime/Cargo.toml:6: sql: rusqlite outside skep-store"],
     );
     assert_found(
         &[(STORE, "mod dialect;\nconst A: &str = \"SELECT 1 FOR UPDATE\";\n")],

@@ -70,13 +70,14 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     }
     findings.extend(tree.manifests.iter().flat_map(|manifest| {
         let may = manifest.path.starts_with(STORE) || manifest.path == FLOOR;
-        let strange = move |name: &str| name == "sqlx" && !may;
+        let strange = move |name: &str| name == "rusqlite" && !may;
         manifest.dependencies.iter().filter(move |it| !it.is_dev && strange(&it.name)).map(|it| {
             Finding {
                 path: manifest.path.clone(),
                 line: it.line,
                 rule: RULE,
-                text: "sqlx outside skep-store: ask the store by a command or a read".to_owned(),
+                text: "rusqlite outside skep-store: ask the store by a command or a read"
+                    .to_owned(),
             }
         })
     }));
@@ -86,8 +87,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn judge(source: &Source, token: &Token) -> Option<String> {
     let in_store = source.path.starts_with(STORE);
     match token.kind {
-        Kind::Word if !in_store && token.text == "sqlx" => {
-            Some("sqlx outside skep-store: ask the store by a command or a read".to_owned())
+        Kind::Word if !in_store && token.text == "rusqlite" => {
+            Some("rusqlite outside skep-store: ask the store by a command or a read".to_owned())
         }
         Kind::Text if in_store => {
             let word = DIALECT_WORDS.iter().find(|word| contains_word(&token.text, word))?;
