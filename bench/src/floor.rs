@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::client;
 use crate::floor_store::FloorStore;
 
 struct Floor {
@@ -31,7 +32,7 @@ pub async fn serve(model: String, folder: Option<PathBuf>) -> Result<()> {
         Some(folder) => Some(FloorStore::open(&folder.join("floor.db"))?),
         None => None,
     };
-    let http = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
+    let http = client::http()?;
     let floor = Arc::new(Floor { http, model, store, note: folder_of_note.join("note.txt") });
     println!("listening on http://{}", listener.local_addr()?);
     let router = Router::new().route("/ws", get(upgrade)).with_state(floor);

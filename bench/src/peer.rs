@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
 
-use crate::tree;
+use crate::{client, tree};
 
 /// Longer than any of them needs to start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -138,7 +138,7 @@ impl Running {
             command.spawn().with_context(|| format!("starting the peer {}", peer.key()))?;
         let input = process.stdin.take().context("no input")?;
         let output = BufReader::new(process.stdout.take().context("no output")?).lines();
-        let http = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
+        let http = client::http()?;
         let mut running = Self { peer, process, input, output, url: None, http };
         if peer == Peer::AiSdk {
             let line = running.line().await?;

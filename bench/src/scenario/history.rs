@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Bench;
+use crate::client;
 use crate::hive::{self, Hive, Home};
 use crate::report::{Goal, Row};
 use crate::stats::{self, ms};
@@ -25,7 +26,7 @@ pub async fn page(bench: &Bench) -> Result<Vec<Row>> {
         write_session(&file, name, messages)?;
         hive.import(&bench.program(), &file).await?;
     }
-    let http = client()?;
+    let http = client::http()?;
     let times = if bench.options.quick { 60 } else { 200 };
     let (mut short, mut long) = (Vec::new(), Vec::new());
     for _ in 0..bench.rounds() {
@@ -75,7 +76,7 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
         hive.import(&bench.program(), &file).await?;
         std::fs::remove_file(&file)?;
     }
-    let http = client()?;
+    let http = client::http()?;
     indexed(&http, &hive).await?;
     let mut times = Vec::new();
     for query in queries() {
@@ -121,10 +122,6 @@ async fn indexed(http: &reqwest::Client, hive: &Hive) -> Result<()> {
         ensure!(begun.elapsed().as_secs() < 600, "the index does not get there: {found}");
         tokio::time::sleep(std::time::Duration::from_millis(250)).await;
     }
-}
-
-fn client() -> Result<reqwest::Client> {
-    Ok(reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?)
 }
 
 async fn get(http: &reqwest::Client, hive: &Hive, url: &str) -> Result<String> {

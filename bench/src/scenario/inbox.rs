@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::Bench;
-use crate::client::{Client, Target};
+use crate::client::{self, Client, Target};
 use crate::hive::{Hive, Home};
 use crate::report::{Goal, Row};
 use crate::stats::ms;
@@ -36,7 +36,7 @@ async fn turn_time(bench: &Bench, items: usize) -> Result<f64> {
     let home = Home::new(&bench.model.url, 1)?;
     std::fs::write(home.path().join("skep.yaml"), "limits:\n  concurrent_turns: 1\n")?;
     let hive = Hive::start(&bench.program(), home).await?;
-    let http = reqwest::Client::builder().no_proxy().build()?;
+    let http = client::http()?;
     let control = |word: &str| http.post(format!("{}/{word}", bench.model.url)).send();
     control("hold").await?;
     fill(&hive.target, items).await?;

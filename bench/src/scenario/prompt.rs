@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Bench;
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::hive::{Hive, Home};
 use crate::report::{Goal, Row};
 
@@ -16,7 +16,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let hive = Hive::start(&bench.program(), home).await?;
     let mut client = Client::connect(&hive.target, false).await?;
     client.turn("ping", None).await?;
-    let asked = reqwest::Client::builder().no_proxy().build()?;
+    let asked = client::http()?;
     let newest = asked.get(format!("{}/newest", bench.model.url)).send().await?.text().await?;
     hive.child.stop().await?;
     let request: Value = serde_json::from_str(&newest).context("the model kept no request")?;

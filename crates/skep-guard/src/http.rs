@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Once;
 use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder};
@@ -61,11 +62,21 @@ fn root_cause(error: &reqwest::Error) -> String {
 }
 
 fn plain_builder() -> ClientBuilder {
+    install_crypto();
     Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .no_proxy()
         .referer(false)
+}
+
+/// TLS takes its cryptography from `ring`: the library's own default builds ten times as long.
+fn install_crypto() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Refused where the process has a provider already, which then stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
 }
 
 /// Loading the machine's certificates fails where there are none; plain HTTP needs none.

@@ -148,7 +148,10 @@ fn parse(block: &str) -> Option<Event> {
     Some(Event { name, id, data: data.join("\n") })
 }
 
-fn builder() -> ClientBuilder {
+/// A client of what listens on this machine.
+pub fn builder() -> ClientBuilder {
+    // The first one of the process stays. Nothing here speaks TLS; a client wants it all the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     // Everything is on loopback: no certificates, no proxy, no connection kept between requests
     // (a pooled one would belong to the runtime of another test).
     Client::builder().no_proxy().pool_max_idle_per_host(0).tls_certs_only([])

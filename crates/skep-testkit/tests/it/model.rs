@@ -4,7 +4,7 @@ use futures_util::StreamExt;
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use skep_testkit::model::{Differing, Ending, Usage, signature_of};
-use skep_testkit::{Reply, ScriptedModel};
+use skep_testkit::{Reply, ScriptedModel, http};
 
 pub fn body(stream: bool, messages: Value) -> Value {
     let tool = json!({ "name": "read", "description": "Reads.", "input_schema":
@@ -17,9 +17,8 @@ pub fn hello(stream: bool) -> Value {
     body(stream, json!([{ "role": "user", "content": "hello" }]))
 }
 
-/// Without the certificates of the machine, which take long to read.
 pub fn client() -> Client {
-    Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
+    http::builder().build().unwrap()
 }
 
 pub async fn post(model: &ScriptedModel, body: &Value) -> reqwest::Result<Response> {

@@ -38,6 +38,7 @@ mod engine_providers;
 mod engine_queue;
 mod engine_spend;
 mod engine_tasks;
+mod engine_tls;
 mod engine_wait;
 mod fault_cli;
 mod fault_config;
