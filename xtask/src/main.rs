@@ -8,6 +8,7 @@
 mod finding;
 mod imports;
 mod modules;
+mod packages;
 mod rules;
 mod source;
 #[cfg(test)]
@@ -32,7 +33,8 @@ fn main() -> Result<ExitCode> {
 }
 
 fn tidy() -> Result<ExitCode> {
-    let tree = tree()?;
+    let mut tree = tree()?;
+    tree.packages = packages::list(&repository_root()?)?;
     let findings = rules::check(&tree, rules::NOT_YET);
     for finding in &findings {
         println!("{finding}");

@@ -13,6 +13,7 @@ mod prompts;
 mod rooms;
 mod size;
 mod sql;
+mod supply;
 mod types;
 
 pub use not_yet::{Measure, NOT_YET, NotYet};
@@ -22,7 +23,7 @@ use crate::tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     layers::check,
     size::check,
     panics::check,
@@ -33,6 +34,7 @@ const RULES: [Rule; 10] = [
     compiled::check,
     prompts::check,
     architecture::check,
+    supply::check,
 ];
 
 /// Rules about one number of a crate or of the workspace.

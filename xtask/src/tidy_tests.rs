@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::packages;
 use crate::rules::{self, NotYet};
 use crate::tree::Tree;
 
@@ -514,4 +515,40 @@ fn not_yet() {
     assert_eq!(found.len(), 4, "a figure above the ceiling: {found:#?}");
     let other = [NotYet { scope: "skep-core", rule: "types", ceiling: 9 }];
     assert_eq!(findings(&twice, &other).len(), 2, "an entry of another scope helps nobody");
+}
+
+#[test]
+fn supply() {
+    let found = |listing: &str| -> Vec<String> {
+        let mut tree = tree(&[]);
+        tree.packages = packages::parse(listing);
+        let supply = |text: &String| text.starts_with("Cargo.lock:1: supply: ");
+        let all = rules::check(&tree, &[]);
+        // Entries for versions that this small listing has but once are no part of the case.
+        let stale = |text: &String| text.contains("has one version now");
+        all.iter().map(ToString::to_string).filter(supply).filter(|text| !stale(text)).collect()
+    };
+    let cases = [
+        ("a v1.0.0;GPL-3.0", "a 1.0.0 has the licence `GPL-3.0`"),
+        ("a v1.0.0;", "a 1.0.0 has the licence ``"),
+        ("a v1.0.0;MIT AND (GPL-3.0 OR AGPL-3.0)", "a 1.0.0 has the licence"),
+        ("a v1.0.0;Apache-2.0 WITH Classpath-exception", "a 1.0.0 has the licence"),
+        ("a v1.0.0;MIT GPL-3.0", "a 1.0.0 has the licence"),
+        ("openssl-sys v0.9.1;MIT", "openssl-sys is banned: use rustls"),
+        ("a v1.0.0;MIT\na v2.1.0;MIT", "a is built in versions 1.0.0 and 2.1.0"),
+    ];
+    for (listing, expected) in cases {
+        assert_starts(&found(listing), &[&format!("Cargo.lock:1: supply: {expected}")]);
+    }
+    let fine = "skep v0.1.0 (/work/crates/skep);Proprietary\n\
+        a v1.0.0 (proc-macro);MIT/Apache-2.0\n\na v1.0.0 (proc-macro);MIT/Apache-2.0 (*)\n\
+        b v1.0.0;(GPL-2.0 OR MIT) AND Unicode-3.0\n\
+        c v1.0.0;Apache-2.0 WITH LLVM-exception OR GPL-2.0 (*)\n";
+    assert_starts(&found(fine), &[]);
+    let alone = packages::parse("a v1.0.0;MIT");
+    let mut tree = tree(&[]);
+    tree.packages = alone;
+    let stale = rules::check(&tree, &[]);
+    assert!(stale.iter().all(|finding| finding.text.ends_with("remove its entry")), "{stale:?}");
+    assert!(!stale.is_empty(), "an entry nobody needs is found");
 }

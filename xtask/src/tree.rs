@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::modules::{self, Place, Reach};
+use crate::packages::Package;
 use crate::source::Source;
 
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Tree {
     pub architecture: Option<String>,
     /// Rust files that some crate root includes, by path.
     pub places: HashMap<String, Place>,
+    /// Third-party crates, sorted by name and version; filled by the caller.
+    pub packages: Vec<Package>,
 }
 
 /// One crate's Cargo.toml.
@@ -56,6 +59,7 @@ impl Tree {
             manifests: Vec::new(),
             architecture: fs::read_to_string(root.join("ARCHITECTURE.md")).ok(),
             places: HashMap::new(),
+            packages: Vec::new(),
         };
         tree.read_folder(root, "")?;
         tree.sources.sort_by(|a, b| a.path.cmp(&b.path));

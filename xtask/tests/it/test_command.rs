@@ -204,6 +204,18 @@ fn all_raises_the_counts() {
 }
 
 #[test]
+fn all_asks_cargo_deny_or_says_that_it_did_not() {
+    let stage = Stage::new("deny) echo 'advisories ok';;");
+    assert!(stage.run(&["--all"]).text.contains("advisories ok"));
+    assert!(!stage.run(&[]).text.contains("advisories"));
+    let outcome = Stage::new("deny) exit 101;;").run(&["--all"]);
+    let lines: Vec<&str> = outcome.text.lines().filter(|line| line.contains("skipped")).collect();
+    assert_eq!(lines.len(), 1, "whole output:\n{}", outcome.text);
+    assert!(lines[0].starts_with("skipped: advisories: install cargo deny"));
+    assert!(outcome.last_line.ends_with(" failed"), "the counts stay the last line");
+}
+
+#[test]
 fn a_wrong_argument_is_refused() {
     let stage = Stage::new(TWO_GOOD_PROGRAMS);
     for arguments in [&["--fast"][..], &["--only"], &["--only", "kitchen"]] {
