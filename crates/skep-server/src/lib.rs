@@ -6,29 +6,14 @@
 
 mod server;
 
-mod admission;
-mod assets;
-mod attachment;
-mod browser;
-mod calls;
-mod connection;
-mod cors;
-mod doors;
-mod extract;
-mod filter;
-mod hosts;
-mod lockout;
-mod metrics;
-mod outward;
-mod pace;
-mod permit;
-mod problem;
-mod standing;
-mod telling;
-mod watching;
-
+mod channel;
+mod door;
+mod openai;
+mod request;
 mod rest;
+mod routes;
+mod stream;
 mod ws;
 
-pub use calls::CallTimes;
+pub use door::calls::CallTimes;
 pub use server::{BindError, BindOptions, Listening, Server};

@@ -17,16 +17,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::browser;
-use crate::calls::{CallTimes, Calls};
-use crate::connection;
-use crate::doors::{DoorState, Doors};
-use crate::hosts::Hosts;
-use crate::lockout::Lockout;
-use crate::metrics::Metrics;
-use crate::rest;
-use crate::standing::Standing;
-use crate::ws::{self, EventTexts, Feed, Hub};
+use crate::channel::event_texts::EventTexts;
+use crate::channel::frame;
+use crate::channel::hub::{Feed, Hub};
+use crate::door::calls::{CallTimes, Calls};
+use crate::door::credential_watch::Standing;
+use crate::door::hosts::Hosts;
+use crate::door::lockout::Lockout;
+use crate::door::metrics::Metrics;
+use crate::door::state::{DoorState, Doors};
+use crate::door::{browser, connection};
+use crate::rest::events;
+use crate::routes;
 
 /// Connections the kernel keeps for us while we accept others: a storm of clients coming back.
 const BACKLOG: i32 = 4096;
@@ -146,8 +148,8 @@ impl Server {
             settings: settings.clone(),
             calls: Calls::new(times),
             metrics: Metrics::new(&hive),
-            socket_texts: EventTexts::new(ws::event_text),
-            stream_texts: EventTexts::new(rest::event_text),
+            socket_texts: EventTexts::new(frame::event),
+            stream_texts: EventTexts::new(events::text),
             hive,
             address: format!("http://{address}"),
             cookie: cookie_name(&home),
@@ -169,7 +171,7 @@ impl Server {
         let Self { network, local, file, doors, feed } = self;
         // Before a client can ask again for what it waited for.
         doors.calls.adopt(&doors).await;
-        let router = rest::router(Arc::clone(&doors));
+        let router = routes::router(Arc::clone(&doors));
         let closing = doors.closing.clone();
         let stopping = doors.hive.stopping();
         let route = Arc::clone(&doors.hub).route(doors.hive.clone(), feed, closing.clone());

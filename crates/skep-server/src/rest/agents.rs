@@ -10,18 +10,10 @@ use skep_core::message::View;
 use skep_runtime::door::{AgentInfo, HistoryPage, HistoryQuery, SessionChoice};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::doors::Doors;
-use crate::extract::{self, OptionalJsonBody, Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{BadBody, Missing, NotKept, Problem};
-
-const USUAL_PAGE: u32 = 50;
-const LARGEST_PAGE: u32 = 500;
-
-/// No parameters, and none accepted.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+use crate::door::state::Doors;
+use crate::request::extract::{self, Nothing, OptionalJsonBody, Params, Segments, page_size};
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, Missing, NotKept, Problem};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Agents {
@@ -96,16 +88,6 @@ pub(crate) async fn history(
     let page = doors.hive.history(query, permit.credential(), &permit.sight()).await?;
     let json = page.to_json()?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
-}
-
-pub(crate) fn page_size(given: Option<u32>) -> Result<u32, Problem> {
-    match given.unwrap_or(USUAL_PAGE) {
-        size @ 1..=LARGEST_PAGE => Ok(size),
-        _ => {
-            let detail = format!("limit must be between 1 and {LARGEST_PAGE}");
-            Err(Problem::bad_request("invalid_query", detail))
-        }
-    }
 }
 
 #[derive(Default, Deserialize, ToSchema)]

@@ -3,17 +3,15 @@
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
-use skep_core::approval::{ApprovalState, Scope};
-use skep_runtime::door::{
-    ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, Credential, DecisionWish,
-};
+use skep_core::approval::ApprovalState;
+use skep_runtime::door::{ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, Credential};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::doors::Doors;
-use crate::extract::{self, JsonBody, Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
-use crate::rest::agents::{Nothing, page_size};
+use crate::door::state::Doors;
+use crate::request::decision::Decision;
+use crate::request::extract::{self, JsonBody, Nothing, Params, Segments, page_size};
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
 
 /// Which approvals.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
@@ -109,43 +107,6 @@ pub(crate) async fn covers(
 ) -> Result<Json<Covered>, Problem> {
     let pattern = params.pattern.as_deref();
     Ok(Json(doors.hive.covers(&id, pattern, &permit.sight()).await?))
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
-    Approve,
-    Deny,
-}
-
-/// An answer.
-#[derive(Clone, Debug, Deserialize, PartialEq, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Decision {
-    decision: Word,
-    /// How far a yes reaches; `once` where it is left out.
-    scope: Option<Scope>,
-    /// For `session` and `always`: what is allowed; exactly this call where it is left out.
-    pattern: Option<String>,
-    /// For the agent where it is a no, for the record else.
-    #[schema(max_length = 2000)]
-    note: Option<String>,
-    /// The `hash` of what was shown.
-    hash: String,
-}
-
-impl Decision {
-    pub(crate) fn wish(self, permit: &Permit, from: &str) -> DecisionWish {
-        DecisionWish {
-            approve: self.decision == Word::Approve,
-            scope: self.scope.unwrap_or(Scope::Once),
-            pattern: self.pattern,
-            note: self.note,
-            hash: self.hash,
-            by: permit.principal().to_string(),
-            from: from.to_owned(),
-        }
-    }
 }
 
 /// Decides. The first answer counts; what was shown has to be what would run.

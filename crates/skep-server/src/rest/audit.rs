@@ -10,11 +10,10 @@ use skep_core::audit::{AuditKind, Verdict};
 use skep_runtime::audit::{AuditPage, AuditQuery};
 use utoipa::IntoParams;
 
-use crate::doors::Doors;
-use crate::extract::Params;
-use crate::permit::Permit;
-use crate::problem::Problem;
-use crate::rest::agents::Nothing;
+use crate::door::state::Doors;
+use crate::request::extract::{Nothing, Params};
+use crate::request::permit::Permit;
+use crate::request::problem::Problem;
 use crate::rest::sessions::LINES;
 
 const USUAL_ROWS: usize = 50;

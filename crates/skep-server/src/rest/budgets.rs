@@ -4,10 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use skep_runtime::budgets::BudgetPage;
 
-use crate::doors::Doors;
-use crate::extract::Params;
-use crate::problem::Problem;
-use crate::rest::agents::Nothing;
+use crate::door::state::Doors;
+use crate::request::extract::{Nothing, Params};
+use crate::request::problem::Problem;
 
 /// What may be used in a day and a turn, what is used of it, and what calls under way hold.
 #[utoipa::path(

@@ -8,11 +8,10 @@ use skep_core::ids::{CallId, TurnId};
 use skep_runtime::outcomes::{ResolvedInfo, UnknownCallInfo};
 use utoipa::ToSchema;
 
-use crate::doors::Doors;
-use crate::extract::{JsonBody, Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
-use crate::rest::agents::Nothing;
+use crate::door::state::Doors;
+use crate::request::extract::{JsonBody, Nothing, Params, Segments};
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct UnknownCalls {

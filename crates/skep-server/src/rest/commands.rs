@@ -5,8 +5,7 @@ use serde::Serialize;
 use skep_core::slash::{COMMANDS, CommandInfo};
 use utoipa::ToSchema;
 
-use crate::extract::Params;
-use crate::rest::agents::Nothing;
+use crate::request::extract::{Nothing, Params};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Commands {

@@ -5,7 +5,6 @@
 //! conversation was asked for: what its model call under way has said so far.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -17,18 +16,17 @@ use serde::{Deserialize, Serialize};
 use skep_core::event::Event;
 use utoipa::IntoParams;
 
-use crate::admission::only;
-use crate::doors::Doors;
-use crate::extract::{self, Params};
-use crate::filter::EventFilter;
-use crate::permit::Permit;
-use crate::problem::{Missing, Problem};
-use crate::rest::message_stream::{Sse, json, streamed};
-use crate::standing::Stay;
-use crate::watching::{Seen, Watching};
+use crate::door::credential_watch::Stay;
+use crate::door::state::Doors;
+use crate::request::extract::{self, Params};
+use crate::request::header::only;
+use crate::request::permit::Permit;
+use crate::request::problem::{Missing, Problem};
+use crate::stream::event_filter::EventFilter;
+use crate::stream::event_watch::{Seen, Watching};
+use crate::stream::sse::{KEEP_ALIVE, Sse, json, streamed};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -5,11 +5,10 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use skep_core::file::{image_type, is_hash};
 
-use crate::doors::Doors;
-use crate::extract::{Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{Missing, Problem};
-use crate::rest::agents::Nothing;
+use crate::door::state::Doors;
+use crate::request::extract::{Nothing, Params, Segments};
+use crate::request::permit::Permit;
+use crate::request::problem::{Missing, Problem};
 
 /// A file of a message, for whoever may see a conversation that has it.
 ///

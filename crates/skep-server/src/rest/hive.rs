@@ -9,12 +9,11 @@ use skep_core::event::ItemState;
 use skep_runtime::door::{InboxItem, InboxQuery, Sight, Snapshot};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::admission::Peer;
-use crate::doors::Doors;
-use crate::extract::{self, Params};
-use crate::permit::Permit;
-use crate::problem::{Missing, NotReady, Problem};
-use crate::rest::agents::{Nothing, page_size};
+use crate::door::admission::Peer;
+use crate::door::state::Doors;
+use crate::request::extract::{self, Nothing, Params, page_size};
+use crate::request::permit::Permit;
+use crate::request::problem::{Missing, NotReady, Problem};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Status {

@@ -7,11 +7,11 @@ use axum::response::{IntoResponse, Response};
 use skep_core::ids::ItemId;
 use skep_runtime::door::{ItemInfo, Receipt};
 
-use crate::doors::Doors;
-use crate::extract::{IdempotencyKey, Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{Clash, Missing, NotKept, Problem};
-use crate::rest::agents::Nothing;
+use crate::door::state::Doors;
+use crate::request::extract::{Nothing, Params, Segments};
+use crate::request::header::IdempotencyKey;
+use crate::request::permit::Permit;
+use crate::request::problem::{Clash, Missing, NotKept, Problem};
 
 /// An item with its state, attempts, turn, times, and its answer or error.
 #[utoipa::path(

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use skep_runtime::logs::{LogLine, LogQuery, MOST_LINES};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::doors::Doors;
-use crate::extract::Params;
-use crate::problem::Problem;
+use crate::door::state::Doors;
+use crate::request::extract::Params;
+use crate::request::problem::Problem;
 
 const USUAL_LINES: usize = 100;
 

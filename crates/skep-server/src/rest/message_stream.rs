@@ -8,32 +8,17 @@
 
 use std::convert::Infallible;
 
-use axum::http::{HeaderName, header};
-use axum::response::sse::{self, Event as Sent, KeepAlive};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
+use axum::response::sse::Event as Sent;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 use skep_core::event::EventKind;
-use skep_guard::scrub;
 use skep_runtime::door::Followed;
-use utoipa::ToSchema;
 
-use crate::calls::Presence;
-use crate::rest::events::KEEP_ALIVE;
-use crate::telling::{Telling, Told};
-
-/// One server-sent event, for the OpenAPI document.
-#[derive(ToSchema)]
-#[schema(as = ServerSentEvent)]
-#[allow(dead_code)]
-pub(crate) struct Sse {
-    event: Option<String>,
-    /// The `seq` of a durable event.
-    id: Option<String>,
-    /// JSON; of the OpenAI interface also `[DONE]`.
-    data: String,
-}
+use crate::door::calls::Presence;
+use crate::stream::follow_stream::{Telling, Told};
+use crate::stream::sse::{plain, respond};
 
 /// `first` is told before everything else.
 pub(crate) fn answer(
@@ -57,23 +42,6 @@ pub(crate) fn answer(
     respond(first.chain(rest).map(Ok::<_, Infallible>))
 }
 
-/// A stream that proxies pass on as it comes.
-pub(crate) fn respond(
-    events: impl futures_util::Stream<Item = Result<Sent, Infallible>> + Send + 'static,
-) -> Response {
-    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    streamed(sse::Sse::new(events).keep_alive(keep_alive))
-}
-
-pub(crate) fn streamed(body: impl IntoResponse) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-cache"),
-        (HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    (headers, body).into_response()
-}
-
 fn sent(told: Told) -> Option<Sent> {
     match told {
         Told::Event(event) if matches!(event.kind, EventKind::HistoryUpdated { .. }) => None,
@@ -94,15 +62,4 @@ fn end(followed: &Followed, usage: &Option<skep_core::message::Usage>) -> Sent {
         usage: &'a Option<skep_core::message::Usage>,
     }
     plain(name, &End { followed, usage })
-}
-
-pub(crate) fn plain(name: &str, value: &impl Serialize) -> Sent {
-    Sent::default().event(name).data(json(value))
-}
-
-pub(crate) fn json(value: &impl Serialize) -> String {
-    // Events and messages have text keys only, which always serialise.
-    let data = serde_json::to_string(value).unwrap_or_default();
-    // What is told again from rows may be older than what is known as a secret.
-    scrub::known().clean_owned(data)
 }

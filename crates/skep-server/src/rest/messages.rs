@@ -13,14 +13,16 @@ use skep_core::settings::{QueueMode, Think};
 use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::attachment::{self, LARGE_BYTES, RawAttachment};
-use crate::calls::{OnClose, Presence};
-use crate::doors::{DoorState, Doors};
-use crate::extract::{self, IdempotencyKey, JsonBody, OnCloseHeader, Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
-use crate::rest::message_stream::{self, Sse};
-use crate::telling::{self, Listening};
+use crate::door::calls::Presence;
+use crate::door::state::{DoorState, Doors};
+use crate::request::attachment::{self, LARGE_BYTES, RawAttachment};
+use crate::request::extract::{self, JsonBody, Params, Segments};
+use crate::request::header::{IdempotencyKey, OnClose, OnCloseHeader};
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
+use crate::rest::message_stream;
+use crate::stream::follow_stream::{self, Listening};
+use crate::stream::sse::Sse;
 
 const USUAL_WAIT: u64 = 120;
 const LONGEST_WAIT: u64 = 600;
@@ -124,7 +126,7 @@ pub(crate) async fn submit(
     };
     let presence = if waits { watch() } else { None };
     if let Some(listening) = listening {
-        let telling = listening.to(telling::Message::from(&receipt));
+        let telling = listening.to(follow_stream::Message::from(&receipt));
         return Ok(message_stream::answer("ack", &receipt, telling, presence));
     }
     match time {
@@ -171,7 +173,7 @@ pub(crate) async fn follow(
     if let Some(listening) = listening {
         let presence = watch();
         let (item, session_key) = (found.item_id.clone(), found.session_key.clone());
-        let telling = listening.to(telling::Message { agent, session_key, item });
+        let telling = listening.to(follow_stream::Message { agent, session_key, item });
         return Ok(message_stream::answer("message", &found, telling, presence));
     }
     match time {

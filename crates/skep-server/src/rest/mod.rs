@@ -1,197 +1,24 @@
-//! `/api/v1`: one file per noun, each handler a call of the hive and its answer as JSON.
-//!
-//! A route is declared in three places that the compiler and the tests keep together:
-//! 1. Its handler carries `#[utoipa::path(…)]`: method, path, parameters (`params(…)`, from an
-//!    `IntoParams` struct for the query), body, every answer. `responses(…)` lists the good ones
-//!    and names the groups of refusals that apply (`problem::{Missing, Clash, BadBody, NotKept}`).
-//!    What every route may answer (400, 401, 403, 414, 421, 500, 503) is added by itself. The doc
-//!    comment of the handler is what a reader of the document sees. Types it shows derive
-//!    `ToSchema`.
-//! 2. It takes a [`Permit`](crate::permit::Permit) and hands `permit.sight()` to whatever it reads,
-//!    and `permit.session_key(given, "main")` to whatever it writes: users and channels reach
-//!    only their own conversations.
-//! 3. A line in [`routes`] under the action of the table of roles (`skep_core::role`) it belongs
-//!    to: `.guarded(Action::ReadHistory, routes!(agents::history))`.
-//!
-//! An answer with a status that is not declared is a 500 in debug builds, so that tests fail.
+//! `/api/v1`: one file per noun, each handler a call of the hive and its answer as JSON. `routes`
+//! says how a route is declared.
 
-mod agents;
+pub(crate) mod agents;
 pub(crate) mod approvals;
-mod audit;
-mod budgets;
-mod calls;
-mod commands;
-mod declared;
-mod document;
-mod events;
-mod files;
-mod hive;
-mod items;
-mod logs;
+pub(crate) mod audit;
+pub(crate) mod budgets;
+pub(crate) mod calls;
+pub(crate) mod commands;
+pub(crate) mod events;
+pub(crate) mod files;
+pub(crate) mod hive;
+pub(crate) mod items;
+pub(crate) mod logs;
 mod message_stream;
-mod messages;
-mod openai;
-mod page;
-mod policies;
-mod providers;
-mod reader;
-mod search;
-mod session;
-mod sessions;
-mod tokens;
-mod usage;
-
-use std::sync::Arc;
-
-use axum::Router;
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
-use axum::middleware;
-use axum::routing::get;
-use skep_runtime::door::Action;
-use utoipa_axum::routes;
-
-use crate::admission::{self, Entrance};
-use crate::assets;
-use crate::doors::Doors;
-use crate::metrics;
-use crate::problem::Problem;
-use crate::ws;
-pub(crate) use declared::OpenRoutes;
-use declared::Routes;
-
-/// Every route there is.
-fn routes() -> Routes {
-    Routes::new(document::frame())
-        .open(routes!(page::show))
-        .open(routes!(session::enter))
-        .guarded(Action::SeeSelf, routes!(session::show, session::leave))
-        .guarded(Action::ManageTokens, routes!(session::link))
-        .open(routes!(document::page))
-        .open(routes!(document::json))
-        .open(routes!(hive::health))
-        .open(routes!(hive::health_short))
-        .open(routes!(hive::ready))
-        .open(routes!(hive::ready_short))
-        .guarded(Action::ListAgents, routes!(agents::list))
-        .guarded(Action::ListAgents, routes!(commands::list))
-        .guarded(Action::ReadHistory, routes!(agents::history))
-        .guarded(Action::ReadHistory, routes!(search::search))
-        .guarded(Action::ReadHistory, routes!(sessions::list))
-        .guarded(Action::ReadHistory, routes!(sessions::show))
-        .guarded(Action::ReadHistory, routes!(sessions::export))
-        .guarded(Action::Talk, routes!(sessions::fork))
-        .guarded(Action::Talk, routes!(sessions::compact))
-        .guarded(Action::Configure, routes!(sessions::import))
-        .guarded(Action::ReadHistory, routes!(messages::follow))
-        .guarded(Action::ReadHistory, routes!(files::show))
-        .guarded(Action::Talk, routes!(messages::send))
-        .guarded(Action::Talk, routes!(agents::stop))
-        .guarded(Action::Watch, routes!(hive::state))
-        .guarded(Action::Watch, routes!(hive::inbox))
-        .guarded(Action::Watch, routes!(items::show))
-        .guarded(Action::Talk, routes!(items::cancel))
-        .guarded(Action::Talk, routes!(items::retry))
-        .guarded(Action::Watch, routes!(events::stream))
-        .guarded(Action::ReadMetrics, routes!(metrics::show))
-        .guarded(Action::ReadMetrics, routes!(usage::list))
-        .guarded(Action::Connect, routes!(ws::upgrade))
-        .guarded(Action::ListAgents, routes!(openai::models))
-        .guarded(Action::ListAgents, routes!(openai::model))
-        .guarded(Action::Talk, routes!(openai::complete))
-        .guarded(Action::Watch, routes!(approvals::list))
-        .guarded(Action::Watch, routes!(approvals::show))
-        .guarded(Action::Watch, routes!(approvals::covers))
-        .guarded(Action::Approve, routes!(approvals::decide))
-        .guarded(Action::Approve, routes!(approvals::reopen))
-        .guarded(Action::ReadSettings, routes!(policies::show))
-        .guarded(Action::ReadSettings, routes!(policies::why))
-        .guarded(Action::ReadSettings, routes!(policies::grants))
-        .guarded(Action::Approve, routes!(policies::grant))
-        .guarded(Action::Approve, routes!(policies::revoke))
-        .guarded(Action::ReadLogs, routes!(logs::list))
-        .guarded(Action::ReadAudit, routes!(audit::list))
-        .guarded(Action::ReadAudit, routes!(budgets::list))
-        .guarded(Action::ReadAudit, routes!(calls::list_unknown))
-        .guarded(Action::Configure, routes!(calls::resolve))
-        .guarded(Action::ReadAudit, routes!(audit::verify))
-        .guarded(Action::ReadAudit, routes!(audit::export))
-        .guarded(Action::ReadSettings, routes!(providers::list))
-        .guarded(Action::Configure, routes!(providers::try_out))
-        .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))
-        .guarded(Action::ManageTokens, routes!(tokens::revoke))
-        .guarded(Action::Shutdown, routes!(hive::shutdown))
-}
-
-pub(crate) use agents::Nothing;
-pub(crate) use events::text as event_text;
-pub(crate) use openai::reshape as reshape_for_openai;
-
-pub(crate) fn router(doors: Doors) -> Router {
-    let (mut router, document, mut open) = routes().split();
-    for asset in assets::ASSETS.iter().filter(|asset| asset.path != "index.html") {
-        let path = format!("/{}", asset.path);
-        open.add(Method::GET, &path);
-        router = router.route(&path, get(async |headers: HeaderMap| asset.answer(&headers)));
-    }
-    let entrance = Entrance { doors: Arc::clone(&doors), open: Arc::new(open) };
-    router
-        .layer(axum::Extension(document::Served::new(&document)))
-        .fallback(unknown_route)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(entrance, admission::admit))
-        .with_state(doors)
-}
-
-async fn unknown_route(uri: Uri) -> Problem {
-    let shown: String = uri.path().chars().take(200).collect();
-    let detail = format!("there is nothing at {shown}");
-    Problem::new(StatusCode::NOT_FOUND, "unknown_route", detail)
-}
-
-async fn wrong_method(method: Method, uri: Uri) -> Problem {
-    let shown: String = uri.path().chars().take(200).collect();
-    let detail = format!("{shown} does not answer to {method}");
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use serde_json::Value;
-
-    use super::*;
-
-    #[test]
-    fn every_route_says_who_may_and_has_a_name_of_its_own() {
-        let (_, document, open) = routes().split();
-        let document = serde_json::to_value(document).unwrap();
-        let mut ids = BTreeSet::new();
-        for (path, item) in document["paths"].as_object().unwrap() {
-            for (method, operation) in item.as_object().unwrap() {
-                let id = operation["operationId"].as_str().unwrap();
-                assert!(ids.insert(id.to_owned()), "{id} is twice there");
-                let guarded = operation["x-skep-roles"] != Value::Null;
-                let way = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-                assert_ne!(guarded, open.has(&way, path), "{method} {path}");
-                assert!(guarded || !path.contains('{'), "{path} is open and varies");
-                assert!(operation["summary"].is_string(), "{method} {path} says nothing");
-            }
-        }
-        assert!(ids.len() > 20, "{ids:?}");
-    }
-
-    /// Of two types with one name the document would show one, for both.
-    #[test]
-    fn every_type_has_a_name_of_its_own() {
-        let types = routes().types;
-        let mut known = BTreeMap::new();
-        for (name, schema) in &types {
-            let schema = serde_json::to_value(schema).unwrap();
-            let before = known.entry(name).or_insert_with(|| schema.clone());
-            assert_eq!(*before, schema, "two types are called {name}");
-        }
-        assert!(known.len() > 30, "{:?}", known.keys());
-    }
-}
+pub(crate) mod messages;
+pub(crate) mod metrics;
+pub(crate) mod policies;
+pub(crate) mod providers;
+pub(crate) mod search;
+pub(crate) mod session;
+pub(crate) mod sessions;
+pub(crate) mod tokens;
+pub(crate) mod usage;

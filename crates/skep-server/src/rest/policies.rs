@@ -9,11 +9,10 @@ use serde_json::Value;
 use skep_runtime::door::{GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::doors::Doors;
-use crate::extract::{self, JsonBody, Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
-use crate::rest::agents::Nothing;
+use crate::door::state::Doors;
+use crate::request::extract::{self, JsonBody, Nothing, Params, Segments};
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
 
 /// The rules of an agent, its grants, and what its classes come to.
 #[utoipa::path(

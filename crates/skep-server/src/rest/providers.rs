@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 use skep_runtime::door::{ProviderInfo, ProviderTry};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::doors::Doors;
-use crate::extract::{Params, Segments};
-use crate::problem::{Missing, Problem};
-use crate::rest::agents::Nothing;
+use crate::door::state::Doors;
+use crate::request::extract::{Nothing, Params, Segments};
+use crate::request::problem::{Missing, Problem};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProviderList {

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use skep_runtime::door::{SearchPage, SearchWish};
 use utoipa::IntoParams;
 
-use crate::doors::Doors;
-use crate::extract::{self, Params};
-use crate::permit::Permit;
-use crate::problem::{Missing, Problem};
+use crate::door::state::Doors;
+use crate::request::extract::{self, Params};
+use crate::request::permit::Permit;
+use crate::request::problem::{Missing, Problem};
 
 const USUAL_PAGE: u32 = 20;
 const LARGEST_PAGE: u32 = 100;

@@ -10,12 +10,11 @@ use serde::{Deserialize, Serialize};
 use skep_runtime::door::Role;
 use utoipa::ToSchema;
 
-use crate::browser;
-use crate::doors::Doors;
-use crate::extract::{JsonBody, Params};
-use crate::permit::Permit;
-use crate::problem::{BadBody, NotKept, Problem};
-use crate::rest::agents::Nothing;
+use crate::door::browser;
+use crate::door::state::Doors;
+use crate::request::extract::{JsonBody, Nothing, Params};
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, NotKept, Problem};
 
 const ONCE_BYTES: usize = 128;
 const NAME_CHARACTERS: usize = 64;

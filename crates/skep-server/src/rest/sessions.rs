@@ -15,15 +15,13 @@ use skep_runtime::door::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-use crate::admission::only;
-use crate::calls::OnClose;
-use crate::doors::Doors;
-use crate::extract::{self, IdempotencyKey, OptionalJsonBody, Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
-use crate::rest::agents::{Nothing, page_size};
-use crate::rest::message_stream::Sse;
+use crate::door::state::Doors;
+use crate::request::extract::{self, Nothing, OptionalJsonBody, Params, Segments, page_size};
+use crate::request::header::{IdempotencyKey, OnClose, only};
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
 use crate::rest::messages::{self, Wait};
+use crate::stream::sse::Sse;
 
 /// One message a line.
 pub(crate) const LINES: &str = "application/x-ndjson";

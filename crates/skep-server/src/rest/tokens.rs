@@ -9,12 +9,12 @@ use skep_core::ids::{TOKEN_NAME_BYTES, is_token_name};
 use skep_runtime::door::{Credential, Grant, Role, TokenInfo};
 use utoipa::ToSchema;
 
-use crate::doors::Doors;
-use crate::extract::{self, IdempotencyKey, JsonBody, Params, Segments};
-use crate::outward::ShowsSecret;
-use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NotKept, Problem};
-use crate::rest::agents::Nothing;
+use crate::door::redact_response::ShowsSecret;
+use crate::door::state::Doors;
+use crate::request::extract::{self, JsonBody, Nothing, Params, Segments};
+use crate::request::header::IdempotencyKey;
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
 
 /// Rules name people by the names of their tokens; these have a meaning of their own there.
 const RESERVED: [&str; 2] = ["operator", "any"];

@@ -7,9 +7,9 @@ use skep_core::spend::Span;
 use skep_runtime::usage::{UsagePage, UsageWish};
 use utoipa::IntoParams;
 
-use crate::doors::Doors;
-use crate::extract::{self, Params};
-use crate::problem::{Missing, Problem};
+use crate::door::state::Doors;
+use crate::request::extract::{self, Params};
+use crate::request::problem::{Missing, Problem};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -15,12 +15,12 @@ use skep_runtime::door::{DecisionWish, DoorError, Inbound, Sight, Source};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::doors::Doors;
-use crate::filter::EventFilter;
-use crate::permit::Permit;
-use crate::watching::{Seen, Watching};
-use crate::ws::frame::{self, ClientFrame, Named, Place, Refused, Said, invalid};
-use crate::ws::hub::{PastPage, Push, Seated};
+use crate::channel::frame::{self, ClientFrame, Named, Place, Refused, Said, invalid};
+use crate::channel::hub::{PastPage, Push, Seated};
+use crate::door::state::Doors;
+use crate::request::permit::Permit;
+use crate::stream::event_filter::EventFilter;
+use crate::stream::event_watch::{Seen, Watching};
 use crate::ws::socket::Ended;
 
 /// Two pings unanswered, and some slack.

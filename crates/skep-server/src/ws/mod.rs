@@ -1,19 +1,12 @@
-//! The WebSocket channel, `/ws` (protocol: see `frame`).
+//! The WebSocket channel, `/ws` (protocol: see [`crate::channel::frame`]).
 //!
 //! `?channel=<id>&since=<seq>` takes a channel up again: every durable frame after `seq` is sent
 //! once and in order, then live ones follow without gap or double. `?stream=true` adds `delta` and
 //! `progress` frames of the conversations this socket talks in.
 
-mod frame;
-mod hub;
 mod incoming;
 mod outgoing;
 mod socket;
-mod texts;
-
-pub(crate) use frame::event as event_text;
-pub(crate) use hub::{Feed, Hub};
-pub(crate) use texts::EventTexts;
 
 use axum::Extension;
 use axum::extract::State;
@@ -25,16 +18,17 @@ use serde::Deserialize;
 use skep_core::ids::ChannelId;
 use utoipa::IntoParams;
 
-use crate::admission::Slot;
-use crate::browser;
-use crate::doors::Doors;
-use crate::extract::{Params, is_id};
-use crate::permit::Permit;
-use crate::problem::{Missing, NotKept, Problem, ProblemBody};
+use crate::door::admission::Slot;
+use crate::door::browser;
+use crate::door::state::Doors;
+use crate::request::extract::Params;
+use crate::request::header::is_id;
+use crate::request::permit::Permit;
+use crate::request::problem::{Missing, NotKept, Problem, ProblemBody};
 use socket::Socket;
 
 /// The largest frame a client may send: one with files.
-const INBOUND_BYTES: usize = crate::attachment::LARGE_BYTES;
+const INBOUND_BYTES: usize = crate::request::attachment::LARGE_BYTES;
 /// The library keeps 128 KiB for reading a socket by default; idle sockets are many.
 const READ_BUFFER: usize = 4 * 1024;
 /// Frames written together before the kernel is asked to take them.

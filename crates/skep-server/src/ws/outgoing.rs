@@ -14,10 +14,10 @@ use skep_core::message::Block;
 use skep_runtime::door::{ActiveTurn, OpenedChannel};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use crate::doors::Doors;
-use crate::permit::Permit;
-use crate::ws::frame::{self, DeltaMark, Place};
-use crate::ws::hub::{Push, Queue, Seated};
+use crate::channel::frame::{self, DeltaMark, Place};
+use crate::channel::hub::{Push, Queue, Seated};
+use crate::door::state::Doors;
+use crate::request::permit::Permit;
 use crate::ws::socket::Ended;
 
 const PING_EVERY: Duration = Duration::from_secs(30);

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::admission::Slot;
-use crate::attachment::LARGE_TEXT;
-use crate::doors::Doors;
-use crate::permit::Permit;
+use crate::door::admission::Slot;
+use crate::door::state::Doors;
+use crate::request::attachment::LARGE_TEXT;
+use crate::request::permit::Permit;
 use crate::ws::incoming::Incoming;
 use crate::ws::outgoing::Outgoing;
 

@@ -3,14 +3,12 @@
 //! Without `X-Skep-Session` the messages given become a session of their own; with it, those after
 //! the last assistant message are new and the rest is in the session already.
 //!
-//! One call is one turn: see [`crate::calls`].
+//! One call is one turn: see [`crate::door::calls`].
 
 mod progress;
 mod reply;
 mod request;
 mod whole;
-
-pub(crate) use reply::{OpenAiError, described, reshape};
 
 use axum::Json;
 use axum::extract::State;
@@ -25,16 +23,15 @@ use skep_runtime::door::{
     DoorError, Earlier, ErrorKind, Failure, Followed, Inbound, Receipt, Source,
 };
 
-use crate::admission::only;
-use crate::attachment::LARGE_BYTES;
-use crate::calls::{Attempt, CallId, Caller, OnClose, Presence};
-use crate::doors::{DoorState, Doors};
-use crate::extract::{self, HashedJsonBody, IdempotencyKey, OnCloseHeader, Params, Segments};
-use crate::permit::Permit;
-use crate::problem::{BadBody, Clash, Missing, NotKept, Problem, TurnFailed};
-use crate::rest::agents::Nothing;
-use crate::rest::message_stream::{Sse, respond};
-use crate::telling::{Listening, Message, Telling};
+use crate::door::calls::{Attempt, CallId, Caller, Presence};
+use crate::door::state::{DoorState, Doors};
+use crate::request::attachment::LARGE_BYTES;
+use crate::request::extract::{self, HashedJsonBody, Nothing, Params, Segments};
+use crate::request::header::{IdempotencyKey, OnClose, OnCloseHeader, only};
+use crate::request::permit::Permit;
+use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem, TurnFailed};
+use crate::stream::follow_stream::{Listening, Message, Telling};
+use crate::stream::sse::{Sse, respond};
 use progress::Progress;
 use reply::{Chunks, Completion, Model, Models, id_of};
 use request::{ChatRequest, Conversation, Kept, Speaker};

@@ -18,9 +18,9 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{Peer, Slot};
-use crate::doors::Doors;
-use crate::pace::{Pace, PacedBody, PacedStream};
+use crate::door::admission::{Peer, Slot};
+use crate::door::pace::{Pace, PacedBody, PacedStream};
+use crate::door::state::Doors;
 
 /// Connections there are places for; further ones wait in the kernel until one ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

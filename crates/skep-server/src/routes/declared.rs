@@ -1,6 +1,6 @@
 //! How a route is declared: its handler, its description and who may use it, all in one line.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use axum::Router;
@@ -17,10 +17,11 @@ use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{OpenApi, RefOr};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::doors::Doors;
-use crate::permit::Permit;
-use crate::problem::{Problem, described};
-use crate::rest::openai;
+use crate::door::admission::OpenRoutes;
+use crate::door::state::Doors;
+use crate::request::openai_error;
+use crate::request::permit::Permit;
+use crate::request::problem::{Problem, described};
 
 /// The name of the credential in the document.
 pub(crate) const BEARER: &str = "token";
@@ -83,21 +84,6 @@ impl Routes {
     pub(crate) fn split(self) -> (Router<Doors>, OpenApi, OpenRoutes) {
         let (router, document) = self.router.split_for_parts();
         (router, document, self.open)
-    }
-}
-
-/// What needs no credential: it says that a hive is here and no more, or lets somebody in.
-#[derive(Default)]
-pub(crate) struct OpenRoutes(HashSet<(Method, String)>);
-
-impl OpenRoutes {
-    pub(crate) fn add(&mut self, method: Method, path: &str) {
-        self.0.insert((method, path.to_owned()));
-    }
-
-    pub(crate) fn has(&self, method: &Method, path: &str) -> bool {
-        let method = if method == Method::HEAD { Method::GET } else { method.clone() };
-        self.0.contains(&(method, path.to_owned()))
     }
 }
 
@@ -179,7 +165,7 @@ fn describe_for_openai(operation: &mut Operation) {
         if let RefOr::T(response) = response
             && status.starts_with(['4', '5'])
         {
-            *response = openai::described(&response.description);
+            *response = openai_error::described(&response.description);
         }
     }
 }

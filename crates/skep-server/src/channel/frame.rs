@@ -25,9 +25,9 @@ use skep_core::settings::QueueMode;
 use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
 
-use crate::attachment::{self, RawAttachment};
-use crate::extract;
-use crate::rest::approvals::Decision;
+use crate::request::attachment::{self, RawAttachment};
+use crate::request::decision::Decision;
+use crate::request::extract;
 
 /// What a client asked for.
 #[derive(Debug, PartialEq)]

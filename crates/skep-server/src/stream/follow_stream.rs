@@ -12,9 +12,9 @@ use skep_core::message::Usage;
 use skep_runtime::Live;
 use skep_runtime::door::{DoorError, Followed, Receipt};
 
-use crate::doors::Doors;
-use crate::permit::Permit;
-use crate::standing::Stay;
+use crate::door::credential_watch::Stay;
+use crate::door::state::Doors;
+use crate::request::permit::Permit;
 
 /// How long a message that is not told any more is waited for at a time.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);

@@ -1,12 +1,13 @@
 //! The way in: every request passes here first, whatever its route.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -15,14 +16,13 @@ use skep_guard::random;
 use skep_runtime::door::{Credential, Identity};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::browser::{self, Carried};
-use crate::cors::Cors;
-use crate::doors::{DoorState, Doors};
-use crate::extract;
-use crate::outward;
-use crate::problem::Problem;
-use crate::rest::OpenRoutes;
-use crate::rest::reshape_for_openai;
+use crate::door::browser::{self, Carried};
+use crate::door::cors::Cors;
+use crate::door::redact_response;
+use crate::door::state::{DoorState, Doors};
+use crate::request::header::{is_id, only};
+use crate::request::openai_error;
+use crate::request::problem::Problem;
 
 /// Longer than any address of ours with all its parameters.
 const URI_BYTES: usize = 8192;
@@ -63,6 +63,21 @@ pub(crate) struct Entrance {
     pub(crate) open: Arc<OpenRoutes>,
 }
 
+/// What needs no credential: it says that a hive is here and no more, or lets somebody in.
+#[derive(Default)]
+pub(crate) struct OpenRoutes(HashSet<(Method, String)>);
+
+impl OpenRoutes {
+    pub(crate) fn add(&mut self, method: Method, path: &str) {
+        self.0.insert((method, path.to_owned()));
+    }
+
+    pub(crate) fn has(&self, method: &Method, path: &str) -> bool {
+        let method = if method == Method::HEAD { Method::GET } else { method.clone() };
+        self.0.contains(&(method, path.to_owned()))
+    }
+}
+
 pub(crate) async fn admit(
     State(entrance): State<Entrance>,
     request: Request,
@@ -92,9 +107,9 @@ pub(crate) async fn admit(
         Err(problem) => problem.into_response(),
     };
     if openai {
-        response = reshape_for_openai(response);
+        response = openai_error::reshape(response);
     }
-    response = outward::clean(response).await;
+    response = redact_response::clean(response).await;
     harden(response.headers_mut());
     if let Some(cors) = cors {
         cors.allow(response.headers_mut());
@@ -113,7 +128,7 @@ pub(crate) async fn admit(
 
 /// The client's own id of the request, or one of ours: both sides can look for it in their logs.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let given = headers.get(&REQUEST_ID).filter(|given| given.to_str().is_ok_and(extract::is_id));
+    let given = headers.get(&REQUEST_ID).filter(|given| given.to_str().is_ok_and(is_id));
     if let Some(given) = given {
         return given.clone();
     }
@@ -286,24 +301,6 @@ fn bearer(value: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && usable).then_some(token)
 }
 
-/// The value of a header that may stand there once.
-pub(crate) fn only<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-) -> Result<Option<&'a str>, Problem> {
-    let mut values = headers.get_all(name).iter();
-    let Some(first) = values.next() else {
-        return Ok(None);
-    };
-    match (values.next(), first.to_str()) {
-        (None, Ok(text)) => Ok(Some(text)),
-        _ => {
-            let detail = format!("the header {name} must be given once and in plain ASCII");
-            Err(Problem::bad_request("invalid_header", detail))
-        }
-    }
-}
-
 fn harden(headers: &mut HeaderMap) {
     let fixed = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -354,18 +351,5 @@ mod tests {
         for good in ["/", "/token", "/x?session_key=main", "/x?q=token"] {
             assert!(refuse_token_in_url(&good.parse().unwrap()).is_ok(), "{good}");
         }
-    }
-
-    #[test]
-    fn a_header_given_twice_is_refused() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(only(&headers, &header::HOST).unwrap(), None);
-        headers.append(header::HOST, HeaderValue::from_static("a"));
-        assert_eq!(only(&headers, &header::HOST).unwrap(), Some("a"));
-        headers.append(header::HOST, HeaderValue::from_static("b"));
-        assert!(only(&headers, &header::HOST).is_err());
-        let mut headers = HeaderMap::new();
-        headers.append(header::HOST, HeaderValue::from_bytes(b"\xff").unwrap());
-        assert!(only(&headers, &header::HOST).is_err());
     }
 }

@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
-use crate::problem::ProblemBody;
-use crate::rest::declared::BEARER;
-use crate::rest::openai::OpenAiError;
-use crate::rest::reader;
+use crate::request::openai_error::OpenAiError;
+use crate::request::problem::ProblemBody;
+use crate::routes::declared::BEARER;
+use crate::routes::reader;
 
 #[derive(OpenApi)]
 #[openapi(

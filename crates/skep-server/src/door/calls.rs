@@ -11,7 +11,8 @@ use skep_guard::{clock, random};
 use skep_runtime::door::EarlierCall;
 use tokio::time::Instant;
 
-use crate::doors::Doors;
+use crate::door::state::Doors;
+use crate::request::header::OnClose;
 
 /// How long clients are waited for. Tests shorten it.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +37,6 @@ impl Default for CallTimes {
             space: Duration::from_secs(15),
         }
     }
-}
-
-/// What a closed connection means for the turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnClose {
-    Stop,
-    Keep,
 }
 
 /// Calls without a connection that are remembered at most; the oldest go first.

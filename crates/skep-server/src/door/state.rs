@@ -8,13 +8,14 @@ use skep_runtime::Hive;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::calls::Calls;
-use crate::connection::Places;
-use crate::hosts::Hosts;
-use crate::lockout::Lockout;
-use crate::metrics::Metrics;
-use crate::standing::Standing;
-use crate::ws::{EventTexts, Hub};
+use crate::channel::event_texts::EventTexts;
+use crate::channel::hub::Hub;
+use crate::door::calls::Calls;
+use crate::door::connection::Places;
+use crate::door::credential_watch::Standing;
+use crate::door::hosts::Hosts;
+use crate::door::lockout::Lockout;
+use crate::door::metrics::Metrics;
 
 pub(crate) type Doors = Arc<DoorState>;
 

@@ -1,10 +1,7 @@
-//! `/metrics`: what the hive and its doors count, in the OpenMetrics text form.
+//! What the hive and its doors count, in the OpenMetrics text form.
 
 use std::sync::atomic::Ordering;
 
-use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,13 +10,6 @@ use prometheus_client::registry::{Registry, Unit};
 use skep_guard::footprint;
 use skep_runtime::Hive;
 use skep_runtime::door::{DoorError, ErrorKind, Sight};
-
-use crate::doors::Doors;
-use crate::extract::Params;
-use crate::problem::Problem;
-use crate::rest::Nothing;
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Counts at the doors, and everything that is shown with them.
 pub(crate) struct Metrics {
@@ -79,7 +69,7 @@ impl Metrics {
         self.requests.get_or_create(&Request { method, route, status }).inc();
     }
 
-    async fn look(&self, hive: &Hive, sockets: usize) -> Result<(), DoorError> {
+    pub(crate) async fn look(&self, hive: &Hive, sockets: usize) -> Result<(), DoorError> {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let seen = &self.seen;
         seen.sockets.set(i64::try_from(sockets).unwrap_or(i64::MAX));
@@ -99,26 +89,11 @@ impl Metrics {
         Ok(())
     }
 
-    fn text(&self) -> Result<String, DoorError> {
+    pub(crate) fn text(&self) -> Result<String, DoorError> {
         let mut shown = String::new();
         text::encode(&mut shown, &self.registry).map_err(|_| {
             DoorError::new(ErrorKind::Internal, "internal", "The counts cannot be written down.")
         })?;
         Ok(shown)
     }
-}
-
-/// Counts, for a system that watches the hive.
-#[utoipa::path(
-    get, path = "/metrics", tag = "hive",
-    responses((status = 200, description = "OpenMetrics text.", body = String,
-               content_type = "application/openmetrics-text"))
-)]
-pub(crate) async fn show(
-    State(doors): State<Doors>,
-    Params(Nothing {}): Params<Nothing>,
-) -> Result<Response, Problem> {
-    let metrics = &doors.metrics;
-    metrics.look(&doors.hive, doors.hub.sockets()).await?;
-    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()?).into_response())
 }

@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::hosts::Hosts;
+use crate::door::hosts::Hosts;
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 /// All that our routes and the clients of `/v1` send.

@@ -11,9 +11,9 @@ use skep_runtime::door::{ActiveTurn, DoorError};
 use skep_runtime::{Hive, Live, Told, Watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::doors::Doors;
-use crate::filter::EventFilter;
-use crate::permit::Permit;
+use crate::door::state::Doors;
+use crate::request::permit::Permit;
+use crate::stream::event_filter::EventFilter;
 
 /// Between two looks at live events. Every event wakes every watcher otherwise, and a hundred of
 /// them leave the machine no time for those who talk.

@@ -18,10 +18,10 @@ use skep_runtime::door::Receipt;
 
 use super::reply::{Answer, Choice, Completion, Tokens, id_of};
 use super::{Answered, answer_of};
-use crate::calls::Presence;
-use crate::doors::Doors;
-use crate::problem::Problem;
-use crate::telling::{Telling, Told};
+use crate::door::calls::Presence;
+use crate::door::state::Doors;
+use crate::request::problem::Problem;
+use crate::stream::follow_stream::{Telling, Told};
 
 enum Ended {
     Answered(Box<Completion>),

@@ -11,9 +11,10 @@ use skep_core::message::Usage;
 use skep_runtime::door::Followed;
 
 use super::answer_of;
-use super::reply::{Chunks, error};
-use crate::doors::Doors;
-use crate::telling::{Telling, Told};
+use super::reply::Chunks;
+use crate::door::state::Doors;
+use crate::request::openai_error::error;
+use crate::stream::follow_stream::{Telling, Told};
 
 pub(crate) struct Progress {
     doors: Doors,

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 pub(crate) const LARGE_BYTES: usize = 28 << 20;
 /// How a client is told.
 pub(crate) const LARGE_TEXT: &str = "a frame may have 28 MiB";
-const _: () = assert!(LARGE_BYTES >= MESSAGE_BYTES / 3 * 4 + crate::extract::BODY_BYTES);
+const _: () = assert!(LARGE_BYTES >= MESSAGE_BYTES / 3 * 4 + crate::request::extract::BODY_BYTES);
 
 /// A file with a message: a picture (PNG, JPEG, GIF, WebP) of up to 5 MiB, or UTF-8 text of up to
 /// 256 KiB. The bytes decide which.
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn the_limit_is_told_as_it_is() {
         assert_eq!(LARGE_TEXT, format!("a frame may have {} MiB", LARGE_BYTES >> 20));
-        let docs = include_str!("../../../docs/doors.md");
+        let docs = include_str!("../../../../docs/doors.md");
         assert!(docs.contains("A frame may have 28 MiB"));
     }
 }

@@ -3,9 +3,9 @@
 use axum::http::{HeaderMap, HeaderName, header};
 use skep_runtime::door::Identity;
 
-use crate::admission::only;
-use crate::doors::DoorState;
-use crate::problem::Problem;
+use crate::door::state::DoorState;
+use crate::request::header::only;
+use crate::request::problem::Problem;
 
 pub(crate) const KEY: HeaderName = HeaderName::from_static("x-skep-key");
 /// Said by our page when it opens a socket, and the only answer to it.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use skep_core::file::Attachment;
 use utoipa::ToSchema;
 
-use crate::problem::Problem;
+use crate::request::problem::Problem;
 
 /// The body of `POST /v1/chat/completions`. Sampling parameters and fields that are not known have
 /// no effect: the agent's own settings decide. What would make the answer another one than the

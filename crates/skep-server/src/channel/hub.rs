@@ -17,7 +17,7 @@ use skep_runtime::{Hive, Live};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::ws::frame::{self, DeltaMark, Place};
+use crate::channel::frame::{self, DeltaMark, Place};
 
 /// Frames waiting for one socket. A reader that falls further behind is told `resync` and gets the
 /// durable ones from their rows.

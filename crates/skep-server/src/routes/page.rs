@@ -4,7 +4,7 @@
 use axum::http::HeaderMap;
 use axum::response::{Html, IntoResponse, Response};
 
-use crate::assets;
+use crate::routes::assets;
 
 /// The dashboard.
 #[utoipa::path(

@@ -8,7 +8,7 @@ use skep_core::ids::{Principal, SESSION_KEY_CHARACTERS, SessionKey, is_session_k
 use skep_core::role::decide;
 use skep_runtime::door::{Action, Credential, DoorError, ErrorKind, Identity, Reach, Role, Sight};
 
-use crate::problem::Problem;
+use crate::request::problem::Problem;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Permit {

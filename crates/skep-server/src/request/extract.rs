@@ -5,19 +5,15 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use skep_core::ids::{AgentName, is_agent_name};
-use utoipa::IntoParams;
-use utoipa::openapi::Required;
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
 
-use crate::admission::only;
-use crate::calls::OnClose;
-use crate::problem::Problem;
+use crate::request::header::only;
+use crate::request::problem::Problem;
 
 /// The largest request body, but for messages with files.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
@@ -25,7 +21,8 @@ pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// Files over a slow line.
 const LARGE_BODY_TIME: Duration = Duration::from_secs(180);
-pub(crate) const ID_BYTES: usize = 200;
+const USUAL_PAGE: u32 = 50;
+const LARGEST_PAGE: u32 = 500;
 
 /// A JSON body of exactly this shape, of `MOST` bytes at most.
 pub(crate) struct JsonBody<T, const MOST: usize = BODY_BYTES>(pub(crate) T);
@@ -95,6 +92,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
+/// No parameters, and none accepted.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+pub(crate) fn page_size(given: Option<u32>) -> Result<u32, Problem> {
+    match given.unwrap_or(USUAL_PAGE) {
+        size @ 1..=LARGEST_PAGE => Ok(size),
+        _ => {
+            let detail = format!("limit must be between 1 and {LARGEST_PAGE}");
+            Err(Problem::bad_request("invalid_query", detail))
+        }
+    }
+}
+
 /// The variable parts of a path.
 pub(crate) struct Segments<T>(pub(crate) T);
 
@@ -109,90 +121,11 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segment
     }
 }
 
-/// The header that makes a write safe to send again.
-pub(crate) struct IdempotencyKey(pub(crate) Option<String>);
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        match only(&parts.headers, &IDEMPOTENCY_KEY)? {
-            Some(key) if !is_id(key) => {
-                let detail =
-                    format!("Idempotency-Key has 1 to {ID_BYTES} visible ASCII characters");
-                Err(Problem::bad_request("bad_id", detail))
-            }
-            key => Ok(Self(key.map(str::to_owned))),
-        }
-    }
-}
-
-impl IntoParams for IdempotencyKey {
-    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let text = ObjectBuilder::new()
-            .schema_type(Type::String)
-            .min_length(Some(1))
-            .max_length(Some(ID_BYTES))
-            .pattern(Some("^[!-~]+$"));
-        let parameter = ParameterBuilder::new()
-            .name("Idempotency-Key")
-            .parameter_in(ParameterIn::Header)
-            .required(Required::False)
-            .description(Some("The same key and body give the same answer as before."))
-            .schema(Some(text));
-        vec![parameter.build()]
-    }
-}
-
-/// The header that says what becomes of the turn when the connection closes before the answer.
-pub(crate) struct OnCloseHeader(pub(crate) Option<OnClose>);
-
-const ON_CLOSE: HeaderName = HeaderName::from_static("x-skep-on-close");
-
-impl<S: Send + Sync> FromRequestParts<S> for OnCloseHeader {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        match only(&parts.headers, &ON_CLOSE)? {
-            None => Ok(Self(None)),
-            Some("stop") => Ok(Self(Some(OnClose::Stop))),
-            Some("keep") => Ok(Self(Some(OnClose::Keep))),
-            Some(_) => {
-                let detail = "X-Skep-On-Close is stop or keep";
-                Err(Problem::bad_request("invalid_header", detail))
-            }
-        }
-    }
-}
-
-impl IntoParams for OnCloseHeader {
-    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let word =
-            ObjectBuilder::new().schema_type(Type::String).enum_values(Some(["stop", "keep"]));
-        let parameter = ParameterBuilder::new()
-            .name("X-Skep-On-Close")
-            .parameter_in(ParameterIn::Header)
-            .required(Required::False)
-            .description(Some(
-                "What becomes of the turn when the connection closes before the answer.",
-            ))
-            .schema(Some(word));
-        vec![parameter.build()]
-    }
-}
-
 pub(crate) fn agent(name: &str) -> Result<AgentName, Problem> {
     match is_agent_name(name) {
         true => Ok(AgentName::new(name)),
         false => Err(Problem::unknown_agent(name)),
     }
-}
-
-/// An id in a header or an address.
-pub(crate) fn is_id(id: &str) -> bool {
-    !id.is_empty() && id.len() <= ID_BYTES && id.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Another type is what a form of a foreign page could send without asking first.
@@ -308,16 +241,6 @@ mod tests {
         ];
         for (number, (request, expected)) in cases.into_iter().enumerate() {
             assert_eq!(status_of(request).await, expected, "case {number}");
-        }
-    }
-
-    #[test]
-    fn ids() {
-        for good in ["a", "A-1_~!", &"x".repeat(200)] {
-            assert!(is_id(good), "{good}");
-        }
-        for bad in ["", "a b", "é", "a\n", &"x".repeat(201)] {
-            assert!(!is_id(bad), "{bad}");
         }
     }
 }

@@ -52,7 +52,7 @@ impl EventTexts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ws::frame;
+    use crate::channel::frame;
     use skep_core::event::EventKind;
     use skep_core::ids::AgentName;
 

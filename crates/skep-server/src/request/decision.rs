@@ -1,0 +1,45 @@
+//! The answer to an approval, as every door takes it.
+
+use serde::Deserialize;
+use skep_core::approval::Scope;
+use skep_runtime::door::DecisionWish;
+use utoipa::ToSchema;
+
+use crate::request::permit::Permit;
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    Approve,
+    Deny,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Deserialize, PartialEq, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Decision {
+    decision: Word,
+    /// How far a yes reaches; `once` where it is left out.
+    scope: Option<Scope>,
+    /// For `session` and `always`: what is allowed; exactly this call where it is left out.
+    pattern: Option<String>,
+    /// For the agent where it is a no, for the record else.
+    #[schema(max_length = 2000)]
+    note: Option<String>,
+    /// The `hash` of what was shown.
+    hash: String,
+}
+
+impl Decision {
+    pub(crate) fn wish(self, permit: &Permit, from: &str) -> DecisionWish {
+        DecisionWish {
+            approve: self.decision == Word::Approve,
+            scope: self.scope.unwrap_or(Scope::Once),
+            pattern: self.pattern,
+            note: self.note,
+            hash: self.hash,
+            by: permit.principal().to_string(),
+            from: from.to_owned(),
+        }
+    }
+}
