@@ -34,7 +34,10 @@ fn tree(files: &[(&str, &str)]) -> Tree {
         (CORE, "//! Words.\n"),
         (RUNTIME, "//! Turns.\n"),
         (STORE, "//! Rows.\nmod dialect;\n"),
-        ("crates/skep-store/src/dialect.rs", "pub const BEGIN: &str = \"BEGIN IMMEDIATE\";\n"),
+        (
+            "crates/skep-store/src/engine/dialect.rs",
+            "pub const BEGIN: &str = \"BEGIN IMMEDIATE\";\n",
+        ),
     ];
     for (path, text) in base.iter().chain(files) {
         write(folder.path(), path, text);
@@ -216,7 +219,7 @@ fn sql() {
     assert_clean(&[
         (STORE, "mod dialect;\n// PRAGMA\nconst A: &str = \"SELECT apg_x FROM PRAGMATIC\";\n"),
         (RUNTIME, "const A: &str = \"Select a row; UPDATED\";\n"),
-        ("crates/skep-store/src/dialect.rs", "pub const A: &str = \"PRAGMA x\";\n"),
+        ("crates/skep-store/src/engine/dialect.rs", "pub const A: &str = \"PRAGMA x\";\n"),
     ]);
 }
 

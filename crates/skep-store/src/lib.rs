@@ -5,71 +5,29 @@
 //! This crate never reads a clock, never makes an id, never decides what a turn does next, and
 //! nobody else opens the database file.
 
-pub mod command;
-pub mod conn;
-pub mod error;
-mod tx;
-
-pub mod agents;
-pub mod approvals;
-pub mod audit;
-pub mod begin;
-pub mod browsers;
-pub mod close;
-pub mod compactions;
-pub mod files;
-pub mod grants;
-pub mod history;
-pub mod import;
-pub mod inbox;
-pub mod journal;
-pub mod lanes;
-pub mod leases;
-pub mod outbox;
-pub mod outcomes;
-pub mod retention;
-pub mod search;
-pub mod sessions;
-pub mod spend;
-pub mod storage;
-pub mod tasks;
-pub mod tokens;
-pub mod watch;
-
+mod disk;
+mod engine;
 mod spine;
-
-mod aside;
-mod checkpoint;
-mod dialect;
-mod file;
-mod floor;
-mod head;
-mod integrity;
-mod line_file;
-mod log_file;
-mod log_reader;
-mod loss;
-mod migrate;
-mod open;
-mod pending;
-mod readers;
-mod store;
-mod thread;
-mod trail;
-mod writer;
+mod tables;
 
 #[cfg(test)]
 mod plans_tests;
 
-pub use command::{CommandSet, Member, MigrationFile, Run, Schema};
-pub use conn::{Conn, Row, Value};
-pub use error::{OpenError, Refusal, SqlError, SqlKind, StoreError};
-pub use integrity::Integrity;
-pub use loss::Loss;
-pub use open::{OpenOptions, OpenReport};
+pub use disk::open_error::OpenError;
+pub use engine::command::{CommandSet, Member, MigrationFile, Run, Schema};
+pub use engine::conn::{Conn, Row, Value};
+pub use engine::error::{Refusal, SqlError, SqlKind, StoreError};
+pub use engine::integrity::Integrity;
+pub use engine::loss::Loss;
+pub use engine::open::{OpenOptions, OpenReport};
+pub use engine::store::{Pending, StoreOf};
+pub use engine::tx::{Committed, NewEvent, Tx};
 pub use spine::{Command, Outcome};
-pub use store::{Pending, StoreOf};
-pub use tx::{Committed, NewEvent, Tx};
+pub use tables::people::{browsers, grants, storage, tokens};
+pub use tables::{
+    agents, approvals, audit, begin, close, compactions, files, history, import, inbox, item_views,
+    journal, lanes, leases, outbox, outcomes, retention, search, sessions, spend, watch,
+};
 
 /// The store of the product.
 pub type Store = StoreOf<Command>;

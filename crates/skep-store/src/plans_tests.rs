@@ -19,12 +19,13 @@ use crate::approvals::{self, Answer, Approval, ExpireReopened, NewApproval, Note
 use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
-use crate::conn::seen;
+use crate::engine::{audit_chain, conn::seen};
 use crate::files;
 use crate::grants::{self, GrantRow, NewGrant, RevokeGrant};
 use crate::history::{self, NewMessage, Rows};
 use crate::import::Import;
 use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Request, Slot, StopLane};
+use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, Unhold, WakeLanes};
 use crate::leases::{Decide, Lease, Park, Recover, Release, Take};
@@ -34,7 +35,6 @@ use crate::retention::Expire;
 use crate::search::{self, IndexSpoken, Search};
 use crate::sessions::{self, Fork};
 use crate::spend::{self, ChargeLost, Unsettled};
-use crate::tasks::{self, CancelItem, Cancelled, Retry};
 use crate::tokens::{self, NewToken, RevokeToken};
 use crate::{OpenOptions, Store, Value, compactions, watch};
 
@@ -224,7 +224,7 @@ impl Story {
         let accept = Accept { letter, mode, engine, take: None, fresh: false, order: false };
         let again = accept.letter.item.clone();
         self.store.write(Retry { of: item.clone(), accept }).await.unwrap();
-        let trace = self.store.read(async |conn| tasks::trace(conn, &item).await);
+        let trace = self.store.read(async |conn| item_views::trace(conn, &item).await);
         assert_eq!(trace.await.unwrap().retried_as, Some(again));
         let calls = self.store.read(async |conn| watch::calls(conn, "v1:", 0).await);
         assert_eq!(calls.await.unwrap(), []);
@@ -561,8 +561,8 @@ impl Story {
                 let wanted = audit::Wanted { turn, ..audit::Wanted::default() };
                 audit::page(conn, &wanted, None, 10).await?;
             }
-            assert!(audit::verify(conn, None).await?.ok);
-            audit::seal_of(conn, 1).await?;
+            assert!(audit_chain::verify(conn, None).await?.ok);
+            audit_chain::seal_of(conn, 1).await?;
             watch::item(conn, agent, "nothing", &Principal::new("operator")).await?;
             watch::item_by_id(conn, &ItemId::new("i1")).await?;
             watch::answered_with(conn, &turn).await?;

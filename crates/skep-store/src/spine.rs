@@ -1,27 +1,27 @@
 //! The commands of the product, joined, and the schema they run on.
 
-use crate::agents::RegisterAgents;
-use crate::approvals::{Answer, ExpireReopened, NoteRefused, Reopen};
-use crate::audit::AddAudit;
-use crate::begin::BeginSession;
-use crate::browsers::{SignIn, SignOut};
-use crate::close::Close;
-use crate::command::{MigrationFile, Schema};
-use crate::grants::{NewGrant, RevokeGrant};
-use crate::import::Import;
-use crate::inbox::{Accept, Order, StopLane};
-use crate::journal::Journal;
-use crate::lanes::{Unhold, WakeLanes};
-use crate::leases::{Decide, Park, Recover, Release, Take};
-use crate::outbox::{MarkDelivered, OpenChannel};
-use crate::outcomes::Resolve;
-use crate::retention::Expire;
-use crate::search::IndexSpoken;
-use crate::sessions::Fork;
-use crate::spend::{ChargeLost, Unsettled};
-use crate::tasks::{CancelItem, Retry};
-use crate::tokens::{NewToken, RevokeToken};
-use crate::watch::NoteEvent;
+use crate::engine::command::{MigrationFile, Schema};
+use crate::tables::agents::RegisterAgents;
+use crate::tables::approvals::{Answer, ExpireReopened, NoteRefused, Reopen};
+use crate::tables::audit::AddAudit;
+use crate::tables::begin::BeginSession;
+use crate::tables::close::Close;
+use crate::tables::import::Import;
+use crate::tables::inbox::{Accept, Order, StopLane};
+use crate::tables::item_views::{CancelItem, Retry};
+use crate::tables::journal::Journal;
+use crate::tables::lanes::{Unhold, WakeLanes};
+use crate::tables::leases::{Decide, Park, Recover, Release, Take};
+use crate::tables::outbox::{MarkDelivered, OpenChannel};
+use crate::tables::outcomes::Resolve;
+use crate::tables::people::browsers::{SignIn, SignOut};
+use crate::tables::people::grants::{NewGrant, RevokeGrant};
+use crate::tables::people::tokens::{NewToken, RevokeToken};
+use crate::tables::retention::Expire;
+use crate::tables::search::IndexSpoken;
+use crate::tables::sessions::Fork;
+use crate::tables::spend::{ChargeLost, Unsettled};
+use crate::tables::watch::NoteEvent;
 
 crate::commands! {
     /// Every write there is.

@@ -38,7 +38,6 @@ pub const NOT_YET: &[NotYet] = &[
     not_yet("skep-runtime", "circles", 31),
     not_yet("skep-runtime", "folders", 12),
     not_yet("skep-runtime", "crate", 12_300),
-    not_yet("skep-store", "folder", 50),
     not_yet("skep-turn", "circles", 31),
     not_yet("skep-turn", "folders", 12),
     not_yet("workspace", "types", 96),

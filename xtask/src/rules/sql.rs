@@ -6,7 +6,7 @@ use crate::tree::Tree;
 
 const RULE: &str = "sql";
 const STORE: &str = "crates/skep-store/";
-const DIALECT_FILE: &str = "crates/skep-store/src/dialect.rs";
+const DIALECT_FILE: &str = "crates/skep-store/src/engine/dialect.rs";
 /// The benchmark's floor: a database without the store in front of it, to measure that against.
 const FLOOR: &str = "bench/Cargo.toml";
 const FLOOR_FILE: &str = "bench/src/floor_store.rs";

@@ -7,7 +7,7 @@ use skep_core::event::CancelReason;
 use skep_core::ids::{AgentName, ItemId, Principal};
 use skep_guard::clock;
 use skep_store::files;
-use skep_store::tasks::{self, CancelItem, Cancelled, Retry};
+use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
 use skep_store::watch::{self, CallRow, ItemRow};
 
 use crate::door::{DoorError, EarlierCall, ErrorKind, Inbound, ItemInfo, Receipt, Sight, Source};
@@ -18,7 +18,7 @@ use crate::views::query::inbox_item;
 impl Hive {
     pub async fn item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
         let row = self.seen_item(id, sight).await?;
-        let read = self.shared.store.read(async |conn| tasks::trace(conn, id).await);
+        let read = self.shared.store.read(async |conn| item_views::trace(conn, id).await);
         let trace = read.await.map_err(door_error)?;
         Ok(ItemInfo {
             text: row.body.clone(),

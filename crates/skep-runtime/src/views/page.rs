@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use skep_core::ids::SessionId;
 use skep_core::message::{Message, Meta, Role, View, view_of};
-use skep_store::conn::Conn;
-use skep_store::error::SqlError;
 use skep_store::history::{self, Lines, Rows};
+use skep_store::{Conn, SqlError};
 
 use crate::door::{DoorError, ErrorKind, HistoryPage, HistoryQuery};
 

@@ -9,6 +9,7 @@ use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::close::Close;
 use skep_store::import::Import;
 use skep_store::inbox::{Accept, Order, StopLane};
+use skep_store::item_views::CancelItem;
 use skep_store::journal::Journal;
 use skep_store::lanes::WakeLanes;
 use skep_store::leases::{Decide, Park, Recover, Release, Take};
@@ -16,7 +17,6 @@ use skep_store::outbox::OpenChannel;
 use skep_store::retention::Expire;
 use skep_store::search::IndexSpoken;
 use skep_store::sessions::Fork;
-use skep_store::tasks::CancelItem;
 use skep_store::{
     Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, Tx,
 };

@@ -17,10 +17,10 @@ use skep_store::history::NewMessage;
 use skep_store::inbox::{
     Accept, Accepted, Action, EndedTurn, Letter, Order, Ordered, Request, Slot, StopLane,
 };
+use skep_store::item_views::{CancelItem, Cancelled};
 use skep_store::journal::{Entry, Journal, NewCall};
 use skep_store::lanes::WakeLanes;
 use skep_store::leases::{Decide, Lease, Park, Recover, Release, Take};
-use skep_store::tasks::{CancelItem, Cancelled};
 use skep_store::{Member, Refusal, StoreError};
 
 use crate::lab::{AGENTS, CHANNELS, Lab, LabStore, Prioritise, Tables, furnished, open};

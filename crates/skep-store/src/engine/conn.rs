@@ -1,0 +1,379 @@
+//! One connection, spoken to in our own words: `Value` in, `Row` out, `SqlError` when it fails.
+//! Commands and queries know nothing else of the database behind it.
+//!
+//! SQLite answers in the calling thread, so none of these futures ever waits for anything. A
+//! statement that crossed to a thread of the driver and back cost more than the statement itself;
+//! whoever may hang on a disk (the writer, the checkpointer) owns a thread instead.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Statement};
+
+use crate::engine::dialect;
+use crate::engine::error::SqlError;
+
+/// A page of what is told again from rows: so many rows, or so many bytes where that is less.
+pub(crate) const PAGE_ROWS: u32 = 64;
+pub(crate) const PAGE_BYTES: usize = 64 * 1024;
+
+/// An argument of a statement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'a> {
+    Null,
+    Int(i64),
+    Text(&'a str),
+    Blob(&'a [u8]),
+}
+
+pub enum Conn {
+    Sqlite(Connection),
+}
+
+impl Conn {
+    /// Runs a statement for its effect; answers how many rows it changed.
+    pub async fn run(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, SqlError> {
+        self.each(sql, args, |_| Ok(()))?;
+        let Self::Sqlite(connection) = self;
+        Ok(connection.changes())
+    }
+
+    /// The first row. The statement runs to its end all the same: a `RETURNING` cut short would
+    /// skip its constraint checks.
+    pub async fn row(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+    ) -> Result<Option<Row>, SqlError> {
+        let mut first = None;
+        self.each(sql, args, |row| {
+            if first.is_none() {
+                first = Some(Row::read(row)?);
+            }
+            Ok(())
+        })?;
+        Ok(first)
+    }
+
+    pub async fn rows(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+    ) -> Result<Vec<Row>, SqlError> {
+        let mut all = Vec::new();
+        self.each(sql, args, |row| {
+            all.push(Row::read(row)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Rows up to this many bytes together, and always the first.
+    pub(crate) async fn page(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        bytes: usize,
+    ) -> Result<Vec<Row>, SqlError> {
+        let (mut page, mut held) = (Vec::new(), 0);
+        self.each_until(sql, args, |row| {
+            held += bytes_of(row)?;
+            if held > bytes && !page.is_empty() {
+                return Ok(ControlFlow::Break(()));
+            }
+            page.push(Row::read(row)?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(page)
+    }
+
+    /// Every row as it lies in the database's own memory.
+    pub(crate) async fn each_row(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        mut take: impl FnMut(Cells<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        self.each(sql, args, |row| take(Cells(row)))
+    }
+
+    fn each(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        self.each_until(sql, args, |row| take(row).map(ControlFlow::Continue))
+    }
+
+    fn each_until(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<ControlFlow<()>, SqlError>,
+    ) -> Result<(), SqlError> {
+        let Self::Sqlite(connection) = self;
+        #[cfg(test)]
+        seen::note(connection.path(), sql);
+        let mut statement = connection.prepare_cached(sql).map_err(dialect::sql_error)?;
+        let places = places(sql, &statement);
+        for (at, number) in (1..).zip(places.iter()) {
+            let value = number.checked_sub(1).and_then(|number| args.get(number));
+            let value = value.ok_or_else(|| SqlError::decode(format!("no value {at}: {sql}")))?;
+            statement.raw_bind_parameter(at, value).map_err(dialect::sql_error)?;
+        }
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().map_err(dialect::sql_error)? {
+            if take(row)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows changed on this connection so far.
+    pub(crate) fn changes(&self) -> u64 {
+        let Self::Sqlite(connection) = self;
+        connection.total_changes()
+    }
+
+    /// Runs statements that take no arguments and are used once, without keeping them prepared.
+    pub(crate) async fn run_once(&mut self, sql: &str) -> Result<(), SqlError> {
+        let Self::Sqlite(connection) = self;
+        connection.execute_batch(sql).map_err(dialect::sql_error)
+    }
+
+    /// Closes in order, and says how it went. Dropping a connection closes it too.
+    pub(crate) async fn close(self) -> Result<(), SqlError> {
+        let Self::Sqlite(connection) = self;
+        connection.close().map_err(|(_, error)| dialect::sql_error(error))
+    }
+}
+
+thread_local! {
+    /// Known by where their text lies: it is there as long as the program.
+    static PLACES: RefCell<HashMap<Text, Rc<[usize]>>> = RefCell::default();
+}
+
+/// Where a statement's text lies, and how long it is.
+type Text = (usize, usize);
+
+/// Which of the values given stands at each place of a statement: `$3` is the third, wherever it
+/// stands. 0 where the name says nothing.
+fn places(sql: &'static str, statement: &Statement<'_>) -> Rc<[usize]> {
+    let number = |at| {
+        let name = statement.parameter_name(at)?;
+        name.strip_prefix('$')?.parse().ok()
+    };
+    let key = (sql.as_ptr().addr(), sql.len());
+    PLACES.with_borrow_mut(|known| {
+        let places = known.entry(key).or_insert_with(|| {
+            (1..=statement.parameter_count()).map(|at| number(at).unwrap_or(0)).collect()
+        });
+        Rc::clone(places)
+    })
+}
+
+impl rusqlite::ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match *self {
+            Self::Null => ValueRef::Null,
+            Self::Int(value) => ValueRef::Integer(value),
+            Self::Text(value) => ValueRef::Text(value.as_bytes()),
+            Self::Blob(value) => ValueRef::Blob(value),
+        }))
+    }
+}
+
+/// A row that is not taken out of the database's memory.
+pub(crate) struct Cells<'a>(&'a rusqlite::Row<'a>);
+
+impl<'a> Cells<'a> {
+    pub fn int(&self, column: usize) -> Result<i64, SqlError> {
+        match self.0.get_ref(column).map_err(dialect::sql_error)? {
+            ValueRef::Integer(value) => Ok(value),
+            _ => Err(wrong(column, "a number")),
+        }
+    }
+
+    pub fn text(&self, column: usize) -> Result<&'a str, SqlError> {
+        let value = self.0.get_ref(column).map_err(dialect::sql_error)?;
+        value.as_str().map_err(|_| wrong(column, "text in UTF-8"))
+    }
+}
+
+/// One row of an answer; columns are read by position.
+pub struct Row(Box<[Cell]>);
+
+enum Cell {
+    Null,
+    Int(i64),
+    Text(String),
+    Blob(Vec<u8>),
+    /// The schema has none; a sum may overflow into one.
+    Real,
+}
+
+impl Row {
+    fn read(row: &rusqlite::Row<'_>) -> Result<Self, SqlError> {
+        let columns = row.as_ref().column_count();
+        let cells = (0..columns).map(|at| {
+            Ok(match row.get_ref(at).map_err(dialect::sql_error)? {
+                ValueRef::Null => Cell::Null,
+                ValueRef::Integer(value) => Cell::Int(value),
+                ValueRef::Real(_) => Cell::Real,
+                ValueRef::Text(text) => match std::str::from_utf8(text) {
+                    Ok(text) => Cell::Text(text.to_owned()),
+                    Err(_) => return Err(wrong(at, "text in UTF-8")),
+                },
+                ValueRef::Blob(bytes) => Cell::Blob(bytes.to_vec()),
+            })
+        });
+        Ok(Self(cells.collect::<Result<_, SqlError>>()?))
+    }
+
+    pub fn int(&self, column: usize) -> Result<i64, SqlError> {
+        self.required(column, self.int_opt(column)?)
+    }
+
+    pub fn int_opt(&self, column: usize) -> Result<Option<i64>, SqlError> {
+        match self.cell(column)? {
+            Cell::Null => Ok(None),
+            Cell::Int(value) => Ok(Some(*value)),
+            _ => Err(wrong(column, "a number")),
+        }
+    }
+
+    pub fn bool(&self, column: usize) -> Result<bool, SqlError> {
+        Ok(self.int(column)? != 0)
+    }
+
+    pub fn text(&self, column: usize) -> Result<String, SqlError> {
+        self.required(column, self.text_opt(column)?)
+    }
+
+    pub fn text_opt(&self, column: usize) -> Result<Option<String>, SqlError> {
+        match self.cell(column)? {
+            Cell::Null => Ok(None),
+            Cell::Text(value) => Ok(Some(value.clone())),
+            _ => Err(wrong(column, "text")),
+        }
+    }
+
+    pub fn blob(&self, column: usize) -> Result<Vec<u8>, SqlError> {
+        self.required(column, self.blob_opt(column)?)
+    }
+
+    pub fn blob_opt(&self, column: usize) -> Result<Option<Vec<u8>>, SqlError> {
+        match self.cell(column)? {
+            Cell::Null => Ok(None),
+            Cell::Blob(value) => Ok(Some(value.clone())),
+            _ => Err(wrong(column, "bytes")),
+        }
+    }
+
+    fn cell(&self, column: usize) -> Result<&Cell, SqlError> {
+        self.0.get(column).ok_or_else(|| SqlError::decode(format!("there is no column {column}")))
+    }
+
+    fn required<T>(&self, column: usize, value: Option<T>) -> Result<T, SqlError> {
+        value.ok_or_else(|| SqlError::decode(format!("column {column} is null")))
+    }
+}
+
+fn bytes_of(row: &rusqlite::Row<'_>) -> Result<usize, SqlError> {
+    let bytes = (0..row.as_ref().column_count()).map(|at| {
+        Ok(match row.get_ref(at).map_err(dialect::sql_error)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+        })
+    });
+    bytes.sum()
+}
+
+fn wrong(column: usize, wanted: &str) -> SqlError {
+    SqlError::decode(format!("column {column} is not {wanted}"))
+}
+
+impl From<i64> for Value<'_> {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<i32> for Value<'_> {
+    fn from(value: i32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<u32> for Value<'_> {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(value: bool) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(value: &'a str) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl<'a> From<&'a String> for Value<'a> {
+    fn from(value: &'a String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl<'a> From<&'a [u8]> for Value<'a> {
+    fn from(value: &'a [u8]) -> Self {
+        Self::Blob(value)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for Value<'a> {
+    fn from(value: &'a Vec<u8>) -> Self {
+        Self::Blob(value)
+    }
+}
+
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl<'a> From<&'a Option<String>> for Value<'a> {
+    fn from(value: &'a Option<String>) -> Self {
+        value.as_deref().into()
+    }
+}
+
+/// Every statement the tests of this crate ran, and on which file: one looks at their plans.
+#[cfg(test)]
+pub(crate) mod seen {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+    use std::sync::{Mutex, PoisonError};
+
+    static STATEMENTS: Mutex<BTreeSet<(String, &'static str)>> = Mutex::new(BTreeSet::new());
+
+    pub(super) fn note(file: Option<&str>, sql: &'static str) {
+        let file = file.unwrap_or_default().to_owned();
+        STATEMENTS.lock().unwrap_or_else(PoisonError::into_inner).insert((file, sql));
+    }
+
+    pub(crate) fn statements(folder: &Path) -> BTreeSet<&'static str> {
+        let all = STATEMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|(file, _)| Path::new(file).starts_with(folder)).map(|of| of.1).collect()
+    }
+}

@@ -1,0 +1,143 @@
+//! The newest seal of the audit trail, kept beside the database in `run/audit.head`, so that rows
+//! cut off at the end are missed.
+//!
+//! One line of fixed length, written over itself after each commit that added rows: no sync, no
+//! space, no second name. A process that ends between a commit and this leaves the line behind the
+//! rows, never before them; so does a power cut. A line that names a row which is not there is
+//! therefore always somebody's doing.
+
+use std::io;
+use std::path::Path;
+
+use skep_core::audit::{Finding, FindingKind, Head, Seal, Verdict};
+
+use crate::disk::line_file::{self, LineFile};
+use crate::engine::audit_chain::{self, newest, seal_of};
+use crate::engine::conn::Conn;
+use crate::engine::dialect;
+use crate::engine::error::SqlError;
+
+/// What the file says.
+pub(crate) type Kept = line_file::Kept<Head>;
+
+pub(crate) fn read(path: &Path) -> Kept {
+    line_file::read(path, parse)
+}
+
+fn parse(text: &str) -> Option<Head> {
+    let (id, seal) = text.strip_suffix('\n')?.split_once(' ')?;
+    Some(Head { id: id.parse().ok().filter(|id| *id >= 0)?, seal: Seal::parse(seal)? })
+}
+
+/// `00000000000000000042 <64 digits>\n`.
+pub(crate) fn line(head: Head) -> String {
+    format!("{:020} {}\n", head.id, head.seal)
+}
+
+/// A trail at a start.
+pub(crate) struct Trail {
+    /// The row behind which the next one goes.
+    pub head: Head,
+    /// Absent where it cannot be written: rows are added all the same.
+    pub file: Option<LineFile>,
+    /// What is not as it was left; the file keeps its line until a row tells of it.
+    pub finding: Option<Finding>,
+}
+
+/// Seals what came before there was a chain, and compares the trail with its head.
+pub(crate) async fn open(conn: &mut Conn, path: &Path) -> Result<Trail, SqlError> {
+    seal_old_rows(conn, path).await?;
+    let found = newest(conn).await?;
+    let kept = read(path);
+    let finding = compare(conn, found, kept).await?;
+    let head = match kept {
+        // The next row goes where it would have gone: what is missing stays missing.
+        Kept::At(head) if head.id > found.id => head,
+        _ => found,
+    };
+    let ready = LineFile::open(path).and_then(|file| {
+        if finding.is_none() && kept != Kept::At(head) {
+            file.write_first(line(head).as_bytes(), path)?;
+        }
+        Ok(file)
+    });
+    let warn = |error: &io::Error| {
+        tracing::error!(%error, file = %path.display(), "the audit trail's head is not kept");
+    };
+    Ok(Trail { head, file: ready.inspect_err(warn).ok(), finding })
+}
+
+async fn compare(conn: &mut Conn, found: Head, kept: Kept) -> Result<Option<Finding>, SqlError> {
+    let head = match kept {
+        Kept::At(head) => head,
+        Kept::Missing if found.id == 0 => return Ok(None),
+        Kept::Missing | Kept::Unreadable => return Ok(Some(no_head(kept, found.id))),
+    };
+    if head.id > found.id {
+        let text = format!(
+            "the trail ended with row {}, and run/audit.head names row {}",
+            found.id, head.id
+        );
+        return Ok(Some(Finding::new(FindingKind::CutOff, found.id + 1, text)));
+    }
+    match seal_of(conn, head.id).await? {
+        Some(seal) if seal != head.seal => {
+            let text = format!("row {} does not have the hash run/audit.head names", head.id);
+            Ok(Some(Finding::new(FindingKind::Rewritten, head.id, text)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn no_head(kept: Kept, row: i64) -> Finding {
+    let how = if kept == Kept::Missing { "is gone" } else { "cannot be read" };
+    let text = format!("run/audit.head {how}: rows cut off behind row {row} would not be missed");
+    Finding::new(FindingKind::Head, row, text)
+}
+
+/// Rows that were there before the chain, in one transaction. The head is on the disk before the
+/// mark goes that lets this run: it can be ended anywhere and is then done again.
+async fn seal_old_rows(conn: &mut Conn, path: &Path) -> Result<(), SqlError> {
+    let Some(marked) = conn.row("SELECT upto FROM audit_unsealed", &[]).await? else {
+        return Ok(());
+    };
+    let upto = marked.int(0)?;
+    conn.run(dialect::BEGIN, &[]).await?;
+    let mut head = Head::default();
+    loop {
+        let rows = audit_chain::found_after(conn, head.id).await?;
+        for found in rows.iter().filter(|found| found.id <= upto) {
+            // What old rows had between them is lost: they are numbered as they are.
+            let row = found.row.as_ref().ok_or_else(|| SqlError::decode("an audit row"))?;
+            head = Head { id: row.id, seal: head.seal.next(row) };
+            let seal = "UPDATE audit SET hash = $2 WHERE id = $1";
+            conn.run(seal, &[row.id.into(), head.seal.0.as_slice().into()]).await?;
+        }
+        if rows.is_empty() || head.id >= upto {
+            break;
+        }
+    }
+    conn.run(dialect::COMMIT, &[]).await?;
+    let kept = LineFile::open(path);
+    let kept = kept.and_then(|file| file.write_first(line(head).as_bytes(), path));
+    if let Err(error) = kept {
+        tracing::error!(%error, file = %path.display(), "the audit trail's head is not kept");
+    }
+    conn.run("DELETE FROM audit_unsealed", &[]).await?;
+    Ok(())
+}
+
+/// Reads the whole trail and compares its end with the head, which was read before `conn` began to
+/// look: rows that are added meanwhile are not missed.
+pub(crate) async fn verify(conn: &mut Conn, kept: Kept) -> Result<Verdict, SqlError> {
+    let head = match kept {
+        Kept::At(head) => Some(head),
+        Kept::Missing | Kept::Unreadable => None,
+    };
+    let mut verdict = audit_chain::verify(conn, head).await?;
+    if head.is_none() && (verdict.rows > 0 || kept == Kept::Unreadable) {
+        verdict.ok = false;
+        verdict.findings.push(no_head(kept, verdict.last));
+    }
+    Ok(verdict)
+}

@@ -1,0 +1,171 @@
+//! What a command runs on: the writer's connection, the counters, and what is to be told once
+//! the commit is safe.
+
+use skep_core::Millis;
+use skep_core::audit::Head;
+use skep_core::event::{Event, EventKind};
+use skep_core::frame::Frame;
+use skep_core::ids::{AgentName, SessionId, TurnId};
+
+use crate::engine::audit_chain;
+use crate::engine::command::Schema;
+use crate::engine::conn::{Conn, Value};
+use crate::engine::dialect;
+use crate::engine::error::SqlError;
+
+/// A durable event before it has its `seq`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewEvent {
+    pub at: Millis,
+    pub agent: AgentName,
+    pub session: Option<SessionId>,
+    pub turn: Option<TurnId>,
+    pub kind: EventKind,
+}
+
+/// Handed to `notify` after the commit, in commit order, before the callers are answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Committed {
+    pub events: Vec<Event>,
+    pub frames: Vec<Frame>,
+}
+
+pub struct Tx<'c> {
+    pub conn: &'c mut Conn,
+    gathered: &'c mut Gathered,
+}
+
+impl<'c> Tx<'c> {
+    pub(crate) fn new(conn: &'c mut Conn, gathered: &'c mut Gathered) -> Self {
+        Self { conn, gathered }
+    }
+
+    /// Gives the event its `seq`. Its row is written with the batch, watchers hear of it after
+    /// the commit.
+    pub fn event(&mut self, event: NewEvent) -> i64 {
+        self.gathered.counters.seq += 1;
+        let seq = self.gathered.counters.seq;
+        self.gathered.told.events.push(Event {
+            seq: Some(seq),
+            at: event.at,
+            agent: event.agent,
+            session: event.session,
+            turn: event.turn,
+            kind: event.kind,
+        });
+        seq
+    }
+
+    /// Tells the frame's channel after the commit; its row is the command's business.
+    pub fn frame(&mut self, frame: Frame) {
+        self.gathered.told.frames.push(frame);
+    }
+
+    /// The newest row of the audit trail.
+    pub(crate) fn trail(&self) -> Head {
+        self.gathered.counters.trail
+    }
+
+    pub(crate) fn set_trail(&mut self, trail: Head) {
+        self.gathered.counters.trail = trail;
+    }
+
+    /// The next place in the order of items.
+    pub fn next_ord(&mut self) -> i64 {
+        self.gathered.counters.ord += 1;
+        self.gathered.counters.ord
+    }
+}
+
+/// The highest numbers given so far. They live in memory between commits, because the writer is
+/// the only one who gives them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub seq: i64,
+    pub ord: i64,
+    pub trail: Head,
+}
+
+impl Counters {
+    /// `known`: the newest audit row of which it is known that it was written. The next one goes
+    /// behind it even where somebody has taken it away.
+    pub(crate) async fn load(
+        conn: &mut Conn,
+        schema: &Schema,
+        known: Head,
+    ) -> Result<Self, SqlError> {
+        let row = conn.row(schema.counters, &[]).await?;
+        let row = row.ok_or_else(|| SqlError::decode("the counters have no row"))?;
+        let (seq, ord) = (row.int_opt(0)?.unwrap_or(0), row.int_opt(1)?.unwrap_or(0));
+        let found = match schema.audited {
+            true => audit_chain::newest(conn).await?,
+            false => Head::default(),
+        };
+        let trail = if known.id > found.id { known } else { found };
+        Ok(Self { seq, ord, trail })
+    }
+}
+
+/// What the commands of the running batch have asked for so far.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    pub counters: Counters,
+    told: Committed,
+}
+
+/// A point to go back to when a command is refused.
+pub(crate) struct Mark {
+    counters: Counters,
+    events: usize,
+    frames: usize,
+}
+
+impl Gathered {
+    pub(crate) fn new(counters: Counters) -> Self {
+        Self { counters, told: Committed::default() }
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            counters: self.counters,
+            events: self.told.events.len(),
+            frames: self.told.frames.len(),
+        }
+    }
+
+    pub(crate) fn back_to(&mut self, mark: &Mark) {
+        self.counters = mark.counters;
+        self.told.events.truncate(mark.events);
+        self.told.frames.truncate(mark.frames);
+    }
+
+    /// Writes the batch's event rows, many to a statement.
+    pub(crate) async fn write_events(&self, conn: &mut Conn) -> Result<(), SqlError> {
+        for chunk in self.told.events.chunks(dialect::EVENTS_PER_INSERT) {
+            let mut bodies = Vec::with_capacity(chunk.len());
+            for event in chunk {
+                let body = serde_json::to_string(event)
+                    .map_err(|error| SqlError::decode(format!("event as JSON: {error}")))?;
+                bodies.push(body);
+            }
+            let mut args = Vec::with_capacity(chunk.len() * dialect::EVENT_COLUMNS);
+            for (event, body) in chunk.iter().zip(&bodies) {
+                args.extend([
+                    Value::from(event.seq),
+                    Value::from(event.at),
+                    Value::from(event.agent.as_str()),
+                    Value::from(event.session.as_ref().map(SessionId::as_str)),
+                    Value::from(event.turn.as_ref().map(TurnId::as_str)),
+                    Value::from(event.kind.name()),
+                    Value::from(body),
+                ]);
+            }
+            conn.run(dialect::insert_events(chunk.len()), &args).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn into_told(self) -> Committed {
+        self.told
+    }
+}

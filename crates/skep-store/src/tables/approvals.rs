@@ -1,0 +1,600 @@
+//! Questions to a person, and their answers. A question is written with the wait it causes; its
+//! answer with the word that the call goes on.
+
+use serde_json::{Value as Json, json};
+use skep_core::Millis;
+use skep_core::approval::{ApprovalState, Scope};
+use skep_core::audit::{AuditKind, AuditRow};
+use skep_core::event::EventKind;
+use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
+use skep_core::policy::Class;
+
+use crate::engine::command::Run;
+use crate::engine::conn::{Conn, Row};
+use crate::engine::error::{Refusal, SqlError};
+use crate::engine::tx::{NewEvent, Tx};
+use crate::tables::inbox::{Accept, Accepted};
+use crate::tables::leases;
+use crate::tables::outcomes;
+use crate::tables::people::grants::{GrantRow, NewGrant};
+
+/// A question about a call that is to wait.
+#[derive(Clone, Debug)]
+pub struct NewApproval {
+    pub id: String,
+    pub call: CallId,
+    pub tool: String,
+    pub class: Class,
+    /// The exact final ones.
+    pub arguments: Json,
+    pub cwd: String,
+    /// What the arguments name in the workspace, as shown.
+    pub files: Json,
+    pub hash: String,
+    pub why: Json,
+    pub asked_by: String,
+    pub expires_at: Millis,
+}
+
+/// The turn that asks.
+pub(crate) struct Asking<'a> {
+    pub turn: &'a TurnId,
+    pub agent: AgentId,
+    pub agent_name: &'a AgentName,
+    pub session: &'a SessionId,
+    pub now: Millis,
+}
+
+impl Asking<'_> {
+    fn event(&self, kind: EventKind) -> NewEvent {
+        NewEvent {
+            at: self.now,
+            agent: self.agent_name.clone(),
+            session: Some(self.session.clone()),
+            turn: Some(self.turn.clone()),
+            kind,
+        }
+    }
+}
+
+pub(crate) async fn ask(
+    tx: &mut Tx<'_>,
+    asking: &Asking<'_>,
+    new: &NewApproval,
+) -> Result<(), SqlError> {
+    let insert = "INSERT INTO approvals (id, agent, session, session_key, item, turn, call_id, \
+                  tool, class, arguments, cwd, files, hash, why, state, asked_by, asked_at, \
+                  expires_at) SELECT $1, $2, $3, s.key, \
+                  (SELECT i.id FROM items i WHERE i.turn = $4 ORDER BY i.ord LIMIT 1), \
+                  $4, $5, $6, $7, $8, $9, $10, $11, $12, 'open', $13, $14, $15 \
+                  FROM sessions s WHERE s.id = $3";
+    let (arguments, files, why) =
+        (new.arguments.to_string(), new.files.to_string(), new.why.to_string());
+    let args = [
+        (&new.id).into(),
+        asking.agent.0.into(),
+        asking.session.as_str().into(),
+        asking.turn.as_str().into(),
+        new.call.as_str().into(),
+        (&new.tool).into(),
+        new.class.as_str().into(),
+        (&arguments).into(),
+        (&new.cwd).into(),
+        (&files).into(),
+        (&new.hash).into(),
+        (&why).into(),
+        (&new.asked_by).into(),
+        asking.now.into(),
+        new.expires_at.into(),
+    ];
+    tx.conn.run(insert, &args).await?;
+    tx.event(asking.event(EventKind::ApprovalAsked {
+        approval: new.id.clone(),
+        call_id: new.call.clone(),
+        tool: new.tool.clone(),
+        expires_at: new.expires_at,
+    }));
+    Ok(())
+}
+
+/// The call runs with its approval now.
+pub(crate) async fn mark_used(tx: &mut Tx<'_>, id: &str, now: Millis) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET used_at = COALESCE(used_at, $2) WHERE id = $1";
+    tx.conn.run(update, &[id.into(), now.into()]).await.map(drop)
+}
+
+/// The call that was to run with it did not.
+pub(crate) async fn mark_unused(tx: &mut Tx<'_>, id: &str) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET used_at = NULL WHERE id = $1";
+    tx.conn.run(update, &[id.into()]).await.map(drop)
+}
+
+/// Nobody answered in time.
+pub(crate) async fn mark_expired(
+    tx: &mut Tx<'_>,
+    asking: &Asking<'_>,
+    id: &str,
+) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET state = 'expired' WHERE id = $1 AND state = 'open'";
+    if tx.conn.run(update, &[id.into()]).await? > 0 {
+        tell_decided(tx, asking, id, ApprovalState::Expired, None);
+    }
+    Ok(())
+}
+
+/// The turn is over: what it asked needs no answer any more.
+pub(crate) async fn withdraw(tx: &mut Tx<'_>, asking: &Asking<'_>) -> Result<(), SqlError> {
+    let update = "UPDATE approvals SET state = 'withdrawn' WHERE turn = $1 AND state = 'open' \
+                  AND reopened = 0 RETURNING id";
+    for row in tx.conn.rows(update, &[asking.turn.as_str().into()]).await? {
+        let id = row.text(0)?;
+        tell_decided(tx, asking, &id, ApprovalState::Withdrawn, None);
+    }
+    Ok(())
+}
+
+fn tell_decided(
+    tx: &mut Tx<'_>,
+    asking: &Asking<'_>,
+    id: &str,
+    state: ApprovalState,
+    by: Option<(&str, Scope)>,
+) {
+    let (by, scope) = by.unzip();
+    tx.event(asking.event(EventKind::ApprovalDecided {
+        approval: id.to_owned(),
+        state,
+        by: by.map(str::to_owned),
+        scope,
+    }));
+}
+
+/// A person's answer. It is refused when there is one already, when the question was another one,
+/// or when nothing waits for it any more.
+pub struct Answer {
+    pub id: String,
+    pub approve: bool,
+    pub scope: Scope,
+    pub pattern: Option<String>,
+    pub note: Option<String>,
+    /// What was shown to whoever decides.
+    pub hash: String,
+    pub by: String,
+    /// The door it came through.
+    pub from: String,
+    /// What it allows besides, with the same commit or not at all.
+    pub grants: Vec<GrantRow>,
+    /// Of a question that was asked again: the item that runs the call.
+    pub event: Option<Box<Accept>>,
+    pub now: Millis,
+}
+
+impl Run for Answer {
+    /// What became of the item, where there is one.
+    type Out = Option<Accepted>;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let found = find(tx.conn, &self.id).await?;
+        let found = found.ok_or_else(|| Refusal::not_found(format!("approval {}", self.id)))?;
+        found.answerable(&self.hash, self.now)?;
+        if !found.reopened && is_told_to_end(tx.conn, &found.turn).await? {
+            return Err(withdrawn(&self.id));
+        }
+        let state = if self.approve { ApprovalState::Approved } else { ApprovalState::Denied };
+        let update = "UPDATE approvals SET state = $2, decided_by = $3, decided_at = $4, \
+                      decided_from = $5, scope = $6, pattern = $7, note = $8 WHERE id = $1";
+        let args = [
+            (&self.id).into(),
+            state.as_str().into(),
+            (&self.by).into(),
+            self.now.into(),
+            (&self.from).into(),
+            self.scope.as_str().into(),
+            (&self.pattern).into(),
+            (&self.note).into(),
+        ];
+        tx.conn.run(update, &args).await?;
+        let asking = Asking {
+            turn: &found.turn,
+            agent: found.agent,
+            agent_name: &found.agent_name,
+            session: &found.session,
+            now: self.now,
+        };
+        tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
+        tx.audit(self.trace(&found, state)).await?;
+        for grant in &self.grants {
+            NewGrant(grant.clone()).run(tx).await?;
+        }
+        if found.reopened {
+            return self.run_as_item(tx).await;
+        }
+        let decision = decision(&self.id, self.approve, &self.by, self.note.as_deref());
+        let decide = leases::Decide {
+            turn: found.turn.clone(),
+            call: found.call.clone(),
+            value: decision,
+            now: self.now,
+        };
+        decide.run(tx).await.map(|()| None)
+    }
+}
+
+impl Answer {
+    /// Who decided what, for the audit trail.
+    fn trace(&self, found: &Approval, state: ApprovalState) -> AuditRow {
+        let word = format!("{} {} through {}", state.as_str(), self.scope.as_str(), self.from);
+        let mut links = vec![json!({"stage": "approval", "word": word})];
+        for (stage, word) in [("pattern", &self.pattern), ("note", &self.note)] {
+            links.extend(word.as_ref().map(|word| json!({"stage": stage, "word": word})));
+        }
+        let row = AuditRow::new(AuditKind::Decision, self.now, state.as_str());
+        AuditRow { decision: Json::Array(links).to_string(), ..found.trace(&self.by, row) }
+    }
+
+    /// The turn that asked has gone on long ago: the call gets one of its own.
+    async fn run_as_item(&self, tx: &mut Tx<'_>) -> Result<Option<Accepted>, Refusal> {
+        let Some(event) = self.event.as_ref().filter(|_| self.approve) else {
+            return match self.approve {
+                false => Ok(None),
+                true => Err(Refusal::conflict("changed", "it was reopened; read it again")),
+            };
+        };
+        let accepted = event.run(tx).await?;
+        let link = "UPDATE items SET approval = $2 WHERE id = $1";
+        let args = [event.letter.item.as_str().into(), (&self.id).into()];
+        tx.conn.run(link, &args).await?;
+        Ok(Some(accepted))
+    }
+}
+
+/// The approval whose call a turn is there to run.
+pub async fn of_event(conn: &mut Conn, turn: &TurnId) -> Result<Option<Approval>, SqlError> {
+    let select = "SELECT approval FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
+    let row = conn.row(select, &[turn.as_str().into()]).await?;
+    match row.map(|row| row.text_opt(0)).transpose()?.flatten() {
+        Some(id) => find(conn, &id).await,
+        None => Ok(None),
+    }
+}
+
+/// As it stands with the call.
+pub fn decision(id: &str, approve: bool, by: &str, note: Option<&str>) -> Json {
+    json!({"approval": id, "approve": approve, "by": by, "note": note})
+}
+
+/// Asks again what nobody answered.
+#[derive(Clone)]
+pub struct Reopen {
+    pub id: String,
+    pub by: String,
+    pub expires_at: Millis,
+    pub now: Millis,
+}
+
+impl Run for Reopen {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let found = find(tx.conn, &self.id).await?;
+        let found = found.ok_or_else(|| Refusal::not_found(format!("approval {}", self.id)))?;
+        if found.state != ApprovalState::Expired {
+            let detail = format!(
+                "the approval {} is {}; only an expired one can be reopened",
+                self.id,
+                found.state.as_str()
+            );
+            return Err(Refusal::conflict("not_expired", detail));
+        }
+        let update = "UPDATE approvals SET state = 'open', reopened = 1, expires_at = $2 \
+                      WHERE id = $1";
+        tx.conn.run(update, &[(&self.id).into(), self.expires_at.into()]).await?;
+        let asking = Asking {
+            turn: &found.turn,
+            agent: found.agent,
+            agent_name: &found.agent_name,
+            session: &found.session,
+            now: self.now,
+        };
+        tx.event(asking.event(EventKind::ApprovalAsked {
+            approval: self.id.clone(),
+            call_id: found.call.clone(),
+            tool: found.tool.clone(),
+            expires_at: self.expires_at,
+        }));
+        let word = json!([{"stage": "approval", "word": "asked again"}]).to_string();
+        let told = AuditRow {
+            decision: word,
+            ..found.trace(&self.by, AuditRow::new(AuditKind::Decision, self.now, "reopened"))
+        };
+        Ok(tx.audit(told).await?)
+    }
+}
+
+/// Somebody who may not wanted to decide. Told once of each and each question, however often they
+/// try.
+#[derive(Clone)]
+pub struct NoteRefused {
+    pub id: String,
+    pub by: String,
+    pub why: String,
+    pub now: Millis,
+}
+
+impl Run for NoteRefused {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let Some(found) = find(tx.conn, &self.id).await? else { return Ok(()) };
+        let known = "SELECT 1 FROM audit WHERE turn = $1 AND call_id = $2 AND kind = 'decision' \
+                     AND outcome = 'refused' AND principal = $3 LIMIT 1";
+        let args = [found.turn.as_str().into(), found.call.as_str().into(), (&self.by).into()];
+        if tx.conn.row(known, &args).await?.is_some() {
+            return Ok(());
+        }
+        let word = format!("refused: {}", self.why);
+        let told = AuditRow {
+            decision: json!([{"stage": "approval", "word": word}]).to_string(),
+            ..found.trace(&self.by, AuditRow::new(AuditKind::Decision, self.now, "refused"))
+        };
+        Ok(tx.audit(told).await?)
+    }
+}
+
+/// Reopened questions whose time is over again; those of waiting turns end with their wait.
+#[derive(Clone)]
+pub struct ExpireReopened {
+    pub now: Millis,
+}
+
+impl Run for ExpireReopened {
+    type Out = usize;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<usize, Refusal> {
+        let due = "SELECT id FROM approvals WHERE state = 'open' AND reopened = 1 \
+                   AND expires_at <= $1 ORDER BY expires_at LIMIT 100";
+        let rows = tx.conn.rows(due, &[self.now.into()]).await?;
+        for row in &rows {
+            let Some(found) = find(tx.conn, &row.text(0)?).await? else { continue };
+            let asking = Asking {
+                turn: &found.turn,
+                agent: found.agent,
+                agent_name: &found.agent_name,
+                session: &found.session,
+                now: self.now,
+            };
+            mark_expired(tx, &asking, &found.id).await?;
+        }
+        Ok(rows.len())
+    }
+}
+
+/// When the next reopened question is over.
+pub async fn next_over(conn: &mut Conn) -> Result<Option<Millis>, SqlError> {
+    let select = "SELECT expires_at FROM approvals WHERE state = 'open' AND reopened = 1 \
+                  ORDER BY expires_at LIMIT 1";
+    conn.row(select, &[]).await?.map(|row| row.int(0)).transpose()
+}
+
+/// A question, and its answer when there is one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Approval {
+    pub number: i64,
+    pub id: String,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub item: Option<ItemId>,
+    pub turn: TurnId,
+    pub call: CallId,
+    pub tool: String,
+    pub class: String,
+    pub arguments: Json,
+    pub cwd: String,
+    pub files: Json,
+    pub hash: String,
+    pub why: Json,
+    pub state: ApprovalState,
+    pub reopened: bool,
+    pub asked_by: String,
+    pub asked_at: Millis,
+    pub expires_at: Millis,
+    pub decided_by: Option<String>,
+    pub decided_at: Option<Millis>,
+    pub decided_from: Option<String>,
+    pub scope: Option<Scope>,
+    pub pattern: Option<String>,
+    pub note: Option<String>,
+    pub used_at: Option<Millis>,
+}
+
+impl Approval {
+    /// A row about this question.
+    fn trace(&self, by: &str, row: AuditRow) -> AuditRow {
+        AuditRow {
+            principal: Some(by.to_owned()),
+            agent: Some(self.agent_name.0.clone()),
+            session: Some(self.session.0.clone()),
+            turn: Some(self.turn.0.clone()),
+            call_id: Some(self.call.0.clone()),
+            tool: Some(self.tool.clone()),
+            arguments: self.arguments.to_string(),
+            ..row
+        }
+    }
+
+    fn answerable(&self, hash: &str, now: Millis) -> Result<(), Refusal> {
+        let id = &self.id;
+        match self.state {
+            ApprovalState::Open if self.hash != hash => {
+                let detail = format!(
+                    "the approval {id} is about another call than the one that was shown (its \
+                     hash is {}); read it again",
+                    self.hash
+                );
+                Err(Refusal::conflict("changed", detail))
+            }
+            ApprovalState::Open if self.expires_at <= now => {
+                Err(Refusal::conflict("expired", expired(id)))
+            }
+            ApprovalState::Open => Ok(()),
+            ApprovalState::Expired => Err(Refusal::conflict("expired", expired(id))),
+            ApprovalState::Withdrawn => Err(withdrawn(id)),
+            ApprovalState::Approved | ApprovalState::Denied => {
+                let detail = format!(
+                    "the approval {id} was {} by {} at {} through {}; a decision is made once",
+                    self.state.as_str(),
+                    self.decided_by.as_deref().unwrap_or("somebody"),
+                    skep_core::time::utc(self.decided_at.unwrap_or(0)),
+                    self.decided_from.as_deref().unwrap_or("a door"),
+                );
+                Err(Refusal::conflict("already_decided", detail))
+            }
+        }
+    }
+}
+
+fn withdrawn(id: &str) -> Refusal {
+    let detail = format!(
+        "nobody waits for the approval {id} any more: its turn ended before it was decided"
+    );
+    Refusal::conflict("withdrawn", detail)
+}
+
+/// Nothing of the turn runs any more, though it may not have ended yet.
+async fn is_told_to_end(conn: &mut Conn, turn: &TurnId) -> Result<bool, SqlError> {
+    let select = "SELECT 1 FROM turns WHERE id = $1 AND cancel IS NOT NULL";
+    Ok(conn.row(select, &[turn.as_str().into()]).await?.is_some())
+}
+
+fn expired(id: &str) -> String {
+    format!("the approval {id} expired before it was decided; reopen it first")
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.number, p.id, p.agent, a.name, p.session, p.session_key, p.item, p.turn, ",
+            "p.call_id, p.tool, p.class, p.arguments, p.cwd, p.files, p.hash, p.why, p.state, ",
+            "p.reopened, p.asked_by, p.asked_at, p.expires_at, p.decided_by, p.decided_at, ",
+            "p.decided_from, p.scope, p.pattern, p.note, p.used_at ",
+            "FROM approvals p JOIN agents a ON a.id = p.agent ",
+            $rest
+        )
+    };
+}
+
+pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Approval>, SqlError> {
+    let row = conn.row(select!("WHERE p.id = $1"), &[id.into()]).await?;
+    row.as_ref().map(read).transpose()
+}
+
+/// The open questions of a turn.
+pub async fn open_of_turn(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Approval>, SqlError> {
+    let select = select!("WHERE p.turn = $1 AND p.state = 'open' AND p.reopened = 0");
+    conn.rows(select, &[turn.as_str().into()]).await?.iter().map(read).collect()
+}
+
+/// Approvals in a state, the newest first, below `before`.
+pub async fn page(
+    conn: &mut Conn,
+    state: ApprovalState,
+    agent: Option<AgentId>,
+    before: i64,
+    limit: u32,
+) -> Result<Vec<Approval>, SqlError> {
+    let (state, limit) = (state.as_str(), i64::from(limit));
+    let rows = match agent {
+        None => {
+            let select =
+                select!("WHERE p.state = $1 AND p.number < $2 ORDER BY p.number DESC LIMIT $3");
+            conn.rows(select, &[state.into(), before.into(), limit.into()]).await?
+        }
+        Some(agent) => {
+            let select = select!(
+                "WHERE p.agent = $1 AND p.state = $2 AND p.number < $3 \
+                 ORDER BY p.number DESC LIMIT $4"
+            );
+            let args = [agent.0.into(), state.into(), before.into(), limit.into()];
+            conn.rows(select, &args).await?
+        }
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Given and never run with, the newest first.
+pub async fn unused(
+    conn: &mut Conn,
+    agent: Option<AgentId>,
+    before: i64,
+    limit: u32,
+) -> Result<Vec<Approval>, SqlError> {
+    let select = select!(
+        "WHERE p.state = 'approved' AND p.used_at IS NULL AND p.number < $1 \
+         AND ($2 IS NULL OR p.agent = $2) ORDER BY p.number DESC LIMIT $3"
+    );
+    let args = [before.into(), agent.map(|agent| agent.0).into(), i64::from(limit).into()];
+    conn.rows(select, &args).await?.iter().map(read).collect()
+}
+
+/// On whose behalf a turn works: the senders of the messages it answers. An approved call and a
+/// call that runs again belong to whoever had asked for them, not to whoever decided so.
+pub async fn asked_by(conn: &mut Conn, turn: &TurnId) -> Result<Vec<String>, SqlError> {
+    let select = "SELECT principal, approval, again FROM items WHERE turn = $1 ORDER BY ord";
+    let mut principals: Vec<String> = Vec::new();
+    let mut add = |principal: &str| {
+        if !principals.iter().any(|known| known == principal) {
+            principals.push(principal.to_owned());
+        }
+    };
+    for row in conn.rows(select, &[turn.as_str().into()]).await? {
+        match (row.text_opt(1)?, row.text_opt(2)?.and_then(|call| outcomes::askers(&call))) {
+            (Some(approval), _) => {
+                let found = find(conn, &approval).await?;
+                found.iter().flat_map(|row| row.asked_by.split(", ")).for_each(&mut add);
+            }
+            (None, Some(askers)) => askers.iter().for_each(|name| add(name)),
+            (None, None) => add(&row.text(0)?),
+        }
+    }
+    Ok(principals)
+}
+
+fn read(row: &Row) -> Result<Approval, SqlError> {
+    let document = |text: String| {
+        serde_json::from_str(&text).map_err(|error| SqlError::decode(error.to_string()))
+    };
+    let state = row.text(16)?;
+    let state = ApprovalState::parse(&state);
+    Ok(Approval {
+        number: row.int(0)?,
+        id: row.text(1)?,
+        agent: AgentId(row.int(2)?),
+        agent_name: AgentName(row.text(3)?),
+        session: SessionId(row.text(4)?),
+        session_key: SessionKey(row.text(5)?),
+        item: row.text_opt(6)?.map(ItemId),
+        turn: TurnId(row.text(7)?),
+        call: CallId(row.text(8)?),
+        tool: row.text(9)?,
+        class: row.text(10)?,
+        arguments: document(row.text(11)?)?,
+        cwd: row.text(12)?,
+        files: document(row.text(13)?)?,
+        hash: row.text(14)?,
+        why: document(row.text(15)?)?,
+        state: state.ok_or_else(|| SqlError::decode("approval state"))?,
+        reopened: row.bool(17)?,
+        asked_by: row.text(18)?,
+        asked_at: row.int(19)?,
+        expires_at: row.int(20)?,
+        decided_by: row.text_opt(21)?,
+        decided_at: row.int_opt(22)?,
+        decided_from: row.text_opt(23)?,
+        scope: row.text_opt(24)?.as_deref().and_then(Scope::parse),
+        pattern: row.text_opt(25)?,
+        note: row.text_opt(26)?,
+        used_at: row.int_opt(27)?,
+    })
+}

@@ -1,0 +1,156 @@
+//! The audit trail: rows are only ever added. Retention alone takes rows away, the oldest first,
+//! and a checkpoint row says so.
+
+use serde_json::json;
+use skep_core::Millis;
+use skep_core::audit::{AuditKind, AuditRow, Seal};
+
+use crate::engine::audit_chain::{decode, newest, seal};
+use crate::engine::command::Run;
+use crate::engine::conn::{Conn, Row};
+use crate::engine::error::{Refusal, SqlError};
+use crate::engine::tx::Tx;
+
+pub use crate::engine::audit_chain::found_after;
+
+/// Rows looked at by one statement for those that are asked for.
+const LOOK: i64 = 2000;
+/// Statements of one page: what is rarer is found by following the cursor.
+const LOOKS: usize = 25;
+
+/// Adds a row that belongs to nothing else.
+pub struct AddAudit {
+    pub row: AuditRow,
+}
+
+impl Run for AddAudit {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        Ok(tx.audit(self.row.clone()).await?)
+    }
+
+    fn cost(&self) -> usize {
+        256 + self.row.arguments.len() + self.row.decision.len()
+    }
+}
+
+/// Lets go of the oldest rows up to `limit`, and says so in a row of its own. True: there are more.
+pub(crate) async fn expire(
+    tx: &mut Tx<'_>,
+    before: Millis,
+    limit: i64,
+    now: Millis,
+) -> Result<bool, SqlError> {
+    let oldest = "SELECT id, at, hash FROM audit WHERE id > 0 ORDER BY id LIMIT $1";
+    let rows = tx.conn.rows(oldest, &[limit.into()]).await?;
+    let mut last = None;
+    let mut count = 0;
+    for row in &rows {
+        if row.int(1)? >= before {
+            break;
+        }
+        count += 1;
+        last = Some((row.int(0)?, seal(row, 2).unwrap_or_default()));
+    }
+    let Some((upto, seal)) = last else { return Ok(false) };
+    // The newest row is never the checkpoint's own: it comes after.
+    let told = json!({ "upto": upto, "hash": seal.to_string(), "rows": count, "before": before });
+    let arguments = told.to_string();
+    tx.audit(AuditRow { arguments, ..AuditRow::new(AuditKind::Checkpoint, now, "let_go") }).await?;
+    tx.conn.run("DELETE FROM audit WHERE id <= $1", &[upto.into()]).await?;
+    Ok(count == limit)
+}
+
+/// Which rows are asked for; what is not said does not matter.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub agent: Option<String>,
+    pub tool: Option<String>,
+    pub outcome: Option<String>,
+    pub turn: Option<String>,
+    pub kind: Option<AuditKind>,
+}
+
+pub struct Page {
+    /// Newest first.
+    pub rows: Vec<(AuditRow, Seal)>,
+    /// Where the next page begins, when there may be more.
+    pub next: Option<i64>,
+}
+
+/// Rows before `before`, newest first. A page can be short although there is more: only so many
+/// rows are looked at for it.
+pub async fn page(
+    conn: &mut Conn,
+    wanted: &Wanted,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<Page, SqlError> {
+    let select = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, \
+                  decision, outcome, took_ms, bytes, hash FROM audit WHERE id < $1 AND id >= $2 \
+                  AND ($3 IS NULL OR agent = $3) AND ($4 IS NULL OR tool = $4) \
+                  AND ($5 IS NULL OR outcome = $5) AND ($6 IS NULL OR kind = $6) \
+                  ORDER BY id DESC LIMIT $7";
+    if wanted.turn.is_some() {
+        return of_turn(conn, wanted, before, limit).await;
+    }
+    let end = newest(conn).await?.id.saturating_add(1);
+    let mut below = before.map_or(end, |before| before.min(end));
+    let mut rows = Vec::new();
+    for _ in 0..LOOKS {
+        let left = limit.saturating_sub(rows.len());
+        let args = [
+            below.into(),
+            below.saturating_sub(LOOK).max(1).into(),
+            (&wanted.agent).into(),
+            (&wanted.tool).into(),
+            (&wanted.outcome).into(),
+            wanted.kind.map(AuditKind::as_str).into(),
+            i64::try_from(left).unwrap_or(i64::MAX).into(),
+        ];
+        let found = conn.rows(select, &args).await?;
+        rows.extend(found.iter().filter_map(readable));
+        let full = found.len() == left;
+        below = match found.last() {
+            Some(last) if full => last.int(0)?,
+            _ => below.saturating_sub(LOOK),
+        };
+        if full || below <= 1 {
+            break;
+        }
+    }
+    Ok(Page { rows, next: (below > 1).then_some(below) })
+}
+
+/// What cannot be read is for `verify` to name.
+fn readable(row: &Row) -> Option<(AuditRow, Seal)> {
+    Some((decode(row).ok()?, seal(row, 14).unwrap_or_default()))
+}
+
+/// A turn's rows lie together.
+async fn of_turn(
+    conn: &mut Conn,
+    wanted: &Wanted,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<Page, SqlError> {
+    let select = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, \
+                  decision, outcome, took_ms, bytes, hash FROM audit WHERE turn = $1 AND id > 0 \
+                  AND id < $2 AND ($3 IS NULL OR agent = $3) AND ($4 IS NULL OR tool = $4) \
+                  AND ($5 IS NULL OR outcome = $5) AND ($6 IS NULL OR kind = $6) \
+                  ORDER BY id DESC LIMIT $7";
+    let args = [
+        (&wanted.turn).into(),
+        before.unwrap_or(i64::MAX).into(),
+        (&wanted.agent).into(),
+        (&wanted.tool).into(),
+        (&wanted.outcome).into(),
+        wanted.kind.map(AuditKind::as_str).into(),
+        i64::try_from(limit).unwrap_or(i64::MAX).into(),
+    ];
+    let rows = conn.rows(select, &args).await?;
+    let more = rows.len() == limit;
+    let next = rows.last().filter(|_| more).map(|row| row.int(0)).transpose()?;
+    Ok(Page { rows: rows.iter().filter_map(readable).collect(), next })
+}

@@ -1,0 +1,203 @@
+//! The closing transaction: the last step, the end of every item the turn answered, and the
+//! frames that tell it, in one commit.
+
+use serde_json::json;
+use skep_core::Millis;
+use skep_core::engine::FailureCode;
+use skep_core::event::{EventKind, ItemState};
+use skep_core::frame::FrameKind;
+use skep_core::ids::{ChannelId, ItemId, MessageId};
+use skep_core::ids::{Token, TurnId};
+use skep_core::message::{Message, Usage};
+
+use crate::engine::command::Run;
+use crate::engine::error::Refusal;
+use crate::engine::tx::Tx;
+use crate::tables::agents::{Tally, tally};
+use crate::tables::approvals;
+use crate::tables::journal::{Entry, Leased, cost_of, tell_rows, write_entries};
+use crate::tables::lanes;
+use crate::tables::outbox::{self, NewFrame};
+
+#[derive(Clone)]
+pub struct Close {
+    pub turn: TurnId,
+    pub token: Token,
+    pub entries: Vec<Entry>,
+    pub outcome: Outcome,
+    /// It waited before, and may have asked what nobody needs to answer now.
+    pub resumed: bool,
+    pub usage: Usage,
+    pub active_ms: i64,
+    pub now: Millis,
+}
+
+/// How a turn ended, for all of its items alike.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Answered { text: String },
+    Ended { state: ItemState, code: FailureCode, text: String },
+}
+
+impl Outcome {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Answered { .. } => "done",
+            Self::Ended { code, .. } => code.as_str(),
+        }
+    }
+
+    fn state(&self) -> ItemState {
+        match self {
+            Self::Answered { .. } => ItemState::Done,
+            Self::Ended { state, .. } => *state,
+        }
+    }
+}
+
+pub struct Closed {
+    /// The lane has more to do.
+    pub more: bool,
+    /// The rows of `entries`, in their order.
+    pub rows: Vec<Message>,
+}
+
+impl Run for Close {
+    type Out = Closed;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let update = "UPDATE turns SET state = 'ended', ended_at = $2, changed_at = $2, \
+                      outcome = $3, answer = $4, error = $5, active_ms = $6, \
+                      steps = steps + $7, waiting_for = NULL, available_at = NULL WHERE id = $1";
+        let (answer, error) = match &self.outcome {
+            Outcome::Answered { text } => (Some(text), None),
+            Outcome::Ended { text, .. } => (None, Some(text)),
+        };
+        let (leased, found) = Leased::find(tx, &self.turn, self.token, self.now).await?;
+        let answers = self.entries.iter().filter(|entry| matches!(entry, Entry::Assistant { .. }));
+        let args = [
+            self.turn.as_str().into(),
+            self.now.into(),
+            self.outcome.word().into(),
+            answer.into(),
+            error.into(),
+            self.active_ms.into(),
+            i64::try_from(answers.count()).unwrap_or(i64::MAX).into(),
+        ];
+        tx.conn.run(update, &args).await?;
+        let more = found.pending > 0;
+        let rows = write_entries(tx, &leased, &self.entries).await?;
+        tell_rows(tx, &leased, rows.iter());
+        self.end_items(tx, &leased).await?;
+        if self.resumed {
+            approvals::withdraw(tx, &leased.asking()).await?;
+        }
+        if more {
+            lanes::refresh(tx, leased.lane, leased.agent, self.now).await?;
+        }
+        let note = match &self.outcome {
+            Outcome::Answered { .. } => None,
+            Outcome::Ended { text, .. } => Some(text.clone()),
+        };
+        let kind = EventKind::TurnEnd {
+            ok: note.is_none(),
+            outcome: self.outcome.word().to_owned(),
+            note,
+            usage: self.usage,
+            profile: self.answered_by(),
+        };
+        tx.event(leased.event(kind));
+        Ok(Closed { more, rows })
+    }
+
+    fn cost(&self) -> usize {
+        cost_of(&self.entries) + 1024
+    }
+}
+
+struct EndedItem {
+    id: ItemId,
+    message_id: MessageId,
+    channel: Option<ChannelId>,
+}
+
+impl Close {
+    fn answered_by(&self) -> Option<String> {
+        self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Assistant { message, .. } => message.body.meta.as_ref()?.profile.clone(),
+            _ => None,
+        })
+    }
+
+    async fn end_items(&self, tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<(), Refusal> {
+        let select = "SELECT id, message_id, channel FROM items WHERE turn = $1 ORDER BY ord";
+        let mut items = Vec::new();
+        for row in tx.conn.rows(select, &[self.turn.as_str().into()]).await? {
+            items.push(EndedItem {
+                id: ItemId(row.text(0)?),
+                message_id: MessageId(row.text(1)?),
+                channel: row.text_opt(2)?.map(ChannelId),
+            });
+        }
+        let (code, error) = match &self.outcome {
+            Outcome::Answered { .. } => (None, None),
+            Outcome::Ended { code, text, .. } => (Some(code.as_str()), Some(text)),
+        };
+        let state = self.outcome.state();
+        let update = "UPDATE items SET state = $2, error_code = $3, error = $4, \
+                      finished_at = $5 WHERE turn = $1";
+        let args = [
+            self.turn.as_str().into(),
+            state.as_str().into(),
+            code.into(),
+            error.into(),
+            self.now.into(),
+        ];
+        tx.conn.run(update, &args).await?;
+        let ended = i64::try_from(items.len()).unwrap_or(0);
+        let by = Tally { running: -ended, turns: -1, ..Tally::default() };
+        tally(tx, leased.agent, by).await?;
+        self.answer_channels(tx, leased, &items).await?;
+        for EndedItem { id: item, message_id, .. } in items {
+            tx.event(leased.event(EventKind::InboxEnded { item, message_id, state }));
+        }
+        Ok(())
+    }
+
+    /// One frame for each channel that asked, naming all of its messages.
+    async fn answer_channels(
+        &self,
+        tx: &mut Tx<'_>,
+        leased: &Leased<'_>,
+        items: &[EndedItem],
+    ) -> Result<(), Refusal> {
+        let mut told: Vec<&ChannelId> = Vec::new();
+        for item in items {
+            let Some(channel) = &item.channel else {
+                continue;
+            };
+            if told.contains(&channel) {
+                continue;
+            }
+            told.push(channel);
+            let asked = items.iter().filter(|other| other.channel.as_ref() == Some(channel));
+            let to: Vec<&str> = asked.map(|item| item.message_id.as_str()).collect();
+            let agent = &leased.agent_name;
+            let (kind, payload) = match &self.outcome {
+                Outcome::Answered { text } => (
+                    FrameKind::Response,
+                    json!({"content": text, "in_reply_to": to, "agent": agent, "turn": self.turn}),
+                ),
+                Outcome::Ended { code, text, .. } => (
+                    FrameKind::Error,
+                    json!({"code": code.as_str(), "error": text, "in_reply_to": to,
+                           "agent": agent, "turn": self.turn}),
+                ),
+            };
+            let id = format!("{}.end", item.id);
+            let new = NewFrame { id, channel, item: &item.id, kind, payload, now: self.now };
+            outbox::push(tx, new).await?;
+        }
+        Ok(())
+    }
+}

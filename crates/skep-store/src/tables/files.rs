@@ -1,0 +1,147 @@
+//! Files of messages: their bytes once for each content, and who refers to them.
+
+use std::collections::HashMap;
+
+use skep_core::Millis;
+use skep_core::file::{File, FileData};
+use skep_core::ids::{ItemId, SessionId};
+use skep_core::message::{Body, Message};
+use skep_core::role::Sight;
+
+use crate::engine::conn::Conn;
+use crate::engine::error::SqlError;
+use crate::engine::tx::Tx;
+
+/// Keeps the bytes of these files. One without bytes must be there already.
+pub(crate) async fn keep(
+    tx: &mut Tx<'_>,
+    files: impl Iterator<Item = &File>,
+    now: Millis,
+) -> Result<(), SqlError> {
+    for file in files {
+        let Some(data) = &file.data else { continue };
+        let insert = "INSERT INTO files (hash, bytes, added_at) VALUES ($1, $2, $3) \
+                      ON CONFLICT (hash) DO NOTHING";
+        tx.conn.run(insert, &[(&file.hash).into(), (&data.0[..]).into(), now.into()]).await?;
+    }
+    Ok(())
+}
+
+/// Notes which files a history row has.
+pub(crate) async fn refer(
+    tx: &mut Tx<'_>,
+    session: &SessionId,
+    seq: i64,
+    files: impl Iterator<Item = &File>,
+) -> Result<(), SqlError> {
+    for file in files {
+        let insert = "INSERT INTO history_files (session, seq, hash) VALUES ($1, $2, $3) \
+                      ON CONFLICT (hash, session, seq) DO NOTHING";
+        tx.conn.run(insert, &[session.as_str().into(), seq.into(), (&file.hash).into()]).await?;
+    }
+    Ok(())
+}
+
+/// Keeps the files of a message that goes to the inbox.
+pub(crate) async fn keep_with_item(
+    tx: &mut Tx<'_>,
+    item: &ItemId,
+    files: &[File],
+    now: Millis,
+) -> Result<(), SqlError> {
+    keep(tx, files.iter(), now).await?;
+    for (position, file) in (0_i64..).zip(files) {
+        let insert = "INSERT INTO item_files (item, position, hash, name, mime, size) \
+                      VALUES ($1, $2, $3, $4, $5, $6)";
+        let args = [
+            item.as_str().into(),
+            position.into(),
+            (&file.hash).into(),
+            (&file.name).into(),
+            (&file.mime).into(),
+            i64::try_from(file.size).unwrap_or(i64::MAX).into(),
+        ];
+        tx.conn.run(insert, &args).await?;
+    }
+    Ok(())
+}
+
+/// The files of a message in the inbox, without their bytes.
+pub async fn of_item(conn: &mut Conn, item: &ItemId) -> Result<Vec<File>, SqlError> {
+    let select = "SELECT name, mime, size, hash FROM item_files WHERE item = $1 \
+                  ORDER BY position";
+    let rows = conn.rows(select, &[item.as_str().into()]).await?;
+    let files = rows.iter().map(|row| {
+        Ok(File {
+            name: row.text(0)?,
+            mime: row.text(1)?,
+            size: u64::try_from(row.int(2)?).unwrap_or(0),
+            hash: row.text(3)?,
+            data: None,
+        })
+    });
+    files.collect()
+}
+
+pub async fn bytes(conn: &mut Conn, hash: &str) -> Result<Option<Vec<u8>>, SqlError> {
+    let select = "SELECT bytes FROM files WHERE hash = $1";
+    conn.row(select, &[hash.into()]).await?.map(|row| row.blob(0)).transpose()
+}
+
+/// Puts the bytes into the files of these messages, for those that are `wanted`. The same content
+/// is read once and shared.
+pub async fn fill<'m>(
+    conn: &mut Conn,
+    messages: impl Iterator<Item = &'m mut Message>,
+    wanted: impl Fn(&File) -> bool,
+) -> Result<(), SqlError> {
+    let mut known: HashMap<String, FileData> = HashMap::new();
+    for message in messages {
+        for file in message.body.files_mut().filter(|file| file.data.is_none() && wanted(file)) {
+            if !known.contains_key(&file.hash)
+                && let Some(bytes) = bytes(conn, &file.hash).await?
+            {
+                known.insert(file.hash.clone(), FileData(bytes.into()));
+            }
+            file.data = known.get(&file.hash).cloned();
+        }
+    }
+    Ok(())
+}
+
+/// The file as it stands in a conversation that is in sight, the newest first.
+pub async fn in_sight(
+    conn: &mut Conn,
+    hash: &str,
+    sight: &Sight,
+) -> Result<Option<File>, SqlError> {
+    let row = match sight {
+        Sight::All => conn.row(IN_ANY, &[hash.into()]).await?,
+        Sight::Keys { prefix, .. } => conn.row(UNDER_KEYS, &[hash.into(), prefix.into()]).await?,
+        Sight::Agent(name) => conn.row(OF_AGENT, &[hash.into(), name.as_str().into()]).await?,
+    };
+    let Some(row) = row else { return Ok(None) };
+    let body: Body = serde_json::from_str(&row.text(0)?)
+        .map_err(|error| SqlError::decode(format!("a message with a file: {error}")))?;
+    Ok(body.files().find(|file| file.hash == hash).cloned())
+}
+
+macro_rules! with_file {
+    ($seen:literal) => {
+        concat!(
+            "SELECT h.body FROM history_files f JOIN sessions s ON s.id = f.session ",
+            "JOIN agents a ON a.id = s.agent ",
+            "JOIN history h ON h.session = f.session AND h.seq = f.seq WHERE f.hash = $1",
+            $seen,
+            " ORDER BY f.session DESC, f.seq DESC LIMIT 1"
+        )
+    };
+}
+
+const IN_ANY: &str = with_file!("");
+const UNDER_KEYS: &str = with_file!(" AND substr(s.key, 1, length($2)) = $2");
+const OF_AGENT: &str = with_file!(" AND a.name = $2");
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

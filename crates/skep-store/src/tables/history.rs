@@ -1,0 +1,540 @@
+//! Sessions and their messages: the canonical history, and with `calls` the journal of a turn.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use skep_core::Millis;
+use skep_core::event::CallState;
+use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
+use skep_core::message::{Body, MOST_TOKENS, Message, View, history_tag};
+use skep_core::money::Money;
+
+use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS};
+use crate::engine::error::SqlError;
+use crate::engine::tx::Tx;
+use crate::tables::compactions;
+use crate::tables::files;
+
+/// A message that has its id but no place yet.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    pub id: String,
+    pub body: Body,
+}
+
+/// Where new rows go.
+pub(crate) struct Place<'a> {
+    pub agent: &'a AgentName,
+    pub session: &'a SessionId,
+    pub turn: &'a TurnId,
+    pub now: Millis,
+}
+
+/// Appends rows in order.
+pub(crate) async fn append(
+    tx: &mut Tx<'_>,
+    place: &Place<'_>,
+    messages: Vec<NewMessage>,
+) -> Result<Vec<Message>, SqlError> {
+    if messages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+    let sum = Sum::of(messages.iter().map(|message| &message.body));
+    let found = "SELECT last_seq, agent FROM sessions WHERE id = $1";
+    let row = tx.conn.row(found, &[place.session.as_str().into()]).await?;
+    let row = row.ok_or_else(|| SqlError::decode("the session of a turn is gone"))?;
+    let (last, agent) = (row.int(0)?, AgentId(row.int(1)?));
+    let reserve = "UPDATE sessions SET last_seq = last_seq + $2, last_at = $3, \
+                   tokens = tokens + $4, cost = cost + $5, unpriced = unpriced + $6, \
+                   title = CASE title WHEN '' THEN $7 ELSE title END WHERE id = $1";
+    let args = [
+        place.session.as_str().into(),
+        count.into(),
+        place.now.into(),
+        sum.tokens.into(),
+        sum.cost.into(),
+        sum.unpriced.into(),
+        (&sum.title).into(),
+    ];
+    tx.conn.run(reserve, &args).await?;
+    let mut rows = Vec::with_capacity(messages.len());
+    for (seq, message) in (last + 1..).zip(messages) {
+        let spoken = message.body.is_spoken();
+        rows.push(insert(tx, place, seq, message).await?);
+        if spoken {
+            note_spoken(tx, agent, place.session, seq).await?;
+        }
+    }
+    Ok(rows)
+}
+
+/// What rows add to the row of their session.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Sum {
+    pub tokens: i64,
+    /// Billionths of a dollar.
+    pub cost: i64,
+    /// Model calls whose price is not known.
+    pub unpriced: i64,
+    /// The first words said.
+    pub title: String,
+}
+
+const TITLE: usize = 80;
+
+impl Sum {
+    pub fn of<'a>(bodies: impl Iterator<Item = &'a Body>) -> Self {
+        let mut sum = Self::default();
+        for body in bodies {
+            if sum.title.is_empty() && body.is_spoken() {
+                sum.title = first_words(&body.plain_text());
+            }
+            if let Some(meta) = &body.meta {
+                // Also what was imported: a sum that ran over could not be read any more.
+                let tokens = meta.usage.total_tokens.min(4 * MOST_TOKENS);
+                sum.tokens += i64::try_from(tokens).unwrap_or(0);
+                match meta.usage.cost {
+                    Some(cost) => sum.cost = sum.cost.saturating_add(cost.min(Money::MOST).0),
+                    None => sum.unpriced += 1,
+                }
+            }
+        }
+        sum
+    }
+}
+
+/// One line of at most [`TITLE`] characters.
+fn first_words(text: &str) -> String {
+    let mut title = String::new();
+    // Far more than a title takes: a long message is not walked to its end.
+    for word in text.split_whitespace().take(TITLE) {
+        let room = TITLE.saturating_sub(title.chars().count() + usize::from(!title.is_empty()));
+        if title.is_empty() {
+            title.extend(word.chars().take(room));
+        } else if word.chars().count() <= room {
+            title.push(' ');
+            title.push_str(word);
+        } else {
+            break;
+        }
+    }
+    title
+}
+
+/// A row as it was in another hive; its turn and its session are there.
+pub(crate) async fn restore(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    message: &Message,
+) -> Result<(), SqlError> {
+    let place = Place {
+        agent: &message.agent_id,
+        session: &message.session_id,
+        turn: &message.turn,
+        now: message.timestamp,
+    };
+    let new = NewMessage { id: message.id.clone(), body: message.body.clone() };
+    insert(tx, &place, message.seq, new).await?;
+    if message.body.is_spoken() {
+        note_spoken(tx, agent, &message.session_id, message.seq).await?;
+    }
+    Ok(())
+}
+
+/// The row can be searched once the index has come to it.
+async fn note_spoken(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    session: &SessionId,
+    seq: i64,
+) -> Result<(), SqlError> {
+    let insert = "INSERT INTO spoken (agent, session, seq) VALUES ($1, $2, $3)";
+    tx.conn.run(insert, &[agent.0.into(), session.as_str().into(), seq.into()]).await?;
+    Ok(())
+}
+
+async fn insert(
+    tx: &mut Tx<'_>,
+    place: &Place<'_>,
+    seq: i64,
+    message: NewMessage,
+) -> Result<Message, SqlError> {
+    files::keep(tx, message.body.files(), place.now).await?;
+    let body = stored(&message.body)
+        .map_err(|error| SqlError::decode(format!("message as JSON: {error}")))?;
+    let insert = "INSERT INTO history (session, seq, id, turn, at, spoken, body) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    let args = [
+        place.session.as_str().into(),
+        seq.into(),
+        (&message.id).into(),
+        place.turn.as_str().into(),
+        place.now.into(),
+        message.body.is_spoken().into(),
+        (&body).into(),
+    ];
+    tx.conn.run(insert, &args).await?;
+    files::refer(tx, place.session, seq, message.body.files()).await?;
+    compactions::note(tx, place, seq, &message.body).await?;
+    Ok(Message {
+        tag: history_tag(),
+        id: message.id,
+        agent_id: place.agent.clone(),
+        session_id: place.session.clone(),
+        turn: place.turn.clone(),
+        seq,
+        timestamp: place.now,
+        body: message.body,
+    })
+}
+
+/// The row as it is kept: without the bytes of its files.
+fn stored(body: &Body) -> serde_json::Result<String> {
+    if body.files().all(|file| file.data.is_none()) {
+        return serde_json::to_string(body);
+    }
+    let mut bare = body.clone();
+    bare.files_mut().for_each(|file| file.data = None);
+    serde_json::to_string(&bare)
+}
+
+/// The session a new turn of a lane runs in: the lane's own while it is fresh enough, else `new`.
+pub(crate) async fn resolve(
+    tx: &mut Tx<'_>,
+    lane: &crate::tables::lanes::Lane,
+    agent: AgentId,
+    wanted: &NewSession<'_>,
+) -> Result<SessionId, SqlError> {
+    if let Some(session) = &lane.session
+        && session.last_at.saturating_add(wanted.idle_ms) > wanted.now
+    {
+        return Ok(session.id.clone());
+    }
+    let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at) \
+                  VALUES ($1, $2, $3, $4, $4)";
+    let args = [wanted.id.as_str().into(), agent.0.into(), wanted.key.into(), wanted.now.into()];
+    tx.conn.run(insert, &args).await?;
+    let point = "UPDATE lanes SET session = $2 WHERE id = $1";
+    tx.conn.run(point, &[lane.id.0.into(), wanted.id.as_str().into()]).await?;
+    Ok(wanted.id.clone())
+}
+
+pub(crate) struct NewSession<'a> {
+    pub id: &'a SessionId,
+    pub key: &'a str,
+    pub now: Millis,
+    pub idle_ms: i64,
+}
+
+/// Newest rows below `before`, oldest first.
+pub async fn page(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    view: View,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Vec<Message>, SqlError> {
+    decode(agent, session, &page_text(conn, session, view, before, limit).await?)
+}
+
+/// The page as one text: rows cost a driver far more each than their bytes do.
+async fn page_text(
+    conn: &mut Conn,
+    session: &SessionId,
+    view: View,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<String, SqlError> {
+    let sql = match view {
+        View::Full => PAGE,
+        View::Simple => SPOKEN_PAGE,
+    };
+    let before = before.unwrap_or(i64::MAX);
+    let args = [session.as_str().into(), before.into(), limit.into()];
+    let row = conn.row(sql, &args).await?;
+    Ok(row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default())
+}
+
+/// Rows as JSON objects with commas between them. Ids are ours and need no escape; the body is
+/// JSON already.
+macro_rules! packed {
+    ($rows:literal) => {
+        concat!(
+            "SELECT string_agg('{\"seq\":' || seq || ',\"id\":\"' || id ",
+            "|| '\",\"turn\":\"' || turn || '\",\"at\":' || at ",
+            "|| ',\"body\":' || body || '}', ',') ",
+            "FROM (SELECT seq, id, turn, at, body FROM history WHERE ",
+            $rows,
+            ")"
+        )
+    };
+}
+
+/// Oldest rows above `after`, oldest first.
+pub async fn after(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    view: View,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<Message>, SqlError> {
+    let sql = match view {
+        View::Full => NEXT_PAGE,
+        View::Simple => NEXT_SPOKEN_PAGE,
+    };
+    let args = [session.as_str().into(), after.into(), limit.into()];
+    let row = conn.row(sql, &args).await?;
+    let text = row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default();
+    decode(agent, session, &text)
+}
+
+/// A page of rows above `after`, oldest first and in full.
+pub async fn page_after(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    after: i64,
+) -> Result<Vec<Message>, SqlError> {
+    let args = [session.as_str().into(), after.into(), PAGE_ROWS.into()];
+    let rows = conn.page(NEXT_LINES, &args, PAGE_BYTES).await?;
+    let messages = rows.iter().map(|row| {
+        let body = serde_json::from_str(&row.text(4)?)
+            .map_err(|error| SqlError::decode(format!("a message of {session}: {error}")))?;
+        Ok(Message {
+            tag: history_tag(),
+            id: row.text(1)?,
+            agent_id: agent.clone(),
+            session_id: session.clone(),
+            turn: TurnId(row.text(2)?),
+            seq: row.int(0)?,
+            timestamp: row.int(3)?,
+            body,
+        })
+    });
+    messages.collect()
+}
+
+/// What was said in a turn, oldest first.
+pub async fn spoken_in(
+    conn: &mut Conn,
+    agent: &AgentName,
+    turn: &TurnId,
+) -> Result<Vec<Message>, SqlError> {
+    let select = "SELECT session, first_seq FROM turns WHERE id = $1";
+    let Some(row) = conn.row(select, &[turn.as_str().into()]).await? else {
+        return Ok(Vec::new());
+    };
+    let (session, first) = (SessionId(row.text(0)?), row.int(1)?);
+    let mut said = after(conn, agent, &session, View::Simple, first - 1, u32::MAX).await?;
+    said.retain(|message| message.turn == *turn);
+    Ok(said)
+}
+
+pub(crate) const PAGE: &str = packed!("session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
+pub(crate) const SPOKEN_PAGE: &str =
+    packed!("session = $1 AND spoken = 1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
+const NEXT_PAGE: &str = packed!("session = $1 AND seq > $2 ORDER BY seq LIMIT $3");
+const NEXT_SPOKEN_PAGE: &str =
+    packed!("session = $1 AND spoken = 1 AND seq > $2 ORDER BY seq LIMIT $3");
+
+/// Rows as they leave: the JSON of their messages with commas between them, oldest first.
+#[derive(Debug, Default)]
+pub struct Lines {
+    pub json: String,
+    /// The place of each, and where in `json` it stands.
+    rows: Vec<(i64, std::ops::Range<usize>)>,
+}
+
+impl Lines {
+    pub fn seqs(&self) -> impl DoubleEndedIterator<Item = i64> {
+        self.rows.iter().map(|(seq, _)| *seq)
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (i64, &str)> {
+        self.rows.iter().map(|(seq, range)| (*seq, &self.json[range.clone()]))
+    }
+
+    /// Newest first as they are read, so that the page can be cut short.
+    fn reversed(self) -> Self {
+        let mut lines = Self { json: String::with_capacity(self.json.len()), rows: Vec::new() };
+        for (seq, range) in self.rows.into_iter().rev() {
+            lines.push(seq, |json| json.push_str(&self.json[range]));
+        }
+        lines
+    }
+
+    fn push(&mut self, seq: i64, write: impl FnOnce(&mut String)) {
+        if !self.rows.is_empty() {
+            self.json.push(',');
+        }
+        let start = self.json.len();
+        write(&mut self.json);
+        self.rows.push((seq, start..self.json.len()));
+    }
+}
+
+/// Which rows of a session.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows {
+    /// The newest below this.
+    Before(i64),
+    /// The oldest above this.
+    After(i64),
+}
+
+/// As [`page`] and [`after`], in the full view. Nothing is taken apart and put together again: a
+/// body is an object already, and the fields of `Message` go before its own.
+pub async fn lines(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    rows: Rows,
+    limit: u32,
+) -> Result<Lines, SqlError> {
+    let (sql, bound) = match rows {
+        Rows::Before(seq) => (LINES, seq),
+        Rows::After(seq) => (NEXT_LINES, seq),
+    };
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let place = format!(
+        ",\"agentId\":{},\"sessionId\":{}",
+        quoted(agent.as_str()),
+        quoted(session.as_str())
+    );
+    let args = [session.as_str().into(), bound.into(), limit.into()];
+    let mut lines = Lines::default();
+    conn.each_row(sql, &args, |row| {
+        let (seq, id, turn, at, body) =
+            (row.int(0)?, row.text(1)?, row.text(2)?, row.int(3)?, row.text(4)?);
+        let fields = body.strip_prefix('{').ok_or_else(|| SqlError::decode("a body"))?;
+        lines.push(seq, |json| {
+            // Ids are ours and need no escape.
+            for piece in ["{\"type\":\"history\",\"id\":\"", id, "\"", &place, ",\"turn\":\"", turn]
+            {
+                json.push_str(piece);
+            }
+            let _ = write!(json, "\",\"seq\":{seq},\"timestamp\":{at},");
+            json.push_str(fields);
+        });
+        Ok(())
+    })
+    .await?;
+    Ok(match rows {
+        Rows::Before(_) => lines.reversed(),
+        Rows::After(_) => lines,
+    })
+}
+
+const LINES: &str = "SELECT seq, id, turn, at, body FROM history \
+                     WHERE session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3";
+const NEXT_LINES: &str = "SELECT seq, id, turn, at, body FROM history \
+                          WHERE session = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+
+/// All rows of a session after this one.
+pub async fn whole(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    newer_than: i64,
+) -> Result<Vec<Message>, SqlError> {
+    // In pieces: one text has a limit.
+    const PIECE: u32 = 2000;
+    let mut messages: Vec<Message> = Vec::new();
+    loop {
+        let seen = messages.last().map_or(newer_than, |message| message.seq);
+        let piece = after(conn, agent, session, View::Full, seen, PIECE).await?;
+        let last = u32::try_from(piece.len()).unwrap_or(0) < PIECE;
+        messages.extend(piece);
+        if last {
+            return Ok(messages);
+        }
+    }
+}
+
+/// A row as [`packed!`] writes it.
+#[derive(Deserialize)]
+struct Packed {
+    seq: i64,
+    id: String,
+    turn: TurnId,
+    at: Millis,
+    body: Body,
+}
+
+fn decode(agent: &AgentName, session: &SessionId, text: &str) -> Result<Vec<Message>, SqlError> {
+    let mut rows: Vec<Packed> = serde_json::from_str(&format!("[{text}]"))
+        .map_err(|error| SqlError::decode(format!("messages of {session}: {error}")))?;
+    rows.sort_by_key(|row| row.seq);
+    let messages = rows.into_iter().map(|row| Message {
+        tag: history_tag(),
+        id: row.id,
+        agent_id: agent.clone(),
+        session_id: session.clone(),
+        turn: row.turn,
+        seq: row.seq,
+        timestamp: row.at,
+        body: row.body,
+    });
+    Ok(messages.collect())
+}
+
+/// The session a key leads to now.
+pub async fn session_of_key(
+    conn: &mut Conn,
+    agent: AgentId,
+    key: &SessionKey,
+) -> Result<Option<SessionId>, SqlError> {
+    let select = "SELECT session FROM lanes WHERE agent = $1 AND key = $2";
+    let row = conn.row(select, &[agent.0.into(), key.as_str().into()]).await?;
+    Ok(row.map(|row| row.text_opt(0)).transpose()?.flatten().map(SessionId))
+}
+
+/// The key under which a session of this agent was opened.
+pub async fn key_of_session(
+    conn: &mut Conn,
+    agent: AgentId,
+    session: &SessionId,
+) -> Result<Option<SessionKey>, SqlError> {
+    let select = "SELECT key FROM sessions WHERE id = $1 AND agent = $2";
+    let row = conn.row(select, &[session.as_str().into(), agent.0.into()]).await?;
+    row.map(|row| row.text(0).map(SessionKey)).transpose()
+}
+
+/// A journalled call of a turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub call_id: CallId,
+    /// The assistant message it stands in.
+    pub seq: i64,
+    pub position: i64,
+    pub tool: String,
+    pub retry_safe: bool,
+    pub state: CallState,
+    pub reason: Option<String>,
+    pub decision: Option<serde_json::Value>,
+}
+
+pub async fn calls(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Call>, SqlError> {
+    let select = "SELECT call_id, seq, position, tool, retry_safe, state, reason, decision \
+                  FROM calls WHERE turn = $1 ORDER BY seq, position";
+    let rows = conn.rows(select, &[turn.as_str().into()]).await?;
+    let calls = rows.iter().map(|row| {
+        let state = row.text(5)?;
+        let decision = row.text_opt(7)?.map(|text| serde_json::from_str(&text)).transpose();
+        Ok(Call {
+            call_id: CallId(row.text(0)?),
+            seq: row.int(1)?,
+            position: row.int(2)?,
+            tool: row.text(3)?,
+            retry_safe: row.bool(4)?,
+            state: CallState::parse(&state)
+                .ok_or_else(|| SqlError::decode(format!("call state {state}")))?,
+            reason: row.text_opt(6)?,
+            decision: decision.map_err(|error| SqlError::decode(error.to_string()))?,
+        })
+    });
+    calls.collect()
+}

@@ -1,0 +1,563 @@
+//! The inbox: accepting messages and commands, each in one commit with its ack.
+
+use serde_json::json;
+use skep_core::Millis;
+use skep_core::arrival::{self, Arrival, LaneActivity};
+use skep_core::engine::Capabilities;
+use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
+use skep_core::file::File;
+use skep_core::frame::FrameKind;
+use skep_core::ids::{
+    AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
+};
+use skep_core::message::{Body, Origin, Role};
+use skep_core::prompt;
+use skep_core::settings::{QueueMode, Think};
+
+use crate::engine::command::Run;
+use crate::engine::error::{Refusal, SqlError};
+use crate::engine::tx::{NewEvent, Tx};
+use crate::tables::agents::{Tally, tally};
+use crate::tables::files;
+use crate::tables::lanes::{self, Lane, OpenTurn};
+use crate::tables::leases::{self, Lease, Opening};
+use crate::tables::outbox::{self, NewFrame};
+use crate::tables::people::storage;
+
+/// The kind of items that are commands.
+pub(crate) const ORDER: &str = "command";
+
+/// Messages of people are `normal`; the other priorities come with what sends them.
+pub const NORMAL: i64 = 2;
+
+/// A message or command as a door hands it in.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    pub item: ItemId,
+    pub message_id: MessageId,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
+    pub session_key: SessionKey,
+    pub principal: Principal,
+    /// Frames answer it there; nothing where the sender asks for the answer instead.
+    pub channel: Option<ChannelId>,
+    pub text: String,
+    /// What the sender should know about it; stands in the ack.
+    pub note: Option<String>,
+    pub files: Vec<File>,
+    /// How hard its turn thinks, where the sender says so.
+    pub think: Option<Think>,
+    /// The sender's own id: where it is unique, and what it is.
+    pub request: Option<Request>,
+    /// Bytes its sender may store in all; nothing where that has no limit.
+    pub room: Option<u64>,
+    pub now: Millis,
+}
+
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub scope: String,
+    pub id: String,
+    pub body_hash: [u8; 32],
+}
+
+/// Takes a message in. With `take`, and when nothing stands before it, its turn begins in the
+/// same commit.
+pub struct Accept {
+    pub letter: Letter,
+    pub mode: QueueMode,
+    pub engine: Capabilities,
+    pub take: Option<Slot>,
+    /// `/new` before it: its turn begins a new session, and a waiting turn is ended.
+    pub fresh: bool,
+    /// A command that takes its time: a turn of the lane carries it out, and no model reads it.
+    pub order: bool,
+}
+
+/// What a turn that begins needs: the caller holds a slot for it.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    pub turn: TurnId,
+    pub session: SessionId,
+    pub idle_ms: i64,
+}
+
+pub enum Accepted {
+    /// The turn began with it.
+    Started { lease: Box<Lease> },
+    /// It is in the inbox; `ready`: its lane can be taken as soon as a slot is free.
+    Queued { ack: Ack, ready: bool, interrupt: Option<EndedTurn> },
+    /// The same id and body were accepted before.
+    Repeated(Repeated),
+}
+
+/// What the sender is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ack {
+    pub state: &'static str,
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Repeated {
+    pub item: ItemId,
+    pub message_id: MessageId,
+    pub ack: String,
+    pub note: Option<String>,
+}
+
+impl Run for Accept {
+    type Out = Accepted;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Accepted, Refusal> {
+        if let Some(repeated) = repeated(tx, &self.letter).await? {
+            return Ok(Accepted::Repeated(repeated));
+        }
+        let letter = &self.letter;
+        let mut lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
+        lane.fresh |= self.fresh;
+        let ord = tx.next_ord();
+        match &self.take {
+            Some(slot) if lane.open.is_none() && lane.pending == 0 => {
+                self.start(tx, lane, ord, slot).await
+            }
+            _ => self.queue(tx, lane, ord).await,
+        }
+    }
+
+    fn cost(&self) -> usize {
+        storage::size(&self.letter.text, &self.letter.files) + 1024
+    }
+}
+
+impl Accept {
+    fn kind(&self) -> &'static str {
+        if self.order { ORDER } else { "message" }
+    }
+
+    async fn start(
+        &self,
+        tx: &mut Tx<'_>,
+        mut lane: Lane,
+        ord: i64,
+        slot: &Slot,
+    ) -> Result<Accepted, Refusal> {
+        let letter = &self.letter;
+        let ack = Ack { state: "started", note: letter.note.clone() };
+        if lane.fresh {
+            forget_session(tx, &mut lane).await?;
+        }
+        let opening = Opening {
+            lane,
+            agent: letter.agent,
+            agent_name: &letter.agent_name,
+            session_key: &letter.session_key,
+            priority: NORMAL,
+            ord,
+            think: letter.think,
+            slot,
+            now: letter.now,
+        };
+        let placed = leases::place(tx, &opening).await?;
+        let how = Taken { kind: self.kind(), state: ItemState::Running, turn: Some(&slot.turn) };
+        insert(tx, letter, &opening.lane, ord, how, &ack).await?;
+        tell_accepted(tx, letter, &ack).await?;
+        let first = leases::FirstItem {
+            item: &letter.item,
+            from: letter.principal.as_str(),
+            text: &letter.text,
+            message: as_ordered(user_message(letter), self.order),
+        };
+        let by = Tally { running: 1, turns: 1, served: Some(ord), ..Tally::default() };
+        tally(tx, letter.agent, by).await?;
+        let lease = leases::begin(tx, opening, placed, first).await?;
+        Ok(Accepted::Started { lease: Box::new(lease) })
+    }
+
+    async fn queue(&self, tx: &mut Tx<'_>, lane: Lane, ord: i64) -> Result<Accepted, Refusal> {
+        let letter = &self.letter;
+        let activity = match &lane.open {
+            None => LaneActivity::Free,
+            Some(open) if open.state == TurnState::Waiting => LaneActivity::Waiting,
+            Some(_) => LaneActivity::Running,
+        };
+        let arrival = arrival::decide(self.mode, self.engine, activity);
+        let open = lane.open.as_ref();
+        let ack = match arrival {
+            Arrival::Hold if !self.fresh => {
+                let waits_for = open.and_then(|turn| turn.waiting_for.clone());
+                Ack { state: "waiting", note: letter.note.clone().or(waits_for) }
+            }
+            _ => Ack { state: "queued", note: letter.note.clone() },
+        };
+        let how = Taken { kind: self.kind(), state: ItemState::Pending, turn: None };
+        insert(tx, letter, &lane, ord, how, &ack).await?;
+        tell_accepted(tx, letter, &ack).await?;
+        let more = "UPDATE lanes SET pending = pending + 1, fresh = 0 WHERE id = $1";
+        tx.conn.run(more, &[lane.id.0.into()]).await?;
+        tally(tx, letter.agent, Tally { pending: 1, ..Tally::default() }).await?;
+        let reason = match arrival {
+            Arrival::Interrupt => Some(CancelReason::Interrupt),
+            Arrival::Hold if self.fresh => Some(CancelReason::Stop),
+            _ => None,
+        };
+        let interrupt = match (open, reason) {
+            (Some(turn), Some(reason)) => Some(end(tx, turn, reason, letter.now).await?),
+            _ => None,
+        };
+        // Behind an open turn nothing becomes ready; behind an equal the head stays what it is.
+        let ready = lane.open.is_none();
+        if ready && lane.ready.is_none_or(|priority| priority > NORMAL) {
+            lanes::refresh(tx, lane.id, letter.agent, letter.now).await?;
+        }
+        Ok(Accepted::Queued { ack, ready, interrupt })
+    }
+}
+
+/// A slash command: answered in the commit that records it.
+pub struct Order {
+    pub letter: Letter,
+    pub action: Action,
+}
+
+pub enum Action {
+    /// Ends the lane's running or waiting turn.
+    Stop,
+    /// The next message of the lane begins a new session; a waiting turn is ended.
+    NewSession,
+    /// What the lane's next turns use.
+    Choose {
+        choice: Choice,
+        say: String,
+    },
+    Say(String),
+    Fail {
+        code: &'static str,
+        text: String,
+    },
+}
+
+/// Nothing: back to the agent's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    Profile(Option<String>),
+    Think(Option<Think>),
+}
+
+pub enum Ordered {
+    Done { ended: Option<EndedTurn>, answer: Result<String, String> },
+    Repeated(Repeated),
+}
+
+/// A turn that was asked to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedTurn {
+    pub turn: TurnId,
+    /// It has no task of ours: whoever asked closes it.
+    pub idle: bool,
+}
+
+impl Run for Order {
+    type Out = Ordered;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Ordered, Refusal> {
+        if let Some(repeated) = repeated(tx, &self.letter).await? {
+            return Ok(Ordered::Repeated(repeated));
+        }
+        let letter = &self.letter;
+        let lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
+        let ord = tx.next_ord();
+        let (ended, answer) = self.act(tx, &lane).await?;
+        let ack = Ack { state: "done", note: None };
+        let state = if answer.is_ok() { ItemState::Done } else { ItemState::Failed };
+        let how = Taken { kind: ORDER, state, turn: None };
+        insert(tx, letter, &lane, ord, how, &ack).await?;
+        finish_command(tx, letter, &answer).await?;
+        tell_accepted(tx, letter, &ack).await?;
+        if let Some(channel) = &letter.channel {
+            let to = [letter.message_id.as_str()];
+            let (kind, payload) = match &answer {
+                Ok(text) => (FrameKind::Response, json!({"content": text, "in_reply_to": to})),
+                Err((code, text)) => {
+                    (FrameKind::Error, json!({"code": code, "error": text, "in_reply_to": to}))
+                }
+            };
+            let id = format!("{}.end", letter.item);
+            let now = letter.now;
+            let frame = NewFrame { id, channel, item: &letter.item, kind, payload, now };
+            outbox::push(tx, frame).await?;
+        }
+        let kind = EventKind::InboxEnded {
+            item: letter.item.clone(),
+            message_id: letter.message_id.clone(),
+            state,
+        };
+        tx.event(event(letter, kind));
+        Ok(Ordered::Done { ended, answer: answer.map_err(|(_, text)| text) })
+    }
+}
+
+type Answer = Result<String, (&'static str, String)>;
+
+impl Order {
+    async fn act(
+        &self,
+        tx: &mut Tx<'_>,
+        lane: &Lane,
+    ) -> Result<(Option<EndedTurn>, Answer), Refusal> {
+        match &self.action {
+            Action::Say(text) => Ok((None, Ok(text.clone()))),
+            Action::Choose { choice, say } => {
+                let (sql, value) = match choice {
+                    Choice::Profile(profile) => {
+                        ("UPDATE lanes SET profile = $2 WHERE id = $1", profile.as_deref())
+                    }
+                    Choice::Think(think) => {
+                        ("UPDATE lanes SET think = $2 WHERE id = $1", think.map(Think::as_str))
+                    }
+                };
+                tx.conn.run(sql, &[lane.id.0.into(), value.into()]).await?;
+                Ok((None, Ok(say.clone())))
+            }
+            Action::Fail { code, text } => Ok((None, Err((*code, text.clone())))),
+            Action::Stop => {
+                let ended = end_open_turn(tx, lane, self.letter.now).await?;
+                let text = match &ended {
+                    Some(_) => "Stopping the turn. Queued messages stay.",
+                    None => "Nothing is running here.",
+                };
+                Ok((ended, Ok(text.to_owned())))
+            }
+            Action::NewSession => {
+                let waits = lane.open.as_ref().is_some_and(|turn| turn.state == TurnState::Waiting);
+                let ended =
+                    if waits { end_open_turn(tx, lane, self.letter.now).await? } else { None };
+                let next = match lane.open.is_none() && lane.pending == 0 {
+                    true => "UPDATE lanes SET session = NULL, fresh = 0 WHERE id = $1",
+                    // What is there already belongs to the session that is.
+                    false => "UPDATE lanes SET fresh = 1 WHERE id = $1",
+                };
+                tx.conn.run(next, &[lane.id.0.into()]).await?;
+                Ok((ended, Ok("The next message begins a new session.".to_owned())))
+            }
+        }
+    }
+}
+
+/// Ends the open turn of a lane without a letter: REST stop, an interrupt frame.
+pub struct StopLane {
+    pub agent: AgentId,
+    pub session_key: SessionKey,
+    pub now: Millis,
+}
+
+impl Run for StopLane {
+    type Out = Option<EndedTurn>;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        match lanes::find(tx.conn, self.agent, self.session_key.as_str()).await? {
+            Some(lane) => end_open_turn(tx, &lane, self.now).await,
+            None => Ok(None),
+        }
+    }
+}
+
+async fn end_open_turn(
+    tx: &mut Tx<'_>,
+    lane: &Lane,
+    now: Millis,
+) -> Result<Option<EndedTurn>, Refusal> {
+    match &lane.open {
+        Some(open) => Ok(Some(end(tx, open, CancelReason::Stop, now).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn end(
+    tx: &mut Tx<'_>,
+    open: &OpenTurn,
+    reason: CancelReason,
+    now: Millis,
+) -> Result<EndedTurn, Refusal> {
+    leases::request_cancel(tx, &open.id, reason, now).await?;
+    Ok(EndedTurn { turn: open.id.clone(), idle: open.state != TurnState::Running })
+}
+
+async fn forget_session(tx: &mut Tx<'_>, lane: &mut Lane) -> Result<(), SqlError> {
+    lane.session = None;
+    let forget = "UPDATE lanes SET session = NULL, fresh = 0 WHERE id = $1";
+    tx.conn.run(forget, &[lane.id.0.into()]).await?;
+    Ok(())
+}
+
+/// The earlier message of the same id, or a conflict where its body was another.
+pub(crate) async fn repeated(
+    tx: &mut Tx<'_>,
+    letter: &Letter,
+) -> Result<Option<Repeated>, Refusal> {
+    let Some(request) = &letter.request else {
+        return Ok(None);
+    };
+    let select = "SELECT r.body_hash, i.id, i.message_id, i.ack, i.note FROM requests r \
+                  JOIN items i ON i.id = r.item WHERE r.scope = $1 AND r.id = $2";
+    let args = [(&request.scope).into(), (&request.id).into()];
+    let Some(row) = tx.conn.row(select, &args).await? else {
+        return Ok(None);
+    };
+    if row.blob(0)? != request.body_hash {
+        let detail = format!(
+            "the id {} was used for another message; give each message its own id",
+            request.id
+        );
+        return Err(Refusal::conflict("id_reused", detail));
+    }
+    Ok(Some(Repeated {
+        item: ItemId(row.text(1)?),
+        message_id: MessageId(row.text(2)?),
+        ack: row.text(3)?,
+        note: row.text_opt(4)?,
+    }))
+}
+
+/// As what an item is taken in.
+struct Taken<'a> {
+    kind: &'static str,
+    state: ItemState,
+    /// The turn that begins with it.
+    turn: Option<&'a TurnId>,
+}
+
+async fn insert(
+    tx: &mut Tx<'_>,
+    letter: &Letter,
+    lane: &Lane,
+    ord: i64,
+    Taken { kind, state, turn }: Taken<'_>,
+    ack: &Ack,
+) -> Result<(), Refusal> {
+    let size = storage::size(&letter.text, &letter.files);
+    storage::charge(tx, &letter.principal, size, letter.room).await?;
+    let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
+                  principal, channel, body, ack, note, state, created_at, fresh, files, \
+                  think, turn, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+                  $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+    let args = [
+        letter.item.as_str().into(),
+        ord.into(),
+        letter.agent.0.into(),
+        lane.id.0.into(),
+        kind.into(),
+        NORMAL.into(),
+        letter.message_id.as_str().into(),
+        letter.principal.as_str().into(),
+        letter.channel.as_ref().map(ChannelId::as_str).into(),
+        (&letter.text).into(),
+        ack.state.into(),
+        (&ack.note).into(),
+        state.as_str().into(),
+        letter.now.into(),
+        (lane.fresh && matches!(state, ItemState::Pending | ItemState::Running)).into(),
+        i64::try_from(letter.files.len()).unwrap_or(0).into(),
+        letter.think.map(Think::as_str).into(),
+        turn.map(TurnId::as_str).into(),
+        turn.map(|_| letter.now).into(),
+    ];
+    tx.conn.run(insert, &args).await?;
+    files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;
+    if let Some(request) = &letter.request {
+        let insert = "INSERT INTO requests (scope, id, body_hash, item, created_at) \
+                      VALUES ($1, $2, $3, $4, $5)";
+        let args = [
+            (&request.scope).into(),
+            (&request.id).into(),
+            request.body_hash.as_slice().into(),
+            letter.item.as_str().into(),
+            letter.now.into(),
+        ];
+        tx.conn.run(insert, &args).await?;
+    }
+    Ok(())
+}
+
+async fn finish_command(tx: &mut Tx<'_>, letter: &Letter, answer: &Answer) -> Result<(), SqlError> {
+    let (result, code, error) = match answer {
+        Ok(text) => (Some(text), None, None),
+        Err((code, text)) => (None, Some(*code), Some(text)),
+    };
+    let update = "UPDATE items SET result = $2, error_code = $3, error = $4, \
+                  started_at = created_at, finished_at = created_at WHERE id = $1";
+    let args = [letter.item.as_str().into(), result.into(), code.into(), error.into()];
+    tx.conn.run(update, &args).await?;
+    Ok(())
+}
+
+async fn tell_accepted(tx: &mut Tx<'_>, letter: &Letter, ack: &Ack) -> Result<(), Refusal> {
+    if let Some(channel) = &letter.channel {
+        let mut payload = json!({
+            "message_id": letter.message_id,
+            "agent": letter.agent_name,
+            "session": letter.session_key,
+            "state": ack.state,
+        });
+        if let Some(note) = &ack.note {
+            payload["note"] = note.as_str().into();
+        }
+        let id = format!("{}.ack", letter.item);
+        let (kind, now) = (FrameKind::Ack, letter.now);
+        outbox::push(tx, NewFrame { id, channel, item: &letter.item, kind, payload, now }).await?;
+    }
+    let kind = EventKind::InboxAccepted {
+        item: letter.item.clone(),
+        message_id: letter.message_id.clone(),
+        session_key: letter.session_key.clone(),
+    };
+    tx.event(event(letter, kind));
+    Ok(())
+}
+
+fn event(letter: &Letter, kind: EventKind) -> NewEvent {
+    NewEvent { at: letter.now, agent: letter.agent_name.clone(), session: None, turn: None, kind }
+}
+
+fn user_message(letter: &Letter) -> Body {
+    user_body(UserText {
+        item: &letter.item,
+        message_id: &letter.message_id,
+        channel: letter.channel.as_ref().map(ChannelId::as_str),
+        principal: letter.principal.as_str(),
+        text: &letter.text,
+        files: letter.files.clone(),
+        now: letter.now,
+    })
+}
+
+/// A person's words on their way into history.
+pub(crate) struct UserText<'a> {
+    pub item: &'a ItemId,
+    pub message_id: &'a MessageId,
+    pub channel: Option<&'a str>,
+    pub principal: &'a str,
+    pub text: &'a str,
+    pub files: Vec<File>,
+    pub now: Millis,
+}
+
+/// What a command was is told to people, not to models.
+pub(crate) fn as_ordered(body: Body, order: bool) -> Body {
+    match order {
+        true => Body { role: Role::System, shown: None, ..body },
+        false => body,
+    }
+}
+
+pub(crate) fn user_body(user: UserText<'_>) -> Body {
+    let channel = user.channel.and_then(|id| id.split(':').next()).unwrap_or("api");
+    let origin = Origin {
+        item: user.item.clone(),
+        message_id: user.message_id.clone(),
+        channel: channel.to_owned(),
+        principal: user.principal.to_owned(),
+    };
+    let shown = Some(prompt::shown(user.now, user.principal));
+    Body { shown, ..Body::user(user.text, user.files, origin) }
+}

@@ -1,0 +1,450 @@
+//! The journal of a turn: each step is on record before the next one acts on it.
+
+use serde_json::Value as Json;
+use skep_core::Millis;
+use skep_core::audit::{AuditKind, AuditRow};
+use skep_core::compaction::{self, Seam};
+use skep_core::event::{CallState, EventKind};
+use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
+use skep_core::message::{Body, Message};
+
+use crate::engine::command::Run;
+use crate::engine::error::{Refusal, SqlError};
+use crate::engine::tx::{NewEvent, Tx};
+use crate::tables::agents::{Tally, tally};
+use crate::tables::approvals::{self, Asking};
+use crate::tables::history::{self, NewMessage, Place};
+use crate::tables::pending::{NEXT_ITEMS, PendingItem};
+use crate::tables::spend;
+
+/// How many messages a step takes in at the most; the rest come with the next one.
+const STEERED_AT_ONCE: i64 = 32;
+
+/// Writes what happened in a turn, under its lease.
+#[derive(Clone)]
+pub struct Journal {
+    pub turn: TurnId,
+    pub token: Token,
+    pub entries: Vec<Entry>,
+    /// A step is complete: messages that wait in the lane join the turn after it.
+    pub steer: bool,
+    pub active_ms: i64,
+    pub now: Millis,
+}
+
+#[derive(Clone)]
+pub enum Entry {
+    /// A model call ended: its message, and the calls it asks for.
+    Assistant { message: NewMessage, calls: Vec<NewCall> },
+    /// The call waits for its place among those that run: it could not come further.
+    Queued,
+    /// The call is about to run.
+    Started { call: CallId },
+    /// The call was marked as started and certainly did not run: it is planned again.
+    Unstarted { call: CallId, approval: Option<String> },
+    /// The model is shown notes from here on; the row says which.
+    Seam { message: NewMessage },
+    /// Told to whoever watches, with its place among the events.
+    Note { text: String },
+    /// The call is about to run with this approval.
+    Approved { approval: String },
+    /// Nobody answered this question in time.
+    Expired { approval: String },
+    /// The call has its answer, or will never have one.
+    Result { message: NewMessage, call: CallId, state: CallState, audit: Option<Audit> },
+}
+
+#[derive(Clone)]
+pub struct NewCall {
+    pub id: CallId,
+    pub tool: String,
+    pub retry_safe: bool,
+    /// What was decided about it before it was written.
+    pub decision: Option<Json>,
+}
+
+impl Entry {
+    /// The row it becomes.
+    pub fn message(&self) -> Option<&NewMessage> {
+        match self {
+            Self::Assistant { message, .. }
+            | Self::Result { message, .. }
+            | Self::Seam { message } => Some(message),
+            Self::Queued
+            | Self::Started { .. }
+            | Self::Unstarted { .. }
+            | Self::Note { .. }
+            | Self::Approved { .. }
+            | Self::Expired { .. } => None,
+        }
+    }
+
+    /// Says that something is about to happen, or tells of it: no step forward by itself.
+    fn is_mark(&self) -> bool {
+        match self {
+            Self::Started { .. }
+            | Self::Unstarted { .. }
+            | Self::Approved { .. }
+            | Self::Note { .. } => true,
+            // Whoever waits in a queue that others hold up is not what stops a process.
+            Self::Queued
+            | Self::Assistant { .. }
+            | Self::Seam { .. }
+            | Self::Expired { .. }
+            | Self::Result { .. } => false,
+        }
+    }
+}
+
+/// One row of the audit trail: a call and what the gate made of it.
+#[derive(Clone, Debug)]
+pub struct Audit {
+    pub call: CallId,
+    pub tool: String,
+    pub arguments: Json,
+    /// The stages it passed, and the one that refused it.
+    pub decision: String,
+    pub outcome: &'static str,
+    pub took_ms: i64,
+    pub bytes: i64,
+}
+
+#[derive(Debug, Default)]
+pub struct Journalled {
+    /// The rows of `entries`, in their order.
+    pub rows: Vec<Message>,
+    /// Messages that joined the turn.
+    pub steered: Vec<Message>,
+}
+
+impl Run for Journal {
+    type Out = Journalled;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        // A step forward: earlier leases without one no longer count.
+        let update = "UPDATE turns SET active_ms = $2, changed_at = $3, steps = steps + $4, \
+                      marks = marks + $5, lost = 0, \
+                      attempts = CASE WHEN $5 > 0 THEN 0 ELSE attempts END WHERE id = $1";
+        let (leased, found) = Leased::find(tx, &self.turn, self.token, self.now).await?;
+        let args = [
+            self.turn.as_str().into(),
+            self.active_ms.into(),
+            self.now.into(),
+            self.count(|entry| matches!(entry, Entry::Assistant { .. })).into(),
+            self.count(|entry| !entry.is_mark()).into(),
+        ];
+        tx.conn.run(update, &args).await?;
+        // A turn that is to end takes nothing with it: what waits is for the next one.
+        let joins = self.steer && found.pending > 0 && !found.to_end;
+        let rows = write_entries(tx, &leased, &self.entries).await?;
+        let steered = match joins {
+            true => steer(tx, &leased).await?,
+            false => Vec::new(),
+        };
+        tell_rows(tx, &leased, rows.iter().chain(&steered));
+        Ok(Journalled { rows, steered })
+    }
+
+    fn cost(&self) -> usize {
+        cost_of(&self.entries)
+    }
+}
+
+impl Journal {
+    fn count(&self, counts: impl Fn(&Entry) -> bool) -> i64 {
+        let entries = self.entries.iter().filter(|entry| counts(entry));
+        i64::try_from(entries.count()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Bytes it puts on the disk, about.
+pub fn cost_of(entries: &[Entry]) -> usize {
+    let text = |message: &NewMessage| {
+        let body = &message.body;
+        let files = body.files().filter_map(|file| file.data.as_ref());
+        body.plain_text().len()
+            + files.map(|data| data.0.len()).sum::<usize>()
+            + body.tool_calls().map(|(_, _, args)| 64 + size(args)).sum::<usize>()
+    };
+    let costs = entries.iter().map(|entry| match entry {
+        Entry::Assistant { message, .. }
+        | Entry::Result { message, .. }
+        | Entry::Seam { message } => 512 + text(message),
+        Entry::Queued
+        | Entry::Started { .. }
+        | Entry::Unstarted { .. }
+        | Entry::Approved { .. }
+        | Entry::Expired { .. } => 64,
+        Entry::Note { text } => 128 + text.len(),
+    });
+    costs.sum()
+}
+
+fn size(value: &Json) -> usize {
+    match value {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(size).sum(),
+        Json::Object(fields) => fields.iter().map(|(key, value)| key.len() + size(value)).sum(),
+        Json::Null | Json::Bool(_) | Json::Number(_) => 8,
+    }
+}
+
+/// The turn whose lease was checked in this command.
+pub(crate) struct Leased<'a> {
+    pub turn: &'a TurnId,
+    pub lane: LaneId,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
+    pub session: SessionId,
+    /// Before this command.
+    pub steps: i64,
+    pub now: Millis,
+}
+
+/// What else is known of it.
+pub(crate) struct Found {
+    /// Messages that wait in its lane.
+    pub pending: i64,
+    /// It was asked to end.
+    pub to_end: bool,
+}
+
+impl<'a> Leased<'a> {
+    /// The turn, where this lease of it is the newest and it runs. Read first and written by
+    /// another statement: a `RETURNING` makes a table of its own for its rows.
+    pub async fn find(
+        tx: &mut Tx<'_>,
+        turn: &'a TurnId,
+        token: Token,
+        now: Millis,
+    ) -> Result<(Self, Found), Refusal> {
+        let select = "SELECT t.lane, t.agent, t.session, a.name, l.pending, t.cancel, t.steps \
+                      FROM turns t JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
+                      WHERE t.id = $1 AND t.token = $2 AND t.state = 'running'";
+        let row = tx.conn.row(select, &[turn.as_str().into(), token.0.into()]).await?;
+        let row = row.ok_or(Refusal::Stale)?;
+        let leased = Self {
+            turn,
+            lane: LaneId(row.int(0)?),
+            agent: AgentId(row.int(1)?),
+            session: SessionId(row.text(2)?),
+            agent_name: AgentName(row.text(3)?),
+            steps: row.int(6)?,
+            now,
+        };
+        Ok((leased, Found { pending: row.int(4)?, to_end: row.text_opt(5)?.is_some() }))
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { agent: &self.agent_name, session: &self.session, turn: self.turn, now: self.now }
+    }
+
+    pub fn asking(&self) -> Asking<'_> {
+        Asking {
+            turn: self.turn,
+            agent: self.agent,
+            agent_name: &self.agent_name,
+            session: &self.session,
+            now: self.now,
+        }
+    }
+
+    pub fn event(&self, kind: EventKind) -> NewEvent {
+        NewEvent {
+            at: self.now,
+            agent: self.agent_name.clone(),
+            session: Some(self.session.clone()),
+            turn: Some(self.turn.clone()),
+            kind,
+        }
+    }
+}
+
+pub(crate) async fn write_entries(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    entries: &[Entry],
+) -> Result<Vec<Message>, Refusal> {
+    let messages = entries.iter().filter_map(Entry::message).cloned().collect();
+    let rows = history::append(tx, &leased.place(), messages).await?;
+    // Results carry no meta: what is counted here are model calls.
+    spend::record(tx, leased, &rows).await?;
+    let audited = |entry: &Entry| matches!(entry, Entry::Result { audit: Some(_), .. });
+    let asked = match entries.iter().any(audited) {
+        true => principal(tx, leased).await?,
+        false => None,
+    };
+    let mut seqs = rows.iter().map(|row| row.seq);
+    for entry in entries {
+        match entry {
+            Entry::Assistant { calls, .. } => {
+                let seq = seqs.next().unwrap_or_default();
+                plan(tx, leased, seq, calls).await?;
+            }
+            Entry::Queued => {}
+            Entry::Started { call } => start(tx, leased, call).await?,
+            Entry::Unstarted { call, approval } => {
+                set_call(tx, leased, call, CallState::Planned).await?;
+                if let Some(approval) = approval {
+                    approvals::mark_unused(tx, approval).await?;
+                }
+            }
+            Entry::Approved { approval } => {
+                approvals::mark_used(tx, approval, leased.now).await?;
+            }
+            Entry::Expired { approval } => {
+                approvals::mark_expired(tx, &leased.asking(), approval).await?;
+            }
+            Entry::Seam { message } => {
+                seqs.next();
+                tell_seam(tx, leased, &message.body);
+            }
+            Entry::Note { text } => {
+                tx.event(leased.event(EventKind::Note { text: text.clone() }));
+            }
+            Entry::Result { message, call, state, audit } => {
+                seqs.next();
+                let error = message.body.is_error.unwrap_or(false);
+                finish(tx, leased, call, *state, error).await?;
+                if let Some(audit) = audit {
+                    tx.audit(audit_row(leased, audit, asked.as_ref())).await?;
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn tell_seam(tx: &mut Tx<'_>, leased: &Leased<'_>, body: &Body) {
+    if let Some((Seam { upto, messages, reason }, _)) = compaction::seam_of(body) {
+        tx.event(leased.event(EventKind::Compacted { upto, messages, reason }));
+    }
+}
+
+pub(crate) fn tell_rows<'m>(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    rows: impl Iterator<Item = &'m Message>,
+) {
+    let seqs: Vec<i64> = rows.map(|row| row.seq).collect();
+    if let (Some(first), Some(last)) = (seqs.first(), seqs.last()) {
+        let kind = EventKind::HistoryUpdated { first: *first, last: *last };
+        tx.event(leased.event(kind));
+    }
+}
+
+async fn plan(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    seq: i64,
+    calls: &[NewCall],
+) -> Result<(), SqlError> {
+    for (position, call) in (0_i64..).zip(calls) {
+        let insert = "INSERT INTO calls (turn, call_id, seq, position, tool, retry_safe, state, \
+                      changed_at, decision) VALUES ($1, $2, $3, $4, $5, $6, 'planned', $7, $8)";
+        let decision = call.decision.as_ref().map(Json::to_string);
+        let args = [
+            leased.turn.as_str().into(),
+            call.id.as_str().into(),
+            seq.into(),
+            position.into(),
+            (&call.tool).into(),
+            call.retry_safe.into(),
+            leased.now.into(),
+            decision.as_deref().into(),
+        ];
+        tx.conn.run(insert, &args).await?;
+    }
+    Ok(())
+}
+
+async fn start(tx: &mut Tx<'_>, leased: &Leased<'_>, call: &CallId) -> Result<(), Refusal> {
+    let tool = set_call(tx, leased, call, CallState::Started).await?;
+    tx.event(leased.event(EventKind::ToolStart { call_id: call.clone(), tool }));
+    Ok(())
+}
+
+async fn finish(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    call: &CallId,
+    state: CallState,
+    is_error: bool,
+) -> Result<(), Refusal> {
+    let tool = set_call(tx, leased, call, state).await?;
+    if state == CallState::Unknown {
+        let kind = EventKind::CallUnknown { call_id: call.clone(), tool: tool.clone() };
+        tx.event(leased.event(kind));
+    }
+    let kind = EventKind::ToolEnd { call_id: call.clone(), tool, is_error, state };
+    tx.event(leased.event(kind));
+    Ok(())
+}
+
+async fn set_call(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    call: &CallId,
+    state: CallState,
+) -> Result<String, Refusal> {
+    // A call that has its result keeps it: no second one is ever written.
+    let open = "SELECT tool FROM calls WHERE turn = $1 AND call_id = $2 \
+                AND state NOT IN ('done', 'unknown')";
+    let row = tx.conn.row(open, &[leased.turn.as_str().into(), call.as_str().into()]).await?;
+    let tool = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?.text(0)?;
+    let update = "UPDATE calls SET state = $3, changed_at = $4 WHERE turn = $1 AND call_id = $2";
+    let args = [
+        leased.turn.as_str().into(),
+        call.as_str().into(),
+        state.as_str().into(),
+        leased.now.into(),
+    ];
+    tx.conn.run(update, &args).await?;
+    Ok(tool)
+}
+
+/// Who began the turn; asked for once a write, and only where a row of the trail needs it.
+async fn principal(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Option<String>, SqlError> {
+    let select = "SELECT principal FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
+    let row = tx.conn.row(select, &[leased.turn.as_str().into()]).await?;
+    row.map_or(Ok(None), |row| row.text_opt(0))
+}
+
+fn audit_row(leased: &Leased<'_>, audit: &Audit, principal: Option<&String>) -> AuditRow {
+    AuditRow {
+        principal: principal.cloned(),
+        agent: Some(leased.agent_name.0.clone()),
+        session: Some(leased.session.0.clone()),
+        turn: Some(leased.turn.0.clone()),
+        call_id: Some(audit.call.0.clone()),
+        tool: Some(audit.tool.clone()),
+        arguments: audit.arguments.to_string(),
+        decision: audit.decision.clone(),
+        took_ms: audit.took_ms,
+        bytes: audit.bytes,
+        ..AuditRow::new(AuditKind::Call, leased.now, audit.outcome)
+    }
+}
+
+async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Refusal> {
+    let args = [leased.lane.0.into(), STEERED_AT_ONCE.into()];
+    let rows = tx.conn.rows(NEXT_ITEMS, &args).await?;
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let item = PendingItem::read(tx, row).await?;
+        // It begins a session or a turn of its own, and what stands behind it belongs there.
+        if item.fresh || item.order || item.again.is_some() {
+            break;
+        }
+        let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
+        let args = [item.id.as_str().into(), leased.turn.as_str().into(), leased.now.into()];
+        tx.conn.run(join, &args).await?;
+        messages.push(NewMessage { id: item.id.0.clone(), body: item.message(leased.now) });
+    }
+    let taken = i64::try_from(messages.len()).unwrap_or(0);
+    let less = "UPDATE lanes SET pending = pending - $2 WHERE id = $1";
+    tx.conn.run(less, &[leased.lane.0.into(), taken.into()]).await?;
+    let by = Tally { pending: -taken, running: taken, ..Tally::default() };
+    tally(tx, leased.agent, by).await?;
+    Ok(history::append(tx, &leased.place(), messages).await?)
+}

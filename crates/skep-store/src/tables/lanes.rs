@@ -1,0 +1,293 @@
+//! Lanes: which work may be taken next. Readiness is kept on the lane's and the agent's row by
+//! every command that changes it, so that taking work reads two index heads whatever waits.
+
+use skep_core::Millis;
+use skep_core::event::TurnState;
+use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, TurnId};
+use skep_core::settings::Think;
+
+use crate::engine::command::Run;
+use crate::engine::conn::Conn;
+use crate::engine::error::{Refusal, SqlError};
+use crate::engine::tx::Tx;
+
+/// A lane as a command finds it.
+pub(crate) struct Lane {
+    pub id: LaneId,
+    pub pending: i64,
+    /// The priority it is ready at, when it is.
+    pub ready: Option<i64>,
+    /// The next message accepted begins a new session.
+    pub fresh: bool,
+    pub session: Option<LaneSession>,
+    pub chosen: Chosen,
+    pub open: Option<OpenTurn>,
+}
+
+/// What `/model` and `/think` chose; nothing where the agent's own settings hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// A profile's name, or `provider:model`.
+    pub profile: Option<String>,
+    pub think: Option<Think>,
+}
+
+impl Chosen {
+    pub(crate) fn decode(profile: Option<String>, think: Option<String>) -> Result<Self, SqlError> {
+        Ok(Self { profile, think: think_level(think)? })
+    }
+}
+
+pub(crate) fn think_level(word: Option<String>) -> Result<Option<Think>, SqlError> {
+    let level = |word: String| {
+        Think::parse(&word).ok_or_else(|| SqlError::decode(format!("think level {word}")))
+    };
+    word.map(level).transpose()
+}
+
+pub(crate) struct LaneSession {
+    pub id: SessionId,
+    pub last_at: Millis,
+}
+
+pub(crate) struct OpenTurn {
+    pub id: TurnId,
+    pub state: TurnState,
+    pub waiting_for: Option<String>,
+}
+
+/// The lane of (agent, key), made when it is missing.
+pub(crate) async fn find_or_make(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    key: &str,
+) -> Result<Lane, SqlError> {
+    if let Some(lane) = find(tx.conn, agent, key).await? {
+        return Ok(lane);
+    }
+    let insert = "INSERT INTO lanes (agent, key) VALUES ($1, $2)";
+    tx.conn.run(insert, &[agent.0.into(), key.into()]).await?;
+    let made = find(tx.conn, agent, key).await?;
+    made.ok_or_else(|| SqlError::decode("a lane is gone right after it was made"))
+}
+
+pub(crate) async fn find(
+    conn: &mut Conn,
+    agent: AgentId,
+    key: &str,
+) -> Result<Option<Lane>, SqlError> {
+    let select = "SELECT l.id, l.pending, l.session, s.last_at, t.id, t.state, \
+                  t.waiting_for, l.ready_priority, l.fresh, l.profile, l.think FROM lanes l \
+                  LEFT JOIN sessions s ON s.id = l.session \
+                  LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
+                  WHERE l.agent = $1 AND l.key = $2";
+    let Some(row) = conn.row(select, &[agent.0.into(), key.into()]).await? else {
+        return Ok(None);
+    };
+    let session = match (row.text_opt(2)?, row.int_opt(3)?) {
+        (Some(id), Some(last_at)) => Some(LaneSession { id: SessionId(id), last_at }),
+        _ => None,
+    };
+    let open = match row.text_opt(4)? {
+        Some(id) => Some(OpenTurn {
+            id: TurnId(id),
+            state: turn_state(&row.text(5)?)?,
+            waiting_for: row.text_opt(6)?,
+        }),
+        None => None,
+    };
+    Ok(Some(Lane {
+        id: LaneId(row.int(0)?),
+        pending: row.int(1)?,
+        ready: row.int_opt(7)?,
+        fresh: row.bool(8)?,
+        session,
+        chosen: Chosen::decode(row.text_opt(9)?, row.text_opt(10)?)?,
+        open,
+    }))
+}
+
+pub(crate) fn turn_state(word: &str) -> Result<TurnState, SqlError> {
+    TurnState::parse(word).ok_or_else(|| SqlError::decode(format!("turn state {word}")))
+}
+
+/// Brings the readiness of a lane and of its agent up to date.
+/// An open turn holds the lane: ready itself when it may go on, at its time when it waits for one.
+pub(crate) async fn refresh(
+    tx: &mut Tx<'_>,
+    lane: LaneId,
+    agent: AgentId,
+    now: Millis,
+) -> Result<(), SqlError> {
+    let open = "SELECT state, priority, ord, available_at FROM turns \
+                WHERE lane = $1 AND ended_at IS NULL";
+    let (ready, due) = match tx.conn.row(open, &[lane.0.into()]).await? {
+        Some(row) => {
+            let state = turn_state(&row.text(0)?)?;
+            let until = row.int_opt(3)?;
+            let place = (row.int(1)?, row.int(2)?);
+            match (state, until) {
+                (TurnState::Ready, None) => (Some(place), None),
+                (TurnState::Ready | TurnState::Waiting, Some(at)) if at <= now => {
+                    (Some(place), None)
+                }
+                (TurnState::Ready | TurnState::Waiting, at) => (None, at),
+                (TurnState::Running | TurnState::Ended, _) => (None, None),
+            }
+        }
+        None => {
+            let head = "SELECT priority, ord FROM items \
+                        WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
+                        ORDER BY priority, ord LIMIT 1";
+            let head = tx.conn.row(head, &[lane.0.into()]).await?;
+            (head.map(|row| Ok::<_, SqlError>((row.int(0)?, row.int(1)?))).transpose()?, None)
+        }
+    };
+    set_ready(tx, lane, agent, ready, due).await
+}
+
+async fn set_ready(
+    tx: &mut Tx<'_>,
+    lane: LaneId,
+    agent: AgentId,
+    ready: Option<(i64, i64)>,
+    due: Option<Millis>,
+) -> Result<(), SqlError> {
+    let (priority, ord) = ready.unzip();
+    let update = "UPDATE lanes SET ready_priority = $2, ready_ord = $3, due_at = $4, \
+                  held_by = NULL WHERE id = $1 AND (ready_priority IS DISTINCT FROM $2 \
+                  OR ready_ord IS DISTINCT FROM $3 OR due_at IS DISTINCT FROM $4)";
+    let changed =
+        tx.conn.run(update, &[lane.0.into(), priority.into(), ord.into(), due.into()]).await?;
+    if changed > 0 {
+        refresh_agent(tx, agent).await?;
+    }
+    Ok(())
+}
+
+async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> {
+    let best = "UPDATE agents SET ready_priority = (SELECT ready_priority FROM lanes \
+                WHERE agent = $1 AND ready_priority IS NOT NULL \
+                ORDER BY ready_priority, ready_ord LIMIT 1) WHERE id = $1";
+    tx.conn.run(best, &[agent.0.into()]).await?;
+    Ok(())
+}
+
+/// On whose behalf the next turn of a lane works: whoever sent the message it begins or began
+/// with, and of an approved call whoever had asked for it.
+pub(crate) async fn next_of(conn: &mut Conn, lane: LaneId) -> Result<Option<String>, SqlError> {
+    let mut row = conn.row(OPEN_SENDER, &[lane.0.into()]).await?;
+    if row.is_none() {
+        row = conn.row(HEAD_SENDER, &[lane.0.into()]).await?;
+    }
+    row.map(|row| row.text(0)).transpose()
+}
+
+const OPEN_SENDER: &str = "SELECT coalesce((SELECT a.asked_by FROM approvals a \
+                           WHERE a.id = i.approval), i.principal) FROM turns t \
+                           JOIN items i ON i.turn = t.id \
+                           WHERE t.lane = $1 AND t.ended_at IS NULL ORDER BY i.ord LIMIT 1";
+const HEAD_SENDER: &str = "SELECT coalesce((SELECT a.asked_by FROM approvals a \
+                           WHERE a.id = i.approval), i.principal) FROM items i \
+                           WHERE i.lane = $1 AND i.state = 'pending' AND i.turn IS NULL \
+                           ORDER BY i.priority, i.ord LIMIT 1";
+
+/// The lane has work for somebody who runs as many turns as one may: it is not ready until
+/// [`Unhold`], or until something else about it changes.
+pub(crate) async fn hold(
+    tx: &mut Tx<'_>,
+    lane: LaneId,
+    agent: AgentId,
+    by: &str,
+) -> Result<(), SqlError> {
+    let hold = "UPDATE lanes SET ready_priority = NULL, held_by = $2 WHERE id = $1";
+    tx.conn.run(hold, &[lane.0.into(), by.into()]).await?;
+    refresh_agent(tx, agent).await
+}
+
+/// Makes the oldest lanes ready again that are held for somebody.
+pub struct Unhold {
+    pub by: String,
+    pub most: u32,
+    pub now: Millis,
+}
+
+impl Run for Unhold {
+    /// How many were made ready, and whether more of them are held.
+    type Out = (usize, bool);
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let most = i64::from(self.most);
+        let rows = tx.conn.rows(HELD_LANES, &[(&self.by).into(), (most + 1).into()]).await?;
+        let most = rows.len().min(self.most as usize);
+        for row in &rows[..most] {
+            refresh(tx, LaneId(row.int(0)?), AgentId(row.int(1)?), self.now).await?;
+        }
+        Ok((most, rows.len() > most))
+    }
+}
+
+pub(crate) const HELD_LANES: &str =
+    "SELECT id, agent FROM lanes WHERE held_by = $1 ORDER BY ready_ord LIMIT $2";
+
+/// For whom lanes are held.
+pub async fn held(conn: &mut Conn) -> Result<Vec<String>, SqlError> {
+    let rows = conn.rows(HELD_FOR, &[]).await?;
+    rows.iter().map(|row| row.text(0)).collect()
+}
+
+pub(crate) const HELD_FOR: &str =
+    "SELECT DISTINCT held_by FROM lanes WHERE held_by IS NOT NULL ORDER BY held_by";
+
+/// The best ready lane: agents take turns inside a priority, then the oldest item of that agent.
+pub(crate) async fn best_ready(conn: &mut Conn) -> Result<Option<(LaneId, AgentId)>, SqlError> {
+    let Some(agent) = conn.row(BEST_AGENT, &[]).await? else {
+        return Ok(None);
+    };
+    let agent = AgentId(agent.int(0)?);
+    let lane = conn.row(BEST_LANE, &[agent.0.into()]).await?;
+    lane.map(|row| Ok((LaneId(row.int(0)?), agent))).transpose()
+}
+
+pub(crate) const BEST_AGENT: &str = "SELECT id FROM agents WHERE ready_priority IS NOT NULL \
+                                     ORDER BY ready_priority, served LIMIT 1";
+pub(crate) const BEST_LANE: &str = "SELECT id FROM lanes \
+                                    WHERE agent = $1 AND ready_priority IS NOT NULL \
+                                    ORDER BY ready_priority, ready_ord LIMIT 1";
+
+/// Makes lanes ready whose time has come.
+pub struct WakeLanes {
+    pub now: Millis,
+}
+
+impl Run for WakeLanes {
+    /// How many were made ready.
+    type Out = usize;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        // Bounded, so that one command never holds the writer long; the timer comes again.
+        let due = "SELECT id, agent FROM lanes WHERE due_at IS NOT NULL AND due_at <= $1 \
+                   ORDER BY due_at LIMIT 100";
+        let rows = tx.conn.rows(due, &[self.now.into()]).await?;
+        for row in &rows {
+            refresh(tx, LaneId(row.int(0)?), AgentId(row.int(1)?), self.now).await?;
+        }
+        Ok(rows.len())
+    }
+}
+
+/// What was chosen for a lane; nothing where the lane was never used.
+pub async fn chosen(conn: &mut Conn, agent: AgentId, key: &SessionKey) -> Result<Chosen, SqlError> {
+    let select = "SELECT profile, think FROM lanes WHERE agent = $1 AND key = $2";
+    match conn.row(select, &[agent.0.into(), key.as_str().into()]).await? {
+        Some(row) => Chosen::decode(row.text_opt(0)?, row.text_opt(1)?),
+        None => Ok(Chosen::default()),
+    }
+}
+
+/// When the next lane becomes ready by time alone.
+pub async fn next_due(conn: &mut Conn) -> Result<Option<Millis>, SqlError> {
+    let select = "SELECT due_at FROM lanes WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+    let row = conn.row(select, &[]).await?;
+    row.map(|row| row.int(0)).transpose()
+}

@@ -1,0 +1,588 @@
+//! Leases: taking a lane's work, giving it back, and what ends or wakes it meanwhile.
+//! Every lease takes the lane's next token; a write that carries an older one is refused.
+
+use std::sync::Arc;
+
+use skep_core::Millis;
+use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
+use skep_core::ids::{
+    AgentId, AgentName, CallId, ItemId, LaneId, SessionId, SessionKey, Token, TurnId,
+};
+use skep_core::message::{Body, Message};
+use skep_core::settings::Think;
+
+use crate::engine::command::Run;
+use crate::engine::error::{Refusal, SqlError};
+use crate::engine::tx::{NewEvent, Tx};
+use crate::tables::agents::{Tally, tally};
+use crate::tables::approvals::{self, Asking, NewApproval};
+use crate::tables::history::{self, NewMessage, NewSession, Place};
+use crate::tables::inbox::Slot;
+use crate::tables::lanes::{self, Chosen, Lane, turn_state};
+use crate::tables::pending::{NEXT_ITEMS, PendingItem};
+
+/// A turn in hand.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    pub turn: TurnId,
+    pub token: Token,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    /// The turn goes on after its last journalled step.
+    pub resumed: bool,
+    /// It was asked to end: close it, ask no model.
+    pub cancel: Option<CancelReason>,
+    /// Leases that ended without a new step.
+    pub attempts: i64,
+    pub steps: i64,
+    pub active_ms: i64,
+    /// What held when the turn began.
+    pub chosen: Chosen,
+    /// The first row of this turn in its session.
+    pub first_seq: i64,
+    /// Messages may wait behind it in its lane.
+    pub more: bool,
+    /// The user message, when this lease wrote it.
+    pub first: Option<Message>,
+}
+
+/// A turn about to begin.
+pub(crate) struct Opening<'a> {
+    pub lane: Lane,
+    pub agent: AgentId,
+    pub agent_name: &'a AgentName,
+    pub session_key: &'a SessionKey,
+    pub priority: i64,
+    pub ord: i64,
+    /// What the message itself asked for.
+    pub think: Option<Think>,
+    pub slot: &'a Slot,
+    pub now: Millis,
+}
+
+pub(crate) struct FirstItem<'a> {
+    pub item: &'a ItemId,
+    pub from: &'a str,
+    pub text: &'a str,
+    pub message: Body,
+}
+
+/// A turn that has its row and nothing else yet.
+pub(crate) struct Placed {
+    session: SessionId,
+    token: Token,
+    chosen: Chosen,
+}
+
+/// Gives a turn on a free lane its row, for the item it begins with to point to.
+pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Placed, Refusal> {
+    let Opening { lane, agent, session_key, slot, now, .. } = opening;
+    let wanted = NewSession {
+        id: &slot.session,
+        key: session_key.as_str(),
+        now: *now,
+        idle_ms: slot.idle_ms,
+    };
+    let session = history::resolve(tx, lane, *agent, &wanted).await?;
+    let token = next_token(tx, lane.id).await?;
+    let Chosen { profile, think } = lane.chosen.clone();
+    let chosen = Chosen { profile, think: opening.think.or(think) };
+    let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
+                  first_seq, started_at, changed_at, profile, think) VALUES ($1, $2, $3, $4, \
+                  $5, $6, $7, 'running', (SELECT last_seq + 1 FROM sessions WHERE id = $4), \
+                  $8, $8, $9, $10)";
+    let args = [
+        slot.turn.as_str().into(),
+        lane.id.0.into(),
+        agent.0.into(),
+        session.as_str().into(),
+        opening.priority.into(),
+        opening.ord.into(),
+        token.0.into(),
+        (*now).into(),
+        (&chosen.profile).into(),
+        chosen.think.map(Think::as_str).into(),
+    ];
+    tx.conn.run(insert, &args).await?;
+    Ok(Placed { session, token, chosen })
+}
+
+/// Begins it: user message and events. Its item points to it, and counters are the caller's.
+pub(crate) async fn begin(
+    tx: &mut Tx<'_>,
+    opening: Opening<'_>,
+    placed: Placed,
+    first: FirstItem<'_>,
+) -> Result<Lease, Refusal> {
+    let Opening { lane, agent, agent_name, session_key, slot, now, .. } = opening;
+    let Placed { session, token, chosen } = placed;
+    let more = lane.pending > 0;
+    let place = Place { agent: agent_name, session: &session, turn: &slot.turn, now };
+    let message = NewMessage { id: first.item.0.clone(), body: first.message };
+    let rows = history::append(tx, &place, vec![message]).await?;
+    let lease = Lease {
+        turn: slot.turn.clone(),
+        token,
+        agent,
+        agent_name: agent_name.clone(),
+        session,
+        session_key: session_key.clone(),
+        resumed: false,
+        cancel: None,
+        attempts: 0,
+        steps: 0,
+        active_ms: 0,
+        chosen,
+        first_seq: rows.first().map_or(0, |row| row.seq),
+        more,
+        first: rows.into_iter().next(),
+    };
+    tell_start(tx, &lease, first.from, first.text, now);
+    let seq = lease.first_seq;
+    tx.event(lease.event(now, EventKind::HistoryUpdated { first: seq, last: seq }));
+    Ok(lease)
+}
+
+fn tell_start(tx: &mut Tx<'_>, lease: &Lease, from: &str, body: &str, now: Millis) {
+    // A preview: the whole text stands in history.
+    let preview: String = body.chars().take(200).collect();
+    let kind = EventKind::TurnStart {
+        session_key: lease.session_key.clone(),
+        token: lease.token,
+        from: from.to_owned(),
+        body: preview,
+        resumed: lease.resumed,
+    };
+    tx.event(lease.event(now, kind));
+}
+
+impl Lease {
+    pub(crate) fn event(&self, at: Millis, kind: EventKind) -> NewEvent {
+        NewEvent {
+            at,
+            agent: self.agent_name.clone(),
+            session: Some(self.session.clone()),
+            turn: Some(self.turn.clone()),
+            kind,
+        }
+    }
+}
+
+async fn next_token(tx: &mut Tx<'_>, lane: LaneId) -> Result<Token, SqlError> {
+    let last = "SELECT token FROM lanes WHERE id = $1";
+    let row = tx.conn.row(last, &[lane.0.into()]).await?;
+    let token = row.ok_or_else(|| SqlError::decode("a lane is gone"))?.int(0)? + 1;
+    let next = "UPDATE lanes SET token = $2 WHERE id = $1";
+    tx.conn.run(next, &[lane.0.into(), token.into()]).await?;
+    Ok(Token(token))
+}
+
+/// Takes the best ready work there is, or one open turn that nobody runs.
+#[derive(Clone)]
+pub struct Take {
+    pub slot: Slot,
+    /// This turn and no other.
+    pub only: Option<TurnId>,
+    /// Asked for whoever a lane's work is for; the lanes of those who may not begin a turn now are
+    /// held. Nothing: everybody may.
+    pub admits: Option<Admits>,
+    pub now: Millis,
+}
+
+pub type Admits = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+impl Run for Take {
+    type Out = Option<Box<Lease>>;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let place = match &self.only {
+            Some(turn) => idle_turn(tx, turn).await?,
+            None => self.best_admitted(tx).await?,
+        };
+        let Some((lane, agent)) = place else {
+            return Ok(None);
+        };
+        let served = tx.next_ord();
+        let serve = "UPDATE agents SET served = $2 WHERE id = $1 RETURNING name";
+        let row = tx.conn.row(serve, &[agent.0.into(), served.into()]).await?;
+        let row = row.ok_or_else(|| SqlError::decode("an agent is gone"))?;
+        let agent_name = AgentName(row.text(0)?);
+        let select = "SELECT key FROM lanes WHERE id = $1";
+        let row = tx.conn.row(select, &[lane.0.into()]).await?;
+        let key = SessionKey(row.ok_or_else(|| SqlError::decode("a lane is gone"))?.text(0)?);
+        let found = lanes::find(tx.conn, agent, key.as_str()).await?;
+        let found = found.ok_or_else(|| SqlError::decode("a lane is gone"))?;
+        let lease = match &found.open {
+            Some(open) => self.resume(tx, lane, agent, agent_name, key, &open.id).await?,
+            None => self.begin(tx, found, agent, agent_name, key).await?,
+        };
+        lanes::refresh(tx, lane, agent, self.now).await?;
+        Ok(Some(Box::new(lease)))
+    }
+}
+
+impl Take {
+    /// The best ready lane whose work may begin.
+    async fn best_admitted(&self, tx: &mut Tx<'_>) -> Result<Option<(LaneId, AgentId)>, Refusal> {
+        loop {
+            let best = lanes::best_ready(tx.conn).await?;
+            let (Some((lane, agent)), Some(admits)) = (best, &self.admits) else {
+                return Ok(best);
+            };
+            match lanes::next_of(tx.conn, lane).await? {
+                Some(by) if !admits(&by) => lanes::hold(tx, lane, agent, &by).await?,
+                _ => return Ok(best),
+            }
+        }
+    }
+
+    async fn resume(
+        &self,
+        tx: &mut Tx<'_>,
+        lane: LaneId,
+        agent: AgentId,
+        agent_name: AgentName,
+        session_key: SessionKey,
+        turn: &TurnId,
+    ) -> Result<Lease, Refusal> {
+        let token = next_token(tx, lane).await?;
+        let was = "SELECT state FROM turns WHERE id = $1";
+        let row = tx.conn.row(was, &[turn.as_str().into()]).await?;
+        let was = turn_state(&row.ok_or_else(|| SqlError::decode("a turn is gone"))?.text(0)?)?;
+        let update = "UPDATE turns SET token = $2, state = 'running', marks_leased = marks, \
+                      available_at = NULL, waiting_for = NULL, changed_at = $3 WHERE id = $1 \
+                      RETURNING session, cancel, attempts, steps, active_ms, first_seq, \
+                      profile, think, client_gone";
+        let args = [turn.as_str().into(), token.0.into(), self.now.into()];
+        let row = tx.conn.row(update, &args).await?;
+        let row = row.ok_or_else(|| SqlError::decode("a turn is gone"))?;
+        let lease = Lease {
+            turn: turn.clone(),
+            token,
+            agent,
+            agent_name,
+            session: SessionId(row.text(0)?),
+            session_key,
+            resumed: true,
+            cancel: cancel_reason(row.text_opt(1)?, row.bool(8)?)?,
+            attempts: row.int(2)?,
+            steps: row.int(3)?,
+            active_ms: row.int(4)?,
+            first_seq: row.int(5)?,
+            chosen: Chosen::decode(row.text_opt(6)?, row.text_opt(7)?)?,
+            more: true,
+            first: None,
+        };
+        let from = if was == TurnState::Waiting { ItemState::Waiting } else { ItemState::Pending };
+        move_items(tx, turn, agent, from, ItemState::Running).await?;
+        let head = "SELECT principal, body FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
+        if let Some(row) = tx.conn.row(head, &[turn.as_str().into()]).await? {
+            tell_start(tx, &lease, &row.text(0)?, &row.text(1)?, self.now);
+        }
+        Ok(lease)
+    }
+
+    async fn begin(
+        &self,
+        tx: &mut Tx<'_>,
+        mut lane: Lane,
+        agent: AgentId,
+        agent_name: AgentName,
+        session_key: SessionKey,
+    ) -> Result<Lease, Refusal> {
+        let head = tx.conn.row(NEXT_ITEMS, &[lane.id.0.into(), 1.into()]).await?;
+        let head = head.ok_or_else(|| SqlError::decode("a ready lane has no item"))?;
+        let item = PendingItem::read(tx, &head).await?;
+        if item.fresh {
+            lane.session = None;
+        }
+        let less = "UPDATE lanes SET pending = pending - 1 WHERE id = $1";
+        tx.conn.run(less, &[lane.id.0.into()]).await?;
+        lane.pending -= 1;
+        let by = Tally { pending: -1, running: 1, turns: 1, ..Tally::default() };
+        tally(tx, agent, by).await?;
+        let opening = Opening {
+            lane,
+            agent,
+            agent_name: &agent_name,
+            session_key: &session_key,
+            priority: item.priority,
+            ord: item.ord,
+            think: item.think,
+            slot: &self.slot,
+            now: self.now,
+        };
+        let message = item.message(self.now);
+        let first = FirstItem { item: &item.id, from: &item.principal, text: &item.body, message };
+        let placed = place(tx, &opening).await?;
+        let point = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
+        let args = [item.id.as_str().into(), self.slot.turn.as_str().into(), self.now.into()];
+        tx.conn.run(point, &args).await?;
+        begin(tx, opening, placed, first).await
+    }
+}
+
+async fn idle_turn(tx: &mut Tx<'_>, turn: &TurnId) -> Result<Option<(LaneId, AgentId)>, SqlError> {
+    let select = "SELECT lane, agent FROM turns WHERE id = $1 AND state IN ('ready', 'waiting')";
+    let row = tx.conn.row(select, &[turn.as_str().into()]).await?;
+    row.map(|row| Ok((LaneId(row.int(0)?), AgentId(row.int(1)?)))).transpose()
+}
+
+fn cancel_reason(word: Option<String>, gone: bool) -> Result<Option<CancelReason>, SqlError> {
+    let Some(word) = word else {
+        return Ok(None);
+    };
+    if gone {
+        return Ok(Some(CancelReason::ClientGone));
+    }
+    let reason = CancelReason::parse(&word);
+    reason.map(Some).ok_or_else(|| SqlError::decode(format!("cancel reason {word}")))
+}
+
+/// Moves the items of a turn between states that count the same for the sender.
+pub(crate) async fn move_items(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    agent: AgentId,
+    from: ItemState,
+    to: ItemState,
+) -> Result<(), SqlError> {
+    let update = "UPDATE items SET state = $3 WHERE turn = $1 AND state = $2";
+    let args = [turn.as_str().into(), from.as_str().into(), to.as_str().into()];
+    let moved = i64::try_from(tx.conn.run(update, &args).await?).unwrap_or(0);
+    let mut by = Tally::default();
+    count(&mut by, from, -moved);
+    count(&mut by, to, moved);
+    tally(tx, agent, by).await
+}
+
+fn count(by: &mut Tally, state: ItemState, items: i64) {
+    match state {
+        ItemState::Pending => by.pending += items,
+        ItemState::Running => by.running += items,
+        ItemState::Waiting => by.waiting += items,
+        ItemState::Done | ItemState::Failed | ItemState::Cancelled | ItemState::Dead => {}
+    }
+}
+
+/// Marks a turn as to be ended. One that nobody runs becomes ready, to be closed by whoever
+/// takes it; a mark that stands already stays.
+pub(crate) async fn request_cancel(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    reason: CancelReason,
+    now: Millis,
+) -> Result<(), Refusal> {
+    let (word, gone) = match reason {
+        CancelReason::ClientGone => (CancelReason::Stop, true),
+        other => (other, false),
+    };
+    let mark = "UPDATE turns SET cancel = COALESCE(cancel, $2), \
+                client_gone = CASE WHEN cancel IS NULL THEN $3 ELSE client_gone END \
+                WHERE id = $1 AND ended_at IS NULL RETURNING lane, agent, state";
+    let args = [turn.as_str().into(), word.as_str().into(), gone.into()];
+    let row = tx.conn.row(mark, &args).await?;
+    let row = row.ok_or_else(|| Refusal::not_found(format!("open turn {turn}")))?;
+    let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
+    if turn_state(&row.text(2)?)? != TurnState::Running {
+        make_ready(tx, turn, lane, agent, None, now).await?;
+    }
+    Ok(())
+}
+
+async fn make_ready(
+    tx: &mut Tx<'_>,
+    turn: &TurnId,
+    lane: LaneId,
+    agent: AgentId,
+    at: Option<Millis>,
+    now: Millis,
+) -> Result<(), Refusal> {
+    let ready = "UPDATE turns SET state = 'ready', available_at = $2, waiting_for = NULL, \
+                 changed_at = $3 WHERE id = $1";
+    tx.conn.run(ready, &[turn.as_str().into(), at.into(), now.into()]).await?;
+    move_items(tx, turn, agent, ItemState::Waiting, ItemState::Pending).await?;
+    move_items(tx, turn, agent, ItemState::Running, ItemState::Pending).await?;
+    lanes::refresh(tx, lane, agent, now).await?;
+    Ok(())
+}
+
+/// The lease is over and the turn is not: it goes on later, here or after a restart.
+#[derive(Clone)]
+pub struct Release {
+    pub turn: TurnId,
+    pub token: Token,
+    /// Not before this.
+    pub until: Option<Millis>,
+    /// The end was not planned: it is one more attempt.
+    pub counts: bool,
+    pub active_ms: i64,
+    pub now: Millis,
+}
+
+impl Run for Release {
+    /// Attempts so far.
+    type Out = i64;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let update = "UPDATE turns SET active_ms = $4, attempts = attempts + $3 \
+                      WHERE id = $1 AND token = $2 AND state = 'running' \
+                      RETURNING lane, agent, attempts, cancel";
+        let args = [
+            self.turn.as_str().into(),
+            self.token.0.into(),
+            self.counts.into(),
+            self.active_ms.into(),
+        ];
+        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
+        let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
+        // One that was asked to end meanwhile does so at once.
+        let until = if row.text_opt(3)?.is_some() { None } else { self.until };
+        make_ready(tx, &self.turn, lane, agent, until, self.now).await?;
+        Ok(row.int(2)?)
+    }
+}
+
+/// The turn waits: for decisions on calls, or for time. It keeps its lane and gives back its
+/// slot.
+#[derive(Clone)]
+pub struct Park {
+    pub turn: TurnId,
+    pub token: Token,
+    pub calls: Vec<(CallId, String)>,
+    /// What is asked about some of them.
+    pub approvals: Vec<NewApproval>,
+    pub reason: String,
+    pub until: Option<Millis>,
+    pub active_ms: i64,
+    pub now: Millis,
+}
+
+impl Run for Park {
+    /// False: a decision came in the meantime, or the turn was asked to end; it is ready instead.
+    type Out = bool;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let update = "UPDATE turns SET state = 'waiting', available_at = $3, waiting_for = $4, \
+                      active_ms = $5, attempts = 0, changed_at = $6 \
+                      WHERE id = $1 AND token = $2 AND state = 'running' \
+                      RETURNING lane, agent, session, cancel";
+        let args = [
+            self.turn.as_str().into(),
+            self.token.0.into(),
+            self.until.into(),
+            (&self.reason).into(),
+            self.active_ms.into(),
+            self.now.into(),
+        ];
+        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
+        let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
+        let session = SessionId(row.text(2)?);
+        let mut goes_on = row.text_opt(3)?.is_some();
+        for (call, reason) in &self.calls {
+            // A decision on a call that still waited is news; one that it ran with is used up, and
+            // so is one that was about something else: it is asked about anew.
+            let wait = "UPDATE calls SET \
+                        decision = CASE WHEN state = 'waiting' AND $5 = 0 THEN decision END, \
+                        state = 'waiting', reason = $3, changed_at = $4 \
+                        WHERE turn = $1 AND call_id = $2 AND state NOT IN ('done', 'unknown') \
+                        RETURNING decision IS NOT NULL";
+            let anew = self.approvals.iter().any(|asked| asked.call == *call);
+            let args = [
+                self.turn.as_str().into(),
+                call.as_str().into(),
+                reason.into(),
+                self.now.into(),
+                anew.into(),
+            ];
+            let row = tx.conn.row(wait, &args).await?;
+            let row = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
+            goes_on |= row.bool(0)?;
+        }
+        let name = agent_name(tx, agent).await?;
+        let (turn, agent_name, now) = (&self.turn, &name, self.now);
+        for approval in &self.approvals {
+            let asking = Asking { turn, agent, agent_name, session: &session, now };
+            approvals::ask(tx, &asking, approval).await?;
+        }
+        move_items(tx, &self.turn, agent, ItemState::Running, ItemState::Waiting).await?;
+        if goes_on {
+            make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
+            return Ok(false);
+        }
+        lanes::refresh(tx, lane, agent, self.now).await?;
+        let kind = EventKind::TurnWaiting { reason: self.reason.clone(), until: self.until };
+        let turn = Some(self.turn.clone());
+        tx.event(NewEvent { at: self.now, agent: name, session: Some(session), turn, kind });
+        Ok(true)
+    }
+}
+
+pub(crate) async fn agent_name(tx: &mut Tx<'_>, agent: AgentId) -> Result<AgentName, SqlError> {
+    let row = tx.conn.row("SELECT name FROM agents WHERE id = $1", &[agent.0.into()]).await?;
+    Ok(AgentName(row.ok_or_else(|| SqlError::decode("an agent is gone"))?.text(0)?))
+}
+
+/// A decision on a waiting call: the turn goes on with it.
+#[derive(Clone)]
+pub struct Decide {
+    pub turn: TurnId,
+    pub call: CallId,
+    pub value: serde_json::Value,
+    pub now: Millis,
+}
+
+impl Run for Decide {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let value = self.value.to_string();
+        let update = "UPDATE calls SET decision = $3, changed_at = $4 WHERE turn = $1 \
+                      AND call_id = $2 AND state = 'waiting' AND decision IS NULL \
+                      AND EXISTS (SELECT 1 FROM turns WHERE id = $1 AND ended_at IS NULL)";
+        let args = [
+            self.turn.as_str().into(),
+            self.call.as_str().into(),
+            (&value).into(),
+            self.now.into(),
+        ];
+        if tx.conn.run(update, &args).await? == 0 {
+            return Err(Refusal::not_found(format!("waiting call {}", self.call)));
+        }
+        let select = "SELECT lane, agent FROM turns WHERE id = $1 AND state = 'waiting'";
+        if let Some(row) = tx.conn.row(select, &[self.turn.as_str().into()]).await? {
+            let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
+            make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
+        }
+        Ok(())
+    }
+}
+
+/// At start: the file lock proves that no other process runs these turns, so all of them are
+/// taken back.
+#[derive(Clone)]
+pub struct Recover {
+    pub now: Millis,
+}
+
+impl Run for Recover {
+    /// How many turns were running.
+    type Out = usize;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let running = "SELECT id, lane, agent FROM turns \
+                       WHERE ended_at IS NULL AND state = 'running'";
+        let rows = tx.conn.rows(running, &[]).await?;
+        for row in &rows {
+            let turn = TurnId(row.text(0)?);
+            let count = "UPDATE turns SET attempts = CASE WHEN marks > marks_leased THEN 0 \
+                         ELSE attempts + 1 END, lost = 1 WHERE id = $1";
+            tx.conn.run(count, &[turn.as_str().into()]).await?;
+            let (lane, agent) = (LaneId(row.int(1)?), AgentId(row.int(2)?));
+            make_ready(tx, &turn, lane, agent, None, self.now).await?;
+        }
+        Ok(rows.len())
+    }
+}

@@ -1,0 +1,49 @@
+//! How much one person has stored: the bytes of their messages and attachments. Counted only for
+//! people who have a limit.
+
+use skep_core::file::File;
+use skep_core::ids::Principal;
+
+use crate::engine::error::Refusal;
+use crate::engine::tx::Tx;
+
+/// The code of a refusal for lack of room.
+pub const FULL: &str = "user_storage";
+
+/// What a row takes beside its text.
+const ROW: usize = 512;
+
+/// Adds a message to what its sender has stored; refused where that is more than `most`.
+pub(crate) async fn charge(
+    tx: &mut Tx<'_>,
+    principal: &Principal,
+    bytes: usize,
+    most: Option<u64>,
+) -> Result<(), Refusal> {
+    let Some(most) = most else { return Ok(()) };
+    let bytes = i64::try_from(bytes.saturating_add(ROW)).unwrap_or(i64::MAX);
+    let limit = i64::try_from(most).unwrap_or(i64::MAX);
+    let add = "INSERT INTO storage (principal, bytes) VALUES ($1, $2) \
+               ON CONFLICT (principal) DO UPDATE SET bytes = bytes + $2 RETURNING bytes";
+    let row = tx.conn.row(add, &[principal.as_str().into(), bytes.into()]).await?;
+    let now = row.map(|row| row.int(0)).transpose()?.unwrap_or(0);
+    if now <= limit {
+        return Ok(());
+    }
+    Err(Refusal::conflict(
+        FULL,
+        format!(
+            "the message was not kept: with it you would have stored {} MiB, more than \
+             limits.user_storage_mib ({}) allows one user. Leave out attachments, or ask an \
+             operator to raise the limit",
+            now.unsigned_abs().div_ceil(1 << 20),
+            most >> 20
+        ),
+    ))
+}
+
+/// Bytes of a text and its files, as far as they come with it.
+pub(crate) fn size(text: &str, files: &[File]) -> usize {
+    let data = files.iter().filter_map(|file| file.data.as_ref());
+    text.len() + data.map(|data| data.0.len()).sum::<usize>()
+}

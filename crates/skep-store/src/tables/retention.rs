@@ -1,0 +1,63 @@
+//! What is let go in time. Each command takes a bounded bite, so that it never holds the writer.
+
+use skep_core::Millis;
+
+use crate::engine::command::Run;
+use crate::engine::error::{Refusal, SqlError};
+use crate::engine::tx::Tx;
+use crate::tables::audit;
+
+/// Rows let go by one command and table.
+const BITE: i64 = 500;
+
+/// Lets go of events, frames, remembered ids, files and audit rows that are older than their time.
+/// The newest event stays: numbers given after it go on from there.
+pub struct Expire {
+    pub events_before: Millis,
+    pub frames_before: Millis,
+    /// Ids of messages that ended before this may be used anew.
+    pub ids_before: Millis,
+    /// Files that nobody refers to and that came before this.
+    pub files_before: Millis,
+    pub audit_before: Millis,
+    pub now: Millis,
+}
+
+impl Run for Expire {
+    /// True: there is more.
+    type Out = bool;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
+        // The oldest have the lowest numbers.
+        let ends = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)";
+        let ends = tx.conn.row(ends, &[]).await?;
+        let ends = ends.ok_or_else(|| SqlError::decode("the events have no ends"))?;
+        let (first, last) = (ends.int_opt(0)?.unwrap_or(0), ends.int_opt(1)?.unwrap_or(0));
+        let events = "DELETE FROM events WHERE seq >= $1 AND seq < $2 AND at < $3";
+        let args = [first.into(), last.min(first + BITE).into(), self.events_before.into()];
+        let mut gone = tx.conn.run(events, &args).await?;
+        // Frames of items that are not ended stay, whatever their age.
+        let select = "SELECT o.channel, o.seq FROM outbox o WHERE o.at < $1 AND EXISTS \
+                      (SELECT 1 FROM items i WHERE i.id = o.item AND i.finished_at IS NOT NULL) \
+                      ORDER BY o.at LIMIT $2";
+        let args = [self.frames_before.into(), BITE.into()];
+        for row in tx.conn.rows(select, &args).await? {
+            let (channel, seq) = (row.text(0)?, row.int(1)?);
+            let delete = "DELETE FROM outbox WHERE channel = $1 AND seq = $2";
+            gone += tx.conn.run(delete, &[(&channel).into(), seq.into()]).await?;
+            let floor = "UPDATE channels SET floor_seq = $2 WHERE id = $1 AND floor_seq < $2";
+            tx.conn.run(floor, &[(&channel).into(), seq.into()]).await?;
+        }
+        // By their own age first: a message cannot have ended before it was accepted.
+        let ids = "DELETE FROM requests WHERE (scope, id) IN (SELECT r.scope, r.id \
+                   FROM requests r WHERE r.created_at < $1 AND EXISTS \
+                   (SELECT 1 FROM items i WHERE i.id = r.item AND i.finished_at < $1) \
+                   ORDER BY r.created_at LIMIT $2)";
+        gone += tx.conn.run(ids, &[self.ids_before.into(), BITE.into()]).await?;
+        let files = "DELETE FROM files WHERE uses = 0 AND hash IN (SELECT hash FROM files \
+                     WHERE uses = 0 AND added_at < $1 ORDER BY added_at LIMIT $2)";
+        gone += tx.conn.run(files, &[self.files_before.into(), BITE.into()]).await?;
+        let more = audit::expire(tx, self.audit_before, BITE, self.now).await?;
+        Ok(gone > 0 || more)
+    }
+}

@@ -1,0 +1,122 @@
+//! Full-text search over what was said. The rows of `spoken` are written with their messages; the
+//! index takes them over in pieces, by a command of its own: one row a commit made the log grow by
+//! 69 kB for each message instead of 12 (with 200 000 messages in it).
+
+use skep_core::Millis;
+use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
+use skep_core::message::Role;
+
+use crate::engine::command::Run;
+use crate::engine::conn::{Conn, Row};
+use crate::engine::dialect;
+use crate::engine::error::{Refusal, SqlError, SqlKind};
+use crate::engine::tx::Tx;
+
+/// Takes the next rows into the index.
+#[derive(Clone, Copy)]
+pub struct IndexSpoken {
+    pub rows: u32,
+}
+
+impl Run for IndexSpoken {
+    /// How many rows are not in the index yet.
+    type Out = i64;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<i64, Refusal> {
+        let (upto, newest) = reach(tx.conn).await?;
+        let next = newest.min(upto + i64::from(self.rows));
+        if next > upto {
+            tx.conn.run(dialect::INDEX_SPOKEN, &[upto.into(), next.into()]).await?;
+            tx.conn.run("UPDATE search_upto SET upto = $1", &[next.into()]).await?;
+        }
+        Ok(newest - next)
+    }
+}
+
+/// The last row in the index, and the last there is.
+async fn reach(conn: &mut Conn) -> Result<(i64, i64), SqlError> {
+    let select = "SELECT (SELECT upto FROM search_upto), (SELECT max(id) FROM spoken)";
+    let row = conn.row(select, &[]).await?;
+    let row = row.ok_or_else(|| SqlError::decode("the reach of the index has no row"))?;
+    Ok((row.int(0)?, row.int_opt(1)?.unwrap_or(0)))
+}
+
+/// What to look for.
+pub struct Search<'a> {
+    /// In the index's own language: see [`crate::tables::search::expression`].
+    pub expression: &'a str,
+    /// Only sessions whose key begins so.
+    pub prefix: &'a str,
+    /// Only rows older than this one.
+    pub before: Option<i64>,
+    pub limit: u32,
+}
+
+/// A message that matches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// Give it as `before` for the next page.
+    pub place: i64,
+    pub agent: AgentName,
+    pub session: SessionId,
+    pub session_key: SessionKey,
+    pub seq: i64,
+    pub at: Millis,
+    pub role: Role,
+    pub text: String,
+    /// The same with [`MARK`] around each match.
+    pub marked: String,
+}
+
+/// What opens and closes a match: code points that never mean anything.
+pub const MARK: (char, char) = ('\u{fdd0}', '\u{fdd1}');
+
+/// How many rows of what was said the index does not know yet.
+pub async fn behind(conn: &mut Conn) -> Result<i64, SqlError> {
+    let (upto, newest) = reach(conn).await?;
+    Ok(newest - upto)
+}
+
+/// Newest first: the order in which messages came into the hive. `None`: it took longer than
+/// `proceed` allowed.
+pub async fn search(
+    conn: &mut Conn,
+    search: Search<'_>,
+    proceed: impl FnMut() -> bool + Send + 'static,
+) -> Result<Option<Vec<Hit>>, SqlError> {
+    let before = search.before.unwrap_or(i64::MAX);
+    let args = [search.expression.into(), before.into(), search.limit.into(), search.prefix.into()];
+    dialect::watch(conn, proceed).await?;
+    let rows = conn.rows(dialect::SEARCH, &args).await;
+    dialect::unwatch(conn).await?;
+    match rows {
+        Ok(rows) => rows.iter().map(decode).collect::<Result<_, _>>().map(Some),
+        Err(error) if error.kind == SqlKind::Interrupted => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn decode(row: &Row) -> Result<Hit, SqlError> {
+    let role = row.text(6)?;
+    Ok(Hit {
+        place: row.int(0)?,
+        agent: AgentName(row.text(1)?),
+        session: SessionId(row.text(2)?),
+        session_key: SessionKey(row.text(3)?),
+        seq: row.int(4)?,
+        at: row.int(5)?,
+        role: serde_json::from_value(role.into())
+            .map_err(|error| SqlError::decode(format!("role: {error}")))?,
+        text: row.text(7)?,
+        marked: row.text(8)?,
+    })
+}
+
+/// A query in the index's own language. `terms` come from [`skep_core::query`]; every word of a
+/// person is quoted, so that none of them can be an operator.
+pub fn expression(terms: &str, agent: Option<AgentId>) -> String {
+    match agent {
+        None => format!("text : ({terms})"),
+        Some(AgentId(agent)) => format!("(scope : \"agent{agent}\") AND (text : ({terms}))"),
+    }
+}

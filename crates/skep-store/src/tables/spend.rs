@@ -1,0 +1,254 @@
+//! What model calls used, summed by hour, agent, profile and model in the commit that records them.
+
+use std::ops::Range;
+
+use skep_core::Millis;
+use skep_core::ids::{AgentId, AgentName, Token, TurnId};
+use skep_core::message::{Message, Meta, Role, Usage};
+use skep_core::money::Money;
+use skep_core::spend::{HOURS, Span, Spend, hour_of};
+
+use crate::engine::command::Run;
+use crate::engine::conn::{Conn, Row};
+use crate::engine::error::{Refusal, SqlError};
+use crate::engine::tx::Tx;
+use crate::tables::journal::Leased;
+
+/// Adds the model calls among new rows of a turn; a turn counts with its first answer.
+pub(crate) async fn record(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    rows: &[Message],
+) -> Result<(), SqlError> {
+    let mut first = leased.steps == 0;
+    for row in rows {
+        let Some(meta) = &row.body.meta else { continue };
+        let answer = row.body.role == Role::Assistant;
+        record_call(tx, leased, meta, first && answer).await?;
+        first = first && !answer;
+    }
+    Ok(())
+}
+
+/// Adds a call. What was cut off before its end was counted by nobody.
+async fn record_call(
+    tx: &mut Tx<'_>,
+    leased: &Leased<'_>,
+    meta: &Meta,
+    first: bool,
+) -> Result<(), SqlError> {
+    if meta.api.is_empty() {
+        return Ok(());
+    }
+    let usage = &meta.usage;
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let unpriced = usage.cost.is_none();
+    let upsert = "INSERT INTO usage_hours (hour, agent, profile, model, calls, turns, input, \
+                  output, cache_read, cache_write, cost, unpriced_calls, unpriced_tokens) \
+                  VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12) \
+                  ON CONFLICT (hour, agent, profile, model) DO UPDATE SET \
+                  calls = usage_hours.calls + 1, turns = usage_hours.turns + excluded.turns, \
+                  input = usage_hours.input + excluded.input, \
+                  output = usage_hours.output + excluded.output, \
+                  cache_read = usage_hours.cache_read + excluded.cache_read, \
+                  cache_write = usage_hours.cache_write + excluded.cache_write, \
+                  cost = usage_hours.cost + excluded.cost, \
+                  unpriced_calls = usage_hours.unpriced_calls + excluded.unpriced_calls, \
+                  unpriced_tokens = usage_hours.unpriced_tokens + excluded.unpriced_tokens";
+    let args = [
+        hour_of(leased.now).into(),
+        leased.agent.0.into(),
+        meta.profile.as_deref().unwrap_or_default().into(),
+        meta.model.as_str().into(),
+        first.into(),
+        number(usage.input).into(),
+        number(usage.output).into(),
+        number(usage.cache_read).into(),
+        number(usage.cache_write).into(),
+        usage.cost.unwrap_or(Money::ZERO).0.into(),
+        unpriced.into(),
+        if unpriced { number(usage.total_tokens) } else { 0 }.into(),
+    ];
+    tx.conn.run(upsert, &args).await?;
+    Ok(())
+}
+
+/// What one agent used in a day.
+pub struct Used {
+    pub agent: AgentName,
+    pub spent: Spend,
+    /// Of calls nobody told about: as we count.
+    pub unsettled: Spend,
+}
+
+/// The sums of a day, by agent.
+pub async fn of_day(conn: &mut Conn, day: i64) -> Result<Vec<Used>, SqlError> {
+    let spent = "SELECT sum(u.calls), sum(u.input + u.output + u.cache_read + u.cache_write), \
+                 sum(u.cost), sum(u.unpriced_calls), sum(u.unpriced_tokens), a.name \
+                 FROM agents a JOIN usage_hours u ON u.agent = a.id AND u.hour >= $1 \
+                 AND u.hour < $2 GROUP BY a.id";
+    let unsettled = "SELECT sum(u.calls), sum(u.tokens), sum(u.cost), sum(u.unpriced_calls), \
+                     sum(u.unpriced_tokens), a.name FROM agents a JOIN unsettled_hours u \
+                     ON u.agent = a.id AND u.hour >= $1 AND u.hour < $2 GROUP BY a.id";
+    let args = [(day * HOURS).into(), ((day + 1) * HOURS).into()];
+    let mut used = Vec::new();
+    for row in &conn.rows(spent, &args).await? {
+        let (agent, spent) = (AgentName(row.text(5)?), decode(row)?);
+        used.push(Used { agent, spent, unsettled: Spend::default() });
+    }
+    for row in &conn.rows(unsettled, &args).await? {
+        let (agent, unsettled) = (AgentName(row.text(5)?), decode(row)?);
+        used.push(Used { agent, spent: Spend::default(), unsettled });
+    }
+    Ok(used)
+}
+
+/// A call broke off: what it may have used counts, though nobody told.
+pub struct Unsettled {
+    pub agent: AgentId,
+    pub profile: String,
+    pub usage: Usage,
+    pub now: Millis,
+}
+
+impl Run for Unsettled {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        Ok(add_unsettled(tx, self.agent, &self.profile, &self.usage, self.now).await?)
+    }
+}
+
+/// The same for the call a turn was in when its process ended; answers whether there was one, and
+/// that once.
+#[derive(Clone)]
+pub struct ChargeLost {
+    pub turn: TurnId,
+    pub token: Token,
+    pub agent: AgentId,
+    pub profile: String,
+    pub usage: Usage,
+    pub now: Millis,
+}
+
+impl Run for ChargeLost {
+    type Out = bool;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
+        let found = "UPDATE turns SET lost = 0 WHERE id = $1 AND token = $2 AND lost = 1";
+        let args = [self.turn.as_str().into(), self.token.0.into()];
+        if tx.conn.run(found, &args).await? == 0 {
+            return Ok(false);
+        }
+        add_unsettled(tx, self.agent, &self.profile, &self.usage, self.now).await?;
+        Ok(true)
+    }
+}
+
+async fn add_unsettled(
+    tx: &mut Tx<'_>,
+    agent: AgentId,
+    profile: &str,
+    usage: &Usage,
+    now: Millis,
+) -> Result<(), SqlError> {
+    let unpriced = usage.cost.is_none();
+    let tokens = i64::try_from(usage.total_tokens).unwrap_or(i64::MAX);
+    let upsert = "INSERT INTO unsettled_hours (hour, agent, profile, calls, tokens, cost, \
+                  unpriced_calls, unpriced_tokens) VALUES ($1, $2, $3, 1, $4, $5, $6, $7) \
+                  ON CONFLICT (hour, agent, profile) DO UPDATE SET \
+                  calls = unsettled_hours.calls + 1, \
+                  tokens = unsettled_hours.tokens + excluded.tokens, \
+                  cost = unsettled_hours.cost + excluded.cost, \
+                  unpriced_calls = unsettled_hours.unpriced_calls + excluded.unpriced_calls, \
+                  unpriced_tokens = unsettled_hours.unpriced_tokens + excluded.unpriced_tokens";
+    let args = [
+        hour_of(now).into(),
+        agent.0.into(),
+        profile.into(),
+        tokens.into(),
+        usage.cost.unwrap_or(Money::ZERO).0.into(),
+        unpriced.into(),
+        if unpriced { tokens } else { 0 }.into(),
+    ];
+    tx.conn.run(upsert, &args).await?;
+    Ok(())
+}
+
+fn decode(row: &Row) -> Result<Spend, SqlError> {
+    let number = |column| number(row, column);
+    Ok(Spend {
+        calls: number(0)?,
+        tokens: number(1)?,
+        cost: Money(row.int_opt(2)?.unwrap_or(0)),
+        unpriced_calls: number(3)?,
+        unpriced_tokens: number(4)?,
+    })
+}
+
+fn number(row: &Row, column: usize) -> Result<u64, SqlError> {
+    Ok(row.int_opt(column)?.and_then(|value| u64::try_from(value).ok()).unwrap_or(0))
+}
+
+/// What one agent used of one model in one span of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageRow {
+    /// Hours or days since the epoch, as it was asked for.
+    pub span: i64,
+    pub agent: AgentName,
+    pub profile: String,
+    /// Empty for what was summed before models were told apart.
+    pub model: String,
+    pub turns: u64,
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub spend: Spend,
+}
+
+/// The sums of the hours in a range, by hour or by day, oldest first.
+pub async fn usage(
+    conn: &mut Conn,
+    hours: Range<i64>,
+    by: Span,
+    agent: Option<AgentId>,
+) -> Result<Vec<UsageRow>, SqlError> {
+    let select = "SELECT u.hour / $3 AS span, a.name, u.profile, u.model, sum(u.calls), \
+                  sum(u.input + u.output + u.cache_read + u.cache_write), sum(u.cost), \
+                  sum(u.unpriced_calls), sum(u.unpriced_tokens), sum(u.turns), sum(u.input), \
+                  sum(u.output), sum(u.cache_read), sum(u.cache_write) \
+                  FROM usage_hours u JOIN agents a ON a.id = u.agent \
+                  WHERE u.hour >= $1 AND u.hour < $2 AND ($4 IS NULL OR u.agent = $4) \
+                  GROUP BY span, u.agent, u.profile, u.model ORDER BY span, u.agent, u.profile, \
+                  u.model";
+    let args = [
+        hours.start.into(),
+        hours.end.into(),
+        by.hours().into(),
+        agent.map(|agent| agent.0).into(),
+    ];
+    let rows = conn.rows(select, &args).await?;
+    let rows = rows.iter().map(|row| {
+        let of = |column| number(row, column);
+        Ok(UsageRow {
+            span: row.int(0)?,
+            agent: AgentName(row.text(1)?),
+            profile: row.text(2)?,
+            model: row.text(3)?,
+            turns: of(9)?,
+            input: of(10)?,
+            output: of(11)?,
+            cache_read: of(12)?,
+            cache_write: of(13)?,
+            spend: Spend {
+                calls: of(4)?,
+                tokens: of(5)?,
+                cost: Money(row.int_opt(6)?.unwrap_or(0)),
+                unpriced_calls: of(7)?,
+                unpriced_tokens: of(8)?,
+            },
+        })
+    });
+    rows.collect()
+}
