@@ -4,44 +4,25 @@
 //! This crate never does I/O, never reads a clock or randomness, never knows SQL or sockets.
 //! Time comes in as milliseconds since the epoch, ids are made elsewhere and handed in.
 
-mod words;
+mod vocab;
 
-pub mod event;
-pub mod file;
-pub mod fold;
-pub mod frame;
-pub mod ids;
-pub mod message;
-pub mod money;
+pub mod policy;
 pub mod settings;
 
-pub mod channel;
-pub mod engine;
-pub mod provider;
-pub mod tool;
+mod traits;
 
-pub mod allow;
-pub mod approval;
-pub mod arrival;
-pub mod audit;
-pub mod brake;
-pub mod budget;
-pub mod choice;
-pub mod compaction;
-pub mod count;
-pub mod fallback;
-pub mod hook;
-pub mod names;
-pub mod policy;
-pub mod prompt;
-pub mod query;
-pub mod redelivery;
-pub mod retry;
-pub mod role;
-pub mod slash;
-pub mod spend;
-pub mod time;
-pub mod visible;
+mod hive_settings;
+
+mod decide;
+
+pub use decide::{
+    arrival, brake, choice, compaction, count, fallback, fold, names, prompt, query, redelivery,
+    retry, slash, visible,
+};
+pub use traits::{channel, engine, hook, provider, tool};
+pub use vocab::{
+    approval, audit, budget, event, file, frame, ids, message, money, role, spend, time,
+};
 
 /// Milliseconds since the Unix epoch.
 pub type Millis = i64;

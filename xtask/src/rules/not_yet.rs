@@ -33,8 +33,6 @@ pub const NOT_YET: &[NotYet] = &[
     not_yet("skep-cli", "circles", 33),
     not_yet("skep-cli", "folders", 12),
     not_yet("skep-cli", "folder", 28),
-    not_yet("skep-core", "folders", 12),
-    not_yet("skep-core", "folder", 36),
     not_yet("skep-runtime", "circles", 31),
     not_yet("skep-runtime", "folders", 12),
     not_yet("skep-runtime", "crate", 12_300),

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 
 use super::rule::{Piece, Rule, Specificity, Who};
 use super::{Class, Effect, Policy};
-use crate::settings::SandboxLevel;
+use crate::vocab::configuration::SandboxLevel;
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +94,11 @@ impl Policy {
             let (effect, parts) = (Effect::Deny, Vec::new());
             return Verdict { effect, why, rule, parts, runs: None, by_command: false };
         }
-        let nobody =
-            [Who { principal: crate::ids::Principal::new("nobody"), role: None, name: None }];
+        let nobody = [Who {
+            principal: crate::vocab::ids::Principal::new("nobody"),
+            role: None,
+            name: None,
+        }];
         let who = if asked.who.is_empty() { &nobody } else { asked.who };
         let (mut parts, mut room, mut by_command) = (Vec::new(), TOLD, false);
         let mut decide = |redirects: bool| {

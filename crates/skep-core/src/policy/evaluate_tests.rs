@@ -3,12 +3,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ids::Principal;
 use crate::policy::ClassPolicy;
 use crate::policy::pattern::{CommandPattern, HostPattern, PathPattern, host_of};
 use crate::policy::plain;
 use crate::policy::rule::{GrantTo, PathFact};
-use crate::role::Role;
+use crate::vocab::ids::Principal;
+use crate::vocab::role::Role;
 
 /// `EFFECT TOOL [path P | command C | host H | for G,G]`, parts set apart by ` | `.
 fn rule(text: &str) -> Rule {

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 use super::pattern::{CommandPattern, HostPattern, Narrowness, PathPattern, never};
 use super::shell::Cover;
 use super::{Class, Effect, shell};
-use crate::allow;
-use crate::ids::Principal;
-use crate::role::Role;
+use crate::policy::allow;
+use crate::vocab::ids::Principal;
+use crate::vocab::role::Role;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {

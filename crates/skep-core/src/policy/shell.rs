@@ -5,12 +5,10 @@
 //! value only the shell knows is [`Word::Unknown`], what is not understood is [`Part::Unknown`].
 //! Both may be what a refusing pattern means.
 
-mod parser;
-mod wrapper;
-
 use std::sync::Arc;
 
 use super::plain::{Bit, quoted};
+use super::{shell_parser, shell_wrapper};
 
 /// The parts of a line, substitutions and commands inside of wrappers included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +66,7 @@ impl Word {
         }
     }
 
-    fn of(written: &[Bit]) -> Self {
+    pub(super) fn of(written: &[Bit]) -> Self {
         match written {
             [Bit::Text(text)] => Self::Plain(text.clone()),
             _ => Self::Unknown,
@@ -86,7 +84,7 @@ impl Simple {
 }
 
 impl Part {
-    fn cover_by(&mut self, new: Cover) {
+    pub(super) fn cover_by(&mut self, new: Cover) {
         match self {
             Self::Command(Simple { cover, .. }) | Self::Unknown { cover, .. } => *cover = new,
         }
@@ -100,9 +98,9 @@ impl Line {
     }
 
     /// The commands of a line in the plain grammar, or what is not plain; and the parts of it.
-    pub(super) fn read(line: &str) -> (parser::Plain, Self) {
+    pub(super) fn read(line: &str) -> (shell_parser::Plain, Self) {
         let mut parts = Vec::new();
-        let plain = parser::read(line, 0, &mut parts);
+        let plain = shell_parser::read(line, 0, &mut parts);
         if let Err(why) = plain {
             parts.push(Part::Unknown { why, cover: Cover::Words });
         }
@@ -116,8 +114,8 @@ impl Line {
     pub fn of(commands: impl IntoIterator<Item = Simple>) -> Self {
         let mut parts = Vec::new();
         let read = commands.into_iter().try_for_each(|mut simple| {
-            wrapper::unwrap(&mut simple, 0, &mut parts)?;
-            parser::push(&mut parts, Part::Command(simple))
+            shell_wrapper::unwrap(&mut simple, 0, &mut parts)?;
+            shell_parser::push(&mut parts, Part::Command(simple))
         });
         if let Err(why) = read {
             parts.push(Part::Unknown { why, cover: Cover::Never(why) });

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use skep_core::allow;
 use skep_core::ids::CallId;
 use skep_core::message::{Block, Body};
+use skep_core::policy::allow;
 use skep_core::provider::ToolSpec;
 use skep_core::settings::AgentSettings;
 use skep_core::tool::Tool;

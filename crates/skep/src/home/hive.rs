@@ -11,7 +11,7 @@ use serde::Deserialize;
 use skep_core::budget::Caps;
 use skep_core::policy::ClassPolicy;
 use skep_core::settings::{Limits, Profile, SandboxLimits, SandboxSettings, ServerSettings};
-use skep_core::{allow, choice};
+use skep_core::{choice, policy::allow};
 
 use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};

@@ -1,0 +1,16 @@
+//! Decisions: functions of what they are given, with no state and no clock.
+
+pub mod arrival;
+pub mod brake;
+pub mod choice;
+pub mod compaction;
+pub mod count;
+pub mod fallback;
+pub mod fold;
+pub mod names;
+pub mod prompt;
+pub mod query;
+pub mod redelivery;
+pub mod retry;
+pub mod slash;
+pub mod visible;

@@ -1,0 +1,92 @@
+//! Whether and when a model call is made again (spec 13 C).
+
+use std::time::Duration;
+
+use crate::traits::provider::ModelError;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Calls in all, the first included.
+    pub tries: u32,
+    pub first_pause: Duration,
+    pub longest_pause: Duration,
+    /// A vendor's Retry-After up to this is sat out in the call; a longer one parks the turn.
+    pub longest_retry_after: Duration,
+    /// After the tries are used up the turn goes back to the inbox for this long.
+    pub requeue: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            tries: 4,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(8),
+            longest_retry_after: Duration::from_secs(60),
+            requeue: Duration::from_secs(30),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    Again { after: Duration },
+    Park { after: Duration },
+    GiveUp,
+}
+
+/// `tries` counts the calls made so far; `jitter` is in 0..1 and spreads the pause over its
+/// upper half, so that many turns do not come back at the same instant.
+pub fn decide(policy: &RetryPolicy, error: &ModelError, tries: u32, jitter: f64) -> Next {
+    let ModelError::Passing { retry_after, .. } = error else {
+        return Next::GiveUp;
+    };
+    if let Some(after) = *retry_after
+        && after > policy.longest_retry_after
+    {
+        return Next::Park { after };
+    }
+    if tries >= policy.tries {
+        return Next::GiveUp;
+    }
+    let doubled = policy.first_pause.saturating_mul(1 << (tries.saturating_sub(1)).min(16));
+    let pause = doubled.min(policy.longest_pause).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
+    Next::Again { after: retry_after.map_or(pause, |after| after.max(pause)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passing(retry_after: Option<u64>) -> ModelError {
+        ModelError::Passing {
+            text: "overloaded".into(),
+            retry_after: retry_after.map(Duration::from_secs),
+        }
+    }
+
+    #[test]
+    fn the_whole_table() {
+        let policy = RetryPolicy::default();
+        let again = |ms| Next::Again { after: Duration::from_millis(ms) };
+        let cases = [
+            (passing(None), 1, 1.0, again(500)),
+            (passing(None), 1, 0.0, again(250)),
+            (passing(None), 2, 1.0, again(1000)),
+            (passing(None), 3, 1.0, again(2000)),
+            (passing(None), 4, 1.0, Next::GiveUp),
+            (passing(Some(7)), 1, 1.0, again(7000)),
+            (passing(Some(60)), 1, 1.0, again(60_000)),
+            (passing(Some(60)), 4, 1.0, Next::GiveUp),
+            (passing(Some(61)), 1, 1.0, Next::Park { after: Duration::from_secs(61) }),
+            (ModelError::Auth { text: "no".into() }, 1, 1.0, Next::GiveUp),
+            (ModelError::Rejected { text: "no".into() }, 1, 1.0, Next::GiveUp),
+            (ModelError::ContextTooLong { text: "no".into() }, 1, 1.0, Next::GiveUp),
+        ];
+        for (error, tries, jitter, expected) in cases {
+            assert_eq!(decide(&policy, &error, tries, jitter), expected, "{error:?} {tries}");
+        }
+        let many = RetryPolicy { tries: 99, ..policy };
+        assert_eq!(decide(&many, &passing(None), 40, 1.0), again(8000));
+    }
+}

@@ -1,0 +1,35 @@
+//! The settings of a whole hive.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::settings::{AgentSettings, AgentState, Limits, Profile, Reached, Rule, ServerSettings};
+use crate::traits::provider::Providers;
+use crate::vocab::ids::AgentName;
+
+/// Everything the files of a home say, read at one moment. It is replaced as a whole, never
+/// changed: a turn keeps the one it began with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HiveSettings {
+    pub server: ServerSettings,
+    pub limits: Limits,
+    pub hive_rules: Vec<Rule>,
+    pub profiles: BTreeMap<String, Arc<Profile>>,
+    /// How each profile's vendor is reached, as far as people may know.
+    pub reached: BTreeMap<String, Reached>,
+    pub providers: Providers,
+    pub agents: BTreeMap<AgentName, AgentState>,
+    /// One line for people about which model answers and why.
+    pub model_note: String,
+}
+
+impl HiveSettings {
+    /// The agent's settings, or why it cannot run.
+    pub fn agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, String> {
+        match self.agents.get(name) {
+            Some(AgentState::Active(agent)) => Ok(Arc::clone(agent)),
+            Some(AgentState::Failed { reason }) => Err(reason.clone()),
+            None => Err("it is no longer configured".to_owned()),
+        }
+    }
+}

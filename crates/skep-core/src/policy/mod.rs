@@ -1,0 +1,148 @@
+//! What is decided about a tool call: by rules, and by what the tool does to the world where no
+//! rule matches. Pure: the same call, rules and people give the same answer and the same trace.
+
+pub mod allow;
+pub mod evaluate;
+#[cfg(test)]
+mod evasion_tests;
+pub mod glob;
+pub mod pattern;
+pub mod plain;
+#[cfg(test)]
+mod plain_tests;
+pub mod rule;
+pub mod shell;
+mod shell_parser;
+mod shell_wrapper;
+
+use crate::vocab::configuration::SandboxLevel;
+use crate::vocab::words::words;
+
+use rule::Rule;
+
+words! {
+    /// How far a tool reaches. Every tool has exactly one.
+    Class {
+        /// Looks, and changes nothing.
+        Read = "read",
+        /// Changes files of its agent.
+        Write = "write",
+        /// Runs programs. A call that holds a secret is refused; one of another class runs with
+        /// the secret's name in its place.
+        Run = "run",
+        /// Writes to the network, or to people.
+        Reach = "reach",
+        /// Changes the hive itself.
+        Shape = "shape",
+    }
+    /// What is to become of a call.
+    Effect {
+        Allow = "allow",
+        /// A person decides.
+        Ask = "ask",
+        Deny = "deny",
+    }
+}
+
+/// Everything that is decided by for one agent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    pub classes: ClassPolicy,
+    pub rules: Vec<Rule>,
+    /// Where and why it could not be read. Everything is denied then.
+    pub broken: Option<String>,
+}
+
+/// What a policy has to know of a call before it can decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Where its paths lead.
+    pub paths: bool,
+    /// Which files its command names: a rule allows commands.
+    pub commands: bool,
+    /// Whose message led to it.
+    pub people: bool,
+}
+
+impl Policy {
+    pub fn needs(&self, tool: &str) -> Needs {
+        let about = |tool: &str| {
+            self.rules.iter().any(|rule| rule.is_about(tool) && !rule.grants.is_empty())
+        };
+        let own = || self.rules.iter().filter(|rule| rule.is_about(tool));
+        let commands = own().any(|rule| rule.effect == Effect::Allow && rule.command.is_some());
+        Needs {
+            paths: own().any(|rule| rule.path.is_some()),
+            commands,
+            // Redirections are decided as if `read` and `write` were called.
+            people: about(tool) || (commands && (about("read") || about("write"))),
+        }
+    }
+}
+
+/// One effect for each class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassPolicy {
+    pub read: Effect,
+    pub write: Effect,
+    /// Absent: allowed where it is confined, asked for where it is not.
+    pub run: Option<Effect>,
+    pub reach: Effect,
+    pub shape: Effect,
+}
+
+impl Default for ClassPolicy {
+    fn default() -> Self {
+        Self {
+            read: Effect::Allow,
+            write: Effect::Allow,
+            run: None,
+            reach: Effect::Ask,
+            shape: Effect::Ask,
+        }
+    }
+}
+
+impl ClassPolicy {
+    pub fn decide(&self, class: Class, level: SandboxLevel) -> Effect {
+        match class {
+            Class::Read => self.read,
+            Class::Write => self.write,
+            Class::Run => self.run.unwrap_or(match level {
+                SandboxLevel::Confined => Effect::Allow,
+                SandboxLevel::Host => Effect::Ask,
+            }),
+            Class::Reach => self.reach,
+            Class::Shape => self.shape,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gate_policy_by_class() {
+        let usual = ClassPolicy::default();
+        let strict = ClassPolicy { write: Effect::Deny, run: Some(Effect::Ask), ..usual };
+        let open = ClassPolicy { run: Some(Effect::Allow), reach: Effect::Allow, ..usual };
+        let (confined, host) = (SandboxLevel::Confined, SandboxLevel::Host);
+        let cases = [
+            (usual, Class::Read, host, Effect::Allow),
+            (usual, Class::Write, host, Effect::Allow),
+            (usual, Class::Run, confined, Effect::Allow),
+            (usual, Class::Run, host, Effect::Ask),
+            (usual, Class::Reach, confined, Effect::Ask),
+            (usual, Class::Shape, confined, Effect::Ask),
+            (strict, Class::Read, confined, Effect::Allow),
+            (strict, Class::Write, confined, Effect::Deny),
+            (strict, Class::Run, confined, Effect::Ask),
+            (open, Class::Run, host, Effect::Allow),
+            (open, Class::Reach, host, Effect::Allow),
+        ];
+        for (policy, class, level, effect) in cases {
+            assert_eq!(policy.decide(class, level), effect, "{class:?} {level:?} {policy:?}");
+        }
+    }
+}

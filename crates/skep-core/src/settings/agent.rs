@@ -1,0 +1,78 @@
+//! What an agent's own files say.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::policy::Policy;
+use crate::settings::limits::Budgets;
+use crate::settings::profile::{Profile, Think};
+use crate::vocab::configuration::SandboxLevel;
+use crate::vocab::ids::AgentName;
+
+/// A file of rules: its tier is where it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    pub file: String,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentSettings {
+    pub name: AgentName,
+    pub description: String,
+    pub engine: String,
+    pub profile: Arc<Profile>,
+    /// Instead of the profile's own `thinking`.
+    pub think: Option<Think>,
+    pub allowed_tools: Vec<String>,
+    pub max_steps: u32,
+    pub budgets: Budgets,
+    pub queue_mode: QueueMode,
+    pub workspace: PathBuf,
+    /// The agent's own folder: its tools may read it, and change what it governs itself.
+    pub folder: PathBuf,
+    pub sandbox: SandboxSettings,
+    pub policy: Policy,
+    pub org_rules: Vec<Rule>,
+    pub team_rules: Vec<Rule>,
+}
+
+/// An agent as the hive knows it: usable, or disabled by its own broken folder.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AgentState {
+    Active(Arc<AgentSettings>),
+    Failed { reason: String },
+}
+
+/// What happens to a message that arrives while a turn of its session runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueMode {
+    #[default]
+    Queue,
+    Interrupt,
+}
+
+/// Where the programs of an agent run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SandboxSettings {
+    pub level: SandboxLevel,
+    pub limits: SandboxLimits,
+}
+
+/// What a command and all it starts may take; what is absent is as the sandbox has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SandboxLimits {
+    pub cpu: Option<Duration>,
+    pub memory_bytes: Option<u64>,
+    pub processes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+    /// What the workspace may take.
+    pub workspace_bytes: Option<u64>,
+    /// What must be free on its disk for anything to be written or run; the hive's.
+    pub disk_floor_bytes: Option<u64>,
+}

@@ -1,0 +1,78 @@
+//! What turns, people and model calls may use.
+
+use std::time::Duration;
+
+use crate::vocab::budget::Caps;
+use crate::vocab::money::Money;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    pub concurrent_turns: usize,
+    /// Turns that run at the same time for one person who is no operator.
+    pub turns_per_user: usize,
+    /// What one person who is no operator may store in messages and attachments.
+    pub user_storage_bytes: u64,
+    /// Time a turn may run; waiting does not count.
+    pub turn: Duration,
+    /// Leases that may end without a new step before an item is dead.
+    pub attempts: u32,
+    /// Model calls in a turn.
+    pub steps: u32,
+    /// Time running turns get after SIGTERM.
+    pub drain: Duration,
+    pub tool_output_bytes: usize,
+    pub inbox_body_bytes: usize,
+    /// After this much silence a session key starts a new session.
+    pub session_idle: Duration,
+    /// A question nobody answers within this time is over.
+    pub approval: Duration,
+    /// How long a durable event and a delivered frame can be asked for again.
+    pub keep_events: Duration,
+    pub keep_frames: Duration,
+    pub keep_audit: Duration,
+    /// What all model calls of a day (UTC) may use together.
+    pub tokens_per_day: Option<u64>,
+    pub cost_per_day: Option<Money>,
+    /// What the model calls of one turn may use.
+    pub per_turn: Caps,
+}
+
+impl Limits {
+    pub fn day_caps(&self) -> Caps {
+        Caps { tokens: self.tokens_per_day, cost: self.cost_per_day }
+    }
+}
+
+/// What the model calls of one agent may use, beside what the hive may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budgets {
+    pub day: Caps,
+    pub turn: Caps,
+    /// Instead of the hive's.
+    pub turn_time: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let day = Duration::from_secs(24 * 3600);
+        Self {
+            concurrent_turns: 64,
+            turns_per_user: 16,
+            user_storage_bytes: 512 << 20,
+            turn: Duration::from_secs(1800),
+            attempts: 3,
+            steps: 50,
+            drain: Duration::from_secs(5),
+            tool_output_bytes: 65536,
+            inbox_body_bytes: 262_144,
+            session_idle: Duration::from_secs(360 * 60),
+            approval: day,
+            keep_events: 7 * day,
+            keep_frames: 30 * day,
+            keep_audit: 365 * day,
+            tokens_per_day: None,
+            cost_per_day: None,
+            per_turn: Caps::default(),
+        }
+    }
+}

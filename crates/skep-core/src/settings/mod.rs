@@ -1,0 +1,34 @@
+//! Resolved settings: what the files of a home mean after they were read and checked.
+
+mod agent;
+mod limits;
+mod profile;
+
+pub use crate::hive_settings::HiveSettings;
+pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel};
+pub use agent::{AgentSettings, AgentState, QueueMode, Rule, SandboxLimits, SandboxSettings};
+pub use limits::{Budgets, Limits};
+pub use profile::{Profile, Reached, Think, Timeouts};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerSettings {
+    pub bind: std::net::IpAddr,
+    pub port: u16,
+    pub public_url: Option<String>,
+    pub allowed_origins: Vec<String>,
+    pub ws_enabled: bool,
+}
+
+/// How the files stand to what is in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ConfigStanding {
+    pub problems: Vec<ConfigProblem>,
+    /// Keys whose new value is used after the next start.
+    pub needs_restart: Vec<String>,
+    /// Why changes of the files are not noticed, when they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwatched: Option<String>,
+}

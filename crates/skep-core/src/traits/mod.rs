@@ -1,0 +1,8 @@
+//! The four traits that have several implementations, with what goes in and comes out of them, and
+//! the hooks of the gate.
+
+pub mod channel;
+pub mod engine;
+pub mod hook;
+pub mod provider;
+pub mod tool;

@@ -1,0 +1,128 @@
+//! `Provider`: a model vendor. One required method: one call, one try; the engine retries.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::vocab::ids::CallId;
+use crate::vocab::message::{Message, Meta};
+use crate::{BoxFuture, BoxStream};
+
+pub trait Provider: Send + Sync {
+    /// The vendor's word, for instance `anthropic`.
+    fn id(&self) -> &str;
+
+    /// Asks the model once. The stream ends after `End` or the first error; dropping it ends the
+    /// request on the wire.
+    fn call(
+        &self,
+        request: Arc<ModelRequest>,
+    ) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
+
+    /// Whether something answers where the vendor is: no model is asked and no key is sent.
+    /// Nothing is dialled by one that is not reached over a network.
+    fn reach(&self) -> BoxFuture<'static, Result<(), ModelError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// The providers of a hive by the names of their profiles: two profiles may use one vendor with
+/// different keys. A turn keeps the set it began with, whatever the files say meanwhile.
+#[derive(Clone, Default)]
+pub struct Providers(Arc<BTreeMap<String, Arc<dyn Provider>>>);
+
+impl Providers {
+    pub fn new(by_profile: BTreeMap<String, Arc<dyn Provider>>) -> Self {
+        Self(Arc::new(by_profile))
+    }
+
+    pub fn get(&self, profile: &str) -> Option<Arc<dyn Provider>> {
+        self.0.get(profile).cloned()
+    }
+}
+
+/// The same profiles lead to the very same providers.
+impl PartialEq for Providers {
+    fn eq(&self, other: &Self) -> bool {
+        let same =
+            |((a, x), (b, y)): ((&String, &Arc<dyn Provider>), (_, _))| a == b && Arc::ptr_eq(x, y);
+        self.0.len() == other.0.len() && self.0.iter().zip(other.0.iter()).all(same)
+    }
+}
+
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Everything a request is made of. Built from rows and settings only, so that the next request
+/// of a session begins with all of this one.
+#[derive(Clone, Debug)]
+pub struct ModelRequest {
+    pub model: String,
+    pub system: SystemPrompt,
+    pub tools: Arc<[ToolSpec]>,
+    pub messages: Vec<Arc<Message>>,
+    pub max_output_tokens: u32,
+    /// Thinking budget in tokens.
+    pub thinking: Option<u32>,
+    pub temperature: Option<f64>,
+    /// Pictures are sent as pictures, not described in words.
+    pub sees_images: bool,
+    /// The same for all requests that begin alike: vendors who cache by it find them together.
+    pub cache_key: String,
+}
+
+/// Two parts, so that the first is the same bytes for every agent of the hive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SystemPrompt {
+    pub shared: Arc<str>,
+    pub agent: Arc<str>,
+}
+
+/// How a tool is described to a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    pub input_schema: Value,
+    /// May run again after a crash: it changes nothing.
+    pub retry_safe: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelEvent {
+    Text(String),
+    Thinking(String),
+    /// Closes the current thinking block.
+    Signature(String),
+    RedactedThinking(String),
+    /// Sent once the call is complete; never earlier. The arguments are an object. Where the
+    /// model wrote none, they are what it wrote, as a text: the gate answers such a call with an
+    /// error, and no tool sees it.
+    ToolCall {
+        id: CallId,
+        name: String,
+        arguments: Value,
+    },
+    /// The model call is complete.
+    End(Meta),
+}
+
+/// Kinds only where someone branches; the text is for people and carries no key and no internals.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ModelError {
+    /// Overloaded, cut, silent, garbage: asking again may help.
+    #[error("{text}")]
+    Passing { text: String, retry_after: Option<Duration> },
+    #[error("{text}")]
+    Auth { text: String },
+    #[error("{text}")]
+    Rejected { text: String },
+    #[error("{text}")]
+    ContextTooLong { text: String },
+}

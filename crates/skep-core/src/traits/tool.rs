@@ -1,0 +1,145 @@
+//! `Tool`: a hand of an agent. A failure is an answer, never a crash. Only the gate runs one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::BoxFuture;
+use crate::policy::Class;
+use crate::policy::pattern::host_of;
+use crate::settings::SandboxSettings;
+use crate::traits::provider::ToolSpec;
+use crate::vocab::file::File;
+use crate::vocab::ids::{AgentName, CallId, SessionKey, TurnId};
+
+pub trait Tool: Send + Sync {
+    fn spec(&self) -> &ToolSpec;
+
+    /// What it does to the world, which decides where no rule does.
+    fn class(&self) -> Class;
+
+    /// Other names a model may use for it, such as `Read`.
+    fn aliases(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// What the arguments are about, as far as rules have conditions on it. The usual names mean
+    /// what they say: `file_path` and `path`, `command`, `url` and `host`.
+    fn subject(&self, arguments: &Value) -> Subject {
+        Subject::usual(arguments)
+    }
+
+    /// Reads the arguments into their type. `Err` says which argument is wrong and what was
+    /// expected; nothing has run then.
+    fn prepare(&self, arguments: Value) -> Result<Prepared, String>;
+}
+
+/// What a call is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    pub paths: Vec<NamedPath>,
+    pub command: Option<String>,
+    /// `Some(None)`: it names a host that can be read in two ways.
+    pub host: Option<Option<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPath {
+    /// Nothing where it is no text.
+    pub path: Option<String>,
+    /// The call is about everything beneath.
+    pub tree: bool,
+}
+
+impl Subject {
+    pub fn usual(arguments: &Value) -> Self {
+        let mut subject = Self::default();
+        for key in ["file_path", "path"] {
+            let values = match arguments.get(key) {
+                None | Some(Value::Null) => continue,
+                Some(Value::Array(values)) => values.as_slice(),
+                Some(value) => std::slice::from_ref(value),
+            };
+            let paths = values.iter().map(|value| value.as_str().map(str::to_owned));
+            subject.paths.extend(paths.map(|path| NamedPath { path, tree: false }));
+        }
+        subject.command = arguments.get("command").and_then(Value::as_str).map(str::to_owned);
+        subject.host = match (arguments.get("url"), arguments.get("host")) {
+            (None | Some(Value::Null), None | Some(Value::Null)) => None,
+            (Some(url), _) => Some(url.as_str().and_then(host_of)),
+            (None, Some(host)) => {
+                let url = host.as_str().map(|host| format!("http://{host}/"));
+                Some(url.as_deref().and_then(host_of))
+            }
+        };
+        subject
+    }
+
+    /// Of a tool that looks through a folder: `path`, or the whole workspace.
+    pub fn beneath(arguments: &Value) -> Self {
+        let path = arguments.get("path").and_then(Value::as_str).unwrap_or(".").to_owned();
+        Self { paths: vec![NamedPath { path: Some(path), tree: true }], ..Self::default() }
+    }
+}
+
+/// A call whose arguments were understood and that has not run yet.
+pub type Prepared = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolAnswer> + Send>;
+
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    pub agent: AgentName,
+    /// The conversation: what it starts and what its tools say belongs to it alone.
+    pub session_key: SessionKey,
+    pub workspace: PathBuf,
+    /// Where long answers of this conversation are kept: outside the workspace, which all
+    /// conversations of the agent share. Made with the first one.
+    pub outputs: PathBuf,
+    /// The agent's own folder, readable; absent where the agent has none.
+    pub folder: Option<PathBuf>,
+    pub sandbox: SandboxSettings,
+    pub turn: TurnId,
+    pub call: CallId,
+    /// What was decided, when the call waited for a decision.
+    pub decision: Option<Value>,
+    pub cancel: CancellationToken,
+    /// Ends what outlasts the turn: cancelled when the session is stopped or followed by a new one,
+    /// when the agent goes, and when the hive stops. To be held by whatever heeds it.
+    pub lasting: Arc<CancellationToken>,
+}
+
+impl ToolContext {
+    /// What may be read beside the workspace.
+    pub fn read_only(&self) -> impl Iterator<Item = &PathBuf> {
+        self.folder.iter().chain(self.kept_outputs())
+    }
+
+    /// The folder of long answers, once there is one.
+    pub fn kept_outputs(&self) -> Option<&PathBuf> {
+        Some(&self.outputs).filter(|folder| folder.is_dir())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolAnswer {
+    Done {
+        text: String,
+        is_error: bool,
+        details: Option<Value>,
+        /// What the model is to see beside the text.
+        files: Vec<File>,
+    },
+    /// The call waits for a decision; it runs again with it.
+    Wait { reason: String },
+}
+
+impl ToolAnswer {
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self::Done { text: text.into(), is_error: false, details: None, files: Vec::new() }
+    }
+
+    pub fn error(text: impl Into<String>) -> Self {
+        Self::Done { text: text.into(), is_error: true, details: None, files: Vec::new() }
+    }
+}

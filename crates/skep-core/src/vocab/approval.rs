@@ -1,0 +1,25 @@
+//! Words of approvals: a person's decision on one call.
+
+use crate::vocab::words::words;
+
+words! {
+    /// open → approved | denied | withdrawn | expired; an expired one can be opened again.
+    ApprovalState {
+        Open = "open",
+        Approved = "approved",
+        Denied = "denied",
+        /// Nobody decided in time. The agent was told so, and it is not a no.
+        Expired = "expired",
+        /// Its turn ended first.
+        Withdrawn = "withdrawn",
+    }
+    /// How far a yes reaches.
+    Scope {
+        /// This call.
+        Once = "once",
+        /// Calls like it in this session.
+        Session = "session",
+        /// Calls like it from now on: a rule of the agent.
+        Always = "always",
+    }
+}

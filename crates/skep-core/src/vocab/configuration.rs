@@ -1,0 +1,33 @@
+//! Words of the configuration that events and policies use, too.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Whether the programs an agent starts are walled in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxLevel {
+    #[default]
+    Confined,
+    /// No walls at all: only where the operator wrote so.
+    Host,
+}
+
+impl SandboxLevel {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Confined => "confined",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// A mistake in the files that keeps them, or one agent's, from being in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ConfigProblem {
+    pub file: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line: Option<u32>,
+    /// The whole sentence for people: file, line, key, what is wrong, what was expected.
+    pub text: String,
+}

@@ -1,0 +1,203 @@
+//! Live events: one closed enum for everything a watcher can be told (spec 04 §7).
+//!
+//! Durable events carry `seq` in commit order; deltas carry turn, token, call and index instead,
+//! and are provisional: a new token or call voids what was shown under the old one.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Millis;
+use crate::vocab::approval::{ApprovalState, Scope};
+use crate::vocab::compaction_reason::Reason;
+use crate::vocab::configuration::ConfigProblem;
+use crate::vocab::ids::{
+    AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId,
+};
+use crate::vocab::message::Usage;
+use crate::vocab::words::words;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seq: Option<i64>,
+    pub at: Millis,
+    /// Absent on the wire where the event is about the hive as a whole.
+    #[serde(skip_serializing_if = "AgentName::is_nobody", default = "AgentName::nobody")]
+    pub agent: AgentName,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub session: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub turn: Option<TurnId>,
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A turn has begun, or goes on after a restart or a wait (`resumed`).
+    TurnStart {
+        session_key: SessionKey,
+        token: Token,
+        from: String,
+        body: String,
+        resumed: bool,
+    },
+    /// Provisional words of the model call that is under way.
+    Delta {
+        token: Token,
+        call: u32,
+        index: u32,
+        part: DeltaPart,
+        text: String,
+    },
+    ToolStart {
+        call_id: CallId,
+        tool: String,
+    },
+    ToolEnd {
+        call_id: CallId,
+        tool: String,
+        is_error: bool,
+        state: CallState,
+    },
+    /// Rows `first..=last` of the session are new.
+    HistoryUpdated {
+        first: i64,
+        last: i64,
+    },
+    TurnEnd {
+        ok: bool,
+        outcome: String,
+        note: Option<String>,
+        usage: Usage,
+        /// The profile that answered last, when any did.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        profile: Option<String>,
+    },
+    /// Rows up to `upto` are shown to the model as notes from here on.
+    Compacted {
+        upto: i64,
+        messages: usize,
+        reason: Reason,
+    },
+    /// Something about the turn that whoever watches should know.
+    Note {
+        text: String,
+    },
+    /// The turn gave back its slot and waits for this.
+    TurnWaiting {
+        reason: String,
+        until: Option<Millis>,
+    },
+    /// A call waits for a person.
+    ApprovalAsked {
+        approval: String,
+        call_id: CallId,
+        tool: String,
+        expires_at: Millis,
+    },
+    /// The question is answered, or needs no answer any more.
+    ApprovalDecided {
+        approval: String,
+        state: ApprovalState,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        by: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        scope: Option<Scope>,
+    },
+    InboxAccepted {
+        item: ItemId,
+        message_id: MessageId,
+        session_key: SessionKey,
+    },
+    InboxEnded {
+        item: ItemId,
+        message_id: MessageId,
+        state: ItemState,
+    },
+    /// A call whose outcome a crash left unknown: it is not repeated, a person should look.
+    CallUnknown {
+        call_id: CallId,
+        tool: String,
+    },
+    /// A person said what became of such a call.
+    CallResolved {
+        call_id: CallId,
+        tool: String,
+        outcome: Resolution,
+    },
+    Status {
+        state: String,
+        reason: Option<String>,
+    },
+    /// The files of the home were read again. What `problems` name is not in force: the version
+    /// before it goes on.
+    Config {
+        state: ConfigOutcome,
+        problems: Vec<ConfigProblem>,
+        /// Keys whose new value is used after the next start.
+        needs_restart: Vec<String>,
+    },
+    /// What a look at the whole database found; live only, a damaged one is not written to for
+    /// this.
+    Integrity {
+        state: String,
+        text: Option<String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeltaPart {
+    Text,
+    Thinking,
+}
+
+impl EventKind {
+    /// The word under which the event is stored and sent.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TurnStart { .. } => "turn_start",
+            Self::Delta { .. } => "delta",
+            Self::ToolStart { .. } => "tool_start",
+            Self::ToolEnd { .. } => "tool_end",
+            Self::HistoryUpdated { .. } => "history_updated",
+            Self::TurnEnd { .. } => "turn_end",
+            Self::Compacted { .. } => "compacted",
+            Self::Note { .. } => "note",
+            Self::TurnWaiting { .. } => "turn_waiting",
+            Self::ApprovalAsked { .. } => "approval_asked",
+            Self::ApprovalDecided { .. } => "approval_decided",
+            Self::InboxAccepted { .. } => "inbox_accepted",
+            Self::InboxEnded { .. } => "inbox_ended",
+            Self::CallUnknown { .. } => "call_unknown",
+            Self::CallResolved { .. } => "call_resolved",
+            Self::Status { .. } => "status",
+            Self::Config { .. } => "config",
+            Self::Integrity { .. } => "integrity",
+        }
+    }
+}
+
+words! {
+    /// pending → running ⇄ waiting → done | failed | cancelled | dead.
+    /// A running item goes back to pending (keeping its turn) when its lease ends unplanned.
+    ItemState {
+        Pending = "pending", Running = "running", Waiting = "waiting", Done = "done",
+        Failed = "failed", Cancelled = "cancelled", Dead = "dead",
+    }
+    /// planned → started → done | unknown; planned → waiting → started …
+    CallState {
+        Planned = "planned", Started = "started", Done = "done", Unknown = "unknown",
+        Waiting = "waiting",
+    }
+    /// ready → running ⇄ waiting; running → ready (crash, retry) → running; any → ended.
+    TurnState { Ready = "ready", Running = "running", Waiting = "waiting", Ended = "ended" }
+    /// What became of changed files: in force, or the version before them goes on.
+    ConfigOutcome { Applied = "applied", Kept = "kept" }
+    /// What became of a call whose outcome was unknown.
+    Resolution { Happened = "happened", DidNot = "did_not", RunAgain = "run_again" }
+    /// Why a turn was asked to end.
+    CancelReason { Stop = "stop", Interrupt = "interrupt", ClientGone = "client_gone" }
+}

@@ -1,0 +1,61 @@
+//! Frames: what leaves through a channel. Durable frames are outbox rows with a `seq` of their
+//! channel; `delta`, `progress` and protocol errors have none.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Millis;
+use crate::vocab::ids::ChannelId;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FrameKind {
+    Ack,
+    Response,
+    Error,
+}
+
+impl FrameKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ack => "ack",
+            Self::Response => "response",
+            Self::Error => "error",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "ack" => Some(Self::Ack),
+            "response" => Some(Self::Response),
+            "error" => Some(Self::Error),
+            _ => None,
+        }
+    }
+}
+
+/// One durable frame of one channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    pub channel: ChannelId,
+    pub seq: i64,
+    pub id: String,
+    pub kind: FrameKind,
+    pub at: Millis,
+    /// The fields of this kind, as they go on the wire beside `type`, `id` and `seq`.
+    pub payload: Value,
+}
+
+impl Frame {
+    /// The JSON object a client receives.
+    pub fn to_wire(&self) -> Value {
+        let mut object = serde_json::Map::new();
+        object.insert("type".to_owned(), self.kind.as_str().into());
+        object.insert("id".to_owned(), self.id.clone().into());
+        object.insert("seq".to_owned(), self.seq.into());
+        if let Value::Object(fields) = &self.payload {
+            object.extend(fields.clone());
+        }
+        Value::Object(object)
+    }
+}
