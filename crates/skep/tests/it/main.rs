@@ -69,3 +69,4 @@ mod telling_logs;
 mod tools_coding;
 mod walls_background;
 mod walls_descriptors;
+mod walls_floods;

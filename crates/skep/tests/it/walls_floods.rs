@@ -1,0 +1,131 @@
+//! An agent that takes all it can get: it is stopped, the hive stays small, others go on.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use skep_testkit::wait::{self, PATIENCE};
+use skep_testkit::{Reply, locate};
+
+use crate::stage::{Play, Stage};
+
+const LIMITS: &str = "allowed_tools: ['*']\nsandbox: {workspace_mib: 192, \
+                      limits: {memory_mib: 128, processes: 40, disk_mib: 96}}\n";
+
+/// A call and what its answer says, `|` between what it may be.
+fn attacks() -> Vec<(&'static str, Value, &'static str)> {
+    let bash = |command: &str| json!({"command": command, "timeout_ms": 300_000});
+    let over = |what: &'static str| match what {
+        "memory" => "[ended: it took more memory than the sandbox allows]",
+        "disk" => "[ended: it took more disk than the sandbox allows]",
+        // Under cgroups the kernel counts the buffers as memory and may be first.
+        "sockets" => "it took more sockets than|it took more memory than",
+        _ => "[ended: it took more open files than the sandbox allows]",
+    };
+    let spin = "for n in $(seq 30); do (while :; do :; done) & done; sleep 2";
+    vec![
+        ("bash", bash("./hostile memory forked"), over("memory")),
+        ("bash", bash("./hostile memory tables"), over("memory")),
+        ("bash", bash("./hostile sockets-full unix"), over("sockets")),
+        ("bash", bash("./hostile handles"), over("open files")),
+        ("bash", bash("./hostile disk"), over("disk")),
+        ("bash", bash("./hostile disk-unseen"), over("disk")),
+        ("bash", bash(spin), "[exit code 0]"),
+        // No text: each of its bytes is three once it is shown.
+        ("bash", bash("head -c 64M /dev/zero | tr '\\0' '\\377'"), "[exit code 0]"),
+        (
+            "edit",
+            json!({"file_path": "letters", "old_string": "a", "replace_all": true,
+                "new_string": "b".repeat(1 << 16)}),
+            "Replace fewer places or by a shorter text",
+        ),
+    ]
+}
+
+/// Bytes of a line of the hive's status.
+fn status(play: &Play, name: &str) -> u64 {
+    let path = format!("/proc/{}/status", play.hive.process());
+    let text = fs::read_to_string(path).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// What turns of another agent take.
+async fn turns(stage: &Stage, play: &Play, count: usize) -> Vec<Duration> {
+    stage.model.push_all((0..count).map(|_| Reply::say("done")));
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let begun = Instant::now();
+        assert_eq!(play.ask("other", "hello").await["state"], "done");
+        times.push(begun.elapsed());
+    }
+    times
+}
+
+/// Commands give way to all else: on a machine with much to do a flood takes its time.
+async fn ended(play: &Play, item: &str) {
+    let path = format!("/api/v1/agents/main/messages/{item}");
+    let done = wait::until_async("the end of the flood", Duration::from_secs(300), || async {
+        let item = play.api().get(&path).await.unwrap().good().unwrap();
+        (item["state"] == "done").then_some(())
+    });
+    done.await.unwrap();
+}
+
+fn middle_and_most(mut times: Vec<Duration>) -> (Duration, Duration) {
+    times.sort();
+    (times[times.len() / 2], times[(times.len() * 99 / 100).min(times.len() - 1)])
+}
+
+/// With `--all` enough turns for the figures to mean something: run it on a machine at rest.
+#[tokio::test]
+async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
+    let (rounds, each) = if skep_testkit::all() { (10, 20) } else { (1, 5) };
+    let stage = Stage::patient().await;
+    stage.write("teams/main/config.yaml", LIMITS);
+    stage.write("teams/other/config.yaml", "allowed_tools: []\n");
+    stage.write("teams/main/work/letters", &"a".repeat(1 << 20));
+    let hostile = locate::profile_folder().unwrap().join("examples/hostile");
+    fs::copy(hostile, stage.home().join("teams/main/work/hostile")).unwrap();
+    let play = stage.up().await;
+    turns(&stage, &play, each).await;
+    // From here on the highest mark is counted anew.
+    fs::write(format!("/proc/{}/clear_refs", play.hive.process()), "5").unwrap();
+    let before = status(&play, "VmRSS:");
+    // In turn, so that what else the machine does weighs on both alike.
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        for (tool, arguments, ending) in attacks() {
+            let shown: String = arguments.to_string().chars().take(80).collect();
+            alone.extend(turns(&stage, &play, each).await);
+            let asked = stage.model.requests().len();
+            // A flood may end before the turns beside it do: its last answer is there by then.
+            stage.model.push_all([Reply::call(tool, arguments), Reply::say("done")]);
+            let item =
+                play.tell("main", "main", "go").await["item_id"].as_str().unwrap().to_owned();
+            let begins = || stage.model.requests().len() > asked;
+            wait::until_true("the attack", PATIENCE, begins).await.unwrap();
+            beside.extend(turns(&stage, &play, each).await);
+            ended(&play, &item).await;
+            let history = play.history("main", "main").await;
+            let mut results = history.iter().filter(|row| row["role"] == "toolResult");
+            let text =
+                results.next_back().unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
+            assert!(ending.split('|').any(|one| text.contains(one)), "{shown}: {text}");
+            assert!(!text.contains("escaped"), "{shown}: {text}");
+            // Room for the next one.
+            for entry in fs::read_dir(stage.home().join("teams/main/work")).unwrap() {
+                let entry = entry.unwrap();
+                if !["hostile", "letters"].iter().any(|name| entry.file_name() == *name) {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+        }
+    }
+    let grown = status(&play, "VmHWM:").saturating_sub(before);
+    let (alone, beside) = (middle_and_most(alone), middle_and_most(beside));
+    eprintln!("turns alone: p50 {:?}, p99 {:?}", alone.0, alone.1);
+    eprintln!("turns beside floods: p50 {:?}, p99 {:?}", beside.0, beside.1);
+    eprintln!("the hive grew by {} KiB, from {} KiB", grown >> 10, before >> 10);
+    assert!(grown < 64 << 20, "the hive grew by {} MiB", grown >> 20);
+}
