@@ -13,7 +13,8 @@ const RUNTIME_MANIFEST: &str =
     "[package]\nname = \"skep-runtime\"\n\n[dependencies]\nskep-core.workspace = true\n";
 const STORE_MANIFEST: &str =
     "[package]\nname = \"skep-store\"\n\n[dependencies]\nrusqlite = \"1\"\n";
-const ARCHITECTURE: &str = "`skep-core` `skep-store` `skep-runtime` `skep-testkit` `skep-odd`";
+const ARCHITECTURE: &str =
+    "`skep-core` `skep-store` `skep-runtime` `skep-cli` `skep-testkit` `skep-odd`";
 const CORE: &str = "crates/skep-core/src/lib.rs";
 const RUNTIME: &str = "crates/skep-runtime/src/lib.rs";
 const STORE: &str = "crates/skep-store/src/lib.rs";
@@ -91,6 +92,11 @@ fn layers() {
     assert_found(
         &[("crates/skep-core/Cargo.toml", &renamed)],
         &["crates/skep-core/Cargo.toml:5: layers: skep-core (layer 0) depends on skep-store"],
+    );
+    let around = "[package]\nname = \"skep-cli\"\n[dependencies]\nskep-store.workspace = true\n";
+    assert_found(
+        &[("crates/skep-cli/Cargo.toml", around)],
+        &["crates/skep-cli/Cargo.toml:4: layers: skep-cli depends on skep-store: commands reach"],
     );
     let shipped = format!("{RUNTIME_MANIFEST}skep-testkit.workspace = true\n");
     assert_found(

@@ -1,54 +1,34 @@
-//! The command line: one file per command. It serves a hive (`up`) or talks to one over HTTP.
+//! The command line: the tree of all commands. Those that talk to a hive are in skep-cli; here are
+//! the ones that need the home itself.
 //!
 //! Commands never open the database or read another hive's files: what they show comes from the
 //! running hive. `doctor`, `logs` and `audit verify` look at the home itself, and change nothing.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
+use skep_cli::commands::{
+    agent, approve, audit, budget, calls, chat, down, history, inbox, link, provider, send,
+    session, status, token,
+};
+use skep_cli::hive::{Home, Place};
+use skep_cli::print::output;
+use skep_cli::{Exit, Failure};
 
-use crate::home::{Home, Known, Loaded};
+use crate::home::{Known, Loaded};
 
-mod agent;
-mod approve;
-mod audit;
-mod budget;
-mod calls;
-mod chat;
-mod client;
+mod audit_at_rest;
 mod completions;
 mod config;
 mod detach;
 mod doctor;
-mod down;
-mod failure;
-mod history;
-mod inbox;
-mod link;
 mod logs;
-pub(crate) mod output;
-mod provider;
-mod send;
-mod session;
-mod status;
-mod stream;
-mod table;
-mod text;
-pub(crate) mod time;
-mod token;
+mod new_agent;
 pub mod up;
 
 #[cfg(test)]
 mod cli_tests;
-#[cfg(test)]
-mod fake_hive;
-#[cfg(test)]
-mod send_tests;
-
-pub use failure::{Exit, Failure};
-pub use up::announce;
 
 /// What the composition root brings along.
 pub struct Program<S> {
@@ -80,29 +60,6 @@ const EXAMPLES: &str = "Examples:
   skep link                            open the dashboard in a browser
 
 Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused";
-
-/// Which hive is meant, and how it is shown.
-#[derive(Args, Clone)]
-struct Place {
-    /// Home folder of the hive (default: $SKEP_HOME, else ~/.skep)
-    #[arg(long, global = true, value_name = "FOLDER")]
-    home: Option<PathBuf>,
-    /// Address of a hive elsewhere; needs a token in SKEP_TOKEN
-    #[arg(long, global = true, value_name = "URL")]
-    url: Option<String>,
-    /// Print JSON for programs
-    #[arg(long, global = true)]
-    json: bool,
-}
-
-impl Place {
-    fn home(&self) -> Result<Home, Failure> {
-        Home::locate(self.home.as_deref()).map_err(|error| {
-            Failure::new(Exit::Usage, "find the home folder", error.to_string())
-                .next("skep --home FOLDER …")
-        })
-    }
-}
 
 #[derive(Subcommand)]
 enum Command {
@@ -217,7 +174,11 @@ where
         Command::Provider(command) => provider::run(command, &place).await,
         Command::Send(command) => send::run(command, &place).await,
         Command::History(command) => history::run(command, &place).await,
-        Command::Agent(command) => agent::run(command, &place, &program.known).await,
+        Command::Agent(command) => {
+            let make =
+                |home: &Home, new: &agent::NewAgent| new_agent::make(home, new, &program.known);
+            agent::run(command, &place, make).await
+        }
         Command::Inbox(command) => inbox::run(command, &place).await,
         Command::Task(command) => inbox::run_task(command, &place).await,
         Command::Completions(command) => completions::run(&command),
@@ -226,7 +187,7 @@ where
         Command::Why(command) => approve::run_why(command, &place).await,
         Command::Grant(command) => approve::run_grant(command, &place).await,
         Command::Logs(command) => logs::run(command, &place).await,
-        Command::Audit(command) => audit::run(command, &place).await,
+        Command::Audit(command) => audit::run(command, &place, audit_at_rest::verify).await,
         Command::Budget(command) => budget::run(command, &place).await,
         Command::Calls(command) => calls::run(command, &place).await,
         Command::Link(command) => link::run(command, &place).await,

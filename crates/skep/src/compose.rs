@@ -7,6 +7,9 @@ use sha2::{Digest, Sha256};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use skep_cli::hive::Home;
+use skep_cli::print::output;
+use skep_cli::{Exit, Failure};
 use skep_core::engine::Engine;
 use skep_core::hook::Hook;
 use skep_core::retry::RetryPolicy;
@@ -20,9 +23,8 @@ use skep_server::{BindOptions, CallTimes, Listening, Server};
 use skep_store::OpenError;
 use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
 
-use crate::cli::{Exit, Failure};
-use crate::cli::{output, up};
-use crate::home::{Home, Known, Loaded};
+use crate::cli::up;
+use crate::home::{Known, Loaded};
 use crate::reload;
 use crate::rule_writer;
 use crate::vendors::Vendors;

@@ -4,7 +4,6 @@
 //! turned once into the settings of skep-core and never travel further.
 
 pub mod create;
-pub mod layout;
 pub mod load;
 pub mod new_agent;
 
@@ -41,7 +40,6 @@ mod provider_tests;
 pub use agent::policy_mistake as agent_policy_mistake;
 pub use create::{Created, HomeError, write_file};
 pub use hive::policy_mistake as hive_policy_mistake;
-pub use layout::Home;
 pub use load::{Checked, Known, LoadError, Loaded, check, load, load_again, load_looking};
 pub use local::Local;
 pub use policy::add_rules;

@@ -5,13 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use std::panic;
 use std::path::Path;
 
+use skep_cli::print::output;
 use skep_guard::{environment, scrub};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-
-use crate::cli::output;
 
 mod file;
 mod line;

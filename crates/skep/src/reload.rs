@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use skep_cli::hive::Home;
 use skep_core::event::ConfigOutcome;
 use skep_core::ids::AgentName;
 use skep_core::settings::{
@@ -17,8 +18,8 @@ use tokio::task::JoinHandle;
 
 use crate::home::watch::Watch;
 use crate::home::{
-    Home, LoadError, Loaded, Problem, agent_policy_mistake, create, hive_policy_mistake,
-    load_again, local,
+    LoadError, Loaded, Problem, agent_policy_mistake, create, hive_policy_mistake, load_again,
+    local,
 };
 use crate::vendors::Vendors;
 

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
+use skep_cli::hive::Home;
 use skep_runtime::{RuleDraft, WriteRules};
 use skep_tools::Governance;
 
-use crate::home::{Home, add_rules, write_file};
+use crate::home::{add_rules, write_file};
 
 /// What is handed to the hive.
 pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {

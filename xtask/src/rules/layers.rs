@@ -6,7 +6,7 @@ use crate::tree::{Dependency, Manifest, Tree};
 const RULE: &str = "layers";
 
 /// The order of ARCHITECTURE.md. A new crate gets its line here and there.
-const LAYERS: [(&str, u8); 13] = [
+const LAYERS: [(&str, u8); 14] = [
     ("skep-core", 0),
     ("skep-store", 1),
     ("skep-guard", 1),
@@ -16,11 +16,19 @@ const LAYERS: [(&str, u8); 13] = [
     ("skep-discord", 2),
     ("skep-engine", 3),
     ("skep-plugin", 3),
-    ("skep-runtime", 4),
-    ("skep-server", 5),
-    ("skep", 6),
-    ("skep-bench", 7),
+    ("skep-runtime", 5),
+    ("skep-server", 6),
+    ("skep-cli", 7),
+    ("skep", 8),
+    ("skep-bench", 9),
 ];
+
+/// Commands reach a hive through its doors and never go around them.
+const DOORS_ONLY: &str = "skep-cli";
+
+/// What stands behind the doors.
+const BEHIND_DOORS: [&str; 6] =
+    ["skep-store", "skep-tools", "skep-engine", "skep-turn", "skep-runtime", "skep-server"];
 
 /// Not part of the product: they stand beside the layers and only tests may use them.
 const TESTKIT: [&str; 2] = ["skep-testkit", "skep-testkit-shim"];
@@ -58,6 +66,12 @@ fn judge(manifest: &Manifest, dependency: &Dependency) -> Option<Finding> {
             return None;
         }
         return complain(format!("{from} ships {to}: move it to [dev-dependencies]"));
+    }
+    if from == DOORS_ONLY && BEHIND_DOORS.contains(&to.as_str()) {
+        return complain(format!(
+            "{from} depends on {to}: commands reach a hive through its doors; what needs {to} \
+             belongs to skep, which hands it in"
+        ));
     }
     let target = layer(to)?;
     match layer(from) {

@@ -26,13 +26,8 @@ pub struct NotYet {
 pub const NOT_YET: &[NotYet] = &[
     not_yet("skep", "circles", 33),
     not_yet("skep", "folders", 12),
-    not_yet("skep", "crate", 12_530),
-    not_yet("skep", "folder", 28),
     not_yet("skep-bench", "circles", 14),
     not_yet("skep-bench", "folders", 1),
-    not_yet("skep-cli", "circles", 33),
-    not_yet("skep-cli", "folders", 12),
-    not_yet("skep-cli", "folder", 28),
     not_yet("skep-runtime", "circles", 31),
     not_yet("skep-runtime", "folders", 12),
     not_yet("skep-runtime", "crate", 12_300),

@@ -1,9 +1,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use clap::CommandFactory;
-use serde_json::json;
 
-use super::{Arguments, Exit, Failure, VERSION, history, status};
+use super::{Arguments, VERSION};
 
 #[test]
 fn the_command_line_is_consistent() {
@@ -24,93 +23,6 @@ fn every_command_has_examples() {
         assert!(command.get_about().is_some(), "{path} does not say what it does");
     }
     check(&Arguments::command(), "");
-}
-
-#[test]
-fn a_failure_says_what_why_and_what_next() {
-    let failure = Failure::new(Exit::Refused, "start the hive", "one\ntwo").next("skep status");
-    let text = "could not start the hive\n  one\n  two\n  next: skep status";
-    assert_eq!(failure.to_string(), text);
-    let codes = [Exit::Failed, Exit::Usage, Exit::Refused].map(Exit::code);
-    assert_eq!(codes, [1, 2, 3]);
-}
-
-#[test]
-fn status_shows_agents_work_and_unknown_calls() {
-    let state = json!({
-        "seq": 7,
-        "hive": {
-            "version": "0.1.0", "home": "/h", "uptime_ms": 61_000, "model_note": "rehearsal"
-        },
-        "agents": [
-            {
-                "name": "main", "description": "", "status": "active", "engine": "native",
-                "model": "rehearsal", "queue_depth": 2, "active_turns": 1
-            },
-            { "name": "cto", "status": "failed", "error": "config.yaml:1:1: unknown key" },
-            {
-                "name": "ops", "status": "active", "engine": "native", "model": "m",
-                "sandbox": "host",
-            },
-        ],
-        "turns": [{
-            "turn": "t", "agent": "main", "session_key": "main", "state": "waiting", "since": 0,
-            "waiting_for": "a decision"
-        }],
-        "queue": { "pending": 2, "running": 1, "waiting": 1 },
-        "spend": {
-            "calls": 3, "tokens": 1200, "cost": null, "known_cost": 0.25, "unpriced_calls": 1,
-            "limits": { "cost_per_day": 10.0, "unpriced_tokens_per_day": 2_000_000 }
-        },
-        "unknown_calls": [
-            { "turn": "t", "call_id": "c-1", "agent": "main", "tool": "pay", "at": 1000 }
-        ],
-    });
-    let expected = "\
-running skep 0.1.0, up 1m 1s
-home   /h
-model  rehearsal
-work   1 running, 2 queued, 1 waiting
-today  $0.2500 and 1 calls of unknown price for 3 calls, 1200 tokens; a day may use: $10.00, \
-2000000 tokens of unknown price
-
-agent main  active  native · rehearsal  1 running, 2 queued
-agent cto  failed  config.yaml:1:1: unknown key
-agent ops  active  native · m  0 running, 0 queued  on the host, without walls
-
-turn  main/main  waiting  since 1970-01-01 00:00:00Z  waits for a decision
-
-calls whose outcome is unknown (look what they did):
-  main  pay  c-1  1970-01-01 00:00:01Z";
-    assert_eq!(status::lines(&state).join("\n"), expected);
-}
-
-#[test]
-fn history_shows_every_block() {
-    let message = json!({
-        "role": "assistant", "timestamp": 1000, "seq": 4,
-        "content": [
-            { "type": "thinking", "thinking": "hm" },
-            { "type": "redacted_thinking", "data": "x" },
-            { "type": "text", "text": "one\ntwo" },
-            { "type": "toolCall", "id": "c", "name": "read", "arguments": { "file_path": "a" } },
-        ],
-    });
-    let expected = "\
-1970-01-01 00:00:01Z #4 assistant
-  (thinks) hm
-  (thinks, unseen)
-  one
-  two
-  calls read {\"file_path\":\"a\"}
-";
-    assert_eq!(history::lines(&message).join("\n"), expected);
-    let result = json!({
-        "role": "toolResult", "timestamp": 0, "seq": 5, "toolName": "read", "isError": true,
-        "content": [{ "type": "text", "text": "no such file" }],
-    });
-    let expected = "1970-01-01 00:00:00Z #5 result of read failed\n  no such file\n";
-    assert_eq!(history::lines(&result).join("\n"), expected);
 }
 
 /// `0.1.0 (1a2b3c4d5e6f, 2026-11-15)`; built without git, the version alone.

@@ -2,9 +2,10 @@
 
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};
+use skep_cli::Failure;
+use skep_cli::print::output;
 
-use super::failure::Failure;
-use super::{Arguments, output};
+use super::Arguments;
 
 #[derive(Args)]
 #[command(after_help = "Examples:

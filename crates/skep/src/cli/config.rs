@@ -2,11 +2,11 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use skep_cli::hive::Place;
+use skep_cli::print::output::{self, Tone, toned};
+use skep_cli::{Exit, Failure};
 use skep_guard::environment;
 
-use super::Place;
-use super::failure::{Exit, Failure};
-use super::output::{self, Tone, toned};
 use crate::home::{Checked, Known, check, schema};
 
 #[derive(Args)]

@@ -8,14 +8,14 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
+use skep_cli::hive::Home;
+use skep_cli::print::output;
+use skep_cli::{Exit, Failure};
 use skep_guard::background;
 use skep_guard::http::LocalClient;
 use tokio::time::{Instant, sleep};
 
-use super::failure::{Exit, Failure};
-use super::output;
 use super::up::LISTENING;
-use crate::home::Home;
 
 const ATTEMPTED: &str = "start the hive in the background";
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
+use skep_cli::hive::client::Client;
+use skep_cli::hive::{Home, Place};
+use skep_cli::print::output::{self, Tone, toned};
+use skep_cli::{Exit, Failure};
 use skep_core::settings::{AgentState, SandboxLevel};
 use skep_guard::{disk, environment, lock, sandbox, socket};
 use skep_store::{OpenOptions, Store};
 
-use super::Place;
-use super::client::Client;
-use super::failure::{Exit, Failure};
-use super::output::{self, Tone, toned};
 use crate::compose;
-use crate::home::{Home, Known, Loaded, load_looking};
+use crate::home::{Known, Loaded, load_looking};
 
 /// Below this a busy hive fills the disk within hours.
 const LITTLE_SPACE: u64 = 512 << 20;

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
+use skep_cli::hive::Place;
+use skep_cli::hive::client::{Client, escaped};
+use skep_cli::print::output::{self, Tone, foreign, toned};
+use skep_cli::{Exit, Failure};
 use skep_core::{Millis, time as utc};
 use skep_guard::clock;
 use skep_runtime::logs::{self, LogLevel, LogLine, LogPage, LogPlace, LogQuery};
-
-use super::Place;
-use super::client::{Client, escaped};
-use super::failure::{Exit, Failure};
-use super::output::{self, Tone, foreign, toned};
 
 const ATTEMPTED: &str = "read the log";
 /// Between two looks for new lines.

@@ -5,14 +5,16 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use clap::Args;
+use skep_cli::hive::{Home, Place};
+use skep_cli::print::output;
+use skep_cli::{Exit, Failure};
 use skep_core::settings::AgentState;
 use skep_guard::environment;
 use skep_guard::lock::{InstanceLock, LockError};
 
-use super::failure::{Exit, Failure};
-use super::{Place, Program, detach, output};
+use super::{Program, detach};
 use crate::home::create::{self, HomeError};
-use crate::home::{Home, Loaded, load, load_looking};
+use crate::home::{Loaded, load, load_looking};
 use crate::log::{self, People};
 
 #[derive(Args)]

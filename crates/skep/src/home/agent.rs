@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use skep_cli::hive::Home;
 use skep_core::budget::Caps;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::policy::Policy;
@@ -15,7 +16,6 @@ use skep_core::settings::{AgentSettings, Budgets, Profile, QueueMode, Think};
 use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
 use super::hive::{self, Hive};
-use super::layout::Home;
 use super::load::{Filled, Known};
 use super::policy::{self, RawRule};
 use super::problem::Problem;

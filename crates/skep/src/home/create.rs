@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use skep_cli::hive::Home;
 use skep_core::settings::AgentState;
 use skep_guard::disk;
 
-use super::layout::Home;
 use super::load::Loaded;
 use super::schema;
 

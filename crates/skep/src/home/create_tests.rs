@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Money;
 use skep_core::settings::AgentState;
 
 use super::create::{Created, files, folders, workspaces};
-use super::layout::Home;
 use super::load::load;
 
 /// Every file with its bytes and time of change.

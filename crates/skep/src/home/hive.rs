@@ -8,6 +8,7 @@ use std::time::Duration;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use skep_cli::hive::Home;
 use skep_core::budget::Caps;
 use skep_core::policy::ClassPolicy;
 use skep_core::settings::{Limits, Profile, SandboxLimits, SandboxSettings, ServerSettings};
@@ -15,7 +16,6 @@ use skep_core::{choice, policy::allow};
 
 use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};
-use super::layout::Home;
 use super::load::Known;
 use super::problem::Problem;
 use super::scalar::{Dollars, Period, Text, Whole};

@@ -1,7 +1,8 @@
 //! What is known of a model without being written.
 #![allow(clippy::unwrap_used)]
 
-use super::layout::Home;
+use skep_cli::hive::Home;
+
 use super::load::{Known, load};
 
 /// Window, input price in dollars, pictures, output of an answer.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reqwest::Url;
+use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
 use skep_core::settings::{AgentState, HiveSettings, Reached};
@@ -18,7 +19,6 @@ use super::agent::{self, Around};
 use super::channels;
 use super::environment::Variables;
 use super::hive;
-use super::layout::Home;
 use super::local::{self, Local};
 use super::problem::Problem;
 use super::providers::{self, Connection};

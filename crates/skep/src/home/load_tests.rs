@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
+use skep_cli::hive::Home;
 use skep_core::budget::Caps;
 use skep_core::ids::AgentName;
 use skep_core::money::Money;
@@ -13,7 +14,6 @@ use skep_core::settings::{
     SandboxSettings, Think, Timeouts,
 };
 
-use super::layout::Home;
 use super::load::{Known, LoadError, Loaded, load};
 use super::providers::Vendor;
 

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
+use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::settings::AgentState;
 
-use super::layout::Home;
 use super::load::{Known, load};
 use super::schema;
 

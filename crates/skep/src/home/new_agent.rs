@@ -4,22 +4,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use skep_cli::commands::agent::NewAgent;
+use skep_cli::hive::Home;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::settings::AgentState;
 
 use super::create::{make_folder, write_file};
 use super::environment::Variables;
-use super::layout::Home;
 use super::load::{Known, load};
-
-/// What is known of an agent before it exists.
-#[derive(Clone, Debug, Default)]
-pub struct NewAgent {
-    pub name: String,
-    pub description: Option<String>,
-    pub profile: Option<String>,
-    pub tools: Option<Vec<String>>,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum NewAgentError {

@@ -5,12 +5,12 @@ use std::io;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
+use skep_cli::hive::Home;
 
 use super::agent::RawAgent;
 use super::channels::RawChannels;
 use super::create::write_file;
 use super::hive::RawHive;
-use super::layout::Home;
 use super::providers::RawProviders;
 
 /// Subschemas stand where they are used, so that a path of keys is a path in the schema.

@@ -15,7 +15,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::layout::Home;
+use skep_cli::hive::Home;
 
 /// After the last event files rest this long before they are read: a save is several events.
 const QUIET: Duration = Duration::from_millis(100);

@@ -1,0 +1,24 @@
+//! One file per command: its arguments and what it does.
+
+pub mod agent;
+pub mod approve;
+pub mod audit;
+pub mod budget;
+pub mod calls;
+pub mod chat;
+pub mod down;
+pub mod history;
+pub mod inbox;
+pub mod link;
+pub mod provider;
+pub mod send;
+pub mod session;
+pub mod status;
+pub mod token;
+
+#[cfg(test)]
+mod fake_hive;
+#[cfg(test)]
+mod lines_tests;
+#[cfg(test)]
+mod send_tests;

@@ -1,0 +1,227 @@
+//! `skep agent`: which agents there are, making one, and ending what one does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::failure::{Exit, Failure};
+use crate::hive::Home;
+use crate::hive::Place;
+use crate::hive::client::{Client, escaped};
+use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::table::Table;
+
+/// How long a running hive may take to notice a new folder.
+const NOTICE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(50);
+
+#[derive(Args)]
+pub struct Agent {
+    #[command(subcommand)]
+    command: AgentCommand,
+}
+
+#[derive(Subcommand)]
+enum AgentCommand {
+    /// List the agents
+    #[command(after_help = "Examples:
+  skep agent list
+  skep agent list --json")]
+    List,
+    /// Show one agent: engine, model, what it does now
+    #[command(after_help = "Examples:
+  skep agent show main")]
+    Show {
+        /// The agent
+        agent: String,
+    },
+    /// Make an agent: its folder with settings, rules and workspace
+    New(NewAgent),
+    /// End the turn that an agent runs
+    #[command(after_help = "Examples:
+  skep agent stop main
+  skep agent stop main --session discord:42
+
+What is queued stays and goes on; `skep task cancel` ends a single item.")]
+    Stop {
+        /// The agent
+        agent: String,
+        /// Session key
+        #[arg(long, default_value = "main", value_name = "KEY")]
+        session: String,
+    },
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep agent new reviewer --description \"Reads what others changed.\"
+  skep agent new cto --profile large --tools read,grep,glob
+
+A hive that runs takes it up by itself. Everything can be changed later in the agent's
+config.yaml.")]
+pub struct NewAgent {
+    /// Its name: lower-case letters, digits and single dashes
+    pub name: String,
+    /// What it is for, in a sentence
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// The model profile it uses, as in providers.yaml
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// The tools it may use, with commas; what is not listed is not there
+    #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
+    pub tools: Option<Vec<String>>,
+}
+
+impl NewAgent {
+    /// What a failure says was tried.
+    pub fn attempted(&self) -> String {
+        format!("make the agent {}", self.name)
+    }
+}
+
+/// `make` makes the folder of a new agent and tells where it is.
+pub async fn run<M>(command: Agent, place: &Place, make: M) -> Result<(), Failure>
+where
+    M: FnOnce(&Home, &NewAgent) -> Result<PathBuf, Failure>,
+{
+    match command.command {
+        AgentCommand::List => list(place).await,
+        AgentCommand::Show { agent } => show(&agent, place).await,
+        AgentCommand::New(new) => create(&new, place, make).await,
+        AgentCommand::Stop { agent, session } => stop(&agent, &session, place).await,
+    }
+}
+
+async fn agents(client: &Client, attempted: &str) -> Result<Vec<Value>, Failure> {
+    let told = client.get("/api/v1/agents").await;
+    let told = told.map_err(|error| client.failure(attempted, error))?;
+    Ok(told["agents"].as_array().cloned().unwrap_or_default())
+}
+
+async fn list(place: &Place) -> Result<(), Failure> {
+    let agents = agents(&Client::open(place)?, "list the agents").await?;
+    if place.json {
+        output::json(&json!({ "agents": agents }));
+        return Ok(());
+    }
+    let mut table = Table::new(&["agent", "status", "engine", "model", "work", "what it is for"]);
+    for agent in &agents {
+        let count = |key: &str| agent[key].as_i64().unwrap_or(0);
+        let (active, depth) = (count("active_turns"), count("queue_depth"));
+        let about = agent["error"].as_str().or(agent["description"].as_str()).unwrap_or_default();
+        table.row([
+            text(&agent["name"]),
+            text(&agent["status"]),
+            text(&agent["engine"]),
+            text(&agent["model"]),
+            format!("{active} running, {depth} open"),
+            about.to_owned(),
+        ]);
+    }
+    table.lines().into_iter().for_each(output::line);
+    Ok(())
+}
+
+async fn show(name: &str, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let attempted = format!("show the agent {name}");
+    let agents = agents(&client, &attempted).await?;
+    let Some(agent) = agents.iter().find(|agent| agent["name"] == name) else {
+        let known: Vec<String> = agents.iter().map(|agent| text(&agent["name"])).collect();
+        let why = format!("there is no such agent; there are: {}", known.join(", "));
+        return Err(Failure::new(Exit::Failed, attempted, why).next("skep agent list"));
+    };
+    if place.json {
+        output::json(agent);
+        return Ok(());
+    }
+    lines(agent).into_iter().for_each(output::line);
+    Ok(())
+}
+
+pub fn lines(agent: &Value) -> Vec<String> {
+    let tone = if agent["status"] == "active" { Tone::Good } else { Tone::Bad };
+    let mut lines = vec![
+        format!("agent   {}", toned(&text(&agent["name"]), Tone::Strong)),
+        format!("status  {}", toned(&text(&agent["status"]), tone)),
+    ];
+    lines.extend(agent["error"].as_str().map(|error| format!("error   {}", foreign(error))));
+    let described = agent["description"].as_str().filter(|text| !text.is_empty());
+    lines.extend(described.map(|text| format!("for     {}", foreign(text))));
+    lines.push(format!("engine  {} · {}", text(&agent["engine"]), text(&agent["model"])));
+    let able = agent["capabilities"].as_object().into_iter().flatten();
+    let able: Vec<&str> =
+        able.filter(|(_, can)| **can == true).map(|(name, _)| name.as_str()).collect();
+    lines.push(format!("can     {}", foreign(&able.join(", "))));
+    let count = |key: &str| agent[key].as_i64().unwrap_or(0);
+    let (active, depth) = (count("active_turns"), count("queue_depth"));
+    lines.push(format!("work    {active} turns running, {depth} items not ended"));
+    lines
+}
+
+async fn create<M>(new: &NewAgent, place: &Place, make: M) -> Result<(), Failure>
+where
+    M: FnOnce(&Home, &NewAgent) -> Result<PathBuf, Failure>,
+{
+    if place.url.is_some() {
+        let why = "an agent is a folder in the home of its hive";
+        let failure = Failure::new(Exit::Usage, new.attempted(), why);
+        return Err(failure.next("on the hive's machine: skep agent new …, without --url"));
+    }
+    let folder = make(&place.home()?, new)?;
+    let running = noticed(place, &new.name).await;
+    if place.json {
+        let folder = folder.display().to_string();
+        output::json(&json!({ "agent": new.name, "folder": folder, "running": running }));
+        return Ok(());
+    }
+    output::line(format!("made {}", folder.display()));
+    output::line(match running {
+        true => format!("it is up: skep chat {}", new.name),
+        false => "the hive takes it up when it starts: skep up".to_owned(),
+    });
+    Ok(())
+}
+
+/// Whether a hive that runs has taken the agent up. One that does not run is no failure.
+async fn noticed(place: &Place, name: &str) -> bool {
+    let Ok(client) = Client::open(place) else {
+        return false;
+    };
+    let since = Instant::now();
+    while since.elapsed() < NOTICE {
+        let Ok(told) = client.get("/api/v1/agents").await else {
+            return false;
+        };
+        let mut agents = told["agents"].as_array().into_iter().flatten();
+        if agents.any(|agent| agent["name"] == name) {
+            return true;
+        }
+        sleep(PAUSE).await;
+    }
+    false
+}
+
+async fn stop(agent: &str, session: &str, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let path = format!("/api/v1/agents/{}/stop", escaped(agent));
+    let told = client.post(&path, &json!({ "session_key": session }), None).await;
+    let told = told.map_err(|error| client.failure(format!("stop {agent}"), error))?;
+    if place.json {
+        output::json(&told);
+        return Ok(());
+    }
+    output::line(match told["stopped"] == true {
+        true => format!("stopping the turn of {agent} / {session}"),
+        false => format!("nothing runs in {agent} / {session}"),
+    });
+    Ok(())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| "?".to_owned(), foreign)
+}

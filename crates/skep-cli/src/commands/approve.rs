@@ -1,0 +1,369 @@
+//! `skep approve` and `skep deny`: calls that wait for a person. `skep why` and `skep grant`: what
+//! would be decided, and what is allowed for a time.
+
+mod ask;
+
+use std::io::IsTerminal;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use skep_core::visible::visible;
+
+use crate::failure::{Exit, Failure};
+use crate::hive::Place;
+use crate::hive::client::{CallError, Client, escaped};
+use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::time;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep approve                                  look at what waits, one after the other
+  skep approve 019a2b3c-…                       let exactly this call run
+  skep approve 019a2b3c-… --session             and calls like it in this session
+  skep approve 019a2b3c-… --always --pattern 'git push'
+
+Without an id it lists what waits and asks, on a terminal; elsewhere it exits 2.")]
+pub struct Approve {
+    /// The approval, as the list names it
+    id: Option<String>,
+    /// Calls like it from now on: a rule in the agent's config.yaml; needs --pattern
+    #[arg(long, requires = "pattern", conflicts_with = "session")]
+    always: bool,
+    /// Calls like it in this session
+    #[arg(long)]
+    session: bool,
+    /// What is allowed: the first words of a command, a path, a host
+    #[arg(long)]
+    pattern: Option<String>,
+    /// For the record
+    #[arg(long)]
+    note: Option<String>,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep deny 019a2b3c-… --note 'use the staging database'
+
+The note goes to the agent. Without an id it lists what waits and asks, on a terminal; elsewhere it
+exits 2.")]
+pub struct Deny {
+    /// The approval, as the list names it
+    id: Option<String>,
+    /// Why, for the agent
+    #[arg(long)]
+    note: Option<String>,
+}
+
+pub async fn run_approve(command: Approve, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let Some(id) = command.id else { return ask_all(&client, place).await };
+    let scope = match (command.always, command.session) {
+        (true, _) => "always",
+        (_, true) => "session",
+        _ => "once",
+    };
+    let mut body = json!({"decision": "approve", "scope": scope});
+    fill(&mut body, "pattern", command.pattern);
+    fill(&mut body, "note", command.note);
+    decide_by_id(&client, place, &id, body).await
+}
+
+pub async fn run_deny(command: Deny, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let Some(id) = command.id else { return ask_all(&client, place).await };
+    let mut body = json!({"decision": "deny"});
+    fill(&mut body, "note", command.note);
+    decide_by_id(&client, place, &id, body).await
+}
+
+fn fill(body: &mut Value, key: &str, value: Option<String>) {
+    if let Some(value) = value {
+        body[key] = value.into();
+    }
+}
+
+/// What is decided by its id alone was looked at by then: the hash is the present one.
+async fn decide_by_id(
+    client: &Client,
+    place: &Place,
+    id: &str,
+    mut body: Value,
+) -> Result<(), Failure> {
+    let path = format!("/api/v1/approvals/{}", escaped(id));
+    let attempted = format!("decide on {id}");
+    let found = client.get(&path).await.map_err(|error| failure(client, &attempted, error))?;
+    body["hash"] = found["hash"].clone();
+    let done = decide(client, id, &body).await?;
+    show_decided(place, &done);
+    Ok(())
+}
+
+async fn decide(client: &Client, id: &str, body: &Value) -> Result<Value, Failure> {
+    let path = format!("/api/v1/approvals/{}/decision", escaped(id));
+    let done = client.post(&path, body, None).await;
+    done.map_err(|error| failure(client, &format!("decide on {id}"), error))
+}
+
+fn failure(client: &Client, attempted: &str, error: CallError) -> Failure {
+    let next = match &error {
+        CallError::Problem { status: 404 | 409, .. } => Some("skep approve"),
+        _ => None,
+    };
+    let failure = client.failure(attempted, error);
+    match next {
+        Some(next) => failure.next(next),
+        None => failure,
+    }
+}
+
+fn show_decided(place: &Place, done: &Value) {
+    if place.json {
+        output::json(done);
+        return;
+    }
+    let scope = done["decision"]["scope"].as_str().unwrap_or_default();
+    let (state, tool) = (text(&done["state"]), text(&done["tool"]));
+    output::line(format!("{state} {scope}: {tool} of {}", text(&done["agent"])));
+}
+
+/// Lists what waits, and asks about each where somebody can answer.
+async fn ask_all(client: &Client, place: &Place) -> Result<(), Failure> {
+    let page = client.get("/api/v1/approvals?limit=200").await;
+    let page = page.map_err(|error| client.failure("list what waits", error))?;
+    if place.json {
+        output::json(&page);
+    }
+    let open = page["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if open.is_empty() {
+        output::note("nothing waits for a person");
+        return Ok(());
+    }
+    let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !place.json;
+    // The oldest first: it has waited longest.
+    for question in open.iter().rev() {
+        if asks && !is_open(client, question).await {
+            let id = text(&question["id"]);
+            output::note(format!("{id} was decided meanwhile"));
+            continue;
+        }
+        if !place.json {
+            lines(question).into_iter().for_each(output::line);
+        }
+        if asks {
+            ask::one(client, place, question).await?;
+        }
+    }
+    match asks {
+        true => Ok(()),
+        false => Err(Failure::new(
+            Exit::Usage,
+            "decide",
+            format!("{} calls wait, and nobody is at this terminal to be asked", open.len()),
+        )
+        .next("skep approve ID, or skep deny ID --note '…'")),
+    }
+}
+
+/// A yes to one may have answered others. What cannot be read is asked about: the answer tells.
+async fn is_open(client: &Client, question: &Value) -> bool {
+    let path =
+        format!("/api/v1/approvals/{}", escaped(question["id"].as_str().unwrap_or_default()));
+    client.get(&path).await.map_or(true, |found| found["state"] == "open")
+}
+
+/// A question as people see it: whole.
+fn lines(question: &Value) -> Vec<String> {
+    let mut lines = facts(question);
+    if let Some(head) = lines.first_mut() {
+        *head = toned(head, Tone::Strong);
+    }
+    lines
+}
+
+/// The same without any look: what it is first, then everything about it.
+pub fn facts(question: &Value) -> Vec<String> {
+    let stamp = |key: &str| question[key].as_i64().map(time::stamp).unwrap_or_default();
+    let text = |value: &Value| one_line(value.as_str().unwrap_or("?"));
+    let head = format!("{} of {}", text(&question["tool"]), text(&question["agent"]));
+    let mut lines = vec![
+        head,
+        format!("id       {}", text(&question["id"])),
+        format!("session  {}", text(&question["session_key"])),
+        format!("asked    {} by {}", stamp("asked_at"), text(&question["asked_by"])),
+        format!("until    {}", stamp("expires_at")),
+        format!("why      {}", text(&question["why"]["why"])),
+        format!("in       {}", text(&question["cwd"])),
+    ];
+    for file in question["files"].as_array().into_iter().flatten() {
+        let target = file["target"].as_str().map(|to| format!(" -> {}", one_line(to)));
+        let hash: String = file["sha256"].as_str().unwrap_or("").chars().take(12).collect();
+        let (kind, path) = (text(&file["kind"]), text(&file["path"]));
+        lines.push(format!("{kind:<9}{path}{} {hash}", target.unwrap_or_default()));
+    }
+    if question["bound"] == "nothing" {
+        lines.push("files are not bound: the workspace has too many; a yes counts once".to_owned());
+    }
+    let shown = question["shown"].as_str().unwrap_or_default();
+    lines.extend(foreign(shown).lines().map(|line| format!("  {line}")));
+    lines
+}
+
+/// Nothing hidden, and no line of the question's own can be made to look like another.
+fn one_line(text: &str) -> String {
+    visible(text).replace('\n', "‹U+000A›")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| "?".to_owned(), foreign)
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep why main bash '{\"command\": \"git push\"}'
+  skep why main write '{\"file_path\": \"a.md\", \"content\": \"\"}' --who token:0197c0de…
+
+Nothing runs. It says what would be decided, and for each rule why it matches or does not.")]
+pub struct Why {
+    /// The agent
+    agent: String,
+    /// The tool
+    tool: String,
+    /// Its arguments as JSON
+    #[arg(default_value = "{}")]
+    arguments: String,
+    /// For whom, as `skep token list` and approvals name them (default: you)
+    #[arg(long)]
+    who: Option<String>,
+}
+
+pub async fn run_why(command: Why, place: &Place) -> Result<(), Failure> {
+    let arguments: Value = serde_json::from_str(&command.arguments).map_err(|error| {
+        let why = format!("the arguments are not JSON: {error}");
+        Failure::new(Exit::Usage, "say why", why).next("skep why main bash '{\"command\": \"ls\"}'")
+    })?;
+    let client = Client::open(place)?;
+    let mut body = json!({"tool": command.tool, "arguments": arguments});
+    fill(&mut body, "who", command.who);
+    let path = format!("/api/v1/agents/{}/why", escaped(&command.agent));
+    let why = client.post(&path, &body, None).await;
+    let why = why.map_err(|error| client.failure("say why", error))?;
+    if place.json {
+        output::json(&why);
+        return Ok(());
+    }
+    let effect = text(&why["effect"]);
+    let tone = if effect == "allow" { Tone::Good } else { Tone::Bad };
+    output::line(format!("{}: {}", toned(&effect, tone), text(&why["why"])));
+    if why["runs"].is_string() {
+        output::line(format!("runs: {}", text(&why["runs"])));
+    }
+    if why["listed"] == Value::Bool(false) {
+        output::line(format!("the tool is not on the list of {}", foreign(&command.agent)));
+    }
+    for part in why["parts"].as_array().into_iter().flatten() {
+        let (of, who) = (text(&part["part"]), text(&part["who"]));
+        output::line(format!("{of} for {who}: {}", text(&part["effect"])));
+        for rule in part["rules"].as_array().into_iter().flatten() {
+            let mark = if rule["matched"] == Value::Bool(true) { "+" } else { "-" };
+            let (rule_text, at) = (text(&rule["rule"]), text(&rule["place"]));
+            output::line(format!("  {mark} {at}  {rule_text}: {}", text(&rule["why"])));
+        }
+        if let Some(count) = part["untold"].as_u64() {
+            output::line(format!("  and {count} rules more, which are not told"));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Args)]
+pub struct Grant {
+    #[command(subcommand)]
+    command: GrantCommand,
+}
+
+#[derive(Subcommand)]
+enum GrantCommand {
+    /// Allow something for a time; what is denied stays denied
+    #[command(after_help = "Examples:
+  skep grant new main bash --command 'git push' --minutes 30
+  skep grant new main write --path 'docs/**' --minutes 120")]
+    New {
+        /// The agent
+        agent: String,
+        /// A tool's name, or a pattern with *
+        tool: String,
+        /// Only such commands
+        #[arg(long)]
+        command: Option<String>,
+        /// Only such paths
+        #[arg(long)]
+        path: Option<String>,
+        /// Only such hosts
+        #[arg(long)]
+        host: Option<String>,
+        /// For how long
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_080))]
+        minutes: u32,
+    },
+    /// What is granted now
+    #[command(after_help = "Examples:\n  skep grant list")]
+    List,
+    /// Take a grant back
+    #[command(after_help = "Examples:\n  skep grant revoke 0197c0de-…")]
+    Revoke {
+        /// The id that `skep grant list` shows
+        id: String,
+    },
+}
+
+pub async fn run_grant(command: Grant, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    match command.command {
+        GrantCommand::New { agent, tool, command, path, host, minutes } => {
+            let mut body = json!({"tool": tool, "minutes": minutes});
+            for (key, value) in [("command", command), ("path", path), ("host", host)] {
+                fill(&mut body, key, value);
+            }
+            let at = format!("/api/v1/agents/{}/grants", escaped(&agent));
+            let made = client.post(&at, &body, None).await;
+            let made = made.map_err(|error| client.failure("grant it", error))?;
+            show_grants(place, &made, std::slice::from_ref(&made));
+        }
+        GrantCommand::List => {
+            let list = client.get("/api/v1/grants").await;
+            let list = list.map_err(|error| client.failure("list the grants", error))?;
+            let rows = list["grants"].as_array().map(Vec::as_slice).unwrap_or_default();
+            show_grants(place, &list, rows);
+        }
+        GrantCommand::Revoke { id } => {
+            let gone = client.delete(&format!("/api/v1/grants/{}", escaped(&id))).await;
+            gone.map_err(|error| client.failure("take the grant back", error))?;
+            if place.json {
+                output::json(&json!({"revoked": id}));
+            } else {
+                output::line(format!("revoked {id}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn show_grants(place: &Place, whole: &Value, rows: &[Value]) {
+    if place.json {
+        return output::json(whole);
+    }
+    for row in rows {
+        let conditions = ["command", "path", "host"]
+            .iter()
+            .filter_map(|key| row[*key].as_str().map(|value| format!(" {key} {}", foreign(value))));
+        let until = row["until"].as_i64().map(time::stamp);
+        let until = until.unwrap_or_else(|| "the end of its session".to_owned());
+        output::line(format!(
+            "{}  {} may {}{} until {until}",
+            text(&row["id"]),
+            text(&row["agent"]),
+            text(&row["tool"]),
+            conditions.collect::<String>()
+        ));
+    }
+}

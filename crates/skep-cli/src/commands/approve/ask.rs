@@ -1,0 +1,117 @@
+//! One question to the person at the terminal: yes or no, how far a yes reaches, what it would
+//! cover, and why not.
+
+use std::io::BufRead;
+
+use serde_json::{Value, json};
+
+use super::{decide, show_decided, text};
+use crate::failure::Failure;
+use crate::hive::Place;
+use crate::hive::client::{Client, escaped};
+use crate::print::output::{self, foreign};
+
+/// Asks until it is decided or left.
+pub(super) async fn one(client: &Client, place: &Place, question: &Value) -> Result<(), Failure> {
+    let prompt = "approve? [y]es once, [s]ession, [a]lways, [n]o, Enter to leave it: ";
+    let body = loop {
+        let Some(typed) = typed(prompt) else { return Ok(()) };
+        match typed.as_str() {
+            "y" | "yes" | "once" => break json!({"decision": "approve"}),
+            "s" | "session" => match lasting(client, question, "session").await {
+                Some(body) => break body,
+                None => continue,
+            },
+            "a" | "always" => match lasting(client, question, "always").await {
+                Some(body) => break body,
+                None => continue,
+            },
+            "n" | "no" => break no(),
+            other => output::note(format!("{} is none of these", foreign(other))),
+        }
+    };
+    let id = question["id"].as_str().unwrap_or_default();
+    // Bound to what was just shown.
+    let mut body = body;
+    body["hash"] = question["hash"].clone();
+    match decide(client, id, &body).await {
+        Ok(done) => show_decided(place, &done),
+        // Somebody else was faster, or it changed: the next one is asked all the same.
+        Err(failure) => output::note(failure.to_string()),
+    }
+    Ok(())
+}
+
+fn no() -> Value {
+    match typed("why, for the agent (Enter for no reason): ") {
+        Some(note) => json!({"decision": "deny", "note": note}),
+        None => json!({"decision": "deny"}),
+    }
+}
+
+/// A yes for more than this call, after what it covers was shown. None: back to the question.
+async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value> {
+    let named: Vec<&str> =
+        question["patterns"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    output::line("what is allowed:");
+    for (number, pattern) in named.iter().enumerate() {
+        output::line(format!("  {}  {}", number + 1, foreign(pattern)));
+    }
+    output::line("  e  exactly this call");
+    let chosen = typed("a number, e, a pattern of your own, Enter to go back: ")?;
+    let number = chosen.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let pattern = match (chosen.as_str(), number.and_then(|at| named.get(at))) {
+        ("e", _) => None,
+        (_, Some(named)) => Some((*named).to_owned()),
+        _ => Some(chosen),
+    };
+    if !preview(client, question, scope, pattern.as_deref()).await {
+        return None;
+    }
+    match typed("is that what you want? [y]es, Enter to go back: ")?.as_str() {
+        "y" | "yes" => {}
+        _ => return None,
+    }
+    let mut body = json!({"decision": "approve", "scope": scope});
+    super::fill(&mut body, "pattern", pattern);
+    Some(body)
+}
+
+/// Shows what would be covered; false where it would not answer this question.
+async fn preview(client: &Client, question: &Value, scope: &str, pattern: Option<&str>) -> bool {
+    let id = question["id"].as_str().unwrap_or_default();
+    let given = pattern.map(|pattern| format!("?pattern={}", escaped(pattern)));
+    let path = format!("/api/v1/approvals/{}/covers{}", escaped(id), given.unwrap_or_default());
+    let found = match client.get(&path).await {
+        Ok(found) => found,
+        Err(error) => {
+            output::note(client.failure("see what that covers", error).to_string());
+            return false;
+        }
+    };
+    if found["covers"] != true {
+        output::note(format!("that would not answer this question: {}", text(&found["why"])));
+        return false;
+    }
+    let others = found["others"].as_array().into_iter().flatten();
+    let here = |other: &&Value| scope == "always" || other["session"] == question["session"];
+    let others: Vec<&Value> = others.filter(here).collect();
+    match others.is_empty() {
+        true => output::line("it covers this call, and nothing else that waits"),
+        false => output::line("it covers this call, and answers these that wait too:"),
+    }
+    for other in others {
+        let (tool, key) = (text(&other["tool"]), text(&other["session_key"]));
+        output::line(format!("  {tool} in {key}: {}", text(&other["shown"])));
+    }
+    true
+}
+
+/// A line somebody typed; nothing where it was empty or there will be no more.
+fn typed(prompt: &str) -> Option<String> {
+    output::piece(prompt);
+    let mut line = String::new();
+    let read = tokio::task::block_in_place(|| std::io::stdin().lock().read_line(&mut line));
+    let line = line.trim();
+    (read.is_ok() && !line.is_empty()).then(|| line.to_owned())
+}

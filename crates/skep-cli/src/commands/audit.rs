@@ -1,0 +1,208 @@
+//! `skep audit`: the trail of every tool call and decision. `verify` also reads the trail of a hive
+//! that does not run, where it lies.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use crate::hive::Home;
+use crate::hive::Place;
+use crate::hive::client::{CallError, Client, escaped};
+use crate::print::output::{self, foreign};
+use crate::print::table::Table;
+use crate::print::time;
+
+/// A long trail takes its time.
+const VERIFY: Duration = Duration::from_secs(600);
+
+#[derive(Args)]
+pub struct Audit {
+    #[command(subcommand)]
+    command: AuditCommand,
+}
+
+#[derive(Subcommand)]
+enum AuditCommand {
+    /// List rows, newest first
+    #[command(after_help = "Examples:
+  skep audit list
+  skep audit list --outcome refused
+  skep audit list --agent main --tool bash --limit 200
+  skep audit list --turn 0197c0de-… --json")]
+    List {
+        /// Only this agent's
+        #[arg(long)]
+        agent: Option<String>,
+        /// Only of this tool
+        #[arg(long)]
+        tool: Option<String>,
+        /// Only with this outcome: ok, error, refused, unknown, …
+        #[arg(long)]
+        outcome: Option<String>,
+        /// Only of this turn
+        #[arg(long)]
+        turn: Option<String>,
+        /// call, decision, change, checkpoint or break
+        #[arg(long)]
+        kind: Option<String>,
+        /// How many
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
+    /// Read the whole trail and name what was changed, removed, moved or cut off
+    #[command(after_help = "Examples:
+  skep audit verify
+
+The exit code is 0 when every row is as it was written, else 1. It works on a hive that runs and on
+one that does not.")]
+    Verify,
+    /// Write every row as JSON lines, oldest first
+    #[command(after_help = "Examples:
+  skep audit export --out audit.jsonl
+  skep audit export | jq -r 'select(.outcome == \"refused\") | .tool'")]
+    Export {
+        /// The file (standard output)
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// `at_rest` verifies the trail of a home whose hive does not run.
+pub async fn run<R>(command: Audit, place: &Place, at_rest: R) -> Result<(), Failure>
+where
+    R: AsyncFnOnce(&Home) -> Result<Value, String>,
+{
+    match command.command {
+        AuditCommand::List { agent, tool, outcome, turn, kind, limit } => {
+            let wanted = [
+                ("agent", agent),
+                ("tool", tool),
+                ("outcome", outcome),
+                ("turn", turn),
+                ("kind", kind),
+            ];
+            list(place, &wanted, limit).await
+        }
+        AuditCommand::Verify => verify(place, at_rest).await,
+        AuditCommand::Export { out } => export(place, out).await,
+    }
+}
+
+async fn list(
+    place: &Place,
+    wanted: &[(&str, Option<String>)],
+    limit: usize,
+) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let given = wanted.iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
+    let filter: String = given.map(|(key, value)| format!("&{key}={}", escaped(value))).collect();
+    let mut rows: Vec<Value> = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = limit.saturating_sub(rows.len()).clamp(1, 500);
+        let path = format!("/api/v1/audit?limit={page}{filter}{cursor}");
+        let answer = client.get(&path).await;
+        let answer = answer.map_err(|error| client.failure("list the audit trail", error))?;
+        rows.extend(answer["rows"].as_array().into_iter().flatten().cloned());
+        match answer["next"].as_i64() {
+            Some(next) if rows.len() < limit => cursor = format!("&cursor={next}"),
+            _ => break,
+        }
+    }
+    if place.json {
+        output::json(&json!({ "rows": rows }));
+        return Ok(());
+    }
+    let mut table = Table::new(&["row", "time", "who", "agent", "what", "outcome", "why"]);
+    for row in &rows {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let what = if row["tool"].is_null() { text("kind") } else { text("tool") };
+        table.row([
+            row["id"].to_string(),
+            row["at"].as_i64().map(time::stamp).unwrap_or_default(),
+            text("principal"),
+            text("agent"),
+            what,
+            text("outcome"),
+            why(row),
+        ]);
+    }
+    table.lines().into_iter().for_each(output::line);
+    Ok(())
+}
+
+/// The stage that refused, else what it was about.
+fn why(row: &Value) -> String {
+    let links = row["decision"].as_array().into_iter().flatten();
+    let mut said = links.filter_map(|link| Some((link["stage"].as_str()?, link["word"].as_str()?)));
+    let refused = said.find(|(_, word)| word.starts_with("refused"));
+    refused.map_or_else(|| row["arguments"].to_string(), |(stage, word)| format!("{stage}: {word}"))
+}
+
+async fn verify<R>(place: &Place, at_rest: R) -> Result<(), Failure>
+where
+    R: AsyncFnOnce(&Home) -> Result<Value, String>,
+{
+    let attempted = "verify the audit trail";
+    let client = Client::open(place)?;
+    let verdict = match client.get_waiting("/api/v1/audit/verify", VERIFY).await {
+        Ok(verdict) => verdict,
+        Err(CallError::Unreachable { connected: false, .. }) if place.url.is_none() => {
+            let verdict = at_rest(&place.home()?).await;
+            verdict.map_err(|why| Failure::new(Exit::Failed, attempted, why))?
+        }
+        Err(error) => return Err(client.failure(attempted, error)),
+    };
+    let (rows, last) = (&verdict["rows"], &verdict["last"]);
+    let hash = verdict["hash"].as_str().unwrap_or_default();
+    let findings: Vec<String> = verdict["findings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|finding| finding["text"].as_str().map(foreign))
+        .collect();
+    if place.json {
+        output::json(&verdict);
+    } else if findings.is_empty() {
+        output::line(format!("{rows} rows, all as they were written; row {last} has hash {hash}"));
+    }
+    if findings.is_empty() {
+        return Ok(());
+    }
+    let mut why = findings.join("\n");
+    if verdict["more"].as_u64() > Some(0) {
+        why.push_str(&format!("\nand {} more", verdict["more"]));
+    }
+    Err(Failure::new(Exit::Failed, "vouch for the audit trail", why)
+        .next("compare with an earlier skep audit export, or with a backup"))
+}
+
+async fn export(place: &Place, out: Option<PathBuf>) -> Result<(), Failure> {
+    let attempted = "export the audit trail";
+    let client = Client::open(place)?;
+    let response = client.stream("/api/v1/audit/export").await;
+    let response = response.map_err(|error| client.failure(attempted, error))?;
+    let failed = |why: String| Failure::new(Exit::Failed, attempted, why);
+    let mut file: Box<dyn Write> = match &out {
+        Some(path) => Box::new(File::create(path).map_err(|error| failed(error.to_string()))?),
+        None => Box::new(std::io::stdout()),
+    };
+    let mut pieces = response.bytes_stream();
+    let mut begun = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| failed(format!("the hive broke off: {error}")))?;
+        begun.extend_from_slice(&piece);
+        let whole = begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines = String::from_utf8_lossy(&begun[..whole]).into_owned();
+        let lines = output::escaped(lines);
+        file.write_all(lines.as_bytes()).map_err(|error| failed(error.to_string()))?;
+        begun.drain(..whole);
+    }
+    file.write_all(&begun).and_then(|()| file.flush()).map_err(|error| failed(error.to_string()))
+}

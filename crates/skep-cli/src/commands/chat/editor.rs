@@ -1,0 +1,496 @@
+//! The line that is being written: keys and editing are reedline's, what is shown is ours, because
+//! the line shares the screen with an answer that is still growing.
+
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use reedline::{
+    EditCommand, EditMode, Emacs, FileBackedHistory, History, HistoryItem, Reedline, ReedlineEvent,
+    SearchDirection, SearchQuery, default_emacs_keybindings,
+};
+use skep_guard::environment;
+
+use super::commands;
+use crate::print::text::{harmless, width_of};
+
+/// Messages remembered.
+const REMEMBERED: usize = 1000;
+
+/// What a key asked for.
+#[derive(Debug, PartialEq)]
+pub enum Typed {
+    Edited,
+    Submit(String),
+    /// Esc.
+    Stop,
+    /// Ctrl-C; whether there were words, which are gone now.
+    Break {
+        had_words: bool,
+    },
+    Leave,
+    Redraw,
+    ToggleThinking,
+}
+
+pub struct Editor {
+    // Only its editing is used: it never paints and never reads the terminal.
+    line: Reedline,
+    keys: Emacs,
+    history: FileBackedHistory,
+    /// Where in the past the line is, counted back from now, and what was written before.
+    back: Option<(usize, String)>,
+    search: Option<Search>,
+    /// Commands shown for choosing, and which one stands in the line.
+    menu: Option<Menu>,
+}
+
+#[derive(Default)]
+struct Search {
+    query: String,
+    /// How many matches were passed over.
+    skipped: usize,
+    before: String,
+}
+
+pub struct Menu {
+    pub words: Vec<(String, String)>,
+    pub chosen: Option<usize>,
+}
+
+impl Editor {
+    pub fn new(history: FileBackedHistory) -> Self {
+        let mut bindings = default_emacs_keybindings();
+        // Here it shows and hides thinking; there is no editor to open.
+        bindings.remove_binding(KeyModifiers::CONTROL, KeyCode::Char('o'));
+        Self {
+            line: Reedline::create(),
+            keys: Emacs::new(bindings),
+            history,
+            back: None,
+            search: None,
+            menu: None,
+        }
+    }
+
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.line.current_buffer_contents().is_empty()
+    }
+
+    pub fn text(&self) -> &str {
+        self.line.current_buffer_contents()
+    }
+
+    pub fn menu(&self) -> Option<&Menu> {
+        self.menu.as_ref()
+    }
+
+    /// What is looked for in the past, while it is.
+    pub fn searched(&self) -> Option<&str> {
+        self.search.as_ref().map(|search| search.query.as_str())
+    }
+
+    /// `more`: further keys are there already, so this is a paste and its line ends are text.
+    pub fn take(&mut self, event: Event, more: bool) -> Typed {
+        if let Event::Key(key) = &event {
+            if self.search.is_some()
+                && let Some(typed) = self.search_key(key)
+            {
+                return typed;
+            }
+            if key.code == KeyCode::Tab {
+                self.complete();
+                return Typed::Edited;
+            }
+            if key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char('o') {
+                return Typed::ToggleThinking;
+            }
+        }
+        self.menu = None;
+        if let Event::Paste(text) = &event {
+            self.insert(&pasted(text));
+            return Typed::Edited;
+        }
+        match event.try_into() {
+            Ok(event) => {
+                let event = self.keys.parse_event(event);
+                self.act(event, more)
+            }
+            Err(()) => Typed::Edited,
+        }
+    }
+
+    fn act(&mut self, event: ReedlineEvent, more: bool) -> Typed {
+        match event {
+            ReedlineEvent::Edit(commands) => {
+                self.line.run_edit_commands(&commands);
+                self.back = None;
+            }
+            ReedlineEvent::Enter => return self.enter(more),
+            ReedlineEvent::Esc => return Typed::Stop,
+            ReedlineEvent::CtrlC => {
+                let had_words = !self.text().is_empty();
+                self.set("");
+                return Typed::Break { had_words };
+            }
+            ReedlineEvent::CtrlD if self.text().is_empty() => return Typed::Leave,
+            ReedlineEvent::CtrlD => self.line.run_edit_commands(&[EditCommand::Delete]),
+            ReedlineEvent::ClearScreen => return Typed::Redraw,
+            ReedlineEvent::SearchHistory => {
+                let before = self.text().to_owned();
+                self.search = Some(Search { before, ..Search::default() });
+            }
+            ReedlineEvent::Up => self.up(),
+            ReedlineEvent::Down => self.down(),
+            ReedlineEvent::Left => self.edit(EditCommand::MoveLeft { select: false }),
+            ReedlineEvent::Right => self.edit(EditCommand::MoveRight { select: false }),
+            ReedlineEvent::ToStart => self.edit(EditCommand::MoveToStart { select: false }),
+            ReedlineEvent::ToEnd => self.edit(EditCommand::MoveToEnd { select: false }),
+            // The last of them is what the key does without menus and hints.
+            ReedlineEvent::UntilFound(mut events) => {
+                if let Some(event) = events.pop() {
+                    return self.act(event, more);
+                }
+            }
+            _ => {}
+        }
+        Typed::Edited
+    }
+
+    fn edit(&mut self, command: EditCommand) {
+        self.line.run_edit_commands(&[command]);
+    }
+
+    fn insert(&mut self, text: &str) {
+        self.edit(EditCommand::InsertString(text.to_owned()));
+    }
+
+    fn set(&mut self, text: &str) {
+        self.edit(EditCommand::Clear);
+        self.insert(text);
+    }
+
+    fn enter(&mut self, more: bool) -> Typed {
+        if more {
+            self.edit(EditCommand::InsertNewline);
+            return Typed::Edited;
+        }
+        if self.text().ends_with('\\') {
+            self.edit(EditCommand::MoveToEnd { select: false });
+            self.edit(EditCommand::Backspace);
+            self.edit(EditCommand::InsertNewline);
+            return Typed::Edited;
+        }
+        let text = self.text().trim_end().to_owned();
+        if text.trim().is_empty() {
+            return Typed::Edited;
+        }
+        // A past that cannot be written is no reason not to send.
+        let _ = self.history.save(HistoryItem::from_command_line(&text));
+        let _ = self.history.sync();
+        self.back = None;
+        self.set("");
+        Typed::Submit(text)
+    }
+
+    fn up(&mut self) {
+        let before = self.text().get(..self.line.current_insertion_point()).unwrap_or_default();
+        if before.contains('\n') {
+            self.edit(EditCommand::MoveLineUp { select: false });
+            return;
+        }
+        let (at, draft) = match self.back.take() {
+            Some((at, draft)) => (at + 1, draft),
+            None => (0, self.text().to_owned()),
+        };
+        match self.past("", at) {
+            Some(text) => {
+                self.set(&text);
+                self.back = Some((at, draft));
+            }
+            None => self.back = at.checked_sub(1).map(|at| (at, draft)),
+        }
+    }
+
+    fn down(&mut self) {
+        let after = self.text().get(self.line.current_insertion_point()..).unwrap_or_default();
+        if after.contains('\n') {
+            self.edit(EditCommand::MoveLineDown { select: false });
+            return;
+        }
+        let Some((at, draft)) = self.back.take() else { return };
+        match at.checked_sub(1) {
+            None => self.set(&draft),
+            Some(at) => {
+                let text = self.past("", at).unwrap_or_default();
+                self.set(&text);
+                self.back = Some((at, draft));
+            }
+        }
+    }
+
+    /// The message that holds the words, `skipped` matches back from the newest.
+    fn past(&self, words: &str, skipped: usize) -> Option<String> {
+        let mut query = SearchQuery::all_that_contain_rev(words.to_owned());
+        query.direction = SearchDirection::Backward;
+        let found = self.history.search(query).ok()?;
+        found.into_iter().nth(skipped).map(|item| item.command_line)
+    }
+
+    /// A key while the past is searched; nothing when it ends the search and means something else.
+    fn search_key(&mut self, key: &KeyEvent) -> Option<Typed> {
+        let mut search = self.search.take()?;
+        match (key.code, key.modifiers) {
+            (KeyCode::Char('r'), KeyModifiers::CONTROL) => search.skipped += 1,
+            (KeyCode::Char(letter), KeyModifiers::NONE | KeyModifiers::SHIFT) => {
+                search.query.push(letter);
+                search.skipped = 0;
+            }
+            (KeyCode::Backspace, _) => {
+                search.query.pop();
+                search.skipped = 0;
+            }
+            (KeyCode::Esc, _) | (KeyCode::Char('c' | 'g'), KeyModifiers::CONTROL) => {
+                let before = search.before;
+                self.set(&before);
+                return Some(Typed::Edited);
+            }
+            (KeyCode::Enter, _) => return Some(Typed::Edited),
+            _ => return None,
+        }
+        match self.past(&search.query, search.skipped) {
+            Some(text) => self.set(&text),
+            None => search.skipped = search.skipped.saturating_sub(1),
+        }
+        self.search = Some(search);
+        Some(Typed::Edited)
+    }
+
+    /// Completes the command at the beginning of the line; asked again, goes through those there
+    /// are.
+    fn complete(&mut self) {
+        if let Some(menu) = &mut self.menu {
+            let next = menu.chosen.map_or(0, |at| (at + 1) % menu.words.len());
+            menu.chosen = Some(next);
+            let word = menu.words.get(next).map(|(word, _)| word.clone()).unwrap_or_default();
+            self.set(&word);
+            return;
+        }
+        let words = commands::completions(self.text());
+        match words.as_slice() {
+            [] => {}
+            [(word, _)] => {
+                let word = format!("{word} ");
+                self.set(&word);
+            }
+            _ => {
+                let start = commands::shared_start(&words);
+                self.set(&start);
+                self.menu = Some(Menu { words, chosen: None });
+            }
+        }
+    }
+
+    /// The written lines at this width, and where the cursor is among them.
+    pub fn layout(&self, columns: usize) -> Layout {
+        layout(self.text(), self.line.current_insertion_point(), columns.max(2))
+    }
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Layout {
+    pub lines: Vec<String>,
+    pub row: usize,
+    pub column: usize,
+}
+
+fn layout(text: &str, cursor: usize, columns: usize) -> Layout {
+    let mut shown = Layout { lines: vec![String::new()], ..Layout::default() };
+    let mut column = 0;
+    for (at, letter) in text.char_indices() {
+        if at == cursor {
+            (shown.row, shown.column) = (shown.lines.len() - 1, column);
+        }
+        if letter == '\n' {
+            shown.lines.push(String::new());
+            column = 0;
+            continue;
+        }
+        let piece = harmless(letter.encode_utf8(&mut [0; 4]));
+        let wide: usize = piece.chars().map(width_of).sum();
+        if column + wide > columns {
+            shown.lines.push(String::new());
+            column = 0;
+            if at == cursor {
+                (shown.row, shown.column) = (shown.lines.len() - 1, 0);
+            }
+        }
+        if let Some(line) = shown.lines.last_mut() {
+            line.push_str(&piece);
+        }
+        column += wide;
+    }
+    if cursor >= text.len() {
+        if column >= columns {
+            shown.lines.push(String::new());
+            column = 0;
+        }
+        (shown.row, shown.column) = (shown.lines.len() - 1, column);
+    }
+    shown
+}
+
+/// Pasted text keeps its line ends and tabs, and nothing else that is not text.
+fn pasted(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let pieces = text.split('\t').map(harmless);
+    pieces.collect::<Vec<_>>().join("\t")
+}
+
+/// What this person wrote before, in their state folder and for their eyes only. Without a place
+/// to keep it, it lasts as long as the chat.
+pub fn history() -> FileBackedHistory {
+    let file = history_file();
+    let kept = file.filter(|file| private(file).is_ok());
+    let kept = kept.and_then(|file| FileBackedHistory::with_file(REMEMBERED, file).ok());
+    kept.unwrap_or_default()
+}
+
+fn history_file() -> Option<PathBuf> {
+    let state = environment::var("XDG_STATE_HOME").map(PathBuf::from);
+    let state = state.filter(|folder| folder.is_absolute());
+    let usual = || Some(Path::new(&environment::var("HOME")?).join(".local/state"));
+    Some(state.or_else(usual)?.join("skep/chat_history"))
+}
+
+fn private(file: &Path) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
+    fs::set_permissions(file, Permissions::from_mode(0o600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn editor() -> Editor {
+        Editor::new(FileBackedHistory::default())
+    }
+
+    fn press(editor: &mut Editor, code: KeyCode, modifiers: KeyModifiers) -> Typed {
+        editor.take(Event::Key(KeyEvent::new(code, modifiers)), false)
+    }
+
+    fn write(editor: &mut Editor, text: &str) {
+        for letter in text.chars() {
+            press(editor, KeyCode::Char(letter), KeyModifiers::NONE);
+        }
+    }
+
+    fn send(editor: &mut Editor, text: &str) -> Typed {
+        write(editor, text);
+        press(editor, KeyCode::Enter, KeyModifiers::NONE)
+    }
+
+    #[test]
+    fn several_lines_are_one_message() {
+        let mut editor = editor();
+        write(&mut editor, "one\\");
+        assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), Typed::Edited);
+        write(&mut editor, "two");
+        press(&mut editor, KeyCode::Enter, KeyModifiers::ALT);
+        editor.take(Event::Paste("three\r\n\tfour\r\x1b[31m".to_owned()), false);
+        // A paste without brackets: more keys wait behind the line end.
+        editor.take(Event::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)), true);
+        let sent = send(&mut editor, "five");
+        assert_eq!(sent, Typed::Submit("one\ntwo\nthree\n\tfour\n[31m\nfive".to_owned()));
+        assert_eq!(editor.text(), "");
+        assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), Typed::Edited);
+    }
+
+    #[test]
+    fn the_past_comes_back_with_the_arrows_and_by_search() {
+        let mut editor = editor();
+        for text in ["first light", "second", "third light"] {
+            send(&mut editor, text);
+        }
+        write(&mut editor, "draft");
+        let mut seen = Vec::new();
+        let (up, down, none) = (KeyCode::Up, KeyCode::Down, KeyModifiers::NONE);
+        for key in [up, up, up, up, down, down, down, down] {
+            press(&mut editor, key, none);
+            seen.push(editor.text().to_owned());
+        }
+        let third = "third light";
+        let expected =
+            [third, "second", "first light", "first light", "second", third, "draft", "draft"];
+        assert_eq!(seen, expected);
+        press(&mut editor, KeyCode::Char('r'), KeyModifiers::CONTROL);
+        write(&mut editor, "light");
+        assert_eq!((editor.text(), editor.searched()), (third, Some("light")));
+        press(&mut editor, KeyCode::Char('r'), KeyModifiers::CONTROL);
+        assert_eq!(editor.text(), "first light");
+        press(&mut editor, KeyCode::Esc, none);
+        assert_eq!((editor.text(), editor.searched()), ("draft", None));
+    }
+
+    #[test]
+    fn commands_are_completed() {
+        let mut editor = editor();
+        write(&mut editor, "/sto");
+        press(&mut editor, KeyCode::Tab, KeyModifiers::NONE);
+        assert_eq!(editor.text(), "/stop ");
+        editor.set("/");
+        press(&mut editor, KeyCode::Tab, KeyModifiers::NONE);
+        assert_eq!(editor.text(), "/");
+        let words = editor.menu().map(|menu| menu.words.clone()).unwrap_or_default();
+        assert!(words.iter().any(|(word, _)| word == "/thinking"), "{words:?}");
+        press(&mut editor, KeyCode::Tab, KeyModifiers::NONE);
+        assert_eq!(Some(editor.text()), words.first().map(|(word, _)| word.as_str()));
+        press(&mut editor, KeyCode::Char('c'), KeyModifiers::CONTROL);
+        write(&mut editor, "no /st");
+        press(&mut editor, KeyCode::Tab, KeyModifiers::NONE);
+        assert_eq!(editor.text(), "no /st");
+    }
+
+    #[test]
+    fn keys_that_are_not_text() {
+        let mut editor = editor();
+        let control = KeyModifiers::CONTROL;
+        assert_eq!(press(&mut editor, KeyCode::Esc, KeyModifiers::NONE), Typed::Stop);
+        let gone = press(&mut editor, KeyCode::Char('c'), control);
+        assert_eq!(gone, Typed::Break { had_words: false });
+        write(&mut editor, "words");
+        let gone = press(&mut editor, KeyCode::Char('c'), control);
+        assert_eq!((gone, editor.text()), (Typed::Break { had_words: true }, ""));
+        assert_eq!(press(&mut editor, KeyCode::Char('o'), control), Typed::ToggleThinking);
+        assert_eq!(press(&mut editor, KeyCode::Char('l'), control), Typed::Redraw);
+        assert_eq!(press(&mut editor, KeyCode::Char('d'), control), Typed::Leave);
+    }
+
+    #[test]
+    fn the_cursor_is_where_the_next_letter_goes() {
+        let cases = [
+            ("", 0, (1, 0, 0)),
+            ("abc", 1, (1, 0, 1)),
+            ("abcd", 4, (2, 1, 0)),
+            ("abcde", 4, (2, 1, 0)),
+            ("a\nb", 2, (2, 1, 0)),
+            ("a\nb", 3, (2, 1, 1)),
+            ("日本語", 6, (2, 1, 0)),
+            ("\tx", 1, (2, 1, 0)),
+        ];
+        for (text, cursor, (lines, row, column)) in cases {
+            let shown = layout(text, cursor, 4);
+            assert_eq!(
+                (shown.lines.len(), shown.row, shown.column),
+                (lines, row, column),
+                "{text:?}"
+            );
+        }
+    }
+}

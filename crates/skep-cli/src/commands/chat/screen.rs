@@ -1,0 +1,115 @@
+//! The lower end of a terminal: finished lines go up into its own scroll-back, the live part below
+//! them is painted anew whenever something changes.
+
+use std::io::{self, Write};
+
+use crossterm::{cursor, event, execute, terminal};
+
+use crate::print::text::{Line, Look, encode};
+
+/// Between these a terminal that knows them shows nothing, so that no half-painted screen is seen.
+const HOLD: &str = "\x1b[?2026h\x1b[?25l";
+const SHOW: &str = "\x1b[?25h\x1b[?2026l";
+/// Lines that are too long are cut, not wrapped: each of ours has to stay one.
+const CUT: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
+
+/// The part that changes, and where the cursor is in it.
+pub struct Picture {
+    pub lines: Vec<Line>,
+    pub row: usize,
+    pub column: usize,
+}
+
+pub struct Screen {
+    out: io::Stdout,
+    /// The row of the live part the cursor is in.
+    row: usize,
+    painted: String,
+}
+
+impl Screen {
+    /// Takes the terminal: keys come one by one, pastes in one piece.
+    pub fn take() -> io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        let mut screen = Self { out: io::stdout(), row: 0, painted: String::new() };
+        execute!(screen.out, event::EnableBracketedPaste)?;
+        Ok(screen)
+    }
+
+    pub fn size() -> (usize, usize) {
+        let (width, height) = terminal::size().unwrap_or((80, 24));
+        (usize::from(width.max(10)), usize::from(height.max(4)))
+    }
+
+    /// Puts finished lines above a new live part.
+    pub fn paint(&mut self, finished: &[Line], picture: &Picture, look: &Look) -> io::Result<()> {
+        let live = part(picture, look);
+        if finished.is_empty() && live == self.painted {
+            return Ok(());
+        }
+        let mut text = String::from(HOLD);
+        if self.row > 0 {
+            text.push_str(&format!("\x1b[{}A", self.row));
+        }
+        text.push_str("\r\x1b[J");
+        self.finish(text, finished, picture, live, look)
+    }
+
+    /// Paints the whole screen: the newest finished lines and the live part.
+    pub fn repaint(&mut self, finished: &[Line], picture: &Picture, look: &Look) -> io::Result<()> {
+        let live = part(picture, look);
+        self.finish(format!("{HOLD}\x1b[H\x1b[J"), finished, picture, live, look)
+    }
+
+    fn finish(
+        &mut self,
+        mut text: String,
+        finished: &[Line],
+        picture: &Picture,
+        live: String,
+        look: &Look,
+    ) -> io::Result<()> {
+        for line in finished {
+            text.push_str(&encode(line, look));
+            text.push_str("\r\n");
+        }
+        text.push_str(CUT);
+        text.push_str(&live);
+        text.push_str(WRAP);
+        text.push_str(SHOW);
+        self.row = picture.row;
+        self.painted = live;
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+
+    /// Takes the live part away, so that the shell goes on right below.
+    pub fn clear(&mut self) -> io::Result<()> {
+        let nothing = Picture { lines: vec![Line::new()], row: 0, column: 0 };
+        let look = Look { width: 80, colour: false, unicode: false };
+        self.paint(&[], &nothing, &look)
+    }
+}
+
+fn part(picture: &Picture, look: &Look) -> String {
+    let lines: Vec<String> = picture.lines.iter().map(|line| encode(line, look)).collect();
+    let mut text = lines.join("\r\n");
+    let below = picture.lines.len().saturating_sub(picture.row + 1);
+    if below > 0 {
+        text.push_str(&format!("\x1b[{below}A"));
+    }
+    text.push('\r');
+    if picture.column > 0 {
+        text.push_str(&format!("\x1b[{}C", picture.column));
+    }
+    text
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // There is nobody left to tell if the terminal is gone.
+        let _ = execute!(self.out, event::DisableBracketedPaste, cursor::Show);
+        let _ = terminal::disable_raw_mode();
+    }
+}

@@ -1,0 +1,450 @@
+//! The conversation: what was said and done, what is under way, what waits to be heard. Pure: it
+//! is told news and holds the picture; painting and sending are others' work.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::connection::{News, speaks_of};
+use super::questions::{self, Questions};
+use crate::failure::Failure;
+
+/// Something that is over and stays as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    Said(String),
+    Answer(String),
+    Thought(String),
+    Tool(Tool),
+    /// Model, tokens, cost and time of a turn.
+    Usage(String),
+    Note(String),
+    Trouble(String),
+    /// A call that waits for a person, whole.
+    Question(Value),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tool {
+    pub name: String,
+    /// What it was used on, in a line.
+    pub target: String,
+    pub failed: bool,
+    pub took_ms: Option<i64>,
+    pub diff: Option<String>,
+    pub output: String,
+}
+
+/// The model call under way: its words are provisional.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Live {
+    turn: String,
+    token: i64,
+    call: i64,
+    /// Deltas below this are in the text already.
+    next: i64,
+    pub thinking: String,
+    pub text: String,
+}
+
+impl Live {
+    /// Which call these are the words of.
+    pub fn mark(&self) -> (i64, i64) {
+        (self.token, self.call)
+    }
+}
+
+/// A tool call that has begun.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Call {
+    pub name: String,
+    pub target: String,
+    pub since: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Turn {
+    pub id: String,
+    /// By the hive's clock.
+    pub since: i64,
+    pub waits_for: Option<String>,
+}
+
+/// A message of this person whose words do not stand in the history yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outgoing {
+    pub id: String,
+    pub text: String,
+    /// What the hive said about it: `queued`, `started`, …; nothing before its ack.
+    pub state: Option<String>,
+}
+
+pub struct Talk {
+    pub entries: Vec<Entry>,
+    pub live: Option<Live>,
+    pub calls: Vec<(String, Call)>,
+    pub turn: Option<Turn>,
+    pub outgoing: Vec<Outgoing>,
+    pub questions: Questions,
+    pub connected: bool,
+    pub ended: Option<Failure>,
+    agent: String,
+    session: String,
+    model: String,
+    /// Messages that got their answer, and whether it was a good one.
+    answered: HashMap<String, bool>,
+}
+
+impl Talk {
+    pub fn new(agent: &str, session: &str) -> Self {
+        Self {
+            entries: Vec::new(),
+            live: None,
+            calls: Vec::new(),
+            turn: None,
+            outgoing: Vec::new(),
+            questions: Questions::default(),
+            connected: true,
+            ended: None,
+            agent: agent.to_owned(),
+            session: session.to_owned(),
+            model: String::new(),
+            answered: HashMap::new(),
+        }
+    }
+
+    pub fn take(&mut self, news: News) {
+        match news {
+            News::Opened { state, rows } => self.open(&state, &rows),
+            News::Rows(rows) => rows.iter().for_each(|row| self.row(row)),
+            News::Frame(frame) if frame["type"] == "event" => self.event(&frame["event"]),
+            News::Frame(frame) => self.frame(&frame),
+            News::Questions(open) => {
+                let fresh = self.questions.know(open);
+                self.entries.extend(fresh.into_iter().map(Entry::Question));
+            }
+            News::Covers { pattern, found: Ok(found) } => {
+                self.note(questions::covered(&pattern, &found));
+            }
+            News::Covers { found: Err(why), .. } => self.entries.push(Entry::Trouble(why)),
+            News::Lost { why } => {
+                // Its words come again, from the beginning, with the connection.
+                self.live = None;
+                if self.connected {
+                    self.note(format!("The connection to the hive is lost ({why}); trying again."));
+                }
+                self.connected = false;
+            }
+            News::Back => {
+                self.connected = true;
+                self.note("Connected again; nothing was lost.".to_owned());
+            }
+            News::Ended(failure) => self.ended = Some(failure),
+        }
+    }
+
+    pub fn say(&mut self, id: &str, text: &str) {
+        let (id, text) = (id.to_owned(), text.to_owned());
+        self.outgoing.push(Outgoing { id, text, state: None });
+    }
+
+    /// Whether the message is over, with everything that belongs to it shown.
+    pub fn finished(&self, id: &str) -> Option<bool> {
+        let waits = self.turn.is_some() || self.outgoing.iter().any(|out| out.id == id);
+        self.answered.get(id).copied().filter(|_| !waits)
+    }
+
+    pub fn note(&mut self, text: String) {
+        self.entries.push(Entry::Note(text));
+    }
+
+    fn open(&mut self, state: &Value, rows: &[Value]) {
+        self.live = None;
+        let turns = state["turns"].as_array().into_iter().flatten();
+        // Users' keys begin with who they are; of others' they see none.
+        let own = format!("/{}", self.session);
+        let ours = turns.into_iter().find(|turn| {
+            let key = turn["session_key"].as_str().unwrap_or_default();
+            turn["agent"] == self.agent.as_str() && (key == self.session || key.ends_with(&own))
+        });
+        self.turn = ours.map(|turn| Turn {
+            id: text(&turn["turn"]),
+            since: turn["since"].as_i64().unwrap_or(0),
+            waits_for: turn["waiting_for"].as_str().map(str::to_owned),
+        });
+        rows.iter().for_each(|row| self.row(row));
+    }
+
+    fn row(&mut self, row: &Value) {
+        match row["role"].as_str() {
+            Some("user") => {
+                let id = &row["origin"]["messageId"];
+                self.outgoing.retain(|out| *id != out.id.as_str());
+                self.entries.push(Entry::Said(words(row)));
+            }
+            Some("assistant") => {
+                // What counts has come; what was provisional is in it or void.
+                self.live = None;
+                if let Some(model) = row["meta"]["model"].as_str() {
+                    model.clone_into(&mut self.model);
+                }
+                row["content"].as_array().into_iter().flatten().for_each(|block| self.block(block));
+            }
+            Some("toolResult") => self.result(row),
+            _ => self.note(words(row)),
+        }
+    }
+
+    fn block(&mut self, block: &Value) {
+        match block["type"].as_str() {
+            Some("text") => self.entries.push(Entry::Answer(text(&block["text"]))),
+            Some("thinking") => self.entries.push(Entry::Thought(text(&block["thinking"]))),
+            Some("toolCall") => {
+                let name = text(&block["name"]);
+                let target = target(&block["arguments"]);
+                let since = self.call(&block["id"]).and_then(|call| call.since);
+                self.calls.retain(|(id, _)| block["id"] != id.as_str());
+                self.calls.push((text(&block["id"]), Call { name, target, since }));
+            }
+            _ => {}
+        }
+    }
+
+    fn call(&self, id: &Value) -> Option<&Call> {
+        self.calls.iter().find(|(known, _)| *id == known.as_str()).map(|(_, call)| call)
+    }
+
+    fn result(&mut self, row: &Value) {
+        let id = &row["toolCallId"];
+        let call = self.call(id).cloned().unwrap_or_default();
+        self.calls.retain(|(known, _)| *id != known.as_str());
+        let took = call.since.zip(row["timestamp"].as_i64());
+        self.entries.push(Entry::Tool(Tool {
+            name: text(&row["toolName"]),
+            target: call.target,
+            failed: row["isError"] == true,
+            took_ms: took.map(|(since, until)| (until - since).max(0)),
+            diff: row["details"]["diff"].as_str().map(str::to_owned),
+            output: words(row),
+        }));
+    }
+
+    fn event(&mut self, event: &Value) {
+        match event["type"].as_str() {
+            Some("turn_start") => self.start(event),
+            Some("delta") => self.delta(event),
+            Some("tool_start") => {
+                let since = event["at"].as_i64();
+                match self.calls.iter_mut().find(|(id, _)| event["call_id"] == id.as_str()) {
+                    Some((_, call)) => call.since = since,
+                    None => {
+                        let name = text(&event["tool"]);
+                        let call = Call { name, target: String::new(), since };
+                        self.calls.push((text(&event["call_id"]), call));
+                    }
+                }
+            }
+            Some("turn_waiting") => {
+                if let Some(turn) = &mut self.turn {
+                    turn.waits_for = Some(text(&event["reason"]));
+                }
+            }
+            Some("approval_decided") => {
+                self.questions.decided(event["approval"].as_str().unwrap_or_default());
+                let by = event["by"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
+                let scope = event["scope"].as_str().map(|scope| format!(", {scope}"));
+                let scope = scope.filter(|_| event["state"] == "approved").unwrap_or_default();
+                self.note(format!("The question is {}{by}{scope}.", text(&event["state"])));
+            }
+            Some("turn_end") => self.end(event),
+            Some("call_unknown") => {
+                let tool = text(&event["tool"]);
+                let text = format!("Whether {tool} did its work is not known: look, then say so.");
+                self.entries.push(Entry::Trouble(text));
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, event: &Value) {
+        self.live = None;
+        let known = self.turn.as_ref().is_some_and(|turn| event["turn"] == turn.id.as_str());
+        if event["resumed"] == true && known {
+            self.note("The turn goes on from its last step.".to_owned());
+        }
+        let since = event["at"].as_i64().unwrap_or(0);
+        self.turn = Some(Turn { id: text(&event["turn"]), since, waits_for: None });
+    }
+
+    /// A new lease or model call voids what the one before had said.
+    fn delta(&mut self, event: &Value) {
+        let number = |key: &str| event[key].as_i64().unwrap_or(0);
+        let (turn, mark) = (text(&event["turn"]), (number("token"), number("call")));
+        let live = match self.live.take() {
+            Some(live) if live.turn == turn && mark < (live.token, live.call) => {
+                self.live = Some(live);
+                return;
+            }
+            Some(live) if live.turn == turn && mark == (live.token, live.call) => live,
+            _ => Live { turn, token: mark.0, call: mark.1, ..Live::default() },
+        };
+        let live = self.live.insert(live);
+        if number("index") < live.next {
+            return;
+        }
+        live.next = number("index") + 1;
+        let words = event["text"].as_str().unwrap_or_default();
+        match event["part"] == "thinking" {
+            true => live.thinking.push_str(words),
+            false => live.text.push_str(words),
+        }
+    }
+
+    fn active(&mut self, active: &Value) {
+        let number = |key: &str| active[key].as_i64().unwrap_or(0);
+        let mut live = Live {
+            turn: text(&active["turn"]),
+            token: number("token"),
+            call: number("call"),
+            next: number("deltas"),
+            ..Live::default()
+        };
+        for block in active["content"].as_array().into_iter().flatten() {
+            live.text.push_str(block["text"].as_str().unwrap_or_default());
+            live.thinking.push_str(block["thinking"].as_str().unwrap_or_default());
+        }
+        self.live = Some(live);
+    }
+
+    fn end(&mut self, event: &Value) {
+        self.live = None;
+        self.calls.clear();
+        let since = self.turn.take().map(|turn| turn.since);
+        if event["ok"] != true {
+            let note = event["note"].as_str().unwrap_or("The turn failed.");
+            let outcome = text(&event["outcome"]);
+            self.entries.push(match outcome.as_str() {
+                "cancelled" | "interrupted" | "client_gone" => Entry::Note("Stopped.".to_owned()),
+                _ => Entry::Trouble(format!("{note} ({outcome})")),
+            });
+        }
+        let took = since.zip(event["at"].as_i64()).map(|(since, until)| (until - since).max(0));
+        self.entries.push(Entry::Usage(usage(&self.model, &event["usage"], took)));
+    }
+
+    fn frame(&mut self, frame: &Value) {
+        match frame["type"].as_str() {
+            Some("ack") => {
+                let state = frame["state"].as_str().map(str::to_owned);
+                let ours = |out: &&mut Outgoing| frame["message_id"] == out.id.as_str();
+                if let Some(out) = self.outgoing.iter_mut().find(ours) {
+                    out.state = state;
+                }
+            }
+            Some("active") => self.active(&frame["active"]),
+            Some("response") => {
+                self.answer(frame, true);
+                for command in self.take_commands(frame) {
+                    self.entries.push(Entry::Said(command.text));
+                    self.entries.push(Entry::Answer(text(&frame["content"])));
+                }
+            }
+            Some("error") => self.refusal(frame),
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, frame: &Value, good: bool) {
+        for id in frame["in_reply_to"].as_array().into_iter().flatten() {
+            self.answered.insert(text(id), good);
+        }
+        if let Some(id) = frame["message_id"].as_str() {
+            self.answered.insert(id.to_owned(), good);
+        }
+    }
+
+    /// Messages the hive answered itself: they have no row.
+    fn take_commands(&mut self, frame: &Value) -> Vec<Outgoing> {
+        let of_it = |out: &Outgoing| speaks_of(frame, &out.id) && out.state == done();
+        let commands = self.outgoing.iter().filter(|out| of_it(out)).cloned().collect();
+        self.outgoing.retain(|out| !of_it(out));
+        commands
+    }
+
+    fn refusal(&mut self, frame: &Value) {
+        self.answer(frame, false);
+        let code = text(&frame["code"]);
+        let trouble = Entry::Trouble(format!("{} ({code})", text(&frame["error"])));
+        if frame["turn"].is_string() {
+            // The end of the turn tells it, to everyone alike.
+            return;
+        }
+        if code == "nothing_running" {
+            self.note("Nothing runs here.".to_owned());
+            return;
+        }
+        let ours = self.outgoing.iter().filter(|out| speaks_of(frame, &out.id));
+        let said: Vec<Entry> = ours.map(|out| Entry::Said(out.text.clone())).collect();
+        self.outgoing.retain(|out| !speaks_of(frame, &out.id));
+        self.entries.extend(said);
+        self.entries.push(trouble);
+    }
+}
+
+fn done() -> Option<String> {
+    Some("done".to_owned())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// All words of a row.
+fn words(row: &Value) -> String {
+    let blocks = row["content"].as_array().into_iter().flatten();
+    let texts = blocks.filter_map(|block| block["text"].as_str());
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// What a tool is used on: the argument that says it best, else the first text there is.
+fn target(arguments: &Value) -> String {
+    const TELLING: [&str; 6] = ["file_path", "command", "pattern", "path", "url", "query"];
+    let named = TELLING.iter().find_map(|key| arguments[*key].as_str());
+    let first = || arguments.as_object()?.values().find_map(Value::as_str);
+    named.or_else(first).unwrap_or_default().to_owned()
+}
+
+fn usage(model: &str, usage: &Value, took_ms: Option<i64>) -> String {
+    let number = |key: &str| usage[key].as_i64().unwrap_or(0);
+    let input = number("input") + number("cacheRead") + number("cacheWrite");
+    let mut parts: Vec<String> = Vec::new();
+    if !model.is_empty() {
+        parts.push(model.to_owned());
+    }
+    if input + number("output") > 0 {
+        parts.push(format!("{} in, {} out", short(input), short(number("output"))));
+    }
+    parts.extend(
+        usage["cost"].as_f64().filter(|cost| *cost > 0.0).map(|cost| format!("${cost:.4}")),
+    );
+    parts.extend(took_ms.map(seconds));
+    parts.join(" · ")
+}
+
+/// `950`, `1.2k`, `34k`, `1.2M`.
+fn short(number: i64) -> String {
+    match number {
+        ..1_000 => number.to_string(),
+        1_000..10_000 => format!("{}.{}k", number / 1_000, number % 1_000 / 100),
+        10_000..1_000_000 => format!("{}k", number / 1_000),
+        _ => format!("{}.{}M", number / 1_000_000, number % 1_000_000 / 100_000),
+    }
+}
+
+/// `0.2 s`, `12.0 s`, `3m 5s`.
+pub fn seconds(milliseconds: i64) -> String {
+    match milliseconds {
+        ..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
+        _ => crate::print::time::span(milliseconds),
+    }
+}

@@ -1,0 +1,65 @@
+//! `skep down`: asks the hive to stop and waits until it has.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use skep_guard::lock::{LockError, Look};
+use tokio::time::{Instant, sleep};
+
+use crate::failure::{Exit, Failure};
+use crate::hive::Home;
+use crate::hive::Place;
+use crate::hive::client::{CallError, Client};
+use crate::print::output;
+
+/// Drain and the end of everything are the hive's to bound; this only notices that it hangs.
+const PATIENCE: Duration = Duration::from_secs(3600 + 30);
+const POLL: Duration = Duration::from_millis(50);
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep down
+  skep down --home /srv/hive
+
+Running turns get the drain time of skep.yaml (limits.drain_seconds) to finish; what is cut off
+goes on at the next start.")]
+pub struct Down {}
+
+pub async fn run(_: Down, place: &Place) -> Result<(), Failure> {
+    let attempted = "stop the hive";
+    if place.url.is_some() {
+        let why = "only the owner of the home can stop it, on its own machine";
+        return Err(Failure::new(Exit::Usage, attempted, why).next("skep down --home FOLDER"));
+    }
+    let home = place.home()?;
+    let client = Client::open(place)?;
+    let asked = client.post("/api/v1/shutdown", &json!({}), None).await;
+    asked.map_err(|error| match error {
+        CallError::Unreachable { connected: false, .. } if !is_held(&home) => {
+            let why = format!("{} does not run: there is nothing to stop", client.hive);
+            Failure::new(Exit::Failed, attempted, why)
+        }
+        error => client.failure(attempted, error),
+    })?;
+    // The lock goes last: once it is free, the next `skep up` can begin.
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        let gone = matches!(client.get("/health").await, Err(CallError::Unreachable { .. }));
+        if gone && !is_held(&home) {
+            if place.json {
+                output::json(&json!({ "stopped": true }));
+            } else {
+                output::line("stopped");
+            }
+            return Ok(());
+        }
+        sleep(POLL).await;
+    }
+    let failure = Failure::new(Exit::Failed, attempted, "it was told to stop and still runs");
+    Err(failure.next("skep status"))
+}
+
+fn is_held(home: &Home) -> bool {
+    matches!(Look::take(home.root(), &home.lock()), Err(LockError::Held { .. }))
+}

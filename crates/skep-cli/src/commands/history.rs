@@ -1,0 +1,165 @@
+//! `skep history`: what was said, shown, searched, carried out and in.
+
+mod search;
+mod transfer;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
+use skep_core::message::Usage;
+
+use crate::failure::Failure;
+use crate::hive::Place;
+use crate::hive::client::{Client, escaped};
+use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::time;
+
+#[derive(Args)]
+pub struct History {
+    #[command(subcommand)]
+    command: HistoryCommand,
+}
+
+#[derive(Subcommand)]
+enum HistoryCommand {
+    /// Show the newest messages of a session
+    Show(Show),
+    /// Find messages by their words
+    Search(search::Search),
+    /// Write sessions to files of JSON lines
+    Export(transfer::Export),
+    /// Read such files back in
+    Import(transfer::Import),
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep history show main
+  skep history show main --view full --limit 20
+  skep history show main --before 120        the messages before number 120")]
+struct Show {
+    /// The agent
+    agent: String,
+    /// Session key
+    #[arg(long, default_value = "main", value_name = "KEY")]
+    session: String,
+    /// Only what was said, or every step
+    #[arg(long, value_enum, default_value_t = View::Simple)]
+    view: View,
+    /// How many messages
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Only messages before this number
+    #[arg(long, value_name = "NUMBER")]
+    before: Option<i64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum View {
+    Simple,
+    Full,
+}
+
+pub async fn run(command: History, place: &Place) -> Result<(), Failure> {
+    match command.command {
+        HistoryCommand::Show(command) => show(command, place).await,
+        HistoryCommand::Search(command) => search::run(command, place).await,
+        HistoryCommand::Export(command) => transfer::export(command, place).await,
+        HistoryCommand::Import(command) => transfer::import(command, place).await,
+    }
+}
+
+async fn show(show: Show, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let view = match show.view {
+        View::Simple => "simple",
+        View::Full => "full",
+    };
+    let mut path = format!(
+        "/api/v1/agents/{}/history?session_key={}&view={view}&limit={}",
+        escaped(&show.agent),
+        escaped(&show.session),
+        show.limit
+    );
+    if let Some(before) = show.before {
+        path.push_str(&format!("&before={before}"));
+    }
+    let attempted = format!("read the history of {}", show.agent);
+    let page = client.get(&path).await.map_err(|error| client.failure(attempted, error))?;
+    if place.json {
+        output::json(&page);
+        return Ok(());
+    }
+    let messages = page["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if messages.is_empty() {
+        output::note("nothing was said yet");
+    }
+    for message in messages {
+        lines(message).into_iter().for_each(output::line);
+    }
+    Ok(())
+}
+
+pub fn lines(message: &Value) -> Vec<String> {
+    let at = message["timestamp"].as_i64().map(time::stamp).unwrap_or_default();
+    let number = message["seq"].as_i64().map(|seq| format!(" #{seq}")).unwrap_or_default();
+    let who = match message["role"].as_str() {
+        Some("toolResult") => {
+            let failed = if message["isError"] == true { " failed" } else { "" };
+            format!("result of {}{failed}", text(&message["toolName"]))
+        }
+        Some(role) => foreign(role),
+        None => "?".to_owned(),
+    };
+    let head = format!("{} {}", toned(&format!("{at}{number}"), Tone::Faint), who);
+    let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut lines = vec![head];
+    for block in blocks.iter().filter_map(block) {
+        lines.extend(block.lines().map(|line| format!("  {line}")));
+    }
+    lines.extend(spent(&message["meta"]).map(|text| format!("  {}", toned(&text, Tone::Faint))));
+    lines.push(String::new());
+    lines
+}
+
+/// Which model said it and what that took.
+fn spent(meta: &Value) -> Option<String> {
+    let usage: Usage = serde_json::from_value(meta["usage"].clone()).ok()?;
+    let cost = match usage.cost {
+        Some(cost) => cost.to_string(),
+        None => "cost unknown".to_owned(),
+    };
+    let cached = match usage.cache_read {
+        0 => String::new(),
+        cached => format!(" ({cached} cached)"),
+    };
+    let input = usage.input + usage.cache_read + usage.cache_write;
+    let mut model = text(&meta["model"]);
+    if let Some(profile) = meta["profile"].as_str() {
+        model.push_str(&format!(" ({})", foreign(profile)));
+    }
+    Some(format!("{model}, {input} tokens in{cached}, {} out, {cost}", usage.output))
+}
+
+fn block(block: &Value) -> Option<String> {
+    match block["type"].as_str()? {
+        "text" => Some(text(&block["text"])),
+        "thinking" => Some(format!("(thinks) {}", text(&block["thinking"]))),
+        "redacted_thinking" => Some("(thinks, unseen)".to_owned()),
+        "toolCall" => {
+            let arguments = foreign(&block["arguments"].to_string());
+            Some(format!("calls {} {arguments}", text(&block["name"])))
+        }
+        "file" => Some(format!(
+            "(file {}, {}, {} bytes, {})",
+            text(&block["name"]),
+            text(&block["mime"]),
+            block["size"],
+            text(&block["hash"])
+        )),
+        other => Some(format!("({})", foreign(other))),
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| "?".to_owned(), foreign)
+}

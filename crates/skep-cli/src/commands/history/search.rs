@@ -1,0 +1,100 @@
+//! `skep history search`: where something was said.
+
+use clap::Args;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::hive::Place;
+use crate::hive::client::{Client, escaped};
+use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::time;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep history search invoice                all messages with the word
+  skep history search '\"black cat\" -dog'     a phrase, and without a word
+  skep history search 'deploy* OR release' --agent main
+
+Words must all be there; case and accents do not matter. Tool results are not searched.")]
+pub struct Search {
+    /// Words, \"phrases\", beginnings*, -exclusions, this OR that
+    #[arg(required = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+    /// Only what was said to and by this agent
+    #[arg(long)]
+    agent: Option<String>,
+    /// How many messages
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    limit: u32,
+    /// The page after the one that gave this
+    #[arg(long, value_name = "CURSOR")]
+    before: Option<i64>,
+}
+
+pub async fn run(search: Search, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let query = search.words.join(" ");
+    let mut path = format!("/api/v1/search?q={}&limit={}", escaped(&query), search.limit);
+    if let Some(agent) = &search.agent {
+        path.push_str(&format!("&agent={}", escaped(agent)));
+    }
+    if let Some(before) = search.before {
+        path.push_str(&format!("&before={before}"));
+    }
+    let page =
+        client.get(&path).await.map_err(|error| client.failure("search the history", error))?;
+    if place.json {
+        output::json(&page);
+        return Ok(());
+    }
+    let hits = page["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if hits.is_empty() {
+        output::note("nothing was found");
+    }
+    for hit in hits {
+        lines(hit).into_iter().for_each(output::line);
+    }
+    if let Some(behind) = page["unindexed"].as_i64() {
+        output::note(format!("{behind} messages are still being indexed; search again later"));
+    }
+    if let Some(before) = page["before"].as_i64() {
+        output::note(format!("more: --before {before}"));
+    }
+    Ok(())
+}
+
+fn lines(hit: &Value) -> Vec<String> {
+    let text = |key: &str| hit[key].as_str().map(foreign).unwrap_or_default();
+    let at = hit["timestamp"].as_i64().map(time::stamp).unwrap_or_default();
+    let seq = hit["seq"].as_i64().unwrap_or(0);
+    let head = format!("{at}  {}/{} #{seq}", text("agent"), text("session_key"));
+    let dots = |cut: bool| if cut { "…" } else { "" };
+    let before = dots(hit["excerpt_at"].as_i64().is_some_and(|at| at > 0));
+    let after = dots(hit["cut"] == true);
+    let said = format!("{before}{}{after}", marked(hit));
+    let mut lines = vec![format!("{} {}", toned(&head, Tone::Faint), text("role"))];
+    lines.extend(said.lines().map(|line| format!("  {line}")));
+    lines.push(toned(&format!("  session {}", text("session")), Tone::Faint));
+    lines
+}
+
+/// The excerpt with its matches standing out.
+fn marked(hit: &Value) -> String {
+    let excerpt: Vec<char> = hit["excerpt"].as_str().unwrap_or_default().chars().collect();
+    let piece = |from: usize, to: usize| -> String {
+        excerpt
+            .get(from..to)
+            .map(|piece| foreign(&piece.iter().collect::<String>()))
+            .unwrap_or_default()
+    };
+    let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
+    let mut shown = String::new();
+    let mut done = 0;
+    for mark in hit["marks"].as_array().into_iter().flatten() {
+        let (Some(at), Some(length)) = (number(&mark[0]), number(&mark[1])) else { continue };
+        shown.push_str(&piece(done, at));
+        shown.push_str(&toned(&piece(at, at + length), Tone::Strong));
+        done = at + length;
+    }
+    shown + &piece(done, excerpt.len())
+}

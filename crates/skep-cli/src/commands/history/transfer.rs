@@ -1,0 +1,197 @@
+//! `skep history export` and `import`: sessions as files of JSON lines, out of a hive and into one.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use crate::commands::session;
+use crate::failure::{Exit, Failure};
+use crate::hive::Place;
+use crate::hive::client::{Client, escaped};
+use crate::print::output;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep history export                        every session of every agent
+  skep history export main --out backup      those of main, into backup/history/
+  skep history export main --session main    the present session of the key main")]
+pub struct Export {
+    /// The agent (all of them)
+    agent: Option<String>,
+    /// Only this session: its id, or the key that leads to it
+    #[arg(long, value_name = "SESSION", requires = "agent")]
+    session: Option<String>,
+    /// Folder in which `history/AGENT-SESSION.jsonl` is written
+    #[arg(long, default_value = ".", value_name = "FOLDER")]
+    out: PathBuf,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep history import history/*.jsonl
+  skep history import main-0190a3….jsonl --session old
+
+An imported session keeps its ids, numbers and times. To go on in it: skep session fork")]
+pub struct Import {
+    /// Files that `skep history export` wrote
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Session key that leads to it, if that leads nowhere yet (`import:ID`)
+    #[arg(long, value_name = "KEY")]
+    session: Option<String>,
+}
+
+pub async fn export(command: Export, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let agents = match &command.agent {
+        Some(agent) => vec![agent.clone()],
+        None => agents(&client).await?,
+    };
+    let folder = command.out.join("history");
+    let failed = |error: std::io::Error| {
+        let attempted = format!("make the folder {}", folder.display());
+        Failure::new(Exit::Failed, attempted, error.to_string())
+    };
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let mut written = Vec::new();
+    for agent in agents {
+        for id in sessions(&client, &agent, command.session.as_deref()).await? {
+            let file = write_session(&client, &agent, &id, &folder).await?;
+            if !place.json {
+                output::line(file.display().to_string());
+            }
+            written.push(file.display().to_string());
+        }
+    }
+    if place.json {
+        output::json(&json!({ "files": written }));
+    }
+    Ok(())
+}
+
+async fn agents(client: &Client) -> Result<Vec<String>, Failure> {
+    let failed = |error| client.failure("list the agents", error);
+    let listed = client.get("/api/v1/agents").await.map_err(failed)?;
+    let agents = listed["agents"].as_array().into_iter().flatten();
+    Ok(agents.filter_map(|agent| Some(agent["name"].as_str()?.to_owned())).collect())
+}
+
+/// The ids that are meant: one, named by itself or by its key, or all of the agent.
+async fn sessions(
+    client: &Client,
+    agent: &str,
+    wanted: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    let attempted = format!("list the sessions of {agent}");
+    let mut ids = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = session::page(client, agent, 500, after.as_deref())
+            .await
+            .map_err(|error| client.failure(&attempted, error))?;
+        for session in page["sessions"].as_array().into_iter().flatten() {
+            let Some(id) = session["id"].as_str() else { continue };
+            let is_meant = match wanted {
+                None => true,
+                Some(wanted) if wanted == id => true,
+                Some(wanted) => session["current"] == true && session["session_key"] == wanted,
+            };
+            if is_meant {
+                ids.push(id.to_owned());
+            }
+        }
+        after = page["after"].as_str().map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    match wanted {
+        Some(wanted) if ids.is_empty() => {
+            let attempted = format!("export the session {wanted} of {agent}");
+            let why = "no session of this agent has that id or key";
+            let next = format!("skep session list {agent}");
+            Err(Failure::new(Exit::Failed, attempted, why).next(next))
+        }
+        _ => Ok(ids),
+    }
+}
+
+/// Written under another name first: a file of the right name is whole.
+async fn write_session(
+    client: &Client,
+    agent: &str,
+    id: &str,
+    folder: &Path,
+) -> Result<PathBuf, Failure> {
+    let attempted = format!("export the session {id} of {agent}");
+    // Names come from the hive; none of them leaves the folder.
+    let plain = |name: &str| skep_core::ids::is_session_id(name);
+    if !plain(agent) || !plain(id) {
+        let why = "its name cannot be the name of a file";
+        return Err(Failure::new(Exit::Failed, attempted, why));
+    }
+    let file = folder.join(format!("{agent}-{id}.jsonl"));
+    let unfinished = folder.join(format!("{agent}-{id}.jsonl.part"));
+    let path = format!("/api/v1/agents/{}/sessions/{}/export", escaped(agent), escaped(id));
+    let response = client.stream(&path).await.map_err(|error| client.failure(&attempted, error))?;
+    let done = save(response, &unfinished).await;
+    let done = done.and_then(|()| fs::rename(&unfinished, &file).map_err(|e| e.to_string()));
+    done.map_err(|why| {
+        let _ = fs::remove_file(&unfinished);
+        Failure::new(Exit::Failed, attempted, why)
+    })?;
+    Ok(file)
+}
+
+async fn save(response: reqwest::Response, file: &Path) -> Result<(), String> {
+    let mut out = fs::File::create(file).map_err(|error| error.to_string())?;
+    let mut pieces = response.bytes_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| format!("the hive broke off: {error}"))?;
+        out.write_all(&piece).map_err(|error| error.to_string())?;
+    }
+    out.sync_all().map_err(|error| error.to_string())
+}
+
+pub async fn import(command: Import, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let mut reports = Vec::new();
+    for file in &command.files {
+        let report = import_one(&client, file, command.session.as_deref()).await?;
+        if !place.json {
+            let session = report["session"].as_str().unwrap_or("?");
+            let count = report["messages"].as_i64().unwrap_or(0);
+            let what = match report["imported"].as_bool() {
+                Some(true) => format!("{count} messages imported"),
+                _ => "was there already, the same".to_owned(),
+            };
+            output::line(format!("{}: session {session}: {what}", file.display()));
+        }
+        reports.push(report);
+    }
+    if place.json {
+        output::json(&json!({ "sessions": reports }));
+    }
+    Ok(())
+}
+
+async fn import_one(client: &Client, file: &Path, key: Option<&str>) -> Result<Value, Failure> {
+    let attempted = format!("import {}", file.display());
+    let failed = |why: String| Failure::new(Exit::Failed, &attempted, why);
+    let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let first: Value = serde_json::from_str(text.lines().next().unwrap_or_default())
+        .map_err(|error| failed(format!("line 1: this is not JSON ({error})")))?;
+    let Some(agent) = first["agentId"].as_str() else {
+        let why = "line 1: `agentId` is missing; is this an export of `skep history`?";
+        return Err(failed(why.to_owned()));
+    };
+    let mut path = format!("/api/v1/agents/{}/sessions", escaped(agent));
+    if let Some(key) = key {
+        path.push_str(&format!("?session_key={}", escaped(key)));
+    }
+    client.post_lines(&path, text).await.map_err(|error| client.failure(&attempted, error))
+}

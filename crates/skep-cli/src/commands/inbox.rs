@@ -1,0 +1,253 @@
+//! `skep inbox` and `skep task`: items of the inbox, as a list and one by one.
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::hive::Place;
+use crate::hive::client::{CallError, Client, escaped};
+use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::table::Table;
+use crate::print::time;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep inbox                           the newest items of every agent
+  skep inbox main --state failed       what went wrong with main's
+  skep inbox --limit 200 --json
+
+Newest first. `skep task show ID` tells everything about one of them.")]
+pub struct Inbox {
+    /// Only items of this agent
+    agent: Option<String>,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Args)]
+struct Which {
+    /// Only items in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+    /// How many
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum State {
+    Pending,
+    Running,
+    Waiting,
+    Done,
+    Failed,
+    Cancelled,
+    Dead,
+}
+
+impl State {
+    fn word(self) -> String {
+        let value = self.to_possible_value();
+        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+pub async fn run(command: Inbox, place: &Place) -> Result<(), Failure> {
+    list(command.agent.as_deref(), &command.which, place).await
+}
+
+async fn list(agent: Option<&str>, which: &Which, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let mut path = format!("/api/v1/inbox?limit={}", which.limit);
+    if let Some(agent) = agent {
+        path.push_str(&format!("&agent={}", escaped(agent)));
+    }
+    if let Some(state) = which.state {
+        path.push_str(&format!("&state={}", state.word()));
+    }
+    let page = client.get(&path).await.map_err(|error| client.failure("read the inbox", error))?;
+    if place.json {
+        output::json(&page);
+        return Ok(());
+    }
+    let items = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if items.is_empty() {
+        output::note("there are no such items");
+        return Ok(());
+    }
+    let mut table = Table::new(&["id", "agent", "session", "state", "when", "message"]);
+    for item in items {
+        table.row([
+            text(&item["item_id"]),
+            text(&item["agent"]),
+            text(&item["session_key"]),
+            text(&item["state"]),
+            stamp(&item["created_at"]),
+            text(&item["preview"]),
+        ]);
+    }
+    table.lines().into_iter().for_each(output::line);
+    Ok(())
+}
+
+#[derive(Args)]
+pub struct Task {
+    #[command(subcommand)]
+    command: TaskCommand,
+}
+
+#[derive(Subcommand)]
+enum TaskCommand {
+    /// List items, newest first
+    #[command(after_help = "Examples:
+  skep task list
+  skep task list --agent main --state running")]
+    List {
+        /// Only items of this agent
+        #[arg(long)]
+        agent: Option<String>,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Show one item: its message, state, turn, times, and answer or error
+    #[command(after_help = "Examples:
+  skep task show 019a2b3c-…
+  skep task show 019a2b3c-… --json")]
+    Show(Item),
+    /// End an item: at once if it waits, with its turn if it runs
+    #[command(after_help = "Examples:
+  skep task cancel 019a2b3c-…
+
+The sender is told with an error of code `cancelled`. Other messages that the same turn answers
+end with it; what is queued behind goes on.")]
+    Cancel(Item),
+    /// Send the message of a failed, dead or cancelled item again
+    #[command(after_help = "Examples:
+  skep task retry 019a2b3c-…
+  skep task show $(skep task retry 019a2b3c-… --json | jq -r .item_id)
+
+The new item is linked to the old one; `skep task show` names both.")]
+    Retry(Item),
+}
+
+#[derive(Args)]
+struct Item {
+    /// The item, as `skep inbox` names it
+    id: String,
+}
+
+pub async fn run_task(command: Task, place: &Place) -> Result<(), Failure> {
+    let (item, client) = match command.command {
+        TaskCommand::List { agent, which } => return list(agent.as_deref(), &which, place).await,
+        TaskCommand::Show(item) => {
+            let client = Client::open(place)?;
+            let path = format!("/api/v1/inbox/{}", escaped(&item.id));
+            (client.get(&path).await.map_err(|e| failed(&client, "show", &item.id, e))?, client)
+        }
+        TaskCommand::Cancel(item) => {
+            let client = Client::open(place)?;
+            let path = format!("/api/v1/inbox/{}/cancel", escaped(&item.id));
+            let told = client.post(&path, &json!(null), None).await;
+            (told.map_err(|error| failed(&client, "cancel", &item.id, error))?, client)
+        }
+        TaskCommand::Retry(item) => return retry(&item.id, place).await,
+    };
+    drop(client);
+    match place.json {
+        true => output::json(&item),
+        false => lines(&item).into_iter().for_each(output::line),
+    }
+    Ok(())
+}
+
+async fn retry(id: &str, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let path = format!("/api/v1/inbox/{}/retry", escaped(id));
+    // The key makes a repeated request of a broken connection harmless.
+    let key = skep_guard::random::uuid().to_string();
+    let told = client.post(&path, &json!(null), Some(&key)).await;
+    let receipt = told.map_err(|error| failed(&client, "retry", id, error))?;
+    if place.json {
+        output::json(&receipt);
+        return Ok(());
+    }
+    let new = text(&receipt["item_id"]);
+    output::line(format!("{} as item {new}", text(&receipt["state"])));
+    output::line(format!("follow it: skep task show {new}"));
+    Ok(())
+}
+
+fn failed(client: &Client, what: &str, id: &str, error: CallError) -> Failure {
+    let ended = matches!(&error, CallError::Problem { code, .. } if code != "unknown_item");
+    let unknown = matches!(&error, CallError::Problem { status: 404, .. });
+    let failure = client.failure(format!("{what} the item {id}"), error);
+    match (unknown, ended) {
+        (true, _) => failure.next("skep inbox"),
+        (false, true) if failure.next.is_none() => failure.next(format!("skep task show {id}")),
+        _ => failure,
+    }
+}
+
+/// An item in lines of a name and a value.
+pub fn lines(item: &Value) -> Vec<String> {
+    let state = text(&item["state"]);
+    let tone = match state.as_str() {
+        "done" => Tone::Good,
+        "failed" | "dead" => Tone::Bad,
+        _ => Tone::Strong,
+    };
+    let mut lines = vec![
+        format!("item     {}", text(&item["item_id"])),
+        format!("state    {}", toned(&state, tone)),
+        format!("agent    {} / {}", text(&item["agent"]), text(&item["session_key"])),
+        format!("from     {}", text(&item["from"])),
+        format!("sent     {}", stamp(&item["created_at"])),
+    ];
+    let at = |key: &str| item[key].as_i64();
+    if let Some(started) = at("started_at") {
+        let waited = time::span(started - at("created_at").unwrap_or(started));
+        lines.push(format!("started  {} (after {waited})", time::stamp(started)));
+    }
+    if let Some(finished) = at("finished_at") {
+        let took = at("started_at").map(|started| time::span(finished - started));
+        let took = took.map(|took| format!(" (took {took})")).unwrap_or_default();
+        lines.push(format!("ended    {}{took}", time::stamp(finished)));
+    }
+    if let Some(turn) = item["turn"].as_str() {
+        let (steps, attempts) = (at("steps").unwrap_or(0), at("attempts").unwrap_or(0));
+        let turn = foreign(turn);
+        let calls =
+            if steps == 1 { "1 model call".to_owned() } else { format!("{steps} model calls") };
+        lines.push(format!("turn     {turn}, {calls}, {attempts} failed attempts"));
+    }
+    let optional = [("waits", "waiting_for"), ("retry of", "retry_of"), ("retried", "retried_as")];
+    for (name, key) in optional {
+        lines.extend(item[key].as_str().map(|value| format!("{name:<9}{}", foreign(value))));
+    }
+    lines.extend(block("message", item["text"].as_str()));
+    lines.extend(block("answer", item["response"].as_str()));
+    if let Some(error) = item["error"]["error"].as_str() {
+        lines.extend(block(&format!("error {}", text(&item["error"]["code"])), Some(error)));
+        if item["retried_as"].is_null() && item["kind"] == "message" {
+            lines.push(format!("next: skep task retry {}", text(&item["item_id"])));
+        }
+    }
+    lines
+}
+
+fn block(name: &str, value: Option<&str>) -> Vec<String> {
+    let Some(value) = value else {
+        return Vec::new();
+    };
+    let mut lines = vec![toned(&format!("{name}:"), Tone::Faint)];
+    lines.extend(foreign(value).lines().map(|line| format!("  {line}")));
+    lines
+}
+
+fn stamp(value: &Value) -> String {
+    value.as_i64().map(time::stamp).unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| "?".to_owned(), foreign)
+}

@@ -1,0 +1,161 @@
+//! `skep provider`: the models a hive can ask, and whether they answer.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use crate::hive::Place;
+use crate::hive::client::{CallError, Client, escaped};
+use crate::print::output::{self, Tone, foreign, toned};
+
+#[derive(Args)]
+pub struct Provider {
+    #[command(subcommand)]
+    command: ProviderCommand,
+}
+
+#[derive(Subcommand)]
+enum ProviderCommand {
+    /// List the model profiles: vendor, model, where the key comes from
+    #[command(after_help = "Examples:
+  skep provider list
+  skep provider list --check   which of them can be reached; no model is asked
+  skep provider list --json")]
+    List {
+        /// Look whether something answers at the address of each
+        #[arg(long)]
+        check: bool,
+    },
+    /// Ask a model for a word, to see whether it answers
+    #[command(after_help = "Examples:
+  skep provider test                          every profile
+  skep provider test small                    one profile
+  skep provider test anthropic:claude-opus-4-1  another model of a vendor
+
+A real call: it costs a few tokens. The exit code is 0 when every one answered, else 1.")]
+    Test {
+        /// A profile, or vendor:model; every profile when absent
+        name: Option<String>,
+    },
+}
+
+pub async fn run(command: Provider, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    match command.command {
+        ProviderCommand::List { check } => {
+            let list = profiles(&client, if check { "?check=true" } else { "" }).await?;
+            if place.json {
+                output::json(&list);
+            } else {
+                items(&list["providers"]).flat_map(described).for_each(output::line);
+            }
+            Ok(())
+        }
+        ProviderCommand::Test { name } => test(&client, place, name).await,
+    }
+}
+
+async fn profiles(client: &Client, query: &str) -> Result<Value, Failure> {
+    let list = client.get(&format!("/api/v1/providers{query}")).await;
+    list.map_err(|error| client.failure("list the providers", error))
+}
+
+async fn test(client: &Client, place: &Place, name: Option<String>) -> Result<(), Failure> {
+    let names = match name {
+        Some(name) => vec![name],
+        None => {
+            let list = profiles(client, "").await?;
+            items(&list["providers"])
+                .filter_map(|it| it["name"].as_str())
+                .map(str::to_owned)
+                .collect()
+        }
+    };
+    let (mut tries, mut failed) = (Vec::new(), 0);
+    for name in names {
+        let path = format!("/api/v1/providers/{}/test", escaped(&name));
+        let tried = client.post(&path, &Value::Null, None).await.map_err(|error| {
+            let unknown = matches!(error, CallError::Problem { status: 404, .. });
+            let failure = client.failure(format!("test the provider {name}"), error);
+            if unknown { failure.next("skep provider list") } else { failure }
+        })?;
+        failed += usize::from(tried["ok"] != true);
+        if !place.json {
+            output::line(outcome(&name, &tried));
+        }
+        tries.push(tried);
+    }
+    if place.json {
+        output::json(&json!({ "tests": tries }));
+    }
+    match failed {
+        0 => Ok(()),
+        _ => {
+            let why = format!("{failed} of {} gave no answer", tries.len());
+            Err(Failure::new(Exit::Failed, "get an answer of every provider", why)
+                .next("correct providers.yaml, then skep provider test"))
+        }
+    }
+}
+
+fn described(provider: &Value) -> Vec<String> {
+    let (name, vendor) = (text(&provider["name"]), text(&provider["provider"]));
+    let mut first =
+        format!("{}  {vendor} {}", toned(&name, Tone::Strong), text(&provider["model"]));
+    if let Some(address) = provider["address"].as_str() {
+        first.push_str(&format!("  at {}", foreign(address)));
+    }
+    let window = match provider["context_window"].as_u64() {
+        Some(tokens) => format!("{tokens} tokens"),
+        None => "unknown".to_owned(),
+    };
+    let price = if provider["price_known"] == true { "known" } else { "unknown" };
+    let key = text(&provider["key"]);
+    let mut lines = vec![first, format!("  key: {key}; price {price}; context window {window}")];
+    lines.extend(provider.get("reached").map(reached));
+    for (word, list) in [("falls back to", &provider["fallback"]), ("used by", &provider["agents"])]
+    {
+        let names: Vec<String> = items(list).map(text).collect();
+        if !names.is_empty() {
+            lines.push(format!("  {word} {}", names.join(", ")));
+        }
+    }
+    lines
+}
+
+fn reached(reached: &Value) -> String {
+    let took = reached["took_ms"].as_i64().unwrap_or(0);
+    match reached["ok"] == true {
+        true => format!("  {} in {took} ms", toned("reachable", Tone::Good)),
+        false => {
+            let why = text(&reached["error"]);
+            format!("  {} after {took} ms: {why}", toned("not reachable", Tone::Bad))
+        }
+    }
+}
+
+fn outcome(name: &str, tried: &Value) -> String {
+    let name = toned(&foreign(name), Tone::Strong);
+    let took = tried["took_ms"].as_i64().unwrap_or(0);
+    let model = text(&tried["model"]);
+    if tried["ok"] != true {
+        let why = text(&tried["error"]["error"]);
+        return format!("{}  {name}  {model}  after {took} ms: {why}", toned("bad ", Tone::Bad));
+    }
+    let usage = &tried["usage"];
+    let tokens = usage["totalTokens"].as_u64().or(usage["total_tokens"].as_u64()).unwrap_or(0);
+    let cost = match usage["cost"].as_f64() {
+        Some(dollars) => format!("${dollars:.6}"),
+        None => "cost unknown".to_owned(),
+    };
+    let good = toned("ok  ", Tone::Good);
+    format!("{good}  {name}  {model}  answered in {took} ms, {tokens} tokens, {cost}")
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map(foreign).unwrap_or_default()
+}

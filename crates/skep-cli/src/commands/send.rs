@@ -1,0 +1,251 @@
+//! `skep send`: a message to an agent, and on request the wait for its answer.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use skep_core::file::{FileData, IMAGE_BYTES};
+use tokio::time::{Instant, sleep};
+
+use crate::failure::{Exit, Failure};
+use crate::hive::Place;
+use crate::hive::client::{CallError, Client, escaped};
+use crate::hive::stream::Watch;
+use crate::print::output::{self, foreign};
+
+/// How long a hive that went away may take to come back.
+const RECONNECT: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(200);
+/// One round of waiting at the hive; there are as many rounds as it takes.
+const ROUND: Duration = Duration::from_secs(120);
+/// More is no message; the hive has its own, smaller limit.
+const MESSAGE_BYTES: u64 = 16 << 20;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep send main \"hello\" --wait
+  skep send main \"long story\" --stream
+  git diff | skep send main - --wait          the message comes from standard input
+  skep send main \"once\" --id job-17           sent again with the same id, it counts once
+  skep send main \"what is this?\" --attach bee.png --attach notes.txt --wait
+
+With --wait the exit code is 0 when the agent answered and 1 when the turn failed.")]
+pub struct Send {
+    /// The agent
+    agent: String,
+    /// What to say; - reads it from standard input
+    message: String,
+    /// Wait for the answer and print it
+    #[arg(long)]
+    wait: bool,
+    /// Print the answer while it is being written, then as --wait
+    #[arg(long, conflicts_with = "json")]
+    stream: bool,
+    /// Session key
+    #[arg(long, default_value = "main", value_name = "KEY")]
+    session: String,
+    /// Idempotency key: the same key and message are accepted only once
+    #[arg(long, value_name = "KEY")]
+    id: Option<String>,
+    /// A picture (PNG, JPEG, GIF, WebP) or text file to go with the message; may be repeated
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
+}
+
+pub async fn run(command: Send, place: &Place) -> Result<(), Failure> {
+    let message = if command.message == "-" { read_stdin()? } else { command.message.clone() };
+    let attachments = command.attach.iter().map(|file| read_file(file));
+    let attachments: Vec<Value> = attachments.collect::<Result<_, _>>()?;
+    let client = Client::open(place)?;
+    let key = command.id.clone().unwrap_or_else(|| skep_guard::random::uuid().to_string());
+    let mut sending = Sending { client: &client, command: &command, key: &key, lost: None };
+    let mut watch = match command.stream {
+        true => Some(
+            Watch::open(&client, &command.agent, &command.session)
+                .await
+                .map_err(|error| sending.failed(error))?,
+        ),
+        false => None,
+    };
+    let receipt = sending.submit(&message, &attachments).await?;
+    if !(command.wait || command.stream) {
+        accepted(place, &receipt);
+        return Ok(());
+    }
+    if let Some(note) = receipt["note"].as_str() {
+        output::note(foreign(note));
+    }
+    let shown = match &mut watch {
+        Some(watch) => watch.show(receipt["message_id"].as_str().unwrap_or_default()).await,
+        None => String::new(),
+    };
+    let followed = sending.follow(&receipt).await?;
+    finish(place, &command.agent, &followed, &shown)
+}
+
+fn read_stdin() -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = std::io::stdin().lock().take(MESSAGE_BYTES + 1).read_to_string(&mut text);
+    let attempted = "read the message from standard input";
+    match read {
+        Ok(size) if size as u64 > MESSAGE_BYTES => {
+            Err(Failure::new(Exit::Usage, attempted, "it is longer than 16 MiB"))
+        }
+        // The line end that `echo` and editors put there is not part of what is said.
+        Ok(_) => Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned()),
+        Err(error) => Err(Failure::new(Exit::Usage, attempted, error.to_string())),
+    }
+}
+
+/// The file as the hive takes it. What it is, and whether it may be, the hive judges.
+fn read_file(path: &Path) -> Result<Value, Failure> {
+    let attempted = format!("attach {}", path.display());
+    let failed = |why: String| Failure::new(Exit::Usage, &attempted, why);
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| failed("its name is no text".to_owned()))?;
+    // A pipe or a device could block or never end.
+    let kind = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+    if !kind.is_file() {
+        return Err(failed("it is not a file".to_owned()));
+    }
+    let most = IMAGE_BYTES as u64;
+    let mut bytes = Vec::new();
+    let read =
+        std::fs::File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes));
+    read.map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > most {
+        return Err(failed(format!("it is larger than {most} bytes")));
+    }
+    Ok(json!({ "name": name, "data": FileData(bytes.into()) }))
+}
+
+struct Sending<'a> {
+    client: &'a Client,
+    command: &'a Send,
+    key: &'a str,
+    /// Since when the hive does not answer.
+    lost: Option<Instant>,
+}
+
+impl Sending<'_> {
+    /// Hands the message over. The key makes repeating it safe; it is repeated only for someone
+    /// who waits, and not when the hive was never there.
+    async fn submit(&mut self, message: &str, files: &[Value]) -> Result<Value, Failure> {
+        let path = format!("/api/v1/agents/{}/messages", escaped(&self.command.agent));
+        let mut body = json!({ "message": message, "session_key": self.command.session });
+        if !files.is_empty() {
+            body["attachments"] = files.into();
+        }
+        let waits = self.command.wait || self.command.stream;
+        loop {
+            match self.client.post(&path, &body, Some(self.key)).await {
+                Ok(receipt) => return Ok(receipt),
+                Err(CallError::Unreachable { connected: false, why }) if self.lost.is_none() => {
+                    return Err(self.failed(CallError::Unreachable { connected: false, why }));
+                }
+                Err(error) if waits && passes(&error) => self.pause(error).await?,
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    /// Waits for the end of an accepted message, over restarts of the hive too.
+    async fn follow(&mut self, receipt: &Value) -> Result<Value, Failure> {
+        let id = receipt["item_id"].as_str().unwrap_or(self.key);
+        let path = format!(
+            "/api/v1/agents/{}/messages/{}?wait=true&timeout={}",
+            escaped(&self.command.agent),
+            escaped(id),
+            ROUND.as_secs()
+        );
+        loop {
+            match self.client.get_waiting(&path, ROUND).await {
+                Ok(followed) if has_ended(&followed) => return Ok(followed),
+                Ok(_) => {
+                    self.lost = None;
+                    sleep(PAUSE).await;
+                }
+                Err(CallError::Problem { status: 504, .. }) => self.lost = None,
+                Err(error) if passes(&error) => self.pause(error).await?,
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    async fn pause(&mut self, error: CallError) -> Result<(), Failure> {
+        let lost = *self.lost.get_or_insert_with(Instant::now);
+        if lost.elapsed() < RECONNECT {
+            sleep(PAUSE).await;
+            return Ok(());
+        }
+        let why = format!(
+            "{} went away and did not come back within {} s: {error}\n\
+             what was accepted is kept and goes on by itself; the id is {}",
+            self.client.hive,
+            RECONNECT.as_secs(),
+            self.key
+        );
+        let Send { agent, .. } = self.command;
+        let next = format!("skep send {agent} … --wait --id {} (the same message)", self.key);
+        let attempted = format!("wait for the answer of {agent}");
+        Err(Failure::new(Exit::Failed, attempted, why).next(next))
+    }
+
+    fn failed(&self, error: CallError) -> Failure {
+        let unknown = matches!(error, CallError::Unreachable { connected: true, .. });
+        let attempted = format!("send the message to {}", self.command.agent);
+        let mut failure = self.client.failure(attempted, error);
+        if unknown {
+            failure.why.push_str("\nwhether the message was accepted is not known");
+            let agent = &self.command.agent;
+            let next = format!("skep send {agent} … --id {} (the same message)", self.key);
+            failure.next = Some(next);
+        }
+        failure
+    }
+}
+
+/// Whether the same call may work a moment later.
+fn passes(error: &CallError) -> bool {
+    matches!(error, CallError::Unreachable { .. } | CallError::Problem { status: 503, .. })
+}
+
+fn has_ended(followed: &Value) -> bool {
+    !matches!(followed["state"].as_str(), Some("pending" | "running" | "waiting"))
+}
+
+fn accepted(place: &Place, receipt: &Value) {
+    if place.json {
+        output::json(receipt);
+        return;
+    }
+    let text = |key: &str| receipt[key].as_str().unwrap_or("?").to_owned();
+    output::line(format!("accepted ({}), message {}", text("state"), text("message_id")));
+    if let Some(note) = receipt["note"].as_str() {
+        output::line(foreign(note));
+    }
+}
+
+/// Prints what is not on the screen yet.
+fn finish(place: &Place, agent: &str, followed: &Value, shown: &str) -> Result<(), Failure> {
+    if place.json {
+        output::json(followed);
+    }
+    let content = followed["response"]["content"].as_str();
+    if followed["state"] == "done" {
+        let content = content.unwrap_or_default();
+        if !place.json && content.trim() != shown.trim() {
+            output::line(foreign(content));
+        }
+        return Ok(());
+    }
+    let state = followed["state"].as_str().unwrap_or("?");
+    let text = followed["error"]["error"].as_str().unwrap_or("no reason was given");
+    let code = followed["error"]["code"].as_str().unwrap_or(state);
+    let attempted = format!("get an answer of {agent}");
+    let why = format!("{} ({code})", foreign(text));
+    let failure = Failure::new(Exit::Failed, attempted, why);
+    Err(failure.next(format!("skep history show {agent} --view full")))
+}

@@ -1,0 +1,200 @@
+//! `skep session`: the conversations of an agent, and forks of them.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use crate::hive::Place;
+use crate::hive::client::{CallError, Client, escaped};
+use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::time;
+
+#[derive(Args)]
+pub struct Session {
+    #[command(subcommand)]
+    command: SessionCommand,
+}
+
+#[derive(Subcommand)]
+enum SessionCommand {
+    /// List the sessions of an agent, the one last spoken in first
+    List(List),
+    /// Begin a new session as a copy of another one's first part
+    Fork(Fork),
+    /// Show the model notes instead of the older messages of a session
+    Compact(Compact),
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep session list
+  skep session list main --limit 10")]
+struct List {
+    /// The agent
+    #[arg(default_value = "main")]
+    agent: String,
+    /// How many sessions
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+    /// The page after the one that gave this
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep session fork 0190a3… --at 12            go on after message 12, under a new key
+  skep session fork 0190a3… --at 12 --key try  … under the key `try`
+  skep send main \"and now?\" --session try")]
+struct Fork {
+    /// The id of the session, as `skep session list` shows it
+    id: String,
+    /// The last message to keep, by its number (all of them)
+    #[arg(long, value_name = "SEQ")]
+    at: Option<i64>,
+    /// The agent
+    #[arg(long, default_value = "main")]
+    agent: String,
+    /// Session key that leads to the fork (one is made up)
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep session compact 0190a3…
+  skep session compact 0190a3… --keep \"the plan and every path\"
+
+The history keeps every message: `skep history show --view full` has the notes too.")]
+struct Compact {
+    /// The id of the session, as `skep session list` shows it
+    id: String,
+    /// What the notes have to hold above all
+    #[arg(long, value_name = "TEXT")]
+    keep: Option<String>,
+    /// The agent
+    #[arg(long, default_value = "main")]
+    agent: String,
+}
+
+pub async fn run(command: Session, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    match command.command {
+        SessionCommand::List(list) => show_list(list, place, &client).await,
+        SessionCommand::Fork(fork) => make_fork(fork, place, &client).await,
+        SessionCommand::Compact(compact) => make_notes(compact, place, &client).await,
+    }
+}
+
+async fn show_list(list: List, place: &Place, client: &Client) -> Result<(), Failure> {
+    let attempted = format!("list the sessions of {}", list.agent);
+    let page = page(client, &list.agent, list.limit, list.after.as_deref())
+        .await
+        .map_err(|error| client.failure(attempted, error))?;
+    if place.json {
+        output::json(&page);
+        return Ok(());
+    }
+    let sessions = page["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if sessions.is_empty() {
+        output::note("there is no session yet");
+    }
+    for session in sessions {
+        lines(session).into_iter().for_each(output::line);
+    }
+    if let Some(after) = page["after"].as_str() {
+        output::note(format!("more: --after {after}"));
+    }
+    Ok(())
+}
+
+/// A page of the sessions of an agent.
+pub async fn page(
+    client: &Client,
+    agent: &str,
+    limit: u32,
+    after: Option<&str>,
+) -> Result<Value, CallError> {
+    let mut path = format!("/api/v1/agents/{}/sessions?limit={limit}", escaped(agent));
+    if let Some(after) = after {
+        path.push_str(&format!("&after={}", escaped(after)));
+    }
+    client.get(&path).await
+}
+
+fn lines(session: &Value) -> Vec<String> {
+    let text = |key: &str| session[key].as_str().map(foreign).unwrap_or_default();
+    let number = |key: &str| session[key].as_i64().unwrap_or(0);
+    let here = if session["current"] == true { "" } else { " (earlier)" };
+    let mut facts = format!(
+        "{}  {} messages, {} tokens",
+        time::stamp(number("last_at")),
+        number("messages"),
+        number("tokens")
+    );
+    if let Some(cost) = session["cost"].as_f64() {
+        facts.push_str(&format!(", ${cost:.4}"));
+    }
+    for (key, word) in [("profile", "model"), ("think", "think")] {
+        if let Some(chosen) = session[key].as_str() {
+            facts.push_str(&format!(", {word} {}", foreign(chosen)));
+        }
+    }
+    if let Some(from) = session["forked_from"]["session"].as_str() {
+        let at = session["forked_from"]["at"].as_i64().unwrap_or(0);
+        facts.push_str(&format!(", fork of {} at {at}", foreign(from)));
+    }
+    vec![
+        format!("{}  {}{here}  {}", text("id"), text("session_key"), title(&text("title"))),
+        format!("  {}", toned(&facts, Tone::Faint)),
+    ]
+}
+
+fn title(text: &str) -> String {
+    toned(if text.is_empty() { "(nothing said)" } else { text }, Tone::Strong)
+}
+
+async fn make_fork(fork: Fork, place: &Place, client: &Client) -> Result<(), Failure> {
+    let (agent, id) = (escaped(&fork.agent), escaped(&fork.id));
+    let path = format!("/api/v1/agents/{agent}/sessions/{id}/fork");
+    let mut body = json!({});
+    if let Some(at) = fork.at {
+        body["at"] = at.into();
+    }
+    if let Some(key) = &fork.key {
+        body["session_key"] = key.as_str().into();
+    }
+    let attempted = format!("fork the session {}", fork.id);
+    let made =
+        client.post(&path, &body, None).await.map_err(|error| client.failure(attempted, error))?;
+    if place.json {
+        output::json(&made);
+        return Ok(());
+    }
+    lines(&made).into_iter().for_each(output::line);
+    let key = made["session_key"].as_str().map(foreign).unwrap_or_default();
+    output::note(format!("go on in it: skep send {} … --session {key}", fork.agent));
+    Ok(())
+}
+
+async fn make_notes(compact: Compact, place: &Place, client: &Client) -> Result<(), Failure> {
+    let (agent, id) = (escaped(&compact.agent), escaped(&compact.id));
+    let path = format!("/api/v1/agents/{agent}/sessions/{id}/compact?wait=true&timeout=600");
+    let body = compact.keep.map_or_else(|| json!({}), |keep| json!({ "keep": keep }));
+    let attempted = format!("compact the session {}", compact.id);
+    let ended = client
+        .post(&path, &body, None)
+        .await
+        .map_err(|error| client.failure(attempted.clone(), error))?;
+    if place.json {
+        output::json(&ended);
+    }
+    if let Some(error) = ended["error"]["error"].as_str() {
+        return Err(Failure::new(Exit::Failed, attempted, foreign(error)));
+    }
+    if !place.json {
+        let text = ended["response"]["content"].as_str().map(foreign);
+        output::line(text.unwrap_or_else(|| "it goes on; see skep status".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `skep status`: what the hive is doing right now.
+
+use clap::Args;
+use serde_json::Value;
+use skep_core::money::Money;
+
+use crate::failure::Failure;
+use crate::hive::Place;
+use crate::hive::client::Client;
+use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::time;
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  skep status
+  skep status --json")]
+pub struct Status {}
+
+pub async fn run(_: Status, place: &Place) -> Result<(), Failure> {
+    let client = Client::open(place)?;
+    let state = client
+        .get("/api/v1/state")
+        .await
+        .map_err(|error| client.failure("show the state", error))?;
+    if place.json {
+        output::json(&state);
+    } else {
+        lines(&state).into_iter().for_each(output::line);
+    }
+    Ok(())
+}
+
+pub fn lines(state: &Value) -> Vec<String> {
+    let hive = &state["hive"];
+    let up = time::span(hive["uptime_ms"].as_i64().unwrap_or(0));
+    let mut lines = vec![
+        format!("{} skep {}, up {up}", toned("running", Tone::Good), word(&hive["version"])),
+        format!("home   {}", word(&hive["home"])),
+        format!("model  {}", word(&hive["model_note"])),
+    ];
+    lines.extend(config(&hive["config"]));
+    let queue = &state["queue"];
+    let count = |key: &str| queue[key].as_i64().unwrap_or(0);
+    let (running, queued, waiting) = (count("running"), count("pending"), count("waiting"));
+    lines.push(format!("work   {running} running, {queued} queued, {waiting} waiting"));
+    lines.extend(integrity(&hive["integrity"]));
+    lines.extend(spend(&state["spend"]));
+    lines.push(String::new());
+    lines.extend(items(&state["agents"]).map(agent));
+    let turns: Vec<String> = items(&state["turns"]).map(turn).collect();
+    if !turns.is_empty() {
+        lines.push(String::new());
+        lines.extend(turns);
+    }
+    let unknown: Vec<String> = items(&state["unknown_calls"]).map(unknown_call).collect();
+    if !unknown.is_empty() {
+        lines.push(String::new());
+        lines.push(toned("calls whose outcome is unknown (look what they did):", Tone::Bad));
+        lines.extend(unknown);
+    }
+    lines
+}
+
+/// How the files stand to what is in force; nothing where they agree.
+fn config(config: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for problem in items(&config["problems"]) {
+        let kept = toned("not in force, the version before it goes on", Tone::Bad);
+        lines.push(format!("config {kept}: {}", word(&problem["text"])));
+    }
+    for key in items(&config["needs_restart"]) {
+        lines.push(format!("config used after the next start: {}", word(key)));
+    }
+    lines.extend(config["unwatched"].as_str().map(|why| format!("config {}", foreign(why))));
+    lines
+}
+
+/// Nothing where the last stop was in order.
+fn integrity(found: &Value) -> Option<String> {
+    let text = match found["state"].as_str() {
+        Some("running") => "is looked at as a whole: the last stop was out of order".to_owned(),
+        Some("whole") => "is whole: looked at after a stop out of order".to_owned(),
+        Some("damaged") => toned(&word(&found["text"]), Tone::Bad),
+        _ => return None,
+    };
+    Some(format!("store  {text}"))
+}
+
+/// What the day has cost so far. A part that nobody knows is said, never left out.
+fn spend(spend: &Value) -> Option<String> {
+    let number = |key: &str| spend[key].as_u64().unwrap_or(0);
+    let known = money(&spend["known_cost"])?;
+    let mut text = match (number("calls"), number("unpriced_calls")) {
+        (0, _) => "nothing".to_owned(),
+        (_, 0) => known,
+        (all, unpriced) if all == unpriced => "unknown".to_owned(),
+        (_, unpriced) => format!("{known} and {unpriced} calls of unknown price"),
+    };
+    text.push_str(&format!(" for {} calls, {} tokens", number("calls"), number("tokens")));
+    let limits = &spend["limits"];
+    let tokens = |key: &str| limits[key].as_u64();
+    let most = [
+        money(&limits["cost_per_day"]),
+        tokens("tokens_per_day").map(|most| format!("{most} tokens")),
+        tokens("unpriced_tokens_per_day").map(|most| format!("{most} tokens of unknown price")),
+    ];
+    let most: Vec<String> = most.into_iter().flatten().collect();
+    let most = if most.is_empty() { "no limit".to_owned() } else { most.join(", ") };
+    Some(format!("today  {text}; a day may use: {most}"))
+}
+
+fn money(value: &Value) -> Option<String> {
+    value.as_f64().and_then(Money::from_dollars).map(|money| money.to_string())
+}
+
+fn agent(agent: &Value) -> String {
+    let name = toned(&word(&agent["name"]), Tone::Strong);
+    if agent["status"] == "failed" {
+        return format!("agent {name}  {}  {}", toned("failed", Tone::Bad), word(&agent["error"]));
+    }
+    let (engine, model) = (word(&agent["engine"]), word(&agent["model"]));
+    let depth = agent["queue_depth"].as_i64().unwrap_or(0);
+    let active = agent["active_turns"].as_i64().unwrap_or(0);
+    let status = word(&agent["status"]);
+    let walls = match agent["sandbox"].as_str() {
+        Some("host") => format!("  {}", toned("on the host, without walls", Tone::Bad)),
+        _ => String::new(),
+    };
+    format!("agent {name}  {status}  {engine} · {model}  {active} running, {depth} queued{walls}")
+}
+
+fn turn(turn: &Value) -> String {
+    let since = turn["since"].as_i64().map(time::stamp).unwrap_or_default();
+    let (agent, key) = (word(&turn["agent"]), word(&turn["session_key"]));
+    let mut line = format!("turn  {agent}/{key}  {}  since {since}", word(&turn["state"]));
+    if let Some(reason) = turn["waiting_for"].as_str() {
+        line.push_str(&format!("  waits for {}", foreign(reason)));
+    }
+    line
+}
+
+fn unknown_call(call: &Value) -> String {
+    let at = call["at"].as_i64().map(time::stamp).unwrap_or_default();
+    let (agent, tool) = (word(&call["agent"]), word(&call["tool"]));
+    format!("  {agent}  {tool}  {}  {at}", word(&call["call_id"]))
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn word(value: &Value) -> String {
+    value.as_str().map_or_else(|| "?".to_owned(), foreign)
+}

@@ -1,0 +1,275 @@
+//! HTTP to a hive: over `run/skep.sock` of a home, or to `--url` with the token of `SKEP_TOKEN`.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use reqwest::{Client as Http, Method, RequestBuilder, Response, Upgraded};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use skep_guard::{environment, http};
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use crate::failure::{Exit, Failure};
+use crate::hive::Place;
+
+const CONNECT: Duration = Duration::from_secs(10);
+/// For answers that do not wait for an agent.
+const ANSWER: Duration = Duration::from_secs(30);
+/// For a whole session on its way in.
+const UPLOAD: Duration = Duration::from_secs(180);
+
+/// The socket is the owner's alone.
+const DENIED: &str = "it belongs to another user, and only its owner may use it";
+
+const OWNER: &str = "run it as the owner of the home, or use --url with a token in SKEP_TOKEN";
+
+pub type Socket = WebSocketStream<Upgraded>;
+
+pub struct Client {
+    door: Door,
+    /// How messages call the hive.
+    pub hive: String,
+}
+
+enum Door {
+    Socket(http::LocalClient),
+    Web { http: Http, base: String, token: SecretString },
+}
+
+/// Why a call gave no result.
+#[derive(Debug)]
+pub enum CallError {
+    /// No connection; or it broke (`connected`), and whether the hive acted is not known.
+    Unreachable { connected: bool, why: String },
+    /// The hive answered with a problem.
+    Problem { status: u16, code: String, detail: String },
+    /// What answered does not speak our language.
+    Strange(String),
+}
+
+impl Client {
+    pub fn open(place: &Place) -> Result<Self, Failure> {
+        match &place.url {
+            Some(url) => Self::web(url),
+            None => Self::local(place),
+        }
+    }
+
+    fn local(place: &Place) -> Result<Self, Failure> {
+        let home = place.home()?;
+        let hive = format!("the hive in {}", home.root().display());
+        let failed =
+            |why: &str, next| Failure::new(Exit::Failed, format!("reach {hive}"), why).next(next);
+        // Opening it tells more than looking at it: another user's folder is there all the same.
+        match std::fs::read_dir(home.run()) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(failed(DENIED, OWNER));
+            }
+            Err(_) => return Err(failed("no hive was ever started there", "skep up")),
+        }
+        let local = http::LocalClient::new(&home.run())
+            .map_err(|error| failed(&error.to_string(), "skep up"))?;
+        Ok(Self { door: Door::Socket(local), hive })
+    }
+
+    fn web(url: &str) -> Result<Self, Failure> {
+        let hive = format!("the hive at {url}");
+        let attempted = format!("reach {hive}");
+        let usage = |why: &str| Failure::new(Exit::Usage, &attempted, why);
+        if !(url.starts_with("http://") || url.starts_with("https://")) {
+            let failure = usage("--url has to start with http:// or https://");
+            return Err(failure.next("skep --url http://127.0.0.1:7537 status"));
+        }
+        let Some(token) = environment::var("SKEP_TOKEN") else {
+            let failure = usage("SKEP_TOKEN is not set, and a hive elsewhere asks for a token");
+            return Err(failure.next("on the hive's machine: skep token new"));
+        };
+        let http = http::client(url, CONNECT)
+            .map_err(|error| Failure::new(Exit::Failed, &attempted, error.to_string()))?;
+        let base = url.trim_end_matches('/').to_owned();
+        Ok(Self { door: Door::Web { http, base, token: SecretString::from(token) }, hive })
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Value, CallError> {
+        self.json(self.request(Method::GET, path).timeout(ANSWER)).await
+    }
+
+    /// For an answer that may take until `wait` has passed.
+    pub async fn get_waiting(&self, path: &str, wait: Duration) -> Result<Value, CallError> {
+        self.json(self.request(Method::GET, path).timeout(wait + ANSWER)).await
+    }
+
+    pub async fn post(
+        &self,
+        path: &str,
+        body: &Value,
+        key: Option<&str>,
+    ) -> Result<Value, CallError> {
+        let mut request = self.request(Method::POST, path).timeout(ANSWER).json(body);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
+        self.json(request).await
+    }
+
+    /// JSON lines: as much as there is, and so as long as it takes.
+    pub async fn post_lines(&self, path: &str, lines: String) -> Result<Value, CallError> {
+        let kind = "application/x-ndjson";
+        let request = self.request(Method::POST, path).header("Content-Type", kind).body(lines);
+        self.json(request.timeout(UPLOAD)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Result<Value, CallError> {
+        self.json(self.request(Method::DELETE, path).timeout(ANSWER)).await
+    }
+
+    /// An answer that is read as it comes, without a time limit.
+    pub async fn stream(&self, path: &str) -> Result<Response, CallError> {
+        let request = self.request(Method::GET, path).header("Accept", "text/event-stream");
+        let response = request.send().await.map_err(unreachable)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let body = response.bytes().await.map_err(unreachable)?;
+        Err(problem(status, &body))
+    }
+
+    /// A WebSocket at the path.
+    pub async fn socket(&self, path: &str) -> Result<Socket, CallError> {
+        let key = generate_key();
+        let request = self
+            .request(Method::GET, path)
+            .header("Connection", "Upgrade")
+            .header("Upgrade", "websocket")
+            .header("Sec-WebSocket-Version", "13")
+            .header("Sec-WebSocket-Key", &key);
+        let sent = timeout(ANSWER, request.send()).await;
+        let response = sent.map_err(|_| silent())?.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        if status != 101 {
+            let body = response.bytes().await.map_err(unreachable)?;
+            return Err(problem(status, &body));
+        }
+        let accepted = response.headers().get("Sec-WebSocket-Accept");
+        if accepted.is_none_or(|given| *given != derive_accept_key(key.as_bytes())) {
+            return Err(CallError::Strange("it did not open the WebSocket asked for".to_owned()));
+        }
+        let stream = response.upgrade().await.map_err(unreachable)?;
+        Ok(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        match &self.door {
+            Door::Socket(local) => local.http().request(method, format!("http://localhost{path}")),
+            Door::Web { http, base, token } => {
+                http.request(method, format!("{base}{path}")).bearer_auth(token.expose_secret())
+            }
+        }
+    }
+
+    async fn json(&self, request: RequestBuilder) -> Result<Value, CallError> {
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(unreachable)?;
+        if !status.is_success() {
+            return Err(problem(status.as_u16(), &body));
+        }
+        if body.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&body)
+            .map_err(|_| CallError::Strange("the answer is not JSON".to_owned()))
+    }
+
+    /// A call's error as the end of a command.
+    pub fn failure(&self, attempted: impl Into<String>, error: CallError) -> Failure {
+        match error {
+            CallError::Unreachable { connected, why } => {
+                let what = if connected { "broke off" } else { "does not answer" };
+                let why = format!("{} {what}: {why}", self.hive);
+                let denied = why.ends_with(DENIED);
+                Failure::new(Exit::Failed, attempted, why).next(match &self.door {
+                    Door::Socket(_) if denied => OWNER,
+                    Door::Socket(_) => "skep up",
+                    Door::Web { .. } => "look whether the hive runs and the address is right",
+                })
+            }
+            CallError::Problem { status, code, detail } => {
+                let exit = if matches!(status, 401 | 403) { Exit::Refused } else { Exit::Failed };
+                let failure = Failure::new(exit, attempted, format!("{detail} ({code})"));
+                match status {
+                    401 | 403 => failure.next("skep token new, then SKEP_TOKEN=… with the new one"),
+                    404 => failure.next("skep status"),
+                    _ => failure,
+                }
+            }
+            CallError::Strange(why) => {
+                let why = format!("{} answered strangely: {why}", self.hive);
+                Failure::new(Exit::Failed, attempted, why).next("skep doctor")
+            }
+        }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { why, .. } | Self::Strange(why) => f.write_str(why),
+            Self::Problem { code, detail, .. } => write!(f, "{detail} ({code})"),
+        }
+    }
+}
+
+fn silent() -> CallError {
+    let why = format!("no answer within {} s", ANSWER.as_secs());
+    CallError::Unreachable { connected: true, why }
+}
+
+/// The innermost reason is what people can act on.
+fn unreachable(error: reqwest::Error) -> CallError {
+    let mut inner: &dyn std::error::Error = &error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    let why = match inner.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            "nobody listens there".to_owned()
+        }
+        Some(io::ErrorKind::PermissionDenied) => DENIED.to_owned(),
+        _ => inner.to_string(),
+    };
+    CallError::Unreachable { connected: !error.is_connect(), why }
+}
+
+fn problem(status: u16, body: &[u8]) -> CallError {
+    let Ok(problem) = serde_json::from_slice::<Value>(body) else {
+        return CallError::Strange(format!("status {status} without a problem document"));
+    };
+    let text = |key: &str| problem[key].as_str().map(str::to_owned);
+    CallError::Problem {
+        status,
+        code: text("code").unwrap_or_else(|| status.to_string()),
+        detail: text("detail").or_else(|| text("title")).unwrap_or_default(),
+    }
+}
+
+/// A piece of a path or query: everything but letters, digits and `-_.~` is escaped.
+pub fn escaped(text: &str) -> String {
+    use std::fmt::Write as _;
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}

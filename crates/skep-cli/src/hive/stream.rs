@@ -1,0 +1,87 @@
+//! Watching a session while its agent writes: deltas of the live events, shown as they come.
+//!
+//! Deltas are provisional. The caller compares what was shown with the answer that counts.
+
+use std::collections::HashSet;
+
+use reqwest::Response;
+use serde_json::Value;
+use skep_model::sse::Parser;
+
+use crate::hive::client::{CallError, Client, escaped};
+use crate::print::output::{self, foreign};
+
+pub struct Watch {
+    response: Response,
+    session: String,
+    /// Turns of the watched session.
+    turns: HashSet<String>,
+    /// Model call (turn, token, number) whose words stand on the current line.
+    call: Option<(String, i64, i64)>,
+    /// The words of that call.
+    shown: String,
+}
+
+impl Watch {
+    /// Subscribes before the message is sent, so that its first word is not missed.
+    pub async fn open(client: &Client, agent: &str, session: &str) -> Result<Self, CallError> {
+        let state = client.get("/api/v1/state").await?;
+        let seq = state["seq"].as_i64().unwrap_or(0);
+        let path = format!("/api/v1/events?since={seq}&agent={}", escaped(agent));
+        let response = client.stream(&path).await?;
+        let ours = |turn: &&Value| turn["agent"] == agent && turn["session_key"] == session;
+        let turns = state["turns"].as_array().into_iter().flatten().filter(ours);
+        let turns = turns.filter_map(|turn| turn["turn"].as_str().map(str::to_owned)).collect();
+        Ok(Self { response, session: session.to_owned(), turns, call: None, shown: String::new() })
+    }
+
+    /// Shows words until the message has ended or the stream breaks off. Returns the words of the
+    /// last model call as they were shown.
+    pub async fn show(&mut self, message_id: &str) -> String {
+        let mut parser = Parser::default();
+        let mut events = Vec::new();
+        while let Ok(Some(bytes)) = self.response.chunk().await {
+            if parser.push(&bytes, &mut events).is_err() {
+                break;
+            }
+            for event in events.drain(..) {
+                let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                let ended = event.name == "inbox_ended" && data["message_id"] == message_id;
+                if ended || event.name == "resync" {
+                    return self.end_line();
+                }
+                self.take(&event.name, &data);
+            }
+        }
+        self.end_line()
+    }
+
+    fn take(&mut self, name: &str, data: &Value) {
+        let Some(turn) = data["turn"].as_str() else {
+            return;
+        };
+        if name == "turn_start" && data["session_key"] == self.session.as_str() {
+            self.turns.insert(turn.to_owned());
+        }
+        if name != "delta" || data["part"] != "text" || !self.turns.contains(turn) {
+            return;
+        }
+        let number = |key: &str| data[key].as_i64().unwrap_or(0);
+        let call = (turn.to_owned(), number("token"), number("call"));
+        if self.call.as_ref() != Some(&call) {
+            self.end_line();
+            self.shown.clear();
+            self.call = Some(call);
+        }
+        let text = data["text"].as_str().unwrap_or_default();
+        self.shown.push_str(text);
+        output::piece(&foreign(text));
+    }
+
+    fn end_line(&mut self) -> String {
+        if !self.shown.is_empty() && !self.shown.ends_with('\n') {
+            output::piece("\n");
+        }
+        self.shown.clone()
+    }
+}

@@ -1,0 +1,181 @@
+//! What is printed. Colour only on a terminal; nothing an agent says can drive a terminal, also
+//! one that is reached through a pipe or a file.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use skep_guard::environment;
+
+use crate::failure::Failure;
+use crate::print::text::{is_hostile, named};
+
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// A line on standard output. A reader that went away is no failure of ours.
+pub fn line(text: impl AsRef<str>) {
+    // One write with its line end: the buffer would send all lines but the last, and that later.
+    piece(&format!("{}\n", text.as_ref()));
+}
+
+/// A piece of a line, shown at once.
+pub fn piece(text: &str) {
+    write(&guarded(text, std::io::stdout().is_terminal()));
+}
+
+fn write(text: &str) {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            // The first is the reason for all the others.
+            let _ = LOST.set(error.to_string());
+        }
+    }
+}
+
+/// Why some of the result was not written, for instance to a file on a full disk.
+pub fn lost() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
+}
+
+/// A line for people beside the result.
+pub fn note(text: impl AsRef<str>) {
+    let text = guarded(text.as_ref(), std::io::stderr().is_terminal());
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// One JSON document on one line.
+pub fn json(value: &Value) {
+    write(&format!("{}\n", escaped(value.to_string())));
+}
+
+/// JSON of the same meaning that has no hostile characters: JSON itself escapes only a few.
+pub fn escaped(json: String) -> String {
+    if !json.contains(is_hostile) {
+        return json;
+    }
+    json.chars().fold(String::with_capacity(json.len()), |mut out, letter| {
+        match is_hostile(letter) && letter != '\n' {
+            true => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    // Writing to a String cannot fail, here and below.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+            false => out.push(letter),
+        }
+        out
+    })
+}
+
+/// The text as it may leave: on a terminal with our own colours, and nothing else that drives it.
+fn guarded(text: &str, terminal: bool) -> Cow<'_, str> {
+    if !terminal || !text.contains('\x1b') {
+        return shown(text);
+    }
+    let mut pieces = text.split('\x1b');
+    let mut out = shown(pieces.next().unwrap_or_default()).into_owned();
+    for piece in pieces {
+        let colour = piece.strip_prefix('[').and_then(|rest| rest.split_once('m'));
+        match colour.filter(|(code, _)| code.bytes().all(|byte| byte.is_ascii_digit())) {
+            Some((code, after)) => drop(write!(out, "\x1b[{code}m{}", shown(after))),
+            None => drop(write!(out, "{}{}", named('\x1b'), shown(piece))),
+        }
+    }
+    out.into()
+}
+
+/// Hostile characters by their number. Line ends and tabs stay; one of Windows is a line end.
+fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(|letter| is_hostile(letter) && letter != '\n' && letter != '\t') {
+        return Cow::Borrowed(text);
+    }
+    let text = text.replace("\r\n", "\n");
+    let shown = text.chars().map(|letter| match letter {
+        letter if is_hostile(letter) && letter != '\n' && letter != '\t' => named(letter),
+        letter => letter.to_string(),
+    });
+    Cow::Owned(shown.collect())
+}
+
+pub fn failure(failure: &Failure, as_json: bool) -> ExitCode {
+    if as_json {
+        let error = json!({ "error": {
+            "attempted": failure.attempted, "why": failure.why, "next": failure.next,
+            "exit": failure.exit.code(),
+        }});
+        note(escaped(error.to_string()));
+    } else {
+        let coloured = std::io::stderr().is_terminal() && colour_wanted();
+        let name = if coloured { "\x1b[31mskep:\x1b[0m" } else { "skep:" };
+        note(format!("{name} {failure}"));
+    }
+    ExitCode::from(failure.exit.code())
+}
+
+/// How a word stands out, on a terminal that wants it.
+#[derive(Clone, Copy)]
+pub enum Tone {
+    Good,
+    Bad,
+    Faint,
+    Strong,
+}
+
+pub fn toned(text: &str, tone: Tone) -> String {
+    if !(std::io::stdout().is_terminal() && colour_wanted()) {
+        return text.to_owned();
+    }
+    let code = match tone {
+        Tone::Good => 32,
+        Tone::Bad => 31,
+        Tone::Faint => 2,
+        Tone::Strong => 1,
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+pub fn colour_wanted() -> bool {
+    environment::var("NO_COLOR").is_none()
+        && environment::var("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
+/// Text from elsewhere, with the characters named that would drive a terminal.
+pub fn foreign(text: &str) -> String {
+    shown(text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_from_elsewhere_drives_a_terminal() {
+        let cases = [
+            ("plain\n\ttext é 🐝\r\n", "plain\n\ttext é 🐝\n"),
+            ("a\x1b[2Jb\x07", "a‹U+001B›[2Jb‹U+0007›"),
+            ("a\rb\u{9b}31m\u{7f}", "a‹U+000D›b‹U+009B›31m‹U+007F›"),
+            ("a\u{202e}b\u{2066}c\u{200b}", "a‹U+202E›b‹U+2066›c‹U+200B›"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(foreign(text), expected);
+            assert_eq!(guarded(text, false), expected);
+        }
+        assert_eq!(guarded("\x1b[31mred\x1b[0m\x1b]0;t\x07", false).matches('\x1b').count(), 0);
+        let own = guarded("\x1b[31mred\x1b[0m \x1b]0;t\x07\x1b[2J", true);
+        assert_eq!(own, "\x1b[31mred\x1b[0m ‹U+001B›]0;t‹U+0007›‹U+001B›[2J");
+    }
+
+    #[test]
+    fn json_means_the_same_and_is_harmless() {
+        let value = json!({"a\u{9b}": "\x1b[2J\u{7f}\u{202e}é\u{e0041}\n"});
+        let text = escaped(value.to_string());
+        assert!(!text.contains(is_hostile), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(value));
+    }
+}
