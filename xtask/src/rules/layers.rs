@@ -6,7 +6,7 @@ use crate::tree::{Dependency, Manifest, Tree};
 const RULE: &str = "layers";
 
 /// The order of ARCHITECTURE.md. A new crate gets its line here and there.
-const LAYERS: [(&str, u8); 14] = [
+const LAYERS: [(&str, u8); 15] = [
     ("skep-core", 0),
     ("skep-store", 1),
     ("skep-guard", 1),
@@ -16,6 +16,7 @@ const LAYERS: [(&str, u8); 14] = [
     ("skep-discord", 2),
     ("skep-engine", 3),
     ("skep-plugin", 3),
+    ("skep-turn", 4),
     ("skep-runtime", 5),
     ("skep-server", 6),
     ("skep-cli", 7),

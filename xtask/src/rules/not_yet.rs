@@ -28,11 +28,6 @@ pub const NOT_YET: &[NotYet] = &[
     not_yet("skep", "folders", 12),
     not_yet("skep-bench", "circles", 14),
     not_yet("skep-bench", "folders", 1),
-    not_yet("skep-runtime", "circles", 31),
-    not_yet("skep-runtime", "folders", 12),
-    not_yet("skep-runtime", "crate", 12_300),
-    not_yet("skep-turn", "circles", 31),
-    not_yet("skep-turn", "folders", 12),
     not_yet("workspace", "types", 96),
 ];
 

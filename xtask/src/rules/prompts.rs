@@ -7,7 +7,7 @@ use crate::tree::Tree;
 const RULE: &str = "prompts";
 /// A message for a person is shorter than this; a prompt is not.
 const LONGEST: usize = 400;
-const CRATES: [&str; 2] = ["crates/skep-runtime/", "crates/skep-engine/"];
+const CRATES: [&str; 3] = ["crates/skep-runtime/", "crates/skep-turn/", "crates/skep-engine/"];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -1,17 +1,19 @@
 //! What doors show of questions to people and of the rules they come from.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use skep_core::Millis;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::ids::{AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
 use skep_core::policy::evaluate::Verdict;
 use skep_core::policy::rule::RuleInfo;
 use skep_core::policy::{Class, Effect};
+use skep_core::{BoxFuture, Millis};
 
-pub use crate::gate::{Bound, NamedFile};
+pub use skep_turn::gate::{Bound, NamedFile};
 
 /// A call that waits, or waited, for a person.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -203,3 +205,20 @@ pub struct GrantWish {
     pub minutes: u32,
     pub by: String,
 }
+
+/// A rule that allows, to be written into an agent's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleDraft {
+    pub tool: String,
+    pub path: Option<String>,
+    pub command: Option<String>,
+    pub host: Option<String>,
+}
+
+/// Writes rules into an agent's file, in the name of a person. Whoever composes the program knows
+/// the files.
+pub type WriteRules = Arc<
+    dyn Fn(AgentName, String, Vec<RuleDraft>) -> BoxFuture<'static, Result<(), String>>
+        + Send
+        + Sync,
+>;

@@ -1,12 +1,14 @@
 //! What a door hands in and gets back. Doors know nothing of rows, lanes or engines.
 
 mod approvals;
+mod hive;
 mod sessions;
 
 pub use approvals::{
     ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo,
-    DecisionWish, GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish,
+    DecisionWish, GrantInfo, GrantWish, PolicyInfo, RuleDraft, WhyInfo, WhyWish, WriteRules,
 };
+pub use hive::{IntegrityInfo, ProviderInfo, ProviderTry, Reached};
 pub use sessions::{
     ForkWish, ForkedFrom, ImportReport, SearchHit, SearchPage, SearchWish, SessionInfo, SessionPage,
 };
@@ -27,9 +29,6 @@ use skep_core::message::{Block, StopReason, View};
 use skep_core::money::Money;
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
 use skep_core::settings::{ConfigStanding, QueueMode, Think};
-
-use crate::hive::integrity::IntegrityInfo;
-pub use crate::views::providers::{ProviderInfo, ProviderTry};
 
 /// A message on its way in.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Settings in force, and how others take their place while turns run.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -13,18 +13,10 @@ use skep_guard::{clock, scrub};
 use skep_store::StoreError;
 use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::watch::NoteEvent;
+use skep_turn::handles::ActiveSettings;
 
+use super::{Hive, Shared, door_error};
 use crate::door::DoorError;
-use crate::hive::{Hive, Shared, door_error};
-
-/// What the files say, and the rows of the agents in them: both change together. Locked to copy
-/// or to replace it, never across anything that waits.
-#[derive(Clone)]
-pub(crate) struct Standing {
-    pub settings: Arc<HiveSettings>,
-    pub ids: Arc<BTreeMap<AgentName, AgentId>>,
-    pub config: Arc<ConfigStanding>,
-}
 
 impl Hive {
     /// The settings in force now. Whoever needs them twice keeps the first answer.
@@ -34,7 +26,7 @@ impl Hive {
 
     /// How the files of the home stand to what is in force.
     pub fn config(&self) -> Arc<ConfigStanding> {
-        self.shared.standing().config
+        self.shared.env().settings.active().config
     }
 
     /// Puts other settings in force for every turn that begins from now on; turns under way keep
@@ -47,19 +39,20 @@ impl Hive {
     ) -> Result<(), DoorError> {
         let shared = &self.shared;
         let ids = register(&shared.store, &settings).await.map_err(door_error)?;
-        let standing =
-            Standing { settings: Arc::new(settings), ids: Arc::new(ids), config: Arc::new(config) };
-        let config = Arc::clone(&standing.config);
-        let agents = Arc::clone(&standing.settings);
-        let before = shared.replace(standing);
-        let what = difference(&before.settings, &agents);
+        let (env, settings, config) = (shared.env(), Arc::new(settings), Arc::new(config));
+        let active = ActiveSettings {
+            settings: Arc::clone(&settings),
+            ids: Arc::new(ids),
+            config: Arc::clone(&config),
+        };
+        let before = env.settings.replace(active);
+        let what = difference(&before.settings, &settings);
         // A broken one cannot be asked for its jobs either.
-        shared.session_scopes.keep(|agent| agents.agent(agent).is_ok());
-        let slots = before.settings.limits.concurrent_turns;
-        let resized = Arc::clone(shared);
-        shared.tasks.spawn(async move { resized.slots.resize(slots, &agents.limits).await });
+        env.session_scopes.keep(|agent| settings.agent(agent).is_ok());
+        let (slots, many) = (Arc::clone(&env.lanes.slots), before.settings.limits.concurrent_turns);
+        shared.tasks.spawn(async move { slots.resize(many, &settings.limits).await });
         // Work of an agent that is gone ends now, and a new limit may have made room.
-        shared.wake.notify_one();
+        env.lanes.wake();
         tell(shared, outcome, what, &config).await;
         Ok(())
     }
@@ -68,38 +61,24 @@ impl Hive {
     /// say again what is in force.
     pub async fn keep_settings(&self, config: ConfigStanding) {
         let shared = &self.shared;
-        let mut standing = shared.standing();
-        standing.config = Arc::new(config);
-        let outcome = match standing.config.problems.as_slice() {
+        let config = self.replace_config(config);
+        let outcome = match config.problems.as_slice() {
             [] => ConfigOutcome::Applied,
             _ => ConfigOutcome::Kept,
         };
-        let config = Arc::clone(&standing.config);
-        shared.replace(standing);
         tell(shared, outcome, json!({}), &config).await;
     }
 
     /// Notes how the files stand without telling watchers: at the start nothing has changed.
     pub fn note_config(&self, config: ConfigStanding) {
-        let mut standing = self.shared.standing();
-        standing.config = Arc::new(config);
-        self.shared.replace(standing);
-    }
-}
-
-impl Shared {
-    pub fn standing(&self) -> Standing {
-        self.standing.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.replace_config(config);
     }
 
-    /// The settings in force now. A turn takes them once and keeps them.
-    pub fn settings(&self) -> Arc<HiveSettings> {
-        self.standing().settings
-    }
-
-    fn replace(&self, standing: Standing) -> Standing {
-        let mut held = self.standing.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *held, standing)
+    fn replace_config(&self, config: ConfigStanding) -> Arc<ConfigStanding> {
+        let settings = &self.shared.env().settings;
+        let config = Arc::new(config);
+        settings.replace(ActiveSettings { config: Arc::clone(&config), ..settings.active() });
+        config
     }
 }
 

@@ -13,8 +13,8 @@ use skep_store::retention::Expire;
 use skep_core::ids::{CallId, TurnId};
 use skep_core::spend::{self, DAY_MS};
 
+use super::{Hive, Shared, door_error};
 use crate::door::DoorError;
-use crate::hive::{Hive, Shared, door_error};
 
 /// Before a write that failed is tried again.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
@@ -38,21 +38,22 @@ impl Hive {
     /// the inbox; the store is closed. `at_once` cancels the drain time.
     pub async fn drain(self, at_once: impl Future<Output = ()>) {
         let shared = Arc::clone(&self.shared);
-        shared.draining.cancel();
+        let (stop, slots) = (&shared.env().stop, &shared.env().lanes.slots);
+        stop.draining.cancel();
         let limits = shared.settings().limits.clone();
         shared.tasks.close();
         let all = limits.concurrent_turns;
         tokio::select! {
-            () = shared.slots.idle(all) => {}
+            () = slots.idle(all) => {}
             () = tokio::time::sleep(limits.drain) => {}
             () = at_once => {}
         }
-        shared.cut.cancel();
+        stop.cut.cancel();
         let end = Instant::now() + END;
-        if tokio::time::timeout(CUT, shared.slots.idle(all)).await.is_err() {
+        if tokio::time::timeout(CUT, slots.idle(all)).await.is_err() {
             tracing::warn!("some turns did not end in time; they go on after the next start");
         }
-        shared.cut_hard.cancel();
+        stop.cut_hard.cancel();
         if tokio::time::timeout(LEAST, shared.tasks.wait()).await.is_err() {
             tracing::warn!("some tasks did not end in time");
         }
@@ -75,7 +76,7 @@ impl Hive {
         let (turn, call, now) = (turn.clone(), call.clone(), clock::now_ms());
         let command = Decide { turn, call, value, now };
         self.shared.store.write(command).await.map_err(door_error)?;
-        self.shared.wake.notify_one();
+        self.shared.env().lanes.wake();
         Ok(())
     }
 }
@@ -105,8 +106,8 @@ pub(crate) async fn expire_questions(shared: Arc<Shared>) {
             }
         }
         tokio::select! {
-            () = shared.draining.cancelled() => return,
-            () = shared.reopened.notified() => {}
+            () = shared.env().stop.draining.cancelled() => return,
+            () = shared.approvals.reopened.notified() => {}
             () = tokio::time::sleep(pause) => {}
         }
     }
@@ -122,7 +123,7 @@ pub(crate) async fn expire(shared: Arc<Shared>) {
     tick.tick().await;
     loop {
         tokio::select! {
-            () = shared.draining.cancelled() => return,
+            () = shared.env().stop.draining.cancelled() => return,
             _ = tick.tick() => {}
         }
         loop {

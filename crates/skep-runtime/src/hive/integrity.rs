@@ -3,40 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
-use utoipa::ToSchema;
-
-use skep_core::Millis;
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::AgentName;
 use skep_guard::{clock, limits};
 use skep_store::Integrity;
 
-use crate::hive::Shared;
-
-/// unchecked → running → whole | damaged | unchecked (it could not be done, or the hive stopped).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-pub struct IntegrityInfo {
-    /// `unchecked` (the last stop was in order), `running`, `whole` or `damaged`.
-    pub state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub checked_at: Option<Millis>,
-    /// What is wrong and what to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-}
-
-impl IntegrityInfo {
-    pub(crate) fn unchecked() -> Self {
-        Self { state: "unchecked", checked_at: None, text: None }
-    }
-}
+use super::Shared;
+use crate::door::IntegrityInfo;
 
 /// Looks at the whole database, once.
 pub(crate) async fn check(shared: Arc<Shared>) {
     let begun = clock::now_ms();
-    shared.set_integrity(IntegrityInfo { state: "running", ..IntegrityInfo::default() });
-    let stopping = shared.draining.clone();
+    shared.facts.set_integrity(IntegrityInfo { state: "running", ..IntegrityInfo::default() });
+    let stopping = shared.env().stop.draining.clone();
     let lowered = AtomicBool::new(false);
     let proceed = move || {
         // Asked on the thread that reads: everybody else goes first.
@@ -68,7 +47,7 @@ pub(crate) async fn check(shared: Arc<Shared>) {
             IntegrityInfo::unchecked()
         }
     };
-    shared.bus.publish(Event {
+    shared.env().bus.publish(Event {
         seq: None,
         at: clock::now_ms(),
         agent: AgentName::nobody(),
@@ -76,5 +55,5 @@ pub(crate) async fn check(shared: Arc<Shared>) {
         turn: None,
         kind: EventKind::Integrity { state: info.state.to_owned(), text: info.text.clone() },
     });
-    shared.set_integrity(info);
+    shared.facts.set_integrity(info);
 }

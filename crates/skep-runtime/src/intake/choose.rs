@@ -12,31 +12,12 @@ use skep_store::lanes::Chosen;
 type Profiles = BTreeMap<String, Arc<Profile>>;
 
 /// What a person wrote after the command, if anything.
-pub(crate) enum Asked {
+pub(crate) enum ChoiceWish {
     Model(Option<String>),
     Think(Option<String>),
 }
 
-/// The agent as this lane wants it. A profile that is gone is not replaced: nobody chose another.
-pub(crate) fn applied(
-    agent: Arc<AgentSettings>,
-    chosen: &Chosen,
-    profiles: &Profiles,
-) -> Result<Arc<AgentSettings>, String> {
-    if *chosen == Chosen::default() {
-        return Ok(agent);
-    }
-    let profile = match &chosen.profile {
-        None => Arc::clone(&agent.profile),
-        Some(wanted) => choice::profile(wanted, &agent.profile, profiles).map_err(|why| {
-            format!("`/model {wanted}` was chosen here. {why} Or send `/model {DEFAULT_WORD}`.")
-        })?,
-    };
-    let think = chosen.think.or(agent.think);
-    Ok(Arc::new(AgentSettings { profile, think, ..AgentSettings::clone(&agent) }))
-}
-
-impl Asked {
+impl ChoiceWish {
     pub fn action(self, agent: &AgentSettings, now: &Chosen, profiles: &Profiles) -> Action {
         match self {
             Self::Model(None) => Action::Say(models(agent, now, profiles)),

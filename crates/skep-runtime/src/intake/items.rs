@@ -9,11 +9,17 @@ use skep_guard::clock;
 use skep_store::files;
 use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
 use skep_store::watch::{self, CallRow, ItemRow};
+use skep_turn::turn::APPROVAL_EVENT;
 
-use crate::door::{DoorError, EarlierCall, ErrorKind, Inbound, ItemInfo, Receipt, Sight, Source};
+use crate::door::{
+    DoorError, EarlierCall, ErrorKind, Failure, Inbound, InboxItem, ItemInfo, Receipt, Sight,
+    Source,
+};
 use crate::hive::{Hive, door_error};
-use crate::intake::{Answering, Opens, accepted, end_turn};
-use crate::views::query::inbox_item;
+use crate::intake::{Answering, Opens, accepted};
+
+/// Characters of a message in a list.
+const PREVIEW: usize = 200;
 
 impl Hive {
     pub async fn item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
@@ -47,7 +53,7 @@ impl Hive {
         let command = CancelItem { item: id.clone(), reason, now: clock::now_ms() };
         match self.shared.store.write(command).await.map_err(door_error)? {
             Cancelled::Ended => {}
-            Cancelled::Stopping(ended) => end_turn(&self.shared, &ended, reason),
+            Cancelled::Stopping(ended) => self.shared.turns.end(&ended, reason),
         }
         Ok(())
     }
@@ -149,5 +155,31 @@ impl Hive {
             let text = format!("There is no item `{id}`; GET /api/v1/inbox lists them.");
             DoorError::new(ErrorKind::NotFound, "unknown_item", text)
         })
+    }
+}
+
+pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
+    InboxItem {
+        item_id: row.id,
+        message_id: row.message_id,
+        agent: row.agent,
+        session_key: row.session_key,
+        kind: match row.principal.as_str().starts_with(APPROVAL_EVENT) {
+            true => "event".to_owned(),
+            false => row.kind,
+        },
+        priority: match row.priority {
+            0 => "critical",
+            1 => "high",
+            2 => "normal",
+            _ => "low",
+        },
+        state: row.state,
+        attempts: row.attempts,
+        preview: row.body.chars().take(PREVIEW).collect(),
+        error: row.error.map(|(code, error)| Failure { code, error }),
+        created_at: row.created_at,
+        finished_at: row.finished_at,
+        ord: row.ord,
     }
 }

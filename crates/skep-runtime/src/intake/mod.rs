@@ -1,7 +1,7 @@
 //! The way in: a message becomes a row, and its turn begins in the same commit when it can.
 
-pub(crate) mod choose;
-mod items;
+mod choose;
+pub(crate) mod items;
 mod open_session;
 
 use std::borrow::Cow;
@@ -21,16 +21,14 @@ use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::slash::{self, Slash, Typed};
 use skep_guard::{clock, random, scrub};
 use skep_store::inbox::{
-    Accept, Accepted, Action, EndedTurn, Letter, Order, Ordered, Repeated, Request, StopLane,
+    Accept, Accepted, Action, Letter, Order, Ordered, Repeated, Request, StopLane,
 };
 use skep_store::{Pending, StoreError, lanes, outbox, watch};
+use skep_turn::lane::Slot;
 
 use crate::door::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source};
 use crate::hive::{Hive, Shared, door_error};
-use crate::lane::scheduler;
-use crate::lane::slots;
-use crate::turn;
-use choose::Asked;
+use choose::ChoiceWish;
 
 /// A stop is on record first; a store that hangs delays it by no more than this.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
@@ -54,7 +52,7 @@ impl Hive {
         mut inbound: Inbound,
     ) -> Result<BoxFuture<'static, Result<Receipt, DoorError>>, DoorError> {
         let shared = &self.shared;
-        if shared.draining.is_cancelled() {
+        if shared.env().stop.draining.is_cancelled() {
             let text = "The hive is stopping; send again with the same id when it is back.";
             return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
         }
@@ -102,9 +100,9 @@ impl Hive {
         let command = StopLane { agent: agent_id, session_key: key.clone(), now: clock::now_ms() };
         let pending = self.shared.store.submit(command);
         let ended = self.on_record(pending, agent, key).await?;
-        self.shared.session_scopes.end(agent, key);
+        self.shared.env().session_scopes.end(agent, key);
         if let Some(ended) = &ended {
-            end_turn(&self.shared, ended, CancelReason::Stop);
+            self.shared.turns.end(ended, CancelReason::Stop);
         }
         Ok(ended.map(|ended| ended.turn))
     }
@@ -120,17 +118,20 @@ impl Hive {
         if let Ok(done) = tokio::time::timeout(STOP_PATIENCE, &mut pending).await {
             return done.map_err(|error| self.stop_anyway(error, agent, key));
         }
-        if let Some(running) = self.shared.registry.of_lane(agent, key) {
-            self.shared.registry.cancel(&running.turn, CancelReason::Stop);
-        }
+        self.cancel_running(agent, key);
         pending.await.map_err(door_error)
     }
 
     fn stop_anyway(&self, error: StoreError, agent: &AgentName, key: &SessionKey) -> DoorError {
-        if let Some(running) = self.shared.registry.of_lane(agent, key) {
-            self.shared.registry.cancel(&running.turn, CancelReason::Stop);
-        }
+        self.cancel_running(agent, key);
         door_error(error)
+    }
+
+    fn cancel_running(&self, agent: &AgentName, key: &SessionKey) {
+        let registry = &self.shared.env().lanes.registry;
+        if let Some(running) = registry.of_lane(agent, key) {
+            registry.cancel(&running.turn, CancelReason::Stop);
+        }
     }
 
     pub(crate) fn able_agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, DoorError> {
@@ -208,19 +209,19 @@ impl Hive {
         on_behalf: &str,
         mode: Option<QueueMode>,
         opens: Opens,
-    ) -> Result<(Accept, Option<slots::Slot>), DoorError> {
+    ) -> Result<(Accept, Option<Slot>), DoorError> {
         let shared = &self.shared;
-        let engine = shared.engine(agent).map(|engine| engine.capabilities());
+        let engine = shared.env().engine(agent).map(|engine| engine.capabilities());
         let engine = engine.ok_or_else(|| {
             let text = format!("The agent {} names no engine of this hive.", agent.name);
             DoorError::new(ErrorKind::Conflict, "agent_failed", text)
         })?;
-        let permit = shared.slot_for(on_behalf);
+        let permit = shared.env().lanes.slots.slot_for(on_behalf);
         let command = Accept {
             letter,
             mode: mode.unwrap_or(agent.queue_mode),
             engine,
-            take: permit.is_some().then(|| scheduler::slot(shared)),
+            take: permit.is_some().then(|| shared.env().lanes.turn_ids()),
             fresh: opens == Opens::Session,
             order: opens == Opens::Order,
         };
@@ -241,8 +242,8 @@ impl Hive {
             }
             Slash::New { .. } => self.act(letter, Action::NewSession),
             Slash::Help => self.act(letter, Action::Say(slash::help())),
-            Slash::Model { wanted } => self.choose(letter, Asked::Model(wanted)),
-            Slash::Think { wanted } => self.choose(letter, Asked::Think(wanted)),
+            Slash::Model { wanted } => self.choose(letter, ChoiceWish::Model(wanted)),
+            Slash::Think { wanted } => self.choose(letter, ChoiceWish::Think(wanted)),
             Slash::Status => {
                 let hive = self.clone();
                 Box::pin(async move {
@@ -257,7 +258,7 @@ impl Hive {
     fn choose(
         &self,
         letter: Letter,
-        asked: Asked,
+        wish: ChoiceWish,
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         let hive = self.clone();
         Box::pin(async move {
@@ -266,7 +267,7 @@ impl Hive {
             let now = read.await.map_err(door_error)?;
             let settings = hive.shared.settings();
             let action = match settings.agent(&letter.agent_name) {
-                Ok(agent) => asked.action(&agent, &now, &settings.profiles),
+                Ok(agent) => wish.action(&agent, &now, &settings.profiles),
                 Err(text) => Action::Fail { code: "agent_failed", text },
             };
             hive.act(letter, action).await
@@ -292,10 +293,10 @@ impl Hive {
             match ordered {
                 Ordered::Done { ended, answer } => {
                     if ends {
-                        hive.shared.session_scopes.end(&agent, &key);
+                        hive.shared.env().session_scopes.end(&agent, &key);
                     }
                     if let Some(ended) = ended {
-                        end_turn(&hive.shared, &ended, CancelReason::Stop);
+                        hive.shared.turns.end(&ended, CancelReason::Stop);
                     }
                     let note = Some(answer.unwrap_or_else(|error| error));
                     Ok(receipt.say(AckState::Done, note))
@@ -318,7 +319,7 @@ impl Hive {
             (Some(_), Some(reason)) => format!("a turn waits: {reason}"),
             (Some(state), None) => format!("a turn is {state}"),
         };
-        let store = self.shared.health.word();
+        let store = self.shared.env().lanes.health.word();
         let settings = self.shared.settings();
         let model = match settings.agent(&letter.agent_name) {
             Ok(agent) => choose::summary(&agent, &chosen, &settings.profiles),
@@ -344,45 +345,30 @@ pub(crate) enum Opens {
 pub(crate) async fn accepted(
     shared: Arc<Shared>,
     pending: Pending<Accepted>,
-    permit: Option<slots::Slot>,
+    permit: Option<Slot>,
     receipt: Answering,
 ) -> Result<Receipt, DoorError> {
     let outcome = pending.await;
-    shared.health.note(&outcome);
+    shared.env().lanes.health.note(&outcome);
     match outcome.map_err(door_error)? {
         Accepted::Started { lease } => {
-            let task = turn::run(Arc::clone(&shared), *lease, permit);
-            shared.tasks.spawn(task);
+            shared.turns.begin(*lease, permit);
             let note = receipt.note.clone();
             Ok(receipt.say(AckState::Started, note))
         }
         Accepted::Queued { ack, ready, interrupt } => {
             drop(permit);
             if let Some(ended) = interrupt {
-                end_turn(&shared, &ended, CancelReason::Interrupt);
+                shared.turns.end(&ended, CancelReason::Interrupt);
             }
             if ready {
-                shared.wake.notify_one();
+                shared.env().lanes.wake();
             }
             let state = if ack.state == "waiting" { AckState::Waiting } else { AckState::Queued };
             Ok(receipt.say(state, ack.note))
         }
         Accepted::Repeated(repeated) => receipt.repeat(&shared, repeated).await,
     }
-}
-
-/// Ends a turn whose wish to end is on record: by its task, or here when none runs it. An idle
-/// turn needs no slot for that.
-pub(crate) fn end_turn(shared: &Arc<Shared>, ended: &EndedTurn, reason: CancelReason) {
-    if shared.registry.cancel(&ended.turn, reason) || !ended.idle {
-        return;
-    }
-    let (shared, turn) = (Arc::clone(shared), ended.turn.clone());
-    shared.clone().tasks.spawn(async move {
-        if let Some(lease) = scheduler::take(&shared, Some(turn), None).await {
-            turn::run(shared, lease, None).await;
-        }
-    });
 }
 
 /// What the receipt will say, whatever becomes of the letter.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio_util::sync::CancellationToken;
 
 use skep_core::channel::{Channel, Delivery};
 use skep_core::frame::Frame;
 use skep_core::ids::ChannelId;
+use skep_store::Store;
 use skep_store::outbox::MarkDelivered;
-
-use crate::hive::Shared;
 
 /// Frames on their way to channels; what is beyond is left to replay.
 const DEPTH: usize = 4096;
@@ -68,14 +68,19 @@ impl Dispatcher {
     }
 }
 
-pub(crate) async fn run(shared: Arc<Shared>, mut frames: mpsc::Receiver<Frame>) {
-    let dispatcher = &shared.dispatcher;
+/// Hands frames on until the hive ends.
+pub(crate) async fn run(
+    dispatcher: Dispatcher,
+    mut frames: mpsc::Receiver<Frame>,
+    store: Store,
+    cut_hard: CancellationToken,
+) {
     let mut delivered: HashMap<ChannelId, i64> = HashMap::new();
     let mut tick = tokio::time::interval(MARK_EVERY);
     loop {
         tokio::select! {
             biased;
-            () = shared.cut_hard.cancelled() => return,
+            () = cut_hard.cancelled() => return,
             frame = frames.recv() => {
                 let Some(frame) = frame else { return };
                 delivered.extend(dispatcher.hand_on(frame).await);
@@ -89,7 +94,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut frames: mpsc::Receiver<Frame>) 
             _ = tick.tick() => {
                 if !delivered.is_empty() {
                     let marks = delivered.drain().collect();
-                    drop(shared.store.submit(MarkDelivered { marks }));
+                    drop(store.submit(MarkDelivered { marks }));
                 }
             }
         }

@@ -1,4 +1,7 @@
 //! The way out: frames to channels, and the end of a message to whoever waits for it.
 
-pub(crate) mod dispatch;
-pub(crate) mod follow;
+mod dispatch;
+mod waiters;
+
+pub(crate) use dispatch::{Dispatcher, run};
+pub(crate) use waiters::Waiters;

@@ -10,9 +10,8 @@ use utoipa::ToSchema;
 use skep_core::Millis;
 use skep_core::event::Resolution;
 use skep_core::ids::{AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
-use skep_core::message::{Block, Body, Message, Role, Usage};
 use skep_core::settings::QueueMode;
-use skep_guard::{clock, random, scrub};
+use skep_guard::{clock, scrub};
 use skep_store::approvals;
 use skep_store::inbox::Accept;
 use skep_store::outcomes::{self, Again, Resolve, UnknownCall};
@@ -20,10 +19,6 @@ use skep_store::outcomes::{self, Again, Resolve, UnknownCall};
 use crate::door::{DoorError, ErrorKind, Inbound, Source};
 use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
-use crate::turn::Turn;
-use crate::turn::context::ModelContext;
-use crate::turn::persist::Lost;
-use crate::turn::step::{self, StepEnd};
 
 /// Calls of one answer.
 const SHOWN: u32 = 200;
@@ -106,7 +101,7 @@ impl Hive {
         // Also where the caller goes away: what was accepted is to be run.
         let task = self.shared.tasks.spawn(async move {
             shared.store.write(resolve).await.map_err(door_error)?;
-            shared.wake.notify_one();
+            shared.env().lanes.wake();
             Ok(())
         });
         task.await.unwrap_or_else(|_| Err(DoorError::failed()))?;
@@ -156,41 +151,5 @@ impl Hive {
             "asked_by": asked_by,
         }});
         Ok(Again { accept, call })
-    }
-}
-
-impl Turn {
-    /// Runs the call this turn is there for, as a step of its own; something where the turn is
-    /// over with that.
-    pub(crate) async fn run_again(
-        &self,
-        context: &mut ModelContext,
-        usage: Usage,
-    ) -> Result<Option<()>, Lost> {
-        let Some(body) = self.call_again(&context.rows) else { return Ok(None) };
-        let calls = step::plan(self, &body);
-        match step::run(self, Some(step::new_message(body)), calls).await? {
-            StepEnd::Parked => Ok(Some(())),
-            StepEnd::Ended { request, open } => self.end(request, open, usage).await.map(Some),
-            StepEnd::Done(_) => {
-                *context = self.read_context().await?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// The call this turn is there to run, where it has not asked for it yet: as if the model had.
-    fn call_again(&self, rows: &[Arc<Message>]) -> Option<Body> {
-        let mut own = rows.iter().filter(|row| row.turn == self.lease.turn);
-        let again = own.next()?.body.details.as_ref()?.get("again")?;
-        if own.any(|row| row.body.role == Role::Assistant) {
-            return None;
-        }
-        let call = Block::ToolCall {
-            id: CallId(format!("again_{}", random::uuid().simple())),
-            name: again["tool"].as_str()?.to_owned(),
-            arguments: again["arguments"].clone(),
-        };
-        Some(Body::assistant(vec![call], None))
     }
 }

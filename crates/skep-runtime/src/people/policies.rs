@@ -11,11 +11,11 @@ use skep_core::settings::AgentSettings;
 use skep_core::tool::Tool;
 use skep_guard::{clock, random};
 use skep_store::grants::{self, GrantRow, NewGrant, RevokeGrant};
+use skep_turn::gate::toolbox::is_listed;
+use skep_turn::gate::{self, Known};
 
 use crate::door::{ClassEffect, Sight};
 use crate::door::{DoorError, ErrorKind, GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish};
-use crate::gate::toolbox::is_listed;
-use crate::gate::{self, Known};
 use crate::hive::{Hive, door_error};
 
 /// A call to be decided on paper.
@@ -85,9 +85,9 @@ impl Hive {
     }
 
     pub(crate) fn tool(&self, name: &str) -> Result<&dyn Tool, DoorError> {
-        let tool = self.shared.toolbox.find(name);
+        let tool = self.shared.env().gate.toolbox.find(name);
         tool.map(|tool| &**tool).ok_or_else(|| {
-            let names: Vec<String> = self.shared.toolbox.names().collect();
+            let names: Vec<String> = self.shared.env().gate.toolbox.names().collect();
             let shown: String = name.chars().take(64).collect();
             let text = format!("There is no tool `{shown}`. There are: {}.", names.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_tool", text)
@@ -128,7 +128,7 @@ impl Hive {
     ) -> Result<Vec<GrantInfo>, DoorError> {
         let ids = match agent {
             Some(name) => vec![self.shared.agent_id(name)?],
-            None => self.shared.standing().ids.values().copied().collect(),
+            None => self.shared.env().settings.active().ids.values().copied().collect(),
         };
         let mut found = Vec::new();
         for id in ids {

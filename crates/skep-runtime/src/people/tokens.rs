@@ -1,75 +1,20 @@
 //! Credentials: made here, shown once, known afterwards by their hash alone.
 
 use std::borrow::Cow;
-use std::sync::{PoisonError, RwLock};
 
 use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 
 use skep_core::ids::Principal;
 use skep_guard::scrub::{self, Secret};
 use skep_guard::{clock, random};
 use skep_store::tokens::{self, NewToken, RevokeToken, TokenRow};
-use skep_store::{Store, StoreError};
 
-use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, Role, TokenInfo};
-use crate::hive::{Hive, door_error};
+use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, TokenInfo};
+use crate::hive::{Hive, ValidToken, door_error};
 
 /// Tokens and keys that are searched for in texts; a hive with more of them hides those in use
 /// first. More would make every search slower.
 const HIDDEN: usize = 256;
-
-/// The valid hashes, because every request asks. Changed only by making and revoking.
-pub(crate) struct TokenCache {
-    valid: RwLock<Vec<Known>>,
-}
-
-struct Known {
-    id: String,
-    name: String,
-    hash: [u8; 32],
-    grant: Grant,
-}
-
-impl TokenCache {
-    pub fn role(&self, principal: &str) -> Option<Role> {
-        if principal == "operator" {
-            return Some(Role::Operator);
-        }
-        let id = principal.strip_prefix("token:")?;
-        let valid = self.valid.read().unwrap_or_else(PoisonError::into_inner);
-        valid.iter().find(|known| known.id == id).map(|known| known.grant.role)
-    }
-
-    /// The role of a principal, and what its token was called.
-    pub fn holder(&self, principal: &str) -> (Option<Role>, Option<String>) {
-        if principal == "operator" {
-            return (Some(Role::Operator), None);
-        }
-        // Of somebody at a browser only the name is known here.
-        if let Some(name) = principal.strip_prefix("person:") {
-            return (None, Some(name.to_owned()));
-        }
-        let Some(id) = principal.strip_prefix("token:") else { return (None, None) };
-        let valid = self.valid.read().unwrap_or_else(PoisonError::into_inner);
-        let found = valid.iter().find(|known| known.id == id);
-        found.map_or((None, None), |known| (Some(known.grant.role), Some(known.name.clone())))
-    }
-
-    pub async fn load(store: &Store) -> Result<Self, StoreError> {
-        let rows = store.read(tokens::all).await?;
-        let valid = rows.into_iter().filter(|row| row.revoked_at.is_none());
-        let known = |row: TokenRow| {
-            Some(Known {
-                name: row.name,
-                id: row.id,
-                hash: row.hash.try_into().ok()?,
-                grant: row.grant,
-            })
-        };
-        Ok(Self { valid: RwLock::new(valid.filter_map(known).collect()) })
-    }
-}
 
 /// A token that opens nothing before it is kept.
 pub struct FreshToken {
@@ -92,10 +37,8 @@ impl Hive {
     /// Who this token belongs to. Compared in constant time, and by hash besides.
     pub fn authenticate(&self, token: &str) -> Option<Identity> {
         let hash = hash(token);
-        let valid = self.shared.tokens.valid.read().unwrap_or_else(PoisonError::into_inner);
-        let found = valid.iter().find(|known| bool::from(known.hash.ct_eq(&hash)));
-        found.map(|Known { id, grant, .. }| {
-            hide(id, token);
+        self.shared.tokens.find(&hash).map(|(id, grant)| {
+            hide(&id, token);
             let principal = Principal(format!("token:{id}"));
             let credential = Credential::Token { id: id.clone() };
             Identity { own: grant.own(&principal), role: grant.role, credential, principal }
@@ -106,10 +49,7 @@ impl Hive {
     pub fn is_good(&self, credential: &Credential) -> bool {
         match credential {
             Credential::Owner => true,
-            Credential::Token { id } => {
-                let valid = self.shared.tokens.valid.read();
-                valid.unwrap_or_else(PoisonError::into_inner).iter().any(|known| known.id == *id)
-            }
+            Credential::Token { id } => self.shared.tokens.has(id),
             Credential::Browser { id, .. } => self.shared.browsers.knows(id),
         }
     }
@@ -158,8 +98,8 @@ impl Hive {
             NewToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, by, now };
         self.shared.store.write(command).await.map_err(door_error)?;
         hide(id, text);
-        let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
-        valid.push(Known { id: id.clone(), name: name.clone(), hash, grant: grant.clone() });
+        let (id, name, grant) = (id.clone(), name.clone(), grant.clone());
+        self.shared.tokens.add(ValidToken { id, name, hash, grant });
         Ok(info(row))
     }
 
@@ -173,8 +113,7 @@ impl Hive {
         let by = by.to_string();
         let command = RevokeToken { id: id.to_owned(), by, now: clock::now_ms() };
         self.shared.store.write(command).await.map_err(door_error)?;
-        let mut valid = self.shared.tokens.valid.write().unwrap_or_else(PoisonError::into_inner);
-        valid.retain(|known| known.id != id);
+        self.shared.tokens.remove(id);
         Ok(())
     }
 }

@@ -95,7 +95,7 @@ impl Hive {
     pub fn budgets(&self) -> BudgetPage {
         let now = clock::now_ms();
         let settings = self.shared.settings();
-        let mut accounts = self.shared.ledger.agents(now);
+        let mut accounts = self.shared.env().ledger.agents(now);
         let mut agents = Vec::new();
         for (name, state) in &settings.agents {
             let account = accounts.remove(name);
@@ -112,7 +112,7 @@ impl Hive {
         }
         let limits = &settings.limits;
         BudgetPage {
-            hive: BudgetInfo::new(limits.day_caps(), &self.shared.ledger.hive(now)),
+            hive: BudgetInfo::new(limits.day_caps(), &self.shared.env().ledger.hive(now)),
             agents,
             per_turn: CapsInfo::new(limits.per_turn),
             until: spend::next_day(now),

@@ -3,10 +3,10 @@
 use skep_core::ids::{AgentName, TurnId};
 use skep_core::message::{Meta, Usage};
 use skep_core::settings::{AgentState, HiveSettings};
+use skep_turn::turn::system_prompt;
 
 use crate::door::{ContextInfo, ContextParts};
 use crate::hive::Hive;
-use crate::turn::system_prompt;
 
 /// Of English and of JSON alike, near enough for a picture.
 const BYTES_PER_TOKEN: usize = 4;
@@ -28,7 +28,7 @@ impl Hive {
         usage: &Usage,
     ) -> Option<ContextParts> {
         let Some(AgentState::Active(agent)) = settings.agents.get(agent) else { return None };
-        let specs = self.shared.toolbox.specs(agent);
+        let specs = self.shared.env().gate.toolbox.specs(agent);
         let prompt = system_prompt(settings, agent, &specs);
         let tools = specs.iter().map(|tool| {
             tool.name.len() + tool.description.len() + tool.input_schema.to_string().len()
@@ -43,7 +43,7 @@ impl Hive {
 
     /// The same for a turn that runs here.
     pub(crate) fn meter_of(&self, agent: &AgentName, turn: &TurnId) -> Option<ContextInfo> {
-        let used = self.shared.registry.get(turn)?.used()?;
+        let used = self.shared.env().lanes.registry.get(turn)?.used()?;
         let window = window(&self.shared.settings(), agent, None);
         Some(ContextInfo { used, window, parts: None })
     }

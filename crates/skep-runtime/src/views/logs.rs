@@ -123,7 +123,7 @@ impl Hive {
     pub async fn logs(&self, query: LogQuery) -> Result<LogPage, DoorError> {
         // Many who ask wait for each other and not for their share of the processor.
         let _one = READING.acquire().await;
-        let folder = self.shared.run.join("logs");
+        let folder = self.shared.facts.run.join("logs");
         let read = tokio::task::spawn_blocking(move || read(&folder, &query));
         let failed = |why: String| {
             tracing::error!(why, "the log cannot be read");

@@ -7,9 +7,11 @@ pub mod usage;
 
 mod context_meter;
 mod files;
+mod follow;
 mod page;
-pub(crate) mod providers;
-pub(crate) mod query;
-pub(crate) mod search;
+mod providers;
+mod query;
+mod search;
 mod sessions;
 mod transcript;
+pub(crate) mod watch;

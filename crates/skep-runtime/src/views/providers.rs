@@ -5,20 +5,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use serde::Serialize;
 use tokio::time::Instant;
-use utoipa::ToSchema;
 
+use skep_core::choice;
 use skep_core::ids::{AgentName, ItemId, MessageId, SessionId, TurnId};
 use skep_core::message::{Body, Message, Origin, Usage, history_tag};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider, SystemPrompt};
 use skep_core::settings::Profile;
-use skep_core::{Millis, choice};
 use skep_guard::clock;
+use skep_turn::turn::millis;
 
-use crate::door::{DoorError, ErrorKind, Failure};
+use crate::door::{DoorError, ErrorKind, Failure, ProviderInfo, ProviderTry, Reached};
 use crate::hive::Hive;
-use crate::turn::millis;
 
 /// No wire takes less for an answer.
 const ANSWER_TOKENS: u32 = 16;
@@ -27,55 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Whoever lists them waits for the slowest.
 const KNOCK: Duration = Duration::from_secs(5);
 const QUESTION: &str = "Say ok.";
-
-/// A profile without its key.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ProviderInfo {
-    pub name: String,
-    /// The vendor's wire.
-    pub provider: String,
-    pub model: String,
-    /// Scheme, host and port; nothing where no address is dialled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
-    /// Where its key comes from; never the key.
-    pub key: String,
-    pub max_output_tokens: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_window: Option<u32>,
-    /// Whether calls can be priced; where not, their cost is unknown.
-    pub price_known: bool,
-    /// Asked in this order while it cannot answer.
-    pub fallback: Vec<String>,
-    /// The agents that use it.
-    pub agents: Vec<AgentName>,
-    /// Where it was asked for: whether something answers at its address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reached: Option<Reached>,
-}
-
-/// Whether something answers at an address. No model was asked and no key was sent.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Reached {
-    pub ok: bool,
-    pub took_ms: Millis,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-/// What became of a try.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct ProviderTry {
-    pub name: String,
-    pub model: String,
-    pub ok: bool,
-    pub took_ms: Millis,
-    /// What it used, priced where the price is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
-}
 
 impl Hive {
     /// Every profile, in the order of the names.

@@ -11,18 +11,19 @@ use skep_core::{BoxStream, Millis};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
 use skep_store::outbox::{self, OpenChannel};
-use skep_store::watch::{self, ItemRow};
+use skep_store::watch;
 use skep_store::{approvals, compactions, history, outcomes};
+use skep_turn::Live;
 
-use crate::bus::{self, Live, Told, Watch};
 use crate::door::{
-    ActiveTurn, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, Failure, HistoryPage,
+    ActiveTurn, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, HistoryPage,
     HistoryQuery, HiveInfo, InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight,
     Snapshot, SpendInfo, SpendLimits, TurnInfo, UnknownCall,
 };
 use crate::hive::{Hive, door_error};
-use crate::people::approvals::EVENT;
+use crate::intake::items::inbox_item;
 use crate::views::page::Page;
+use crate::views::watch::{self as watching, Told, Watch};
 
 /// Rows a snapshot shows of open turns and unknown calls; the counters tell the whole.
 const SHOWN: u32 = 500;
@@ -69,18 +70,18 @@ impl Hive {
         Ok(Snapshot {
             seq,
             hive: HiveInfo {
-                version: self.shared.version,
+                version: self.shared.facts.version,
                 home: None,
-                started_at: self.shared.started_at,
-                uptime_ms: clock::now_ms().saturating_sub(self.shared.started_at).max(0),
+                started_at: self.shared.facts.started_at,
+                uptime_ms: clock::now_ms().saturating_sub(self.shared.facts.started_at).max(0),
                 model_note: self.shared.settings().model_note.clone(),
-                store: self.shared.health.word(),
+                store: self.shared.env().lanes.health.word(),
                 // Paths and keys are for those who see the whole hive.
                 config: match sight {
-                    Sight::All => (*self.shared.standing().config).clone(),
+                    Sight::All => (*self.shared.env().settings.active().config).clone(),
                     Sight::Keys { .. } | Sight::Agent(_) => ConfigStanding::default(),
                 },
-                integrity: self.shared.integrity(),
+                integrity: self.shared.facts.integrity(),
             },
             agents: self.describe(&counts, sight),
             turns: turns.collect(),
@@ -104,13 +105,13 @@ impl Hive {
     }
 
     pub fn started_at(&self) -> Millis {
-        self.shared.started_at
+        self.shared.facts.started_at
     }
 
     /// What model calls used today, and what they may.
     pub fn spend(&self) -> SpendInfo {
         let now = clock::now_ms();
-        let today = self.shared.ledger.today(now);
+        let today = self.shared.env().ledger.today(now);
         let limits = &self.shared.settings().limits;
         SpendInfo {
             calls: today.calls,
@@ -163,7 +164,7 @@ impl Hive {
                     info.description = agent.description.clone();
                     info.engine = agent.engine.clone();
                     info.sandbox = Some(agent.sandbox.level.as_str());
-                    if let Some(engine) = self.shared.engine(agent) {
+                    if let Some(engine) = self.shared.env().engine(agent) {
                         info.model = engine.resolve_display_model(agent);
                         info.capabilities = Some(engine.capabilities());
                     }
@@ -261,7 +262,7 @@ impl Hive {
 
     /// Everything that happens from now on.
     pub fn events(&self) -> BoxStream<'static, Live> {
-        self.shared.bus.live()
+        self.shared.env().bus.live()
     }
 
     /// What the watcher sees of durable events after `since`, then of everything that happens.
@@ -274,7 +275,7 @@ impl Hive {
         watch: W,
     ) -> BoxStream<'static, Told<W::Page>> {
         let (store, who) = (self.shared.store.clone(), credential.name().to_owned());
-        bus::watch(live, store, who, since, watch)
+        watching::watch(live, store, who, since, watch)
     }
 
     /// The key of the conversation an event is about, where it is about one.
@@ -291,7 +292,19 @@ impl Hive {
 
     /// The model call under way in a session, for whoever comes late.
     pub fn active(&self, agent: &AgentName, key: &SessionKey) -> Option<ActiveTurn> {
-        self.shared.registry.active(agent, key)
+        let running = self.shared.env().lanes.registry.of_lane(agent, key)?;
+        let fold = running.fold();
+        let (call, deltas, blocks) = fold.so_far();
+        Some(ActiveTurn {
+            turn: running.turn.clone(),
+            agent: running.agent.clone(),
+            session: running.session.clone(),
+            session_key: running.session_key.clone(),
+            token: running.token,
+            call,
+            deltas,
+            content: blocks.to_vec(),
+        })
     }
 
     /// A new channel of this kind (`ws`), or one this principal had opened.
@@ -348,31 +361,5 @@ impl Hive {
             outbox::frames_since(conn, &channel, since).await
         });
         read.await.map_err(door_error)
-    }
-}
-
-pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
-    InboxItem {
-        item_id: row.id,
-        message_id: row.message_id,
-        agent: row.agent,
-        session_key: row.session_key,
-        kind: match row.principal.as_str().starts_with(EVENT) {
-            true => "event".to_owned(),
-            false => row.kind,
-        },
-        priority: match row.priority {
-            0 => "critical",
-            1 => "high",
-            2 => "normal",
-            _ => "low",
-        },
-        state: row.state,
-        attempts: row.attempts,
-        preview: row.body.chars().take(PREVIEW).collect(),
-        error: row.error.map(|(code, error)| Failure { code, error }),
-        created_at: row.created_at,
-        finished_at: row.finished_at,
-        ord: row.ord,
     }
 }

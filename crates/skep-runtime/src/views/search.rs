@@ -1,20 +1,13 @@
-//! Search over what was said, and the task that keeps its index near.
+//! Search over what was said.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
-
-use skep_core::event::{Event, EventKind};
 use skep_core::query;
 use skep_store::search::{self, Hit, IndexSpoken, MARK, Search};
 
 use crate::door::{Credential, DoorError, ErrorKind, SearchHit, SearchPage, SearchWish, Sight};
-use crate::hive::{Hive, Shared, door_error};
+use crate::hive::{Hive, door_error};
 
-/// The index takes rows once there are this many; a search takes what is left before it looks.
-const PIECE: u32 = 256;
 /// A search waits for no more rows than this; more there are only after an upgrade.
 const ON_DEMAND: u32 = 1024;
 /// A query that matches far too much is given up.
@@ -22,48 +15,6 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Characters of an excerpt, and those of them before the first match.
 const EXCERPT: usize = 240;
 const LEAD: usize = 60;
-
-/// Counts new messages and says when the index should take them.
-#[derive(Default)]
-pub(crate) struct Indexer {
-    unseen: AtomicI64,
-    wake: Notify,
-}
-
-impl Indexer {
-    /// Called with every committed event.
-    pub fn note(&self, event: &Event) {
-        if let EventKind::HistoryUpdated { first, last } = &event.kind {
-            let more = last - first + 1;
-            let unseen = self.unseen.fetch_add(more, Ordering::Relaxed) + more;
-            if unseen >= i64::from(PIECE) {
-                self.unseen.store(0, Ordering::Relaxed);
-                self.wake.notify_one();
-            }
-        }
-    }
-}
-
-/// Takes rows into the index, a piece a commit, so that nobody waits long for the writer.
-pub(crate) async fn keep_up(shared: Arc<Shared>) {
-    loop {
-        let behind = shared.store.read(search::behind).await;
-        let mut behind = behind.unwrap_or_default();
-        while behind >= i64::from(PIECE) && !shared.draining.is_cancelled() {
-            match shared.store.write(IndexSpoken { rows: PIECE }).await {
-                Ok(left) => behind = left,
-                Err(error) => {
-                    tracing::warn!(%error, "the search index waits; again with more messages");
-                    break;
-                }
-            }
-        }
-        tokio::select! {
-            () = shared.draining.cancelled() => return,
-            () = shared.indexer.wake.notified() => {}
-        }
-    }
-}
 
 impl Hive {
     /// Messages with all of these words, of the conversations in sight.

@@ -29,7 +29,7 @@ fn obeys(stage: &Stage) {
 
 /// `[command, file]` in each line.
 fn spellings() -> Vec<(String, String)> {
-    let lines = include_str!("../../../skep-runtime/src/gate/spellings.jsonl").lines();
+    let lines = include_str!("../../../skep-turn/src/gate/spellings.jsonl").lines();
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

@@ -8,9 +8,9 @@ use skep_core::policy::shell::{Cover, Part, Simple, Word};
 use skep_core::tool::Subject;
 use skep_core::visible::visible;
 
-use super::RuleDraft;
-use crate::door::{DoorError, ErrorKind};
-use crate::gate;
+use skep_turn::gate;
+
+use crate::door::{DoorError, ErrorKind, RuleDraft};
 
 pub(super) fn patterned(
     tool: &str,

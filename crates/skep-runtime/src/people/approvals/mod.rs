@@ -8,10 +8,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use skep_core::BoxFuture;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::audit::AuditRow;
-use skep_core::ids::{AgentName, Principal};
+use skep_core::ids::Principal;
 use skep_core::policy::rule::Rule;
 use skep_core::policy::{Effect, Policy};
 use skep_core::settings::{AgentSettings, QueueMode};
@@ -21,17 +20,17 @@ use skep_store::approvals::{self, Answer, Approval, NoteRefused, Reopen};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
 use skep_store::inbox::{Accept, Accepted};
+use skep_turn::gate::{self, Bound, Known, NamedFile};
+use skep_turn::lane::Slot;
+use skep_turn::turn::APPROVAL_EVENT;
 
 use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
-    ErrorKind, Identity, Inbound, Sight, Source,
+    ErrorKind, Identity, Inbound, RuleDraft, Sight, Source,
 };
-use crate::gate::{self, Bound, Known, NamedFile};
 use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
-use crate::lane::slots::Slot;
 use crate::people::policies::{Imagined, check_row};
-use crate::turn;
 use drafts::{exactly, patterned, suggestions};
 
 /// Open questions that a pattern is tried on.
@@ -40,26 +39,6 @@ const TRIED: u32 = 200;
 const NOTE_CHARACTERS: usize = 2000;
 /// How long a written rule may take to be in force.
 const IN_FORCE: Duration = Duration::from_secs(10);
-
-/// Who an item is from that runs an approved call. No credential has such a name.
-pub(crate) const EVENT: &str = "approval:";
-
-/// A rule that allows, to be written into an agent's file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleDraft {
-    pub tool: String,
-    pub path: Option<String>,
-    pub command: Option<String>,
-    pub host: Option<String>,
-}
-
-/// Writes rules into an agent's file, in the name of a person. Whoever composes the program knows
-/// the files.
-pub type WriteRules = Arc<
-    dyn Fn(AgentName, String, Vec<RuleDraft>) -> BoxFuture<'static, Result<(), String>>
-        + Send
-        + Sync,
->;
 
 /// What a lasting yes comes to.
 #[derive(Default)]
@@ -162,7 +141,7 @@ impl Hive {
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_scope", text));
         }
         // One after the other: a rule is written for the answer that counts and for no other.
-        let _answering = self.shared.answering.lock().await;
+        let _answering = self.shared.approvals.answering.lock().await;
         let row = self.seen_approval(id, sight).await?;
         if lasting && Bound::of(&files_of(&row.files)) == Bound::Nothing {
             let text = "The workspace has too many files to tell whether one changed, so this \
@@ -236,9 +215,9 @@ impl Hive {
         let task = self.shared.tasks.spawn(async move {
             let outcome = shared.store.write(command).await.map_err(door_error)?;
             if let Some(Accepted::Started { lease }) = outcome {
-                shared.tasks.spawn(turn::run(Arc::clone(&shared), *lease, permit));
+                shared.turns.begin(*lease, permit);
             }
-            shared.wake.notify_one();
+            shared.env().lanes.wake();
             Ok(())
         });
         task.await.unwrap_or_else(|_| Err(DoorError::failed()))
@@ -259,7 +238,7 @@ impl Hive {
             attachments: Vec::new(),
             mode: None,
             think: None,
-            principal: Principal::new(format!("{EVENT}{}", row.id)),
+            principal: Principal::new(format!("{APPROVAL_EVENT}{}", row.id)),
             source: Source::Api { key: None },
         };
         let letter = self.letter(&inbound, text, Vec::new())?;
@@ -296,7 +275,7 @@ impl Hive {
             return Ok(Lasting { also, grants, written: false });
         }
         let drafts: Vec<RuleDraft> = rules.iter().map(draft_of).collect();
-        let Some(write) = &self.shared.write_rules else {
+        let Some(write) = &self.shared.approvals.write_rules else {
             let text = "This hive cannot change its files; write the rule by hand.";
             return Err(DoorError::new(ErrorKind::Conflict, "rule_not_written", text));
         };
@@ -408,7 +387,7 @@ impl Hive {
         let expires_at = now.saturating_add(i64::try_from(time).unwrap_or(i64::MAX));
         let command = Reopen { id: row.id, by: by.to_string(), expires_at, now };
         self.shared.store.write(command).await.map_err(door_error)?;
-        self.shared.reopened.notify_one();
+        self.shared.approvals.reopened.notify_one();
         self.approval(id, sight).await
     }
 
@@ -434,7 +413,8 @@ impl Hive {
     }
 
     fn approval_info(&self, row: Approval) -> ApprovalInfo {
-        let subject = self.shared.toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
+        let subject =
+            self.shared.env().gate.toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
         let decision = match (row.decided_by, row.decided_at, row.decided_from) {
             (Some(by), Some(at), Some(from)) => Some(DecisionInfo {
                 by,

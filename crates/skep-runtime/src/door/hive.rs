@@ -1,0 +1,77 @@
+//! What doors show of the hive itself: its database and its profiles.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use skep_core::Millis;
+use skep_core::ids::AgentName;
+use skep_core::message::Usage;
+
+use super::Failure;
+
+/// unchecked → running → whole | damaged | unchecked (it could not be done, or the hive stopped).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct IntegrityInfo {
+    /// `unchecked` (the last stop was in order), `running`, `whole` or `damaged`.
+    pub state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked_at: Option<Millis>,
+    /// What is wrong and what to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+impl IntegrityInfo {
+    pub(crate) fn unchecked() -> Self {
+        Self { state: "unchecked", checked_at: None, text: None }
+    }
+}
+
+/// A profile without its key.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ProviderInfo {
+    pub name: String,
+    /// The vendor's wire.
+    pub provider: String,
+    pub model: String,
+    /// Scheme, host and port; nothing where no address is dialled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Where its key comes from; never the key.
+    pub key: String,
+    pub max_output_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u32>,
+    /// Whether calls can be priced; where not, their cost is unknown.
+    pub price_known: bool,
+    /// Asked in this order while it cannot answer.
+    pub fallback: Vec<String>,
+    /// The agents that use it.
+    pub agents: Vec<AgentName>,
+    /// Where it was asked for: whether something answers at its address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Reached>,
+}
+
+/// Whether something answers at an address. No model was asked and no key was sent.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Reached {
+    pub ok: bool,
+    pub took_ms: Millis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What became of a try.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ProviderTry {
+    pub name: String,
+    pub model: String,
+    pub ok: bool,
+    pub took_ms: Millis,
+    /// What it used, priced where the price is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}

@@ -1,0 +1,576 @@
+//! The gate: the only path of a tool call. Allow-list → typed arguments → `tool.before` hooks →
+//! no secrets to programs → policy, and a person where it asks → admission → policy again where
+//! time passed → run under time limit and cancellation → `tool.after` hooks → scrub → bound →
+//! audit. A refusal is an answer to the model, and its first word is its class.
+
+mod admission;
+mod binding;
+mod bound;
+mod chain;
+mod hooks;
+mod plain;
+mod policy;
+pub mod toolbox;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use skep_core::engine::ToolCall;
+use skep_core::hook::Hook;
+use skep_core::policy::{Class, Policy};
+use skep_core::settings::AgentSettings;
+use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_guard::scrub;
+use skep_store::journal::Audit;
+
+pub use admission::Admission;
+use admission::{Admitted, Patience};
+pub use binding::{Bound, NamedFile};
+use bound::Rest;
+use chain::{Chain, Stage};
+pub use policy::{Known, about, decide, person, rule_of};
+use policy::{Moment, Permitted};
+pub(crate) use policy::{Question, Records};
+use toolbox::{Toolbox, is_listed};
+
+use crate::handles::HolderOf;
+
+/// A call may take this long; waiting for a decision does not count.
+const CALL_TIME: Duration = Duration::from_secs(600);
+/// A cancelled tool has this long to end by itself before it is dropped.
+const GRACE: Duration = Duration::from_millis(3500);
+
+/// What the gate of a hive is made of.
+pub struct GateParts {
+    pub toolbox: Toolbox,
+    /// What looks at every call, in this order.
+    pub hooks: Vec<Hook>,
+    pub admission: Admission,
+    pub holder_of: HolderOf,
+    /// Where whole answers are kept: a folder for each agent, in it one for each conversation. It
+    /// lies below `run/`, which nobody else can enter; the sandbox shows a conversation its own
+    /// alone.
+    pub outputs: PathBuf,
+}
+
+/// What the gate goes by.
+pub(crate) struct Gate<'a> {
+    pub toolbox: &'a Toolbox,
+    pub admission: &'a Admission,
+    pub hooks: &'a [Hook],
+    pub agent: &'a AgentSettings,
+    /// In force now, whatever was when the turn began.
+    pub policy: &'a Policy,
+    /// Absent where nobody asks.
+    pub records: Option<Records<'a>>,
+    /// How long a question stays open.
+    pub approval_time: Duration,
+    /// Bytes of an answer that the model is shown.
+    pub bound: usize,
+}
+
+/// What became of a call.
+pub(crate) struct Ran {
+    pub answer: ToolAnswer,
+    pub audit: Audit,
+    pub end: End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Answered,
+    Refused,
+    /// The turn ended before the call could begin.
+    NotRun,
+    /// It was told to end and did not say what it had done by then.
+    Cut,
+}
+
+/// What was seen of a call on its way.
+struct Seen {
+    arguments: Option<Value>,
+    chain: Chain,
+    began: Instant,
+}
+
+/// A call that goes no further, and the text that says so.
+struct Refused {
+    text: String,
+    end: End,
+}
+
+impl Refused {
+    fn new(text: String) -> Self {
+        Self { text, end: End::Refused }
+    }
+}
+
+/// A call that may run: it went through every stage that can say no. It starts once it has a place
+/// among the calls that run.
+pub(crate) struct Cleared {
+    prepared: Prepared,
+    /// As the hooks left them.
+    arguments: Option<Value>,
+    /// What a person said about it, where somebody had to.
+    approval: Option<String>,
+    /// Kept until it has run.
+    place: Option<OwnedSemaphorePermit>,
+    chain: Chain,
+    began: Instant,
+}
+
+impl Cleared {
+    /// The approval it is to run with.
+    pub fn approval(&self) -> Option<String> {
+        self.approval.clone()
+    }
+
+    /// It has no place yet.
+    pub fn waits(&self) -> bool {
+        self.place.is_none()
+    }
+
+    fn admit(&mut self, place: OwnedSemaphorePermit, word: impl Into<String>) {
+        self.chain.note(Stage::Admission, word);
+        self.place = Some(place);
+    }
+
+    fn seen(self) -> Seen {
+        Seen { arguments: self.arguments, chain: self.chain, began: self.began }
+    }
+}
+
+/// What became of a call before it could run.
+pub(crate) enum Examined {
+    Cleared(Box<Cleared>),
+    Asks(Box<Question>),
+    Ended(Box<Ran>),
+}
+
+impl Gate<'_> {
+    /// Takes a call through every stage before it runs. Nothing has happened by then.
+    pub async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examined {
+        let began = Instant::now();
+        let mut chain = Chain::default();
+        let mut arguments = None;
+        match self.clear(call, context, &mut arguments, &mut chain).await {
+            Ok((prepared, Permitted::Go { approval, .. })) => {
+                let place = None;
+                let cleared = Cleared { prepared, arguments, approval, place, chain, began };
+                Examined::Cleared(Box::new(cleared))
+            }
+            Ok((_, Permitted::Asks(question))) => Examined::Asks(question),
+            Err(refused) => {
+                self.ended(call, context, Seen { arguments, chain, began }, refused).await
+            }
+        }
+    }
+
+    /// Gives the call a place where one is free now.
+    pub fn admit_now(admission: &Admission, agent: &AgentSettings, cleared: &mut Cleared) -> bool {
+        let place = admission.enter_now(&agent.name);
+        let is_in = place.is_some();
+        if let Some(place) = place {
+            cleared.admit(place, "at once");
+        }
+        is_in
+    }
+
+    /// Waits until the call has a place.
+    pub async fn admit(
+        &self,
+        call: &ToolCall,
+        mut cleared: Box<Cleared>,
+        context: &ToolContext,
+    ) -> Examined {
+        let patience = match cleared.approval {
+            Some(_) => Patience::Unbounded,
+            None => Patience::Bounded,
+        };
+        let refused = match self.admission.enter(&self.agent.name, patience, &context.cancel).await
+        {
+            Admitted::In { place, waited } => {
+                cleared.admit(place, format!("after {} ms", waited.as_millis()));
+                return Examined::Cleared(cleared);
+            }
+            Admitted::Full(why) => {
+                cleared.chain.note(Stage::Admission, format!("refused: {why}"));
+                Refused::new(format!(
+                    "agent_busy: the call of `{}` was not run: this agent runs {} calls at the \
+                     same time, and {why}. Call again later, with fewer calls at once.",
+                    call.name,
+                    admission::AT_ONCE
+                ))
+            }
+            Admitted::Cancelled => {
+                cleared.chain.note(Stage::Admission, "the turn ended");
+                let text = "cancelled: the call did not run, because the turn ended".to_owned();
+                Refused { text, end: End::NotRun }
+            }
+        };
+        self.ended(call, context, cleared.seen(), refused).await
+    }
+
+    /// Directly before the start of a call that waited or was approved: whether it still may, and
+    /// whether it still is what a person said yes to.
+    pub async fn recheck(
+        &self,
+        call: &ToolCall,
+        mut cleared: Box<Cleared>,
+        context: &ToolContext,
+    ) -> Examined {
+        let mut chain = Chain::default();
+        let arguments = cleared.arguments.as_ref().unwrap_or(&call.arguments);
+        let permitted = async {
+            let (tool, moment) = (&**self.listed(call, &mut chain)?, Moment::Start);
+            let permitted =
+                self.permitted(tool, call, arguments, context, moment, &mut chain).await?;
+            // The files that its command names may be others by now.
+            let prepared = match &permitted {
+                Permitted::Go { run_as, .. } => {
+                    Some(anew(tool, call, arguments, run_as.as_deref())?)
+                }
+                Permitted::Asks(_) => None,
+            };
+            Ok((permitted, prepared))
+        };
+        let permitted = permitted.await;
+        cleared.chain.add_new(chain);
+        match permitted {
+            Ok((Permitted::Go { approval, .. }, prepared)) => {
+                cleared.approval = approval;
+                cleared.prepared = prepared.unwrap_or(cleared.prepared);
+                Examined::Cleared(cleared)
+            }
+            Ok((Permitted::Asks(question), _)) => Examined::Asks(question),
+            Err(refused) => self.ended(call, context, cleared.seen(), refused).await,
+        }
+    }
+
+    /// Runs a call that has its place, to an answer of bounded size and its audit row.
+    pub async fn run(&self, call: &ToolCall, cleared: Cleared, mut context: ToolContext) -> Ran {
+        let Cleared { prepared, arguments, place, mut chain, began, .. } = cleared;
+        // A person's word on whether it runs says nothing to the tool itself.
+        if context.decision.as_ref().is_some_and(|value| value.get("approval").is_some()) {
+            context.decision = None;
+        }
+        let seen_context = context.clone();
+        let (answer, end) = run(prepared, context).await;
+        drop(place);
+        let word = match (&answer, end) {
+            (_, End::Cut) => "told to end, no answer",
+            (ToolAnswer::Wait { .. }, _) => "waits",
+            _ => "answered",
+        };
+        chain.note(Stage::Run, word);
+        let answer = match end {
+            End::Answered => {
+                let (hooks, name) = (self.hooks, self.own_name(call));
+                let final_arguments = arguments.as_ref().unwrap_or(&call.arguments);
+                let context = &seen_context;
+                hooks::after(hooks, &name, call, final_arguments, context, answer, &mut chain).await
+            }
+            End::Refused | End::NotRun | End::Cut => answer,
+        };
+        let seen = Seen { arguments, chain, began };
+        self.conclude(call, &seen_context, seen, answer, end).await
+    }
+
+    async fn ended(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        seen: Seen,
+        refused: Refused,
+    ) -> Examined {
+        let answer = ToolAnswer::error(refused.text);
+        Examined::Ended(Box::new(self.conclude(call, context, seen, answer, refused.end).await))
+    }
+
+    /// The answer as the model gets it, and the row that tells of the call.
+    async fn conclude(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        seen: Seen,
+        answer: ToolAnswer,
+        end: End,
+    ) -> Ran {
+        let Seen { arguments, mut chain, began } = seen;
+        let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
+        // Whole first: a cut could leave half of a secret, which nobody would recognise.
+        let answer = scrubbed(answer, &arguments, &mut chain);
+        let answer = self.finish(answer, Rest::of(context), &mut chain).await;
+        let (outcome, bytes) = match (&answer, end) {
+            (_, End::Cut) => ("unknown", 0),
+            (_, End::NotRun) => ("cancelled", 0),
+            (ToolAnswer::Done { text, .. }, End::Refused) => ("refused", text.len()),
+            (ToolAnswer::Done { is_error, text, files, .. }, _) => {
+                let files = files.iter().filter_map(|file| file.data.as_ref());
+                let bytes = text.len() + files.map(|data| data.0.len()).sum::<usize>();
+                (if *is_error { "error" } else { "ok" }, bytes)
+            }
+            (ToolAnswer::Wait { .. }, _) => ("waiting", 0),
+        };
+        let audit = Audit {
+            call: call.id.clone(),
+            tool: self.own_name(call),
+            arguments,
+            decision: chain.text(),
+            outcome,
+            took_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+            bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+        };
+        Ran { answer, audit, end }
+    }
+
+    fn own_name(&self, call: &ToolCall) -> String {
+        let tool = self.toolbox.find(&call.name);
+        tool.map_or_else(|| call.name.clone(), |tool| tool.spec().name.clone())
+    }
+
+    async fn clear(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        arguments: &mut Option<Value>,
+        chain: &mut Chain,
+    ) -> Result<(Prepared, Permitted), Refused> {
+        let tool = &**self.listed(call, chain)?;
+        let mut prepared = typed(tool, &call.name, &call.arguments, chain)?;
+        if !self.hooks.is_empty() {
+            let name = &tool.spec().name;
+            *arguments = hooks::before(self.hooks, name, call, context, chain).await?;
+            if let Some(rewritten) = arguments.as_ref() {
+                prepared = typed(tool, &call.name, rewritten, chain)?;
+            }
+        }
+        let arguments = arguments.as_ref().unwrap_or(&call.arguments);
+        without_secrets(tool, &call.name, arguments, chain)?;
+        let permitted =
+            self.permitted(tool, call, arguments, context, Moment::First, chain).await?;
+        if let Permitted::Go { run_as: Some(line), .. } = &permitted {
+            prepared = anew(tool, call, arguments, Some(line))?;
+        }
+        Ok((prepared, permitted))
+    }
+
+    fn listed(&self, call: &ToolCall, chain: &mut Chain) -> Result<&Arc<dyn Tool>, Refused> {
+        let (name, offered) = (&call.name, || self.offered());
+        let Some(tool) = self.toolbox.find(name) else {
+            chain.note(Stage::AllowList, "refused: unknown tool");
+            let text = format!("unknown_tool: there is no tool `{name}`. {}", offered());
+            return Err(Refused::new(text));
+        };
+        if !is_listed(self.agent, &**tool) {
+            chain.note(Stage::AllowList, "refused: not listed");
+            let text =
+                format!("not_listed: the tool `{name}` is not on this agent's list. {}", offered());
+            return Err(Refused::new(text));
+        }
+        chain.note(Stage::AllowList, "listed");
+        Ok(tool)
+    }
+
+    async fn finish(&self, answer: ToolAnswer, rest: Rest, chain: &mut Chain) -> ToolAnswer {
+        match answer {
+            ToolAnswer::Done { text, is_error, details, files } => {
+                let (text, word) = bound::bounded(text, self.bound, rest).await;
+                chain.note(Stage::Bound, word);
+                ToolAnswer::Done { text, is_error, details, files }
+            }
+            waits @ ToolAnswer::Wait { .. } => waits,
+        }
+    }
+
+    fn offered(&self) -> String {
+        let specs = self.toolbox.specs(self.agent);
+        if specs.is_empty() {
+            return "This agent has no tools.".to_owned();
+        }
+        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        format!("This agent has: {}.", names.join(", "))
+    }
+}
+
+/// The call with `run_as` in the place of its command.
+fn anew(
+    tool: &dyn Tool,
+    call: &ToolCall,
+    arguments: &Value,
+    run_as: Option<&str>,
+) -> Result<Prepared, Refused> {
+    let mut arguments = arguments.clone();
+    if let Some(line) = run_as {
+        arguments["command"] = Value::String(line.to_owned());
+    }
+    let name = &call.name;
+    tool.prepare(arguments).map_err(|why| {
+        Refused::new(format!("bad_arguments: the command of `{name}` cannot run: {why}"))
+    })
+}
+
+fn typed(
+    tool: &dyn Tool,
+    name: &str,
+    arguments: &Value,
+    chain: &mut Chain,
+) -> Result<Prepared, Refused> {
+    if !arguments.is_object() {
+        chain.note(Stage::Arguments, "refused: no JSON object");
+        return Err(Refused::new(format!(
+            "bad_arguments: the arguments of `{name}` are not a JSON object, so nothing ran. Call \
+             it again, with the arguments as one JSON object."
+        )));
+    }
+    match tool.prepare(arguments.clone()) {
+        Ok(prepared) => {
+            chain.note(Stage::Arguments, "fit");
+            Ok(prepared)
+        }
+        Err(why) => {
+            chain.note(Stage::Arguments, "refused: do not fit");
+            Err(Refused::new(format!("bad_arguments: the arguments of `{name}` do not fit: {why}")))
+        }
+    }
+}
+
+/// No program gets a secret by its arguments.
+fn without_secrets(
+    tool: &dyn Tool,
+    name: &str,
+    arguments: &Value,
+    chain: &mut Chain,
+) -> Result<(), Refused> {
+    if tool.class() != Class::Run || !scrub::known().is_json_marked(arguments) {
+        return Ok(());
+    }
+    chain.note(Stage::Secrets, "refused: in the arguments");
+    Err(Refused::new(format!(
+        "secret_in_arguments: the arguments of `{name}` hold a secret of this hive, or its name in \
+         brackets. No program gets one this way: leave it out."
+    )))
+}
+
+/// The answer without secrets. The model is told where one in its own words was replaced: what it
+/// wrote is not what it meant.
+fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAnswer {
+    let scrubber = scrub::known();
+    match answer {
+        ToolAnswer::Done { text, is_error, mut details, files } => {
+            let clean = scrubber.clean(&text);
+            let mut found = *clean != text;
+            let mut text = clean.into_owned();
+            if let Some(details) = &mut details {
+                found |= scrubber.clean_json(details);
+            }
+            if found {
+                chain.note(Stage::Scrub, "a secret was taken out");
+            }
+            if !is_error && scrubber.is_json_marked(arguments) {
+                text.push_str("\n[the call held a secret of this hive; its name was used instead]");
+            }
+            ToolAnswer::Done { text, is_error, details, files }
+        }
+        ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
+    }
+}
+
+/// In a task of its own, so that a tool that panics ends no turn.
+async fn run(prepared: Prepared, mut context: ToolContext) -> (ToolAnswer, End) {
+    // Of this call alone: one that takes too long does not end its turn.
+    let cancel = context.cancel.child_token();
+    context.cancel = cancel.clone();
+    let mut task = AbortOnDrop(tokio::spawn(prepared(context).in_current_span()));
+    let ended = tokio::select! {
+        ended = &mut task.0 => Some(ended),
+        () = cancel.cancelled() => None,
+        () = tokio::time::sleep(CALL_TIME) => {
+            cancel.cancel();
+            None
+        }
+    };
+    let ended = match ended {
+        Some(ended) => Some(ended),
+        None => tokio::time::timeout(GRACE, &mut task.0).await.ok(),
+    };
+    let said = |text: &str| ToolAnswer::error(text);
+    match ended {
+        Some(Ok(answer)) => (answer, End::Answered),
+        Some(Err(_)) => (said("tool_failed: the tool failed inside; see the log"), End::Answered),
+        None => (said("tool_cut: the tool was told to end and did not answer"), End::Cut),
+    }
+}
+
+struct AbortOnDrop(JoinHandle<ToolAnswer>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A call that went in a circle too often: it does not reach the first stage.
+pub(crate) fn braked(call: &ToolCall, text: String) -> Ran {
+    let mut chain = Chain::default();
+    chain.note(Stage::Brake, "refused: the same call, the same answer, again and again");
+    let audit = Audit {
+        call: call.id.clone(),
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+        decision: chain.text(),
+        outcome: "refused",
+        took_ms: 0,
+        bytes: i64::try_from(text.len()).unwrap_or(i64::MAX),
+    };
+    Ran { answer: ToolAnswer::error(text), audit, end: End::Refused }
+}
+
+/// The row of a call that had begun when the process ended: what came of it, nobody knows.
+pub(crate) fn lost(call: &ToolCall) -> Audit {
+    let mut chain = Chain::default();
+    chain.note(Stage::Run, "begun, and the process ended");
+    Audit {
+        call: call.id.clone(),
+        tool: call.name.clone(),
+        arguments: call.arguments.clone(),
+        decision: chain.text(),
+        outcome: "unknown",
+        took_ms: 0,
+        bytes: 0,
+    }
+}
+
+/// The row of a call that never began.
+pub(crate) fn never_ran(call: &ToolCall, why: &str) -> Audit {
+    let mut chain = Chain::default();
+    chain.note(Stage::Run, format!("not begun: {why}"));
+    Audit { outcome: "cancelled", decision: chain.text(), ..lost(call) }
+}
+
+/// The row of a call that nobody decided on in time.
+pub(crate) fn expired(call: &ToolCall) -> Audit {
+    let mut chain = Chain::default();
+    chain.note(Stage::Policy, "refused: nobody decided in time");
+    Audit { outcome: "refused", decision: chain.text(), ..lost(call) }
+}
+
+/// The call as the model made it, for the gate.
+pub(crate) fn call_of(id: &skep_core::ids::CallId, name: &str, arguments: &Value) -> ToolCall {
+    ToolCall { id: id.clone(), name: name.to_owned(), arguments: arguments.clone() }
+}
+
+#[cfg(test)]
+#[path = "gate_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "gate_command_tests.rs"]
+mod command_tests;

@@ -1,0 +1,431 @@
+//! The policy stage: what the call is about, what the rules say, and what was decided about it.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use skep_core::Millis;
+use skep_core::engine::ToolCall;
+use skep_core::ids::{AgentId, Principal};
+use skep_core::policy::evaluate::{Asked, Verdict};
+use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
+use skep_core::policy::plain::{Access, Judged, Plain};
+use skep_core::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
+use skep_core::policy::{Effect, Policy};
+use skep_core::settings::SandboxLevel;
+use skep_core::tool::{Subject, Tool, ToolContext};
+use skep_guard::workspace::Workspace;
+use skep_guard::{clock, random};
+use skep_store::Store;
+use skep_store::approvals::{self, Approval, NewApproval};
+use skep_store::grants::{self, GrantRow};
+use skep_store::leases::Lease;
+
+use super::binding::{Bind, Binding, Bound, NamedFile};
+use super::chain::{Chain, Stage};
+use super::plain::Around;
+use super::{Gate, Refused};
+use crate::handles::HolderOf;
+
+/// Between two looks at files that were changed a moment ago.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Looks before a question is asked all the same.
+const TRIES: u32 = 50;
+
+/// Where the gate looks up people, grants and decisions.
+#[derive(Clone, Copy)]
+pub struct Records<'a> {
+    pub store: &'a Store,
+    pub holder_of: &'a HolderOf,
+    pub lease: &'a Lease,
+}
+
+/// Who asks, and what was granted.
+#[derive(Default)]
+pub struct Known {
+    pub who: Vec<Who>,
+    pub grants: Vec<Rule>,
+}
+
+impl Records<'_> {
+    async fn known(&self) -> Result<Known, Refused> {
+        let (turn, agent) = (self.lease.turn.clone(), self.lease.agent);
+        let (session, now) = (self.lease.session.clone(), clock::now_ms());
+        let read = self.store.read(async |conn| {
+            let principals = approvals::asked_by(conn, &turn).await?;
+            Ok((principals, grants::of_agent(conn, agent, now).await?))
+        });
+        let (principals, rows) = read.await.map_err(|error| unread(&error))?;
+        let here = rows.into_iter().filter(|row| match &row.session {
+            Some(other) => *other == session.as_str(),
+            None => true,
+        });
+        Ok(Known {
+            who: principals.into_iter().map(|name| person(self.holder_of, &name)).collect(),
+            grants: here.filter_map(|row| rule_of(&row)).collect(),
+        })
+    }
+
+    async fn approval(&self, id: &str) -> Result<Option<Approval>, Refused> {
+        let read = self.store.read(async |conn| approvals::find(conn, id).await);
+        read.await.map_err(|error| unread(&error))
+    }
+}
+
+/// Somebody with the role and the name of the credential.
+pub fn person(holder_of: &HolderOf, principal: &str) -> Who {
+    let (role, name) = holder_of(principal);
+    Who { principal: Principal::new(principal), role, name }
+}
+
+fn unread(error: &skep_store::StoreError) -> Refused {
+    Refused::new(format!(
+        "policy_unread: the call was not run: who asked for it and what was granted could not be \
+         read ({error}). Try again."
+    ))
+}
+
+/// A grant as a rule that allows.
+pub fn rule_of(row: &GrantRow) -> Option<Rule> {
+    Some(Rule {
+        effect: Effect::Allow,
+        tool: row.tool.clone(),
+        path: row.path.as_deref().map(PathPattern::parse).transpose().ok()?,
+        command: row.command.as_deref().map(CommandPattern::parse).transpose().ok()?,
+        host: row.host.as_deref().map(HostPattern::parse).transpose().ok()?,
+        grants: row.grants.iter().map(|to| GrantTo::parse(to)).collect::<Option<_>>()?,
+        place: format!("grant {}", row.id),
+    })
+}
+
+/// When the policy looks at a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// As it comes. What an approval is bound to is not looked at yet: the call may still wait.
+    First,
+    /// Directly before its start.
+    Start,
+}
+
+/// What the policy stage came to.
+pub(super) enum Permitted {
+    /// It may run; with this approval, where it needed one. `run_as` is the command that runs in
+    /// the place of the call's own: where a rule about commands allowed it, nothing but the words
+    /// that were judged.
+    Go {
+        approval: Option<String>,
+        run_as: Option<String>,
+    },
+    Asks(Box<Question>),
+}
+
+/// A call that waits for a person.
+pub struct Question {
+    pub approval: NewApproval,
+    pub reason: String,
+}
+
+/// What a call is about, in the form in which rules compare it.
+#[derive(Default)]
+pub struct About {
+    pub pieces: Vec<Piece>,
+    /// Its command, where that is plain.
+    judged: Option<Judged>,
+}
+
+/// `look`: the workspace to look at. Where paths lead and which files a command names is not known
+/// without one. Blocks with one.
+pub fn about(subject: &Subject, look: Option<(&Path, SandboxLevel)>) -> About {
+    let mut about = About::default();
+    if let Some(command) = &subject.command {
+        let (plain, parts) = Plain::and_parts(command);
+        let around = || look.and_then(|(workspace, level)| Around::open(workspace, level));
+        about.judged =
+            plain.ok().zip(around()).and_then(|(plain, around)| plain.judge(&around).ok());
+        let line = about.judged.as_ref().map_or(parts, Judged::line);
+        about.pieces.extend(line.0.into_iter().map(Piece::Command));
+        let targets = about.judged.iter().flat_map(|judged| &judged.targets);
+        about.pieces.extend(targets.map(|(access, path)| Piece::Redirect {
+            write: *access != Access::Read,
+            path: PathFact::File(path.clone()),
+        }));
+    }
+    let look = look.filter(|_| !subject.paths.is_empty());
+    let opened = look.and_then(|(workspace, _)| Workspace::open(workspace).ok());
+    for named in &subject.paths {
+        let leads = named.path.as_ref().zip(opened.as_ref());
+        let leads = leads.and_then(|(path, workspace)| workspace.leads_to(path));
+        about.pieces.push(Piece::Path(match (leads, named.tree) {
+            (None, _) => PathFact::Unknown,
+            (Some(path), false) => PathFact::File(path),
+            (Some(path), true) => PathFact::Tree(path),
+        }));
+    }
+    if let Some(host) = &subject.host {
+        about.pieces.push(Piece::Host(host.clone()));
+    }
+    if about.pieces.is_empty() {
+        about.pieces.push(Piece::Whole);
+    }
+    about
+}
+
+pub fn decide(
+    policy: &Policy,
+    tool: &dyn Tool,
+    level: SandboxLevel,
+    about: &About,
+    known: &Known,
+) -> Verdict {
+    let (name, class) = (tool.spec().name.as_str(), tool.class());
+    let asked = Asked { tool: name, class, level, pieces: &about.pieces, who: &known.who };
+    let mut verdict = policy.decide(&asked, &known.grants);
+    let judged = about.judged.as_ref().filter(|_| verdict.by_command);
+    verdict.runs = judged.map(Judged::text);
+    verdict
+}
+
+impl Gate<'_> {
+    pub(super) async fn permitted(
+        &self,
+        tool: &dyn Tool,
+        call: &ToolCall,
+        arguments: &Value,
+        context: &ToolContext,
+        moment: Moment,
+        chain: &mut Chain,
+    ) -> Result<Permitted, Refused> {
+        let needs = self.policy.needs(&tool.spec().name);
+        let subject = tool.subject(arguments);
+        let mut known = match (needs.people, self.records) {
+            (true, Some(records)) => records.known().await?,
+            _ => Known::default(),
+        };
+        let level = self.agent.sandbox.level;
+        let mut about = self.about(&subject, context, needs.paths || needs.commands).await;
+        let mut verdict = decide(self.policy, tool, level, &about, &known);
+        if verdict.effect == Effect::Ask {
+            // A question is worth a closer look: at grants, and at where every path leads.
+            if let Some(records) = self.records {
+                known = records.known().await?;
+            }
+            about = self.about(&subject, context, true).await;
+            verdict = decide(self.policy, tool, level, &about, &known);
+        }
+        let run_as = about.judged.filter(|_| verdict.by_command).map(|judged| judged.run_as());
+        let approval = context.decision.as_ref().and_then(|value| value.get("approval"));
+        let approval = approval.and_then(Value::as_str);
+        if let (Some(id), Effect::Allow | Effect::Ask) = (approval, verdict.effect) {
+            self.not_denied(call, id, context, chain)?;
+        }
+        match verdict.effect {
+            Effect::Allow => {
+                chain.note(Stage::Policy, word(tool, &verdict));
+                Ok(Permitted::Go { approval: approval.map(str::to_owned), run_as })
+            }
+            Effect::Deny => {
+                chain.note(Stage::Policy, format!("refused: {}", word(tool, &verdict)));
+                Err(Refused::new(self.denied(tool, call, &verdict)))
+            }
+            Effect::Ask if approval.is_some() && moment == Moment::First => {
+                let approval = approval.map(str::to_owned);
+                chain.note(Stage::Policy, approved_word(context, &verdict));
+                Ok(Permitted::Go { approval, run_as })
+            }
+            Effect::Ask => {
+                let asked = Asking { tool, arguments, subject, verdict, run_as, known };
+                self.ask(call, context, approval, asked, chain).await
+            }
+        }
+    }
+
+    async fn about(&self, subject: &Subject, context: &ToolContext, look: bool) -> About {
+        if (subject.paths.is_empty() && subject.command.is_none()) || !look {
+            return about(subject, None);
+        }
+        let (subject, workspace) = (subject.clone(), context.workspace.clone());
+        let level = self.agent.sandbox.level;
+        let unseen = About { pieces: vec![Piece::Path(PathFact::Unknown)], judged: None };
+        let work = move || about(&subject, Some((&workspace, level)));
+        tokio::task::spawn_blocking(work).await.unwrap_or(unseen)
+    }
+
+    /// Ties the call down as it is now; with `since`, changes from then on are named.
+    async fn bound(&self, bind: &Arc<Bind>, since: Millis) -> Result<Binding, Refused> {
+        let bind = Arc::clone(bind);
+        let bound = tokio::task::spawn_blocking(move || bind.bind(since)).await;
+        bound.map_err(|_| {
+            let text = "policy_unread: the call was not run: the files it names could not be read";
+            Refused::new(text.to_owned())
+        })
+    }
+
+    /// As it is shown to a person: every later change will have a later time.
+    async fn bound_for_question(&self, bind: &Arc<Bind>) -> Result<Binding, Refused> {
+        let mut tries = 0;
+        loop {
+            let begun = clock::now_ms();
+            let binding = self.bound(bind, Millis::MAX).await?;
+            tries += 1;
+            // Whatever changes all the time has changed when it is looked at again.
+            if binding.is_settled(begun) || tries == TRIES {
+                return Ok(binding);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn denied(&self, tool: &dyn Tool, call: &ToolCall, verdict: &Verdict) -> String {
+        let (name, class) = (&call.name, tool.class().as_str());
+        match &verdict.rule {
+            None => format!(
+                "policy_deny: the call of `{name}` was not run: a call of the class `{class}` is \
+                 not allowed in this hive. The operator decides this in skep.yaml with \
+                 defaults.policy.{class}."
+            ),
+            Some(_) => format!(
+                "policy_deny: the call of `{name}` was not run: {}. Do it another way, or say what \
+                 you need: the operator decides this.",
+                verdict.why
+            ),
+        }
+    }
+
+    /// With a decision in hand: whether it is about this very call. Else a question.
+    async fn ask(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        approval: Option<&str>,
+        asked: Asking<'_>,
+        chain: &mut Chain,
+    ) -> Result<Permitted, Refused> {
+        let Asking { tool, arguments, subject, verdict, run_as, known } = asked;
+        let bind = Arc::new(Bind {
+            agent: self.records.map_or(AgentId(0), |records| records.lease.agent),
+            tool: tool.spec().name.clone(),
+            arguments: arguments.clone(),
+            subject,
+            context: context.clone(),
+        });
+        let mut reason = format!("approval of {}", call.name);
+        let row = match (approval, self.records) {
+            (Some(id), Some(records)) => records.approval(id).await?,
+            _ => None,
+        };
+        if let Some(row) = row {
+            let found = self.bound(&bind, row.asked_at).await?;
+            if row.hash == found.hash {
+                chain.note(Stage::Policy, approved_word(context, &verdict));
+                return Ok(Permitted::Go { approval: Some(row.id), run_as });
+            }
+            let changed = changed(&row, arguments, &found);
+            reason = format!("approval of {} again, because {changed} changed", call.name);
+        }
+        chain.note(Stage::Policy, format!("ask: {}", word(tool, &verdict)));
+        let binding = self.bound_for_question(&bind).await?;
+        if Bound::of(&binding.files) == Bound::Nothing {
+            reason.push_str("; files are not bound");
+        }
+        let now = clock::now_ms();
+        let hours = i64::try_from(self.approval_time.as_millis()).unwrap_or(i64::MAX);
+        let asked_by = known.who.iter().map(|who| who.principal.as_str()).collect::<Vec<_>>();
+        let new = NewApproval {
+            id: random::uuid().to_string(),
+            call: call.id.clone(),
+            tool: tool.spec().name.clone(),
+            class: tool.class(),
+            arguments: arguments.clone(),
+            cwd: binding.cwd,
+            files: json!(binding.files),
+            hash: binding.hash,
+            why: json!(verdict),
+            asked_by: asked_by.join(", "),
+            expires_at: now.saturating_add(hours),
+        };
+        Ok(Permitted::Asks(Box::new(Question { approval: new, reason })))
+    }
+
+    /// A person's no counts, whatever the rules have come to say since the question.
+    fn not_denied(
+        &self,
+        call: &ToolCall,
+        id: &str,
+        context: &ToolContext,
+        chain: &mut Chain,
+    ) -> Result<(), Refused> {
+        let Some(decision) = &context.decision else { return Ok(()) };
+        if decision["approve"] == Value::Bool(true) {
+            return Ok(());
+        }
+        let by = decision["by"].as_str().unwrap_or("somebody");
+        chain.note(Stage::Policy, format!("refused: denied by {by} ({id})"));
+        let note = decision["note"].as_str();
+        let note = note.map(|note| format!(" and says: {note}")).unwrap_or_default();
+        Err(Refused::new(format!(
+            "approval_denied: the call of `{}` was not run: {by} denied it{note}. Do not try the \
+             same again.",
+            call.name
+        )))
+    }
+}
+
+/// A question as far as it is known.
+struct Asking<'a> {
+    tool: &'a dyn Tool,
+    arguments: &'a Value,
+    subject: Subject,
+    verdict: Verdict,
+    run_as: Option<String>,
+    known: Known,
+}
+
+/// What differs between a call that was approved and the one at hand.
+fn changed(row: &Approval, arguments: &Value, found: &Binding) -> String {
+    let mut changed = Vec::new();
+    if row.arguments != *arguments {
+        changed.push("its arguments".to_owned());
+    }
+    if row.cwd != found.cwd {
+        changed.push("its folder".to_owned());
+    }
+    let before: Vec<NamedFile> = serde_json::from_value(row.files.clone()).unwrap_or_default();
+    let news = found.files.iter().filter(|file| !before.contains(file));
+    let gone = before.iter().filter(|old| !found.files.iter().any(|file| file.path == old.path));
+    // Of a folder the entries that changed, where there are any to name.
+    let named = |file: &&NamedFile| file.path != "." || found.changed.is_empty();
+    changed.extend(news.filter(named).chain(gone).map(|file| match file.path.as_str() {
+        "." => "its workspace".to_owned(),
+        path => path.to_owned(),
+    }));
+    changed.extend(found.changed.iter().cloned());
+    let mut seen = HashSet::new();
+    changed.retain(|word| seen.insert(word.clone()));
+    changed.truncate(5);
+    if changed.is_empty() { "its agent".to_owned() } else { changed.join(", ") }
+}
+
+/// For the chain: who said yes, and to which question.
+fn approved_word(context: &ToolContext, verdict: &Verdict) -> String {
+    let word = |key: &str| context.decision.as_ref().and_then(|decision| decision[key].as_str());
+    let (by, id) = (word("by").unwrap_or("somebody"), word("approval").unwrap_or_default());
+    format!("ask: approved by {by} ({id}){}", runs(verdict))
+}
+
+/// For the chain: by rule, or by class.
+fn word(tool: &dyn Tool, verdict: &Verdict) -> String {
+    let effect = verdict.effect.as_str();
+    let runs = if verdict.effect == Effect::Allow { runs(verdict) } else { String::new() };
+    match &verdict.rule {
+        Some(rule) => format!("{effect} by {rule}{runs}"),
+        None => format!("{}: {effect}{runs}", tool.class().as_str()),
+    }
+}
+
+/// What runs in the place of the call's command.
+fn runs(verdict: &Verdict) -> String {
+    verdict.runs.as_ref().map(|text| format!("; runs: {}", text.trim_end())).unwrap_or_default()
+}

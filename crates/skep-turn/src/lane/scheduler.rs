@@ -1,0 +1,160 @@
+//! The scheduler: while there is a free slot and ready work, take it. Woken by commits and by
+//! one timer; it polls nothing.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use skep_core::Millis;
+use skep_core::ids::{SessionId, TurnId};
+use skep_guard::{clock, random};
+use skep_store::inbox;
+use skep_store::lanes::{self, WakeLanes};
+use skep_store::leases::{Admits, Lease, Take};
+use skep_store::{Store, StoreError};
+
+use super::registry::Registry;
+use super::slots::{Slot, Slots};
+use crate::handles::{HolderOf, SettingsCell, StoreHealth};
+
+/// After a store that failed.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The wall clock may jump: the timer looks at it at least this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// The lanes of a hive: who runs in them, who may, and what wakes their scheduler.
+pub struct Lanes {
+    pub registry: Arc<Registry>,
+    pub slots: Arc<Slots>,
+    pub health: StoreHealth,
+    store: Store,
+    settings: Arc<SettingsCell>,
+    /// The scheduler has something to look at.
+    wake: Arc<Notify>,
+    /// When the next parked or retrying turn may go on.
+    next_due: AtomicI64,
+}
+
+impl Lanes {
+    /// Lanes that a process before this one held are made ready first.
+    pub async fn open(
+        store: Store,
+        registry: Arc<Registry>,
+        settings: Arc<SettingsCell>,
+        holder_of: HolderOf,
+    ) -> Result<Self, StoreError> {
+        let wake = Arc::new(Notify::new());
+        let held = store.read(lanes::held).await?;
+        let limits = &settings.current().limits;
+        let slots = Arc::new(Slots::new(limits, held, Arc::clone(&wake), holder_of));
+        let (health, next_due) = (StoreHealth::default(), AtomicI64::new(i64::MIN));
+        Ok(Self { registry, slots, health, store, settings, wake, next_due })
+    }
+
+    /// There may be work that is ready.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// A turn may go on at this time: the scheduler looks then at the latest.
+    pub fn note_due(&self, at: Option<Millis>) {
+        if let Some(at) = at {
+            self.next_due.fetch_min(at, Ordering::Relaxed);
+        }
+        self.wake();
+    }
+
+    /// A lane that has more to do wakes the scheduler; another turn's end says nothing to it.
+    pub fn look_for_more(&self, more: bool) {
+        if more {
+            self.wake();
+        }
+    }
+
+    /// Takes work until there is no more to come. `begin` runs what was taken.
+    pub async fn schedule(&self, draining: &CancellationToken, begin: impl Fn(Lease, Slot)) {
+        while !draining.is_cancelled() {
+            self.take_all(draining, &begin).await;
+            tokio::select! {
+                () = draining.cancelled() => {}
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep(self.until_due()) => {}
+            }
+        }
+    }
+
+    /// Takes work until there is none. Only the wait for a slot can be given up: what was taken is
+    /// always run, or it would look like an attempt that failed.
+    async fn take_all(&self, draining: &CancellationToken, begin: &impl Fn(Lease, Slot)) {
+        self.wake_due().await;
+        loop {
+            let slot = tokio::select! {
+                biased;
+                () = draining.cancelled() => return,
+                slot = self.slots.any() => slot,
+            };
+            let Some(slot) = slot else { return };
+            self.slots.unhold(&self.store).await;
+            let given = Arc::default();
+            let admits = self.slots.admits(&given);
+            let Some(lease) = self.take(None, Some(admits)).await else { return };
+            let share = given.lock().unwrap_or_else(PoisonError::into_inner).take();
+            begin(lease, Slot::new(slot, share));
+        }
+    }
+
+    /// Takes the best ready work, or one idle turn.
+    pub async fn take(&self, only: Option<TurnId>, admits: Option<Admits>) -> Option<Lease> {
+        let command = Take { slot: self.turn_ids(), only, admits, now: clock::now_ms() };
+        let outcome = self.store.write(command).await;
+        self.health.note(&outcome);
+        match outcome {
+            Ok(lease) => lease.map(|lease| *lease),
+            Err(error) => {
+                tracing::warn!(%error, "taking work failed; again in a second");
+                tokio::time::sleep(PAUSE).await;
+                self.wake();
+                None
+            }
+        }
+    }
+
+    /// Ids for a turn that may begin.
+    pub fn turn_ids(&self) -> inbox::Slot {
+        let idle = self.settings.current().limits.session_idle.as_millis();
+        inbox::Slot {
+            turn: TurnId(random::uuid().to_string()),
+            session: SessionId(random::uuid().to_string()),
+            idle_ms: i64::try_from(idle).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Makes lanes ready whose time has come, and learns when the next one's will.
+    async fn wake_due(&self) {
+        while self.next_due.load(Ordering::Relaxed) <= clock::now_ms() {
+            // Set before reading: a time noted meanwhile is earlier than what we find, and stays.
+            self.next_due.store(i64::MAX, Ordering::Relaxed);
+            let woken = self.store.write(WakeLanes { now: clock::now_ms() }).await;
+            let next = self.store.read(lanes::next_due).await;
+            match (woken, next) {
+                (Ok(_), Ok(next)) => {
+                    if let Some(at) = next {
+                        self.note_due(Some(at));
+                    }
+                }
+                _ => {
+                    self.note_due(Some(clock::now_ms() + 1000));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn until_due(&self) -> Duration {
+        let wait = self.next_due.load(Ordering::Relaxed).saturating_sub(clock::now_ms()).max(0);
+        Duration::from_millis(u64::try_from(wait).unwrap_or(0)).min(LONGEST_SLEEP)
+    }
+}

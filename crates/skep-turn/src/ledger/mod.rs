@@ -1,0 +1,375 @@
+//! What model calls used and hold: of the hive and of each agent today, and of each turn. Kept in
+//! memory beside the rows; a call takes what it may use before it is made, so that calls side by
+//! side never use more than a limit leaves.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use skep_core::Millis;
+use skep_core::budget::{self, Account, Caps, Need, Over, Scope};
+use skep_core::engine::{Allowance, Ended, Hold};
+use skep_core::ids::{AgentName, TurnId};
+use skep_core::message::{Meta, Usage};
+use skep_core::provider::ModelRequest;
+use skep_core::settings::{AgentSettings, Limits, Profile};
+use skep_core::spend::{self, Spend};
+use skep_core::{BoxFuture, count};
+use skep_guard::clock;
+use skep_store::spend::Unsettled;
+use skep_store::{Store, StoreError};
+
+use crate::handles::{Meters, SettingsCell};
+
+/// A call that fits as soon as others give back what they hold waits for that, no longer than this.
+const WAIT: Duration = Duration::from_secs(120);
+
+pub struct Ledger {
+    /// Locked for sums only, never across an await.
+    books: Mutex<Books>,
+    /// Something was given back.
+    freed: Notify,
+    store: Store,
+    settings: Arc<SettingsCell>,
+    meters: Arc<Meters>,
+}
+
+#[derive(Default)]
+struct Books {
+    day: i64,
+    hive: Account,
+    agents: HashMap<AgentName, Account>,
+    /// Of the turns that run here.
+    turns: HashMap<TurnId, Account>,
+    /// Limits of which people were warned today.
+    warned: HashSet<String>,
+    /// What other days came to: a clock that is set right finds its day again.
+    others: BTreeMap<i64, Day>,
+}
+
+/// Days that are remembered beside the one it is.
+const DAYS: usize = 8;
+
+/// The accounts of a day, without what calls hold.
+#[derive(Default)]
+struct Day {
+    hive: Account,
+    agents: HashMap<AgentName, Account>,
+}
+
+impl Books {
+    /// A new day begins with nothing but what calls under way hold; one that was there before goes
+    /// on where it was left.
+    fn turn_to(&mut self, now: Millis) {
+        let day = spend::day_of(now);
+        if self.day == day {
+            return;
+        }
+        let mut known = self.others.remove(&day).unwrap_or_default();
+        let mut left = Day { hive: turned(&mut self.hive, known.hive), agents: HashMap::new() };
+        for (name, account) in &mut self.agents {
+            let then = known.agents.remove(name).unwrap_or_default();
+            left.agents.insert(name.clone(), turned(account, then));
+        }
+        self.agents.extend(known.agents);
+        self.others.insert(self.day, left);
+        while self.others.len() > DAYS {
+            self.others.pop_first();
+        }
+        self.day = day;
+        self.warned.clear();
+    }
+
+    /// Every account a call of this turn belongs to.
+    fn each(&mut self, payer: &Payer, change: impl Fn(&mut Account)) {
+        change(&mut self.hive);
+        change(self.agents.entry(payer.agent.clone()).or_default());
+        // A turn that has ended is of no interest any more.
+        if let Some(turn) = self.turns.get_mut(&payer.turn) {
+            change(turn);
+        }
+    }
+}
+
+/// Puts what was used on another day in place, and gives what was there.
+fn turned(account: &mut Account, then: Account) -> Account {
+    let held = std::mem::take(&mut account.held);
+    std::mem::replace(account, Account { held, ..then })
+}
+
+/// The agent and the turn a model call belongs to.
+#[derive(Clone)]
+pub(crate) struct Payer {
+    pub agent: AgentName,
+    pub turn: TurnId,
+}
+
+/// The limits that hold for a call, narrowest first.
+struct Bounds<'a> {
+    agent: &'a AgentSettings,
+    limits: &'a Limits,
+}
+
+impl Bounds<'_> {
+    fn scopes(&self) -> [(Scope<'_>, Caps); 4] {
+        let (name, own) = (self.agent.name.as_str(), &self.agent.budgets);
+        [
+            (Scope::Turn(Some(name)), own.turn),
+            (Scope::Turn(None), self.limits.per_turn),
+            (Scope::Agent(name), own.day),
+            (Scope::Hive, self.limits.day_caps()),
+        ]
+    }
+
+    fn any(&self) -> bool {
+        self.scopes().iter().any(|(_, caps)| !caps.is_none())
+    }
+}
+
+impl Ledger {
+    pub async fn load(
+        store: Store,
+        settings: Arc<SettingsCell>,
+        meters: Arc<Meters>,
+        now: Millis,
+    ) -> Result<Self, StoreError> {
+        let day = spend::day_of(now);
+        let read = store.read(async |conn| skep_store::spend::of_day(conn, day).await);
+        let mut books = Books { day, ..Books::default() };
+        for used in read.await? {
+            for account in [&mut books.hive, books.agents.entry(used.agent).or_default()] {
+                account.spent.join(&used.spent);
+                account.unsettled.join(&used.unsettled);
+            }
+        }
+        Ok(Self { books: Mutex::new(books), freed: Notify::new(), store, settings, meters })
+    }
+
+    /// As vendors counted it.
+    pub fn today(&self, now: Millis) -> Spend {
+        self.books(now).hive.spent
+    }
+
+    pub fn hive(&self, now: Millis) -> Account {
+        self.books(now).hive
+    }
+
+    pub fn agents(&self, now: Millis) -> HashMap<AgentName, Account> {
+        self.books(now).agents.clone()
+    }
+
+    /// Opens a turn's own account, with what it used before this lease.
+    pub(crate) fn begin(&self, turn: &TurnId, usage: &Usage) {
+        let mut account = Account::default();
+        if usage.total_tokens > 0 {
+            account.spent.add(usage);
+        }
+        self.books(clock::now_ms()).turns.insert(turn.clone(), account);
+    }
+
+    pub(crate) fn end(&self, turn: &TurnId) {
+        self.books(clock::now_ms()).turns.remove(turn);
+    }
+
+    fn try_hold(
+        &self,
+        bounds: &Bounds<'_>,
+        payer: &Payer,
+        need: &Need,
+        now: Millis,
+    ) -> Result<(), Over> {
+        let mut books = self.books(now);
+        let turn = books.turns.get(&payer.turn).copied().unwrap_or_default();
+        let agent = books.agents.get(&payer.agent).copied().unwrap_or_default();
+        for (scope, caps) in bounds.scopes() {
+            let account = match scope {
+                Scope::Turn(_) => &turn,
+                Scope::Agent(_) => &agent,
+                Scope::Hive => &books.hive,
+            };
+            budget::admit(scope, &caps, account, need, now)?;
+        }
+        books.each(payer, |account| account.held.take(need));
+        Ok(())
+    }
+
+    /// Gives back what was held and counts what was used instead, in one step.
+    fn settle(&self, payer: &Payer, need: &Need, used: Option<&Usage>, exact: bool) {
+        self.books(clock::now_ms()).each(payer, |account| {
+            account.held.give_back(need);
+            match used {
+                Some(usage) if exact => account.spent.add(usage),
+                Some(usage) => account.unsettled.add(usage),
+                None => {}
+            }
+        });
+        self.freed.notify_waiters();
+    }
+
+    /// A call of the model was answered.
+    pub(crate) fn note_answer(&self, meta: &Meta) {
+        self.meters.call(meta);
+    }
+
+    /// What people are to be told now, each once a day.
+    pub(crate) fn warnings(&self, agent: &AgentSettings, payer: &Payer) -> Vec<String> {
+        let limits = &self.settings.current().limits;
+        let bounds = Bounds { agent, limits };
+        if !bounds.any() {
+            return Vec::new();
+        }
+        let mut books = self.books(clock::now_ms());
+        let turn = books.turns.get(&payer.turn).copied().unwrap_or_default();
+        let agent = books.agents.get(&payer.agent).copied().unwrap_or_default();
+        let mut told = Vec::new();
+        for (scope, caps) in bounds.scopes() {
+            let (account, key) = match scope {
+                Scope::Turn(_) => (&turn, format!("turn {}", payer.turn)),
+                Scope::Agent(name) => (&agent, format!("agent {name}")),
+                Scope::Hive => (&books.hive, String::new()),
+            };
+            if let Some(text) = budget::warning(scope, &caps, account)
+                && books.warned.insert(key)
+            {
+                told.push(text);
+            }
+        }
+        told
+    }
+
+    /// Whether anything limits the calls of an agent.
+    pub(crate) fn is_limited(&self, agent: &AgentSettings) -> bool {
+        let limits = &self.settings.current().limits;
+        Bounds { agent, limits }.any()
+    }
+
+    /// What the calls of a turn may use.
+    pub(crate) fn allowance(
+        self: &Arc<Self>,
+        agent: &Arc<AgentSettings>,
+        payer: Payer,
+    ) -> Allowance {
+        let (ledger, agent) = (Arc::clone(self), Arc::clone(agent));
+        Allowance::new(move |profile, request| -> BoxFuture<'static, Result<Hold, Over>> {
+            let (ledger, agent) = (Arc::clone(&ledger), Arc::clone(&agent));
+            let call = Call { ledger, agent, payer: payer.clone() };
+            Box::pin(call.hold(Arc::clone(profile), Arc::clone(request)))
+        })
+    }
+
+    /// A call that may have been charged, and nobody will ever tell.
+    pub(crate) fn add_unsettled(&self, payer: &Payer, usage: &Usage) {
+        self.books(clock::now_ms()).each(payer, |account| account.unsettled.add(usage));
+    }
+
+    fn keep_unsettled(&self, agent: &AgentName, profile: &Profile, usage: Usage) {
+        if let Some(agent) = self.settings.active().ids.get(agent).copied() {
+            let (profile, now) = (profile.name.clone(), clock::now_ms());
+            // Written with the next commit; nobody waits for it.
+            drop(self.store.submit(Unsettled { agent, profile, usage, now }));
+        }
+    }
+
+    fn books(&self, now: Millis) -> MutexGuard<'_, Books> {
+        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        books.turn_to(now);
+        books
+    }
+}
+
+/// A call that is about to be made, or is under way.
+struct Call {
+    ledger: Arc<Ledger>,
+    agent: Arc<AgentSettings>,
+    payer: Payer,
+}
+
+impl Call {
+    /// Waits where the limits would leave room but for what other calls hold.
+    async fn hold(self, profile: Arc<Profile>, request: Arc<ModelRequest>) -> Result<Hold, Over> {
+        let ledger = Arc::clone(&self.ledger);
+        let until = tokio::time::Instant::now() + WAIT;
+        let mut counted = None;
+        loop {
+            let freed = ledger.freed.notified();
+            tokio::pin!(freed);
+            // Heard from here on, also what is given back while the limits are looked at.
+            freed.as_mut().enable();
+            let settings = ledger.settings.current();
+            let limits = &settings.limits;
+            // The limits are those that hold now, not those of the turn's beginning.
+            let agent = settings.agent(&self.agent.name).unwrap_or_else(|_| self.agent.clone());
+            let bounds = Bounds { agent: &agent, limits };
+            let prompt = match counted {
+                Some(counted) => counted,
+                None if bounds.any() => *counted.insert(count::of_request(&request)),
+                // Nothing to compare with.
+                None => 0,
+            };
+            let room = u64::from(request.max_output_tokens);
+            let need = Need::new(prompt, room, profile.price.as_ref());
+            let over = match ledger.try_hold(&bounds, &self.payer, &need, clock::now_ms()) {
+                Ok(()) => return Ok(self.held(profile, prompt, need)),
+                Err(over) => over,
+            };
+            if !over.by_holds || tokio::time::timeout_at(until, freed).await.is_err() {
+                ledger.meters.over_budget(over.code);
+                return Err(over);
+            }
+        }
+    }
+
+    fn held(self, profile: Arc<Profile>, prompt: u64, need: Need) -> Hold {
+        Hold::new(move |ended| {
+            let Self { ledger, payer, .. } = self;
+            match ended {
+                Ended::Answered(usage) => ledger.settle(&payer, &need, Some(&usage), true),
+                Ended::Refused => ledger.settle(&payer, &need, None, true),
+                // Nobody told what it used: the whole request, and as much as was heard.
+                Ended::Untold { heard } => {
+                    let usage = Usage::new(prompt, heard, 0, 0).priced(profile.price.as_ref());
+                    ledger.settle(&payer, &need, Some(&usage), false);
+                    ledger.keep_unsettled(&payer.agent, &profile, usage);
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skep_core::message::Usage;
+    use skep_core::spend::DAY_MS;
+
+    use super::*;
+
+    /// A clock that jumps, forth or back, forgives nothing: each day has what it used.
+    #[test]
+    fn a_clock_that_jumps_finds_its_day_again() {
+        let mut books = Books { day: 100, ..Books::default() };
+        let payer = Payer { agent: AgentName("main".to_owned()), turn: TurnId("t".to_owned()) };
+        let need = Need { tokens: 7, cost: None };
+        books.each(&payer, |account| account.held.take(&need));
+        let spend = |books: &mut Books, tokens| {
+            let usage = Usage::new(tokens, 0, 0, 0);
+            books.each(&payer, |account| account.spent.add(&usage));
+            books.each(&payer, |account| account.unsettled.add(&usage));
+        };
+        let jumps = [(100, 5, 5), (101, 3, 3), (100, 1, 6), (99, 2, 2), (101, 1, 4), (100, 0, 6)];
+        for (day, more, tokens) in jumps {
+            books.turn_to(day * DAY_MS + 1);
+            spend(&mut books, more);
+            let agent = books.agents[&payer.agent];
+            for account in [books.hive, agent] {
+                assert_eq!((account.spent.tokens, account.unsettled.tokens), (tokens, tokens));
+                assert_eq!(account.held.tokens, 7, "what is held is held on any day");
+            }
+        }
+        for day in 200..300 {
+            books.turn_to(day * DAY_MS);
+        }
+        assert_eq!(books.others.len(), DAYS);
+    }
+}

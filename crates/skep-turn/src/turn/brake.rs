@@ -1,0 +1,72 @@
+//! The loop brake of a turn: what it does at each step and call. The rules are
+//! `skep_core::brake`'s.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use skep_core::brake::{Brake, Kind, Verdict};
+use skep_core::engine::ToolCall;
+use skep_core::ids::CallId;
+use skep_core::message::{Message, Role};
+use skep_core::tool::ToolAnswer;
+
+use super::state::{Turn, TurnState};
+use super::step::Planned;
+use crate::gate::{self, Ran};
+
+/// The brake of a turn that goes on: it has seen what its rows tell.
+pub(crate) fn of_rows(rows: &[Arc<Message>], turn: &Turn) -> Brake {
+    let mut brake = Brake::default();
+    let mut calls: HashMap<CallId, (String, Value)> = HashMap::new();
+    for row in rows.iter().filter(|row| row.turn == turn.lease.turn) {
+        if row.body.role == Role::User {
+            brake = Brake::default();
+        }
+        if row.body.role == Role::Assistant {
+            brake.begin_step();
+            let asked = row.body.tool_calls();
+            let asked = asked.map(|(id, tool, args)| (id.clone(), (tool.to_owned(), args.clone())));
+            calls.extend(asked);
+        }
+        let answered = row.body.tool_call_id.as_ref().and_then(|id| calls.remove(id));
+        if let Some((tool, arguments)) = answered {
+            let kind = Kind::of(row.body.details.as_ref());
+            brake.answered(&tool, &arguments, &row.body.plain_text(), kind);
+        }
+    }
+    brake
+}
+
+impl TurnState {
+    /// A step begins; true where one of its calls was refused as a loop and nothing changed since.
+    pub fn is_looping(&mut self, calls: &[Planned]) -> bool {
+        self.brake.begin_step();
+        let ends = |call: &ToolCall| self.brake.decide(&call.name, &call.arguments) == Verdict::End;
+        calls.iter().any(|planned| ends(&planned.call))
+    }
+
+    /// The refusal of a call that went in a circle too often. Calls of one step do not change what
+    /// is decided about each other.
+    pub fn braked(&mut self, call: &ToolCall) -> Option<Ran> {
+        match self.brake.decide(&call.name, &call.arguments) {
+            Verdict::Run => None,
+            Verdict::Refuse | Verdict::End => {
+                let text = self.brake.refuse(&call.name, &call.arguments);
+                Some(gate::braked(call, text))
+            }
+        }
+    }
+
+    /// Takes note of an answer, and tells the model where it has had it before.
+    pub fn watched(&mut self, call: &ToolCall, mut ran: Ran) -> Ran {
+        if let ToolAnswer::Done { text, details, .. } = &mut ran.answer {
+            let kind = Kind::of(details.as_ref());
+            if let Some(more) = self.brake.answered(&call.name, &call.arguments, text, kind) {
+                text.push_str(&more);
+            }
+        }
+        ran
+    }
+}

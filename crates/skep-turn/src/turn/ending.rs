@@ -1,0 +1,236 @@
+//! How a turn ends: answered, given back for later, parked, or as it was asked to.
+
+use std::sync::Arc;
+
+use skep_core::engine::{FailureCode, TurnEnd};
+use skep_core::event::{CancelReason, ItemState};
+use skep_core::message::{Body, StopReason};
+use skep_core::money::Money;
+use skep_store::close::{Close, Outcome};
+use skep_store::journal::{Entry, NewCall};
+use skep_store::leases::{Park, Release};
+
+use super::persist::{Lost, Steer};
+use super::state::{EndRequest, Turn, TurnState, millis};
+use super::step;
+
+impl Turn {
+    pub(crate) async fn finish(&self, state: &mut TurnState, end: TurnEnd) -> Result<(), Lost> {
+        let said = state.said.take();
+        match end {
+            TurnEnd::Finished => {
+                let text = said.as_ref().map(Body::plain_text).unwrap_or_default();
+                let entries = said.map(|body| self.last_step(body, "")).unwrap_or_default();
+                self.close(state, entries, Outcome::Answered { text }).await
+            }
+            TurnEnd::StepLimit => {
+                let text = format!(
+                    "The turn used its {} model calls (max_steps) and was not done. Write again \
+                     to go on, or raise the limit.",
+                    self.agent.max_steps
+                );
+                let entries = said.map(|body| self.last_step(body, "no step was left"));
+                let code = FailureCode::LimitSteps;
+                let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+                self.close(state, entries.unwrap_or_default(), outcome).await
+            }
+            TurnEnd::Failed { code, text } => {
+                let entries = self.partial(state, StopReason::Error);
+                let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+                self.close(state, entries, outcome).await
+            }
+            TurnEnd::Cancelled => {
+                let request = self.end_requested().unwrap_or(EndRequest::Cut);
+                let entries = self.last_words(state, said, request);
+                self.end(state, request, entries).await
+            }
+            TurnEnd::Park { until, reason } => {
+                let park = Park {
+                    turn: self.lease.turn.clone(),
+                    token: self.lease.token,
+                    calls: Vec::new(),
+                    approvals: Vec::new(),
+                    reason,
+                    until: Some(until),
+                    active_ms: self.active_ms(),
+                    now: self.env.now(),
+                };
+                self.park(state, park).await
+            }
+            TurnEnd::Retry { text } => {
+                self.retry(state, FailureCode::ProviderUnavailable, text).await
+            }
+        }
+    }
+
+    /// Back to the inbox for a while, or failed when that was the last attempt.
+    pub(crate) async fn retry(
+        &self,
+        state: &mut TurnState,
+        code: FailureCode,
+        text: String,
+    ) -> Result<(), Lost> {
+        let release = Release {
+            turn: self.lease.turn.clone(),
+            token: self.lease.token,
+            until: Some(self.env.now() + millis(self.env.retry.requeue)),
+            counts: true,
+            active_ms: self.active_ms(),
+            now: self.env.now(),
+        };
+        let before = if state.progressed { 0 } else { self.lease.attempts };
+        let attempts = before + 1;
+        if attempts >= i64::from(self.settings.limits.attempts) {
+            let entries = self.partial(state, StopReason::Error);
+            let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
+            return self.close(state, entries, outcome).await;
+        }
+        self.write_deferred(state).await?;
+        tracing::info!(attempts, text, "turn goes back to the inbox");
+        let until = release.until;
+        self.persist(release).await?;
+        self.env.lanes.note_due(until);
+        Ok(())
+    }
+
+    /// Ends the turn as it was asked to.
+    pub(crate) async fn end(
+        &self,
+        state: &mut TurnState,
+        request: EndRequest,
+        entries: Vec<Entry>,
+    ) -> Result<(), Lost> {
+        let (ends_as, code) = match request {
+            EndRequest::Cut => {
+                let release = Release {
+                    turn: self.lease.turn.clone(),
+                    token: self.lease.token,
+                    until: None,
+                    counts: false,
+                    active_ms: self.active_ms(),
+                    now: self.env.now(),
+                };
+                if !state.deferred.is_empty() {
+                    let deferred = self.journal(state, Vec::new(), Steer::No);
+                    self.env.store.write(deferred).await.map_err(|_| Lost::Stopping)?;
+                }
+                let written = self.env.store.write(release).await;
+                return written.map(drop).map_err(|_| Lost::Stopping);
+            }
+            EndRequest::Cancel(reason) => (ItemState::Cancelled, code_of(reason)),
+            EndRequest::Time => (ItemState::Failed, FailureCode::LimitTime),
+            EndRequest::Loop => (ItemState::Failed, FailureCode::LimitLoop),
+        };
+        let text = format!("Not finished: {}.", request.because());
+        self.close(state, entries, Outcome::Ended { state: ends_as, code, text }).await
+    }
+
+    pub(crate) async fn close(
+        &self,
+        state: &mut TurnState,
+        entries: Vec<Entry>,
+        outcome: Outcome,
+    ) -> Result<(), Lost> {
+        let word = match &outcome {
+            Outcome::Answered { .. } => "done",
+            Outcome::Ended { code, .. } => code.as_str(),
+        };
+        let close = Close {
+            turn: self.lease.turn.clone(),
+            token: self.lease.token,
+            entries: self.entries(state, entries),
+            outcome,
+            resumed: self.lease.resumed,
+            usage: state.usage,
+            active_ms: self.active_ms(),
+            now: self.env.now(),
+        };
+        let closed = self.persist(close).await?;
+        // The session as it stands with these rows, for its next turn.
+        if let Some(mut session) = state.session.take() {
+            session.rows.extend(closed.rows.into_iter().map(Arc::new));
+            self.env.session_cache.put(self.lease.session.clone(), session);
+        }
+        self.env.lanes.look_for_more(closed.more);
+        self.log_end(state, word);
+        Ok(())
+    }
+
+    /// The one line of a turn.
+    fn log_end(&self, state: &TurnState, outcome: &str) {
+        let usage = state.usage;
+        tracing::info!(
+            model = self.agent.profile.model,
+            steps = self.lease.steps + i64::from(state.steps),
+            input_tokens = usage.input,
+            output_tokens = usage.output,
+            total_tokens = usage.total_tokens,
+            cost = usage.cost.map(Money::dollars),
+            took_ms = self.active_ms(),
+            outcome,
+            "turn ended"
+        );
+    }
+
+    pub(crate) async fn park(&self, state: &mut TurnState, park: Park) -> Result<(), Lost> {
+        let until = park.until;
+        self.write_deferred(state).await?;
+        self.persist(park).await?;
+        self.env.lanes.note_due(until);
+        Ok(())
+    }
+
+    /// A message that ends the turn, with a last word for calls that will not run.
+    pub(crate) fn last_step(&self, body: Body, why: &str) -> Vec<Entry> {
+        let calls: Vec<_> = step::plan(self, &body).into_iter().map(|p| p.call).collect();
+        let planned = calls.iter().map(|call| NewCall {
+            id: call.id.clone(),
+            tool: call.name.clone(),
+            retry_safe: true,
+            decision: None,
+        });
+        let calls_planned = planned.collect();
+        let mut entries =
+            vec![Entry::Assistant { message: step::new_message(body), calls: calls_planned }];
+        entries.extend(calls.iter().map(|call| step::not_run(call, why)));
+        entries
+    }
+
+    /// What is kept when the turn is cut for good between or inside model calls.
+    pub(crate) fn last_words(
+        &self,
+        state: &TurnState,
+        said: Option<Body>,
+        request: EndRequest,
+    ) -> Vec<Entry> {
+        match said {
+            Some(body) => self.last_step(body, request.because()),
+            None => self.partial(
+                state,
+                match request {
+                    EndRequest::Cancel(CancelReason::Stop | CancelReason::ClientGone) => {
+                        StopReason::Cancelled
+                    }
+                    EndRequest::Cancel(CancelReason::Interrupt) => StopReason::Interrupted,
+                    EndRequest::Cut | EndRequest::Time | EndRequest::Loop => StopReason::Error,
+                },
+            ),
+        }
+    }
+
+    pub(crate) fn partial(&self, state: &TurnState, reason: StopReason) -> Vec<Entry> {
+        let body = self.running.fold().partial(&state.asking, reason);
+        let entry = body
+            .map(|body| Entry::Assistant { message: step::new_message(body), calls: Vec::new() });
+        entry.into_iter().collect()
+    }
+}
+
+/// What a turn that was asked to end is reported as.
+pub(crate) fn code_of(reason: CancelReason) -> FailureCode {
+    match reason {
+        CancelReason::Stop => FailureCode::Cancelled,
+        CancelReason::Interrupt => FailureCode::Interrupted,
+        CancelReason::ClientGone => FailureCode::ClientGone,
+    }
+}

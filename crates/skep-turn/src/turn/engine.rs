@@ -1,0 +1,220 @@
+//! The engine at work for a turn: what it says is kept and told, what it asks for is run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
+use skep_core::event::EventKind;
+use skep_core::message::Message;
+
+use super::persist::Lost;
+use super::prompt::system_prompt;
+use super::resume;
+use super::state::{Turn, TurnState};
+use super::step::{self, StepEnd};
+use crate::gate::toolbox::make_calls_usable;
+
+/// An engine that was told to end has this long before it is dropped.
+const ENGINE_GRACE: Duration = Duration::from_millis(3500);
+
+/// How a run of the engine ended.
+pub(crate) enum EngineRun {
+    /// The turn is over for this lease.
+    Over,
+    /// A step is done, and the next would come too near to the end of the model's window.
+    Full,
+    /// The vendor refused the request for its length.
+    TooLong(TurnEnd),
+}
+
+impl Turn {
+    /// Runs the engine and does what it asks for.
+    pub(crate) async fn run_engine(
+        &self,
+        state: &mut TurnState,
+        rows: Vec<Arc<Message>>,
+        may_rest: bool,
+    ) -> Result<EngineRun, Lost> {
+        let Some(engine) = self.env.engine(&self.agent) else {
+            let reason = format!("there is no engine `{}`", self.agent.engine);
+            resume::close_unable(&self.env, &self.lease, &reason).await?;
+            return Ok(EngineRun::Over);
+        };
+        let (batches, mut asked) = mpsc::channel(1);
+        let mut handle = engine.start(self.request(rows, batches, state.steps));
+        // One for all words: its timer is not set anew with each of them.
+        let mut ended = std::pin::pin!(self.ended());
+        loop {
+            let event = tokio::select! {
+                biased;
+                request = &mut ended => {
+                    self.ender.cancel();
+                    drop(asked);
+                    self.hear_out(state, &mut handle.events).await;
+                    let said = state.said.take();
+                    let entries = self.last_words(state, said, request);
+                    self.end(state, request, entries).await?;
+                    return Ok(EngineRun::Over);
+                }
+                () = passed(state.deferred.until()) => {
+                    self.write_deferred(state).await?;
+                    continue;
+                }
+                event = handle.events.recv() => event,
+                Some(batch) = asked.recv() => {
+                    self.write_deferred_for_watchers(state).await?;
+                    // What the engine said before it asked stands in its events.
+                    while let Ok(event) = handle.events.try_recv() {
+                        // It cannot have ended: it waits for these calls.
+                        let _ = self.hear(state, event);
+                    }
+                    match self.serve(state).await? {
+                        // The engine ends when nobody answers; another goes on after the notes.
+                        Some(_) if may_rest && self.is_full(state.used) => {
+                            return Ok(EngineRun::Full);
+                        }
+                        Some(rows) => drop(batch.reply.send(rows)),
+                        None => {
+                            self.ender.cancel();
+                            return Ok(EngineRun::Over);
+                        }
+                    }
+                    continue;
+                }
+            };
+            self.write_deferred_for_watchers(state).await?;
+            match event {
+                Some(event) => match self.hear(state, event) {
+                    None => {}
+                    Some(end @ TurnEnd::Failed { code: FailureCode::ContextTooLong, .. }) => {
+                        return Ok(EngineRun::TooLong(end));
+                    }
+                    Some(end) => {
+                        self.finish(state, end).await?;
+                        return Ok(EngineRun::Over);
+                    }
+                },
+                None => {
+                    let text = "The engine ended without a word.".to_owned();
+                    self.retry(state, FailureCode::EngineCrashed, text).await?;
+                    return Ok(EngineRun::Over);
+                }
+            }
+        }
+    }
+
+    /// Lets an engine that was told to end do so, and keeps what it still says.
+    async fn hear_out(&self, state: &mut TurnState, events: &mut mpsc::Receiver<EngineEvent>) {
+        let ended = async {
+            while let Some(event) = events.recv().await {
+                let _ = self.hear(state, event);
+            }
+        };
+        if tokio::time::timeout(ENGINE_GRACE, ended).await.is_err() {
+            tracing::warn!("an engine did not end in time; dropped");
+        }
+    }
+
+    /// Keeps and tells what the engine said; gives back its end.
+    fn hear(&self, state: &mut TurnState, event: EngineEvent) -> Option<TurnEnd> {
+        let mut end = None;
+        for event in state.redactor.take(event) {
+            match event {
+                EngineEvent::End(how) => end = Some(how),
+                event => self.keep(state, event),
+            }
+        }
+        end
+    }
+
+    fn keep(&self, state: &mut TurnState, event: EngineEvent) {
+        match event {
+            EngineEvent::Meta(meta) => {
+                self.env.ledger.note_answer(&meta);
+                self.count(state, &meta);
+                state.steps += 1;
+                state.used = Some(meta.usage.total_tokens);
+                self.running.note_used(meta.usage.total_tokens);
+                let mut body = self.running.fold().finish(meta);
+                make_calls_usable(&mut body, &mut state.call_ids);
+                state.said = Some(body);
+            }
+            EngineEvent::Asking(profile) => state.asking = profile,
+            EngineEvent::Notice(text) => {
+                tracing::info!(text, "engine");
+                state.notes.push(text);
+            }
+            EngineEvent::Note(text) => tracing::debug!(text, "engine"),
+            EngineEvent::End(_) => {}
+            event => {
+                // Published under the lock: a late watcher's snapshot and the deltas after it fit.
+                let mut fold = self.running.fold();
+                if let Some(delta) = fold.apply(event) {
+                    self.publish(EventKind::Delta {
+                        token: self.lease.token,
+                        call: delta.call,
+                        index: delta.index,
+                        part: delta.part,
+                        text: delta.text,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Runs a step's calls; their rows, or nothing where the turn is over for this lease.
+    async fn serve(&self, state: &mut TurnState) -> Result<Option<Vec<Arc<Message>>>, Lost> {
+        let Some(body) = state.said.take() else {
+            return Err(Lost::Refused("the engine asked for calls it did not say".to_owned()));
+        };
+        let calls = step::plan(self, &body);
+        match step::run(self, state, Some(step::new_message(body)), calls).await? {
+            StepEnd::Done(mut rows) => {
+                self.fill_files(&mut rows).await?;
+                Ok(Some(rows))
+            }
+            StepEnd::Parked => Ok(None),
+            StepEnd::Ended { request, open } => {
+                self.end(state, request, open).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// `steps` were made under this lease.
+    pub(crate) fn request(
+        &self,
+        messages: Vec<Arc<Message>>,
+        batches: mpsc::Sender<GateBatch>,
+        steps: u32,
+    ) -> TurnRequest {
+        let specs = self.env.gate.toolbox.specs(&self.agent);
+        let used = u32::try_from(self.lease.steps).unwrap_or(u32::MAX);
+        TurnRequest {
+            agent: self.agent.name.clone(),
+            turn: self.lease.turn.clone(),
+            session: self.lease.session.clone(),
+            profile: Arc::clone(&self.agent.profile),
+            providers: self.settings.providers.clone(),
+            think: self.agent.think,
+            workspace: self.agent.workspace.clone(),
+            system: system_prompt(&self.settings, &self.agent, &specs),
+            messages,
+            gate: Gate::new(specs, batches),
+            steps_left: self.agent.max_steps.saturating_sub(used.saturating_add(steps)),
+            allowance: self.env.ledger.allowance(&self.agent, self.payer()),
+            cancel: self.ender.clone(),
+        }
+    }
+}
+
+/// Never where there is no such time.
+async fn passed(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,29 @@
+//! One turn: `TurnEnv` is what all turns share, `Turn` what holds for a lease, `TurnState` what
+//! changes while it runs. `lead` takes it from its lease to its end.
+
+mod brake;
+mod budget;
+mod compact;
+mod context;
+mod deferred;
+mod ending;
+mod engine;
+mod env;
+mod lead;
+mod persist;
+mod prompt;
+mod redact;
+mod resume;
+mod session_cache;
+mod session_scope;
+mod start;
+mod state;
+mod step;
+
+pub use env::TurnEnv;
+pub use lead::run;
+pub use prompt::system_prompt;
+pub use resume::APPROVAL_EVENT;
+pub use session_cache::SessionCache;
+pub use session_scope::SessionScopes;
+pub use state::millis;
