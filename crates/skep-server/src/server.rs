@@ -3,11 +3,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest, Sha256};
 use skep_core::role::Role;
 use skep_core::settings::ServerSettings;
 use skep_guard::{limits, socket};
@@ -18,15 +17,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::channel::event_texts::EventTexts;
-use crate::channel::frame;
 use crate::channel::hub::{Feed, Hub};
 use crate::door::calls::{CallTimes, Calls};
+use crate::door::connection::{self, Places};
 use crate::door::credential_watch::Standing;
-use crate::door::hosts::Hosts;
 use crate::door::lockout::Lockout;
 use crate::door::metrics::Metrics;
+use crate::door::site::Site;
 use crate::door::state::{DoorState, Doors};
-use crate::door::{browser, connection};
 use crate::rest::events;
 use crate::routes;
 
@@ -90,7 +88,8 @@ impl Drop for SocketFile {
 
 pub struct Server {
     network: TcpListener,
-    local: UnixListener,
+    /// With the user whose processes it serves.
+    local: (UnixListener, u32),
     file: SocketFile,
     doors: Doors,
     feed: Feed,
@@ -119,18 +118,11 @@ impl Listening {
     }
 }
 
-/// A name of this hive's own, the same after a restart.
-fn cookie_name(home: &Path) -> String {
-    let hash = Sha256::digest(home.as_os_str().as_encoded_bytes());
-    let label: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    format!("skep-{label}")
-}
-
 impl Server {
     /// A link to the page that signs one browser in, once, within ten minutes.
     pub fn sign_in_link(&self) -> String {
         let role = Role::Operator;
-        browser::link(&self.doors, &self.doors.hive.new_link(role.as_str(), role))
+        self.doors.site.link(&self.doors.hive.new_link(role.as_str(), role))
     }
 
     /// Registers the WebSocket channel with the hive.
@@ -144,25 +136,20 @@ impl Server {
         let (hub, feed) = Hub::new(hive.events());
         hive.add_channel(hub.clone());
         let doors = Arc::new(DoorState {
-            hosts: Hosts::new(settings, address.port()),
-            settings: settings.clone(),
+            site: Site::new(settings, address, &home),
+            ws_enabled: settings.ws_enabled,
             calls: Calls::new(times),
             metrics: Metrics::new(&hive),
-            socket_texts: EventTexts::new(frame::event),
             stream_texts: EventTexts::new(events::text),
             hive,
-            address: format!("http://{address}"),
-            cookie: cookie_name(&home),
             home,
-            owner,
-            places: connection::Places::within(limits::open_files()),
             lockout: Lockout::new(),
             standing: Standing::default(),
             hub,
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
-        Self { network, local, file, doors, feed }
+        Self { network, local: (local, owner), file, doors, feed }
     }
 
     /// Answers until `shutdown`. When the hive says that it stops, which may be earlier, sockets
@@ -183,14 +170,16 @@ impl Server {
             closing.cancel();
             Instant::now()
         };
+        let places = Places::within(limits::open_files());
         let at_network = connection::accept_network(
             network,
+            places,
             router.clone(),
             Arc::clone(&doors),
             shutdown.clone(),
         );
         let at_socket =
-            connection::accept_local(local, router, Arc::clone(&doors), shutdown.clone());
+            connection::accept_local(local, places, router, Arc::clone(&doors), shutdown.clone());
         let (_, told, _, _) =
             tokio::join!(doors.tasks.track_future(route), close, at_network, at_socket);
         doors.tasks.close();

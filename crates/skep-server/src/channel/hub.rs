@@ -17,6 +17,7 @@ use skep_runtime::{Hive, Live};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::channel::event_texts::EventTexts;
 use crate::channel::frame::{self, DeltaMark, Place};
 
 /// Frames waiting for one socket. A reader that falls further behind is told `resync` and gets the
@@ -53,6 +54,8 @@ pub(crate) struct Hub {
     registry: Mutex<Registry>,
     next_seat: AtomicU64,
     frames: mpsc::Sender<Arc<Frame>>,
+    /// Live events as sockets get them.
+    texts: EventTexts,
 }
 
 /// What the hub's task reads.
@@ -111,9 +114,13 @@ impl Hub {
     /// `live` is subscribed before a door opens, so that no turn starts unseen.
     pub(crate) fn new(live: BoxStream<'static, Live>) -> (Arc<Self>, Feed) {
         let (sender, frames) = mpsc::channel(FRAMES);
-        let registry = Mutex::default();
-        let hub = Self { registry, next_seat: AtomicU64::new(0), frames: sender };
+        let (registry, texts) = (Mutex::default(), EventTexts::new(frame::event));
+        let hub = Self { registry, next_seat: AtomicU64::new(0), frames: sender, texts };
         (Arc::new(hub), Feed { live, frames })
+    }
+
+    pub(crate) fn event_text(&self, event: &Arc<Event>) -> Utf8Bytes {
+        self.texts.of(event)
     }
 
     /// From now on frames of the channel are queued for this socket; with `stream` also what is

@@ -87,7 +87,7 @@ pub(crate) async fn admit(
     let openai = parts.uri.path().starts_with("/v1/");
     let asked = Asked::of(&parts);
     let request_id = request_id(&parts.headers);
-    let cors = Cors::of(&entrance.doors.hosts, &parts.headers);
+    let cors = Cors::of(&entrance.doors.site.hosts, &parts.headers);
     let question = cors.as_ref().and_then(|cors| cors.preflight(&parts));
     let mut response = match check(&entrance, &parts, question.is_some()).await {
         Ok(None) if question.is_some() => question.unwrap_or_default(),
@@ -242,7 +242,7 @@ fn check_host(
     };
     // A request line with a whole address in it names its host twice.
     let agrees = uri.authority().is_none_or(|authority| authority.as_str() == host);
-    if agrees && doors.hosts.allows_host(host, local) {
+    if agrees && doors.site.hosts.allows_host(host, local) {
         return Ok(());
     }
     let detail = "this name is not one of this hive; use the address `skep up` printed, or set \
@@ -259,7 +259,7 @@ fn check_origin(
         return Ok(());
     };
     let host = only(headers, &header::HOST)?;
-    if doors.hosts.allows_origin(origin, host, local) {
+    if doors.site.hosts.allows_origin(origin, host, local) {
         return Ok(());
     }
     let detail = "pages of this origin may not talk to this hive; list it under \

@@ -24,7 +24,7 @@ pub(crate) enum Carried {
 }
 
 pub(crate) fn carried(doors: &DoorState, headers: &HeaderMap) -> Result<Carried, Problem> {
-    let cookie = cookie_of(doors, headers);
+    let cookie = doors.site.cookie_of(headers);
     let key = match only(headers, &KEY)? {
         Some(key) => Some(key),
         None => key_in_protocol(only(headers, &header::SEC_WEBSOCKET_PROTOCOL)?),
@@ -42,27 +42,6 @@ pub(crate) fn carried(doors: &DoorState, headers: &HeaderMap) -> Result<Carried,
 /// A browser cannot give a socket a header of its own; the list of protocols is what it has.
 fn key_in_protocol(protocols: Option<&str>) -> Option<&str> {
     protocols?.split(',').find_map(|one| one.trim().strip_prefix(KEY_PROTOCOL))
-}
-
-pub(crate) fn cookie_of<'a>(doors: &DoorState, headers: &'a HeaderMap) -> Option<&'a str> {
-    let name = &doors.cookie;
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    pairs.find(|(found, _)| found.trim() == name).map(|(_, value)| value.trim())
-}
-
-/// No time left means: forget it.
-pub(crate) fn cookie(doors: &DoorState, value: &str, seconds: i64) -> String {
-    let public = doors.settings.public_url.as_deref();
-    let secure = if public.is_some_and(|url| url.starts_with("https:")) { "; Secure" } else { "" };
-    let name = &doors.cookie;
-    format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
-}
-
-/// The word stands behind `#`: a browser never sends that part, so no log has it.
-pub(crate) fn link(doors: &DoorState, once: &str) -> String {
-    let public = doors.settings.public_url.as_deref().map(|url| url.trim_end_matches('/'));
-    format!("{}/#once={once}", public.unwrap_or(&doors.address))
 }
 
 #[cfg(test)]

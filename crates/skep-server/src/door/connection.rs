@@ -65,11 +65,12 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(90);
 
 pub(crate) async fn accept_network(
     listener: TcpListener,
+    places: Places,
     router: Router,
     doors: Doors,
     shutdown: CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(doors.places.network));
+    let slots = Arc::new(Semaphore::new(places.network));
     while let Some((slot, accepted)) = next(&slots, &shutdown, || listener.accept()).await {
         let Some((stream, remote)) = accepted else { continue };
         let Ok(local) = prepare(&stream) else { continue };
@@ -79,16 +80,18 @@ pub(crate) async fn accept_network(
     }
 }
 
+/// `owner` is the user whose processes the socket serves.
 pub(crate) async fn accept_local(
-    listener: UnixListener,
+    (listener, owner): (UnixListener, u32),
+    places: Places,
     router: Router,
     doors: Doors,
     shutdown: CancellationToken,
 ) {
-    let slots = Arc::new(Semaphore::new(doors.places.local));
+    let slots = Arc::new(Semaphore::new(places.local));
     while let Some((slot, accepted)) = next(&slots, &shutdown, || listener.accept()).await {
         let Some((stream, _)) = accepted else { continue };
-        let peer = match skep_guard::socket::peer_is(&stream, doors.owner) {
+        let peer = match skep_guard::socket::peer_is(&stream, owner) {
             Ok(true) => Peer::Owner,
             Ok(false) | Err(_) => Peer::Stranger,
         };

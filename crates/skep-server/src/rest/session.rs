@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use skep_runtime::door::Role;
 use utoipa::ToSchema;
 
-use crate::door::browser;
 use crate::door::state::Doors;
 use crate::request::extract::{JsonBody, Nothing, Params};
 use crate::request::permit::Permit;
@@ -51,7 +50,7 @@ pub(crate) async fn enter(
         return Err(Problem::bad_request("invalid_body", "no link of ours is that long"));
     }
     let entered = doors.hive.sign_in(&link.once).await?;
-    let cookie = browser::cookie(&doors, &entered.cookie, entered.seconds);
+    let cookie = doors.site.cookie(&entered.cookie, entered.seconds);
     let body = Entered { name: entered.name, role: entered.role, key: entered.key };
     let mut response = (StatusCode::CREATED, Json(body)).into_response();
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
@@ -88,7 +87,7 @@ pub(crate) async fn leave(
     headers: HeaderMap,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Problem> {
-    if let Some(cookie) = browser::cookie_of(&doors, &headers) {
+    if let Some(cookie) = doors.site.cookie_of(&headers) {
         let browser = doors.hive.forget_browser(cookie);
         if let Some(browser) = browser {
             doors.standing.revoke(&browser);
@@ -96,7 +95,7 @@ pub(crate) async fn leave(
         }
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Ok(cookie) = HeaderValue::from_str(&browser::cookie(&doors, "", 0)) {
+    if let Ok(cookie) = HeaderValue::from_str(&doors.site.cookie("", 0)) {
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
     Ok(response)
@@ -148,6 +147,6 @@ pub(crate) async fn link(
         let detail = "a name has 1 to 64 letters, digits, spaces, dots, dashes";
         return Err(Problem::bad_request("invalid_name", detail));
     }
-    let link = browser::link(&doors, &doors.hive.new_link(name, role));
+    let link = doors.site.link(&doors.hive.new_link(name, role));
     Ok((StatusCode::CREATED, Json(MadeLink { link })).into_response())
 }

@@ -253,7 +253,7 @@ impl Incoming<'_> {
             }
             Seen::Now(events) => {
                 for event in events {
-                    self.tell(self.doors.socket_texts.of(&event)).await?;
+                    self.tell(self.doors.hub.event_text(&event)).await?;
                 }
                 Ok(())
             }

@@ -65,7 +65,7 @@ pub(crate) async fn upgrade(
     Params(params): Params<SocketParams>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    if !doors.settings.ws_enabled {
+    if !doors.ws_enabled {
         let detail = "the WebSocket channel is switched off (ws.enabled in channels.yaml)";
         return Err(Problem::new(StatusCode::NOT_FOUND, "ws_disabled", detail));
     }
