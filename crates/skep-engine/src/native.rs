@@ -13,7 +13,7 @@ use skep_core::engine::{
 use skep_core::fallback;
 use skep_core::message::{Message, Meta, StopReason};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
-use skep_core::retry::{self, Next, RetryPolicy};
+use skep_core::retry::{self, RetryPolicy, RetryStep};
 use skep_core::settings::{AgentSettings, Profile};
 use tokio::sync::mpsc;
 
@@ -225,17 +225,17 @@ impl Turn {
             };
             let profile = candidate.profile.name.clone();
             match retry::decide(&self.timing.policy, &error, tries, (self.timing.jitter)()) {
-                Next::Again { after } => {
+                RetryStep::Again { after } => {
                     let note = format!("{error}; asking again in {} ms", after.as_millis());
                     self.emit(EngineEvent::Note(note)).await?;
                     tokio::time::sleep(after).await;
                 }
-                Next::Park { after } => {
+                RetryStep::Park { after } => {
                     let pause = Millis::try_from(after.as_millis()).unwrap_or(Millis::MAX);
                     let until = (self.timing.now)().saturating_add(pause);
                     return Ok(Err(GivenUp { profile, error, until: Some(until) }));
                 }
-                Next::GiveUp => return Ok(Err(GivenUp { profile, error, until: None })),
+                RetryStep::GiveUp => return Ok(Err(GivenUp { profile, error, until: None })),
             }
         }
     }

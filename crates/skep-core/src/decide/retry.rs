@@ -29,7 +29,7 @@ impl Default for RetryPolicy {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum RetryStep {
     Again { after: Duration },
     Park { after: Duration },
     GiveUp,
@@ -37,21 +37,21 @@ pub enum Next {
 
 /// `tries` counts the calls made so far; `jitter` is in 0..1 and spreads the pause over its
 /// upper half, so that many turns do not come back at the same instant.
-pub fn decide(policy: &RetryPolicy, error: &ModelError, tries: u32, jitter: f64) -> Next {
+pub fn decide(policy: &RetryPolicy, error: &ModelError, tries: u32, jitter: f64) -> RetryStep {
     let ModelError::Passing { retry_after, .. } = error else {
-        return Next::GiveUp;
+        return RetryStep::GiveUp;
     };
     if let Some(after) = *retry_after
         && after > policy.longest_retry_after
     {
-        return Next::Park { after };
+        return RetryStep::Park { after };
     }
     if tries >= policy.tries {
-        return Next::GiveUp;
+        return RetryStep::GiveUp;
     }
     let doubled = policy.first_pause.saturating_mul(1 << (tries.saturating_sub(1)).min(16));
     let pause = doubled.min(policy.longest_pause).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
-    Next::Again { after: retry_after.map_or(pause, |after| after.max(pause)) }
+    RetryStep::Again { after: retry_after.map_or(pause, |after| after.max(pause)) }
 }
 
 #[cfg(test)]
@@ -68,20 +68,20 @@ mod tests {
     #[test]
     fn the_whole_table() {
         let policy = RetryPolicy::default();
-        let again = |ms| Next::Again { after: Duration::from_millis(ms) };
+        let again = |ms| RetryStep::Again { after: Duration::from_millis(ms) };
         let cases = [
             (passing(None), 1, 1.0, again(500)),
             (passing(None), 1, 0.0, again(250)),
             (passing(None), 2, 1.0, again(1000)),
             (passing(None), 3, 1.0, again(2000)),
-            (passing(None), 4, 1.0, Next::GiveUp),
+            (passing(None), 4, 1.0, RetryStep::GiveUp),
             (passing(Some(7)), 1, 1.0, again(7000)),
             (passing(Some(60)), 1, 1.0, again(60_000)),
-            (passing(Some(60)), 4, 1.0, Next::GiveUp),
-            (passing(Some(61)), 1, 1.0, Next::Park { after: Duration::from_secs(61) }),
-            (ModelError::Auth { text: "no".into() }, 1, 1.0, Next::GiveUp),
-            (ModelError::Rejected { text: "no".into() }, 1, 1.0, Next::GiveUp),
-            (ModelError::ContextTooLong { text: "no".into() }, 1, 1.0, Next::GiveUp),
+            (passing(Some(60)), 4, 1.0, RetryStep::GiveUp),
+            (passing(Some(61)), 1, 1.0, RetryStep::Park { after: Duration::from_secs(61) }),
+            (ModelError::Auth { text: "no".into() }, 1, 1.0, RetryStep::GiveUp),
+            (ModelError::Rejected { text: "no".into() }, 1, 1.0, RetryStep::GiveUp),
+            (ModelError::ContextTooLong { text: "no".into() }, 1, 1.0, RetryStep::GiveUp),
         ];
         for (error, tries, jitter, expected) in cases {
             assert_eq!(decide(&policy, &error, tries, jitter), expected, "{error:?} {tries}");

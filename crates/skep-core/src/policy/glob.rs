@@ -23,11 +23,11 @@ pub struct Names {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
     Literal(String),
-    Pattern(Vec<Piece>),
+    Pattern(Vec<NamePiece>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum NamePiece {
     Char(char),
     Any,
     One,
@@ -41,14 +41,14 @@ impl Names {
         for bit in bits {
             let last = names.last_mut()?;
             match bit {
-                Bit::Any => last.push(Piece::Any),
-                Bit::One => last.push(Piece::One),
+                Bit::Any => last.push(NamePiece::Any),
+                Bit::One => last.push(NamePiece::One),
                 Bit::Set(inside) => last.push(set(inside)?),
                 Bit::Text(text) => {
                     for c in text.chars() {
                         match c {
                             '/' => names.push(Vec::new()),
-                            c => names.last_mut()?.push(Piece::Char(c)),
+                            c => names.last_mut()?.push(NamePiece::Char(c)),
                         }
                     }
                 }
@@ -100,9 +100,9 @@ impl Names {
     }
 }
 
-fn name(pieces: &[Piece]) -> Name {
+fn name(pieces: &[NamePiece]) -> Name {
     let literal = pieces.iter().map(|piece| match piece {
-        Piece::Char(c) => Some(*c),
+        NamePiece::Char(c) => Some(*c),
         _ => None,
     });
     match literal.collect() {
@@ -112,22 +112,22 @@ fn name(pieces: &[Piece]) -> Name {
 }
 
 /// Whether a file of this name is meant.
-fn fits(pattern: &[Piece], name: &str) -> bool {
-    let hidden = name.starts_with('.') && pattern.first() != Some(&Piece::Char('.'));
+fn fits(pattern: &[NamePiece], name: &str) -> bool {
+    let hidden = name.starts_with('.') && pattern.first() != Some(&NamePiece::Char('.'));
     let chars: Vec<char> = name.chars().collect();
-    let fits = |piece: &Piece, c: &char| match piece {
-        Piece::Char(own) => own == c,
-        Piece::One => true,
-        Piece::Any => false,
-        Piece::Set { not, ranges } => {
+    let fits = |piece: &NamePiece, c: &char| match piece {
+        NamePiece::Char(own) => own == c,
+        NamePiece::One => true,
+        NamePiece::Any => false,
+        NamePiece::Set { not, ranges } => {
             ranges.iter().any(|(from, to)| (from..=to).contains(&c)) != *not
         }
     };
-    !hidden && matches_open(pattern, &chars, |piece| *piece == Piece::Any, fits)
+    !hidden && matches_open(pattern, &chars, |piece| *piece == NamePiece::Any, fits)
 }
 
 /// Letters, digits, `_`, `.`, a `-` at an end, and ranges within digits, small or large letters.
-fn set(inside: &str) -> Option<Piece> {
+fn set(inside: &str) -> Option<NamePiece> {
     let free = inside.strip_prefix(['!', '^']);
     let chars: Vec<char> = free.unwrap_or(inside).chars().collect();
     let (mut ranges, mut at) = (Vec::new(), 0);
@@ -146,7 +146,7 @@ fn set(inside: &str) -> Option<Piece> {
         ranges.push((from, to));
         at += length;
     }
-    (!ranges.is_empty()).then_some(Piece::Set { not: free.is_some(), ranges })
+    (!ranges.is_empty()).then_some(NamePiece::Set { not: free.is_some(), ranges })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! quoted anew, so a line that was misread runs what was judged and nothing else.
 
 use super::glob::{Listed, Names};
-use super::shell::{Cover, Line, Simple, Word};
+use super::shell::{Cover, ParsedLine, Simple, Word};
 
 /// Bytes of all words, after expansion.
 const MOST_BYTES: usize = 64 << 10;
@@ -35,16 +35,16 @@ const BUILTINS: &str = " . alias bg bind break builtin caller command compgen co
 
 /// A command of a plain line. `W` is a word: as it was written, or as it is judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command<W> {
+pub struct ShellCommand<W> {
     pub assigns: Vec<(String, W)>,
     pub words: Vec<W>,
     pub redirects: Vec<Redirect<W>>,
-    pub then: Link,
+    pub then: Connector,
 }
 
 /// What stands between a command and the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Link {
+pub enum Connector {
     #[default]
     End,
     Next,
@@ -79,7 +79,7 @@ pub enum Access {
     WriteBoth,
 }
 
-pub type Written = Vec<Bit>;
+pub type RawWord = Vec<Bit>;
 
 /// A piece of a word as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,16 +123,16 @@ pub trait Surroundings {
 
 /// Without a look at files: lines that need one are refused.
 #[derive(Clone, Copy, Debug)]
-pub struct Nothing;
+pub struct NoFiles;
 
 /// A plain line as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain(Vec<Command<Written>>);
+pub struct Plain(Vec<ShellCommand<RawWord>>);
 
 /// A plain line as it is judged and as it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
-    pub commands: Vec<Command<String>>,
+    pub commands: Vec<ShellCommand<String>>,
     /// For each command the folder it runs in: relative to the workspace (empty: itself), or
     /// absolute.
     pub folders: Vec<String>,
@@ -147,8 +147,8 @@ impl Plain {
     }
 
     /// The line in the plain grammar, and its parts as of one that is not plain.
-    pub fn and_parts(line: &str) -> (Result<Self, &'static str>, Line) {
-        let (plain, parts) = Line::read(line);
+    pub fn and_parts(line: &str) -> (Result<Self, &'static str>, ParsedLine) {
+        let (plain, parts) = ParsedLine::read(line);
         let plain = plain.and_then(|commands| {
             (0..commands.len()).try_for_each(|place| check(&commands, place))?;
             Ok(Self(commands))
@@ -195,15 +195,17 @@ impl Plain {
     /// Whether nothing behind the command runs where it fails or is left out.
     fn is_chain(&self, place: usize) -> bool {
         let links = self.0[place..].iter().map(|command| command.then);
-        let ends = |link| matches!(link, Link::And | Link::Pipe | Link::PipeBoth | Link::End);
+        let ends = |link| {
+            matches!(link, Connector::And | Connector::Pipe | Connector::PipeBoth | Connector::End)
+        };
         let last = self.0.len() - 1 - place;
-        links.enumerate().all(|(at, link)| ends(link) || (at == last && link == Link::Next))
+        links.enumerate().all(|(at, link)| ends(link) || (at == last && link == Connector::Next))
     }
 }
 
 /// Whether the program of a command is one that means the same once builtins are taken away.
-fn check(commands: &[Command<Written>], place: usize) -> Result<(), &'static str> {
-    let Command { assigns, words, redirects, then } = &commands[place];
+fn check(commands: &[ShellCommand<RawWord>], place: usize) -> Result<(), &'static str> {
+    let ShellCommand { assigns, words, redirects, then } = &commands[place];
     let text = |word: &[Bit]| match word {
         [Bit::Text(text)] => Some(text.clone()),
         _ => None,
@@ -236,17 +238,17 @@ fn check(commands: &[Command<Written>], place: usize) -> Result<(), &'static str
             let one = commands[place].words.len() == 2 && redirects.is_empty();
             let option = matches!(words.as_deref(), Some([_, to]) if to.starts_with('-'));
             let glob = commands[place].words.iter().flatten().any(Bit::is_glob);
-            if piped || !one || option || glob || *then != Link::And {
+            if piped || !one || option || glob || *then != Connector::And {
                 return Err("`cd` takes one folder and stands before `&&`");
             }
             // Whether it ran is known where every command before it had to succeed.
             let before = commands[..place].iter().rev().map(|command| command.then);
-            let own: Vec<Link> = before.take_while(|link| *link != Link::Next).collect();
-            let certain = own.iter().all(|link| *link == Link::And)
+            let own: Vec<Connector> = before.take_while(|link| *link != Connector::Next).collect();
+            let certain = own.iter().all(|link| *link == Connector::And)
                 && (place - own.len()..place).all(|at| is_cd(&commands[at]));
             let rest = &commands[place..];
             let chain =
-                own.iter().all(|link| *link != Link::Or) && Plain(rest.to_vec()).is_chain(0);
+                own.iter().all(|link| *link != Connector::Or) && Plain(rest.to_vec()).is_chain(0);
             match certain || chain {
                 true => Ok(()),
                 false => Err("whether `cd` runs is not known"),
@@ -256,12 +258,12 @@ fn check(commands: &[Command<Written>], place: usize) -> Result<(), &'static str
     }
 }
 
-fn is_cd(command: &Command<Written>) -> bool {
+fn is_cd(command: &ShellCommand<RawWord>) -> bool {
     matches!(command.words.first().map(Vec::as_slice), Some([Bit::Text(text)]) if text == "cd")
 }
 
-fn is_pipe(link: Link) -> bool {
-    matches!(link, Link::Pipe | Link::PipeBoth)
+fn is_pipe(link: Connector) -> bool {
+    matches!(link, Connector::Pipe | Connector::PipeBoth)
 }
 
 /// `-e`, `-eu`, `-euo pipefail`.
@@ -288,8 +290,8 @@ struct Here<'a> {
 }
 
 impl Here<'_> {
-    fn command(&self, command: &Command<Written>) -> Result<Command<String>, String> {
-        let mut done = Command { then: command.then, ..Command::default() };
+    fn command(&self, command: &ShellCommand<RawWord>) -> Result<ShellCommand<String>, String> {
+        let mut done = ShellCommand { then: command.then, ..ShellCommand::default() };
         for (name, value) in &command.assigns {
             done.assigns.push((name.clone(), self.literal(value)?));
         }
@@ -404,7 +406,7 @@ fn constant(value: Option<&str>) -> Result<String, String> {
     }
 }
 
-impl Command<String> {
+impl ShellCommand<String> {
     fn simple(&self) -> Simple {
         let file = |redirect: &Redirect<String>| match redirect {
             Redirect::File { target, .. } => target != "/dev/null",
@@ -463,8 +465,8 @@ impl Command<String> {
 
 impl Judged {
     /// Its parts, for rules to decide on.
-    pub fn line(&self) -> Line {
-        Line::of(self.commands.iter().map(Command::simple))
+    pub fn line(&self) -> ParsedLine {
+        ParsedLine::of(self.commands.iter().map(ShellCommand::simple))
     }
 
     /// The text that runs.
@@ -480,12 +482,12 @@ impl Judged {
             let cd = command.words.first().is_some_and(|word| word == "cd");
             text.push_str(match command.then {
                 // Nothing behind it may run elsewhere.
-                Link::And if cd && certain => " || exit 1\n",
-                Link::And => " && ",
-                Link::Or => " || ",
-                Link::Pipe => " | ",
-                Link::PipeBoth => " |& ",
-                Link::Next | Link::End => "\n",
+                Connector::And if cd && certain => " || exit 1\n",
+                Connector::And => " && ",
+                Connector::Or => " || ",
+                Connector::Pipe => " | ",
+                Connector::PipeBoth => " |& ",
+                Connector::Next | Connector::End => "\n",
             });
             certain = text.ends_with('\n');
             if certain {
@@ -511,13 +513,13 @@ impl Judged {
 }
 
 /// The parts of a line as far as they are known without a look at files.
-pub fn line(text: &str) -> Line {
+pub fn line(text: &str) -> ParsedLine {
     let (plain, parts) = Plain::and_parts(text);
-    let judged = plain.ok().and_then(|plain| plain.judge(&Nothing).ok());
+    let judged = plain.ok().and_then(|plain| plain.judge(&NoFiles).ok());
     judged.map_or(parts, |judged| judged.line())
 }
 
-impl Surroundings for Nothing {
+impl Surroundings for NoFiles {
     fn home(&self) -> Option<&str> {
         None
     }

@@ -1,7 +1,7 @@
 //! The plain grammar: what it reads, what it leaves out, and what is written anew.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::plain::{Nothing, Plain};
+use super::plain::{NoFiles, Plain};
 
 /// The commands of the corpus; `%<` and `%>` enclose one of several lines.
 fn corpus() -> Vec<String> {
@@ -54,7 +54,7 @@ fn gate_plain_lines_are_written_anew() {
     ];
     for (line, expected) in cases {
         let judged = Plain::read(line).unwrap_or_else(|why| panic!("{line}: {why}"));
-        assert_eq!(judged.judge(&Nothing).unwrap().text(), expected, "{line}");
+        assert_eq!(judged.judge(&NoFiles).unwrap().text(), expected, "{line}");
     }
 }
 

@@ -12,7 +12,7 @@ use super::{shell_parser, shell_wrapper};
 
 /// The parts of a line, substitutions and commands inside of wrappers included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line(pub Vec<Part>);
+pub struct ParsedLine(pub Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -91,14 +91,14 @@ impl Part {
     }
 }
 
-impl Line {
+impl ParsedLine {
     /// The parts of a line. No allowing pattern covers them.
     pub fn parse(line: &str) -> Self {
         Self::read(line).1
     }
 
     /// The commands of a line in the plain grammar, or what is not plain; and the parts of it.
-    pub(super) fn read(line: &str) -> (shell_parser::Plain, Self) {
+    pub(super) fn read(line: &str) -> (shell_parser::PlainResult, Self) {
         let mut parts = Vec::new();
         let plain = shell_parser::read(line, 0, &mut parts);
         if let Err(why) = plain {

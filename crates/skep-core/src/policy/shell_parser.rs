@@ -5,7 +5,7 @@
 
 use super::shell::{Part, Simple, Word};
 use super::shell_wrapper;
-use crate::policy::plain::{Access, Bit, Command, Link, Redirect, Written};
+use crate::policy::plain::{Access, Bit, Connector, RawWord, Redirect, ShellCommand};
 
 /// Commands inside of commands.
 const DEEPEST: usize = 16;
@@ -16,17 +16,21 @@ const MOST_PARTS: usize = 500;
 pub(super) type Understood<T = ()> = Result<T, &'static str>;
 
 /// The commands of a plain line. `Err` says what is not plain.
-pub(super) type Plain = Result<Vec<Command<Written>>, &'static str>;
+pub(super) type PlainResult = Result<Vec<ShellCommand<RawWord>>, &'static str>;
 
 /// Appends the parts of `text`.
-pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understood<Plain> {
+pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understood<PlainResult> {
     let (commands, bodies) = (Vec::new(), Vec::new());
     let mut parser = Parser { rest: text, depth, parts, commands, odd: None, bodies };
     if text.contains(|c: char| c.is_control() && !"\n\t".contains(c)) {
         parser.odd("it has control characters");
     }
     parser.list(None)?;
-    if parser.commands.last().is_none_or(|last| !matches!(last.then, Link::End | Link::Next)) {
+    if parser
+        .commands
+        .last()
+        .is_none_or(|last| !matches!(last.then, Connector::End | Connector::Next))
+    {
         parser.odd("a command is missing");
     }
     Ok(parser.odd.map_or(Ok(parser.commands), Err))
@@ -55,7 +59,7 @@ struct Parser<'a, 'p> {
     rest: &'a str,
     depth: usize,
     parts: &'p mut Vec<Part>,
-    commands: Vec<Command<Written>>,
+    commands: Vec<ShellCommand<RawWord>>,
     /// What is not plain.
     odd: Option<&'static str>,
     /// Here-documents whose text is still to come: command, redirection, tag.
@@ -65,12 +69,12 @@ struct Parser<'a, 'p> {
 /// Words after which the shell expects a command.
 pub(super) const BEFORE_COMMANDS: &str = "if then elif else fi while until do done ! { }";
 
-const LINKS: &[(&str, Link)] = &[
-    ("&&", Link::And),
-    ("||", Link::Or),
-    ("|&", Link::PipeBoth),
-    ("|", Link::Pipe),
-    (";", Link::Next),
+const LINKS: &[(&str, Connector)] = &[
+    ("&&", Connector::And),
+    ("||", Connector::Or),
+    ("|&", Connector::PipeBoth),
+    ("|", Connector::Pipe),
+    (";", Connector::Next),
 ];
 
 /// What stands between words.
@@ -82,7 +86,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-fn add(word: &mut Written, text: &str) {
+fn add(word: &mut RawWord, text: &str) {
     match word.last_mut() {
         Some(Bit::Text(last)) => last.push_str(text),
         _ => word.push(Bit::Text(text.to_owned())),
@@ -157,7 +161,7 @@ impl<'a> Parser<'a, '_> {
     fn link(&mut self) {
         let found = LINKS.iter().find(|(text, _)| self.take(text));
         match (found, self.commands.last_mut()) {
-            (Some((_, link)), Some(last)) if last.then == Link::End => last.then = *link,
+            (Some((_, link)), Some(last)) if last.then == Connector::End => last.then = *link,
             (Some(_), _) => self.odd("a command is missing"),
             (None, _) => {
                 self.one();
@@ -169,8 +173,8 @@ impl<'a> Parser<'a, '_> {
     /// Here-documents begin behind the end of the line that names them.
     fn line_end(&mut self) -> Understood {
         self.one();
-        if let Some(last) = self.commands.last_mut().filter(|last| last.then == Link::End) {
-            last.then = Link::Next;
+        if let Some(last) = self.commands.last_mut().filter(|last| last.then == Connector::End) {
+            last.then = Connector::Next;
         }
         for (command, place, tag) in std::mem::take(&mut self.bodies) {
             let mut end = 0;
@@ -191,14 +195,14 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn command(&mut self) -> Understood {
-        let mut command = Command::default();
+        let mut command = ShellCommand::default();
         loop {
             self.blanks();
             match self.peek() {
                 None | Some('\n' | ';' | '|' | ')' | '#') => break,
                 Some('&') if !self.at("&>") => break,
                 Some('(') if self.at("((") => return Err("it uses (("),
-                Some('(') if command == Command::default() => {
+                Some('(') if command == ShellCommand::default() => {
                     self.odd("it uses ( )");
                     self.one();
                     self.list(Some(')'))?;
@@ -220,7 +224,7 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn word_of(&mut self, command: &mut Command<Written>) -> Understood {
+    fn word_of(&mut self, command: &mut ShellCommand<RawWord>) -> Understood {
         let (word, raw) = self.word()?;
         if matches!(self.peek(), Some('<' | '>')) && raw.bytes().all(|b| b.is_ascii_digit()) {
             return self.redirection(Some(raw), command);
@@ -243,7 +247,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// What stands behind the name and the `=`.
-    fn value(&mut self, name: &str, mut word: Written) -> Understood<Written> {
+    fn value(&mut self, name: &str, mut word: RawWord) -> Understood<RawWord> {
         if Word::of(&word).plain().is_some_and(holds_command) {
             return Err("it keeps a command in a variable");
         }
@@ -286,7 +290,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn redirection(&mut self, fd: Option<&str>, command: &mut Command<Written>) -> Understood {
+    fn redirection(&mut self, fd: Option<&str>, command: &mut ShellCommand<RawWord>) -> Understood {
         if fd.is_some_and(|fd| !["0", "1", "2"].contains(&fd)) {
             self.odd("it redirects more than 0, 1 and 2");
         }
@@ -319,7 +323,7 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn here_document(&mut self, command: &mut Command<Written>) -> Understood {
+    fn here_document(&mut self, command: &mut ShellCommand<RawWord>) -> Understood {
         self.blanks();
         let opened = self.take("'");
         let tag = self.take_while(is_name);
@@ -332,8 +336,8 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// A word, and how it was written.
-    fn word(&mut self) -> Understood<(Written, &'a str)> {
-        let (start, mut word) = (self.rest, Written::new());
+    fn word(&mut self) -> Understood<(RawWord, &'a str)> {
+        let (start, mut word) = (self.rest, RawWord::new());
         while let Some(next) = self.peek().filter(|c| !is_apart(*c)) {
             let before = start[..start.len() - self.rest.len()].chars().last();
             match next {
@@ -381,7 +385,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// `[a-z]`, or `[` alone, which is a program.
-    fn set(&mut self, word: &mut Written) {
+    fn set(&mut self, word: &mut RawWord) {
         self.one();
         if word.is_empty() && self.peek().is_none_or(is_apart) {
             return add(word, "[");
@@ -400,7 +404,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn double_quoted(&mut self, word: &mut Written) -> Understood {
+    fn double_quoted(&mut self, word: &mut RawWord) -> Understood {
         self.one();
         add(word, "");
         loop {
@@ -424,7 +428,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// An expansion, or a dollar that stands for itself.
-    fn dollar(&mut self, word: &mut Written, quoted: bool) -> Understood {
+    fn dollar(&mut self, word: &mut RawWord, quoted: bool) -> Understood {
         let dollar = self.one();
         let name = self.take_while(is_name);
         let after = self.peek();

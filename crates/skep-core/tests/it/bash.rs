@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use skep_core::policy::glob::Listed;
-use skep_core::policy::plain::{Access, Judged, Link, Plain, Redirect, Surroundings};
+use skep_core::policy::plain::{Access, Connector, Judged, Plain, Redirect, Surroundings};
 
 use crate::lines::{self, PROGRAMS, Random, TRICKS};
 
@@ -162,7 +162,7 @@ fn expected(rig: &Rig, judged: &Judged, builtin: &[&str]) -> Expected {
     let mut piped = 0;
     for (place, command) in judged.commands.iter().enumerate() {
         let words = &command.words;
-        let last_of_pipe = !matches!(command.then, Link::Pipe | Link::PipeBoth);
+        let last_of_pipe = !matches!(command.then, Connector::Pipe | Connector::PipeBoth);
         let own = match words[0].as_str() {
             _ if !runs => 0,
             "exit" if last_of_pipe && (place == 0 || !in_pipe(judged, place)) => return expected,
@@ -192,13 +192,17 @@ fn expected(rig: &Rig, judged: &Judged, builtin: &[&str]) -> Expected {
         if runs {
             status = if own == 0 { piped } else { own };
         }
-        if runs && status != 0 && failing_ends && matches!(command.then, Link::Next | Link::End) {
+        if runs
+            && status != 0
+            && failing_ends
+            && matches!(command.then, Connector::Next | Connector::End)
+        {
             return expected;
         }
         piped = 0;
         runs = match command.then {
-            Link::And => status == 0,
-            Link::Or => status != 0,
+            Connector::And => status == 0,
+            Connector::Or => status != 0,
             _ => true,
         };
     }
@@ -206,7 +210,7 @@ fn expected(rig: &Rig, judged: &Judged, builtin: &[&str]) -> Expected {
 }
 
 fn in_pipe(judged: &Judged, place: usize) -> bool {
-    let pipe = |link| matches!(link, Link::Pipe | Link::PipeBoth);
+    let pipe = |link| matches!(link, Connector::Pipe | Connector::PipeBoth);
     pipe(judged.commands[place].then) || (place > 0 && pipe(judged.commands[place - 1].then))
 }
 

@@ -12,7 +12,7 @@ use rustix::fs::{Access, access};
 use crate::disk::open_error::OpenError;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FileState {
     Missing,
     Database,
 }
@@ -21,7 +21,7 @@ const HEADER: usize = 100;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Is there a database we may write, and is it whole as far as its header tells?
-pub(crate) fn examine(database: &Path) -> Result<Found, OpenError> {
+pub(crate) fn examine(database: &Path) -> Result<FileState, OpenError> {
     let read_only = |source: io::Error| OpenError::ReadOnly {
         path: database.to_owned(),
         reason: source.to_string(),
@@ -41,7 +41,7 @@ pub(crate) fn examine(database: &Path) -> Result<Found, OpenError> {
     let mut file = match OpenOptions::new().read(true).write(true).open(database) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound && log_bytes == 0 => {
-            return Ok(Found::Missing);
+            return Ok(FileState::Missing);
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(damaged("the file is gone, but its -wal file is there".to_owned()));
@@ -61,7 +61,7 @@ pub(crate) fn examine(database: &Path) -> Result<Found, OpenError> {
         Some(expected) if log_bytes == 0 && bytes < expected => Err(damaged(format!(
             "it was cut: its header tells of {expected} bytes, {bytes} are there"
         ))),
-        _ => Ok(Found::Database),
+        _ => Ok(FileState::Database),
     }
 }
 

@@ -9,21 +9,21 @@ use crate::disk::file;
 
 /// What such a file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept<T> {
+pub(crate) enum LineState<T> {
     Missing,
     Unreadable,
     At(T),
 }
 
-pub(crate) fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> Kept<T> {
+pub(crate) fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Option<T>) -> LineState<T> {
     // A pipe would be waited for.
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Kept::Unreadable;
+        return LineState::Unreadable;
     }
     match fs::read_to_string(path) {
-        Ok(text) => parse(&text).map_or(Kept::Unreadable, Kept::At),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::Missing,
-        Err(_) => Kept::Unreadable,
+        Ok(text) => parse(&text).map_or(LineState::Unreadable, LineState::At),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => LineState::Missing,
+        Err(_) => LineState::Unreadable,
     }
 }
 

@@ -20,7 +20,7 @@ use std::{ptr, slice};
 use rusqlite::Connection;
 use rusqlite::ffi::{self, sqlite3_file, sqlite3_int64, sqlite3_io_methods, sqlite3_vfs};
 
-use crate::disk::log_reader::{self, FRAME_HEADER, Frame, LogEnd};
+use crate::disk::log_reader::{self, FRAME_HEADER, LogEnd, LogFrame};
 
 const NAME: &CStr = c"skep";
 /// The most that is held. SQLite's own write looks at 17 bits of a length.
@@ -79,7 +79,7 @@ struct Log {
     database: *mut sqlite3_file,
     held: Held,
     /// The newest frame of the transaction that is being written, and where it begins.
-    newest: Option<(Frame, u64)>,
+    newest: Option<(LogFrame, u64)>,
     page: usize,
     committed: Option<LogEnd>,
 }
@@ -89,7 +89,7 @@ impl Log {
     fn note(&mut self, offset: i64, bytes: &[u8]) {
         match bytes.len() {
             FRAME_HEADER => {
-                self.newest = u64::try_from(offset).ok().map(|at| (Frame::parse(bytes), at));
+                self.newest = u64::try_from(offset).ok().map(|at| (LogFrame::parse(bytes), at));
             }
             page @ 512.. => self.page = page,
             _ => {}

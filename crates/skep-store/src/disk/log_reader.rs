@@ -27,7 +27,7 @@ pub(crate) struct LogEnd {
 
 /// What lies in the log file.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct LogScan {
     /// 0 where there is no such file.
     pub bytes: u64,
     /// The header is valid and has these.
@@ -44,7 +44,7 @@ pub(crate) struct Log {
 
 /// The header of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct LogFrame {
     page: u32,
     /// Pages of the database after this commit; 0 where it is none.
     size: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Frame {
     pub sum: [u32; 2],
 }
 
-impl Frame {
+impl LogFrame {
     pub fn parse(header: &[u8]) -> Self {
         Self {
             page: number(header, 0),
@@ -74,12 +74,12 @@ pub(crate) fn frames_before(bytes: u64, page: usize) -> u32 {
 }
 
 /// Reads a log; `asked` is the number of the frame (from 1) whose sum is wanted.
-pub(crate) fn read(path: &Path, asked: Option<u32>) -> io::Result<Log> {
+pub(crate) fn read(path: &Path, asked: Option<u32>) -> io::Result<LogScan> {
     let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Log::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LogScan::default()),
         file => file?,
     };
-    let mut log = Log { bytes: file.metadata()?.len(), ..Log::default() };
+    let mut log = LogScan { bytes: file.metadata()?.len(), ..LogScan::default() };
     let mut file = BufReader::with_capacity(1 << 16, file);
     let mut header = [0; HEADER];
     if !fill(&mut file, &mut header)? {
@@ -93,7 +93,7 @@ pub(crate) fn read(path: &Path, asked: Option<u32>) -> io::Result<Log> {
     let mut number = 0_u32;
     while fill(&mut file, &mut bytes)? {
         number = number.saturating_add(1);
-        let frame = Frame::parse(&bytes);
+        let frame = LogFrame::parse(&bytes);
         let fits = walk.next(&frame, head.order, &bytes);
         if !walk.whole && asked.is_some() {
             break;
@@ -124,7 +124,7 @@ struct Walk {
 
 impl Walk {
     /// Whether the frame was written behind the one before it.
-    fn next(&mut self, frame: &Frame, order: Order, bytes: &[u8]) -> bool {
+    fn next(&mut self, frame: &LogFrame, order: ByteOrder, bytes: &[u8]) -> bool {
         let (header, page) = bytes.split_at(FRAME_HEADER);
         let sum = |from| order.sum(order.sum(from, header.get(..8).unwrap_or_default()), page);
         let salts = self.salts.is_none_or(|salts| salts == frame.salts);
@@ -137,7 +137,7 @@ impl Walk {
 
 struct Header {
     valid: bool,
-    order: Order,
+    order: ByteOrder,
     page: usize,
     salts: [u32; 2],
     sum: [u32; 2],
@@ -146,7 +146,7 @@ struct Header {
 impl Header {
     fn parse(bytes: &[u8; HEADER]) -> Self {
         let magic = number(bytes, 0);
-        let order = if magic & 1 == 0 { Order::Little } else { Order::Big };
+        let order = if magic & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };
         let page = usize::try_from(number(bytes, 8)).unwrap_or_default();
         let fits = (512..=65536).contains(&page) && page.is_power_of_two();
         let sum = [number(bytes, 24), number(bytes, 28)];
@@ -154,7 +154,7 @@ impl Header {
         let known = magic & !1 == MAGIC && number(bytes, 4) == VERSION;
         Self {
             valid: known && fits && as_summed,
-            order: if known { order } else { Order::Little },
+            order: if known { order } else { ByteOrder::Little },
             page: if fits { page } else { PAGE },
             salts: [number(bytes, 16), number(bytes, 20)],
             sum,
@@ -164,12 +164,12 @@ impl Header {
 
 /// In which a sum reads its words.
 #[derive(Clone, Copy)]
-pub(crate) enum Order {
+pub(crate) enum ByteOrder {
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     /// The log's own sum: over whole pairs of words, going on from another one.
     pub fn sum(self, from: [u32; 2], bytes: &[u8]) -> [u32; 2] {
         let [mut one, mut two] = from;

@@ -9,8 +9,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::disk::line_file::{self, LineFile};
-use crate::disk::log_reader::{Log, LogEnd, Order};
+use crate::disk::line_file::{self, LineFile, LineState};
+use crate::disk::log_reader::{ByteOrder, LogEnd, LogScan};
 use crate::engine::tx::Counters;
 
 /// `salt1 salt2 frames sum done seq ord ` with their sum behind them. The first part is a
@@ -18,10 +18,8 @@ use crate::engine::tx::Counters;
 const SUMMED: usize = 88;
 const LINE: usize = SUMMED + 17;
 
-pub(crate) type Kept = line_file::Kept<Head>;
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct StoreHead {
     pub end: LogEnd,
     /// All of the log up to there is in the database.
     pub done: bool,
@@ -30,7 +28,7 @@ pub(crate) struct Head {
     pub ord: i64,
 }
 
-impl Head {
+impl StoreHead {
     fn line(&self) -> [u8; LINE] {
         let LogEnd { salts: [salt1, salt2], frames, sum: [one, two] } = self.end;
         let (done, seq, ord) = (u8::from(self.done), self.seq, self.ord);
@@ -42,7 +40,7 @@ impl Head {
             "{salt1:08x} {salt2:08x} {frames:010} {one:08x}{two:08x} {done} {seq:019} {ord:019} "
         );
         let (summed, mut rest) = line.split_at_mut(SUMMED);
-        let [one, two] = Order::Little.sum([0, 0], summed);
+        let [one, two] = ByteOrder::Little.sum([0, 0], summed);
         let _ = writeln!(rest, "{one:08x}{two:08x}");
         line
     }
@@ -61,13 +59,13 @@ impl Head {
     }
 }
 
-pub(crate) fn read(path: &Path) -> Kept {
-    line_file::read(path, Head::parse)
+pub(crate) fn read(path: &Path) -> LineState<StoreHead> {
+    line_file::read(path, StoreHead::parse)
 }
 
 /// What a log is worth.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum LogState {
     /// All that was answered is in the database or in the log.
     Whole,
     /// It cannot be told, and nothing speaks against it.
@@ -76,29 +74,29 @@ pub(crate) enum Standing {
     Lost(String),
 }
 
-pub(crate) fn decide(kept: &Kept, log: &Log) -> Standing {
+pub(crate) fn decide(kept: &LineState<StoreHead>, log: &LogScan) -> LogState {
     let head = match kept {
-        Kept::At(head) => head,
-        Kept::Missing | Kept::Unreadable if log.broken => {
+        LineState::At(head) => head,
+        LineState::Missing | LineState::Unreadable if log.broken => {
             let text = "there is damage in it, with commits behind that";
-            return Standing::Lost(text.to_owned());
+            return LogState::Lost(text.to_owned());
         }
-        Kept::Missing | Kept::Unreadable => return Standing::Unknown,
+        LineState::Missing | LineState::Unreadable => return LogState::Unknown,
     };
     let LogEnd { salts, frames, sum } = head.end;
     let same = log.salts == Some(salts);
     let reached = same && log.end.frames >= frames && log.sum == Some(sum);
     let started_over = log.salts.is_some_and(|found| found[0] == salts[0].wrapping_add(1));
     match () {
-        () if reached || started_over => Standing::Whole,
+        () if reached || started_over => LogState::Whole,
         // A log that SQLite finds empty or that is another one takes nothing from the database.
         // The beginning of this one would put old pages over the newer ones there.
-        () if head.done && !(same && log.end.frames > 0) => Standing::Whole,
-        () => Standing::Lost(why(log, same, frames)),
+        () if head.done && !(same && log.end.frames > 0) => LogState::Whole,
+        () => LogState::Lost(why(log, same, frames)),
     }
 }
 
-fn why(log: &Log, same: bool, frames: u32) -> String {
+fn why(log: &LogScan, same: bool, frames: u32) -> String {
     let found = log.end.frames;
     match () {
         () if log.bytes == 0 => "it is gone or empty".to_owned(),
@@ -157,7 +155,7 @@ impl Keeper {
     }
 
     fn write(&mut self, done: bool, counters: Counters, synced: bool) -> io::Result<()> {
-        let line = Head { end: self.end, done, seq: counters.seq, ord: counters.ord }.line();
+        let line = StoreHead { end: self.end, done, seq: counters.seq, ord: counters.ord }.line();
         match &self.file {
             Some(file) if synced => file.write_synced(&line),
             Some(file) => file.write(&line),

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::{Head, Kept, LINE, Standing, decide};
+use super::{LINE, LineState, LogState, StoreHead, decide};
 use crate::disk::file;
-use crate::disk::log_reader::{self, Log, LogEnd};
+use crate::disk::log_reader::{self, LogEnd, LogScan};
 use crate::engine::conn::Conn;
 use crate::engine::dialect;
 
-const HEAD: Head = Head {
+const HEAD: StoreHead = StoreHead {
     end: LogEnd { salts: [0xffff_ffff, 7], frames: 12, sum: [0xdead_beef, 0x0000_0001] },
     done: false,
     seq: 1_234_567,
@@ -27,19 +27,22 @@ fn store_a_head_is_one_line_of_fixed_length() {
     let line = HEAD.line();
     let written = std::str::from_utf8(&line).unwrap();
     assert!(written.starts_with(text) && written.ends_with('\n'), "{written}");
-    for head in [HEAD, Head::default(), Head { done: true, seq: i64::MAX, ord: i64::MAX, ..HEAD }] {
+    for head in
+        [HEAD, StoreHead::default(), StoreHead { done: true, seq: i64::MAX, ord: i64::MAX, ..HEAD }]
+    {
         let line = head.line();
         assert_eq!(line.len(), LINE);
-        assert_eq!(Head::parse(std::str::from_utf8(&line).unwrap()), Some(head));
+        assert_eq!(StoreHead::parse(std::str::from_utf8(&line).unwrap()), Some(head));
     }
 }
 
 /// Torn at any place, cut, or with any digit changed, it is not taken for a head.
 #[test]
 fn store_a_damaged_head_is_unreadable() {
-    let other = Head { end: LogEnd { frames: 13, ..HEAD.end }, seq: 1_234_590, ord: 90, ..HEAD };
+    let other =
+        StoreHead { end: LogEnd { frames: 13, ..HEAD.end }, seq: 1_234_590, ord: 90, ..HEAD };
     let (line, next) = (HEAD.line(), other.line());
-    let parse = |line: &[u8]| std::str::from_utf8(line).ok().and_then(Head::parse);
+    let parse = |line: &[u8]| std::str::from_utf8(line).ok().and_then(StoreHead::parse);
     for at in 0..LINE {
         let torn = [&next[..at], &line[at..]].concat();
         assert!(torn == line || torn == next || parse(&torn).is_none(), "torn at {at}");
@@ -51,42 +54,42 @@ fn store_a_damaged_head_is_unreadable() {
 }
 
 /// A log as the reader found it.
-fn log(salts: [u32; 2], frames: u32, sum: Option<[u32; 2]>) -> Log {
+fn log(salts: [u32; 2], frames: u32, sum: Option<[u32; 2]>) -> LogScan {
     let end = LogEnd { salts, frames, sum: [0, 0] };
-    Log { bytes: 1, salts: Some(salts), end, sum, broken: false }
+    LogScan { bytes: 1, salts: Some(salts), end, sum, broken: false }
 }
 
 #[test]
 fn store_what_a_log_is_worth() {
     let (salts, sum) = (HEAD.end.salts, Some(HEAD.end.sum));
-    let no_header = Log { salts: None, ..log(salts, 0, None) };
-    let broken = |log: Log| Log { broken: true, ..log };
-    let (open, done) = (Kept::At(HEAD), Kept::At(Head { done: true, ..HEAD }));
-    let lost = Standing::Lost(String::new());
+    let no_header = LogScan { salts: None, ..log(salts, 0, None) };
+    let broken = |log: LogScan| LogScan { broken: true, ..log };
+    let (open, done) = (LineState::At(HEAD), LineState::At(StoreHead { done: true, ..HEAD }));
+    let lost = LogState::Lost(String::new());
     let cases = [
-        ("as written", open, log(salts, 12, sum), Standing::Whole),
-        ("more was written", open, log(salts, 14, sum), Standing::Whole),
+        ("as written", open, log(salts, 12, sum), LogState::Whole),
+        ("more was written", open, log(salts, 14, sum), LogState::Whole),
         ("shorter", open, log(salts, 11, None), lost.clone()),
         ("another frame there", open, log(salts, 12, Some([1, 1])), lost.clone()),
-        ("started over", open, log([0, 9], 1, None), Standing::Whole),
-        ("started over, still empty", open, log([0, 9], 0, None), Standing::Whole),
+        ("started over", open, log([0, 9], 1, None), LogState::Whole),
+        ("started over, still empty", open, log([0, 9], 0, None), LogState::Whole),
         ("started over twice", open, log([1, 9], 1, None), lost.clone()),
         ("another log", open, log([0xffff_ffff, 8], 12, sum), lost.clone()),
         ("no header", open, no_header, lost.clone()),
-        ("no log", open, Log::default(), lost.clone()),
-        ("done, as written", done, log(salts, 12, sum), Standing::Whole),
+        ("no log", open, LogScan::default(), lost.clone()),
+        ("done, as written", done, log(salts, 12, sum), LogState::Whole),
         ("done, shorter", done, log(salts, 11, None), lost.clone()),
-        ("done, empty", done, log(salts, 0, None), Standing::Whole),
-        ("done, no log", done, Log::default(), Standing::Whole),
-        ("done, another log", done, log([3, 3], 2, None), Standing::Whole),
-        ("no head", Kept::Missing, log(salts, 3, None), Standing::Unknown),
-        ("no head, broken", Kept::Missing, broken(log(salts, 3, None)), lost.clone()),
-        ("bad head, broken", Kept::Unreadable, broken(log(salts, 3, None)), lost.clone()),
-        ("bad head", Kept::Unreadable, log(salts, 3, None), Standing::Unknown),
+        ("done, empty", done, log(salts, 0, None), LogState::Whole),
+        ("done, no log", done, LogScan::default(), LogState::Whole),
+        ("done, another log", done, log([3, 3], 2, None), LogState::Whole),
+        ("no head", LineState::Missing, log(salts, 3, None), LogState::Unknown),
+        ("no head, broken", LineState::Missing, broken(log(salts, 3, None)), lost.clone()),
+        ("bad head, broken", LineState::Unreadable, broken(log(salts, 3, None)), lost.clone()),
+        ("bad head", LineState::Unreadable, log(salts, 3, None), LogState::Unknown),
     ];
     for (name, kept, log, expected) in cases {
         let found = match decide(&kept, &log) {
-            Standing::Lost(why) => {
+            LogState::Lost(why) => {
                 assert!(!why.is_empty(), "{name}");
                 lost.clone()
             }
@@ -115,7 +118,7 @@ impl Bench {
         self.folder.path().join("skep.db")
     }
 
-    fn read(&self, asked: Option<u32>) -> Log {
+    fn read(&self, asked: Option<u32>) -> LogScan {
         log_reader::read(&file::log_of(&self.database()), asked).unwrap()
     }
 }

@@ -13,7 +13,7 @@ use crate::disk::open_error::OpenError;
 use crate::engine::command::Schema;
 use crate::engine::dialect;
 use crate::engine::error::SqlError;
-use crate::engine::head::Head;
+use crate::engine::head::StoreHead;
 use crate::engine::integrity::{self, Integrity};
 use crate::engine::open::{OpenOptions, io_error};
 use crate::engine::tx::Counters;
@@ -41,7 +41,7 @@ impl Loss {
     pub(crate) fn new(
         reason: String,
         copies: PathBuf,
-        head: Option<Head>,
+        head: Option<StoreHead>,
         found: Counters,
     ) -> Self {
         let missing = head

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use skep_core::audit::{Finding, Head, Verdict};
 
-use crate::disk::file::{self, Found, SideFiles};
+use crate::disk::file::{self, FileState, SideFiles};
 use crate::disk::floor::Floor;
-use crate::disk::line_file::LineFile;
-use crate::disk::log_reader::{self, Log};
+use crate::disk::line_file::{LineFile, LineState};
+use crate::disk::log_reader::{self, LogScan};
 use crate::disk::open_error::OpenError;
 use crate::engine::command::Schema;
 use crate::engine::conn::Conn;
 use crate::engine::error::{SqlError, SqlKind};
-use crate::engine::head::{self, Keeper, Kept, Standing};
+use crate::engine::head::{self, Keeper, LogState};
 use crate::engine::loss::{self, Loss};
 use crate::engine::trail::{self, Trail};
 use crate::engine::tx::Counters;
@@ -73,7 +73,7 @@ pub struct OpenReport {
     pub loss: Option<Loss>,
 }
 
-pub(crate) struct Opened {
+pub(crate) struct OpenedStore {
     pub writer: Conn,
     pub reader: Conn,
     pub counters: Counters,
@@ -83,14 +83,14 @@ pub(crate) struct Opened {
     pub report: OpenReport,
 }
 
-pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<Opened, OpenError> {
+pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<OpenedStore, OpenError> {
     let database = options.database.as_path();
     let (before, fresh) = match file::examine(database)? {
-        Found::Missing => {
+        FileState::Missing => {
             create(options, schema).await?;
             (Before::default(), true)
         }
-        Found::Database => (look_at_log(options)?, false),
+        FileState::Database => (look_at_log(options)?, false),
     };
     let reason = match (&before.lost, &options.accept_loss) {
         (Some(reason), Some(folder)) => {
@@ -122,14 +122,14 @@ pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<Opene
     let (file, finding) = trail.map_or((None, None), |trail| (trail.file, trail.finding));
     let report = OpenReport { unclean: !clean && !fresh, fresh, trail: finding, loss };
     let floor = Arc::new(floor);
-    Ok(Opened { floor, writer, reader, counters, head, trail: file, report })
+    Ok(OpenedStore { floor, writer, reader, counters, head, trail: file, report })
 }
 
 /// What is known of a log before SQLite is let near it.
 #[derive(Default)]
 struct Before {
-    log: Log,
-    head: Option<head::Head>,
+    log: LogScan,
+    head: Option<head::StoreHead>,
     /// Answered commits are missing. Why.
     lost: Option<String>,
 }
@@ -147,18 +147,18 @@ impl Before {
 fn look_at_log(options: &OpenOptions) -> Result<Before, OpenError> {
     let kept = head::read(&options.store_head);
     let head = match kept {
-        Kept::At(head) => Some(head),
-        Kept::Missing | Kept::Unreadable => None,
+        LineState::At(head) => Some(head),
+        LineState::Missing | LineState::Unreadable => None,
     };
     let path = file::log_of(&options.database);
     let log = log_reader::read(&path, head.map(|head| head.end.frames));
     let log = log.map_err(|source| io_error("could not read", &path, source))?;
     let lost = match head::decide(&kept, &log) {
-        Standing::Whole => None,
-        Standing::Lost(reason) => Some(reason),
-        Standing::Unknown => {
+        LogState::Whole => None,
+        LogState::Lost(reason) => Some(reason),
+        LogState::Unknown => {
             // A home of an earlier version has no head; stopped in order, it needs none.
-            if kept == Kept::Unreadable || log.bytes > 0 || !options.clean_marker.exists() {
+            if kept == LineState::Unreadable || log.bytes > 0 || !options.clean_marker.exists() {
                 let file = options.store_head.display();
                 tracing::warn!(%file, "it does not say how far the log went: it is taken as it is");
             }
@@ -227,7 +227,7 @@ pub(crate) async fn inspect(
     schema: &Schema,
 ) -> Result<Option<i64>, OpenError> {
     let database = options.database.as_path();
-    if file::examine(database)? == Found::Missing {
+    if file::examine(database)? == FileState::Missing {
         return Ok(None);
     }
     look_at_log(options)?.refused(database)?;

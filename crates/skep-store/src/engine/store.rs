@@ -24,7 +24,7 @@ use crate::engine::integrity::{self, Integrity};
 use crate::engine::open::{self, OpenOptions, OpenReport};
 use crate::engine::readers::Readers;
 use crate::engine::tx::Committed;
-use crate::engine::writer::{Job, QUEUE, Writer};
+use crate::engine::writer::{QUEUE, WriteJob, Writer};
 use crate::engine::{thread, trail};
 
 /// How long closing waits for the last writes; a hung sync must not keep the process.
@@ -36,7 +36,7 @@ pub struct StoreOf<S: CommandSet> {
 }
 
 struct Shared<S: CommandSet> {
-    queue: mpsc::Sender<Job<S>>,
+    queue: mpsc::Sender<WriteJob<S>>,
     readers: Readers,
     pages: Arc<Aside>,
     long: Arc<Aside>,
@@ -132,7 +132,7 @@ impl<S: CommandSet> StoreOf<S> {
             });
             let _ = answer.send(own);
         };
-        let job = Job { command: command.join(), reply: Box::new(reply) };
+        let job = WriteJob { command: command.join(), reply: Box::new(reply) };
         match self.shared.queue.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(job)) => (job.reply)(Err(StoreError::Busy)),

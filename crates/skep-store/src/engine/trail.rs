@@ -11,16 +11,13 @@ use std::path::Path;
 
 use skep_core::audit::{Finding, FindingKind, Head, Seal, Verdict};
 
-use crate::disk::line_file::{self, LineFile};
+use crate::disk::line_file::{self, LineFile, LineState};
 use crate::engine::audit_chain::{self, newest, seal_of};
 use crate::engine::conn::Conn;
 use crate::engine::dialect;
 use crate::engine::error::SqlError;
 
-/// What the file says.
-pub(crate) type Kept = line_file::Kept<Head>;
-
-pub(crate) fn read(path: &Path) -> Kept {
+pub(crate) fn read(path: &Path) -> LineState<Head> {
     line_file::read(path, parse)
 }
 
@@ -52,11 +49,11 @@ pub(crate) async fn open(conn: &mut Conn, path: &Path) -> Result<Trail, SqlError
     let finding = compare(conn, found, kept).await?;
     let head = match kept {
         // The next row goes where it would have gone: what is missing stays missing.
-        Kept::At(head) if head.id > found.id => head,
+        LineState::At(head) if head.id > found.id => head,
         _ => found,
     };
     let ready = LineFile::open(path).and_then(|file| {
-        if finding.is_none() && kept != Kept::At(head) {
+        if finding.is_none() && kept != LineState::At(head) {
             file.write_first(line(head).as_bytes(), path)?;
         }
         Ok(file)
@@ -67,11 +64,15 @@ pub(crate) async fn open(conn: &mut Conn, path: &Path) -> Result<Trail, SqlError
     Ok(Trail { head, file: ready.inspect_err(warn).ok(), finding })
 }
 
-async fn compare(conn: &mut Conn, found: Head, kept: Kept) -> Result<Option<Finding>, SqlError> {
+async fn compare(
+    conn: &mut Conn,
+    found: Head,
+    kept: LineState<Head>,
+) -> Result<Option<Finding>, SqlError> {
     let head = match kept {
-        Kept::At(head) => head,
-        Kept::Missing if found.id == 0 => return Ok(None),
-        Kept::Missing | Kept::Unreadable => return Ok(Some(no_head(kept, found.id))),
+        LineState::At(head) => head,
+        LineState::Missing if found.id == 0 => return Ok(None),
+        LineState::Missing | LineState::Unreadable => return Ok(Some(no_head(kept, found.id))),
     };
     if head.id > found.id {
         let text = format!(
@@ -89,8 +90,8 @@ async fn compare(conn: &mut Conn, found: Head, kept: Kept) -> Result<Option<Find
     }
 }
 
-fn no_head(kept: Kept, row: i64) -> Finding {
-    let how = if kept == Kept::Missing { "is gone" } else { "cannot be read" };
+fn no_head(kept: LineState<Head>, row: i64) -> Finding {
+    let how = if kept == LineState::Missing { "is gone" } else { "cannot be read" };
     let text = format!("run/audit.head {how}: rows cut off behind row {row} would not be missed");
     Finding::new(FindingKind::Head, row, text)
 }
@@ -129,13 +130,13 @@ async fn seal_old_rows(conn: &mut Conn, path: &Path) -> Result<(), SqlError> {
 
 /// Reads the whole trail and compares its end with the head, which was read before `conn` began to
 /// look: rows that are added meanwhile are not missed.
-pub(crate) async fn verify(conn: &mut Conn, kept: Kept) -> Result<Verdict, SqlError> {
+pub(crate) async fn verify(conn: &mut Conn, kept: LineState<Head>) -> Result<Verdict, SqlError> {
     let head = match kept {
-        Kept::At(head) => Some(head),
-        Kept::Missing | Kept::Unreadable => None,
+        LineState::At(head) => Some(head),
+        LineState::Missing | LineState::Unreadable => None,
     };
     let mut verdict = audit_chain::verify(conn, head).await?;
-    if head.is_none() && (verdict.rows > 0 || kept == Kept::Unreadable) {
+    if head.is_none() && (verdict.rows > 0 || kept == LineState::Unreadable) {
         verdict.ok = false;
         verdict.findings.push(no_head(kept, verdict.last));
     }

@@ -25,7 +25,7 @@ pub(crate) const QUEUE: usize = 4096;
 const BATCH_COMMANDS: usize = 256;
 const BATCH_BYTES: usize = 4 << 20;
 
-pub(crate) struct Job<S: CommandSet> {
+pub(crate) struct WriteJob<S: CommandSet> {
     pub command: S,
     /// Does nothing when the caller has gone away; the command ran all the same.
     pub reply: Reply<S>,
@@ -38,7 +38,7 @@ pub(crate) type Notify = Box<dyn Fn(Committed) + Send + Sync + 'static>;
 
 pub(crate) struct Writer<S: CommandSet> {
     pub database: PathBuf,
-    pub queue: mpsc::Receiver<Job<S>>,
+    pub queue: mpsc::Receiver<WriteJob<S>>,
     /// Turns true when the store closes: what is queued still runs, nothing is added.
     pub closing: watch::Receiver<bool>,
     /// Absent after a failure that a new connection could not mend; each batch tries again.
@@ -79,7 +79,7 @@ impl<S: CommandSet> Writer<S> {
         self.finish().await
     }
 
-    async fn next(&mut self) -> Option<Job<S>> {
+    async fn next(&mut self) -> Option<WriteJob<S>> {
         if !*self.closing.borrow() {
             tokio::select! {
                 biased;
@@ -92,7 +92,7 @@ impl<S: CommandSet> Writer<S> {
     }
 
     /// Takes what is already there, up to the bounds; `held` keeps the one that did not fit.
-    fn gather(&mut self, first: Job<S>, held: &mut Option<Job<S>>) -> Vec<Job<S>> {
+    fn gather(&mut self, first: WriteJob<S>, held: &mut Option<WriteJob<S>>) -> Vec<WriteJob<S>> {
         let mut bytes = first.command.cost();
         let mut batch = vec![first];
         while batch.len() < BATCH_COMMANDS {
@@ -109,7 +109,7 @@ impl<S: CommandSet> Writer<S> {
         batch
     }
 
-    async fn write(&mut self, batch: Vec<Job<S>>) {
+    async fn write(&mut self, batch: Vec<WriteJob<S>>) {
         let (commands, replies): (Vec<S>, Vec<Reply<S>>) =
             batch.into_iter().map(|job| (job.command, job.reply)).unzip();
         match self.commit(&commands).await {

@@ -72,7 +72,7 @@ pub struct Wanted {
     pub kind: Option<AuditKind>,
 }
 
-pub struct Page {
+pub struct AuditPage {
     /// Newest first.
     pub rows: Vec<(AuditRow, Seal)>,
     /// Where the next page begins, when there may be more.
@@ -86,7 +86,7 @@ pub async fn page(
     wanted: &Wanted,
     before: Option<i64>,
     limit: usize,
-) -> Result<Page, SqlError> {
+) -> Result<AuditPage, SqlError> {
     let select = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, \
                   decision, outcome, took_ms, bytes, hash FROM audit WHERE id < $1 AND id >= $2 \
                   AND ($3 IS NULL OR agent = $3) AND ($4 IS NULL OR tool = $4) \
@@ -120,7 +120,7 @@ pub async fn page(
             break;
         }
     }
-    Ok(Page { rows, next: (below > 1).then_some(below) })
+    Ok(AuditPage { rows, next: (below > 1).then_some(below) })
 }
 
 /// What cannot be read is for `verify` to name.
@@ -134,7 +134,7 @@ async fn of_turn(
     wanted: &Wanted,
     before: Option<i64>,
     limit: usize,
-) -> Result<Page, SqlError> {
+) -> Result<AuditPage, SqlError> {
     let select = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, \
                   decision, outcome, took_ms, bytes, hash FROM audit WHERE turn = $1 AND id > 0 \
                   AND id < $2 AND ($3 IS NULL OR agent = $3) AND ($4 IS NULL OR tool = $4) \
@@ -152,5 +152,5 @@ async fn of_turn(
     let rows = conn.rows(select, &args).await?;
     let more = rows.len() == limit;
     let next = rows.last().filter(|_| more).map(|row| row.int(0)).transpose()?;
-    Ok(Page { rows: rows.iter().filter_map(readable).collect(), next })
+    Ok(AuditPage { rows: rows.iter().filter_map(readable).collect(), next })
 }

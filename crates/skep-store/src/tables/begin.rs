@@ -7,7 +7,7 @@ use skep_core::ids::{AgentId, AgentName, Principal, SessionId, SessionKey, TurnI
 use crate::engine::command::Run;
 use crate::engine::error::Refusal;
 use crate::engine::tx::Tx;
-use crate::tables::history::{self, NewMessage, NewSession, Place};
+use crate::tables::history::{self, NewMessage, NewSession, RowPlace};
 use crate::tables::lanes;
 use crate::tables::people::storage;
 
@@ -56,7 +56,7 @@ impl Run for BeginSession {
         ];
         tx.conn.run(insert, &args).await?;
         let (agent, turn) = (&self.agent_name, &self.turn);
-        let place = Place { agent, session: &session, turn, now: self.now };
+        let place = RowPlace { agent, session: &session, turn, now: self.now };
         history::append(tx, &place, self.messages.clone()).await?;
         Ok(true)
     }

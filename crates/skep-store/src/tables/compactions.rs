@@ -8,7 +8,7 @@ use skep_core::message::Body;
 use crate::engine::conn::Conn;
 use crate::engine::error::SqlError;
 use crate::engine::tx::Tx;
-use crate::tables::history::Place;
+use crate::tables::history::RowPlace;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compaction {
@@ -25,7 +25,7 @@ pub struct Compaction {
 /// Remembers a row that tells of a compaction; other rows are none of its business.
 pub(crate) async fn note(
     tx: &mut Tx<'_>,
-    place: &Place<'_>,
+    place: &RowPlace<'_>,
     seq: i64,
     body: &Body,
 ) -> Result<(), SqlError> {

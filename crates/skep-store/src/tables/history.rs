@@ -23,7 +23,7 @@ pub struct NewMessage {
 }
 
 /// Where new rows go.
-pub(crate) struct Place<'a> {
+pub(crate) struct RowPlace<'a> {
     pub agent: &'a AgentName,
     pub session: &'a SessionId,
     pub turn: &'a TurnId,
@@ -33,7 +33,7 @@ pub(crate) struct Place<'a> {
 /// Appends rows in order.
 pub(crate) async fn append(
     tx: &mut Tx<'_>,
-    place: &Place<'_>,
+    place: &RowPlace<'_>,
     messages: Vec<NewMessage>,
 ) -> Result<Vec<Message>, SqlError> {
     if messages.is_empty() {
@@ -128,7 +128,7 @@ pub(crate) async fn restore(
     agent: AgentId,
     message: &Message,
 ) -> Result<(), SqlError> {
-    let place = Place {
+    let place = RowPlace {
         agent: &message.agent_id,
         session: &message.session_id,
         turn: &message.turn,
@@ -156,7 +156,7 @@ async fn note_spoken(
 
 async fn insert(
     tx: &mut Tx<'_>,
-    place: &Place<'_>,
+    place: &RowPlace<'_>,
     seq: i64,
     message: NewMessage,
 ) -> Result<Message, SqlError> {

@@ -13,7 +13,7 @@ use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking};
-use crate::tables::history::{self, NewMessage, Place};
+use crate::tables::history::{self, NewMessage, RowPlace};
 use crate::tables::pending::{NEXT_ITEMS, PendingItem};
 use crate::tables::spend;
 
@@ -202,7 +202,7 @@ pub(crate) struct Leased<'a> {
 }
 
 /// What else is known of it.
-pub(crate) struct Found {
+pub(crate) struct LeaseState {
     /// Messages that wait in its lane.
     pub pending: i64,
     /// It was asked to end.
@@ -217,7 +217,7 @@ impl<'a> Leased<'a> {
         turn: &'a TurnId,
         token: Token,
         now: Millis,
-    ) -> Result<(Self, Found), Refusal> {
+    ) -> Result<(Self, LeaseState), Refusal> {
         let select = "SELECT t.lane, t.agent, t.session, a.name, l.pending, t.cancel, t.steps \
                       FROM turns t JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
                       WHERE t.id = $1 AND t.token = $2 AND t.state = 'running'";
@@ -232,11 +232,11 @@ impl<'a> Leased<'a> {
             steps: row.int(6)?,
             now,
         };
-        Ok((leased, Found { pending: row.int(4)?, to_end: row.text_opt(5)?.is_some() }))
+        Ok((leased, LeaseState { pending: row.int(4)?, to_end: row.text_opt(5)?.is_some() }))
     }
 
-    fn place(&self) -> Place<'_> {
-        Place { agent: &self.agent_name, session: &self.session, turn: self.turn, now: self.now }
+    fn place(&self) -> RowPlace<'_> {
+        RowPlace { agent: &self.agent_name, session: &self.session, turn: self.turn, now: self.now }
     }
 
     pub fn asking(&self) -> Asking<'_> {

@@ -16,7 +16,7 @@ use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking, NewApproval};
-use crate::tables::history::{self, NewMessage, NewSession, Place};
+use crate::tables::history::{self, NewMessage, NewSession, RowPlace};
 use crate::tables::inbox::Slot;
 use crate::tables::lanes::{self, Chosen, Lane, turn_state};
 use crate::tables::pending::{NEXT_ITEMS, PendingItem};
@@ -119,7 +119,7 @@ pub(crate) async fn begin(
     let Opening { lane, agent, agent_name, session_key, slot, now, .. } = opening;
     let Placed { session, token, chosen } = placed;
     let more = lane.pending > 0;
-    let place = Place { agent: agent_name, session: &session, turn: &slot.turn, now };
+    let place = RowPlace { agent: agent_name, session: &session, turn: &slot.turn, now };
     let message = NewMessage { id: first.item.0.clone(), body: first.message };
     let rows = history::append(tx, &place, vec![message]).await?;
     let lease = Lease {
