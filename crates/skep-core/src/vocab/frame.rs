@@ -6,31 +6,13 @@ use serde_json::Value;
 
 use crate::Millis;
 use crate::vocab::ids::ChannelId;
+use crate::vocab::words::words;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FrameKind {
-    Ack,
-    Response,
-    Error,
-}
-
-impl FrameKind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ack => "ack",
-            Self::Response => "response",
-            Self::Error => "error",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "ack" => Some(Self::Ack),
-            "response" => Some(Self::Response),
-            "error" => Some(Self::Error),
-            _ => None,
-        }
+words! {
+    FrameKind {
+        Ack = "ack",
+        Response = "response",
+        Error = "error",
     }
 }
 

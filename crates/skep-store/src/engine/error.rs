@@ -36,10 +36,6 @@ impl SqlError {
         Self::new(SqlKind::Decode, message)
     }
 
-    pub fn is_unique(&self) -> bool {
-        self.kind == SqlKind::Unique
-    }
-
     /// True where the failure says nothing about the command: it would hit the next one too, and
     /// the transaction around it may already be gone, so the whole batch fails.
     pub(crate) fn fails_batch(&self) -> bool {
