@@ -24,7 +24,7 @@ pub enum Arrival {
     Queue,
     /// The running turn is ended; lane order stays.
     Interrupt,
-    /// The lane is held by a turn that waits; the sender is told for what.
+    /// A waiting turn holds the lane; the sender learns what it waits for.
     Hold,
 }
 

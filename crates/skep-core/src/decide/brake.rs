@@ -1,9 +1,9 @@
 //! The loop brake: a model that makes the same calls again and again, and learns nothing new by
-//! them, is told, then refused, then stopped.
+//! them, is warned, then refused, then stopped.
 //!
 //! What counts is a call with the answer it had. As soon as one comes that this turn has not seen,
-//! everything counts anew: whoever edits and tests, or looks at something that changes, goes on.
-//! Whoever looks at something that is still under way waits for it: ten such looks count as one.
+//! all counts start again: a model that edits and tests, or watches something change, goes on.
+//! A model that polls something still under way is waiting: ten such polls count as one.
 //! Calls of one step count once, and it does not matter in which order they come: A, B, A, B is as
 //! much a loop as A, A.
 
@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// From this time on the model is told.
+/// From this repetition on the model is warned.
 pub const TOLD: u32 = 3;
 /// This time the call is not run; when it is made once more, the turn ends.
 pub const REFUSED: u32 = 5;
@@ -107,7 +107,7 @@ impl Brake {
         refusal(tool)
     }
 
-    /// After a call ran: what to add to its answer, where it is told.
+    /// After a call ran: the warning to append to its result, if any.
     pub fn answered(
         &mut self,
         tool: &str,

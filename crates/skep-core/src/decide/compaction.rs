@@ -1,4 +1,4 @@
-//! When a session is told to its model in notes, and from which row on it is shown whole.
+//! When a session is compacted: from which row on the model sees rows instead of notes.
 //! The rows themselves stay as they are: only what the model is shown changes.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::vocab::message::{Block, Body, Message, Role};
 
 pub use crate::vocab::compaction_reason::Reason;
 
-/// A session is told in notes once its last call filled this share of the window.
+/// A session is compacted once its last call filled this share of the context window.
 pub const FULL_PERCENT: u64 = 75;
 /// Of what was shown at the most this part stays whole, and at least this part has to go: less
 /// would not be worth a call.
@@ -104,7 +104,7 @@ fn tails(rows: &[Arc<Message>]) -> Vec<usize> {
     tails
 }
 
-/// About how much of the window a row takes, in bytes. What is told to people alone takes none.
+/// About how much of the window a row takes, in bytes. Rows for people alone take none.
 fn weight(row: &Message) -> usize {
     if row.body.role == Role::System {
         return 0;

@@ -46,7 +46,7 @@ mod tests {
         for (failed, expected) in cases {
             assert_eq!(order(failed, now), expected, "{failed:?}");
         }
-        // A clock that was set back keeps nobody away for long: the failure counts as new.
+        // The clock was set back: the failure counts as new, so that it does not block for long.
         assert_eq!(order(&[Some(now + 5), None], now), [1, 0]);
     }
 

@@ -29,7 +29,7 @@ pub enum Slash {
     Think {
         wanted: Option<String>,
     },
-    /// The older part of the session is told to the model in notes; these keep what is named.
+    /// Replaces the older part of the session by notes for the model, which keep what is named.
     Compact {
         keep: Option<String>,
     },

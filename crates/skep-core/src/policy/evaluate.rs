@@ -27,7 +27,7 @@ pub struct Asked<'a> {
     pub level: SandboxLevel,
     /// At least one.
     pub pieces: &'a [Piece],
-    /// Nobody: as somebody whom no rule names.
+    /// Empty: decided as for a person whom no rule names.
     pub who: &'a [Who],
 }
 
@@ -41,7 +41,7 @@ pub struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     pub parts: Vec<PartVerdict>,
-    /// What runs in the place of the command that was asked for: the same words, quoted anew.
+    /// The command that runs instead of the given one: the same words, quoted again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<String>,
     /// A rule with a command allowed a part, so only what was judged may run.
@@ -62,7 +62,7 @@ pub struct PartVerdict {
     pub rule: Option<String>,
     /// The rules, and why each matched or did not.
     pub rules: Vec<Looked>,
-    /// How many rules were looked at and are not told here.
+    /// How many compared rules are left out of `rules`.
     #[serde(skip_serializing_if = "is_zero")]
     pub untold: usize,
 }
@@ -71,9 +71,9 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Rules that a decision tells of, over all its parts; what matched is told beyond that.
+/// The most rules that a decision lists over all its parts; matching ones come on top.
 const TOLD: usize = 300;
-/// Rules that matched, told of one part.
+/// The most matching rules that one part lists.
 const TOLD_MATCHING: usize = 5;
 
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -86,7 +86,7 @@ pub struct Looked {
 }
 
 impl Policy {
-    /// Decides, with what was granted besides.
+    /// Decides by the rules and the grants.
     pub fn decide(&self, asked: &Asked<'_>, grants: &[Rule]) -> Verdict {
         if let Some(broken) = &self.broken {
             let why = format!("the policy cannot be read, so everything is denied: {broken}");
@@ -167,7 +167,7 @@ impl Policy {
     }
 }
 
-/// What is told of the rules looked at: enough to understand, whatever their number.
+/// Selects the rules that the trace lists: enough to understand the decision.
 struct Told<'r> {
     rules: Vec<Looked>,
     untold: usize,
@@ -258,7 +258,7 @@ impl<'r> Best<'r> {
         match (self.ask, self.allow) {
             (Some((ask, rule)), Some((allow, _))) if ask >= allow => by(Effect::Ask, rule),
             (_, Some((allow, rule))) => match self.others {
-                // Whoever wrote the narrower rule meant those it names.
+                // The author of the narrower rule meant exactly the people it names.
                 Some((others, named)) if others > allow.of_call() && !self.named => Some((
                     Effect::Deny,
                     format!("denied by {}, which names others: {named}", named.place),

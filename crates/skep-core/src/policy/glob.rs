@@ -35,7 +35,7 @@ pub enum NamePiece {
 }
 
 impl Names {
-    /// Nothing where it cannot be said what it means.
+    /// `None` if its meaning is not certain.
     pub fn of(bits: &[Bit]) -> Option<Self> {
         let mut names = vec![Vec::new()];
         for bit in bits {

@@ -199,7 +199,7 @@ pub struct CommandPattern {
     words: Vec<PatternWord>,
     /// How many words at the beginning set a variable.
     assigns: usize,
-    /// Nothing may come after.
+    /// The command must end here.
     whole: bool,
 }
 

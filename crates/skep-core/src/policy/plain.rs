@@ -422,7 +422,7 @@ impl ShellCommand<String> {
         }
     }
 
-    /// As it is written anew. `bodies` gets what has to stand behind the next end of line.
+    /// The text of the command. `bodies` gets what follows the next end of line.
     fn written(&self, bodies: &mut String) -> String {
         let quote = |word: &str| format!("'{}'", word.replace('\'', "'\\''"));
         let mut words = Vec::new();
@@ -481,7 +481,7 @@ impl Judged {
             text.push_str(&command.written(&mut bodies));
             let cd = command.words.first().is_some_and(|word| word == "cd");
             text.push_str(match command.then {
-                // Nothing behind it may run elsewhere.
+                // No command after it may run in another folder.
                 Connector::And if cd && certain => " || exit 1\n",
                 Connector::And => " && ",
                 Connector::Or => " || ",

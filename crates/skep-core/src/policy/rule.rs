@@ -39,7 +39,7 @@ pub enum GrantTo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     pub principal: Principal,
-    /// Nothing where the credential is gone: then no role covers it.
+    /// `None` if the credential is gone: then no role covers it.
     pub role: Option<Role>,
     /// What its token was called.
     pub name: Option<String>,
@@ -57,7 +57,7 @@ pub enum Piece {
         write: bool,
         path: PathFact,
     },
-    /// Nothing where the host could be read in two ways.
+    /// `None` if the host can be read in two ways.
     Host(Option<String>),
 }
 
@@ -137,7 +137,7 @@ impl Rule {
         !self.grants.is_empty() && !self.grants.contains(&GrantTo::Any)
     }
 
-    /// How narrowly it is for this person; nothing where it is not.
+    /// How narrowly it names this person; `None` if it does not.
     pub fn covers(&self, who: &Who) -> Option<u8> {
         match self.grants.is_empty() {
             true => Some(0),

@@ -24,7 +24,7 @@ pub struct Limits {
     pub inbox_body_bytes: usize,
     /// After this much silence a session key starts a new session.
     pub session_idle: Duration,
-    /// A question nobody answers within this time is over.
+    /// An unanswered approval expires after this time.
     pub approval: Duration,
     /// How long a durable event and a delivered frame can be asked for again.
     pub keep_events: Duration,
@@ -43,7 +43,7 @@ impl Limits {
     }
 }
 
-/// What the model calls of one agent may use, beside what the hive may.
+/// Limits for the model calls of one agent, besides those of the hive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budgets {
     pub day: Caps,

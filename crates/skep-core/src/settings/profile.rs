@@ -17,13 +17,13 @@ pub struct Profile {
     pub max_output_tokens: u32,
     pub thinking: Option<u32>,
     pub temperature: Option<f64>,
-    /// Asked one after the other when this one cannot answer: its own fallbacks, and theirs.
+    /// The profiles to try in order when this one cannot answer: its fallbacks, and theirs.
     pub fallback: Vec<Arc<Profile>>,
-    /// Tokens a request and its answer may have together; nothing where nobody knows.
+    /// Tokens of a request and its answer together; `None` if unknown.
     pub context_window: Option<u32>,
-    /// Nothing where nobody knows: the cost of its calls is unknown then.
+    /// `None` if unknown: then the cost of its calls is unknown too.
     pub price: Option<Price>,
-    /// Pictures are sent to it; another model is told of them in words.
+    /// It takes pictures; other models get a description in words.
     pub sees_images: bool,
 }
 

@@ -27,7 +27,7 @@ pub struct ChannelCapabilities {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Written to at least one listener.
+    /// At least one listener received it.
     Delivered,
     /// Nobody listens now.
     Absent,

@@ -52,7 +52,7 @@ pub struct TurnRequest {
     pub gate: Gate,
     /// Model calls this turn may still make.
     pub steps_left: u32,
-    /// Asked before every model call.
+    /// The engine asks it before every model call.
     pub allowance: Allowance,
     /// Ends the turn at once: the model request and everything the engine started.
     pub cancel: CancellationToken,
@@ -73,7 +73,7 @@ impl Allowance {
         Self(Arc::new(hold))
     }
 
-    /// Everything is allowed, and nobody counts.
+    /// Allows every call and counts none.
     pub fn unbounded() -> Self {
         Self::new(|_, _| Box::pin(async { Ok(Hold::new(drop)) }))
     }
@@ -98,11 +98,11 @@ pub struct Hold {
 /// How a model call ended, as far as money goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ended {
-    /// The vendor told what it used.
+    /// The vendor reported its usage.
     Answered(Usage),
     /// The vendor did not begin to answer.
     Refused,
-    /// Nobody told what it used: it broke off, or the vendor does not count.
+    /// The usage is unknown: the call broke off, or the vendor does not count.
     Untold { heard: u64 },
 }
 
@@ -116,7 +116,7 @@ impl Hold {
         self.heard = self.heard.saturating_add(tokens);
     }
 
-    /// A vendor that counts nothing has told nothing: there is no call without a token.
+    /// Zero tokens mean that the vendor does not count: every call uses at least one.
     pub fn answered(self, usage: Usage) {
         let heard = self.heard;
         self.end(match usage.total_tokens {
@@ -173,7 +173,7 @@ pub enum EngineEvent {
     Meta(Meta),
     /// Private words of the engine, for the log.
     Note(String),
-    /// What whoever watches should know too.
+    /// A notice that watchers see too.
     Notice(String),
     End(TurnEnd),
 }
@@ -226,7 +226,7 @@ impl Gate {
         Self { specs, sender }
     }
 
-    /// What the model is told it has.
+    /// The tools that the model is offered.
     pub fn specs(&self) -> &Arc<[ToolSpec]> {
         &self.specs
     }

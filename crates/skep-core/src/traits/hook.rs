@@ -48,7 +48,7 @@ type Looks<I, O> = Arc<dyn Fn(I) -> BoxFuture<'static, Result<O, String>> + Send
 pub struct Hook {
     pub name: String,
     pub before: Option<Looks<HookedCall, Before>>,
-    /// Given the call and the text of its answer.
+    /// Receives the call and the text of its result.
     pub after: Option<Looks<(HookedCall, String), After>>,
 }
 

@@ -23,7 +23,7 @@ pub trait Provider: Send + Sync {
     ) -> BoxStream<'static, Result<ModelEvent, ModelError>>;
 
     /// Whether something answers where the vendor is: no model is asked and no key is sent.
-    /// Nothing is dialled by one that is not reached over a network.
+    /// A provider without a network address dials nothing.
     fn reach(&self) -> BoxFuture<'static, Result<(), ModelError>> {
         Box::pin(std::future::ready(Ok(())))
     }

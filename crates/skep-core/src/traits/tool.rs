@@ -47,7 +47,7 @@ pub struct Subject {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPath {
-    /// Nothing where it is no text.
+    /// `None` if it is not text.
     pub path: Option<String>,
     /// The call is about everything beneath.
     pub tree: bool,
@@ -110,7 +110,7 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// What may be read beside the workspace.
+    /// Folders that the tool may read besides the workspace.
     pub fn read_only(&self) -> impl Iterator<Item = &PathBuf> {
         self.folder.iter().chain(self.kept_outputs())
     }
@@ -127,7 +127,7 @@ pub enum ToolAnswer {
         text: String,
         is_error: bool,
         details: Option<Value>,
-        /// What the model is to see beside the text.
+        /// Files that the model sees besides the text.
         files: Vec<File>,
     },
     /// The call waits for a decision; it runs again with it.

@@ -8,7 +8,7 @@ words! {
         Open = "open",
         Approved = "approved",
         Denied = "denied",
-        /// Nobody decided in time. The agent was told so, and it is not a no.
+        /// Nobody decided in time. The agent sees that, and it is not a denial.
         Expired = "expired",
         /// Its turn ended first.
         Withdrawn = "withdrawn",

@@ -22,7 +22,7 @@ words! {
         Decision = "decision",
         /// Something about the hive itself was changed.
         Change = "change",
-        /// Rows before this were let go by retention; the row names the last of them.
+        /// Retention deleted the rows before this one; the row names the last of them.
         Checkpoint = "checkpoint",
         /// At a start the trail was not as it had been left.
         Break = "break",
@@ -46,7 +46,7 @@ words! {
 /// One row, without its seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRow {
-    /// Given by the store: one more than the row before.
+    /// The store assigns it: one more than the row before.
     pub id: i64,
     pub at: Millis,
     pub kind: AuditKind,
@@ -86,7 +86,7 @@ impl AuditRow {
         }
     }
 
-    /// Something about the hive that a person, or nobody known, changed; `what` tells of it.
+    /// A change of the hive by a person, or by an unknown one; `what` describes it.
     pub fn change(outcome: &str, by: Option<&str>, what: &Value, now: Millis) -> Self {
         Self {
             principal: by.map(str::to_owned),
@@ -198,11 +198,11 @@ pub struct Verdict {
     /// Of the last row, in hexadecimal: kept elsewhere, it proves everything before it.
     pub hash: String,
     pub findings: Vec<Finding>,
-    /// Findings beyond those that are told.
+    /// How many findings are not listed.
     pub more: u64,
 }
 
-/// Findings that are told one by one; one change can make everything after it unfit.
+/// The most findings that are listed: one change can break every row after it.
 const TOLD: usize = 100;
 /// Rows that do not fit are kept to see where they came from.
 const KEPT: usize = 256;
@@ -231,7 +231,7 @@ struct Misfit {
 }
 
 impl Reading {
-    /// `head`: the newest seal on record elsewhere. `start`: the last row that was let go.
+    /// `head`: the newest seal on record elsewhere. `start`: the last row that retention deleted.
     pub fn new(head: Option<Head>, start: Head) -> Self {
         Self {
             head,
@@ -335,7 +335,7 @@ impl Reading {
             let id = misfit.found.id;
             let before = true_seals.get(&(id - 1)).copied().unwrap_or(misfit.before);
             let Some(before) = before else {
-                // Nothing to compare with; what no row can hold is named all the same.
+                // There is no row to compare with, but values that no row can hold are reported.
                 let text = changed(id, &misfit.found);
                 self.findings.push(Finding::new(FindingKind::Changed, id, text));
                 continue;

@@ -16,7 +16,7 @@ const WARN_PERCENT: u64 = 80;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     pub tokens: u64,
-    /// Nothing where nobody knows the price.
+    /// `None` if the price is unknown.
     pub cost: Option<Money>,
 }
 
@@ -235,7 +235,7 @@ fn refusal(
     )
 }
 
-/// What people are told when most of a limit is used; nothing before.
+/// The warning once most of a limit is used.
 pub fn warning(scope: Scope<'_>, caps: &Caps, account: &Account) -> Option<String> {
     let most = |limit: u64| u128::from(limit) * u128::from(WARN_PERCENT) / 100;
     let tokens = caps.tokens.filter(|limit| u128::from(account.tokens()) >= most(*limit));

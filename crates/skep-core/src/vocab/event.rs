@@ -1,4 +1,4 @@
-//! Live events: one closed enum for everything a watcher can be told (spec 04 §7).
+//! Live events: one closed enum for everything a watcher can receive (spec 04 §7).
 //!
 //! Durable events carry `seq` in commit order; deltas carry turn, token, call and index instead,
 //! and are provisional: a new token or call voids what was shown under the old one.
@@ -81,7 +81,7 @@ pub enum EventKind {
         messages: usize,
         reason: Reason,
     },
-    /// Something about the turn that whoever watches should know.
+    /// A notice about the turn for its watchers.
     Note {
         text: String,
     },

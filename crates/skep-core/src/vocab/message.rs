@@ -125,13 +125,13 @@ pub struct Usage {
     pub cache_read: u64,
     pub cache_write: u64,
     pub total_tokens: u64,
-    /// Nothing where the price is not known: that is not the same as zero.
+    /// `None` if the price is unknown, which is not zero.
     #[serde(default)]
     #[schema(value_type = Option<f64>)]
     pub cost: Option<Money>,
 }
 
-/// Nothing used, and so nothing spent.
+/// No tokens and no cost.
 impl Default for Usage {
     fn default() -> Self {
         Self { cost: Some(Money::ZERO), ..Self::new(0, 0, 0, 0) }

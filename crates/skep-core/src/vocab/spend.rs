@@ -13,7 +13,7 @@ pub const HOURS: i64 = 24;
 pub const DAY_MS: Millis = HOURS * HOUR_MS;
 
 words! {
-    /// How finely sums are told.
+    /// The span that one sum covers.
     Span {
         Hour = "hour",
         Day = "day",

@@ -54,7 +54,7 @@ impl Aside {
         let runtime = tokio::runtime::Handle::current();
         let database = self.database.clone();
         let job: Job = Box::new(move |place| {
-            // Whoever asked has gone.
+            // The caller has gone.
             if answer.is_closed() {
                 return;
             }
@@ -96,7 +96,7 @@ impl Aside {
         }
     }
 
-    /// Reads until nobody waits.
+    /// Reads until the queue is empty.
     fn work(&self) {
         // Zero is the calling thread. One that may not be lowered works as before.
         let _ = rustix::process::setpriority_process(None, GIVE_WAY);
@@ -111,7 +111,7 @@ impl Aside {
                 return;
             };
             drop(state);
-            // A query that panics ends for whoever asked, and for nobody else.
+            // A query that panics fails for its own caller alone.
             let read = catch_unwind(AssertUnwindSafe(|| job(&mut conn)));
             if read.is_err() {
                 conn = None;

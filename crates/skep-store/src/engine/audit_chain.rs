@@ -99,7 +99,7 @@ pub(crate) fn decode(row: &Row) -> Result<AuditRow, SqlError> {
     })
 }
 
-/// Rows after `after`, oldest first, as they stand there: a row somebody made unreadable too.
+/// Rows after `after`, oldest first, unreadable ones included.
 pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<Found>, SqlError> {
     let rows = conn.page(COLUMNS_OF, &[after.into(), PAGE_ROWS.into()], PAGE_BYTES).await?;
     let found = rows
@@ -111,7 +111,7 @@ pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<Found>, SqlE
 /// Reads the whole trail. `head` was read before this transaction began.
 pub(crate) async fn verify(conn: &mut Conn, head: Option<Head>) -> Result<Verdict, SqlError> {
     let mut reading = Reading::new(head, last_let_go(conn).await?);
-    // Also what somebody put before the first row.
+    // Rows with forged numbers below the first one are read, too.
     let mut after = i64::MIN;
     loop {
         let page = found_after(conn, after).await?;

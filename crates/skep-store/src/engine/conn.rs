@@ -154,7 +154,7 @@ impl Conn {
 }
 
 thread_local! {
-    /// Known by where their text lies: it is there as long as the program.
+    /// The address of the text is the key: statements are static.
     static PLACES: RefCell<HashMap<Text, Rc<[usize]>>> = RefCell::default();
 }
 

@@ -23,7 +23,7 @@ pub(crate) const SAVEPOINT: &str = "SAVEPOINT command";
 pub(crate) const RELEASE: &str = "RELEASE command";
 pub(crate) const ROLLBACK_TO: &str = "ROLLBACK TO command";
 
-/// Copies the log into the database file as far as nobody is in the way; blocks nobody.
+/// Copies the log into the database file as far as no reader needs it; blocks nobody.
 pub(crate) const CHECKPOINT: &str = "PRAGMA wal_checkpoint(PASSIVE)";
 /// Copies all of it, syncs, and empties the log: what is read afterwards is on the disk.
 pub(crate) const CHECKPOINT_ALL: &str = "PRAGMA wal_checkpoint(TRUNCATE)";

@@ -1,7 +1,7 @@
 //! Where the last answered commit ends, kept in `run/store.head`: a log that was damaged behind
 //! the writer's back is refused at the next start instead of being taken as far as it goes.
 //!
-//! The writer writes the line after each commit and before anybody is told. It is synced only when
+//! The writer writes the line after each commit and before any answer. It is synced only when
 //! the log has started over, so after a power cut it may lag behind the log, but never leads it,
 //! and never by more than one start of the log. SQLite starts a log over only when all of it is
 //! in the database.
@@ -54,7 +54,7 @@ impl StoreHead {
         let end = LogEnd { salts, frames: frames.parse().ok()?, sum };
         let (seq, ord) = (seq.parse().ok()?, ord.parse().ok()?);
         let head = Self { end, done: *done == "1", seq, ord };
-        // Written anew it is the same, its sum too.
+        // Formatting it again gives the same line, its checksum included.
         (head.line() == text.as_bytes()).then_some(head)
     }
 }

@@ -12,7 +12,7 @@ pub enum Integrity {
     Whole,
     /// What is wrong, in the database's words.
     Damaged(Vec<String>),
-    /// It was told not to go on.
+    /// The caller stopped it.
     Interrupted,
 }
 

@@ -24,7 +24,7 @@ pub struct Loss {
     pub reason: String,
     /// The files as they were found.
     pub copies: PathBuf,
-    /// Nothing where the head could not be read: it alone knows how far the numbers went.
+    /// `None` if the head was unreadable: it alone knows how far the numbers went.
     pub missing: Option<Missing>,
 }
 

@@ -125,7 +125,7 @@ pub(crate) async fn open(options: &OpenOptions, schema: &Schema) -> Result<Opene
     Ok(OpenedStore { floor, writer, reader, counters, head, trail: file, report })
 }
 
-/// What is known of a log before SQLite is let near it.
+/// The state of the log before SQLite opens it.
 #[derive(Default)]
 struct Before {
     log: LogScan,
@@ -183,7 +183,7 @@ async fn create(options: &OpenOptions, schema: &Schema) -> Result<(), OpenError>
             _ => {}
         }
     }
-    // For its owner alone; the files beside it get the same mode.
+    // Only the owner may read it; the files beside it get the same mode.
     let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
     made.map_err(|source| io_error("could not make", &new, source))?;
     let mut conn = dialect::connect_new(&new).await.map_err(failed)?;

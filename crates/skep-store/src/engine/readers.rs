@@ -57,7 +57,7 @@ impl Readers {
         Ok(answer?)
     }
 
-    /// Turns new reads away and closes the connections nobody is using.
+    /// Refuses new reads and closes the idle connections.
     pub(crate) async fn close(&self) {
         self.admitted.close();
         self.running.close();

@@ -41,7 +41,7 @@ struct Shared<S: CommandSet> {
     pages: Arc<Aside>,
     long: Arc<Aside>,
     closing: watch::Sender<bool>,
-    /// Taken by whoever closes; locked for that alone.
+    /// `close` takes it; the lock serves nothing else.
     writer: Mutex<Option<oneshot::Receiver<bool>>>,
     database: PathBuf,
     clean_marker: PathBuf,

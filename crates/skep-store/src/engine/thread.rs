@@ -7,7 +7,7 @@ use std::io;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Runs `work` to its end on a new thread. Its result is lost where nobody waits for it.
+/// Runs `work` to its end on a new thread. Its result is dropped if the caller has gone.
 pub(crate) fn start<T: Send + 'static, F: Future<Output = T>>(
     name: &str,
     work: impl FnOnce() -> F + Send + 'static,

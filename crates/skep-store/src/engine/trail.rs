@@ -35,7 +35,7 @@ pub(crate) fn line(head: Head) -> String {
 pub(crate) struct Trail {
     /// The row behind which the next one goes.
     pub head: Head,
-    /// Absent where it cannot be written: rows are added all the same.
+    /// `None` if it cannot be written: rows are added anyway.
     pub file: Option<LineFile>,
     /// What is not as it was left; the file keeps its line until a row tells of it.
     pub finding: Option<Finding>,

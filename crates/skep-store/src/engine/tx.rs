@@ -1,5 +1,5 @@
-//! What a command runs on: the writer's connection, the counters, and what is to be told once
-//! the commit is safe.
+//! What a command runs on: the writer's connection, the counters, and the events and frames to
+//! publish once the commit is durable.
 
 use skep_core::Millis;
 use skep_core::audit::Head;

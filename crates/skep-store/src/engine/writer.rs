@@ -1,5 +1,5 @@
 //! The one writer: a thread that owns the writing connection and commits in groups. A batch is
-//! what queued up during the previous commit; nobody is told anything before it is durable.
+//! what queued up during the previous commit; no answer goes out before it is durable.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -27,7 +27,7 @@ const BATCH_BYTES: usize = 4 << 20;
 
 pub(crate) struct WriteJob<S: CommandSet> {
     pub command: S,
-    /// Does nothing when the caller has gone away; the command ran all the same.
+    /// Does nothing if the caller has gone; the command ran anyway.
     pub reply: Reply<S>,
 }
 

@@ -12,7 +12,7 @@ use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
-/// A change of status is told.
+/// A change of status becomes an event.
 pub struct RegisterAgents {
     pub agents: Vec<NewAgent>,
     pub now: Millis,

@@ -157,12 +157,12 @@ pub struct Answer {
     pub scope: Scope,
     pub pattern: Option<String>,
     pub note: Option<String>,
-    /// What was shown to whoever decides.
+    /// The hash that the decider was shown.
     pub hash: String,
     pub by: String,
     /// The door it came through.
     pub from: String,
-    /// What it allows besides, with the same commit or not at all.
+    /// Grants that are written in the same commit.
     pub grants: Vec<GrantRow>,
     /// Of a question that was asked again: the item that runs the call.
     pub event: Option<Box<Accept>>,
@@ -232,7 +232,7 @@ impl Answer {
         AuditRow { decision: Json::Array(links).to_string(), ..found.trace(&self.by, row) }
     }
 
-    /// The turn that asked has gone on long ago: the call gets one of its own.
+    /// The asking turn has ended: the call gets a turn of its own.
     async fn run_as_item(&self, tx: &mut Tx<'_>) -> Result<Option<Accepted>, Refusal> {
         let Some(event) = self.event.as_ref().filter(|_| self.approve) else {
             return match self.approve {
@@ -263,7 +263,7 @@ pub fn decision(id: &str, approve: bool, by: &str, note: Option<&str>) -> Json {
     json!({"approval": id, "approve": approve, "by": by, "note": note})
 }
 
-/// Asks again what nobody answered.
+/// Opens an expired approval again.
 #[derive(Clone)]
 pub struct Reopen {
     pub id: String,
@@ -462,7 +462,7 @@ fn withdrawn(id: &str) -> Refusal {
     Refusal::conflict("withdrawn", detail)
 }
 
-/// Nothing of the turn runs any more, though it may not have ended yet.
+/// No call of the turn runs any more, though the turn may still be open.
 async fn is_told_to_end(conn: &mut Conn, turn: &TurnId) -> Result<bool, SqlError> {
     let select = "SELECT 1 FROM turns WHERE id = $1 AND cancel IS NOT NULL";
     Ok(conn.row(select, &[turn.as_str().into()]).await?.is_some())
@@ -523,7 +523,7 @@ pub async fn page(
     rows.iter().map(read).collect()
 }
 
-/// Given and never run with, the newest first.
+/// Approvals that no call used, newest first.
 pub async fn unused(
     conn: &mut Conn,
     agent: Option<AgentId>,

@@ -35,7 +35,7 @@ impl Run for AddAudit {
     }
 }
 
-/// Lets go of the oldest rows up to `limit`, and says so in a row of its own. True: there are more.
+/// Deletes the oldest rows, up to `limit`, and adds a checkpoint row. True if there are more.
 pub(crate) async fn expire(
     tx: &mut Tx<'_>,
     before: Millis,

@@ -25,7 +25,7 @@ pub struct Close {
     pub token: Token,
     pub entries: Vec<Entry>,
     pub outcome: Outcome,
-    /// It waited before, and may have asked what nobody needs to answer now.
+    /// The turn waited before, and may have left approvals open.
     pub resumed: bool,
     pub usage: Usage,
     pub active_ms: i64,

@@ -91,7 +91,7 @@ pub enum Accepted {
     Repeated(Repeated),
 }
 
-/// What the sender is told.
+/// The acknowledgement for the sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ack {
     pub state: &'static str,
@@ -237,7 +237,7 @@ pub enum Action {
     },
 }
 
-/// Nothing: back to the agent's own.
+/// `None` resets it to the agent's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     Profile(Option<String>),
@@ -253,7 +253,7 @@ pub enum Ordered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedTurn {
     pub turn: TurnId,
-    /// It has no task of ours: whoever asked closes it.
+    /// No task of ours runs it: the caller closes it.
     pub idle: bool,
 }
 
@@ -542,7 +542,7 @@ pub(crate) struct UserText<'a> {
     pub now: Millis,
 }
 
-/// What a command was is told to people, not to models.
+/// People see what the command was, models do not.
 pub(crate) fn as_ordered(body: Body, order: bool) -> Body {
     match order {
         true => Body { role: Role::System, shown: None, ..body },

@@ -215,7 +215,7 @@ impl Run for Retry {
             let detail = format!("the item {} is {why}", self.of);
             return Err(Refusal::conflict("not_retryable", detail));
         }
-        // Asked again under the same key, it is the try of then.
+        // The same key again: the answer is the earlier retry.
         if let Some(repeated) = inbox::repeated(tx, &self.accept.letter).await? {
             return Ok(Accepted::Repeated(repeated));
         }

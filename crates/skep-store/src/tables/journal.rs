@@ -44,7 +44,7 @@ pub enum Entry {
     Unstarted { call: CallId, approval: Option<String> },
     /// The model is shown notes from here on; the row says which.
     Seam { message: NewMessage },
-    /// Told to whoever watches, with its place among the events.
+    /// An event for watchers, at its place among the others.
     Note { text: String },
     /// The call is about to run with this approval.
     Approved { approval: String },
@@ -79,14 +79,14 @@ impl Entry {
         }
     }
 
-    /// Says that something is about to happen, or tells of it: no step forward by itself.
+    /// Announces or describes something; it is no progress by itself.
     fn is_mark(&self) -> bool {
         match self {
             Self::Started { .. }
             | Self::Unstarted { .. }
             | Self::Approved { .. }
             | Self::Note { .. } => true,
-            // Whoever waits in a queue that others hold up is not what stops a process.
+            // `Queued` is progress: a turn that waits behind others does not crash a process.
             Self::Queued
             | Self::Assistant { .. }
             | Self::Seam { .. }

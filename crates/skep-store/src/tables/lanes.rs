@@ -205,7 +205,7 @@ pub(crate) async fn hold(
     refresh_agent(tx, agent).await
 }
 
-/// Makes the oldest lanes ready again that are held for somebody.
+/// Makes the oldest lanes ready again that a principal's limit holds back.
 pub struct Unhold {
     pub by: String,
     pub most: u32,

@@ -1,4 +1,4 @@
-//! Leases: taking a lane's work, giving it back, and what ends or wakes it meanwhile.
+//! Leases: taking the work of a lane, giving it back, ending it and waking it.
 //! Every lease takes the lane's next token; a write that carries an older one is refused.
 
 use std::sync::Arc;
@@ -414,7 +414,7 @@ async fn make_ready(
 pub struct Release {
     pub turn: TurnId,
     pub token: Token,
-    /// Not before this.
+    /// The turn is not ready before this time.
     pub until: Option<Millis>,
     /// The end was not planned: it is one more attempt.
     pub counts: bool,
@@ -438,7 +438,7 @@ impl Run for Release {
         ];
         let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
         let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
-        // One that was asked to end meanwhile does so at once.
+        // A turn that was asked to end while it waited ends at once.
         let until = if row.text_opt(3)?.is_some() { None } else { self.until };
         make_ready(tx, &self.turn, lane, agent, until, self.now).await?;
         Ok(row.int(2)?)

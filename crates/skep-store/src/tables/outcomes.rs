@@ -13,7 +13,7 @@ use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::inbox::{Accept, Accepted};
 
-/// A call that nobody has said anything about yet.
+/// A call of unknown outcome that nobody has resolved yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnknownCall {
     pub turn: TurnId,

@@ -1,4 +1,4 @@
-//! Items that nobody has begun.
+//! Pending items: accepted, and not yet part of a turn.
 
 use skep_core::Millis;
 use skep_core::file::File;
@@ -13,13 +13,13 @@ use crate::tables::files;
 use crate::tables::inbox::{ORDER, UserText, as_ordered, user_body};
 use crate::tables::lanes::think_level;
 
-/// The first items of a lane that nobody has begun.
+/// The first pending items of a lane.
 pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
                                      ord, fresh, files, think, kind, again FROM items \
                                      WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                                      ORDER BY priority, ord LIMIT $2";
 
-/// An item nobody has begun.
+/// A pending item.
 pub(crate) struct PendingItem {
     pub id: ItemId,
     pub message_id: MessageId,

@@ -1,4 +1,4 @@
-//! What is let go in time. Each command takes a bounded bite, so that it never holds the writer.
+//! Retention. Each command deletes a bounded number of rows, so that it never blocks the writer.
 
 use skep_core::Millis;
 
@@ -7,7 +7,7 @@ use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::Tx;
 use crate::tables::audit;
 
-/// Rows let go by one command and table.
+/// Rows that one command deletes from one table.
 const BITE: i64 = 500;
 
 /// Lets go of events, frames, remembered ids, files and audit rows that are older than their time.
@@ -15,9 +15,9 @@ const BITE: i64 = 500;
 pub struct Expire {
     pub events_before: Millis,
     pub frames_before: Millis,
-    /// Ids of messages that ended before this may be used anew.
+    /// Ids of messages that ended before this may be used again.
     pub ids_before: Millis,
-    /// Files that nobody refers to and that came before this.
+    /// Unreferenced files from before this time are deleted.
     pub files_before: Millis,
     pub audit_before: Millis,
     pub now: Millis,

@@ -27,7 +27,7 @@ pub struct SessionRow {
     pub last_at: Millis,
     pub messages: i64,
     pub tokens: i64,
-    /// Nothing where the price of a call is not known.
+    /// `None` if the price of a call is unknown.
     pub cost: Option<Money>,
     /// The session it was copied from, and the last message that was.
     pub forked_from: Option<(SessionId, i64)>,

@@ -30,7 +30,7 @@ pub(crate) async fn record(
     Ok(())
 }
 
-/// Adds a call. What was cut off before its end was counted by nobody.
+/// Adds a call. No vendor counts a call that was cut off.
 async fn record_call(
     tx: &mut Tx<'_>,
     leased: &Leased<'_>,
@@ -77,7 +77,7 @@ async fn record_call(
 pub struct Used {
     pub agent: AgentName,
     pub spent: Spend,
-    /// Of calls nobody told about: as we count.
+    /// Calls whose usage no vendor reported: our own estimate.
     pub unsettled: Spend,
 }
 
@@ -103,7 +103,7 @@ pub async fn of_day(conn: &mut Conn, day: i64) -> Result<Vec<Used>, SqlError> {
     Ok(used)
 }
 
-/// A call broke off: what it may have used counts, though nobody told.
+/// Charges a call that broke off with what it may have used.
 pub struct Unsettled {
     pub agent: AgentId,
     pub profile: String,
@@ -197,7 +197,7 @@ pub struct UsageRow {
     pub span: i64,
     pub agent: AgentName,
     pub profile: String,
-    /// Empty for what was summed before models were told apart.
+    /// Empty for sums from before models were told apart.
     pub model: String,
     pub turns: u64,
     pub input: u64,

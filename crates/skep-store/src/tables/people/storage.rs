@@ -10,7 +10,7 @@ use crate::engine::tx::Tx;
 /// The code of a refusal for lack of room.
 pub const FULL: &str = "user_storage";
 
-/// What a row takes beside its text.
+/// Bytes of a row besides its text.
 const ROW: usize = 512;
 
 /// Adds a message to what its sender has stored; refused where that is more than `most`.
