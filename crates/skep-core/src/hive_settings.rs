@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::settings::{AgentSettings, AgentState, Limits, Profile, Reached, Rule, ServerSettings};
+use crate::settings::{
+    AgentSettings, AgentState, Limits, Profile, Reached, RuleFile, ServerSettings,
+};
 use crate::traits::provider::Providers;
 use crate::vocab::ids::AgentName;
 
@@ -13,7 +15,7 @@ use crate::vocab::ids::AgentName;
 pub struct HiveSettings {
     pub server: ServerSettings,
     pub limits: Limits,
-    pub hive_rules: Vec<Rule>,
+    pub hive_rules: Vec<RuleFile>,
     pub profiles: BTreeMap<String, Arc<Profile>>,
     /// How each profile's vendor is reached, as far as people may know.
     pub reached: BTreeMap<String, Reached>,

@@ -13,7 +13,7 @@ pub const FLOOR_BYTES: u64 = 1 << 30;
 /// What lies at a path, looked at through the one handle that is then read from: nothing can be
 /// put in its place between the look and the reading.
 #[derive(Debug)]
-pub enum Found {
+pub enum PathEntry {
     File(File),
     Folder,
     /// Not followed.
@@ -23,21 +23,21 @@ pub enum Found {
 }
 
 /// Opens what lies at a path for reading.
-pub fn find(path: &Path) -> io::Result<Found> {
+pub fn find(path: &Path) -> io::Result<PathEntry> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match rustix::fs::open(path, flags | OFlags::NOCTTY, Mode::empty()) {
         Ok(opened) => File::from(opened),
         // A link also where a link lies further up in a ring; both lead nowhere we go.
-        Err(Errno::LOOP) => return Ok(Found::Link),
+        Err(Errno::LOOP) => return Ok(PathEntry::Link),
         // A socket, or a device nobody serves.
-        Err(Errno::NXIO) => return Ok(Found::Special),
+        Err(Errno::NXIO) => return Ok(PathEntry::Special),
         Err(error) => return Err(error.into()),
     };
     let kind = opened.metadata()?.file_type();
     Ok(match () {
-        () if kind.is_file() => Found::File(opened),
-        () if kind.is_dir() => Found::Folder,
-        () => Found::Special,
+        () if kind.is_file() => PathEntry::File(opened),
+        () if kind.is_dir() => PathEntry::Folder,
+        () => PathEntry::Special,
     })
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::process_table::{self, MARKER, Members, Row};
+use crate::process_table::{self, MARKER, Members, ProcessRow};
 use crate::watchdog::{self, Ceiling};
 use crate::{descriptors, environment, random};
 
@@ -220,7 +220,7 @@ pub fn claim(label: &str) -> io::Result<usize> {
     let mut found = 0;
     let started = std::time::Instant::now();
     loop {
-        let strays: Vec<Row> = process_table::scan()
+        let strays: Vec<ProcessRow> = process_table::scan()
             .into_iter()
             .filter(|row| row.pid != own_pid && !row.zombie)
             .filter(|row| process_table::is_marked(row.pid, &prefix))

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 pub(crate) const MARKER: &str = "SKEP_TREE";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct ProcessRow {
     pub pid: i32,
     pub parent: i32,
     pub group: i32,
@@ -23,7 +23,7 @@ pub(crate) struct Row {
 }
 
 /// All processes at one moment. Rows that vanish while being read are left out.
-pub(crate) fn scan() -> Vec<Row> {
+pub(crate) fn scan() -> Vec<ProcessRow> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -33,16 +33,16 @@ pub(crate) fn scan() -> Vec<Row> {
         .collect()
 }
 
-pub(crate) fn read_row(pid: i32) -> Option<Row> {
+pub(crate) fn read_row(pid: i32) -> Option<ProcessRow> {
     parse_stat(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Fields of `/proc/PID/stat` after the program name, which may itself hold spaces and brackets.
-fn parse_stat(pid: i32, text: &str) -> Option<Row> {
+fn parse_stat(pid: i32, text: &str) -> Option<ProcessRow> {
     let (_, after_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
-    Some(Row {
+    Some(ProcessRow {
         pid,
         parent: number(1)?,
         group: number(2)?,
@@ -77,7 +77,7 @@ impl Members {
 
     /// The tree's processes that still run. Dead ones that fell to us are reaped on the way; the
     /// root is left to its owner.
-    pub(crate) fn alive(&mut self) -> Vec<Row> {
+    pub(crate) fn alive(&mut self) -> Vec<ProcessRow> {
         let own_pid = own_pid();
         let rows = scan();
         let foreign_root =
@@ -92,7 +92,7 @@ impl Members {
         }
         self.close_over_descent(&rows, own_pid);
         let members = rows.into_iter().filter(|row| self.seen.contains(&(row.pid, row.started)));
-        let (dead, alive): (Vec<Row>, Vec<Row>) = members.partition(|row| row.zombie);
+        let (dead, alive): (Vec<ProcessRow>, Vec<ProcessRow>) = members.partition(|row| row.zombie);
         for row in dead {
             if row.parent == own_pid && row.pid != self.root {
                 reap(row.pid);
@@ -101,7 +101,7 @@ impl Members {
         alive
     }
 
-    fn close_over_descent(&mut self, rows: &[Row], own_pid: i32) {
+    fn close_over_descent(&mut self, rows: &[ProcessRow], own_pid: i32) {
         let mut member_pids: HashSet<i32> = rows
             .iter()
             .filter(|row| self.seen.contains(&(row.pid, row.started)))
@@ -123,7 +123,7 @@ impl Members {
 }
 
 /// Sends a signal unless the pid has meanwhile come to name another process.
-pub(crate) fn signal(row: &Row, signal: Signal) {
+pub(crate) fn signal(row: &ProcessRow, signal: Signal) {
     let same = read_row(row.pid).is_some_and(|now| now.started == row.started);
     if let (true, Some(pid)) = (same, Pid::from_raw(row.pid)) {
         // It may end between the two lines; then there is nothing left to signal.
@@ -154,7 +154,7 @@ mod tests {
     fn a_program_name_with_brackets_does_not_shift_the_fields() {
         let text = "42 (a) b (c) S 7 42 40 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2 3";
         let expected =
-            Row { pid: 42, parent: 7, group: 42, session: 40, started: 9876, zombie: false };
+            ProcessRow { pid: 42, parent: 7, group: 42, session: 40, started: 9876, zombie: false };
         assert_eq!(parse_stat(42, text), Some(expected));
         assert_eq!(parse_stat(42, "42 (cut"), None);
     }

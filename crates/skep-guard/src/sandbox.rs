@@ -45,7 +45,7 @@ pub struct Settings {
     pub toolchains: Vec<PathBuf>,
     /// Looked up in PATH unless it is a path.
     pub bubblewrap: PathBuf,
-    pub limits: Limits,
+    pub limits: CommandLimits,
     pub counting: Counting,
 }
 
@@ -60,7 +60,7 @@ pub enum Counting {
 
 /// What a command and everything it starts may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct CommandLimits {
     /// Of one process.
     pub cpu: Duration,
     /// Of all processes together.
@@ -127,7 +127,7 @@ const INSTALL: &str = "Install bubblewrap: `apt-get install bubblewrap` (Debian,
                        `dnf install bubblewrap` (Fedora), `pacman -S bubblewrap` (Arch), \
                        `apk add bubblewrap bash` (Alpine); then try again";
 
-impl Default for Limits {
+impl Default for CommandLimits {
     fn default() -> Self {
         const GIB: u64 = 1024 * 1024 * 1024;
         Self {
@@ -151,7 +151,7 @@ impl Settings {
             hidden,
             toolchains: Vec::new(),
             bubblewrap: PathBuf::from("bwrap"),
-            limits: Limits::default(),
+            limits: CommandLimits::default(),
             counting: Counting::Kernel,
         }
     }
@@ -169,12 +169,12 @@ impl Sandbox {
     }
 
     /// The same place at another level and with other limits.
-    pub fn variant(&self, level: Level, limits: Limits) -> Self {
+    pub fn variant(&self, level: Level, limits: CommandLimits) -> Self {
         let settings = Settings { level, limits, ..self.settings.clone() };
         Self { settings, passed: Arc::clone(&self.passed), sizes: Arc::clone(&self.sizes) }
     }
 
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &CommandLimits {
         &self.settings.limits
     }
 
@@ -323,7 +323,7 @@ impl Drop for Measured<'_> {
 }
 
 /// The first line of the output of a command in a workspace that is full.
-fn notice(size: Size, limits: &Limits) -> String {
+fn notice(size: Size, limits: &CommandLimits) -> String {
     let most = limits.workspace_bytes >> 20;
     let holds = match size.endless {
         true => "has more files or deeper folders than can be measured".to_owned(),
@@ -353,7 +353,7 @@ fn on_host(command: ShellCommand, room: &Room) -> Job {
     }
 }
 
-fn group(counting: Counting, limits: &Limits) -> Option<Arc<Group>> {
+fn group(counting: Counting, limits: &CommandLimits) -> Option<Arc<Group>> {
     match counting {
         // Bubblewrap itself is two processes, and each thread of the command counts.
         Counting::Kernel => Group::make(limits.memory_bytes, limits.processes + 2).map(Arc::new),
@@ -361,7 +361,7 @@ fn group(counting: Counting, limits: &Limits) -> Option<Arc<Group>> {
     }
 }
 
-fn ceiling(limits: &Limits, room: &Room, before: Option<Size>) -> Ceiling {
+fn ceiling(limits: &CommandLimits, room: &Room, before: Option<Size>) -> Ceiling {
     // Bubblewrap itself is two processes.
     let processes = usize::try_from(limits.processes).unwrap_or(usize::MAX).saturating_add(2);
     Ceiling {

@@ -18,7 +18,7 @@ mod decode;
 mod forms;
 mod stream;
 
-use decode::Level;
+use decode::DecodedLevel;
 pub use stream::Stream;
 
 /// Shorter ones would be found in ordinary text.
@@ -239,7 +239,7 @@ impl Table {
 
     /// `before`: digits of base64 directly before the text.
     fn view<'t>(&'t self, text: &'t str, before: usize) -> View<'t> {
-        let reading = decode::Reading { backslashes: self.backslashes, before };
+        let reading = decode::DecodeOptions { backslashes: self.backslashes, before };
         let (levels, cut) = decode::levels(text, reading);
         View { table: self, text, levels, cut }
     }
@@ -272,7 +272,7 @@ impl Table {
 
 /// The value with escapes taken back that it happens to hold: a text that holds it is read so too.
 fn unescaped(value: &str) -> Vec<String> {
-    let reading = decode::Reading { backslashes: true, before: 0 };
+    let reading = decode::DecodeOptions { backslashes: true, before: 0 };
     let (levels, _) = decode::levels(value, reading);
     let texts = levels.into_iter().filter_map(|level| String::from_utf8(level.bytes).ok());
     texts.filter(|text| text.len() >= SHORTEST).collect()
@@ -282,7 +282,7 @@ fn unescaped(value: &str) -> Vec<String> {
 struct View<'t> {
     table: &'t Table,
     text: &'t str,
-    levels: Vec<Level>,
+    levels: Vec<DecodedLevel>,
     /// Where the end of the text cuts an escape off.
     cut: usize,
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cgroup::Group;
-use crate::process_table::{Members, Row};
+use crate::process_table::{Members, ProcessRow};
 use crate::size;
 
 /// How often the tree is measured. What is taken in between is the overshoot.
@@ -87,7 +87,8 @@ fn measured(
     if alive.len() > ceiling.processes {
         return Some("processes");
     }
-    let sum = |measure: fn(&Row) -> u64| alive.iter().map(measure).fold(0, u64::saturating_add);
+    let sum =
+        |measure: fn(&ProcessRow) -> u64| alive.iter().map(measure).fold(0, u64::saturating_add);
     let sockets = alive.iter().find_map(Sockets::of).unwrap_or_default();
     if sockets.others > MOST_SOCKETS || sockets.streams > MOST_STREAMS {
         return Some("sockets");
@@ -127,7 +128,7 @@ impl Look {
 
     /// Whether the folder, with files of the tree that have no name any more, took more than it
     /// may.
-    fn finds_too_much(&mut self, ceiling: &Ceiling, alive: &[Row], gone: u64) -> bool {
+    fn finds_too_much(&mut self, ceiling: &Ceiling, alive: &[ProcessRow], gone: u64) -> bool {
         let begun = Instant::now();
         if gone <= self.gone && begun < self.at {
             return false;
@@ -143,7 +144,7 @@ impl Look {
 }
 
 /// Bytes of files that were removed and are still open.
-fn nameless(alive: &[Row]) -> u64 {
+fn nameless(alive: &[ProcessRow]) -> u64 {
     let mut files = HashMap::new();
     let folders =
         alive.iter().filter_map(|row| std::fs::read_dir(format!("/proc/{}/fd", row.pid)).ok());
@@ -168,11 +169,11 @@ fn free(ceiling: &Ceiling) -> Option<Free> {
 }
 
 /// The tables of pages count: a mapping that is only read has nothing else.
-fn resident(row: &Row) -> u64 {
+fn resident(row: &ProcessRow) -> u64 {
     lines(row, "status", &["RssAnon:", "RssShmem:", "VmPTE:"]).unwrap_or(0).saturating_mul(1024)
 }
 
-fn proportional(row: &Row) -> u64 {
+fn proportional(row: &ProcessRow) -> u64 {
     let Some(kilobytes) = lines(row, "smaps_rollup", &["Pss_Anon:", "Pss_Shmem:"]) else {
         return resident(row);
     };
@@ -180,7 +181,7 @@ fn proportional(row: &Row) -> u64 {
     kilobytes.saturating_add(tables).saturating_mul(1024)
 }
 
-fn descriptors(row: &Row) -> u64 {
+fn descriptors(row: &ProcessRow) -> u64 {
     let folder = format!("/proc/{}/fd", row.pid);
     match std::fs::metadata(&folder).map(|folder| folder.len()) {
         // Linux before 6.2 does not count them for us.
@@ -202,7 +203,7 @@ struct Sockets {
 
 impl Sockets {
     /// Nothing for a process in our own namespace: bubblewrap outside of its walls.
-    fn of(row: &Row) -> Option<Self> {
+    fn of(row: &ProcessRow) -> Option<Self> {
         let namespace = |process: &dyn std::fmt::Display| {
             std::fs::read_link(format!("/proc/{process}/ns/net")).ok()
         };
@@ -248,12 +249,12 @@ fn queued(table: &str) -> u64 {
 }
 
 /// By the process and by all children it has waited for.
-fn written(row: &Row) -> u64 {
+fn written(row: &ProcessRow) -> u64 {
     lines(row, "io", &["write_bytes:"]).unwrap_or(0)
 }
 
 /// The sum of some lines of a file in `/proc/PID`.
-fn lines(row: &Row, file: &str, names: &[&str]) -> Option<u64> {
+fn lines(row: &ProcessRow, file: &str, names: &[&str]) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{}/{file}", row.pid)).ok()?;
     let values = text.lines().filter_map(|line| {
         let value = names.iter().find_map(|name| line.strip_prefix(name))?;

@@ -19,7 +19,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 pub use folder::{Entry, EntryKind, Folder};
-pub use refusal::Refusal;
+pub use refusal::PathRefusal;
 pub use target::{Folders, Target};
 pub use walk::{Facts, Walked};
 
@@ -80,15 +80,15 @@ impl Workspace {
 
     /// Opens a regular file for reading. Never hangs: pipes and devices are refused, not opened
     /// for waiting.
-    pub fn open_file(&self, requested: &str) -> Result<File, Refusal> {
+    pub fn open_file(&self, requested: &str) -> Result<File, PathRefusal> {
         match self.open_any(requested)? {
             Opened::File(file) => Ok(file),
-            Opened::Folder(_) => Err(Refusal::IsDirectory { path: requested.to_owned() }),
+            Opened::Folder(_) => Err(PathRefusal::IsDirectory { path: requested.to_owned() }),
         }
     }
 
     /// Opens a file or a folder for reading, whichever stands there.
-    pub fn open_any(&self, requested: &str) -> Result<Opened, Refusal> {
+    pub fn open_any(&self, requested: &str) -> Result<Opened, PathRefusal> {
         let (root, relative) = self.locate(requested)?;
         let fd = root.resolve(&relative).map_err(|errno| refusal(requested, errno))?;
         let status = rustix::fs::fstat(&fd).map_err(|errno| refusal(requested, errno))?;
@@ -96,21 +96,21 @@ impl Workspace {
             FileType::RegularFile => Ok(Opened::File(File::from(fd))),
             FileType::Directory => Ok(Opened::Folder(Folder::new(fd, tidied(&relative)))),
             other => {
-                Err(Refusal::NotRegular { path: requested.to_owned(), kind: kind_name(other) })
+                Err(PathRefusal::NotRegular { path: requested.to_owned(), kind: kind_name(other) })
             }
         }
     }
 
     /// The workspace itself as a folder.
-    pub fn folder(&self) -> Result<Folder, Refusal> {
+    pub fn folder(&self) -> Result<Folder, PathRefusal> {
         match self.open_any(".")? {
             Opened::Folder(folder) => Ok(folder),
-            Opened::File(_) => Err(Refusal::NotFound { path: ".".to_owned() }),
+            Opened::File(_) => Err(PathRefusal::NotFound { path: ".".to_owned() }),
         }
     }
 
     /// A place to write to: in the workspace, or in a governed folder of the settings.
-    pub fn target(&self, requested: &str, folders: Folders) -> Result<Target, Refusal> {
+    pub fn target(&self, requested: &str, folders: Folders) -> Result<Target, PathRefusal> {
         let (root, relative) = self.locate(requested)?;
         if std::ptr::eq(root, &raw const self.work) {
             return Target::open(root, &relative, requested, folders);
@@ -120,7 +120,7 @@ impl Workspace {
                 [] => String::new(),
                 some => format!(", but for what is in {}/", some.join("/, ")),
             };
-            Refusal::Settings { path: requested.to_owned(), governed }
+            PathRefusal::Settings { path: requested.to_owned(), governed }
         };
         let mut parts = relative.components();
         let within = match parts.next() {
@@ -136,7 +136,7 @@ impl Workspace {
         let plain = |part| matches!(part, Component::Normal(name) if !is_hidden(name));
         if !rest.components().all(plain) {
             let why = "settings have plain paths, without `..` and hidden names";
-            return Err(Refusal::BadPath { path: requested.to_owned(), why });
+            return Err(PathRefusal::BadPath { path: requested.to_owned(), why });
         }
         let governed = root.below(within, folders).map_err(|errno| refusal(requested, errno))?;
         let target = Target::open(&governed, rest, requested, folders)?;
@@ -183,8 +183,8 @@ impl Workspace {
 
     /// The root a path belongs to, and the path relative to it. Relative paths start at the
     /// workspace; absolute ones lie inside one of the roots.
-    fn locate(&self, requested: &str) -> Result<(&Root, PathBuf), Refusal> {
-        let bad = |why| Refusal::BadPath { path: requested.to_owned(), why };
+    fn locate(&self, requested: &str) -> Result<(&Root, PathBuf), PathRefusal> {
+        let bad = |why| PathRefusal::BadPath { path: requested.to_owned(), why };
         if requested.trim().is_empty() {
             return Err(bad("it is empty"));
         }
@@ -198,7 +198,7 @@ impl Workspace {
         std::iter::once(&self.work)
             .chain(&self.read_only)
             .find_map(|root| Some((root, root.inside(path)?)))
-            .ok_or_else(|| Refusal::OutsideWorkspace { path: requested.to_owned() })
+            .ok_or_else(|| PathRefusal::OutsideWorkspace { path: requested.to_owned() })
     }
 }
 

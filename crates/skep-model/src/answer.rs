@@ -7,7 +7,7 @@ use skep_core::message::Usage;
 use skep_core::provider::{ModelError, ModelEvent};
 
 use crate::failure;
-use crate::sse::Event;
+use crate::sse::SseEvent;
 
 /// The most argument text one call may have.
 pub(crate) const ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
@@ -26,7 +26,7 @@ pub trait Decode: Default + Send {
     /// key is known so that no text repeats it.
     fn read(
         &mut self,
-        event: &Event,
+        event: &SseEvent,
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError>;

@@ -7,21 +7,21 @@ use skep_core::provider::ModelError;
 
 use crate::answer::{cut, garbage};
 use crate::failure;
-use crate::sse::{Event, Parser, SseError};
+use crate::sse::{Parser, SseError, SseEvent};
 
 /// The most a body that is no stream of events may have.
 const DOCUMENT_BYTES: usize = 32 * 1024 * 1024;
 /// White space before a body shows what it is; some servers keep a connection open with it.
 const BLANK_BYTES: usize = 64 * 1024;
 
-pub(crate) enum Body {
+pub(crate) enum ResponseBody {
     /// Only white space came so far.
     Blank(Vec<u8>),
     Events(Box<Parser>),
     Documents(Vec<u8>),
 }
 
-impl Default for Body {
+impl Default for ResponseBody {
     fn default() -> Self {
         Self::Blank(Vec::new())
     }
@@ -29,13 +29,13 @@ impl Default for Body {
 
 /// What a piece of the body holds, and what is wrong behind it.
 #[derive(Default)]
-pub(crate) struct Piece {
-    pub events: Vec<Event>,
+pub(crate) struct BodyPiece {
+    pub events: Vec<SseEvent>,
     pub fault: Option<ModelError>,
 }
 
-impl Body {
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Piece {
+impl ResponseBody {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> BodyPiece {
         match self {
             Self::Blank(seen) => {
                 seen.extend_from_slice(bytes);
@@ -45,39 +45,39 @@ impl Body {
             Self::Events(parser) => {
                 let mut events = Vec::new();
                 let parsed = parser.push(bytes, &mut events);
-                Piece { events: apart(events), fault: parsed.err().map(unreadable) }
+                BodyPiece { events: apart(events), fault: parsed.err().map(unreadable) }
             }
             Self::Documents(document) => {
                 document.extend_from_slice(bytes);
                 let fault = (document.len() > DOCUMENT_BYTES).then(|| garbage("endless document"));
-                Piece { events: Vec::new(), fault }
+                BodyPiece { events: Vec::new(), fault }
             }
         }
     }
 
     /// The body ended well.
-    pub(crate) fn finish(&mut self) -> Piece {
+    pub(crate) fn finish(&mut self) -> BodyPiece {
         match self {
-            Self::Blank(_) => Piece::default(),
+            Self::Blank(_) => BodyPiece::default(),
             Self::Events(parser) => match parser.finish() {
-                Ok(last) => Piece { events: apart(last.into_iter().collect()), fault: None },
-                Err(error) => Piece { events: Vec::new(), fault: Some(unreadable(error)) },
+                Ok(last) => BodyPiece { events: apart(last.into_iter().collect()), fault: None },
+                Err(error) => BodyPiece { events: Vec::new(), fault: Some(unreadable(error)) },
             },
             Self::Documents(document) => documents(document),
         }
     }
 
-    fn begin(&mut self, bytes: Vec<u8>) -> Piece {
+    fn begin(&mut self, bytes: Vec<u8>) -> BodyPiece {
         let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).trim_ascii_start();
         match text.first() {
             None if bytes.len() < BLANK_BYTES => {
                 *self = Self::Blank(bytes);
-                Piece::default()
+                BodyPiece::default()
             }
-            Some(b'<') => Piece { events: Vec::new(), fault: Some(failure::no_answer()) },
+            Some(b'<') => BodyPiece { events: Vec::new(), fault: Some(failure::no_answer()) },
             Some(b'{' | b'[') => {
                 *self = Self::Documents(text.to_vec());
-                Piece::default()
+                BodyPiece::default()
             }
             _ => {
                 *self = Self::Events(Box::default());
@@ -88,28 +88,28 @@ impl Body {
 }
 
 /// Events without a blank line between them come out as one: their data holds several documents.
-fn apart(events: Vec<Event>) -> Vec<Event> {
-    let joined = |event: &Event| {
+fn apart(events: Vec<SseEvent>) -> Vec<SseEvent> {
+    let joined = |event: &SseEvent| {
         event.data.contains('\n') && serde_json::from_str::<IgnoredAny>(&event.data).is_err()
     };
     if !events.iter().any(joined) {
         return events;
     }
-    let lines = |event: Event| match joined(&event) {
+    let lines = |event: SseEvent| match joined(&event) {
         false => vec![event],
         true => event
             .data
             .lines()
-            .map(|line| Event { name: String::new(), data: line.to_owned() })
+            .map(|line| SseEvent { name: String::new(), data: line.to_owned() })
             .collect(),
     };
     events.into_iter().flat_map(lines).collect()
 }
 
 /// One document, several, or a list of them. What is cut off behind a whole one is a fault.
-fn documents(body: &[u8]) -> Piece {
-    let mut piece = Piece::default();
-    let event = |raw: &RawValue| Event { name: String::new(), data: raw.get().to_owned() };
+fn documents(body: &[u8]) -> BodyPiece {
+    let mut piece = BodyPiece::default();
+    let event = |raw: &RawValue| SseEvent { name: String::new(), data: raw.get().to_owned() };
     for document in serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>() {
         let Ok(document) = document else {
             piece.fault = Some(cut());

@@ -14,10 +14,10 @@ use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
 use tokio::time::Instant;
 
 use crate::answer::{Decode, Last};
-use crate::body::{Body, Piece};
+use crate::body::{BodyPiece, ResponseBody};
 use crate::failure;
 use crate::link::{Link, Wire};
-use crate::sse::Event;
+use crate::sse::SseEvent;
 
 /// An explanation of an error is a few hundred bytes; a page of a proxy may be longer.
 const ERROR_BODY_BYTES: usize = 64 * 1024;
@@ -72,7 +72,7 @@ enum State<D> {
 
 struct Streaming<D> {
     response: Response,
-    body: Body,
+    body: ResponseBody,
     decoder: D,
     /// Bytes of what was said so far.
     said: usize,
@@ -111,7 +111,7 @@ impl<W: Wire> Call<W> {
                 let response = send(&self.link, &self.request).await?;
                 self.state = State::Streaming(Box::new(Streaming {
                     response,
-                    body: Body::default(),
+                    body: ResponseBody::default(),
                     decoder: W::Decoder::default(),
                     said: 0,
                 }));
@@ -176,7 +176,7 @@ impl<D: Decode> Streaming<D> {
         key: &str,
         ready: &mut VecDeque<ModelEvent>,
     ) -> Result<Read, ModelError> {
-        let Piece { events, fault } = self.body.push(piece);
+        let BodyPiece { events, fault } = self.body.push(piece);
         let read = self.take(&events, key, ready)?;
         match fault {
             Some(fault) if !matches!(read, Read::End) => Err(fault),
@@ -186,7 +186,7 @@ impl<D: Decode> Streaming<D> {
 
     /// The body ended well: its last event may lack its end.
     fn finish(&mut self, key: &str, ready: &mut VecDeque<ModelEvent>) -> Result<Read, ModelError> {
-        let Piece { events, fault } = self.body.finish();
+        let BodyPiece { events, fault } = self.body.finish();
         match self.take(&events, key, ready) {
             Ok(Read::End) => return Ok(Read::End),
             // Half an event at the end of a whole answer takes nothing away from it.
@@ -201,7 +201,7 @@ impl<D: Decode> Streaming<D> {
 
     fn take(
         &mut self,
-        events: &[Event],
+        events: &[SseEvent],
         key: &str,
         ready: &mut VecDeque<ModelEvent>,
     ) -> Result<Read, ModelError> {
@@ -215,7 +215,7 @@ impl<D: Decode> Streaming<D> {
 
     fn take_one(
         &mut self,
-        event: &Event,
+        event: &SseEvent,
         key: &str,
         ready: &mut VecDeque<ModelEvent>,
     ) -> Result<Read, ModelError> {

@@ -21,16 +21,16 @@ const ONLY_PICTURES: &str = "(pictures)";
 /// The shortest limit of any vendor for the id of a call.
 const CALL_ID_BYTES: usize = 40;
 
-pub(crate) enum Piece<'a> {
+pub(crate) enum WireMessage<'a> {
     /// At least one part.
-    User(Vec<Part<'a>>),
+    User(Vec<ContentPart<'a>>),
     Assistant(&'a Body),
     /// Right after the message with the calls, in the order of the calls.
     Results(Vec<CallResult<'a>>),
 }
 
 /// What a message is made of, for wires that take more than text.
-pub(crate) enum Part<'a> {
+pub(crate) enum ContentPart<'a> {
     /// Has a visible character.
     Text(Cow<'a, str>),
     Image {
@@ -41,22 +41,22 @@ pub(crate) enum Part<'a> {
 
 pub(crate) struct CallResult<'a> {
     pub id: Cow<'a, str>,
-    pub parts: Vec<Part<'a>>,
+    pub parts: Vec<ContentPart<'a>>,
     pub is_error: bool,
 }
 
-pub(crate) fn pieces(request: &ModelRequest) -> Vec<Piece<'_>> {
+pub(crate) fn pieces(request: &ModelRequest) -> Vec<WireMessage<'_>> {
     let rows = &request.messages;
     let sees = Sees(request.sees_images);
     let mut pieces = Vec::with_capacity(rows.len());
     for (index, row) in rows.iter().enumerate() {
         match row.body.role {
-            Role::User => pieces.push(Piece::User(user(&row.body, sees))),
+            Role::User => pieces.push(WireMessage::User(user(&row.body, sees))),
             Role::Assistant => {
-                pieces.push(Piece::Assistant(&row.body));
+                pieces.push(WireMessage::Assistant(&row.body));
                 let results = results(&row.body, &rows[index + 1..], sees);
                 if !results.is_empty() {
-                    pieces.push(Piece::Results(results));
+                    pieces.push(WireMessage::Results(results));
                 }
             }
             // Results were placed with their calls; notes for people are not for the model.
@@ -114,15 +114,15 @@ pub(crate) fn joined<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// All texts of a message as one, for wires that take no list.
-pub(crate) fn joined_text(parts: &[Part<'_>]) -> String {
+pub(crate) fn joined_text(parts: &[ContentPart<'_>]) -> String {
     joined(parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text.as_ref()),
-        Part::Image { .. } => None,
+        ContentPart::Text(text) => Some(text.as_ref()),
+        ContentPart::Image { .. } => None,
     }))
 }
 
-pub(crate) fn has_images(parts: &[Part<'_>]) -> bool {
-    parts.iter().any(|part| matches!(part, Part::Image { .. }))
+pub(crate) fn has_images(parts: &[ContentPart<'_>]) -> bool {
+    parts.iter().any(|part| matches!(part, ContentPart::Image { .. }))
 }
 
 /// A result as one text. For wires without a mark for errors: the word at the start is the mark.
@@ -143,35 +143,37 @@ pub(crate) fn data_url(mime: &str, data: &FileData) -> String {
 #[derive(Clone, Copy)]
 struct Sees(bool);
 
-fn user(body: &Body, sees: Sees) -> Vec<Part<'_>> {
+fn user(body: &Body, sees: Sees) -> Vec<ContentPart<'_>> {
     let shown = body.shown.as_deref().and_then(visible);
-    let shown = shown.map(|text| Part::Text(Cow::Borrowed(text)));
-    let content: Vec<Part<'_>> = shown.into_iter().chain(parts(body, sees)).collect();
-    if content.is_empty() { vec![Part::Text(Cow::Borrowed(NO_TEXT))] } else { content }
+    let shown = shown.map(|text| ContentPart::Text(Cow::Borrowed(text)));
+    let content: Vec<ContentPart<'_>> = shown.into_iter().chain(parts(body, sees)).collect();
+    if content.is_empty() { vec![ContentPart::Text(Cow::Borrowed(NO_TEXT))] } else { content }
 }
 
-fn parts(body: &Body, sees: Sees) -> impl Iterator<Item = Part<'_>> {
+fn parts(body: &Body, sees: Sees) -> impl Iterator<Item = ContentPart<'_>> {
     body.content.iter().filter_map(move |block| match block {
-        Block::Text { text } => visible(text).map(|text| Part::Text(Cow::Borrowed(text))),
+        Block::Text { text } => visible(text).map(|text| ContentPart::Text(Cow::Borrowed(text))),
         Block::File(file) => Some(file_part(file, sees)),
         _ => None,
     })
 }
 
 /// A picture where the model sees, else words: what is in the file, or that it is there.
-fn file_part(file: &File, sees: Sees) -> Part<'_> {
+fn file_part(file: &File, sees: Sees) -> ContentPart<'_> {
     let File { name, mime, size, .. } = file;
     if let Some(text) = file.text() {
-        return Part::Text(Cow::Owned(format!("[file {name}]\n{text}\n[end of file {name}]")));
+        return ContentPart::Text(Cow::Owned(format!(
+            "[file {name}]\n{text}\n[end of file {name}]"
+        )));
     }
     match &file.data {
-        Some(data) if file.is_image() && sees.0 => Part::Image { mime, data },
+        Some(data) if file.is_image() && sees.0 => ContentPart::Image { mime, data },
         _ => {
             let why = match file.is_image() && !sees.0 {
                 true => "this model takes no pictures",
                 false => "its content is not there any more",
             };
-            Part::Text(Cow::Owned(format!("[file {name}, {mime}, {size} bytes: {why}]")))
+            ContentPart::Text(Cow::Owned(format!("[file {name}, {mime}, {size} bytes: {why}]")))
         }
     }
 }
@@ -193,7 +195,7 @@ fn results<'a>(body: &'a Body, following: &'a [Arc<Message>], sees: Sees) -> Vec
             is_error: body.is_error == Some(true),
         },
         None => {
-            let parts = vec![Part::Text(Cow::Borrowed(NO_RESULT))];
+            let parts = vec![ContentPart::Text(Cow::Borrowed(NO_RESULT))];
             CallResult { id: call_id(id), parts, is_error: true }
         }
     };

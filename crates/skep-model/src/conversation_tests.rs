@@ -29,7 +29,7 @@ fn ids_every_vendor_takes_stay_and_others_are_replaced_for_ever() {
 
 #[test]
 fn a_result_without_a_mark_says_that_it_is_an_error() {
-    let text = |text: &'static str| Part::Text(text.into());
+    let text = |text: &'static str| ContentPart::Text(text.into());
     let result =
         |is_error| CallResult { id: "a".into(), parts: vec![text("x"), text("y")], is_error };
     assert_eq!(marked(&result(false)), "x\n\ny");

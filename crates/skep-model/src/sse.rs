@@ -7,7 +7,7 @@ const EVENT_BYTES: usize = 4 * 1024 * 1024;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// Empty when the stream did not name it.
     pub name: String,
     pub data: String,
@@ -51,7 +51,7 @@ impl Default for Parser {
 
 impl Parser {
     /// Reads a piece of the stream and appends the events it completes.
-    pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+    pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), SseError> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_carriage_return) && bytes[0] == b'\n' {
                 bytes = &bytes[1..];
@@ -75,12 +75,12 @@ impl Parser {
     }
 
     /// The stream ended: the last event may lack its blank line, or even its line end.
-    pub fn finish(&mut self) -> Result<Option<Event>, SseError> {
+    pub fn finish(&mut self) -> Result<Option<SseEvent>, SseError> {
         let last = if self.line.is_empty() { None } else { self.end_line()? };
         Ok(last.or_else(|| self.end_event()))
     }
 
-    fn end_line(&mut self) -> Result<Option<Event>, SseError> {
+    fn end_line(&mut self) -> Result<Option<SseEvent>, SseError> {
         let mut line = std::mem::take(&mut self.line);
         if std::mem::take(&mut self.first_line) && line.starts_with(BYTE_ORDER_MARK) {
             line.drain(..BYTE_ORDER_MARK.len());
@@ -106,11 +106,11 @@ impl Parser {
     }
 
     /// An empty line: an event if there was data, as the format says.
-    fn end_event(&mut self) -> Option<Event> {
+    fn end_event(&mut self) -> Option<SseEvent> {
         self.size = 0;
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);
-        std::mem::take(&mut self.any_data).then_some(Event { name, data })
+        std::mem::take(&mut self.any_data).then_some(SseEvent { name, data })
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn event(name: &str, data: &str) -> Event {
-    Event { name: name.to_owned(), data: data.to_owned() }
+fn event(name: &str, data: &str) -> SseEvent {
+    SseEvent { name: name.to_owned(), data: data.to_owned() }
 }
 
 /// Parses the text cut into pieces of `size` bytes.
-fn parse(bytes: &[u8], size: usize) -> Result<Vec<Event>, SseError> {
+fn parse(bytes: &[u8], size: usize) -> Result<Vec<SseEvent>, SseError> {
     let mut parser = Parser::default();
     let mut events = Vec::new();
     for piece in bytes.chunks(size) {

@@ -11,7 +11,7 @@ use skep_core::provider::ToolSpec;
 use skep_core::settings::{SandboxLevel, SandboxSettings};
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::process::{Captured, Ending, JobOutput};
-use skep_guard::sandbox::{Level, Limits, Room, Sandbox, ShellCommand};
+use skep_guard::sandbox::{CommandLimits, Level, Room, Sandbox, ShellCommand};
 
 use crate::jobs::{self, Background, Jobs};
 
@@ -222,7 +222,7 @@ fn room(context: &ToolContext) -> Room {
 /// The sandbox as this agent's settings want it.
 fn sandbox_of(sandbox: &Sandbox, settings: &SandboxSettings) -> Sandbox {
     let (usual, asked) = (sandbox.limits(), &settings.limits);
-    let limits = Limits {
+    let limits = CommandLimits {
         cpu: asked.cpu.unwrap_or(usual.cpu),
         memory_bytes: asked.memory_bytes.unwrap_or(usual.memory_bytes),
         processes: asked.processes.unwrap_or(usual.processes),

@@ -6,13 +6,13 @@ use skep_guard::workspace::Workspace;
 use crate::governance::GOVERNED;
 
 /// What a tool found out, or the text of its refusal.
-pub(crate) type Outcome = Result<ToolAnswer, String>;
+pub(crate) type ToolOutcome = Result<ToolAnswer, String>;
 
 /// Runs `work` with the agent's workspace. The work looks at `context.cancel` itself: a thread
 /// cannot be taken away from it.
 pub(crate) async fn in_workspace(
     context: ToolContext,
-    work: impl FnOnce(&Workspace, &ToolContext) -> Outcome + Send + 'static,
+    work: impl FnOnce(&Workspace, &ToolContext) -> ToolOutcome + Send + 'static,
 ) -> ToolAnswer {
     let all = move || {
         let workspace = open(&context).map_err(|error| {

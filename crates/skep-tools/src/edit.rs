@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
-use skep_guard::workspace::{Folders, Refusal, Workspace};
+use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 
-use crate::blocking::{self, Outcome};
+use crate::blocking::{self, ToolOutcome};
 use crate::diff;
 use crate::governance::{self, Governance};
 
@@ -109,9 +109,9 @@ fn answer(
     governance: Option<&Governance>,
     workspace: &Workspace,
     context: &ToolContext,
-) -> Outcome {
+) -> ToolOutcome {
     let path = &arguments.file_path;
-    let refused = |refusal: Refusal| refusal.to_string();
+    let refused = |refusal: PathRefusal| refusal.to_string();
     let target = workspace.target(path, Folders::MustExist).map_err(refused)?;
     let large = target.bytes() > LARGE_BYTES as u64;
     let _turn = large.then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));

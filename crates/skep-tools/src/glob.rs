@@ -10,8 +10,8 @@ use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 
-use crate::blocking::{self, Outcome};
-use crate::walk::{self, Choice, Next, Walked};
+use crate::blocking::{self, ToolOutcome};
+use crate::walk::{self, Choice, Next, WalkEnd};
 
 /// The most paths in one answer.
 const MOST_PATHS: usize = 1000;
@@ -99,7 +99,7 @@ fn answer(
     output_bytes: usize,
     workspace: &Workspace,
     context: &ToolContext,
-) -> Outcome {
+) -> ToolOutcome {
     let path = arguments.path.as_deref().unwrap_or(".");
     let start = match workspace.open_any(path).map_err(|refusal| refusal.to_string())? {
         Opened::Folder(folder) => folder,
@@ -116,7 +116,7 @@ fn answer(
         }
         Next::GoOn
     });
-    if walked == Walked::Cancelled {
+    if walked == WalkEnd::Cancelled {
         return Err(blocking::cancelled());
     }
     if found == 0 {
@@ -136,7 +136,7 @@ fn answer(
     if shown < found {
         text.push_str(&format!("[{shown} of {found} files shown, the newest]\n"));
     }
-    if walked == Walked::Part {
+    if walked == WalkEnd::Part {
         text.push_str("[the workspace is too large or too deep; not all of it was looked at]\n");
     }
     Ok(ToolAnswer::ok(text))

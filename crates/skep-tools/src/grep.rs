@@ -17,8 +17,8 @@ use skep_core::tool::{Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking::{self, Outcome};
-use crate::walk::{self, Choice, Next, Walked};
+use crate::blocking::{self, ToolOutcome};
+use crate::walk::{self, Choice, Next, WalkEnd};
 
 /// Matching lines in an answer unless `max` says otherwise, and the most it may say.
 const DEFAULT_MAX: u64 = 200;
@@ -154,7 +154,12 @@ fn matcher(pattern: &str) -> Result<RegexMatcher, String> {
         .map_err(|error| format!("bad_pattern: {error}"))
 }
 
-fn answer(search: &Search, path: &str, workspace: &Workspace, context: &ToolContext) -> Outcome {
+fn answer(
+    search: &Search,
+    path: &str,
+    workspace: &Workspace,
+    context: &ToolContext,
+) -> ToolOutcome {
     let mut searcher = SearcherBuilder::new()
         .line_terminator(LineTerminator::byte(b'\n'))
         .line_number(true)
@@ -170,7 +175,7 @@ fn answer(search: &Search, path: &str, workspace: &Workspace, context: &ToolCont
     let walked = match opened {
         Opened::File(file) => {
             page.search(&mut searcher, Path::new(path), file);
-            Walked::All
+            WalkEnd::All
         }
         Opened::Folder(start) => {
             walk::files(workspace, start, &search.choice, &context.cancel, &mut |found| {
@@ -239,7 +244,7 @@ impl<'a> Page<'a> {
         true
     }
 
-    fn finish(self, walked: Walked) -> String {
+    fn finish(self, walked: WalkEnd) -> String {
         let mut text = self.text;
         if self.matches == 0 {
             text.push_str("[no line matches]\n");
@@ -253,7 +258,7 @@ impl<'a> Page<'a> {
         if self.unread > 0 {
             text.push_str(&format!("[{} files could not be searched whole]\n", self.unread));
         }
-        if walked == Walked::Part {
+        if walked == WalkEnd::Part {
             text.push_str("[the workspace is too large or too deep; not all was searched]\n");
         }
         text

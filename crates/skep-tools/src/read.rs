@@ -13,7 +13,7 @@ use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::Workspace;
 use tokio_util::sync::CancellationToken;
 
-use crate::blocking::{self, Outcome};
+use crate::blocking::{self, ToolOutcome};
 
 /// The most one answer holds (spec 05 §3), whatever the gate would let through.
 const PAGE_BYTES: usize = 256 * 1024;
@@ -106,7 +106,7 @@ fn answer(
     page_bytes: usize,
     workspace: &Workspace,
     context: &ToolContext,
-) -> Outcome {
+) -> ToolOutcome {
     let path = &arguments.file_path;
     let file = workspace.open_file(path).map_err(|refusal| refusal.to_string())?;
     match page(file, arguments, page_bytes, &context.cancel) {

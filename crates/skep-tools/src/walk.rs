@@ -26,7 +26,7 @@ pub(crate) struct Choice {
 }
 
 /// A file that was found, still to be opened.
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundFile<'a> {
     folder: &'a Folder,
     name: &'a std::ffi::OsStr,
     pub path: &'a Path,
@@ -40,7 +40,7 @@ pub(crate) enum Next {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Walked {
+pub(crate) enum WalkEnd {
     All,
     /// The receiver had enough.
     Stopped,
@@ -85,7 +85,7 @@ impl Choice {
     }
 }
 
-impl Found<'_> {
+impl FoundFile<'_> {
     pub fn open(&self) -> std::io::Result<File> {
         self.folder.open_file(self.name)
     }
@@ -98,15 +98,15 @@ pub(crate) fn files(
     start: Folder,
     choice: &Choice,
     cancel: &CancellationToken,
-    receive: &mut dyn FnMut(Found<'_>) -> Next,
-) -> Walked {
+    receive: &mut dyn FnMut(FoundFile<'_>) -> Next,
+) -> WalkEnd {
     let above = rules_above(workspace, start.path());
     let from = start.path().to_path_buf();
     let mut walk = Walk { choice, from, cancel, receive, names: 0, held: 0, cut: false };
     match walk.folder(&start, above, 0) {
         Some(ended) => ended,
-        None if walk.cut => Walked::Part,
-        None => Walked::All,
+        None if walk.cut => WalkEnd::Part,
+        None => WalkEnd::All,
     }
 }
 
@@ -114,7 +114,7 @@ struct Walk<'a> {
     choice: &'a Choice,
     from: PathBuf,
     cancel: &'a CancellationToken,
-    receive: &'a mut dyn FnMut(Found<'_>) -> Next,
+    receive: &'a mut dyn FnMut(FoundFile<'_>) -> Next,
     names: usize,
     held: usize,
     cut: bool,
@@ -122,9 +122,9 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// `Some` ends the whole walk.
-    fn folder(&mut self, folder: &Folder, above: Option<Ignores>, depth: usize) -> Option<Walked> {
+    fn folder(&mut self, folder: &Folder, above: Option<Ignores>, depth: usize) -> Option<WalkEnd> {
         if self.cancel.is_cancelled() {
-            return Some(Walked::Cancelled);
+            return Some(WalkEnd::Cancelled);
         }
         // A folder that cannot be listed (permissions, gone meanwhile) is passed over.
         let room = MOST_HELD - self.held;
@@ -147,15 +147,15 @@ impl Walk<'_> {
         entries: Vec<Entry>,
         rules: &Ignores,
         depth: usize,
-    ) -> Option<Walked> {
+    ) -> Option<WalkEnd> {
         for entry in entries {
             self.names += 1;
             if self.names >= MOST_NAMES {
                 self.cut = true;
-                return Some(Walked::Part);
+                return Some(WalkEnd::Part);
             }
             if self.names.is_multiple_of(256) && self.cancel.is_cancelled() {
-                return Some(Walked::Cancelled);
+                return Some(WalkEnd::Cancelled);
             }
             let path = folder.path().join(&entry.name);
             let is_folder = entry.kind == EntryKind::Folder;
@@ -166,9 +166,9 @@ impl Walk<'_> {
             match entry.kind {
                 EntryKind::File if self.choice.takes(below) => {
                     let (name, modified_ms) = (&entry.name, entry.modified_ms);
-                    let found = Found { folder, name, path: &path, modified_ms };
+                    let found = FoundFile { folder, name, path: &path, modified_ms };
                     if (self.receive)(found) == Next::Stop {
-                        return Some(Walked::Stopped);
+                        return Some(WalkEnd::Stopped);
                     }
                 }
                 EntryKind::Folder if self.choice.enters(below) => {

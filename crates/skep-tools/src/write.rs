@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
-use skep_guard::workspace::{Folders, Refusal, Workspace};
+use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 
-use crate::blocking::{self, Outcome};
+use crate::blocking::{self, ToolOutcome};
 use crate::diff;
 use crate::governance::{self, Governance};
 
@@ -82,18 +82,18 @@ fn answer(
     governance: Option<&Governance>,
     workspace: &Workspace,
     context: &ToolContext,
-) -> Outcome {
+) -> ToolOutcome {
     if context.cancel.is_cancelled() {
         return Err(blocking::cancelled());
     }
     let (path, content) = (&arguments.file_path, arguments.content.as_bytes());
-    let refused = |refusal: Refusal| refusal.to_string();
+    let refused = |refusal: PathRefusal| refusal.to_string();
     let target = workspace.target(path, Folders::Create).map_err(refused)?;
     let before = match target.exists().then(|| target.read(diff::DIFFED_BYTES)) {
         None => Some(Vec::new()),
         Some(Ok(before)) => Some(before),
         // It is replaced all the same; only the diff is missing then.
-        Some(Err(Refusal::TooLarge { .. } | Refusal::NoPermission { .. })) => None,
+        Some(Err(PathRefusal::TooLarge { .. } | PathRefusal::NoPermission { .. })) => None,
         Some(Err(refusal)) => return Err(refused(refusal)),
     };
     let commit = governance::put("write", governance, workspace, context, &target, content)?;

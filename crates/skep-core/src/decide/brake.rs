@@ -24,12 +24,12 @@ pub const WAITS: &str = "still_runs";
 
 /// Whether a call did something, or waits for what goes on without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CallProgress {
     Done,
     Waits,
 }
 
-impl Kind {
+impl CallProgress {
     pub fn of(details: Option<&Value>) -> Self {
         match details.and_then(|details| details.get(WAITS)) {
             Some(Value::Bool(true)) => Self::Waits,
@@ -53,7 +53,7 @@ const MARK: &str = "\n[loop brake: ";
 struct Print([u8; 32]);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BrakeDecision {
     Run,
     /// It would be the fifth time.
     Refuse,
@@ -90,14 +90,14 @@ impl Brake {
     }
 
     /// Before a call runs.
-    pub fn decide(&self, tool: &str, arguments: &Value) -> Verdict {
+    pub fn decide(&self, tool: &str, arguments: &Value) -> BrakeDecision {
         let call = print_of_call(tool, arguments);
         if self.refused.contains(&call) {
-            return Verdict::End;
+            return BrakeDecision::End;
         }
         match self.again.get(&call) {
-            Some((_, tenths)) if *tenths / LOOKS + 1 >= REFUSED => Verdict::Refuse,
-            _ => Verdict::Run,
+            Some((_, tenths)) if *tenths / LOOKS + 1 >= REFUSED => BrakeDecision::Refuse,
+            _ => BrakeDecision::Run,
         }
     }
 
@@ -113,7 +113,7 @@ impl Brake {
         tool: &str,
         arguments: &Value,
         answer: &str,
-        kind: Kind,
+        kind: CallProgress,
     ) -> Option<String> {
         let call = print_of_call(tool, arguments);
         // Word for word: an answer that only begins like one is an answer.
@@ -191,14 +191,14 @@ mod tests {
                 let (call, answer) = pair.trim().split_once(' ').unwrap();
                 let arguments = json!({"x": call});
                 let runs = answer.starts_with("runs");
-                let kind = Kind::of(Some(&json!({ WAITS: runs })));
+                let kind = CallProgress::of(Some(&json!({ WAITS: runs })));
                 happened.push(match brake.decide("look", &arguments) {
-                    Verdict::End => return happened + "e",
-                    Verdict::Refuse => {
+                    BrakeDecision::End => return happened + "e",
+                    BrakeDecision::Refuse => {
                         assert!(brake.refuse("look", &arguments).starts_with("loop: "));
                         'r'
                     }
-                    Verdict::Run => match brake.answered("look", &arguments, answer, kind) {
+                    BrakeDecision::Run => match brake.answered("look", &arguments, answer, kind) {
                         Some(_) => 't',
                         None => '.',
                     },
@@ -250,15 +250,20 @@ mod tests {
         let mut brake = Brake::default();
         let call = json!({"command": "cat notes"});
         assert_eq!(
-            brake.answered("bash", &call, "loop: the call of `bash` was not run", Kind::Done),
+            brake.answered(
+                "bash",
+                &call,
+                "loop: the call of `bash` was not run",
+                CallProgress::Done
+            ),
             None
         );
         brake.begin_step();
-        assert_eq!(brake.decide("bash", &call), Verdict::Run);
+        assert_eq!(brake.decide("bash", &call), BrakeDecision::Run);
         let refused = brake.refuse("bash", &call);
         let mut resumed = Brake::default();
-        resumed.answered("bash", &call, &refused, Kind::Done);
-        assert_eq!(resumed.decide("bash", &call), Verdict::End);
+        resumed.answered("bash", &call, &refused, CallProgress::Done);
+        assert_eq!(resumed.decide("bash", &call), BrakeDecision::End);
     }
 
     #[test]
@@ -269,13 +274,13 @@ mod tests {
         let mut answer = "same".to_owned();
         for (number, arguments) in [&one, &other, &one, &other].into_iter().enumerate() {
             brake.begin_step();
-            let told = brake.answered("look", arguments, &answer, Kind::Done);
+            let told = brake.answered("look", arguments, &answer, CallProgress::Done);
             assert_eq!(told.is_some(), number >= 2, "{number}");
             // As it stands in history when a turn goes on.
             answer = format!("same{}", told.unwrap_or_default());
         }
         brake.begin_step();
-        assert_eq!(brake.decide("look", &one), Verdict::Refuse);
-        assert_eq!(brake.decide("other", &one), Verdict::Run);
+        assert_eq!(brake.decide("look", &one), BrakeDecision::Refuse);
+        assert_eq!(brake.decide("other", &one), BrakeDecision::Run);
     }
 }

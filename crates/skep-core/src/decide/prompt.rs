@@ -2,13 +2,13 @@
 //! changes only when the agent's settings do. What changes from turn to turn never stands here.
 
 use crate::Millis;
-use crate::settings::{AgentSettings, Rule};
+use crate::settings::{AgentSettings, RuleFile};
 use crate::traits::provider::{SystemPrompt, ToolSpec};
 
 /// `system_rules` are ours (a `.md` file of the runtime), `hive_rules` the operator's.
 pub fn assemble(
     system_rules: &str,
-    hive_rules: &[Rule],
+    hive_rules: &[RuleFile],
     agent: &AgentSettings,
     tools: &[ToolSpec],
 ) -> SystemPrompt {
@@ -40,7 +40,7 @@ pub fn shown(now: Millis, from: &str) -> String {
     format!("[{} · from {from}]", time.strftime("%Y-%m-%d %H:%M UTC"))
 }
 
-fn push_rules(text: &mut String, title: &str, rules: &[Rule]) {
+fn push_rules(text: &mut String, title: &str, rules: &[RuleFile]) {
     if rules.is_empty() {
         return;
     }
@@ -86,8 +86,8 @@ mod tests {
             folder: "/hive/teams/x".into(),
             sandbox: SandboxSettings::default(),
             policy: Policy::default(),
-            org_rules: vec![Rule { file: "a.md".into(), text: "org\n".into() }],
-            team_rules: vec![Rule { file: "b.md".into(), text: "team".into() }],
+            org_rules: vec![RuleFile { file: "a.md".into(), text: "org\n".into() }],
+            team_rules: vec![RuleFile { file: "b.md".into(), text: "team".into() }],
         }
     }
 
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn general_before_specific_and_the_shared_part_is_the_same_for_all() {
-        let hive = [Rule { file: "h.md".into(), text: "hive".into() }];
+        let hive = [RuleFile { file: "h.md".into(), text: "hive".into() }];
         let one = assemble("system\n", &hive, &agent("one"), &[]);
         let two = assemble("system\n", &hive, &agent("two"), &[]);
         assert_eq!(one.shared, two.shared);

@@ -35,7 +35,7 @@ const BUILTINS: &str = " . alias bg bind break builtin caller command compgen co
 
 /// A command of a plain line. `W` is a word: as it was written, or as it is judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShellCommand<W> {
+pub struct PlainCommand<W> {
     pub assigns: Vec<(String, W)>,
     pub words: Vec<W>,
     pub redirects: Vec<Redirect<W>>,
@@ -127,12 +127,12 @@ pub struct NoFiles;
 
 /// A plain line as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain(Vec<ShellCommand<RawWord>>);
+pub struct Plain(Vec<PlainCommand<RawWord>>);
 
 /// A plain line as it is judged and as it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
-    pub commands: Vec<ShellCommand<String>>,
+    pub commands: Vec<PlainCommand<String>>,
     /// For each command the folder it runs in: relative to the workspace (empty: itself), or
     /// absolute.
     pub folders: Vec<String>,
@@ -204,8 +204,8 @@ impl Plain {
 }
 
 /// Whether the program of a command is one that means the same once builtins are taken away.
-fn check(commands: &[ShellCommand<RawWord>], place: usize) -> Result<(), &'static str> {
-    let ShellCommand { assigns, words, redirects, then } = &commands[place];
+fn check(commands: &[PlainCommand<RawWord>], place: usize) -> Result<(), &'static str> {
+    let PlainCommand { assigns, words, redirects, then } = &commands[place];
     let text = |word: &[Bit]| match word {
         [Bit::Text(text)] => Some(text.clone()),
         _ => None,
@@ -258,7 +258,7 @@ fn check(commands: &[ShellCommand<RawWord>], place: usize) -> Result<(), &'stati
     }
 }
 
-fn is_cd(command: &ShellCommand<RawWord>) -> bool {
+fn is_cd(command: &PlainCommand<RawWord>) -> bool {
     matches!(command.words.first().map(Vec::as_slice), Some([Bit::Text(text)]) if text == "cd")
 }
 
@@ -290,8 +290,8 @@ struct Here<'a> {
 }
 
 impl Here<'_> {
-    fn command(&self, command: &ShellCommand<RawWord>) -> Result<ShellCommand<String>, String> {
-        let mut done = ShellCommand { then: command.then, ..ShellCommand::default() };
+    fn command(&self, command: &PlainCommand<RawWord>) -> Result<PlainCommand<String>, String> {
+        let mut done = PlainCommand { then: command.then, ..PlainCommand::default() };
         for (name, value) in &command.assigns {
             done.assigns.push((name.clone(), self.literal(value)?));
         }
@@ -406,7 +406,7 @@ fn constant(value: Option<&str>) -> Result<String, String> {
     }
 }
 
-impl ShellCommand<String> {
+impl PlainCommand<String> {
     fn simple(&self) -> Simple {
         let file = |redirect: &Redirect<String>| match redirect {
             Redirect::File { target, .. } => target != "/dev/null",
@@ -466,7 +466,7 @@ impl ShellCommand<String> {
 impl Judged {
     /// Its parts, for rules to decide on.
     pub fn line(&self) -> ParsedLine {
-        ParsedLine::of(self.commands.iter().map(ShellCommand::simple))
+        ParsedLine::of(self.commands.iter().map(PlainCommand::simple))
     }
 
     /// The text that runs.

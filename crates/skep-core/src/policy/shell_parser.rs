@@ -5,7 +5,7 @@
 
 use super::shell::{Part, Simple, Word};
 use super::shell_wrapper;
-use crate::policy::plain::{Access, Bit, Connector, RawWord, Redirect, ShellCommand};
+use crate::policy::plain::{Access, Bit, Connector, PlainCommand, RawWord, Redirect};
 
 /// Commands inside of commands.
 const DEEPEST: usize = 16;
@@ -16,7 +16,7 @@ const MOST_PARTS: usize = 500;
 pub(super) type Understood<T = ()> = Result<T, &'static str>;
 
 /// The commands of a plain line. `Err` says what is not plain.
-pub(super) type PlainResult = Result<Vec<ShellCommand<RawWord>>, &'static str>;
+pub(super) type PlainResult = Result<Vec<PlainCommand<RawWord>>, &'static str>;
 
 /// Appends the parts of `text`.
 pub(super) fn read(text: &str, depth: usize, parts: &mut Vec<Part>) -> Understood<PlainResult> {
@@ -59,7 +59,7 @@ struct Parser<'a, 'p> {
     rest: &'a str,
     depth: usize,
     parts: &'p mut Vec<Part>,
-    commands: Vec<ShellCommand<RawWord>>,
+    commands: Vec<PlainCommand<RawWord>>,
     /// What is not plain.
     odd: Option<&'static str>,
     /// Here-documents whose text is still to come: command, redirection, tag.
@@ -195,14 +195,14 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn command(&mut self) -> Understood {
-        let mut command = ShellCommand::default();
+        let mut command = PlainCommand::default();
         loop {
             self.blanks();
             match self.peek() {
                 None | Some('\n' | ';' | '|' | ')' | '#') => break,
                 Some('&') if !self.at("&>") => break,
                 Some('(') if self.at("((") => return Err("it uses (("),
-                Some('(') if command == ShellCommand::default() => {
+                Some('(') if command == PlainCommand::default() => {
                     self.odd("it uses ( )");
                     self.one();
                     self.list(Some(')'))?;
@@ -224,7 +224,7 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn word_of(&mut self, command: &mut ShellCommand<RawWord>) -> Understood {
+    fn word_of(&mut self, command: &mut PlainCommand<RawWord>) -> Understood {
         let (word, raw) = self.word()?;
         if matches!(self.peek(), Some('<' | '>')) && raw.bytes().all(|b| b.is_ascii_digit()) {
             return self.redirection(Some(raw), command);
@@ -290,7 +290,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn redirection(&mut self, fd: Option<&str>, command: &mut ShellCommand<RawWord>) -> Understood {
+    fn redirection(&mut self, fd: Option<&str>, command: &mut PlainCommand<RawWord>) -> Understood {
         if fd.is_some_and(|fd| !["0", "1", "2"].contains(&fd)) {
             self.odd("it redirects more than 0, 1 and 2");
         }
@@ -323,7 +323,7 @@ impl<'a> Parser<'a, '_> {
         Ok(())
     }
 
-    fn here_document(&mut self, command: &mut ShellCommand<RawWord>) -> Understood {
+    fn here_document(&mut self, command: &mut PlainCommand<RawWord>) -> Understood {
         self.blanks();
         let opened = self.take("'");
         let tag = self.take_while(is_name);

@@ -15,7 +15,7 @@ use crate::vocab::ids::AgentName;
 
 /// A file of rules: its tier is where it was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct RuleFile {
     pub file: String,
     pub text: String,
 }
@@ -37,8 +37,8 @@ pub struct AgentSettings {
     pub folder: PathBuf,
     pub sandbox: SandboxSettings,
     pub policy: Policy,
-    pub org_rules: Vec<Rule>,
-    pub team_rules: Vec<Rule>,
+    pub org_rules: Vec<RuleFile>,
+    pub team_rules: Vec<RuleFile>,
 }
 
 /// An agent as the hive knows it: usable, or disabled by its own broken folder.

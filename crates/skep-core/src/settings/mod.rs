@@ -6,7 +6,7 @@ mod profile;
 
 pub use crate::hive_settings::HiveSettings;
 pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel};
-pub use agent::{AgentSettings, AgentState, QueueMode, Rule, SandboxLimits, SandboxSettings};
+pub use agent::{AgentSettings, AgentState, QueueMode, RuleFile, SandboxLimits, SandboxSettings};
 pub use limits::{Budgets, Limits};
 pub use profile::{Profile, Reached, Think, Timeouts};
 

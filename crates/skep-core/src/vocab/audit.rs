@@ -172,13 +172,13 @@ impl Finding {
 
 /// A row as it was found: nothing in `row` where a column cannot be what we write.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct StoredRow {
     pub id: i64,
     pub row: Option<AuditRow>,
     pub seal: Option<Seal>,
 }
 
-impl Found {
+impl StoredRow {
     /// Whether this is what stood at `id` behind `before`.
     fn fits(&self, id: i64, before: Seal) -> bool {
         let Some(row) = &self.row else { return false };
@@ -188,8 +188,7 @@ impl Found {
 
 /// What the reading of a whole trail came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = AuditVerdict)]
-pub struct Verdict {
+pub struct AuditVerdict {
     /// Nothing was found.
     pub ok: bool,
     pub rows: i64,
@@ -208,7 +207,7 @@ const TOLD: usize = 100;
 const KEPT: usize = 256;
 
 /// Reads a trail from its first row to its last.
-pub struct Reading {
+pub struct ChainReader {
     head: Option<Head>,
     /// Row and seal before the first that is there, as the last checkpoint says.
     start: Head,
@@ -225,12 +224,12 @@ pub struct Reading {
 }
 
 struct Misfit {
-    found: Found,
+    found: StoredRow,
     /// The seal that stands in the row before.
     before: Option<Seal>,
 }
 
-impl Reading {
+impl ChainReader {
     /// `head`: the newest seal on record elsewhere. `start`: the last row that retention deleted.
     pub fn new(head: Option<Head>, start: Head) -> Self {
         Self {
@@ -248,7 +247,7 @@ impl Reading {
     }
 
     /// The next row, in the order of their numbers.
-    pub fn take(&mut self, found: Found) {
+    pub fn take(&mut self, found: StoredRow) {
         let id = found.id;
         if id <= 0 {
             let text = format!("row {id} is none of ours: rows are numbered from 1");
@@ -285,7 +284,7 @@ impl Reading {
         }
     }
 
-    fn look(&mut self, found: &Found) {
+    fn look(&mut self, found: &StoredRow) {
         if let Some(row) = &found.row
             && row.kind == AuditKind::Break
         {
@@ -305,7 +304,7 @@ impl Reading {
         }
     }
 
-    pub fn end(mut self) -> Verdict {
+    pub fn end(mut self) -> AuditVerdict {
         self.sort_misfits();
         let head = self.head.filter(|head| head.id > self.last);
         if let Some(head) = head {
@@ -315,7 +314,7 @@ impl Reading {
         self.findings.sort_by_key(|finding| finding.row);
         let untold = self.findings.len().saturating_sub(TOLD);
         self.findings.truncate(TOLD);
-        Verdict {
+        AuditVerdict {
             ok: self.findings.is_empty(),
             rows: self.rows,
             first: self.first,
@@ -363,7 +362,7 @@ impl Reading {
     }
 }
 
-fn changed(id: i64, found: &Found) -> String {
+fn changed(id: i64, found: &StoredRow) -> String {
     if found.row.is_none() || found.seal.is_none() {
         return format!("row {id} was changed: it holds what no row can hold");
     }

@@ -4,7 +4,7 @@
 use super::*;
 
 /// Ten rows, as they were written.
-fn trail() -> Vec<Found> {
+fn trail() -> Vec<StoredRow> {
     let mut seal = Seal::default();
     let rows = (1..=10).map(|id| {
         let row = AuditRow {
@@ -21,24 +21,24 @@ fn trail() -> Vec<Found> {
             ..AuditRow::new(AuditKind::Call, 1000 + id, "ok")
         };
         seal = seal.next(&row);
-        Found { id, row: Some(row), seal: Some(seal) }
+        StoredRow { id, row: Some(row), seal: Some(seal) }
     });
     rows.collect()
 }
 
-fn head(rows: &[Found]) -> Option<Head> {
+fn head(rows: &[StoredRow]) -> Option<Head> {
     rows.last().map(|last| Head { id: last.id, seal: last.seal.unwrap() })
 }
 
-fn read(rows: Vec<Found>, head: Option<Head>) -> Vec<(FindingKind, i64)> {
-    let mut reading = Reading::new(head, Head::default());
+fn read(rows: Vec<StoredRow>, head: Option<Head>) -> Vec<(FindingKind, i64)> {
+    let mut reading = ChainReader::new(head, Head::default());
     rows.into_iter().for_each(|row| reading.take(row));
     let verdict = reading.end();
     assert_eq!(verdict.ok, verdict.findings.is_empty());
     verdict.findings.iter().map(|finding| (finding.kind, finding.row)).collect()
 }
 
-fn altered(change: impl FnOnce(&mut Vec<Found>)) -> Vec<(FindingKind, i64)> {
+fn altered(change: impl FnOnce(&mut Vec<StoredRow>)) -> Vec<(FindingKind, i64)> {
     let mut rows = trail();
     let head = head(&rows);
     change(&mut rows);
@@ -136,7 +136,7 @@ fn a_head_that_lags_behind_is_no_finding() {
 fn a_trail_may_begin_where_a_checkpoint_says_and_nowhere_else() {
     let rows = trail();
     let read_from = |first: usize, start: Head| {
-        let mut reading = Reading::new(head(&rows), start);
+        let mut reading = ChainReader::new(head(&rows), start);
         rows[first..].iter().cloned().for_each(|row| reading.take(row));
         reading.end().findings
     };

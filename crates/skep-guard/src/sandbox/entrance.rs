@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit};
 use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use seccompiler::BpfProgram;
 
-use super::{Gid, Limits, Room, SandboxError, Uid, Workspace, broken, filter};
+use super::{CommandLimits, Gid, Room, SandboxError, Uid, Workspace, broken, filter};
 
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
@@ -108,7 +108,7 @@ impl Entrance {
     pub fn new(
         user: Option<User>,
         staging: Vec<PathBuf>,
-        limits: &Limits,
+        limits: &CommandLimits,
         handles: Vec<OwnedFd>,
     ) -> Result<Self, String> {
         let text = |path: &Path| CString::new(path.as_os_str().as_bytes());

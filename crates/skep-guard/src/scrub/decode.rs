@@ -15,7 +15,7 @@ const LINE: usize = 16;
 const LONGEST: usize = 24;
 
 /// One depth: what it reads, and where in the text each byte of that begins and ends.
-pub(super) struct Level {
+pub(super) struct DecodedLevel {
     pub bytes: Vec<u8>,
     spans: Vec<(u32, u32)>,
     /// Where an escape begins that the end of the text cuts off; the end where none does.
@@ -24,14 +24,14 @@ pub(super) struct Level {
 
 /// How a text is read.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Reading {
+pub(super) struct DecodeOptions {
     /// A backslash before an ordinary letter is taken away: some secret has what is written so.
     pub backslashes: bool,
     /// Digits of base64 directly before the text.
     pub before: usize,
 }
 
-impl Level {
+impl DecodedLevel {
     /// Where the byte at `at` stands in the text; behind the last, where that ends.
     pub fn start(&self, at: usize) -> usize {
         match self.spans.get(at) {
@@ -51,7 +51,7 @@ impl Level {
 }
 
 /// Every depth below the text, and where in the text an escape is cut off by its end.
-pub(super) fn levels(text: &str, reading: Reading) -> (Vec<Level>, usize) {
+pub(super) fn levels(text: &str, reading: DecodeOptions) -> (Vec<DecodedLevel>, usize) {
     let bytes = text.as_bytes();
     let cut = match look(bytes, reading) {
         Look::Escapes if u32::try_from(bytes.len()).is_ok() => None,
@@ -62,8 +62,8 @@ pub(super) fn levels(text: &str, reading: Reading) -> (Vec<Level>, usize) {
         return (Vec::new(), cut);
     }
     let spans = (0..).zip(1..).take(bytes.len()).collect();
-    let mut above = Level { bytes: bytes.to_vec(), spans, cut: bytes.len() };
-    let mut levels: Vec<Level> = Vec::new();
+    let mut above = DecodedLevel { bytes: bytes.to_vec(), spans, cut: bytes.len() };
+    let mut levels: Vec<DecodedLevel> = Vec::new();
     for _ in 0..=DEEPEST {
         let below = take_back(&mut above, reading);
         // Whatever is taken back is shorter afterwards.
@@ -84,7 +84,7 @@ enum Look {
 }
 
 /// Whether anything can be taken back.
-fn look(bytes: &[u8], reading: Reading) -> Look {
+fn look(bytes: &[u8], reading: DecodeOptions) -> Look {
     let mut cut = bytes.len();
     for at in memchr3_iter(b'\\', b'&', b'%', bytes) {
         match step(bytes, at, run_before(bytes, at, reading.before), reading) {
@@ -99,7 +99,7 @@ fn look(bytes: &[u8], reading: Reading) -> Look {
     if has_line_end(bytes, reading) { Look::Escapes } else { Look::Nothing { cut } }
 }
 
-fn has_line_end(bytes: &[u8], reading: Reading) -> bool {
+fn has_line_end(bytes: &[u8], reading: DecodeOptions) -> bool {
     memchr2_iter(b'\n', b'\r', bytes).any(|at| run_before(bytes, at, reading.before) >= LINE)
 }
 
@@ -123,10 +123,10 @@ pub(super) fn run_at_end(text: &str, before: usize) -> usize {
 }
 
 /// One depth deeper; notes where in the depth above an escape is cut off.
-fn take_back(above: &mut Level, reading: Reading) -> Level {
+fn take_back(above: &mut DecodedLevel, reading: DecodeOptions) -> DecodedLevel {
     let bytes = &above.bytes;
     let (taken, spans) = (Vec::with_capacity(bytes.len()), Vec::with_capacity(bytes.len()));
-    let mut below = Level { bytes: taken, spans, cut: 0 };
+    let mut below = DecodedLevel { bytes: taken, spans, cut: 0 };
     let (mut at, mut run) = (0, reading.before);
     while at < bytes.len() {
         match step(bytes, at, run, reading) {
@@ -185,7 +185,7 @@ impl Step {
     }
 }
 
-fn step(bytes: &[u8], at: usize, run: usize, reading: Reading) -> Step {
+fn step(bytes: &[u8], at: usize, run: usize, reading: DecodeOptions) -> Step {
     let rest = &bytes[at..];
     match rest[0] {
         b'%' => match hex(&rest[1..], 2) {
@@ -260,7 +260,7 @@ fn entity(rest: &[u8]) -> Step {
 }
 
 /// Any number of backslashes before one letter: each depth of JSON doubles them.
-fn backslash(rest: &[u8], run: usize, reading: Reading) -> Step {
+fn backslash(rest: &[u8], run: usize, reading: DecodeOptions) -> Step {
     let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
     let Some(letter) = rest.get(slashes) else { return Step::Cut };
     let after = &rest[slashes + 1..];

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// The text is for the model: it begins with the class and says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum PathRefusal {
     #[error("outside_workspace: {path} is not inside the workspace; use a path below it")]
     OutsideWorkspace { path: String },
     #[error("not_found: there is no {path} in the workspace")]
@@ -32,30 +32,30 @@ pub enum Refusal {
     Write { path: String, source: io::Error },
 }
 
-pub(super) fn refusal(requested: &str, errno: Errno) -> Refusal {
+pub(super) fn refusal(requested: &str, errno: Errno) -> PathRefusal {
     let path = requested.to_owned();
     match errno {
-        Errno::XDEV => Refusal::OutsideWorkspace { path },
-        Errno::NOENT | Errno::NOTDIR => Refusal::NotFound { path },
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => Refusal::NoPermission { path },
+        Errno::XDEV => PathRefusal::OutsideWorkspace { path },
+        Errno::NOENT | Errno::NOTDIR => PathRefusal::NotFound { path },
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => PathRefusal::NoPermission { path },
         Errno::LOOP => {
-            Refusal::BadPath { path, why: "its links lead in a circle or into the system" }
+            PathRefusal::BadPath { path, why: "its links lead in a circle or into the system" }
         }
-        Errno::NAMETOOLONG => Refusal::BadPath { path, why: "it is too long" },
+        Errno::NAMETOOLONG => PathRefusal::BadPath { path, why: "it is too long" },
         // What opening a socket (NXIO) or a device without a driver (NODEV) answers.
-        Errno::NXIO | Errno::NODEV => Refusal::NotRegular { path, kind: "socket or device" },
-        other => Refusal::Io { path, source: other.into() },
+        Errno::NXIO | Errno::NODEV => PathRefusal::NotRegular { path, kind: "socket or device" },
+        other => PathRefusal::Io { path, source: other.into() },
     }
 }
 
 /// The same for a failure after the place was opened.
-pub(super) fn write_refusal(requested: &str, source: io::Error) -> Refusal {
+pub(super) fn write_refusal(requested: &str, source: io::Error) -> PathRefusal {
     let path = requested.to_owned();
     match Errno::from_io_error(&source) {
-        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Refusal::NoPermission { path },
-        Some(Errno::ISDIR) => Refusal::IsDirectory { path },
-        Some(Errno::NAMETOOLONG) => Refusal::BadPath { path, why: "it is too long" },
-        _ => Refusal::Write { path, source },
+        Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => PathRefusal::NoPermission { path },
+        Some(Errno::ISDIR) => PathRefusal::IsDirectory { path },
+        Some(Errno::NAMETOOLONG) => PathRefusal::BadPath { path, why: "it is too long" },
+        _ => PathRefusal::Write { path, source },
     }
 }
 

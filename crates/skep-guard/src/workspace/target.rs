@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use super::refusal::{Refusal, kind_name, refusal, write_refusal};
+use super::refusal::{PathRefusal, kind_name, refusal, write_refusal};
 use super::{RENAME_TRIES, Root};
 use crate::random;
 
@@ -37,23 +37,23 @@ impl Target {
         relative: &Path,
         requested: &str,
         folders: Folders,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, PathRefusal> {
         let path = || requested.to_owned();
         // `a/.` and `a/` name folders; Path would quietly make them `a`.
         if requested.ends_with('/') || requested.ends_with("/.") {
-            return Err(Refusal::IsDirectory { path: path() });
+            return Err(PathRefusal::IsDirectory { path: path() });
         }
         let Some(Component::Normal(name)) = relative.components().next_back() else {
             return Err(if relative.components().any(|part| part == Component::ParentDir) {
-                Refusal::OutsideWorkspace { path: path() }
+                PathRefusal::OutsideWorkspace { path: path() }
             } else {
-                Refusal::IsDirectory { path: path() }
+                PathRefusal::IsDirectory { path: path() }
             });
         };
         let parent = relative.parent().unwrap_or(Path::new(""));
         let folder = open_parent(root, parent, folders).map_err(|errno| match errno {
             // A file stands where a folder is needed.
-            Errno::NOTDIR => Refusal::BadPath { path: path(), why: "a part of it is a file" },
+            Errno::NOTDIR => PathRefusal::BadPath { path: path(), why: "a part of it is a file" },
             errno => refusal(requested, errno),
         })?;
         let before = look(&folder, name, requested)?;
@@ -80,32 +80,32 @@ impl Target {
     }
 
     /// The content that would be replaced; `NotFound` when there is none.
-    pub fn read(&self, limit: u64) -> Result<Vec<u8>, Refusal> {
+    pub fn read(&self, limit: u64) -> Result<Vec<u8>, PathRefusal> {
         let path = || self.requested.clone();
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty())
             .map_err(|errno| refusal(&self.requested, errno))?;
-        let failed = |source| Refusal::Io { path: path(), source };
+        let failed = |source| PathRefusal::Io { path: path(), source };
         let status = rustix::fs::fstat(&fd).map_err(|errno| failed(errno.into()))?;
         let kind = FileType::from_raw_mode(status.st_mode);
         if kind != FileType::RegularFile {
-            return Err(Refusal::NotRegular { path: path(), kind: kind_name(kind) });
+            return Err(PathRefusal::NotRegular { path: path(), kind: kind_name(kind) });
         }
         let bytes = u64::try_from(status.st_size).unwrap_or(u64::MAX);
         if bytes > limit {
-            return Err(Refusal::TooLarge { path: path(), bytes, limit });
+            return Err(PathRefusal::TooLarge { path: path(), bytes, limit });
         }
         // As large as it is: a vector that grows by doubling would hold it three times.
         let mut content = Vec::with_capacity(usize::try_from(bytes + 1).unwrap_or(0));
         File::from(fd).take(limit + 1).read_to_end(&mut content).map_err(failed)?;
         if content.len() as u64 > limit {
-            return Err(Refusal::TooLarge { path: path(), bytes: content.len() as u64, limit });
+            return Err(PathRefusal::TooLarge { path: path(), bytes: content.len() as u64, limit });
         }
         Ok(content)
     }
 
     /// Puts `content` in the file's place: after a crash either the old or the new stands there.
-    pub fn replace(&self, content: &[u8]) -> Result<(), Refusal> {
+    pub fn replace(&self, content: &[u8]) -> Result<(), PathRefusal> {
         let failed = |source| write_refusal(&self.requested, source);
         let temporary = OsString::from(format!(".skep-{}.tmp", random::uuid()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -139,7 +139,7 @@ impl Target {
 }
 
 /// What stands at the name now, if it may be replaced.
-fn look(folder: &OwnedFd, name: &OsStr, requested: &str) -> Result<Option<Stat>, Refusal> {
+fn look(folder: &OwnedFd, name: &OsStr, requested: &str) -> Result<Option<Stat>, PathRefusal> {
     let path = requested.to_owned();
     let status = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) => status,
@@ -148,14 +148,14 @@ fn look(folder: &OwnedFd, name: &OsStr, requested: &str) -> Result<Option<Stat>,
     };
     match FileType::from_raw_mode(status.st_mode) {
         FileType::RegularFile => Ok(Some(status)),
-        FileType::Directory => Err(Refusal::IsDirectory { path }),
+        FileType::Directory => Err(PathRefusal::IsDirectory { path }),
         FileType::Symlink => {
             let leads_to = rustix::fs::readlinkat(folder, name, Vec::new())
                 .map(|target| String::from_utf8_lossy(target.to_bytes()).into_owned())
                 .unwrap_or_else(|_| "another place".to_owned());
-            Err(Refusal::IsLink { path, leads_to })
+            Err(PathRefusal::IsLink { path, leads_to })
         }
-        other => Err(Refusal::NotRegular { path, kind: kind_name(other) }),
+        other => Err(PathRefusal::NotRegular { path, kind: kind_name(other) }),
     }
 }
 

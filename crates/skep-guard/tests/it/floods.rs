@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use skep_guard::process::Ending;
-use skep_guard::sandbox::{Counting, Level, Limits, ShellCommand};
+use skep_guard::sandbox::{CommandLimits, Counting, Level, ShellCommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::scene::{MIB, Scene, processes_in, text};
@@ -129,7 +129,7 @@ async fn walls_stop_a_disk_flood_by_processes_that_nobody_waits_for() {
 #[tokio::test]
 async fn walls_stop_many_calls_that_fill_the_workspace_together() {
     let mut scene = Scene::new();
-    let limits = Limits { workspace_bytes: 64 * MIB, ..scene.sandbox.limits().clone() };
+    let limits = CommandLimits { workspace_bytes: 64 * MIB, ..scene.sandbox.limits().clone() };
     scene.sandbox = scene.sandbox.variant(Level::Confined, limits);
     let call = |number: u32| {
         format!("dd if=/dev/zero of=part{number} bs=1M count=10 2>/dev/null || echo failed")
@@ -160,7 +160,7 @@ async fn walls_stop_many_calls_that_fill_the_workspace_together() {
 async fn walls_start_nothing_when_the_disk_is_nearly_full() {
     let scene = Scene::new();
     for level in [Level::Confined, Level::Host] {
-        let limits = Limits { disk_floor_bytes: 1 << 60, ..scene.sandbox.limits().clone() };
+        let limits = CommandLimits { disk_floor_bytes: 1 << 60, ..scene.sandbox.limits().clone() };
         let sandbox = scene.sandbox.variant(level, limits);
         let line = "touch ran".to_owned();
         let command = ShellCommand { line, timeout: Duration::from_secs(20), output_bytes: 1024 };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use skep_guard::process::JobOutput;
-use skep_guard::sandbox::{Counting, Level, Limits, Room, Sandbox, Settings, ShellCommand};
+use skep_guard::sandbox::{CommandLimits, Counting, Level, Room, Sandbox, Settings, ShellCommand};
 use tokio_util::sync::CancellationToken;
 
 pub const MIB: u64 = 1024 * 1024;
@@ -34,7 +34,7 @@ impl Scene {
             fs::write(home.path().join(file), "canary").unwrap();
         }
         let mut settings = Settings::new(Level::Confined, vec![home.path().to_path_buf()]);
-        settings.limits = Limits {
+        settings.limits = CommandLimits {
             cpu: Duration::from_secs(5),
             memory_bytes: 128 * MIB,
             processes: 40,

@@ -15,7 +15,7 @@ use crate::answer::{
 };
 use crate::failure::{self, Detail};
 use crate::mend;
-use crate::sse::Event;
+use crate::sse::SseEvent;
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -182,7 +182,7 @@ pub struct Decoder {
 impl Decode for Decoder {
     fn read(
         &mut self,
-        event: &Event,
+        event: &SseEvent,
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {

@@ -10,7 +10,7 @@ fn decode(events: &[Value]) -> (Vec<ModelEvent>, Option<ModelError>) {
     let mut decoder = Decoder::default();
     let mut decoded = Vec::new();
     for event in events {
-        let event = Event { name: String::new(), data: event.to_string() };
+        let event = SseEvent { name: String::new(), data: event.to_string() };
         if let Err(error) = decoder.read(&event, "key", &mut decoded) {
             return (decoded, Some(error));
         }

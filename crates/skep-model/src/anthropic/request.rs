@@ -12,7 +12,7 @@ use skep_core::provider::{ModelRequest, ToolSpec};
 
 use super::VENDOR;
 use crate::catalog;
-use crate::conversation::{self, CallResult, Part, Piece};
+use crate::conversation::{self, CallResult, ContentPart, WireMessage};
 use crate::effort;
 
 /// Tools, system and messages stand last and in the order the cache sees them.
@@ -145,11 +145,11 @@ pub fn render(request: &ModelRequest) -> String {
 
 /// The wire refuses thinking in a turn that another vendor began with calls: such a turn has no
 /// thinking of its own at its start.
-fn may_think(pieces: &[Piece<'_>]) -> bool {
-    let turn = pieces.iter().rev().take_while(|piece| !matches!(piece, Piece::User(_)));
+fn may_think(pieces: &[WireMessage<'_>]) -> bool {
+    let turn = pieces.iter().rev().take_while(|piece| !matches!(piece, WireMessage::User(_)));
     let first = turn.filter_map(|piece| match piece {
-        Piece::Assistant(body) => Some(assistant(body)),
-        Piece::User(_) | Piece::Results(_) => None,
+        WireMessage::Assistant(body) => Some(assistant(body)),
+        WireMessage::User(_) | WireMessage::Results(_) => None,
     });
     first.last().is_none_or(|blocks| {
         let thinks = |block: &Content<'_>| {
@@ -182,13 +182,15 @@ fn system(request: &ModelRequest) -> Vec<Content<'_>> {
     blocks
 }
 
-fn messages<'a>(pieces: &'a [Piece<'a>]) -> Vec<Said<'a>> {
+fn messages<'a>(pieces: &'a [WireMessage<'a>]) -> Vec<Said<'a>> {
     let mut rendered = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let (role, content) = match piece {
-            Piece::User(parts) => ("user", parts.iter().map(part).collect()),
-            Piece::Assistant(body) => ("assistant", assistant(body)),
-            Piece::Results(results) => ("user", results.iter().map(result).collect::<Vec<_>>()),
+            WireMessage::User(parts) => ("user", parts.iter().map(part).collect()),
+            WireMessage::Assistant(body) => ("assistant", assistant(body)),
+            WireMessage::Results(results) => {
+                ("user", results.iter().map(result).collect::<Vec<_>>())
+            }
         };
         if !content.is_empty() {
             rendered.push(Said { role, content });
@@ -229,10 +231,10 @@ fn result<'a>(result: &'a CallResult<'a>) -> Content<'a> {
     }
 }
 
-fn part<'a>(part: &'a Part<'a>) -> Content<'a> {
+fn part<'a>(part: &'a ContentPart<'a>) -> Content<'a> {
     match part {
-        Part::Text(text) => Content::Text { text, cache_control: None },
-        Part::Image { mime, data } => Content::Image {
+        ContentPart::Text(text) => Content::Text { text, cache_control: None },
+        ContentPart::Image { mime, data } => Content::Image {
             source: Source::Base64 { media_type: mime, data: data.to_base64() },
             cache_control: None,
         },

@@ -16,7 +16,7 @@ use crate::answer::{
 };
 use crate::failure::{self, Detail};
 use crate::mend;
-use crate::sse::Event;
+use crate::sse::SseEvent;
 
 #[derive(Debug, Deserialize)]
 struct Chunk {
@@ -116,7 +116,7 @@ pub struct Decoder {
 impl Decode for Decoder {
     fn read(
         &mut self,
-        event: &Event,
+        event: &SseEvent,
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {

@@ -10,7 +10,7 @@ fn decode(chunks: &[Value]) -> (Vec<ModelEvent>, Option<ModelError>) {
     let mut decoder = Decoder::default();
     let mut decoded = Vec::new();
     for chunk in chunks {
-        let event = Event { name: String::new(), data: chunk.to_string() };
+        let event = SseEvent { name: String::new(), data: chunk.to_string() };
         if let Err(error) = decoder.read(&event, "key", &mut decoded) {
             return (decoded, Some(error));
         }

@@ -6,7 +6,7 @@ use skep_core::message::{Block, Body};
 use skep_core::provider::{ModelRequest, ToolSpec};
 
 use super::VENDOR;
-use crate::conversation::{self, CallResult, Part, Piece};
+use crate::conversation::{self, CallResult, ContentPart, WireMessage};
 use crate::effort;
 
 /// What servers of this wire disagree about.
@@ -89,11 +89,11 @@ fn messages(request: &ModelRequest, dialect: Dialect) -> Vec<Value> {
     }
     for piece in conversation::pieces(request) {
         match piece {
-            Piece::User(parts) => {
+            WireMessage::User(parts) => {
                 rendered.push(json!({"role": "user", "content": content(&parts)}));
             }
-            Piece::Assistant(body) => rendered.extend(assistant(body, dialect)),
-            Piece::Results(results) => {
+            WireMessage::Assistant(body) => rendered.extend(assistant(body, dialect)),
+            WireMessage::Results(results) => {
                 rendered.extend(results.iter().map(|result| {
                     json!({
                         "role": "tool",
@@ -109,17 +109,17 @@ fn messages(request: &ModelRequest, dialect: Dialect) -> Vec<Value> {
 }
 
 /// One text where there is nothing else: servers that know no parts understand it.
-fn content(parts: &[Part<'_>]) -> Value {
+fn content(parts: &[ContentPart<'_>]) -> Value {
     match conversation::has_images(parts) {
         false => json!(conversation::joined_text(parts)),
         true => parts.iter().map(part).collect(),
     }
 }
 
-fn part(part: &Part<'_>) -> Value {
+fn part(part: &ContentPart<'_>) -> Value {
     match part {
-        Part::Text(text) => json!({"type": "text", "text": text}),
-        Part::Image { mime, data } => {
+        ContentPart::Text(text) => json!({"type": "text", "text": text}),
+        ContentPart::Image { mime, data } => {
             let url = conversation::data_url(mime, data);
             json!({"type": "image_url", "image_url": {"url": url}})
         }
@@ -133,7 +133,7 @@ fn pictures(results: &[CallResult<'_>]) -> Option<Value> {
     for result in results.iter().filter(|result| conversation::has_images(&result.parts)) {
         let text = format!("[pictures of the tool call {}]", result.id);
         parts.push(json!({"type": "text", "text": text}));
-        let images = result.parts.iter().filter(|part| matches!(part, Part::Image { .. }));
+        let images = result.parts.iter().filter(|part| matches!(part, ContentPart::Image { .. }));
         parts.extend(images.map(part));
     }
     (!parts.is_empty()).then(|| json!({"role": "user", "content": parts}))

@@ -17,7 +17,7 @@ use crate::answer::{
 };
 use crate::failure::{self, Detail};
 use crate::mend;
-use crate::sse::Event;
+use crate::sse::SseEvent;
 
 /// Between two parts of a summary, which are paragraphs of their own.
 const PART_BREAK: &str = "\n\n";
@@ -138,7 +138,7 @@ pub struct Decoder {
 impl Decode for Decoder {
     fn read(
         &mut self,
-        event: &Event,
+        event: &SseEvent,
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {

@@ -6,7 +6,7 @@ use skep_core::message::{Block, Body};
 use skep_core::provider::{ModelRequest, ToolSpec};
 
 use super::VENDOR;
-use crate::conversation::{self, CallResult, Part, Piece};
+use crate::conversation::{self, CallResult, ContentPart, WireMessage};
 use crate::effort;
 
 /// The wire refuses a lower limit.
@@ -59,12 +59,12 @@ fn input(request: &ModelRequest) -> Vec<Value> {
     let mut items = Vec::with_capacity(request.messages.len());
     for piece in conversation::pieces(request) {
         match piece {
-            Piece::User(parts) => {
+            WireMessage::User(parts) => {
                 let content: Vec<Value> = parts.iter().map(part).collect();
                 items.push(json!({"type": "message", "role": "user", "content": content}));
             }
-            Piece::Assistant(body) => items.extend(assistant(body)),
-            Piece::Results(results) => items.extend(results.iter().map(|result| {
+            WireMessage::Assistant(body) => items.extend(assistant(body)),
+            WireMessage::Results(results) => items.extend(results.iter().map(|result| {
                 json!({
                     "type": "function_call_output",
                     "call_id": result.id,
@@ -76,10 +76,10 @@ fn input(request: &ModelRequest) -> Vec<Value> {
     items
 }
 
-fn part(part: &Part<'_>) -> Value {
+fn part(part: &ContentPart<'_>) -> Value {
     match part {
-        Part::Text(text) => json!({"type": "input_text", "text": text}),
-        Part::Image { mime, data } => {
+        ContentPart::Text(text) => json!({"type": "input_text", "text": text}),
+        ContentPart::Image { mime, data } => {
             let url = conversation::data_url(mime, data);
             json!({"type": "input_image", "detail": "auto", "image_url": url})
         }
@@ -92,7 +92,7 @@ fn output(result: &CallResult<'_>) -> Value {
     if !conversation::has_images(&result.parts) {
         return json!(text);
     }
-    let images = result.parts.iter().filter(|part| matches!(part, Part::Image { .. }));
+    let images = result.parts.iter().filter(|part| matches!(part, ContentPart::Image { .. }));
     let text = json!({"type": "input_text", "text": text});
     [text].into_iter().chain(images.map(part)).collect()
 }

@@ -14,7 +14,7 @@ use skep_core::settings::QueueMode;
 use skep_guard::{clock, scrub};
 use skep_store::approvals;
 use skep_store::inbox::Accept;
-use skep_store::outcomes::{self, Again, Resolve, UnknownCall};
+use skep_store::outcomes::{self, Resolve, RunAgain, UnknownCall};
 
 use crate::door::{DoorError, ErrorKind, Inbound, Source};
 use crate::hive::{Hive, door_error};
@@ -113,7 +113,7 @@ impl Hive {
         turn: &TurnId,
         call: &CallId,
         principal: &Principal,
-    ) -> Result<Again, DoorError> {
+    ) -> Result<RunAgain, DoorError> {
         let read = self.shared.store.read(async |conn| {
             let calls = outcomes::unknown_calls(conn, u32::MAX).await?;
             let found = calls.into_iter().find(|it| it.turn == *turn && it.call_id == *call);
@@ -150,6 +150,6 @@ impl Hive {
             "tool": found.tool, "arguments": arguments, "turn": turn, "call_id": call,
             "asked_by": asked_by,
         }});
-        Ok(Again { accept, call })
+        Ok(RunAgain { accept, call })
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use skep_core::audit::{AuditKind, AuditRow, Found, Seal, Verdict};
+use skep_core::audit::{AuditKind, AuditRow, AuditVerdict, Seal, StoredRow};
 use skep_core::{BoxStream, Millis};
 use skep_store::audit::{self, Wanted};
 
@@ -111,7 +111,7 @@ impl Hive {
         Ok(AuditPage { rows, next: page.next })
     }
 
-    pub async fn verify_audit(&self) -> Result<Verdict, DoorError> {
+    pub async fn verify_audit(&self) -> Result<AuditVerdict, DoorError> {
         self.shared.store.verify_audit().await.map_err(door_error)
     }
 
@@ -134,7 +134,7 @@ impl Hive {
     }
 }
 
-fn lines_of(found: Vec<Found>) -> String {
+fn lines_of(found: Vec<StoredRow>) -> String {
     let mut lines = String::new();
     for found in found {
         // A row that cannot be read has its number all the same.

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use skep_core::audit::{AuditKind, Verdict};
+use skep_core::audit::{AuditKind, AuditVerdict};
 use skep_runtime::audit::{AuditPage, AuditQuery};
 use utoipa::IntoParams;
 
@@ -69,12 +69,12 @@ pub(crate) async fn list(
 /// Reads the whole audit trail and names every row that was changed, removed, moved or cut off.
 #[utoipa::path(
     get, path = "/api/v1/audit/verify", tag = "audit",
-    responses((status = 200, description = "What was found.", body = Verdict))
+    responses((status = 200, description = "What was found.", body = AuditVerdict))
 )]
 pub(crate) async fn verify(
     State(doors): State<Doors>,
     Params(Nothing {}): Params<Nothing>,
-) -> Result<Json<Verdict>, Problem> {
+) -> Result<Json<AuditVerdict>, Problem> {
     Ok(Json(doors.hive.verify_audit().await?))
 }
 

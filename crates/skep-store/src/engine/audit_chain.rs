@@ -1,7 +1,7 @@
 //! The chain of the audit trail: the writer seals each row with the one before it, in the commit
 //! that holds what the row tells of.
 
-use skep_core::audit::{AuditKind, AuditRow, Found, Head, Reading, Seal, Verdict};
+use skep_core::audit::{AuditKind, AuditRow, AuditVerdict, ChainReader, Head, Seal, StoredRow};
 
 use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
 use crate::engine::error::{SqlError, SqlKind};
@@ -100,17 +100,17 @@ pub(crate) fn decode(row: &Row) -> Result<AuditRow, SqlError> {
 }
 
 /// Rows after `after`, oldest first, unreadable ones included.
-pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<Found>, SqlError> {
+pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<StoredRow>, SqlError> {
     let rows = conn.page(COLUMNS_OF, &[after.into(), PAGE_ROWS.into()], PAGE_BYTES).await?;
     let found = rows
         .iter()
-        .map(|row| Ok(Found { id: row.int(0)?, row: decode(row).ok(), seal: seal(row, 14) }));
+        .map(|row| Ok(StoredRow { id: row.int(0)?, row: decode(row).ok(), seal: seal(row, 14) }));
     found.collect()
 }
 
 /// Reads the whole trail. `head` was read before this transaction began.
-pub(crate) async fn verify(conn: &mut Conn, head: Option<Head>) -> Result<Verdict, SqlError> {
-    let mut reading = Reading::new(head, last_let_go(conn).await?);
+pub(crate) async fn verify(conn: &mut Conn, head: Option<Head>) -> Result<AuditVerdict, SqlError> {
+    let mut reading = ChainReader::new(head, last_let_go(conn).await?);
     // Rows with forged numbers below the first one are read, too.
     let mut after = i64::MIN;
     loop {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skep_core::audit::{Finding, Head, Verdict};
+use skep_core::audit::{AuditVerdict, Finding, Head};
 
 use crate::disk::file::{self, FileState, SideFiles};
 use crate::disk::floor::Floor;
@@ -240,7 +240,7 @@ pub(crate) async fn inspect(
 pub(crate) async fn verify_audit(
     options: &OpenOptions,
     schema: &Schema,
-) -> Result<Option<Verdict>, OpenError> {
+) -> Result<Option<AuditVerdict>, OpenError> {
     let database = options.database.as_path();
     let Some(version) = inspect(options, schema).await? else { return Ok(None) };
     if schema.migrations.last().is_some_and(|newest| newest.version > version) {

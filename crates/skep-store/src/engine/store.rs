@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use skep_core::audit::Verdict;
+use skep_core::audit::AuditVerdict;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -179,14 +179,16 @@ impl<S: CommandSet> StoreOf<S> {
     }
 
     /// Reads the whole audit trail and names what is wrong with it.
-    pub async fn verify_audit(&self) -> Result<Verdict, StoreError> {
+    pub async fn verify_audit(&self) -> Result<AuditVerdict, StoreError> {
         let kept = trail::read(&self.shared.audit_head);
         self.read_long("audit", async move |conn| trail::verify(conn, kept).await).await
     }
 
     /// The same without opening it for use, as [`Self::inspect`]; nothing where there is no
     /// database yet.
-    pub async fn verify_closed_audit(options: &OpenOptions) -> Result<Option<Verdict>, OpenError> {
+    pub async fn verify_closed_audit(
+        options: &OpenOptions,
+    ) -> Result<Option<AuditVerdict>, OpenError> {
         open::verify_audit(options, &S::SCHEMA).await
     }
 

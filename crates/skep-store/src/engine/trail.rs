@@ -9,7 +9,7 @@
 use std::io;
 use std::path::Path;
 
-use skep_core::audit::{Finding, FindingKind, Head, Seal, Verdict};
+use skep_core::audit::{AuditVerdict, Finding, FindingKind, Head, Seal};
 
 use crate::disk::line_file::{self, LineFile, LineState};
 use crate::engine::audit_chain::{self, newest, seal_of};
@@ -130,7 +130,10 @@ async fn seal_old_rows(conn: &mut Conn, path: &Path) -> Result<(), SqlError> {
 
 /// Reads the whole trail and compares its end with the head, which was read before `conn` began to
 /// look: rows that are added meanwhile are not missed.
-pub(crate) async fn verify(conn: &mut Conn, kept: LineState<Head>) -> Result<Verdict, SqlError> {
+pub(crate) async fn verify(
+    conn: &mut Conn,
+    kept: LineState<Head>,
+) -> Result<AuditVerdict, SqlError> {
     let head = match kept {
         LineState::At(head) => Some(head),
         LineState::Missing | LineState::Unreadable => None,

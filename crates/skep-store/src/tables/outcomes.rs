@@ -71,18 +71,18 @@ pub struct Resolve {
     pub note: Option<String>,
     pub principal: Principal,
     /// Brings the call back into its lane, where it is to run again.
-    pub again: Option<Again>,
+    pub again: Option<RunAgain>,
     pub now: Millis,
 }
 
 /// The item that runs a call again. It never begins in the commit that accepts it.
-pub struct Again {
+pub struct RunAgain {
     pub accept: Accept,
     /// What its turn runs before anything else: `{tool, arguments, turn, call_id, asked_by}`.
     pub call: Json,
 }
 
-/// Who had asked for the call of an [`Again`]; nothing where its row does not say.
+/// Who had asked for the call of an [`RunAgain`]; nothing where its row does not say.
 pub(crate) fn askers(call: &str) -> Option<Vec<String>> {
     let mut call: Json = serde_json::from_str(call).ok()?;
     serde_json::from_value(call["again"]["asked_by"].take()).ok()

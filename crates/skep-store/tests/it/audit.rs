@@ -1,7 +1,7 @@
 //! The audit trail: a row stands and falls with the result it belongs to.
 
 use serde_json::json;
-use skep_core::audit::{AuditKind, AuditRow, Verdict};
+use skep_core::audit::{AuditKind, AuditRow, AuditVerdict};
 use skep_core::engine::Capabilities;
 use skep_core::event::CallState;
 use skep_core::ids::*;
@@ -110,7 +110,7 @@ fn noted(at: i64) -> AddAudit {
 }
 
 async fn verified(store: &Store) -> (bool, i64, i64, i64) {
-    let Verdict { ok, rows, first, last, .. } = store.verify_audit().await.unwrap();
+    let AuditVerdict { ok, rows, first, last, .. } = store.verify_audit().await.unwrap();
     (ok, rows, first, last)
 }
 

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use skep_core::ids::{CallId, TurnId};
 use skep_core::tool::ToolContext;
-use skep_guard::workspace::{Folders, Refusal, Workspace};
+use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 use skep_store::leases::Lease;
 
 use super::GateParts;
@@ -60,7 +60,7 @@ pub(crate) async fn bounded(text: String, bound: usize, rest: Rest) -> (String, 
 }
 
 /// The beginning and the end, and between them where all of it is.
-fn shortened(text: &str, bound: usize, file: &Path, kept: &Result<(), Refusal>) -> String {
+fn shortened(text: &str, bound: usize, file: &Path, kept: &Result<(), PathRefusal>) -> String {
     let mut head = bound - bound / 2;
     while !text.is_char_boundary(head) {
         head -= 1;
@@ -78,8 +78,8 @@ fn shortened(text: &str, bound: usize, file: &Path, kept: &Result<(), Refusal>) 
     format!("{}\n{note}\n{}", &text[..head], &text[tail..])
 }
 
-fn keep(rest: &Rest, text: &[u8]) -> Result<(), Refusal> {
-    let failed = |source| Refusal::Io { path: rest.folder.display().to_string(), source };
+fn keep(rest: &Rest, text: &[u8]) -> Result<(), PathRefusal> {
+    let failed = |source| PathRefusal::Io { path: rest.folder.display().to_string(), source };
     DirBuilder::new().recursive(true).mode(READABLE).create(&rest.folder).map_err(failed)?;
     let folder = Workspace::open(&rest.folder).map_err(failed)?;
     folder.target(&rest.name, Folders::MustExist)?.replace(text)?;

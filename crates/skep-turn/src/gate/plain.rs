@@ -7,7 +7,7 @@ use skep_core::policy::glob::Listed;
 use skep_core::policy::plain::{Surroundings, joined};
 use skep_core::settings::SandboxLevel;
 use skep_guard::sandbox;
-use skep_guard::workspace::{EntryKind, Opened, Refusal, Workspace};
+use skep_guard::workspace::{EntryKind, Opened, PathRefusal, Workspace};
 
 /// Names of one folder that are looked at.
 const MOST_LISTED: usize = 100_000;
@@ -41,7 +41,7 @@ impl Surroundings for Around {
         let folder = if folder.is_empty() { "." } else { folder };
         let opened = match self.workspace.open_any(folder) {
             Ok(Opened::Folder(opened)) => opened,
-            Ok(Opened::File(_)) | Err(Refusal::NotFound { .. }) => return Ok(Vec::new()),
+            Ok(Opened::File(_)) | Err(PathRefusal::NotFound { .. }) => return Ok(Vec::new()),
             Err(refusal) => return Err(format!("a pattern for file names: {refusal}")),
         };
         let entries = opened.entries(MOST_LISTED).map_err(|error| error.to_string())?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use skep_core::brake::{Brake, Kind, Verdict};
+use skep_core::brake::{Brake, BrakeDecision, CallProgress};
 use skep_core::engine::ToolCall;
 use skep_core::ids::CallId;
 use skep_core::message::{Message, Role};
@@ -32,7 +32,7 @@ pub(crate) fn of_rows(rows: &[Arc<Message>], turn: &Turn) -> Brake {
         }
         let answered = row.body.tool_call_id.as_ref().and_then(|id| calls.remove(id));
         if let Some((tool, arguments)) = answered {
-            let kind = Kind::of(row.body.details.as_ref());
+            let kind = CallProgress::of(row.body.details.as_ref());
             brake.answered(&tool, &arguments, &row.body.plain_text(), kind);
         }
     }
@@ -43,7 +43,8 @@ impl TurnState {
     /// A step begins; true where one of its calls was refused as a loop and nothing changed since.
     pub fn is_looping(&mut self, calls: &[Planned]) -> bool {
         self.brake.begin_step();
-        let ends = |call: &ToolCall| self.brake.decide(&call.name, &call.arguments) == Verdict::End;
+        let ends =
+            |call: &ToolCall| self.brake.decide(&call.name, &call.arguments) == BrakeDecision::End;
         calls.iter().any(|planned| ends(&planned.call))
     }
 
@@ -51,8 +52,8 @@ impl TurnState {
     /// is decided about each other.
     pub fn braked(&mut self, call: &ToolCall) -> Option<Ran> {
         match self.brake.decide(&call.name, &call.arguments) {
-            Verdict::Run => None,
-            Verdict::Refuse | Verdict::End => {
+            BrakeDecision::Run => None,
+            BrakeDecision::Refuse | BrakeDecision::End => {
                 let text = self.brake.refuse(&call.name, &call.arguments);
                 Some(gate::braked(call, text))
             }
@@ -62,7 +63,7 @@ impl TurnState {
     /// Takes note of an answer, and tells the model where it has had it before.
     pub fn watched(&mut self, call: &ToolCall, mut ran: Ran) -> Ran {
         if let ToolAnswer::Done { text, details, .. } = &mut ran.answer {
-            let kind = Kind::of(details.as_ref());
+            let kind = CallProgress::of(details.as_ref());
             if let Some(more) = self.brake.answered(&call.name, &call.arguments, text, kind) {
                 text.push_str(&more);
             }

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use skep_core::settings::Rule;
+use skep_core::settings::RuleFile;
 use skep_core::visible::{is_plain_name, visible};
 
 use super::problem::Problem;
@@ -15,7 +15,7 @@ const RULE_BYTES: u64 = 64 << 10;
 const FOLDER_BYTES: usize = 256 << 10;
 
 /// Every `*.md` of a folder; a missing folder has none.
-pub fn read(folder: &Path) -> Result<Vec<Rule>, Problem> {
+pub fn read(folder: &Path) -> Result<Vec<RuleFile>, Problem> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -52,7 +52,7 @@ pub fn read(folder: &Path) -> Result<Vec<Rule>, Problem> {
                 let expected = format!("at most {} KiB", FOLDER_BYTES / 1024);
                 return Err(Problem::of_file(folder, what).expecting(expected));
             }
-            rules.push(Rule { file: name, text: source.text });
+            rules.push(RuleFile { file: name, text: source.text });
         }
     }
     Ok(rules)

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use skep_guard::disk::{self, Found};
+use skep_guard::disk::{self, PathEntry};
 
 use super::place::{self, Role};
 use super::problem::Problem;
@@ -20,7 +20,7 @@ impl Source {
     /// Reads a file, or says that it is absent with `None`.
     pub fn read(file: &Path, most: u64) -> Result<Option<Self>, Problem> {
         let opened = match disk::find(file) {
-            Ok(Found::File(opened)) => opened,
+            Ok(PathEntry::File(opened)) => opened,
             Ok(other) => return Err(not_a_file(file, &other)),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(file, &error)),
@@ -66,11 +66,11 @@ impl Source {
 }
 
 /// A link is refused because a change behind it would not be noticed.
-fn not_a_file(file: &Path, found: &Found) -> Problem {
+fn not_a_file(file: &Path, found: &PathEntry) -> Problem {
     let what = match found {
-        Found::Folder => "is a folder",
-        Found::Link => "is a link, and links are not followed",
-        Found::File(_) | Found::Special => "is not a regular file",
+        PathEntry::Folder => "is a folder",
+        PathEntry::Link => "is a link, and links are not followed",
+        PathEntry::File(_) | PathEntry::Special => "is not a regular file",
     };
     Problem::of_file(file, what).expecting("a text file")
 }
