@@ -27,3 +27,7 @@ pub use resume::APPROVAL_EVENT;
 pub use session_cache::SessionCache;
 pub use session_scope::SessionScopes;
 pub use state::millis;
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;
