@@ -16,7 +16,7 @@ use crate::door::{
     Source,
 };
 use crate::hive::{Hive, door_error};
-use crate::intake::{Answering, Opens, accepted};
+use crate::intake::{Opens, ReceiptDraft, accepted};
 
 /// Characters of a message in a list.
 const PREVIEW: usize = 200;
@@ -137,7 +137,7 @@ impl Hive {
             // Keys of two people are different keys.
             request.scope = format!("api/{principal}/{}", inbound.agent);
         }
-        let receipt = Answering::of(&letter);
+        let receipt = ReceiptDraft::of(&letter);
         let on_behalf = inbound.principal.as_str();
         let (accept, permit) = self.acceptance(&agent, letter, on_behalf, None, Opens::Turn)?;
         let shared = Arc::clone(&self.shared);

@@ -190,7 +190,7 @@ impl Hive {
         opens: Opens,
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         let shared = Arc::clone(&self.shared);
-        let receipt = Answering::of(&letter);
+        let receipt = ReceiptDraft::of(&letter);
         let on_behalf = letter.principal.to_string();
         let (command, permit) = match self.acceptance(agent, letter, &on_behalf, mode, opens) {
             Ok(prepared) => prepared,
@@ -280,7 +280,7 @@ impl Hive {
         action: Action,
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         let hive = self.clone();
-        let receipt = Answering::of(&letter);
+        let receipt = ReceiptDraft::of(&letter);
         let (agent, key) = (letter.agent_name.clone(), letter.session_key.clone());
         let stops = matches!(action, Action::Stop);
         let ends = stops || matches!(action, Action::NewSession);
@@ -346,7 +346,7 @@ pub(crate) async fn accepted(
     shared: Arc<Shared>,
     pending: Pending<Accepted>,
     permit: Option<Slot>,
-    receipt: Answering,
+    receipt: ReceiptDraft,
 ) -> Result<Receipt, DoorError> {
     let outcome = pending.await;
     shared.env().lanes.health.note(&outcome);
@@ -372,7 +372,7 @@ pub(crate) async fn accepted(
 }
 
 /// What the receipt will say, whatever becomes of the letter.
-pub(crate) struct Answering {
+pub(crate) struct ReceiptDraft {
     note: Option<String>,
     message_id: MessageId,
     item_id: ItemId,
@@ -381,7 +381,7 @@ pub(crate) struct Answering {
     channel: Option<ChannelId>,
 }
 
-impl Answering {
+impl ReceiptDraft {
     pub(crate) fn of(letter: &Letter) -> Self {
         Self {
             note: letter.note.clone(),

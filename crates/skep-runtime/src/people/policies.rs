@@ -12,22 +12,22 @@ use skep_core::tool::Tool;
 use skep_guard::{clock, random};
 use skep_store::grants::{self, GrantRow, NewGrant, RevokeGrant};
 use skep_turn::gate::toolbox::is_listed;
-use skep_turn::gate::{self, Known};
+use skep_turn::gate::{self, CallerRights};
 
 use crate::door::{ClassEffect, Sight};
 use crate::door::{DoorError, ErrorKind, GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish};
 use crate::hive::{Hive, door_error};
 
 /// A call to be decided on paper.
-pub(crate) struct Imagined<'a> {
+pub(crate) struct PolicyTrial<'a> {
     pub agent: &'a AgentSettings,
     pub policy: &'a Policy,
     pub tool: &'a dyn Tool,
     pub arguments: &'a Value,
-    pub known: &'a Known,
+    pub known: &'a CallerRights,
 }
 
-impl Imagined<'_> {
+impl PolicyTrial<'_> {
     /// What would be decided. Reads where paths lead.
     pub async fn verdict(&self) -> Verdict {
         let (subject, workspace) =
@@ -67,12 +67,12 @@ impl Hive {
         }
         let rows = self.grants_of(id).await?;
         let lasting = rows.iter().filter(|row| row.session.is_none());
-        let known = Known {
+        let known = CallerRights {
             who: vec![self.shared.person(&wish.who)],
             grants: lasting.filter_map(gate::rule_of).collect(),
         };
         let (policy, arguments) = (&agent.policy, &wish.arguments);
-        let imagined = Imagined { agent: &agent, policy, tool, arguments, known: &known };
+        let imagined = PolicyTrial { agent: &agent, policy, tool, arguments, known: &known };
         let verdict = imagined.verdict().await;
         let listed = is_listed(&agent, tool);
         Ok(WhyInfo {

@@ -29,7 +29,7 @@ struct Door {
     waiting: AtomicUsize,
 }
 
-pub(crate) enum Admitted {
+pub(crate) enum AdmissionResult {
     /// May run until this is dropped.
     In { place: OwnedSemaphorePermit, waited: Duration },
     /// Too many wait already, or it waited too long.
@@ -58,11 +58,11 @@ impl Admission {
         agent: &AgentName,
         patience: Patience,
         cancel: &CancellationToken,
-    ) -> Admitted {
+    ) -> AdmissionResult {
         let door = self.door(agent);
         let counted = (patience == Patience::Bounded).then(|| Counted::enter(&door));
         if counted.as_ref().is_some_and(Option::is_none) {
-            return Admitted::Full("too many of its calls wait already");
+            return AdmissionResult::Full("too many of its calls wait already");
         }
         let begun = Instant::now();
         let too_long = async {
@@ -73,12 +73,12 @@ impl Admission {
         };
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Admitted::Cancelled,
+            () = cancel.cancelled() => AdmissionResult::Cancelled,
             place = Arc::clone(&door.places).acquire_owned() => match place {
-                Ok(place) => Admitted::In { place, waited: begun.elapsed() },
-                Err(_) => Admitted::Cancelled,
+                Ok(place) => AdmissionResult::In { place, waited: begun.elapsed() },
+                Err(_) => AdmissionResult::Cancelled,
             },
-            () = too_long => Admitted::Full("its other calls took too long"),
+            () = too_long => AdmissionResult::Full("its other calls took too long"),
         }
     }
 

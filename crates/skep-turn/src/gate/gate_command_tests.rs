@@ -96,7 +96,7 @@ impl Rig {
         fs::write(path, "").unwrap();
     }
 
-    async fn run(&self, line: &str) -> Ran {
+    async fn run(&self, line: &str) -> CallOutcome {
         self.scene.call("c1", "bash", json!({ "command": line })).await
     }
 

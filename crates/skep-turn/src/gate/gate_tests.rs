@@ -122,7 +122,7 @@ impl Scene {
         Self { toolbox: toolbox(), admission, agent, hooks: Vec::new(), turn, bound: 1024 }
     }
 
-    pub async fn call(&self, id: &str, name: &str, arguments: Value) -> Ran {
+    pub async fn call(&self, id: &str, name: &str, arguments: Value) -> CallOutcome {
         let Self { toolbox, admission, agent, bound, .. } = self;
         let call = call_of(&CallId::new(id), name, &arguments);
         let context = ToolContext {
@@ -149,35 +149,35 @@ impl Scene {
             bound: *bound,
         };
         let mut examined = gate.examine(&call, &context).await;
-        if let Examined::Cleared(mut cleared) = examined {
+        if let Examination::Cleared(mut cleared) = examined {
             examined = match Gate::admit_now(admission, agent, &mut cleared) {
-                true => Examined::Cleared(cleared),
+                true => Examination::Cleared(cleared),
                 false => gate.admit(&call, cleared, &context).await,
             };
         }
         match examined {
-            Examined::Cleared(cleared) => gate.run(&call, *cleared, context).await,
-            Examined::Ended(ran) => *ran,
-            Examined::Asks(question) => {
+            Examination::Cleared(cleared) => gate.run(&call, *cleared, context).await,
+            Examination::Ended(ran) => *ran,
+            Examination::Asks(question) => {
                 let arguments = question.approval.arguments;
                 let decision = "[]".to_owned();
                 let answer = ToolAnswer::Wait { reason: question.reason };
                 let audit = Audit { outcome: "waiting", decision, arguments, ..lost(&call) };
-                Ran { answer, audit, end: End::Answered }
+                CallOutcome { answer, audit, end: End::Answered }
             }
         }
     }
 }
 
 /// `stage: word` for each stage of the row, in one line.
-pub(super) fn chain(ran: &Ran) -> String {
+pub(super) fn chain(ran: &CallOutcome) -> String {
     let links: Vec<Value> = serde_json::from_str(&ran.audit.decision).unwrap();
     let word = |link: &Value, key: &str| link[key].as_str().unwrap().to_owned();
     let links = links.iter().map(|link| word(link, "stage") + ": " + &word(link, "word"));
     links.collect::<Vec<_>>().join(" | ")
 }
 
-fn text(ran: &Ran) -> (&str, bool) {
+fn text(ran: &CallOutcome) -> (&str, bool) {
     match &ran.answer {
         ToolAnswer::Done { text, is_error, .. } => (text, *is_error),
         ToolAnswer::Wait { reason } => (reason, false),
@@ -576,11 +576,14 @@ async fn gate_an_approved_call_is_never_refused_because_its_agent_is_busy() {
     let plain: Vec<_> = (0..MOST_WAITING).map(|_| enter(Patience::Bounded)).collect();
     tokio::task::yield_now().await;
     let approved = enter(Patience::Unbounded);
-    assert!(matches!(enter(Patience::Bounded).await.unwrap(), Admitted::Full(_)));
+    assert!(matches!(enter(Patience::Bounded).await.unwrap(), AdmissionResult::Full(_)));
     for task in plain {
-        assert!(matches!(task.await.unwrap(), Admitted::Full("its other calls took too long")));
+        assert!(matches!(
+            task.await.unwrap(),
+            AdmissionResult::Full("its other calls took too long")
+        ));
     }
     assert!(!approved.is_finished());
     drop(places);
-    assert!(matches!(approved.await.unwrap(), Admitted::In { .. }));
+    assert!(matches!(approved.await.unwrap(), AdmissionResult::In { .. }));
 }

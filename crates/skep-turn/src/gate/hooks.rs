@@ -11,7 +11,7 @@ use skep_core::hook::{After, Before, Hook, HookedCall};
 use skep_core::tool::{ToolAnswer, ToolContext};
 
 use super::chain::{Chain, Stage};
-use super::{End, Refused};
+use super::{End, GateRefusal};
 
 /// A hook may take this long.
 const TIME: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(super) async fn before(
     call: &ToolCall,
     context: &ToolContext,
     chain: &mut Chain,
-) -> Result<Option<Value>, Refused> {
+) -> Result<Option<Value>, GateRefusal> {
     let mut rewritten = None;
     for hook in hooks {
         let Some(look) = &hook.before else { continue };
@@ -41,7 +41,7 @@ pub(super) async fn before(
                     "hook_veto: the call of `{}` was not run: {} does not want it: {why}",
                     call.name, hook.name
                 );
-                return Err(Refused::new(text));
+                return Err(GateRefusal::new(text));
             }
             Looked::Failed(why) => {
                 chain.note(Stage::Before, format!("refused: {} failed", hook.name));
@@ -50,12 +50,12 @@ pub(super) async fn before(
                      {why}. The operator has to mend it.",
                     call.name, hook.name
                 );
-                return Err(Refused::new(text));
+                return Err(GateRefusal::new(text));
             }
             Looked::Ended => {
                 chain.note(Stage::Before, "the turn ended");
                 let text = "cancelled: the call did not run, because the turn ended".to_owned();
-                return Err(Refused { text, end: End::NotRun });
+                return Err(GateRefusal { text, end: End::NotRun });
             }
         }
     }

@@ -31,12 +31,12 @@ use skep_guard::scrub;
 use skep_store::journal::Audit;
 
 pub use admission::Admission;
-use admission::{Admitted, Patience};
+use admission::{AdmissionResult, Patience};
 pub use binding::{Bound, NamedFile};
 use bound::Rest;
 use chain::{Chain, Stage};
-pub use policy::{Known, about, decide, person, rule_of};
-use policy::{Moment, Permitted};
+pub use policy::{CallerRights, about, decide, person, rule_of};
+use policy::{Moment, Permission};
 pub(crate) use policy::{Question, Records};
 use toolbox::{Toolbox, is_listed};
 
@@ -77,7 +77,7 @@ pub(crate) struct Gate<'a> {
 }
 
 /// What became of a call.
-pub(crate) struct Ran {
+pub(crate) struct CallOutcome {
     pub answer: ToolAnswer,
     pub audit: Audit,
     pub end: End,
@@ -94,19 +94,19 @@ pub(crate) enum End {
 }
 
 /// What was seen of a call on its way.
-struct Seen {
+struct CallTrace {
     arguments: Option<Value>,
     chain: Chain,
     began: Instant,
 }
 
 /// A call that goes no further, and the text that says so.
-struct Refused {
+struct GateRefusal {
     text: String,
     end: End,
 }
 
-impl Refused {
+impl GateRefusal {
     fn new(text: String) -> Self {
         Self { text, end: End::Refused }
     }
@@ -114,7 +114,7 @@ impl Refused {
 
 /// A call that may run: it went through every stage that can say no. It starts once it has a place
 /// among the calls that run.
-pub(crate) struct Cleared {
+pub(crate) struct ClearedCall {
     prepared: Prepared,
     /// As the hooks left them.
     arguments: Option<Value>,
@@ -126,7 +126,7 @@ pub(crate) struct Cleared {
     began: Instant,
 }
 
-impl Cleared {
+impl ClearedCall {
     /// The approval it is to run with.
     pub fn approval(&self) -> Option<String> {
         self.approval.clone()
@@ -142,39 +142,43 @@ impl Cleared {
         self.place = Some(place);
     }
 
-    fn seen(self) -> Seen {
-        Seen { arguments: self.arguments, chain: self.chain, began: self.began }
+    fn seen(self) -> CallTrace {
+        CallTrace { arguments: self.arguments, chain: self.chain, began: self.began }
     }
 }
 
 /// What became of a call before it could run.
-pub(crate) enum Examined {
-    Cleared(Box<Cleared>),
+pub(crate) enum Examination {
+    Cleared(Box<ClearedCall>),
     Asks(Box<Question>),
-    Ended(Box<Ran>),
+    Ended(Box<CallOutcome>),
 }
 
 impl Gate<'_> {
     /// Takes a call through every stage before it runs. Nothing has happened by then.
-    pub async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examined {
+    pub async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examination {
         let began = Instant::now();
         let mut chain = Chain::default();
         let mut arguments = None;
         match self.clear(call, context, &mut arguments, &mut chain).await {
-            Ok((prepared, Permitted::Go { approval, .. })) => {
+            Ok((prepared, Permission::Go { approval, .. })) => {
                 let place = None;
-                let cleared = Cleared { prepared, arguments, approval, place, chain, began };
-                Examined::Cleared(Box::new(cleared))
+                let cleared = ClearedCall { prepared, arguments, approval, place, chain, began };
+                Examination::Cleared(Box::new(cleared))
             }
-            Ok((_, Permitted::Asks(question))) => Examined::Asks(question),
+            Ok((_, Permission::Asks(question))) => Examination::Asks(question),
             Err(refused) => {
-                self.ended(call, context, Seen { arguments, chain, began }, refused).await
+                self.ended(call, context, CallTrace { arguments, chain, began }, refused).await
             }
         }
     }
 
     /// Gives the call a place where one is free now.
-    pub fn admit_now(admission: &Admission, agent: &AgentSettings, cleared: &mut Cleared) -> bool {
+    pub fn admit_now(
+        admission: &Admission,
+        agent: &AgentSettings,
+        cleared: &mut ClearedCall,
+    ) -> bool {
         let place = admission.enter_now(&agent.name);
         let is_in = place.is_some();
         if let Some(place) = place {
@@ -187,32 +191,32 @@ impl Gate<'_> {
     pub async fn admit(
         &self,
         call: &ToolCall,
-        mut cleared: Box<Cleared>,
+        mut cleared: Box<ClearedCall>,
         context: &ToolContext,
-    ) -> Examined {
+    ) -> Examination {
         let patience = match cleared.approval {
             Some(_) => Patience::Unbounded,
             None => Patience::Bounded,
         };
         let refused = match self.admission.enter(&self.agent.name, patience, &context.cancel).await
         {
-            Admitted::In { place, waited } => {
+            AdmissionResult::In { place, waited } => {
                 cleared.admit(place, format!("after {} ms", waited.as_millis()));
-                return Examined::Cleared(cleared);
+                return Examination::Cleared(cleared);
             }
-            Admitted::Full(why) => {
+            AdmissionResult::Full(why) => {
                 cleared.chain.note(Stage::Admission, format!("refused: {why}"));
-                Refused::new(format!(
+                GateRefusal::new(format!(
                     "agent_busy: the call of `{}` was not run: this agent runs {} calls at the \
                      same time, and {why}. Call again later, with fewer calls at once.",
                     call.name,
                     admission::AT_ONCE
                 ))
             }
-            Admitted::Cancelled => {
+            AdmissionResult::Cancelled => {
                 cleared.chain.note(Stage::Admission, "the turn ended");
                 let text = "cancelled: the call did not run, because the turn ended".to_owned();
-                Refused { text, end: End::NotRun }
+                GateRefusal { text, end: End::NotRun }
             }
         };
         self.ended(call, context, cleared.seen(), refused).await
@@ -223,9 +227,9 @@ impl Gate<'_> {
     pub async fn recheck(
         &self,
         call: &ToolCall,
-        mut cleared: Box<Cleared>,
+        mut cleared: Box<ClearedCall>,
         context: &ToolContext,
-    ) -> Examined {
+    ) -> Examination {
         let mut chain = Chain::default();
         let arguments = cleared.arguments.as_ref().unwrap_or(&call.arguments);
         let permitted = async {
@@ -234,29 +238,34 @@ impl Gate<'_> {
                 self.permitted(tool, call, arguments, context, moment, &mut chain).await?;
             // The files that its command names may be others by now.
             let prepared = match &permitted {
-                Permitted::Go { run_as, .. } => {
+                Permission::Go { run_as, .. } => {
                     Some(anew(tool, call, arguments, run_as.as_deref())?)
                 }
-                Permitted::Asks(_) => None,
+                Permission::Asks(_) => None,
             };
             Ok((permitted, prepared))
         };
         let permitted = permitted.await;
         cleared.chain.add_new(chain);
         match permitted {
-            Ok((Permitted::Go { approval, .. }, prepared)) => {
+            Ok((Permission::Go { approval, .. }, prepared)) => {
                 cleared.approval = approval;
                 cleared.prepared = prepared.unwrap_or(cleared.prepared);
-                Examined::Cleared(cleared)
+                Examination::Cleared(cleared)
             }
-            Ok((Permitted::Asks(question), _)) => Examined::Asks(question),
+            Ok((Permission::Asks(question), _)) => Examination::Asks(question),
             Err(refused) => self.ended(call, context, cleared.seen(), refused).await,
         }
     }
 
     /// Runs a call that has its place, to an answer of bounded size and its audit row.
-    pub async fn run(&self, call: &ToolCall, cleared: Cleared, mut context: ToolContext) -> Ran {
-        let Cleared { prepared, arguments, place, mut chain, began, .. } = cleared;
+    pub async fn run(
+        &self,
+        call: &ToolCall,
+        cleared: ClearedCall,
+        mut context: ToolContext,
+    ) -> CallOutcome {
+        let ClearedCall { prepared, arguments, place, mut chain, began, .. } = cleared;
         // A person's word on whether it runs says nothing to the tool itself.
         if context.decision.as_ref().is_some_and(|value| value.get("approval").is_some()) {
             context.decision = None;
@@ -279,7 +288,7 @@ impl Gate<'_> {
             }
             End::Refused | End::NotRun | End::Cut => answer,
         };
-        let seen = Seen { arguments, chain, began };
+        let seen = CallTrace { arguments, chain, began };
         self.conclude(call, &seen_context, seen, answer, end).await
     }
 
@@ -287,11 +296,11 @@ impl Gate<'_> {
         &self,
         call: &ToolCall,
         context: &ToolContext,
-        seen: Seen,
+        seen: CallTrace,
         refused: Refused,
-    ) -> Examined {
+    ) -> Examination {
         let answer = ToolAnswer::error(refused.text);
-        Examined::Ended(Box::new(self.conclude(call, context, seen, answer, refused.end).await))
+        Examination::Ended(Box::new(self.conclude(call, context, seen, answer, refused.end).await))
     }
 
     /// The answer as the model gets it, and the row that tells of the call.
@@ -299,11 +308,11 @@ impl Gate<'_> {
         &self,
         call: &ToolCall,
         context: &ToolContext,
-        seen: Seen,
+        seen: CallTrace,
         answer: ToolAnswer,
         end: End,
-    ) -> Ran {
-        let Seen { arguments, mut chain, began } = seen;
+    ) -> CallOutcome {
+        let CallTrace { arguments, mut chain, began } = seen;
         let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
         // Whole first: a cut could leave half of a secret, which nobody would recognise.
         let answer = scrubbed(answer, &arguments, &mut chain);
@@ -328,7 +337,7 @@ impl Gate<'_> {
             took_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
             bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
         };
-        Ran { answer, audit, end }
+        CallOutcome { answer, audit, end }
     }
 
     fn own_name(&self, call: &ToolCall) -> String {
@@ -342,7 +351,7 @@ impl Gate<'_> {
         context: &ToolContext,
         arguments: &mut Option<Value>,
         chain: &mut Chain,
-    ) -> Result<(Prepared, Permitted), Refused> {
+    ) -> Result<(Prepared, Permission), GateRefusal> {
         let tool = &**self.listed(call, chain)?;
         let mut prepared = typed(tool, &call.name, &call.arguments, chain)?;
         if !self.hooks.is_empty() {
@@ -356,24 +365,24 @@ impl Gate<'_> {
         without_secrets(tool, &call.name, arguments, chain)?;
         let permitted =
             self.permitted(tool, call, arguments, context, Moment::First, chain).await?;
-        if let Permitted::Go { run_as: Some(line), .. } = &permitted {
+        if let Permission::Go { run_as: Some(line), .. } = &permitted {
             prepared = anew(tool, call, arguments, Some(line))?;
         }
         Ok((prepared, permitted))
     }
 
-    fn listed(&self, call: &ToolCall, chain: &mut Chain) -> Result<&Arc<dyn Tool>, Refused> {
+    fn listed(&self, call: &ToolCall, chain: &mut Chain) -> Result<&Arc<dyn Tool>, GateRefusal> {
         let (name, offered) = (&call.name, || self.offered());
         let Some(tool) = self.toolbox.find(name) else {
             chain.note(Stage::AllowList, "refused: unknown tool");
             let text = format!("unknown_tool: there is no tool `{name}`. {}", offered());
-            return Err(Refused::new(text));
+            return Err(GateRefusal::new(text));
         };
         if !is_listed(self.agent, &**tool) {
             chain.note(Stage::AllowList, "refused: not listed");
             let text =
                 format!("not_listed: the tool `{name}` is not on this agent's list. {}", offered());
-            return Err(Refused::new(text));
+            return Err(GateRefusal::new(text));
         }
         chain.note(Stage::AllowList, "listed");
         Ok(tool)
@@ -406,14 +415,14 @@ fn anew(
     call: &ToolCall,
     arguments: &Value,
     run_as: Option<&str>,
-) -> Result<Prepared, Refused> {
+) -> Result<Prepared, GateRefusal> {
     let mut arguments = arguments.clone();
     if let Some(line) = run_as {
         arguments["command"] = Value::String(line.to_owned());
     }
     let name = &call.name;
     tool.prepare(arguments).map_err(|why| {
-        Refused::new(format!("bad_arguments: the command of `{name}` cannot run: {why}"))
+        GateRefusal::new(format!("bad_arguments: the command of `{name}` cannot run: {why}"))
     })
 }
 
@@ -422,10 +431,10 @@ fn typed(
     name: &str,
     arguments: &Value,
     chain: &mut Chain,
-) -> Result<Prepared, Refused> {
+) -> Result<Prepared, GateRefusal> {
     if !arguments.is_object() {
         chain.note(Stage::Arguments, "refused: no JSON object");
-        return Err(Refused::new(format!(
+        return Err(GateRefusal::new(format!(
             "bad_arguments: the arguments of `{name}` are not a JSON object, so nothing ran. Call \
              it again, with the arguments as one JSON object."
         )));
@@ -437,7 +446,9 @@ fn typed(
         }
         Err(why) => {
             chain.note(Stage::Arguments, "refused: do not fit");
-            Err(Refused::new(format!("bad_arguments: the arguments of `{name}` do not fit: {why}")))
+            Err(GateRefusal::new(format!(
+                "bad_arguments: the arguments of `{name}` do not fit: {why}"
+            )))
         }
     }
 }
@@ -448,12 +459,12 @@ fn without_secrets(
     name: &str,
     arguments: &Value,
     chain: &mut Chain,
-) -> Result<(), Refused> {
+) -> Result<(), GateRefusal> {
     if tool.class() != Class::Run || !scrub::known().is_json_marked(arguments) {
         return Ok(());
     }
     chain.note(Stage::Secrets, "refused: in the arguments");
-    Err(Refused::new(format!(
+    Err(GateRefusal::new(format!(
         "secret_in_arguments: the arguments of `{name}` hold a secret of this hive, or its name in \
          brackets. No program gets one this way: leave it out."
     )))
@@ -518,7 +529,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// A call that went in a circle too often: it does not reach the first stage.
-pub(crate) fn braked(call: &ToolCall, text: String) -> Ran {
+pub(crate) fn braked(call: &ToolCall, text: String) -> CallOutcome {
     let mut chain = Chain::default();
     chain.note(Stage::Brake, "refused: the same call, the same answer, again and again");
     let audit = Audit {
@@ -530,7 +541,7 @@ pub(crate) fn braked(call: &ToolCall, text: String) -> Ran {
         took_ms: 0,
         bytes: i64::try_from(text.len()).unwrap_or(i64::MAX),
     };
-    Ran { answer: ToolAnswer::error(text), audit, end: End::Refused }
+    CallOutcome { answer: ToolAnswer::error(text), audit, end: End::Refused }
 }
 
 /// The row of a call that had begun when the process ended: what came of it, nobody knows.

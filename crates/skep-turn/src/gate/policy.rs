@@ -27,7 +27,7 @@ use skep_store::leases::Lease;
 use super::binding::{Bind, Binding, Bound, NamedFile};
 use super::chain::{Chain, Stage};
 use super::plain::Around;
-use super::{Gate, Refused};
+use super::{Gate, GateRefusal};
 use crate::handles::HolderOf;
 
 /// Between two looks at files that were changed a moment ago.
@@ -45,13 +45,13 @@ pub struct Records<'a> {
 
 /// Who asks, and what was granted.
 #[derive(Default)]
-pub struct Known {
+pub struct CallerRights {
     pub who: Vec<Who>,
     pub grants: Vec<Rule>,
 }
 
 impl Records<'_> {
-    async fn known(&self) -> Result<Known, Refused> {
+    async fn known(&self) -> Result<CallerRights, GateRefusal> {
         let (turn, agent) = (self.lease.turn.clone(), self.lease.agent);
         let (session, now) = (self.lease.session.clone(), clock::now_ms());
         let read = self.store.read(async |conn| {
@@ -63,13 +63,13 @@ impl Records<'_> {
             Some(other) => *other == session.as_str(),
             None => true,
         });
-        Ok(Known {
+        Ok(CallerRights {
             who: principals.into_iter().map(|name| person(self.holder_of, &name)).collect(),
             grants: here.filter_map(|row| rule_of(&row)).collect(),
         })
     }
 
-    async fn approval(&self, id: &str) -> Result<Option<Approval>, Refused> {
+    async fn approval(&self, id: &str) -> Result<Option<Approval>, GateRefusal> {
         let read = self.store.read(async |conn| approvals::find(conn, id).await);
         read.await.map_err(|error| unread(&error))
     }
@@ -82,7 +82,7 @@ pub fn person(holder_of: &HolderOf, principal: &str) -> Who {
 }
 
 fn unread(error: &skep_store::StoreError) -> Refused {
-    Refused::new(format!(
+    GateRefusal::new(format!(
         "policy_unread: the call was not run: who asked for it and what was granted could not be \
          read ({error}). Try again."
     ))
@@ -111,7 +111,7 @@ pub(super) enum Moment {
 }
 
 /// What the policy stage came to.
-pub(super) enum Permitted {
+pub(super) enum Permission {
     /// It may run; with this approval, where it needed one. `run_as` is the command that runs in
     /// the place of the call's own: where a rule about commands allowed it, nothing but the words
     /// that were judged.
@@ -178,7 +178,7 @@ pub fn decide(
     tool: &dyn Tool,
     level: SandboxLevel,
     about: &About,
-    known: &Known,
+    known: &CallerRights,
 ) -> Verdict {
     let (name, class) = (tool.spec().name.as_str(), tool.class());
     let asked = Asked { tool: name, class, level, pieces: &about.pieces, who: &known.who };
@@ -197,12 +197,12 @@ impl Gate<'_> {
         context: &ToolContext,
         moment: Moment,
         chain: &mut Chain,
-    ) -> Result<Permitted, Refused> {
+    ) -> Result<Permission, GateRefusal> {
         let needs = self.policy.needs(&tool.spec().name);
         let subject = tool.subject(arguments);
         let mut known = match (needs.people, self.records) {
             (true, Some(records)) => records.known().await?,
-            _ => Known::default(),
+            _ => CallerRights::default(),
         };
         let level = self.agent.sandbox.level;
         let mut about = self.about(&subject, context, needs.paths || needs.commands).await;
@@ -224,16 +224,16 @@ impl Gate<'_> {
         match verdict.effect {
             Effect::Allow => {
                 chain.note(Stage::Policy, word(tool, &verdict));
-                Ok(Permitted::Go { approval: approval.map(str::to_owned), run_as })
+                Ok(Permission::Go { approval: approval.map(str::to_owned), run_as })
             }
             Effect::Deny => {
                 chain.note(Stage::Policy, format!("refused: {}", word(tool, &verdict)));
-                Err(Refused::new(self.denied(tool, call, &verdict)))
+                Err(GateRefusal::new(self.denied(tool, call, &verdict)))
             }
             Effect::Ask if approval.is_some() && moment == Moment::First => {
                 let approval = approval.map(str::to_owned);
                 chain.note(Stage::Policy, approved_word(context, &verdict));
-                Ok(Permitted::Go { approval, run_as })
+                Ok(Permission::Go { approval, run_as })
             }
             Effect::Ask => {
                 let asked = Asking { tool, arguments, subject, verdict, run_as, known };
@@ -254,17 +254,17 @@ impl Gate<'_> {
     }
 
     /// Ties the call down as it is now; with `since`, changes from then on are named.
-    async fn bound(&self, bind: &Arc<Bind>, since: Millis) -> Result<Binding, Refused> {
+    async fn bound(&self, bind: &Arc<Bind>, since: Millis) -> Result<Binding, GateRefusal> {
         let bind = Arc::clone(bind);
         let bound = tokio::task::spawn_blocking(move || bind.bind(since)).await;
         bound.map_err(|_| {
             let text = "policy_unread: the call was not run: the files it names could not be read";
-            Refused::new(text.to_owned())
+            GateRefusal::new(text.to_owned())
         })
     }
 
     /// As it is shown to a person: every later change will have a later time.
-    async fn bound_for_question(&self, bind: &Arc<Bind>) -> Result<Binding, Refused> {
+    async fn bound_for_question(&self, bind: &Arc<Bind>) -> Result<Binding, GateRefusal> {
         let mut tries = 0;
         loop {
             let begun = clock::now_ms();
@@ -302,7 +302,7 @@ impl Gate<'_> {
         approval: Option<&str>,
         asked: Asking<'_>,
         chain: &mut Chain,
-    ) -> Result<Permitted, Refused> {
+    ) -> Result<Permission, GateRefusal> {
         let Asking { tool, arguments, subject, verdict, run_as, known } = asked;
         let bind = Arc::new(Bind {
             agent: self.records.map_or(AgentId(0), |records| records.lease.agent),
@@ -320,7 +320,7 @@ impl Gate<'_> {
             let found = self.bound(&bind, row.asked_at).await?;
             if row.hash == found.hash {
                 chain.note(Stage::Policy, approved_word(context, &verdict));
-                return Ok(Permitted::Go { approval: Some(row.id), run_as });
+                return Ok(Permission::Go { approval: Some(row.id), run_as });
             }
             let changed = changed(&row, arguments, &found);
             reason = format!("approval of {} again, because {changed} changed", call.name);
@@ -346,7 +346,7 @@ impl Gate<'_> {
             asked_by: asked_by.join(", "),
             expires_at: now.saturating_add(hours),
         };
-        Ok(Permitted::Asks(Box::new(Question { approval: new, reason })))
+        Ok(Permission::Asks(Box::new(Question { approval: new, reason })))
     }
 
     /// A person's no counts, whatever the rules have come to say since the question.
@@ -356,7 +356,7 @@ impl Gate<'_> {
         id: &str,
         context: &ToolContext,
         chain: &mut Chain,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), GateRefusal> {
         let Some(decision) = &context.decision else { return Ok(()) };
         if decision["approve"] == Value::Bool(true) {
             return Ok(());
@@ -365,7 +365,7 @@ impl Gate<'_> {
         chain.note(Stage::Policy, format!("refused: denied by {by} ({id})"));
         let note = decision["note"].as_str();
         let note = note.map(|note| format!(" and says: {note}")).unwrap_or_default();
-        Err(Refused::new(format!(
+        Err(GateRefusal::new(format!(
             "approval_denied: the call of `{}` was not run: {by} denied it{note}. Do not try the \
              same again.",
             call.name
@@ -380,7 +380,7 @@ struct Asking<'a> {
     subject: Subject,
     verdict: Verdict,
     run_as: Option<String>,
-    known: Known,
+    known: CallerRights,
 }
 
 /// What differs between a call that was approved and the one at hand.

@@ -13,8 +13,8 @@ use skep_core::message::{Message, Role};
 use skep_core::tool::ToolAnswer;
 
 use super::state::{Turn, TurnState};
-use super::step::Planned;
-use crate::gate::{self, Ran};
+use super::step::PlannedCall;
+use crate::gate::{self, CallOutcome};
 
 /// The brake of a turn that goes on: it has seen what its rows tell.
 pub(crate) fn of_rows(rows: &[Arc<Message>], turn: &Turn) -> Brake {
@@ -41,7 +41,7 @@ pub(crate) fn of_rows(rows: &[Arc<Message>], turn: &Turn) -> Brake {
 
 impl TurnState {
     /// A step begins; true where one of its calls was refused as a loop and nothing changed since.
-    pub fn is_looping(&mut self, calls: &[Planned]) -> bool {
+    pub fn is_looping(&mut self, calls: &[PlannedCall]) -> bool {
         self.brake.begin_step();
         let ends =
             |call: &ToolCall| self.brake.decide(&call.name, &call.arguments) == BrakeDecision::End;
@@ -50,7 +50,7 @@ impl TurnState {
 
     /// The refusal of a call that went in a circle too often. Calls of one step do not change what
     /// is decided about each other.
-    pub fn braked(&mut self, call: &ToolCall) -> Option<Ran> {
+    pub fn braked(&mut self, call: &ToolCall) -> Option<CallOutcome> {
         match self.brake.decide(&call.name, &call.arguments) {
             BrakeDecision::Run => None,
             BrakeDecision::Refuse | BrakeDecision::End => {
@@ -61,7 +61,7 @@ impl TurnState {
     }
 
     /// Takes note of an answer, and tells the model where it has had it before.
-    pub fn watched(&mut self, call: &ToolCall, mut ran: Ran) -> Ran {
+    pub fn watched(&mut self, call: &ToolCall, mut ran: CallOutcome) -> CallOutcome {
         if let ToolAnswer::Done { text, details, .. } = &mut ran.answer {
             let kind = CallProgress::of(details.as_ref());
             if let Some(more) = self.brake.answered(&call.name, &call.arguments, text, kind) {

@@ -51,7 +51,7 @@ impl Turn {
     pub(crate) async fn open_calls(
         &self,
         rows: &[Arc<Message>],
-    ) -> Result<Option<Vec<step::Planned>>, Lost> {
+    ) -> Result<Option<Vec<step::PlannedCall>>, Lost> {
         let last = rows.iter().rev().find(|row| row.body.role == Role::Assistant);
         let Some(last) = last.filter(|row| row.turn == self.lease.turn) else {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Turn {
         state: &mut TurnState,
         context: &mut ModelContext,
         body: Body,
-        calls: Vec<step::Planned>,
+        calls: Vec<step::PlannedCall>,
     ) -> Result<Option<()>, Lost> {
         match step::run(self, state, Some(step::new_message(body)), calls).await? {
             StepEnd::Parked => Ok(Some(())),
@@ -176,7 +176,7 @@ impl Turn {
         &self,
         state: &mut TurnState,
         (outcome, because): (Outcome, &'static str),
-        open: Option<Vec<step::Planned>>,
+        open: Option<Vec<step::PlannedCall>>,
     ) -> Result<(), Lost> {
         let mut entries = Vec::new();
         for planned in open.unwrap_or_default() {

@@ -10,7 +10,7 @@ use skep_store::journal::Entry;
 
 use super::persist::Lost;
 use super::state::{EndRequest, Turn, TurnState};
-use crate::gate::{Cleared, Examined, Gate};
+use crate::gate::{ClearedCall, Examination, Gate};
 
 /// What a step has written, and what it is still to write.
 #[derive(Default)]
@@ -51,14 +51,14 @@ pub(crate) async fn reach_start(
     call: &ToolCall,
     context: &ToolContext,
     log: &mut StepLog,
-) -> Result<Result<Examined, EndRequest>, Lost> {
+) -> Result<Result<Examination, EndRequest>, Lost> {
     if let Some(refused) = state.braked(call) {
-        return Ok(Ok(Examined::Ended(Box::new(refused))));
+        return Ok(Ok(Examination::Ended(Box::new(refused))));
     }
     let (ended, examined) = turn.guarded(turn.examine(call, context)).await;
     let mut cleared = match (ended, examined) {
         (Some(request), _) => return Ok(Err(request)),
-        (None, Examined::Cleared(cleared)) => cleared,
+        (None, Examination::Cleared(cleared)) => cleared,
         (None, examined) => return Ok(Ok(examined)),
     };
     if !turn.admit_now(&mut cleared) {
@@ -103,12 +103,12 @@ pub(crate) fn started(call: &ToolCall) -> Entry {
 
 impl Turn {
     /// Takes a call through the gate as far as it can go without running.
-    pub async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examined {
+    pub async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examination {
         let policy = self.live_policy();
         self.gate(&policy).examine(call, context).await
     }
 
-    pub fn admit_now(&self, cleared: &mut Cleared) -> bool {
+    pub fn admit_now(&self, cleared: &mut ClearedCall) -> bool {
         Gate::admit_now(&self.env.gate.admission, &self.agent, cleared)
     }
 
@@ -117,16 +117,16 @@ impl Turn {
     pub async fn admit(
         &self,
         call: &ToolCall,
-        cleared: Box<Cleared>,
+        cleared: Box<ClearedCall>,
         context: &ToolContext,
-    ) -> Examined {
+    ) -> Examination {
         if !cleared.waits() && cleared.approval().is_none() {
-            return Examined::Cleared(cleared);
+            return Examination::Cleared(cleared);
         }
         let policy = self.live_policy();
         let cleared = match cleared.waits() {
             true => match self.gate(&policy).admit(call, cleared, context).await {
-                Examined::Cleared(cleared) => cleared,
+                Examination::Cleared(cleared) => cleared,
                 ended => return ended,
             },
             false => cleared,

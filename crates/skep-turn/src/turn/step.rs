@@ -26,14 +26,14 @@ use skep_guard::random;
 use super::persist::{Lost, Steer};
 use super::start::{StepLog, mark_started, reach_start, started};
 use super::state::{EndRequest, Turn, TurnState};
-use crate::gate::{self, Cleared, End, Examined, Question, Ran};
+use crate::gate::{self, CallOutcome, ClearedCall, End, Examination, Question};
 
 /// Calls without effects that end within this time are written with their results, in one commit;
 /// what takes longer is seen to run.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// A call of the step, and what is to be done about it.
-pub(crate) struct Planned {
+pub(crate) struct PlannedCall {
     pub call: ToolCall,
     pub retry_safe: bool,
     pub decision: Option<serde_json::Value>,
@@ -45,7 +45,7 @@ pub(crate) struct Planned {
 }
 
 /// A call that waits.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingCall {
     call: ToolCall,
     reason: String,
     /// To be asked with the wait.
@@ -64,8 +64,8 @@ pub(crate) enum StepEnd {
 }
 
 /// The calls of a message that was just said.
-pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<Planned> {
-    let calls = body.tool_calls().map(|(id, name, arguments)| Planned {
+pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<PlannedCall> {
+    let calls = body.tool_calls().map(|(id, name, arguments)| PlannedCall {
         call: gate::call_of(id, name, arguments),
         retry_safe: !turn.env.gate.toolbox.is_effectful(name),
         decision: None,
@@ -77,10 +77,10 @@ pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<Planned> {
 }
 
 /// The calls of the last journalled message, after a restart or a wait.
-pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<Planned> {
+pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<PlannedCall> {
     let calls = body.tool_calls().filter_map(|(id, name, arguments)| {
         let row = journalled.iter().find(|row| row.call_id == *id)?;
-        Some(Planned {
+        Some(PlannedCall {
             call: gate::call_of(id, name, arguments),
             retry_safe: row.retry_safe,
             decision: row.decision.clone(),
@@ -97,7 +97,7 @@ pub(crate) async fn run(
     turn: &Turn,
     state: &mut TurnState,
     said: Option<NewMessage>,
-    calls: Vec<Planned>,
+    calls: Vec<PlannedCall>,
 ) -> Result<StepEnd, Lost> {
     let mut entries = Vec::new();
     if let Some(message) = said {
@@ -126,7 +126,7 @@ pub(crate) async fn run(
             Again::Wait => {
                 let (reason, until) = (planned.reason, planned.question.map(|(_, until)| until));
                 let reason = reason.unwrap_or_default();
-                waiting.push(Waiting { call: planned.call, reason, approval: None, until });
+                waiting.push(WaitingCall { call: planned.call, reason, approval: None, until });
             }
             Again::Run => to_run.push(planned),
         }
@@ -142,8 +142,8 @@ async fn side_by_side(
     turn: &Turn,
     state: &mut TurnState,
     entries: Vec<Entry>,
-    calls: Vec<Planned>,
-    mut waiting: Vec<Waiting>,
+    calls: Vec<PlannedCall>,
+    mut waiting: Vec<WaitingCall>,
 ) -> Result<StepEnd, Lost> {
     let earlier = state.deferred.rows();
     let mut entries = state.with_notes(entries);
@@ -172,9 +172,9 @@ async fn side_by_side(
     let (mut results, mut never_ran) = (Vec::new(), Vec::new());
     for (planned, passed) in calls.iter().zip(ran) {
         match settle(state, planned, passed) {
-            Settled::Answered(entries) => results.extend(entries),
-            Settled::Waits(waits) => waiting.push(*waits),
-            Settled::NotRun => never_ran.push(planned.call.clone()),
+            CallEnd::Answered(entries) => results.extend(entries),
+            CallEnd::Waits(waits) => waiting.push(*waits),
+            CallEnd::NotRun => never_ran.push(planned.call.clone()),
         }
     }
     let mut rows = Vec::new();
@@ -217,8 +217,8 @@ async fn one_by_one(
     turn: &Turn,
     state: &mut TurnState,
     entries: Vec<Entry>,
-    calls: Vec<Planned>,
-    mut waiting: Vec<Waiting>,
+    calls: Vec<PlannedCall>,
+    mut waiting: Vec<WaitingCall>,
 ) -> Result<StepEnd, Lost> {
     let earlier = state.deferred.rows();
     let mut log = StepLog { entries: state.deferred.with(entries), rows: Vec::new() };
@@ -234,9 +234,9 @@ async fn one_by_one(
             }
         };
         match settle(state, &planned, passed) {
-            Settled::Answered(known) => log.entries.extend(known),
-            Settled::Waits(waits) => waiting.push(*waits),
-            Settled::NotRun => log.entries.push(not_run(&planned.call, "the turn ended")),
+            CallEnd::Answered(known) => log.entries.extend(known),
+            CallEnd::Waits(waits) => waiting.push(*waits),
+            CallEnd::NotRun => log.entries.push(not_run(&planned.call, "the turn ended")),
         }
         if let Some(request) = ended {
             let waiting = waiting.into_iter().map(|waits| waits.call);
@@ -254,29 +254,29 @@ async fn one_by_one(
 async fn run_alone(
     turn: &Turn,
     state: &mut TurnState,
-    planned: &Planned,
+    planned: &PlannedCall,
     log: &mut StepLog,
-) -> Result<Result<(Option<EndRequest>, Passed), EndRequest>, Lost> {
+) -> Result<Result<(Option<EndRequest>, GateResult), EndRequest>, Lost> {
     let call = &planned.call;
     let context = turn.tool_context(&call.id, planned.decision.clone());
     let cleared = match reach_start(turn, state, call, &context, log).await? {
-        Ok(Examined::Cleared(cleared)) => cleared,
-        Ok(Examined::Asks(question)) => return Ok(Ok((None, Passed::Asks(question)))),
-        Ok(Examined::Ended(ran)) => return Ok(Ok((None, Passed::Ran(ran)))),
+        Ok(Examination::Cleared(cleared)) => cleared,
+        Ok(Examination::Asks(question)) => return Ok(Ok((None, GateResult::Asks(question)))),
+        Ok(Examination::Ended(ran)) => return Ok(Ok((None, GateResult::Ran(ran)))),
         Err(request) => return Ok(Err(request)),
     };
     if let Err(request) = mark_started(turn, state, call, cleared.approval(), log).await? {
         return Ok(Err(request));
     }
     let (ended, ran) = turn.guarded(turn.run_cleared(call, *cleared, context)).await;
-    Ok(Ok((ended, Passed::Ran(Box::new(ran)))))
+    Ok(Ok((ended, GateResult::Ran(Box::new(ran)))))
 }
 
 async fn finish(
     turn: &Turn,
     state: &mut TurnState,
     rows: Vec<Arc<Message>>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingCall>,
 ) -> Result<StepEnd, Lost> {
     let Some(first) = waiting.first() else {
         return Ok(StepEnd::Done(rows));
@@ -298,7 +298,7 @@ async fn finish(
     Ok(StepEnd::Parked)
 }
 
-impl Waiting {
+impl WaitingCall {
     fn asks(call: &ToolCall, question: Question) -> Self {
         let Question { approval, reason } = question;
         let until = Some(approval.expires_at);
@@ -307,60 +307,62 @@ impl Waiting {
 }
 
 /// How a call came through the gate.
-enum Passed {
-    Ran(Box<Ran>),
+enum GateResult {
+    Ran(Box<CallOutcome>),
     Asks(Box<Question>),
 }
 
 /// `refused` is the word of the loop brake, where it does not let the call run.
 async fn run_one(
     turn: &Turn,
-    planned: &Planned,
-    refused: Option<Ran>,
+    planned: &PlannedCall,
+    refused: Option<CallOutcome>,
     begins: mpsc::Sender<CallId>,
-) -> Passed {
+) -> GateResult {
     if let Some(refused) = refused {
-        return Passed::Ran(Box::new(refused));
+        return GateResult::Ran(Box::new(refused));
     }
     let call = &planned.call;
     let context = turn.tool_context(&call.id, planned.decision.clone());
     let mut examined = turn.examine(call, &context).await;
-    if let Examined::Cleared(mut cleared) = examined {
+    if let Examination::Cleared(mut cleared) = examined {
         turn.admit_now(&mut cleared);
         examined = turn.admit(call, cleared, &context).await;
     }
     match examined {
-        Examined::Asks(question) => Passed::Asks(question),
-        Examined::Ended(ran) => Passed::Ran(ran),
-        Examined::Cleared(cleared) => {
+        Examination::Asks(question) => GateResult::Asks(question),
+        Examination::Ended(ran) => GateResult::Ran(ran),
+        Examination::Cleared(cleared) => {
             let _ = begins.try_send(call.id.clone());
-            Passed::Ran(Box::new(turn.run_cleared(call, *cleared, context).await))
+            GateResult::Ran(Box::new(turn.run_cleared(call, *cleared, context).await))
         }
     }
 }
 
-enum Settled {
+enum CallEnd {
     Answered(Vec<Entry>),
-    Waits(Box<Waiting>),
+    Waits(Box<WaitingCall>),
     /// The turn ended first.
     NotRun,
 }
 
-fn settle(state: &mut TurnState, planned: &Planned, passed: Passed) -> Settled {
+fn settle(state: &mut TurnState, planned: &PlannedCall, passed: GateResult) -> CallEnd {
     let (call, id) = (&planned.call, planned.call.id.clone());
     let ran = match passed {
-        Passed::Asks(question) => return Settled::Waits(Box::new(Waiting::asks(call, *question))),
-        Passed::Ran(ran) => state.watched(call, *ran),
+        GateResult::Asks(question) => {
+            return CallEnd::Waits(Box::new(WaitingCall::asks(call, *question)));
+        }
+        GateResult::Ran(ran) => state.watched(call, *ran),
     };
     match ran.answer {
         ToolAnswer::Wait { reason } => {
             let call = call.clone();
-            Settled::Waits(Box::new(Waiting { call, reason, approval: None, until: None }))
+            CallEnd::Waits(Box::new(WaitingCall { call, reason, approval: None, until: None }))
         }
-        _ if ran.end == End::NotRun => Settled::NotRun,
+        _ if ran.end == End::NotRun => CallEnd::NotRun,
         _ if ran.end == End::Cut && !planned.retry_safe => {
             let audit = Some(ran.audit);
-            Settled::Answered(vec![last_word(call, UNKNOWN, CallState::Unknown, audit)])
+            CallEnd::Answered(vec![last_word(call, UNKNOWN, CallState::Unknown, audit)])
         }
         ToolAnswer::Done { text, is_error, details, files } => {
             let mut body = Body::tool_result(id.clone(), &call.name, text, is_error);
@@ -371,13 +373,13 @@ fn settle(state: &mut TurnState, planned: &Planned, passed: Passed) -> Settled {
             let result = Entry::Result { message, call: id, state, audit };
             // Whoever watches sees a refused call begin and end.
             let mark = (ran.end == End::Refused).then(|| started(call));
-            Settled::Answered(mark.into_iter().chain([result]).collect())
+            CallEnd::Answered(mark.into_iter().chain([result]).collect())
         }
     }
 }
 
 /// The answer to a call whose question nobody answered in time. It is not a no.
-fn expired(planned: &Planned) -> Vec<Entry> {
+fn expired(planned: &PlannedCall) -> Vec<Entry> {
     let text = format!(
         "approval_expired: the call of `{}` was not run: it had to be approved, and nobody decided \
          in time. That is not a no. Go on without it, or say what you need.",
@@ -413,7 +415,12 @@ pub(crate) fn new_message(body: Body) -> NewMessage {
 }
 
 impl Turn {
-    async fn run_cleared(&self, call: &ToolCall, cleared: Cleared, context: ToolContext) -> Ran {
+    async fn run_cleared(
+        &self,
+        call: &ToolCall,
+        cleared: ClearedCall,
+        context: ToolContext,
+    ) -> CallOutcome {
         let span = tracing::info_span!("call", tool = call.name);
         let policy = self.live_policy();
         self.gate(&policy).run(call, cleared, context).instrument(span).await

@@ -20,7 +20,7 @@ use skep_store::approvals::{self, Answer, Approval, NoteRefused, Reopen};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
 use skep_store::inbox::{Accept, Accepted};
-use skep_turn::gate::{self, Bound, Known, NamedFile};
+use skep_turn::gate::{self, Bound, CallerRights, NamedFile};
 use skep_turn::lane::Slot;
 use skep_turn::turn::APPROVAL_EVENT;
 
@@ -30,7 +30,7 @@ use crate::door::{
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
-use crate::people::policies::{Imagined, check_row};
+use crate::people::policies::{PolicyTrial, check_row};
 use drafts::{exactly, patterned, suggestions};
 
 /// Open questions that a pattern is tried on.
@@ -323,9 +323,10 @@ impl Hive {
     ) -> Result<skep_core::policy::evaluate::Verdict, DoorError> {
         let tool = self.tool(&row.tool)?;
         let asked_by = row.asked_by.split(", ").filter(|name| !name.is_empty());
-        let known = Known { who: asked_by.map(|name| self.shared.person(name)).collect(), grants };
+        let known =
+            CallerRights { who: asked_by.map(|name| self.shared.person(name)).collect(), grants };
         let arguments = &row.arguments;
-        Ok(Imagined { agent, policy, tool, arguments, known: &known }.verdict().await)
+        Ok(PolicyTrial { agent, policy, tool, arguments, known: &known }.verdict().await)
     }
 
     async fn also_covered(
