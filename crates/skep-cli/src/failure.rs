@@ -1,15 +1,16 @@
-//! Why a command did not do what it was asked to, in three parts for people.
+//! Why a command failed: what was attempted, why, and what to do.
 
 use std::fmt;
 
 /// The exit codes of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It was tried and did not work.
+    /// The attempt failed.
     Failed,
     /// The command line or a configuration file is wrong.
     Usage,
-    /// It could be done but must not be: another instance, a newer database, an open door.
+    /// Possible but not allowed: another instance runs, the database is newer, the address is
+    /// public.
     Refused,
 }
 

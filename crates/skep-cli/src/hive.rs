@@ -1,9 +1,9 @@
-//! Which hive is meant, where its home is, and how it is reached.
+//! Which hive to use, where its home is, and the client for its doors.
 
 pub mod client;
+mod globals;
 mod home;
-mod place;
 pub(crate) mod stream;
 
+pub use globals::Globals;
 pub use home::Home;
-pub use place::Place;

@@ -4,3 +4,4 @@ pub mod output;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod time;
+pub(crate) mod values;

@@ -7,16 +7,16 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use skep_cli::commands::{
     agent, approve, audit, budget, calls, chat, down, history, inbox, link, provider, send,
     session, status, token,
 };
-use skep_cli::hive::{Home, Place};
+use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
 
-use crate::home::{Known, Loaded};
+use crate::home::{KnownNames, LoadedHome};
 
 mod audit_at_rest;
 mod completions;
@@ -25,16 +25,16 @@ mod detach;
 mod doctor;
 mod logs;
 mod new_agent;
-pub mod up;
+mod up;
 
 #[cfg(test)]
 mod cli_tests;
 
-/// What the composition root brings along.
+/// What the composition root passes in.
 pub struct Program<S> {
     /// Names that configuration files may refer to.
-    pub known: Known,
-    /// Serves a home until it is told to stop. The instance lock is held while it runs.
+    pub known: KnownNames,
+    /// Serves a home until it is stopped. The caller holds the instance lock.
     pub serve: S,
 }
 
@@ -44,11 +44,11 @@ const VERSION: &str = env!("SKEP_VERSION");
 /// A hive for your agents: keeps LLM agents, their work and their talk.
 #[derive(Parser)]
 #[command(name = "skep", version = VERSION, after_help = EXAMPLES, arg_required_else_help = true)]
-struct Arguments {
+struct RootArgs {
     #[command(flatten)]
-    place: Place,
+    globals: Globals,
     #[command(subcommand)]
-    command: Command,
+    command: RootCommand,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -62,73 +62,72 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused";
 
 #[derive(Subcommand)]
-enum Command {
+enum RootCommand {
     /// Serve the hive
-    Up(up::Up),
+    Up(up::UpArgs),
     /// Stop the hive that runs in this home
-    Down(down::Down),
+    Down(down::DownArgs),
     /// Show what the hive is doing
-    Status(status::Status),
+    Status(status::StatusArgs),
     /// Check the home and say what is wrong with it
-    Doctor(doctor::Doctor),
+    Doctor(doctor::DoctorArgs),
     /// Check the files of the home, print their schemas
-    Config(config::Config),
+    Config(config::ConfigArgs),
     /// Talk to an agent in the terminal
-    Chat(chat::Chat),
+    Chat(chat::ChatArgs),
     /// The models the hive can ask, and whether they answer
-    Provider(provider::Provider),
+    Provider(provider::ProviderArgs),
     /// Send a message to an agent
-    Send(send::Send),
+    Send(send::SendArgs),
     /// Read what was said
-    History(history::History),
+    History(history::HistoryArgs),
     /// Agents: list, show, make, stop
-    Agent(agent::Agent),
+    Agent(agent::AgentArgs),
     /// What was sent to the agents, newest first
-    Inbox(inbox::Inbox),
+    Inbox(inbox::InboxArgs),
     /// Single items of the inbox: show, cancel, try again
-    Task(inbox::Task),
+    Task(inbox::TaskArgs),
     /// Let a call run that waits for a person
-    Approve(approve::Approve),
+    Approve(approve::ApproveArgs),
     /// Keep a call from running that waits for a person
-    Deny(approve::Deny),
+    Deny(approve::DenyArgs),
     /// What would be decided about a tool call, and why
-    Why(approve::Why),
+    Why(approve::WhyArgs),
     /// What is allowed for a time: grant, list, take back
-    Grant(approve::Grant),
+    Grant(approve::GrantArgs),
     /// Read what the hive noted
-    Logs(logs::Logs),
+    Logs(logs::LogsArgs),
     /// The trail of every tool call and decision: list, verify, export
-    Audit(audit::Audit),
+    Audit(audit::AuditArgs),
     /// What model calls may use today, and what is used of it
-    Budget(budget::Budget),
+    Budget(budget::BudgetArgs),
     /// Calls whose outcome a crash left unknown: list, resolve
-    Calls(calls::Calls),
+    Calls(calls::CallsArgs),
     /// Sign a browser in to the dashboard
-    Link(link::Link),
+    Link(link::LinkArgs),
     /// Conversations: list and fork them
-    Session(session::Session),
+    Session(session::SessionArgs),
     /// Tokens for programs and other machines
-    Token(token::Token),
+    Token(token::TokenArgs),
     /// Completion for a shell
-    Completions(completions::Completions),
+    Completions(completions::CompletionsArgs),
 }
 
 /// The whole program. Everything that can go wrong becomes a message and an exit code.
 pub fn main<S>(program: Program<S>) -> ExitCode
 where
-    S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
+    S: AsyncFnOnce(Home, LoadedHome) -> Result<(), Failure>,
 {
-    // Before anything is opened or started. A system that cannot do it is named by the sandbox's
-    // trial, which is where it matters.
+    // Runs before anything is opened. On a system without it the sandbox's trial says so.
     let _ = skep_guard::descriptors::keep_from_children();
     run(program, std::env::args_os())
 }
 
 fn run<S>(program: Program<S>, arguments: impl IntoIterator<Item = OsString>) -> ExitCode
 where
-    S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
+    S: AsyncFnOnce(Home, LoadedHome) -> Result<(), Failure>,
 {
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments = match RootArgs::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version come this way too; printing can only fail on a closed stream.
@@ -136,7 +135,7 @@ where
             return ExitCode::from(if error.use_stderr() { Exit::Usage.code() } else { 0 });
         }
     };
-    let json = arguments.place.json;
+    let json = arguments.globals.json;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -144,10 +143,10 @@ where
             return output::failure(&failure, json);
         }
     };
-    // What a hive says when it starts is not what it is for.
-    let serves = matches!(arguments.command, Command::Up(_));
+    // The output of `up` is not its result.
+    let serves = matches!(arguments.command, RootCommand::Up(_));
     let result = runtime.block_on(Box::pin(dispatch(program, arguments)));
-    // What still runs belongs to a request nobody waits for any more.
+    // Tasks that still run belong to abandoned requests.
     runtime.shutdown_background();
     match result {
         Ok(()) if !serves && let Some(why) = output::lost() => {
@@ -159,39 +158,39 @@ where
     }
 }
 
-async fn dispatch<S>(program: Program<S>, arguments: Arguments) -> Result<(), Failure>
+async fn dispatch<S>(program: Program<S>, arguments: RootArgs) -> Result<(), Failure>
 where
-    S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
+    S: AsyncFnOnce(Home, LoadedHome) -> Result<(), Failure>,
 {
-    let place = arguments.place;
+    let globals = arguments.globals;
     match arguments.command {
-        Command::Up(command) => up::run(command, &place, program).await,
-        Command::Down(command) => down::run(command, &place).await,
-        Command::Status(command) => status::run(command, &place).await,
-        Command::Doctor(command) => doctor::run(command, &place, &program.known).await,
-        Command::Config(command) => config::run(command, &place, &program.known),
-        Command::Chat(command) => Box::pin(chat::run(command, &place)).await,
-        Command::Provider(command) => provider::run(command, &place).await,
-        Command::Send(command) => send::run(command, &place).await,
-        Command::History(command) => history::run(command, &place).await,
-        Command::Agent(command) => {
+        RootCommand::Up(command) => up::run(command, &globals, &program.known, program.serve).await,
+        RootCommand::Down(command) => down::run(command, &globals).await,
+        RootCommand::Status(command) => status::run(command, &globals).await,
+        RootCommand::Doctor(command) => doctor::run(command, &globals, &program.known).await,
+        RootCommand::Config(command) => config::run(command, &globals, &program.known),
+        RootCommand::Chat(command) => Box::pin(chat::run(command, &globals)).await,
+        RootCommand::Provider(command) => provider::run(command, &globals).await,
+        RootCommand::Send(command) => send::run(command, &globals).await,
+        RootCommand::History(command) => history::run(command, &globals).await,
+        RootCommand::Agent(command) => {
             let make =
-                |home: &Home, new: &agent::NewAgent| new_agent::make(home, new, &program.known);
-            agent::run(command, &place, make).await
+                |home: &Home, new: &agent::NewAgentArgs| new_agent::make(home, new, &program.known);
+            agent::run(command, &globals, make).await
         }
-        Command::Inbox(command) => inbox::run(command, &place).await,
-        Command::Task(command) => inbox::run_task(command, &place).await,
-        Command::Completions(command) => completions::run(&command),
-        Command::Approve(command) => approve::run_approve(command, &place).await,
-        Command::Deny(command) => approve::run_deny(command, &place).await,
-        Command::Why(command) => approve::run_why(command, &place).await,
-        Command::Grant(command) => approve::run_grant(command, &place).await,
-        Command::Logs(command) => logs::run(command, &place).await,
-        Command::Audit(command) => audit::run(command, &place, audit_at_rest::verify).await,
-        Command::Budget(command) => budget::run(command, &place).await,
-        Command::Calls(command) => calls::run(command, &place).await,
-        Command::Link(command) => link::run(command, &place).await,
-        Command::Session(command) => session::run(command, &place).await,
-        Command::Token(command) => token::run(command, &place).await,
+        RootCommand::Inbox(command) => inbox::run(command, &globals).await,
+        RootCommand::Task(command) => inbox::run_task(command, &globals).await,
+        RootCommand::Completions(command) => completions::run(&command, RootArgs::command()),
+        RootCommand::Approve(command) => approve::run_approve(command, &globals).await,
+        RootCommand::Deny(command) => approve::run_deny(command, &globals).await,
+        RootCommand::Why(command) => approve::run_why(command, &globals).await,
+        RootCommand::Grant(command) => approve::run_grant(command, &globals).await,
+        RootCommand::Logs(command) => logs::run(command, &globals).await,
+        RootCommand::Audit(command) => audit::run(command, &globals, audit_at_rest::verify).await,
+        RootCommand::Budget(command) => budget::run(command, &globals).await,
+        RootCommand::Calls(command) => calls::run(command, &globals).await,
+        RootCommand::Link(command) => link::run(command, &globals).await,
+        RootCommand::Session(command) => session::run(command, &globals).await,
+        RootCommand::Token(command) => token::run(command, &globals).await,
     }
 }

@@ -23,28 +23,28 @@ use skep_server::{BindOptions, CallTimes, Listening, Server};
 use skep_store::OpenError;
 use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
 
-use crate::cli::up;
-use crate::home::{Known, Loaded};
+use crate::home::{KnownNames, LoadedHome};
 use crate::reload;
 use crate::rule_writer;
+use crate::start_notice::{self, StartNotice};
 use crate::vendors::Vendors;
 
-/// How often memory that is free goes back to the system…
+/// How often free memory is returned to the system.
 const GIVE_BACK: Duration = Duration::from_secs(30);
-/// …and how often a look is taken whether a burst made the process grow by so much.
+/// How often the process is checked for growth by `BURST_BYTES`.
 const LOOK: Duration = Duration::from_secs(3);
 const BURST_BYTES: u64 = 16 * 1024 * 1024;
-/// What only the start needed is let go once that is over.
+/// Delay until memory that only the start needed is returned.
 const STARTED: Duration = Duration::from_secs(2);
 /// The tools every hive has; an agent gets those it lists.
 pub const BUILT_IN: &[&str] = &["read", "write", "edit", "glob", "grep", "bash"];
 
 /// What configuration files may name.
-pub fn known() -> Known {
-    Known::new(&["native"], BUILT_IN)
+pub fn known() -> KnownNames {
+    KnownNames::new(&["native"], BUILT_IN)
 }
 
-/// What a program built on this one adds: the test rig's engines and tools, its own pauses.
+/// What another program adds: engines, tools, hooks and pauses of the test rig.
 pub struct Extras {
     pub engines: MoreEngines,
     pub tools: Vec<Arc<dyn Tool>>,
@@ -54,7 +54,7 @@ pub struct Extras {
     pub opened: Box<dyn FnOnce(&Hive) + Send>,
 }
 
-/// Engines made of the native one.
+/// Makes engines around the native one.
 pub type MoreEngines = Box<dyn FnOnce(&Arc<NativeEngine>) -> Vec<Arc<dyn Engine>> + Send>;
 
 impl Default for Extras {
@@ -71,18 +71,18 @@ impl Default for Extras {
 }
 
 /// Serves the hive until it is told to stop; the caller holds the home's lock.
-pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(), Failure> {
+pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result<(), Failure> {
     let mut terminate = listen_for(SignalKind::terminate())?;
     let mut interrupt = listen_for(SignalKind::interrupt())?;
     let mut hangup = match skep_guard::hangup::is_ignored() {
         true => None,
         false => Some(listen_for(SignalKind::hangup())?),
     };
-    // First what may be in the way: a start that cannot be reached runs no turn.
+    // Listening comes first: a hive that cannot be reached runs no turn.
     let bind = BindOptions {
         home: home.root().to_path_buf(),
         run: home.run(),
-        // `skep up` has looked at it before anything was opened.
+        // `skep up` has checked the address before.
         insecure_bind: true,
     };
     let listening = Listening::open(&loaded.settings.server, bind)
@@ -125,9 +125,9 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
     let link = server.sign_in_link();
     (extras.opened)(&hive);
     let shown = token.as_ref().map(|token| token.text.as_str());
-    up::announce(&home, &loaded, &up::Doorplate { address, link: &link, token: shown });
-    // Shown, then kept, then good for something: a start that dies in between shows another, and
-    // nobody has used the first. Whoever connects meanwhile waits at the door.
+    start_notice::announce(&home, &loaded, &StartNotice { address, link: &link, token: shown });
+    // The token is shown, then stored, then valid: a start that dies in between shows a new one,
+    // and the first was never used. Connections wait until then.
     if let Some(token) = token {
         hive.keep_token(&token, None).await.map_err(|error| {
             let why = format!("{error}\nthe one that was shown opens nothing");
@@ -145,12 +145,12 @@ pub async fn serve(home: Home, mut loaded: Loaded, extras: Extras) -> Result<(),
         () = hung_up(&mut hangup) => {}
         () = asked.cancelled() => {}
     }
-    // First of all: from here on the settings are the last ones.
+    // Reloading ends first: the settings no longer change.
     if let Some(reload) = reload {
         reload.abort();
     }
     tracing::info!("stopping: running turns have {:?}", hive.settings().limits.drain);
-    // A terminal that closes hangs up more than once; that is no second request.
+    // A closing terminal sends several hang-ups; they are no second request.
     hive.drain(async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -178,12 +178,12 @@ fn built_in(home: &Home, bytes: usize, governance: &Arc<Governance>) -> Vec<Arc<
     ]
 }
 
-/// Where shell commands run: confined, without sight of the hive's home.
+/// The sandbox of shell commands; the hive's home is invisible there.
 pub fn sandbox(home: &Home) -> Sandbox {
     Sandbox::new(sandbox::Settings::new(sandbox::Level::Confined, vec![home.root().to_path_buf()]))
 }
 
-/// Ends what tools of an earlier run of this home left behind.
+/// Ends processes that tools of an earlier run left behind.
 fn end_leftovers(home: &Home) {
     let hash = Sha256::digest(home.root().as_os_str().as_encoded_bytes());
     let label: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -194,7 +194,7 @@ fn end_leftovers(home: &Home) {
     }
 }
 
-/// A hive without any token gets its operator token, shown once and kept after that.
+/// Makes the operator token of a hive that has no token.
 async fn first_token(hive: &Hive) -> Result<Option<FreshToken>, Failure> {
     let tokens = hive.tokens().await.map_err(|error| {
         Failure::new(Exit::Failed, "look for the operator token", error.to_string())
@@ -202,7 +202,7 @@ async fn first_token(hive: &Hive) -> Result<Option<FreshToken>, Failure> {
     Ok(tokens.is_empty().then(|| FreshToken::new("operator", Grant::operator())))
 }
 
-/// After its start the process gets small, and after a burst as small again as it was.
+/// Returns free memory after the start and after bursts.
 async fn give_memory_back() {
     tokio::time::sleep(STARTED).await;
     let started = tokio::task::spawn_blocking(|| {
@@ -226,7 +226,7 @@ async fn give_memory_back() {
     }
 }
 
-/// The terminal went away; never, where that is ignored.
+/// Completes when the terminal hangs up; never if the signal is ignored.
 async fn hung_up(hangup: &mut Option<Signal>) {
     match hangup {
         Some(hangup) => {

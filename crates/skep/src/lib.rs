@@ -11,4 +11,5 @@ pub mod home;
 mod log;
 mod reload;
 mod rule_writer;
+mod start_notice;
 mod vendors;

@@ -1,5 +1,5 @@
-//! The log: JSON lines in `run/logs/skep.log` for programs and later, lines on standard error for
-//! people and now. Secrets are taken out of both, whatever the level.
+//! The log: JSON lines in `run/logs/skep.log`, and lines for people on standard error. Secrets are
+//! redacted in both.
 
 use std::io::{self, IsTerminal, Write};
 use std::panic;
@@ -16,50 +16,50 @@ mod file;
 mod line;
 
 use file::LogFile;
-use line::Lines;
+use line::JsonLogLayer;
 
-/// Whether standard error has the log too.
+/// Whether the log also goes to standard error.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum People {
-    See,
-    /// In the background nobody reads it, and it would grow without bound.
-    DoNot,
+pub enum ConsoleLog {
+    On,
+    /// In the background standard error is a file that would grow without bound.
+    Off,
 }
 
-/// Holds the log open. Dropped, it waits a moment for the last lines to be written.
-pub struct Log {
+/// Keeps the log open. Dropping it flushes the last lines, with a time limit.
+pub struct LogGuard {
     file: LogFile,
 }
 
 /// Starts the log in this folder; `SKEP_LOG` chooses what is in it.
-pub fn start(folder: &Path, people: People) -> Log {
+pub fn start(folder: &Path, console: ConsoleLog) -> LogGuard {
     let wanted = environment::var("SKEP_LOG").unwrap_or_else(|| "info".to_owned());
     let (filter, refused) = match EnvFilter::try_new(&wanted) {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new("info"), Some(error)),
     };
     let colour = io::stderr().is_terminal() && output::colour_wanted();
-    let people = (people == People::See)
-        .then(|| tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(Stderr));
+    let console = (console == ConsoleLog::On)
+        .then(|| tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(RedactedStderr));
     let file = LogFile::open(folder);
-    let lines = Lines::new(file.lines());
-    let log = tracing_subscriber::registry().with(filter).with(lines).with(people);
+    let lines = JsonLogLayer::new(file.lines());
+    let log = tracing_subscriber::registry().with(filter).with(lines).with(console);
     // A log that is already there (a test's) stays.
     let _ = log.try_init();
     panic::set_hook(Box::new(log_panic));
     if let Some(error) = refused {
         tracing::warn!(%error, "SKEP_LOG cannot be used; the log has info and graver");
     }
-    Log { file }
+    LogGuard { file }
 }
 
-impl Drop for Log {
+impl Drop for LogGuard {
     fn drop(&mut self) {
         self.file.close();
     }
 }
 
-/// A panic's words may hold what it was about: they go the way of every other line.
+/// A panic message may contain secrets: it is logged and redacted like every line.
 fn log_panic(info: &panic::PanicHookInfo<'_>) {
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -75,9 +75,9 @@ fn log_panic(info: &panic::PanicHookInfo<'_>) {
 }
 
 /// Standard error without secrets.
-struct Stderr;
+struct RedactedStderr;
 
-impl<'w> MakeWriter<'w> for Stderr {
+impl<'w> MakeWriter<'w> for RedactedStderr {
     type Writer = Self;
 
     fn make_writer(&'w self) -> Self {
@@ -85,7 +85,7 @@ impl<'w> MakeWriter<'w> for Stderr {
     }
 }
 
-impl Write for Stderr {
+impl Write for RedactedStderr {
     /// Gets every line in one piece.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);

@@ -1,6 +1,5 @@
-//! Files of the home that change while the hive runs: read again as a whole, checked, and put in
-//! force for the turns that begin after. What is wrong stays out, and the version before it goes
-//! on.
+//! Reloads the files of a running hive: all are read again, checked, and applied to the turns that
+//! start later. An invalid file is not applied, and its last valid version stays in force.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,33 +15,38 @@ use skep_runtime::Hive;
 use skep_runtime::door::DoorError;
 use tokio::task::JoinHandle;
 
-use crate::home::watch::Watch;
+use crate::home::watch::HomeWatcher;
 use crate::home::{
-    LoadError, Loaded, Problem, agent_policy_mistake, create, hive_policy_mistake, load_again,
+    LoadError, LoadedHome, Mistake, agent_policy_mistake, create, hive_policy_mistake, load_again,
     local,
 };
 use crate::vendors::Vendors;
 
-/// Files that change again while they are read are read again, this often at most.
+/// The most attempts to read files that keep changing.
 const TRIES: u32 = 10;
-/// What was read is believed when nothing was heard for this long: news take a moment.
+/// The reading is valid if no change arrives within this time.
 const SETTLED: Duration = Duration::from_millis(50);
 /// After a store that failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whoever watches the files of a running hive.
-struct Reload {
+/// The task that watches the files of a running hive.
+struct ReloadTask {
     home: Home,
     hive: Hive,
     vendors: Vendors,
-    /// What was read last and could be used.
-    loaded: Loaded,
-    watch: Watch,
+    /// The last valid settings.
+    loaded: LoadedHome,
+    watch: HomeWatcher,
 }
 
-/// Begins to watch. Where that is impossible the hive says so and works on.
-pub fn start(home: &Home, hive: &Hive, vendors: Vendors, loaded: Loaded) -> Option<JoinHandle<()>> {
-    let watch = match Watch::new(home) {
+/// Starts watching. If that fails, the hive reports it and continues.
+pub fn start(
+    home: &Home,
+    hive: &Hive,
+    vendors: Vendors,
+    loaded: LoadedHome,
+) -> Option<JoinHandle<()>> {
+    let watch = match HomeWatcher::new(home) {
         Ok(watch) => watch,
         Err(error) => {
             let text = format!(
@@ -54,13 +58,13 @@ pub fn start(home: &Home, hive: &Hive, vendors: Vendors, loaded: Loaded) -> Opti
             return None;
         }
     };
-    // What changed between the reading and the watching is found by reading once more.
+    // Another reading finds changes between the first reading and the watch.
     watch.again();
     let (home, hive) = (home.clone(), hive.clone());
-    Some(tokio::spawn(Reload { home, hive, vendors, loaded, watch }.run()))
+    Some(tokio::spawn(ReloadTask { home, hive, vendors, loaded, watch }.run()))
 }
 
-impl Reload {
+impl ReloadTask {
     async fn run(mut self) {
         loop {
             self.watch.changed().await;
@@ -80,8 +84,8 @@ impl Reload {
         }
     }
 
-    /// Everything as it was at one moment: nothing changed while it was read.
-    async fn read(&mut self) -> (Result<Loaded, LoadError>, Option<String>) {
+    /// Reads a consistent state: nothing changed during the reading.
+    async fn read(&mut self) -> (Result<LoadedHome, LoadError>, Option<String>) {
         let mut tries = 1;
         loop {
             let (home, before) = (&self.home, &self.loaded);
@@ -91,12 +95,13 @@ impl Reload {
                 (unwatched, load_again(home, &before.known, &environment::var, before))
             });
             if read.as_ref().is_ok_and(|read| read.undecided) {
-                // The last profile went away: what a start would do is done now, once.
+                // The last profile was removed: look for a local server once, as a start does.
                 self.loaded.known.local = local::look(&environment::var).await;
                 continue;
             }
             tokio::time::sleep(SETTLED).await;
-            // Where it never ends, what could be used is; a mistake may be half a change.
+            // If the changes never stop, valid settings are used; a problem may be an unfinished
+            // change.
             let usable = read.as_ref().is_ok_and(|read| read.broken.is_empty());
             if !self.watch.is_marked() || (tries >= TRIES && usable) {
                 return (read, unwatched);
@@ -108,7 +113,7 @@ impl Reload {
 
     async fn apply(
         &mut self,
-        mut next: Loaded,
+        mut next: LoadedHome,
         unwatched: Option<String>,
     ) -> Result<(), DoorError> {
         let running = self.hive.settings();
@@ -138,15 +143,15 @@ impl Reload {
     }
 
     async fn keep(&self, error: &LoadError, unwatched: Option<String>) {
-        let problems = error.problems.iter().map(told).collect();
+        let problems = error.mistakes.iter().map(told).collect();
         let needs_restart = self.hive.config().needs_restart.clone();
         let config = ConfigStanding { problems, needs_restart, unwatched };
         let mistake = hive_policy_mistake(&self.home);
         self.deny(mistake.map(|mistake| mistake.to_string()), config).await;
     }
 
-    /// A policy that nobody can read allows nothing: the rest goes on as it was. Once it can be
-    /// read again, what is in force decides as before.
+    /// An unreadable policy denies every call; the other settings stay. Once it is readable again,
+    /// the settings in force decide.
     async fn deny(&self, mistake: Option<String>, config: ConfigStanding) {
         let mut settings = (*self.hive.settings()).clone();
         for (name, state) in &mut settings.agents {
@@ -170,7 +175,7 @@ impl Reload {
         }
     }
 
-    /// What is wrong with the policy in the agent's own file.
+    /// The problem of the policy in the agent's own file.
     fn own_mistake(&self, name: &AgentName) -> Option<String> {
         match self.loaded.settings.agents.get(name) {
             Some(AgentState::Active(agent)) => agent.policy.broken.clone(),
@@ -178,7 +183,7 @@ impl Reload {
         }
     }
 
-    /// Nothing changes but what is known of the files. Told once.
+    /// Only the reported state of the files changes. Logged once.
     async fn note(&self, config: ConfigStanding) {
         if *self.hive.config() != config {
             log(&config);
@@ -187,13 +192,13 @@ impl Reload {
     }
 }
 
-/// An agent whose folder is broken goes on as it was, with the model its profile means now. Where
-/// it is the policy that cannot be read, all of its calls are denied.
-fn keep_agents(home: &Home, running: &HiveSettings, next: &mut Loaded) {
+/// An agent with a broken folder keeps its settings, with the current model of its profile. If its
+/// policy is unreadable, all of its calls are denied.
+fn keep_agents(home: &Home, running: &HiveSettings, next: &mut LoadedHome) {
     for name in next.broken.keys() {
         let Some(AgentState::Active(before)) = running.agents.get(name) else { continue };
         let mut kept = (**before).clone();
-        // A model of its own (`vendor:model`) stays as it was written.
+        // An explicit model (`vendor:model`) stays.
         let profile = &kept.profile.name;
         if running.profiles.get(profile) == Some(&kept.profile)
             && let Some(profile) = next.settings.profiles.get(profile)
@@ -206,8 +211,8 @@ fn keep_agents(home: &Home, running: &HiveSettings, next: &mut Loaded) {
     }
 }
 
-/// What is fixed at the start stays as it is. The keys that say something else now.
-fn hold_back(running: &HiveSettings, next: &mut Loaded) -> Vec<String> {
+/// Restores settings that are fixed at the start. Returns the keys that have changed.
+fn hold_back(running: &HiveSettings, next: &mut LoadedHome) -> Vec<String> {
     let mut server = next.settings.server.clone();
     if let Some(port) = next.port {
         server.port = port;
@@ -229,7 +234,7 @@ fn hold_back(running: &HiveSettings, next: &mut Loaded) -> Vec<String> {
     changed.map(|(key, _)| key.to_owned()).collect()
 }
 
-fn told(problem: &Problem) -> ConfigProblem {
+fn told(problem: &Mistake) -> ConfigProblem {
     ConfigProblem {
         file: problem.file.display().to_string(),
         line: problem.at.map(|(line, _)| line),

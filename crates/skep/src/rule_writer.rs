@@ -10,9 +10,9 @@ use skep_cli::hive::Home;
 use skep_runtime::{RuleDraft, WriteRules};
 use skep_tools::Governance;
 
-use crate::home::{add_rules, write_file};
+use crate::home::{agent_rule_count, write_file};
 
-/// What is handed to the hive.
+/// The function that the hive calls.
 pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {
     let home = home.clone();
     Arc::new(move |agent, author, drafts| {
@@ -41,7 +41,7 @@ pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {
                     &message,
                 )
                 .await?;
-            // Between the reading and now somebody may have saved the file.
+            // Somebody may have saved the file since it was read.
             if read(&file)? != before {
                 return Err("config.yaml was changed at the same time; decide again".to_owned());
             }
@@ -50,8 +50,7 @@ pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {
     })
 }
 
-/// Read again it would be another rule: a variable of the environment, or a blank where a line of
-/// some other kind ends.
+/// It would parse as another rule: an environment variable, or a blank at an unusual line end.
 fn means_another(item: &str) -> bool {
     let odd = |c: char| c.is_control() || "\u{2028}\u{2029}\u{feff}".contains(c);
     item.contains("${") || item.contains(odd)
@@ -65,7 +64,7 @@ fn by_hand(why: &str, items: &[String]) -> String {
     format!("{why}; write it into config.yaml by hand, under policy: {}", items.join(", "))
 }
 
-/// A rule as a YAML mapping in one line; what JSON writes is YAML too.
+/// A rule as a YAML mapping on one line; JSON is valid YAML.
 fn item(draft: &RuleDraft) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
     let mut text = format!("{{effect: allow, tool: {}", quoted(&draft.tool));
@@ -76,4 +75,79 @@ fn item(draft: &RuleDraft) -> String {
         }
     }
     text + "}"
+}
+
+/// The text of an agent's file with rules more under `policy`, each a mapping in one line. The
+/// rest of the text stays as it is. `Err`: the file is written in a way this cannot extend.
+fn add_rules(text: &str, items: &[String]) -> Result<String, String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    match lines.iter().position(|line| line.starts_with("policy:")) {
+        None => {
+            lines.push("policy:".to_owned());
+            lines.extend(items.iter().map(|item| format!("  - {item}")));
+        }
+        Some(at) => {
+            let value = lines[at]["policy:".len()..].trim().to_owned();
+            let empty = value.is_empty() || value.starts_with('#') || value == "[]";
+            if let Some(rest) = value.strip_prefix('[').filter(|_| !empty) {
+                lines[at] = format!("policy: [{}, {rest}", items.join(", "));
+            } else if empty {
+                if value == "[]" {
+                    lines[at] = "policy:".to_owned();
+                }
+                // The order of rules has no meaning: new ones are inserted first.
+                let first = lines[at + 1..].iter().find(|line| {
+                    let line = line.trim_start();
+                    !line.is_empty() && !line.starts_with('#')
+                });
+                let indent = first.filter(|line| line.trim_start().starts_with('-'));
+                let indent = indent.map_or(2, |line| line.len() - line.trim_start().len());
+                for (place, item) in items.iter().enumerate() {
+                    lines.insert(at + 1 + place, format!("{}- {item}", " ".repeat(indent)));
+                }
+            } else {
+                return Err("the key `policy` is written in a way that cannot be added to".into());
+            }
+        }
+    }
+    let after = lines.join("\n") + "\n";
+    match (agent_rule_count(text), agent_rule_count(&after)) {
+        (Some(before), Some(now)) if now == before + items.len() => Ok(after),
+        _ => Err("the file with the rule in it could not be read again".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::add_rules;
+
+    #[test]
+    fn gate_rules_are_added_and_the_rest_stays() {
+        let item = vec![r#"{effect: allow, tool: "bash"}"#.to_owned()];
+        let line = &item[0];
+        let cases = [
+            ("", format!("policy:\n  - {line}\n")),
+            ("# mine\nname: a\n", format!("# mine\nname: a\npolicy:\n  - {line}\n")),
+            ("policy: []\nname: a", format!("policy:\n  - {line}\nname: a\n")),
+            (
+                "policy:\n# why\n- effect: ask\n  tool: bash\nname: a\n",
+                format!("policy:\n- {line}\n# why\n- effect: ask\n  tool: bash\nname: a\n"),
+            ),
+            (
+                "policy:   # all\n    - {effect: ask, tool: bash}\n",
+                format!("policy:   # all\n    - {line}\n    - {{effect: ask, tool: bash}}\n"),
+            ),
+            (
+                "policy: [{effect: ask, tool: bash}]\n",
+                format!("policy: [{line}, {{effect: ask, tool: bash}}]\n"),
+            ),
+        ];
+        for (before, after) in cases {
+            assert_eq!(add_rules(before, &item).as_ref(), Ok(&after), "{before}");
+        }
+        for odd in ["policy: &a [{effect: ask, tool: x}]\n", "{policy: []}\n", "a: [\n"] {
+            assert!(add_rules(odd, &item).is_err(), "{odd}");
+        }
+    }
 }

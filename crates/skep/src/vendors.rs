@@ -11,22 +11,22 @@ use skep_model::{
     AnthropicProvider, OpenAiChatProvider, OpenAiResponsesProvider, RehearsalProvider, WireSettings,
 };
 
-use crate::home::{Connection, Vendor};
+use crate::home::{Vendor, VendorConnection};
 
 /// The providers in use, one a profile. A profile that has not changed keeps its provider, and
 /// with it the open connections.
 #[derive(Default)]
 pub struct Vendors {
-    held: BTreeMap<String, (Connection, Arc<dyn Provider>)>,
+    held: BTreeMap<String, (VendorConnection, Arc<dyn Provider>)>,
 }
 
 impl Vendors {
-    /// Makes the providers of these settings. A profile whose vendor cannot be reached at all
-    /// disables the agents that use it, and nothing else.
+    /// Makes the providers of these settings. A profile whose provider cannot be built disables
+    /// only the agents that use it.
     pub fn furnish(
         &mut self,
         settings: &mut HiveSettings,
-        connections: &BTreeMap<String, Connection>,
+        connections: &BTreeMap<String, VendorConnection>,
     ) {
         let mut held = BTreeMap::new();
         for (name, connection) in connections {
@@ -42,7 +42,7 @@ impl Vendors {
                 Err(reason) => disable(settings, name, &reason.to_string()),
             }
         }
-        // An agent that keeps its former settings may use a profile that is not written any more.
+        // An agent that keeps its old settings may use a removed profile.
         for state in settings.agents.values() {
             let AgentState::Active(agent) = state else { continue };
             let named = std::iter::once(&agent.profile).chain(&agent.profile.fallback);
@@ -58,7 +58,7 @@ impl Vendors {
     }
 }
 
-fn provider(connection: &Connection) -> Result<Arc<dyn Provider>, ClientError> {
+fn provider(connection: &VendorConnection) -> Result<Arc<dyn Provider>, ClientError> {
     let settings = WireSettings {
         base_url: connection.api_url.clone(),
         key: connection.api_key.clone().unwrap_or_else(|| SecretString::from("")),

@@ -1,4 +1,4 @@
-//! `skep agent`: which agents there are, making one, and ending what one does.
+//! `skep agent`: lists, shows, makes and stops agents.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
+use crate::hive::Globals;
 use crate::hive::Home;
-use crate::hive::Place;
 use crate::hive::client::{Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::table::Table;
+use crate::print::table::OutputTable;
+use crate::print::values::{items, text};
 
 /// How long a running hive may take to notice a new folder.
 const NOTICE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Args)]
-pub struct Agent {
+pub struct AgentArgs {
     #[command(subcommand)]
     command: AgentCommand,
 }
@@ -39,7 +40,7 @@ enum AgentCommand {
         agent: String,
     },
     /// Make an agent: its folder with settings, rules and workspace
-    New(NewAgent),
+    New(NewAgentArgs),
     /// End the turn that an agent runs
     #[command(after_help = "Examples:
   skep agent stop main
@@ -62,7 +63,7 @@ What is queued stays and goes on; `skep task cancel` ends a single item.")]
 
 A hive that runs takes it up by itself. Everything can be changed later in the agent's
 config.yaml.")]
-pub struct NewAgent {
+pub struct NewAgentArgs {
     /// Its name: lower-case letters, digits and single dashes
     pub name: String,
     /// What it is for, in a sentence
@@ -76,39 +77,39 @@ pub struct NewAgent {
     pub tools: Option<Vec<String>>,
 }
 
-impl NewAgent {
-    /// What a failure says was tried.
+impl NewAgentArgs {
+    /// What a failure message says was attempted.
     pub fn attempted(&self) -> String {
         format!("make the agent {}", self.name)
     }
 }
 
-/// `make` makes the folder of a new agent and tells where it is.
-pub async fn run<M>(command: Agent, place: &Place, make: M) -> Result<(), Failure>
+/// `make` creates the folder of a new agent and returns its path.
+pub async fn run<M>(command: AgentArgs, globals: &Globals, make: M) -> Result<(), Failure>
 where
-    M: FnOnce(&Home, &NewAgent) -> Result<PathBuf, Failure>,
+    M: FnOnce(&Home, &NewAgentArgs) -> Result<PathBuf, Failure>,
 {
     match command.command {
-        AgentCommand::List => list(place).await,
-        AgentCommand::Show { agent } => show(&agent, place).await,
-        AgentCommand::New(new) => create(&new, place, make).await,
-        AgentCommand::Stop { agent, session } => stop(&agent, &session, place).await,
+        AgentCommand::List => list(globals).await,
+        AgentCommand::Show { agent } => show(&agent, globals).await,
+        AgentCommand::New(new) => create(&new, globals, make).await,
+        AgentCommand::Stop { agent, session } => stop(&agent, &session, globals).await,
     }
 }
 
 async fn agents(client: &Client, attempted: &str) -> Result<Vec<Value>, Failure> {
-    let told = client.get("/api/v1/agents").await;
-    let told = told.map_err(|error| client.failure(attempted, error))?;
+    let told = client.fetch("/api/v1/agents", attempted).await?;
     Ok(told["agents"].as_array().cloned().unwrap_or_default())
 }
 
-async fn list(place: &Place) -> Result<(), Failure> {
-    let agents = agents(&Client::open(place)?, "list the agents").await?;
-    if place.json {
+async fn list(globals: &Globals) -> Result<(), Failure> {
+    let agents = agents(&Client::open(globals)?, "list the agents").await?;
+    if globals.json {
         output::json(&json!({ "agents": agents }));
         return Ok(());
     }
-    let mut table = Table::new(&["agent", "status", "engine", "model", "work", "what it is for"]);
+    let mut table =
+        OutputTable::new(&["agent", "status", "engine", "model", "work", "what it is for"]);
     for agent in &agents {
         let count = |key: &str| agent[key].as_i64().unwrap_or(0);
         let (active, depth) = (count("active_turns"), count("queue_depth"));
@@ -126,8 +127,8 @@ async fn list(place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(name: &str, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+async fn show(name: &str, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let attempted = format!("show the agent {name}");
     let agents = agents(&client, &attempted).await?;
     let Some(agent) = agents.iter().find(|agent| agent["name"] == name) else {
@@ -135,7 +136,7 @@ async fn show(name: &str, place: &Place) -> Result<(), Failure> {
         let why = format!("there is no such agent; there are: {}", known.join(", "));
         return Err(Failure::new(Exit::Failed, attempted, why).next("skep agent list"));
     };
-    if place.json {
+    if globals.json {
         output::json(agent);
         return Ok(());
     }
@@ -163,18 +164,18 @@ pub fn lines(agent: &Value) -> Vec<String> {
     lines
 }
 
-async fn create<M>(new: &NewAgent, place: &Place, make: M) -> Result<(), Failure>
+async fn create<M>(new: &NewAgentArgs, globals: &Globals, make: M) -> Result<(), Failure>
 where
-    M: FnOnce(&Home, &NewAgent) -> Result<PathBuf, Failure>,
+    M: FnOnce(&Home, &NewAgentArgs) -> Result<PathBuf, Failure>,
 {
-    if place.url.is_some() {
+    if globals.url.is_some() {
         let why = "an agent is a folder in the home of its hive";
         let failure = Failure::new(Exit::Usage, new.attempted(), why);
         return Err(failure.next("on the hive's machine: skep agent new …, without --url"));
     }
-    let folder = make(&place.home()?, new)?;
-    let running = noticed(place, &new.name).await;
-    if place.json {
+    let folder = make(&globals.home()?, new)?;
+    let running = noticed(globals, &new.name).await;
+    if globals.json {
         let folder = folder.display().to_string();
         output::json(&json!({ "agent": new.name, "folder": folder, "running": running }));
         return Ok(());
@@ -187,9 +188,9 @@ where
     Ok(())
 }
 
-/// Whether a hive that runs has taken the agent up. One that does not run is no failure.
-async fn noticed(place: &Place, name: &str) -> bool {
-    let Ok(client) = Client::open(place) else {
+/// Whether a running hive has loaded the agent. A hive that does not run is no failure.
+async fn noticed(globals: &Globals, name: &str) -> bool {
+    let Ok(client) = Client::open(globals) else {
         return false;
     };
     let since = Instant::now();
@@ -197,7 +198,7 @@ async fn noticed(place: &Place, name: &str) -> bool {
         let Ok(told) = client.get("/api/v1/agents").await else {
             return false;
         };
-        let mut agents = told["agents"].as_array().into_iter().flatten();
+        let mut agents = items(&told["agents"]).iter();
         if agents.any(|agent| agent["name"] == name) {
             return true;
         }
@@ -206,12 +207,12 @@ async fn noticed(place: &Place, name: &str) -> bool {
     false
 }
 
-async fn stop(agent: &str, session: &str, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+async fn stop(agent: &str, session: &str, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let path = format!("/api/v1/agents/{}/stop", escaped(agent));
-    let told = client.post(&path, &json!({ "session_key": session }), None).await;
-    let told = told.map_err(|error| client.failure(format!("stop {agent}"), error))?;
-    if place.json {
+    let told =
+        client.submit(&path, &json!({ "session_key": session }), format!("stop {agent}")).await?;
+    if globals.json {
         output::json(&told);
         return Ok(());
     }
@@ -220,8 +221,4 @@ async fn stop(agent: &str, session: &str, place: &Place) -> Result<(), Failure> 
         false => format!("nothing runs in {agent} / {session}"),
     });
     Ok(())
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| "?".to_owned(), foreign)
 }

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use skep_core::visible::visible;
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
 use crate::print::time;
+use crate::print::values::{items, text};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -23,7 +24,7 @@ use crate::print::time;
   skep approve 019a2b3c-… --always --pattern 'git push'
 
 Without an id it lists what waits and asks, on a terminal; elsewhere it exits 2.")]
-pub struct Approve {
+pub struct ApproveArgs {
     /// The approval, as the list names it
     id: Option<String>,
     /// Calls like it from now on: a rule in the agent's config.yaml; needs --pattern
@@ -46,7 +47,7 @@ pub struct Approve {
 
 The note goes to the agent. Without an id it lists what waits and asks, on a terminal; elsewhere it
 exits 2.")]
-pub struct Deny {
+pub struct DenyArgs {
     /// The approval, as the list names it
     id: Option<String>,
     /// Why, for the agent
@@ -54,9 +55,9 @@ pub struct Deny {
     note: Option<String>,
 }
 
-pub async fn run_approve(command: Approve, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
-    let Some(id) = command.id else { return ask_all(&client, place).await };
+pub async fn run_approve(command: ApproveArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
+    let Some(id) = command.id else { return ask_all(&client, globals).await };
     let scope = match (command.always, command.session) {
         (true, _) => "always",
         (_, true) => "session",
@@ -65,15 +66,15 @@ pub async fn run_approve(command: Approve, place: &Place) -> Result<(), Failure>
     let mut body = json!({"decision": "approve", "scope": scope});
     fill(&mut body, "pattern", command.pattern);
     fill(&mut body, "note", command.note);
-    decide_by_id(&client, place, &id, body).await
+    decide_by_id(&client, globals, &id, body).await
 }
 
-pub async fn run_deny(command: Deny, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
-    let Some(id) = command.id else { return ask_all(&client, place).await };
+pub async fn run_deny(command: DenyArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
+    let Some(id) = command.id else { return ask_all(&client, globals).await };
     let mut body = json!({"decision": "deny"});
     fill(&mut body, "note", command.note);
-    decide_by_id(&client, place, &id, body).await
+    decide_by_id(&client, globals, &id, body).await
 }
 
 fn fill(body: &mut Value, key: &str, value: Option<String>) {
@@ -82,10 +83,10 @@ fn fill(body: &mut Value, key: &str, value: Option<String>) {
     }
 }
 
-/// What is decided by its id alone was looked at by then: the hash is the present one.
+/// A decision by id alone is about the approval as it is now: the current hash is sent.
 async fn decide_by_id(
     client: &Client,
-    place: &Place,
+    globals: &Globals,
     id: &str,
     mut body: Value,
 ) -> Result<(), Failure> {
@@ -94,7 +95,7 @@ async fn decide_by_id(
     let found = client.get(&path).await.map_err(|error| failure(client, &attempted, error))?;
     body["hash"] = found["hash"].clone();
     let done = decide(client, id, &body).await?;
-    show_decided(place, &done);
+    show_decided(globals, &done);
     Ok(())
 }
 
@@ -116,8 +117,8 @@ fn failure(client: &Client, attempted: &str, error: CallError) -> Failure {
     }
 }
 
-fn show_decided(place: &Place, done: &Value) {
-    if place.json {
+fn show_decided(globals: &Globals, done: &Value) {
+    if globals.json {
         output::json(done);
         return;
     }
@@ -127,18 +128,17 @@ fn show_decided(place: &Place, done: &Value) {
 }
 
 /// Lists what waits, and asks about each where somebody can answer.
-async fn ask_all(client: &Client, place: &Place) -> Result<(), Failure> {
-    let page = client.get("/api/v1/approvals?limit=200").await;
-    let page = page.map_err(|error| client.failure("list what waits", error))?;
-    if place.json {
+async fn ask_all(client: &Client, globals: &Globals) -> Result<(), Failure> {
+    let page = client.fetch("/api/v1/approvals?limit=200", "list what waits").await?;
+    if globals.json {
         output::json(&page);
     }
-    let open = page["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let open = items(&page["approvals"]);
     if open.is_empty() {
         output::note("nothing waits for a person");
         return Ok(());
     }
-    let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !place.json;
+    let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !globals.json;
     // The oldest first: it has waited longest.
     for question in open.iter().rev() {
         if asks && !is_open(client, question).await {
@@ -146,11 +146,11 @@ async fn ask_all(client: &Client, place: &Place) -> Result<(), Failure> {
             output::note(format!("{id} was decided meanwhile"));
             continue;
         }
-        if !place.json {
+        if !globals.json {
             lines(question).into_iter().for_each(output::line);
         }
         if asks {
-            ask::one(client, place, question).await?;
+            ask::one(client, globals, question).await?;
         }
     }
     match asks {
@@ -164,14 +164,15 @@ async fn ask_all(client: &Client, place: &Place) -> Result<(), Failure> {
     }
 }
 
-/// A yes to one may have answered others. What cannot be read is asked about: the answer tells.
+/// An approval of one call may cover others. If the state cannot be read, the question is still
+/// asked; the hive refuses a late answer.
 async fn is_open(client: &Client, question: &Value) -> bool {
     let path =
         format!("/api/v1/approvals/{}", escaped(question["id"].as_str().unwrap_or_default()));
     client.get(&path).await.map_or(true, |found| found["state"] == "open")
 }
 
-/// A question as people see it: whole.
+/// The lines of an approval, complete.
 fn lines(question: &Value) -> Vec<String> {
     let mut lines = facts(question);
     if let Some(head) = lines.first_mut() {
@@ -180,7 +181,7 @@ fn lines(question: &Value) -> Vec<String> {
     lines
 }
 
-/// The same without any look: what it is first, then everything about it.
+/// The same lines without colours: the headline first, then every detail.
 pub fn facts(question: &Value) -> Vec<String> {
     let stamp = |key: &str| question[key].as_i64().map(time::stamp).unwrap_or_default();
     let text = |value: &Value| one_line(value.as_str().unwrap_or("?"));
@@ -194,7 +195,7 @@ pub fn facts(question: &Value) -> Vec<String> {
         format!("why      {}", text(&question["why"]["why"])),
         format!("in       {}", text(&question["cwd"])),
     ];
-    for file in question["files"].as_array().into_iter().flatten() {
+    for file in items(&question["files"]) {
         let target = file["target"].as_str().map(|to| format!(" -> {}", one_line(to)));
         let hash: String = file["sha256"].as_str().unwrap_or("").chars().take(12).collect();
         let (kind, path) = (text(&file["kind"]), text(&file["path"]));
@@ -208,13 +209,9 @@ pub fn facts(question: &Value) -> Vec<String> {
     lines
 }
 
-/// Nothing hidden, and no line of the question's own can be made to look like another.
+/// Shows hidden characters and line breaks, so that no detail can imitate another line.
 fn one_line(text: &str) -> String {
     visible(text).replace('\n', "‹U+000A›")
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| "?".to_owned(), foreign)
 }
 
 #[derive(Args)]
@@ -223,7 +220,7 @@ fn text(value: &Value) -> String {
   skep why main write '{\"file_path\": \"a.md\", \"content\": \"\"}' --who token:0197c0de…
 
 Nothing runs. It says what would be decided, and for each rule why it matches or does not.")]
-pub struct Why {
+pub struct WhyArgs {
     /// The agent
     agent: String,
     /// The tool
@@ -236,18 +233,17 @@ pub struct Why {
     who: Option<String>,
 }
 
-pub async fn run_why(command: Why, place: &Place) -> Result<(), Failure> {
+pub async fn run_why(command: WhyArgs, globals: &Globals) -> Result<(), Failure> {
     let arguments: Value = serde_json::from_str(&command.arguments).map_err(|error| {
         let why = format!("the arguments are not JSON: {error}");
         Failure::new(Exit::Usage, "say why", why).next("skep why main bash '{\"command\": \"ls\"}'")
     })?;
-    let client = Client::open(place)?;
+    let client = Client::open(globals)?;
     let mut body = json!({"tool": command.tool, "arguments": arguments});
     fill(&mut body, "who", command.who);
     let path = format!("/api/v1/agents/{}/why", escaped(&command.agent));
-    let why = client.post(&path, &body, None).await;
-    let why = why.map_err(|error| client.failure("say why", error))?;
-    if place.json {
+    let why = client.submit(&path, &body, "say why").await?;
+    if globals.json {
         output::json(&why);
         return Ok(());
     }
@@ -260,10 +256,10 @@ pub async fn run_why(command: Why, place: &Place) -> Result<(), Failure> {
     if why["listed"] == Value::Bool(false) {
         output::line(format!("the tool is not on the list of {}", foreign(&command.agent)));
     }
-    for part in why["parts"].as_array().into_iter().flatten() {
+    for part in items(&why["parts"]) {
         let (of, who) = (text(&part["part"]), text(&part["who"]));
         output::line(format!("{of} for {who}: {}", text(&part["effect"])));
-        for rule in part["rules"].as_array().into_iter().flatten() {
+        for rule in items(&part["rules"]) {
             let mark = if rule["matched"] == Value::Bool(true) { "+" } else { "-" };
             let (rule_text, at) = (text(&rule["rule"]), text(&rule["place"]));
             output::line(format!("  {mark} {at}  {rule_text}: {}", text(&rule["why"])));
@@ -276,7 +272,7 @@ pub async fn run_why(command: Why, place: &Place) -> Result<(), Failure> {
 }
 
 #[derive(Args)]
-pub struct Grant {
+pub struct GrantArgs {
     #[command(subcommand)]
     command: GrantCommand,
 }
@@ -316,8 +312,8 @@ enum GrantCommand {
     },
 }
 
-pub async fn run_grant(command: Grant, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn run_grant(command: GrantArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     match command.command {
         GrantCommand::New { agent, tool, command, path, host, minutes } => {
             let mut body = json!({"tool": tool, "minutes": minutes});
@@ -325,20 +321,18 @@ pub async fn run_grant(command: Grant, place: &Place) -> Result<(), Failure> {
                 fill(&mut body, key, value);
             }
             let at = format!("/api/v1/agents/{}/grants", escaped(&agent));
-            let made = client.post(&at, &body, None).await;
-            let made = made.map_err(|error| client.failure("grant it", error))?;
-            show_grants(place, &made, std::slice::from_ref(&made));
+            let made = client.submit(&at, &body, "grant it").await?;
+            show_grants(globals, &made, std::slice::from_ref(&made));
         }
         GrantCommand::List => {
-            let list = client.get("/api/v1/grants").await;
-            let list = list.map_err(|error| client.failure("list the grants", error))?;
-            let rows = list["grants"].as_array().map(Vec::as_slice).unwrap_or_default();
-            show_grants(place, &list, rows);
+            let list = client.fetch("/api/v1/grants", "list the grants").await?;
+            let rows = items(&list["grants"]);
+            show_grants(globals, &list, rows);
         }
         GrantCommand::Revoke { id } => {
             let gone = client.delete(&format!("/api/v1/grants/{}", escaped(&id))).await;
             gone.map_err(|error| client.failure("take the grant back", error))?;
-            if place.json {
+            if globals.json {
                 output::json(&json!({"revoked": id}));
             } else {
                 output::line(format!("revoked {id}"));
@@ -348,8 +342,8 @@ pub async fn run_grant(command: Grant, place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show_grants(place: &Place, whole: &Value, rows: &[Value]) {
-    if place.json {
+fn show_grants(globals: &Globals, whole: &Value, rows: &[Value]) {
+    if globals.json {
         return output::json(whole);
     }
     for row in rows {

@@ -1,5 +1,5 @@
-//! `skep audit`: the trail of every tool call and decision. `verify` also reads the trail of a hive
-//! that does not run, where it lies.
+//! `skep audit`: the trail of every tool call and decision. `verify` also works on the files of a
+//! hive that does not run.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,18 +11,18 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
+use crate::hive::Globals;
 use crate::hive::Home;
-use crate::hive::Place;
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, foreign};
-use crate::print::table::Table;
-use crate::print::time;
+use crate::print::table::OutputTable;
+use crate::print::values::{items, stamp};
 
-/// A long trail takes its time.
+/// Verifying a long trail takes minutes.
 const VERIFY: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
-pub struct Audit {
+pub struct AuditArgs {
     #[command(subcommand)]
     command: AuditCommand,
 }
@@ -74,7 +74,7 @@ one that does not.")]
 }
 
 /// `at_rest` verifies the trail of a home whose hive does not run.
-pub async fn run<R>(command: Audit, place: &Place, at_rest: R) -> Result<(), Failure>
+pub async fn run<R>(command: AuditArgs, globals: &Globals, at_rest: R) -> Result<(), Failure>
 where
     R: AsyncFnOnce(&Home) -> Result<Value, String>,
 {
@@ -87,19 +87,19 @@ where
                 ("turn", turn),
                 ("kind", kind),
             ];
-            list(place, &wanted, limit).await
+            list(globals, &wanted, limit).await
         }
-        AuditCommand::Verify => verify(place, at_rest).await,
-        AuditCommand::Export { out } => export(place, out).await,
+        AuditCommand::Verify => verify(globals, at_rest).await,
+        AuditCommand::Export { out } => export(globals, out).await,
     }
 }
 
 async fn list(
-    place: &Place,
+    globals: &Globals,
     wanted: &[(&str, Option<String>)],
     limit: usize,
 ) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+    let client = Client::open(globals)?;
     let given = wanted.iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
     let filter: String = given.map(|(key, value)| format!("&{key}={}", escaped(value))).collect();
     let mut rows: Vec<Value> = Vec::new();
@@ -107,25 +107,24 @@ async fn list(
     loop {
         let page = limit.saturating_sub(rows.len()).clamp(1, 500);
         let path = format!("/api/v1/audit?limit={page}{filter}{cursor}");
-        let answer = client.get(&path).await;
-        let answer = answer.map_err(|error| client.failure("list the audit trail", error))?;
-        rows.extend(answer["rows"].as_array().into_iter().flatten().cloned());
+        let answer = client.fetch(&path, "list the audit trail").await?;
+        rows.extend(items(&answer["rows"]).iter().cloned());
         match answer["next"].as_i64() {
             Some(next) if rows.len() < limit => cursor = format!("&cursor={next}"),
             _ => break,
         }
     }
-    if place.json {
+    if globals.json {
         output::json(&json!({ "rows": rows }));
         return Ok(());
     }
-    let mut table = Table::new(&["row", "time", "who", "agent", "what", "outcome", "why"]);
+    let mut table = OutputTable::new(&["row", "time", "who", "agent", "what", "outcome", "why"]);
     for row in &rows {
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let what = if row["tool"].is_null() { text("kind") } else { text("tool") };
         table.row([
             row["id"].to_string(),
-            row["at"].as_i64().map(time::stamp).unwrap_or_default(),
+            stamp(&row["at"]),
             text("principal"),
             text("agent"),
             what,
@@ -137,24 +136,24 @@ async fn list(
     Ok(())
 }
 
-/// The stage that refused, else what it was about.
+/// The stage that refused the call, else the arguments.
 fn why(row: &Value) -> String {
-    let links = row["decision"].as_array().into_iter().flatten();
+    let links = items(&row["decision"]).iter();
     let mut said = links.filter_map(|link| Some((link["stage"].as_str()?, link["word"].as_str()?)));
     let refused = said.find(|(_, word)| word.starts_with("refused"));
     refused.map_or_else(|| row["arguments"].to_string(), |(stage, word)| format!("{stage}: {word}"))
 }
 
-async fn verify<R>(place: &Place, at_rest: R) -> Result<(), Failure>
+async fn verify<R>(globals: &Globals, at_rest: R) -> Result<(), Failure>
 where
     R: AsyncFnOnce(&Home) -> Result<Value, String>,
 {
     let attempted = "verify the audit trail";
-    let client = Client::open(place)?;
+    let client = Client::open(globals)?;
     let verdict = match client.get_waiting("/api/v1/audit/verify", VERIFY).await {
         Ok(verdict) => verdict,
-        Err(CallError::Unreachable { connected: false, .. }) if place.url.is_none() => {
-            let verdict = at_rest(&place.home()?).await;
+        Err(CallError::Unreachable { connected: false, .. }) if globals.url.is_none() => {
+            let verdict = at_rest(&globals.home()?).await;
             verdict.map_err(|why| Failure::new(Exit::Failed, attempted, why))?
         }
         Err(error) => return Err(client.failure(attempted, error)),
@@ -167,7 +166,7 @@ where
         .flatten()
         .filter_map(|finding| finding["text"].as_str().map(foreign))
         .collect();
-    if place.json {
+    if globals.json {
         output::json(&verdict);
     } else if findings.is_empty() {
         output::line(format!("{rows} rows, all as they were written; row {last} has hash {hash}"));
@@ -183,9 +182,9 @@ where
         .next("compare with an earlier skep audit export, or with a backup"))
 }
 
-async fn export(place: &Place, out: Option<PathBuf>) -> Result<(), Failure> {
+async fn export(globals: &Globals, out: Option<PathBuf>) -> Result<(), Failure> {
     let attempted = "export the audit trail";
-    let client = Client::open(place)?;
+    let client = Client::open(globals)?;
     let response = client.stream("/api/v1/audit/export").await;
     let response = response.map_err(|error| client.failure(attempted, error))?;
     let failed = |why: String| Failure::new(Exit::Failed, attempted, why);

@@ -5,10 +5,11 @@ use serde_json::Value;
 use skep_core::money::Money;
 
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::Client;
 use crate::print::output;
-use crate::print::table::Table;
+use crate::print::table::OutputTable;
+use crate::print::values::items;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -17,20 +18,19 @@ use crate::print::table::Table;
 
 Limits are written in skep.yaml (limits.cost_per_day, limits.tokens_per_day, limits.cost_per_turn,
 limits.tokens_per_turn) and in an agent's config.yaml (the same keys under budgets).")]
-pub struct Budget {}
+pub struct BudgetArgs {}
 
-pub async fn run(_: Budget, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
-    let page = client.get("/api/v1/budgets").await;
-    let page = page.map_err(|error| client.failure("read the budgets", error))?;
-    if place.json {
+pub async fn run(_: BudgetArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
+    let page = client.fetch("/api/v1/budgets", "read the budgets").await?;
+    if globals.json {
         output::json(&page);
         return Ok(());
     }
     let heads = ["whose", "spent", "held", "unsettled", "limit", "tokens", "token limit", "a turn"];
-    let mut table = Table::new(&heads);
+    let mut table = OutputTable::new(&heads);
     table.row(cells("the hive", &page["hive"], &page["per_turn"]));
-    for agent in page["agents"].as_array().into_iter().flatten() {
+    for agent in items(&page["agents"]) {
         let name = agent["agent"].as_str().unwrap_or_default();
         table.row(cells(name, agent, &agent["per_turn"]));
     }

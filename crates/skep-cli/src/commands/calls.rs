@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use skep_core::event::Resolution;
 
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{Client, escaped};
 use crate::print::output;
-use crate::print::table::Table;
-use crate::print::time;
+use crate::print::table::OutputTable;
+use crate::print::values::{items, stamp};
 
 #[derive(Args)]
-pub struct Calls {
+pub struct CallsArgs {
     #[command(subcommand)]
     command: CallsCommand,
 }
@@ -42,13 +42,12 @@ enum CallsCommand {
     },
 }
 
-pub async fn run(command: Calls, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn run(command: CallsArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     match command.command {
         CallsCommand::List => {
-            let list = client.get("/api/v1/calls/unknown").await;
-            let list = list.map_err(|error| client.failure("list the calls", error))?;
-            show(place, &list);
+            let list = client.fetch("/api/v1/calls/unknown", "list the calls").await?;
+            show(globals, &list);
         }
         CallsCommand::Resolve { turn, call, outcome, note } => {
             let path = format!("/api/v1/calls/unknown/{}/{}", escaped(&turn), escaped(&call));
@@ -60,7 +59,7 @@ pub async fn run(command: Calls, place: &Place) -> Result<(), Failure> {
             let done = done.map_err(|error| {
                 client.failure(format!("resolve the call {call}"), error).next("skep calls list")
             })?;
-            if place.json {
+            if globals.json {
                 output::json(&done);
             } else if let Some(item) = done["item"].as_str() {
                 output::line(format!("it runs again; to follow it: skep task show {item}"));
@@ -72,16 +71,16 @@ pub async fn run(command: Calls, place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(place: &Place, list: &Value) {
-    if place.json {
+fn show(globals: &Globals, list: &Value) {
+    if globals.json {
         output::json(list);
         return;
     }
-    let mut table = Table::new(&["time", "agent", "turn", "call", "tool", "arguments"]);
-    for call in list["calls"].as_array().into_iter().flatten() {
+    let mut table = OutputTable::new(&["time", "agent", "turn", "call", "tool", "arguments"]);
+    for call in items(&list["calls"]) {
         let text = |key: &str| call[key].as_str().unwrap_or_default().to_owned();
         table.row([
-            call["at"].as_i64().map(time::stamp).unwrap_or_default(),
+            stamp(&call["at"]),
             text("agent"),
             text("turn"),
             text("call_id"),

@@ -1,18 +1,18 @@
 //! `skep chat`: a conversation in the terminal, over the hive's WebSocket.
 //!
-//! `connection` keeps the line, `talk` holds the picture, `view` and `markdown` turn it into lines,
-//! `terminal` paints them and takes keys, `plain` does without a terminal.
+//! `connection` keeps the WebSocket open, `transcript` holds the conversation, `view` and
+//! `markdown` render it, `terminal` paints it and reads keys, `plain` works without a terminal.
 
+mod approvals;
 mod commands;
 mod connection;
 mod editor;
 mod markdown;
 mod plain;
-mod questions;
 mod screen;
 mod table;
-mod talk;
 mod terminal;
+mod transcript;
 mod view;
 
 #[cfg(test)]
@@ -26,16 +26,17 @@ use serde_json::Value;
 use skep_guard::environment;
 
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::Client;
 use crate::print::output;
-use crate::print::text::Look;
-use connection::{News, Wish};
-use plain::Plain;
+use crate::print::text::TermInfo;
+use crate::print::values::items;
+use connection::{ChatUpdate, ConnectionOptions};
+use plain::PlainChat;
 use screen::Screen;
-use talk::Talk;
+use transcript::ChatTranscript;
 
-/// How long a program waits for a hive that went away; a person decides for themselves.
+/// How long a program waits for a hive that disconnected; a person waits as long as they want.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
@@ -51,7 +52,7 @@ Esc or Ctrl-C stops the turn that runs, a second Ctrl-C or Ctrl-D leaves. Tab co
 Up and Ctrl-R find earlier messages, Ctrl-O shows or folds thinking. What is written while a turn
 runs is queued and heard at its next step. A call that waits for you is shown whole; /approve and
 /deny decide.")]
-pub struct Chat {
+pub struct ChatArgs {
     /// The agent
     #[arg(default_value = "main")]
     agent: String,
@@ -63,44 +64,44 @@ pub struct Chat {
     session: String,
 }
 
-pub async fn run(command: Chat, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn run(command: ChatArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let typed = stdin().is_terminal() && stdout().is_terminal();
     let dumb = environment::var("TERM").is_none_or(|terminal| terminal == "dumb");
-    let paints = typed && !dumb && !place.json;
-    let wish = Wish {
+    let paints = typed && !dumb && !globals.json;
+    let options = ConnectionOptions {
         agent: command.agent.clone(),
         session: command.session.clone(),
         patience: (!paints).then_some(PATIENCE),
     };
-    let mut connection = connection::open(client, wish).await?;
+    let mut connection = connection::open(client, options).await?;
     if !paints {
-        let prompt = typed && !place.json;
-        let plain = Plain { connection, json: place.json, prompt, ended_turn: Value::Null };
+        let prompt = typed && !globals.json;
+        let plain = PlainChat { connection, json: globals.json, prompt, ended_turn: Value::Null };
         return match command.message {
             Some(text) => plain.once(text).await,
             None => plain.converse().await,
         };
     }
-    let mut talk = Talk::new(&command.agent, &command.session);
-    let first = connection.news.recv().await;
-    if let Some(News::Opened { state, .. }) = &first {
+    let mut transcript = ChatTranscript::new(&command.agent, &command.session);
+    let first = connection.updates.recv().await;
+    if let Some(ChatUpdate::Opened { state, .. }) = &first {
         let model = model_of(state, &command.agent);
-        talk.entries.push(terminal::greeting(&command.agent, &command.session, &model));
+        transcript.entries.push(terminal::greeting(&command.agent, &command.session, &model));
     }
-    first.into_iter().for_each(|news| talk.take(news));
+    first.into_iter().for_each(|update| transcript.take(update));
     let (width, _) = Screen::size();
-    let look = Look { width, colour: output::colour_wanted(), unicode: speaks_unicode() };
-    terminal::run(connection, talk, look, command.message).await
+    let term = TermInfo { width, colour: output::colour_wanted(), unicode: speaks_unicode() };
+    terminal::run(connection, transcript, term, command.message).await
 }
 
 fn model_of(state: &Value, agent: &str) -> String {
-    let mut agents = state["agents"].as_array().into_iter().flatten();
+    let mut agents = items(&state["agents"]).iter();
     let found = agents.find(|info| info["name"] == agent);
     found.and_then(|info| info["model"].as_str()).unwrap_or("?").to_owned()
 }
 
-/// Whether the terminal's encoding is UTF-8, by the variables that say so, the strongest first.
+/// Whether the terminal's encoding is UTF-8, from the locale variables in order of precedence.
 fn speaks_unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(environment::var);
     locale.is_some_and(|locale| {

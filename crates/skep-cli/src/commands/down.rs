@@ -8,12 +8,12 @@ use skep_guard::lock::{LockError, Look};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
+use crate::hive::Globals;
 use crate::hive::Home;
-use crate::hive::Place;
 use crate::hive::client::{CallError, Client};
 use crate::print::output;
 
-/// Drain and the end of everything are the hive's to bound; this only notices that it hangs.
+/// The hive bounds its own drain time; this bound only detects a hang.
 const PATIENCE: Duration = Duration::from_secs(3600 + 30);
 const POLL: Duration = Duration::from_millis(50);
 
@@ -24,16 +24,16 @@ const POLL: Duration = Duration::from_millis(50);
 
 Running turns get the drain time of skep.yaml (limits.drain_seconds) to finish; what is cut off
 goes on at the next start.")]
-pub struct Down {}
+pub struct DownArgs {}
 
-pub async fn run(_: Down, place: &Place) -> Result<(), Failure> {
+pub async fn run(_: DownArgs, globals: &Globals) -> Result<(), Failure> {
     let attempted = "stop the hive";
-    if place.url.is_some() {
+    if globals.url.is_some() {
         let why = "only the owner of the home can stop it, on its own machine";
         return Err(Failure::new(Exit::Usage, attempted, why).next("skep down --home FOLDER"));
     }
-    let home = place.home()?;
-    let client = Client::open(place)?;
+    let home = globals.home()?;
+    let client = Client::open(globals)?;
     let asked = client.post("/api/v1/shutdown", &json!({}), None).await;
     asked.map_err(|error| match error {
         CallError::Unreachable { connected: false, .. } if !is_held(&home) => {
@@ -42,12 +42,12 @@ pub async fn run(_: Down, place: &Place) -> Result<(), Failure> {
         }
         error => client.failure(attempted, error),
     })?;
-    // The lock goes last: once it is free, the next `skep up` can begin.
+    // The lock is released last; then the next `skep up` can start.
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         let gone = matches!(client.get("/health").await, Err(CallError::Unreachable { .. }));
         if gone && !is_held(&home) {
-            if place.json {
+            if globals.json {
                 output::json(&json!({ "stopped": true }));
             } else {
                 output::line("stopped");

@@ -13,23 +13,23 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::{down, history, send, status};
 use crate::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 
 /// The commands of these tests; the tree of all is the program's.
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]
-    place: Place,
+    globals: Globals,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    Down(down::Down),
-    History(history::History),
-    Send(send::Send),
-    Status(status::Status),
+    Down(down::DownArgs),
+    History(history::HistoryArgs),
+    Send(send::SendArgs),
+    Status(status::StatusArgs),
 }
 
 pub enum Answer {
@@ -80,12 +80,12 @@ impl FakeHive {
     pub async fn skep(&self, arguments: &[&str]) -> Result<(), Failure> {
         let mut line: Vec<OsString> = vec!["skep".into(), "--home".into(), self.home.path().into()];
         line.extend(arguments.iter().map(Into::into));
-        let Arguments { place, command } = Arguments::try_parse_from(line).unwrap();
+        let Arguments { globals, command } = Arguments::try_parse_from(line).unwrap();
         match command {
-            Command::Down(command) => down::run(command, &place).await,
-            Command::History(command) => history::run(command, &place).await,
-            Command::Send(command) => Box::pin(send::run(command, &place)).await,
-            Command::Status(command) => status::run(command, &place).await,
+            Command::Down(command) => down::run(command, &globals).await,
+            Command::History(command) => history::run(command, &globals).await,
+            Command::Send(command) => Box::pin(send::run(command, &globals)).await,
+            Command::Status(command) => status::run(command, &globals).await,
         }
     }
 

@@ -1,20 +1,20 @@
-//! `skep history`: what was said, shown, searched, carried out and in.
+//! `skep history`: shows, searches, exports and imports conversations.
 
 mod search;
 mod transfer;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::Value;
 use skep_core::message::Usage;
 
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::time;
+use crate::print::values::{items, stamp, text};
 
 #[derive(Args)]
-pub struct History {
+pub struct HistoryArgs {
     #[command(subcommand)]
     command: HistoryCommand,
 }
@@ -22,13 +22,13 @@ pub struct History {
 #[derive(Subcommand)]
 enum HistoryCommand {
     /// Show the newest messages of a session
-    Show(Show),
+    Show(HistoryShowArgs),
     /// Find messages by their words
-    Search(search::Search),
+    Search(search::HistorySearchArgs),
     /// Write sessions to files of JSON lines
-    Export(transfer::Export),
+    Export(transfer::HistoryExportArgs),
     /// Read such files back in
-    Import(transfer::Import),
+    Import(transfer::HistoryImportArgs),
 }
 
 #[derive(Args)]
@@ -36,15 +36,15 @@ enum HistoryCommand {
   skep history show main
   skep history show main --view full --limit 20
   skep history show main --before 120        the messages before number 120")]
-struct Show {
+struct HistoryShowArgs {
     /// The agent
     agent: String,
     /// Session key
     #[arg(long, default_value = "main", value_name = "KEY")]
     session: String,
     /// Only what was said, or every step
-    #[arg(long, value_enum, default_value_t = View::Simple)]
-    view: View,
+    #[arg(long, value_parser = ["simple", "full"], default_value = "simple")]
+    view: String,
     /// How many messages
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
@@ -53,43 +53,34 @@ struct Show {
     before: Option<i64>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum View {
-    Simple,
-    Full,
-}
-
-pub async fn run(command: History, place: &Place) -> Result<(), Failure> {
+pub async fn run(command: HistoryArgs, globals: &Globals) -> Result<(), Failure> {
     match command.command {
-        HistoryCommand::Show(command) => show(command, place).await,
-        HistoryCommand::Search(command) => search::run(command, place).await,
-        HistoryCommand::Export(command) => transfer::export(command, place).await,
-        HistoryCommand::Import(command) => transfer::import(command, place).await,
+        HistoryCommand::Show(command) => show(command, globals).await,
+        HistoryCommand::Search(command) => search::run(command, globals).await,
+        HistoryCommand::Export(command) => transfer::export(command, globals).await,
+        HistoryCommand::Import(command) => transfer::import(command, globals).await,
     }
 }
 
-async fn show(show: Show, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
-    let view = match show.view {
-        View::Simple => "simple",
-        View::Full => "full",
-    };
+async fn show(show: HistoryShowArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let mut path = format!(
-        "/api/v1/agents/{}/history?session_key={}&view={view}&limit={}",
+        "/api/v1/agents/{}/history?session_key={}&view={}&limit={}",
         escaped(&show.agent),
         escaped(&show.session),
+        show.view,
         show.limit
     );
     if let Some(before) = show.before {
         path.push_str(&format!("&before={before}"));
     }
     let attempted = format!("read the history of {}", show.agent);
-    let page = client.get(&path).await.map_err(|error| client.failure(attempted, error))?;
-    if place.json {
+    let page = client.fetch(&path, attempted).await?;
+    if globals.json {
         output::json(&page);
         return Ok(());
     }
-    let messages = page["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let messages = items(&page["messages"]);
     if messages.is_empty() {
         output::note("nothing was said yet");
     }
@@ -100,7 +91,7 @@ async fn show(show: Show, place: &Place) -> Result<(), Failure> {
 }
 
 pub fn lines(message: &Value) -> Vec<String> {
-    let at = message["timestamp"].as_i64().map(time::stamp).unwrap_or_default();
+    let at = stamp(&message["timestamp"]);
     let number = message["seq"].as_i64().map(|seq| format!(" #{seq}")).unwrap_or_default();
     let who = match message["role"].as_str() {
         Some("toolResult") => {
@@ -111,7 +102,7 @@ pub fn lines(message: &Value) -> Vec<String> {
         None => "?".to_owned(),
     };
     let head = format!("{} {}", toned(&format!("{at}{number}"), Tone::Faint), who);
-    let blocks = message["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let blocks = items(&message["content"]);
     let mut lines = vec![head];
     for block in blocks.iter().filter_map(block) {
         lines.extend(block.lines().map(|line| format!("  {line}")));
@@ -121,7 +112,7 @@ pub fn lines(message: &Value) -> Vec<String> {
     lines
 }
 
-/// Which model said it and what that took.
+/// The model, its tokens and its cost.
 fn spent(meta: &Value) -> Option<String> {
     let usage: Usage = serde_json::from_value(meta["usage"].clone()).ok()?;
     let cost = match usage.cost {
@@ -158,8 +149,4 @@ fn block(block: &Value) -> Option<String> {
         )),
         other => Some(format!("({})", foreign(other))),
     }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| "?".to_owned(), foreign)
 }

@@ -1,14 +1,15 @@
 //! `skep inbox` and `skep task`: items of the inbox, as a list and one by one.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::table::Table;
+use crate::print::table::OutputTable;
 use crate::print::time;
+use crate::print::values::{items, stamp, text};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -17,66 +18,54 @@ use crate::print::time;
   skep inbox --limit 200 --json
 
 Newest first. `skep task show ID` tells everything about one of them.")]
-pub struct Inbox {
+pub struct InboxArgs {
     /// Only items of this agent
     agent: Option<String>,
     #[command(flatten)]
-    which: Which,
+    which: ItemFilterArgs,
 }
 
+const STATES: [&str; 7] = ["pending", "running", "waiting", "done", "failed", "cancelled", "dead"];
+
 #[derive(Args)]
-struct Which {
+struct ItemFilterArgs {
     /// Only items in this state
-    #[arg(long, value_enum)]
-    state: Option<State>,
+    #[arg(long, value_parser = STATES)]
+    state: Option<String>,
     /// How many
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum State {
-    Pending,
-    Running,
-    Waiting,
-    Done,
-    Failed,
-    Cancelled,
-    Dead,
+pub async fn run(command: InboxArgs, globals: &Globals) -> Result<(), Failure> {
+    list(command.agent.as_deref(), &command.which, globals).await
 }
 
-impl State {
-    fn word(self) -> String {
-        let value = self.to_possible_value();
-        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-}
-
-pub async fn run(command: Inbox, place: &Place) -> Result<(), Failure> {
-    list(command.agent.as_deref(), &command.which, place).await
-}
-
-async fn list(agent: Option<&str>, which: &Which, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+async fn list(
+    agent: Option<&str>,
+    which: &ItemFilterArgs,
+    globals: &Globals,
+) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let mut path = format!("/api/v1/inbox?limit={}", which.limit);
     if let Some(agent) = agent {
         path.push_str(&format!("&agent={}", escaped(agent)));
     }
-    if let Some(state) = which.state {
-        path.push_str(&format!("&state={}", state.word()));
+    if let Some(state) = &which.state {
+        path.push_str(&format!("&state={state}"));
     }
-    let page = client.get(&path).await.map_err(|error| client.failure("read the inbox", error))?;
-    if place.json {
+    let page = client.fetch(&path, "read the inbox").await?;
+    if globals.json {
         output::json(&page);
         return Ok(());
     }
-    let items = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if items.is_empty() {
+    let listed = items(&page["items"]);
+    if listed.is_empty() {
         output::note("there are no such items");
         return Ok(());
     }
-    let mut table = Table::new(&["id", "agent", "session", "state", "when", "message"]);
-    for item in items {
+    let mut table = OutputTable::new(&["id", "agent", "session", "state", "when", "message"]);
+    for item in listed {
         table.row([
             text(&item["item_id"]),
             text(&item["agent"]),
@@ -91,7 +80,7 @@ async fn list(agent: Option<&str>, which: &Which, place: &Place) -> Result<(), F
 }
 
 #[derive(Args)]
-pub struct Task {
+pub struct TaskArgs {
     #[command(subcommand)]
     command: TaskCommand,
 }
@@ -107,67 +96,67 @@ enum TaskCommand {
         #[arg(long)]
         agent: Option<String>,
         #[command(flatten)]
-        which: Which,
+        which: ItemFilterArgs,
     },
     /// Show one item: its message, state, turn, times, and answer or error
     #[command(after_help = "Examples:
   skep task show 019a2b3c-…
   skep task show 019a2b3c-… --json")]
-    Show(Item),
+    Show(ItemArgs),
     /// End an item: at once if it waits, with its turn if it runs
     #[command(after_help = "Examples:
   skep task cancel 019a2b3c-…
 
 The sender is told with an error of code `cancelled`. Other messages that the same turn answers
 end with it; what is queued behind goes on.")]
-    Cancel(Item),
+    Cancel(ItemArgs),
     /// Send the message of a failed, dead or cancelled item again
     #[command(after_help = "Examples:
   skep task retry 019a2b3c-…
   skep task show $(skep task retry 019a2b3c-… --json | jq -r .item_id)
 
 The new item is linked to the old one; `skep task show` names both.")]
-    Retry(Item),
+    Retry(ItemArgs),
 }
 
 #[derive(Args)]
-struct Item {
+struct ItemArgs {
     /// The item, as `skep inbox` names it
     id: String,
 }
 
-pub async fn run_task(command: Task, place: &Place) -> Result<(), Failure> {
+pub async fn run_task(command: TaskArgs, globals: &Globals) -> Result<(), Failure> {
     let (item, client) = match command.command {
-        TaskCommand::List { agent, which } => return list(agent.as_deref(), &which, place).await,
+        TaskCommand::List { agent, which } => return list(agent.as_deref(), &which, globals).await,
         TaskCommand::Show(item) => {
-            let client = Client::open(place)?;
+            let client = Client::open(globals)?;
             let path = format!("/api/v1/inbox/{}", escaped(&item.id));
             (client.get(&path).await.map_err(|e| failed(&client, "show", &item.id, e))?, client)
         }
         TaskCommand::Cancel(item) => {
-            let client = Client::open(place)?;
+            let client = Client::open(globals)?;
             let path = format!("/api/v1/inbox/{}/cancel", escaped(&item.id));
             let told = client.post(&path, &json!(null), None).await;
             (told.map_err(|error| failed(&client, "cancel", &item.id, error))?, client)
         }
-        TaskCommand::Retry(item) => return retry(&item.id, place).await,
+        TaskCommand::Retry(item) => return retry(&item.id, globals).await,
     };
     drop(client);
-    match place.json {
+    match globals.json {
         true => output::json(&item),
         false => lines(&item).into_iter().for_each(output::line),
     }
     Ok(())
 }
 
-async fn retry(id: &str, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+async fn retry(id: &str, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let path = format!("/api/v1/inbox/{}/retry", escaped(id));
-    // The key makes a repeated request of a broken connection harmless.
+    // The key makes a retry after a broken connection safe.
     let key = skep_guard::random::uuid().to_string();
     let told = client.post(&path, &json!(null), Some(&key)).await;
     let receipt = told.map_err(|error| failed(&client, "retry", id, error))?;
-    if place.json {
+    if globals.json {
         output::json(&receipt);
         return Ok(());
     }
@@ -242,12 +231,4 @@ fn block(name: &str, value: Option<&str>) -> Vec<String> {
     let mut lines = vec![toned(&format!("{name}:"), Tone::Faint)];
     lines.extend(foreign(value).lines().map(|line| format!("  {line}")));
     lines
-}
-
-fn stamp(value: &Value) -> String {
-    value.as_i64().map(time::stamp).unwrap_or_default()
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| "?".to_owned(), foreign)
 }

@@ -4,12 +4,13 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::values::{items, text_or_empty};
 
 #[derive(Args)]
-pub struct Provider {
+pub struct ProviderArgs {
     #[command(subcommand)]
     command: ProviderCommand,
 }
@@ -39,19 +40,19 @@ A real call: it costs a few tokens. The exit code is 0 when every one answered, 
     },
 }
 
-pub async fn run(command: Provider, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn run(command: ProviderArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     match command.command {
         ProviderCommand::List { check } => {
             let list = profiles(&client, if check { "?check=true" } else { "" }).await?;
-            if place.json {
+            if globals.json {
                 output::json(&list);
             } else {
-                items(&list["providers"]).flat_map(described).for_each(output::line);
+                items(&list["providers"]).iter().flat_map(described).for_each(output::line);
             }
             Ok(())
         }
-        ProviderCommand::Test { name } => test(&client, place, name).await,
+        ProviderCommand::Test { name } => test(&client, globals, name).await,
     }
 }
 
@@ -60,12 +61,13 @@ async fn profiles(client: &Client, query: &str) -> Result<Value, Failure> {
     list.map_err(|error| client.failure("list the providers", error))
 }
 
-async fn test(client: &Client, place: &Place, name: Option<String>) -> Result<(), Failure> {
+async fn test(client: &Client, globals: &Globals, name: Option<String>) -> Result<(), Failure> {
     let names = match name {
         Some(name) => vec![name],
         None => {
             let list = profiles(client, "").await?;
             items(&list["providers"])
+                .iter()
                 .filter_map(|it| it["name"].as_str())
                 .map(str::to_owned)
                 .collect()
@@ -80,12 +82,12 @@ async fn test(client: &Client, place: &Place, name: Option<String>) -> Result<()
             if unknown { failure.next("skep provider list") } else { failure }
         })?;
         failed += usize::from(tried["ok"] != true);
-        if !place.json {
+        if !globals.json {
             output::line(outcome(&name, &tried));
         }
         tries.push(tried);
     }
-    if place.json {
+    if globals.json {
         output::json(&json!({ "tests": tries }));
     }
     match failed {
@@ -99,9 +101,9 @@ async fn test(client: &Client, place: &Place, name: Option<String>) -> Result<()
 }
 
 fn described(provider: &Value) -> Vec<String> {
-    let (name, vendor) = (text(&provider["name"]), text(&provider["provider"]));
+    let (name, vendor) = (text_or_empty(&provider["name"]), text_or_empty(&provider["provider"]));
     let mut first =
-        format!("{}  {vendor} {}", toned(&name, Tone::Strong), text(&provider["model"]));
+        format!("{}  {vendor} {}", toned(&name, Tone::Strong), text_or_empty(&provider["model"]));
     if let Some(address) = provider["address"].as_str() {
         first.push_str(&format!("  at {}", foreign(address)));
     }
@@ -110,12 +112,12 @@ fn described(provider: &Value) -> Vec<String> {
         None => "unknown".to_owned(),
     };
     let price = if provider["price_known"] == true { "known" } else { "unknown" };
-    let key = text(&provider["key"]);
+    let key = text_or_empty(&provider["key"]);
     let mut lines = vec![first, format!("  key: {key}; price {price}; context window {window}")];
     lines.extend(provider.get("reached").map(reached));
     for (word, list) in [("falls back to", &provider["fallback"]), ("used by", &provider["agents"])]
     {
-        let names: Vec<String> = items(list).map(text).collect();
+        let names: Vec<String> = items(list).iter().map(text_or_empty).collect();
         if !names.is_empty() {
             lines.push(format!("  {word} {}", names.join(", ")));
         }
@@ -128,7 +130,7 @@ fn reached(reached: &Value) -> String {
     match reached["ok"] == true {
         true => format!("  {} in {took} ms", toned("reachable", Tone::Good)),
         false => {
-            let why = text(&reached["error"]);
+            let why = text_or_empty(&reached["error"]);
             format!("  {} after {took} ms: {why}", toned("not reachable", Tone::Bad))
         }
     }
@@ -137,9 +139,9 @@ fn reached(reached: &Value) -> String {
 fn outcome(name: &str, tried: &Value) -> String {
     let name = toned(&foreign(name), Tone::Strong);
     let took = tried["took_ms"].as_i64().unwrap_or(0);
-    let model = text(&tried["model"]);
+    let model = text_or_empty(&tried["model"]);
     if tried["ok"] != true {
-        let why = text(&tried["error"]["error"]);
+        let why = text_or_empty(&tried["error"]["error"]);
         return format!("{}  {name}  {model}  after {took} ms: {why}", toned("bad ", Tone::Bad));
     }
     let usage = &tried["usage"];
@@ -150,12 +152,4 @@ fn outcome(name: &str, tried: &Value) -> String {
     };
     let good = toned("ok  ", Tone::Good);
     format!("{good}  {name}  {model}  answered in {took} ms, {tokens} tokens, {cost}")
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map(foreign).unwrap_or_default()
 }

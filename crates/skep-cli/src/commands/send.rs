@@ -10,17 +10,17 @@ use skep_core::file::{FileData, IMAGE_BYTES};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
-use crate::hive::stream::Watch;
+use crate::hive::stream::AnswerStream;
 use crate::print::output::{self, foreign};
 
-/// How long a hive that went away may take to come back.
+/// How long to wait for a hive that disconnected.
 const RECONNECT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(200);
 /// One round of waiting at the hive; there are as many rounds as it takes.
 const ROUND: Duration = Duration::from_secs(120);
-/// More is no message; the hive has its own, smaller limit.
+/// Upper bound for reading; the hive has its own, smaller limit.
 const MESSAGE_BYTES: u64 = 16 << 20;
 
 #[derive(Args)]
@@ -32,7 +32,7 @@ const MESSAGE_BYTES: u64 = 16 << 20;
   skep send main \"what is this?\" --attach bee.png --attach notes.txt --wait
 
 With --wait the exit code is 0 when the agent answered and 1 when the turn failed.")]
-pub struct Send {
+pub struct SendArgs {
     /// The agent
     agent: String,
     /// What to say; - reads it from standard input
@@ -54,16 +54,16 @@ pub struct Send {
     attach: Vec<PathBuf>,
 }
 
-pub async fn run(command: Send, place: &Place) -> Result<(), Failure> {
+pub async fn run(command: SendArgs, globals: &Globals) -> Result<(), Failure> {
     let message = if command.message == "-" { read_stdin()? } else { command.message.clone() };
     let attachments = command.attach.iter().map(|file| read_file(file));
     let attachments: Vec<Value> = attachments.collect::<Result<_, _>>()?;
-    let client = Client::open(place)?;
+    let client = Client::open(globals)?;
     let key = command.id.clone().unwrap_or_else(|| skep_guard::random::uuid().to_string());
-    let mut sending = Sending { client: &client, command: &command, key: &key, lost: None };
+    let mut sending = MessageSender { client: &client, command: &command, key: &key, lost: None };
     let mut watch = match command.stream {
         true => Some(
-            Watch::open(&client, &command.agent, &command.session)
+            AnswerStream::open(&client, &command.agent, &command.session)
                 .await
                 .map_err(|error| sending.failed(error))?,
         ),
@@ -71,7 +71,7 @@ pub async fn run(command: Send, place: &Place) -> Result<(), Failure> {
     };
     let receipt = sending.submit(&message, &attachments).await?;
     if !(command.wait || command.stream) {
-        accepted(place, &receipt);
+        accepted(globals, &receipt);
         return Ok(());
     }
     if let Some(note) = receipt["note"].as_str() {
@@ -82,7 +82,7 @@ pub async fn run(command: Send, place: &Place) -> Result<(), Failure> {
         None => String::new(),
     };
     let followed = sending.follow(&receipt).await?;
-    finish(place, &command.agent, &followed, &shown)
+    finish(globals, &command.agent, &followed, &shown)
 }
 
 fn read_stdin() -> Result<String, Failure> {
@@ -93,13 +93,13 @@ fn read_stdin() -> Result<String, Failure> {
         Ok(size) if size as u64 > MESSAGE_BYTES => {
             Err(Failure::new(Exit::Usage, attempted, "it is longer than 16 MiB"))
         }
-        // The line end that `echo` and editors put there is not part of what is said.
+        // The final line end from `echo` or an editor is not part of the message.
         Ok(_) => Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned()),
         Err(error) => Err(Failure::new(Exit::Usage, attempted, error.to_string())),
     }
 }
 
-/// The file as the hive takes it. What it is, and whether it may be, the hive judges.
+/// The file as an attachment. The hive checks its type.
 fn read_file(path: &Path) -> Result<Value, Failure> {
     let attempted = format!("attach {}", path.display());
     let failed = |why: String| Failure::new(Exit::Usage, &attempted, why);
@@ -121,17 +121,17 @@ fn read_file(path: &Path) -> Result<Value, Failure> {
     Ok(json!({ "name": name, "data": FileData(bytes.into()) }))
 }
 
-struct Sending<'a> {
+struct MessageSender<'a> {
     client: &'a Client,
-    command: &'a Send,
+    command: &'a SendArgs,
     key: &'a str,
-    /// Since when the hive does not answer.
+    /// When the hive stopped answering.
     lost: Option<Instant>,
 }
 
-impl Sending<'_> {
-    /// Hands the message over. The key makes repeating it safe; it is repeated only for someone
-    /// who waits, and not when the hive was never there.
+impl MessageSender<'_> {
+    /// Submits the message. The idempotency key makes a retry safe; it is retried only with
+    /// `--wait` or `--stream`, and not if the first connection failed.
     async fn submit(&mut self, message: &str, files: &[Value]) -> Result<Value, Failure> {
         let path = format!("/api/v1/agents/{}/messages", escaped(&self.command.agent));
         let mut body = json!({ "message": message, "session_key": self.command.session });
@@ -151,7 +151,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Waits for the end of an accepted message, over restarts of the hive too.
+    /// Waits until an accepted message has ended, also across restarts of the hive.
     async fn follow(&mut self, receipt: &Value) -> Result<Value, Failure> {
         let id = receipt["item_id"].as_str().unwrap_or(self.key);
         let path = format!(
@@ -187,7 +187,7 @@ impl Sending<'_> {
             RECONNECT.as_secs(),
             self.key
         );
-        let Send { agent, .. } = self.command;
+        let SendArgs { agent, .. } = self.command;
         let next = format!("skep send {agent} … --wait --id {} (the same message)", self.key);
         let attempted = format!("wait for the answer of {agent}");
         Err(Failure::new(Exit::Failed, attempted, why).next(next))
@@ -207,7 +207,7 @@ impl Sending<'_> {
     }
 }
 
-/// Whether the same call may work a moment later.
+/// Whether a retry of the same call may succeed.
 fn passes(error: &CallError) -> bool {
     matches!(error, CallError::Unreachable { .. } | CallError::Problem { status: 503, .. })
 }
@@ -216,8 +216,8 @@ fn has_ended(followed: &Value) -> bool {
     !matches!(followed["state"].as_str(), Some("pending" | "running" | "waiting"))
 }
 
-fn accepted(place: &Place, receipt: &Value) {
-    if place.json {
+fn accepted(globals: &Globals, receipt: &Value) {
+    if globals.json {
         output::json(receipt);
         return;
     }
@@ -228,15 +228,15 @@ fn accepted(place: &Place, receipt: &Value) {
     }
 }
 
-/// Prints what is not on the screen yet.
-fn finish(place: &Place, agent: &str, followed: &Value, shown: &str) -> Result<(), Failure> {
-    if place.json {
+/// Prints the part of the answer that was not streamed.
+fn finish(globals: &Globals, agent: &str, followed: &Value, shown: &str) -> Result<(), Failure> {
+    if globals.json {
         output::json(followed);
     }
     let content = followed["response"]["content"].as_str();
     if followed["state"] == "done" {
         let content = content.unwrap_or_default();
-        if !place.json && content.trim() != shown.trim() {
+        if !globals.json && content.trim() != shown.trim() {
             output::line(foreign(content));
         }
         return Ok(());

@@ -4,13 +4,14 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
 use crate::print::time;
+use crate::print::values::{items, text_or_empty};
 
 #[derive(Args)]
-pub struct Session {
+pub struct SessionArgs {
     #[command(subcommand)]
     command: SessionCommand,
 }
@@ -18,18 +19,18 @@ pub struct Session {
 #[derive(Subcommand)]
 enum SessionCommand {
     /// List the sessions of an agent, the one last spoken in first
-    List(List),
+    List(SessionListArgs),
     /// Begin a new session as a copy of another one's first part
-    Fork(Fork),
+    Fork(ForkArgs),
     /// Show the model notes instead of the older messages of a session
-    Compact(Compact),
+    Compact(CompactArgs),
 }
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   skep session list
   skep session list main --limit 10")]
-struct List {
+struct SessionListArgs {
     /// The agent
     #[arg(default_value = "main")]
     agent: String,
@@ -46,7 +47,7 @@ struct List {
   skep session fork 0190a3… --at 12            go on after message 12, under a new key
   skep session fork 0190a3… --at 12 --key try  … under the key `try`
   skep send main \"and now?\" --session try")]
-struct Fork {
+struct ForkArgs {
     /// The id of the session, as `skep session list` shows it
     id: String,
     /// The last message to keep, by its number (all of them)
@@ -66,7 +67,7 @@ struct Fork {
   skep session compact 0190a3… --keep \"the plan and every path\"
 
 The history keeps every message: `skep history show --view full` has the notes too.")]
-struct Compact {
+struct CompactArgs {
     /// The id of the session, as `skep session list` shows it
     id: String,
     /// What the notes have to hold above all
@@ -77,25 +78,29 @@ struct Compact {
     agent: String,
 }
 
-pub async fn run(command: Session, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn run(command: SessionArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     match command.command {
-        SessionCommand::List(list) => show_list(list, place, &client).await,
-        SessionCommand::Fork(fork) => make_fork(fork, place, &client).await,
-        SessionCommand::Compact(compact) => make_notes(compact, place, &client).await,
+        SessionCommand::List(list) => show_list(list, globals, &client).await,
+        SessionCommand::Fork(fork) => make_fork(fork, globals, &client).await,
+        SessionCommand::Compact(compact) => make_notes(compact, globals, &client).await,
     }
 }
 
-async fn show_list(list: List, place: &Place, client: &Client) -> Result<(), Failure> {
+async fn show_list(
+    list: SessionListArgs,
+    globals: &Globals,
+    client: &Client,
+) -> Result<(), Failure> {
     let attempted = format!("list the sessions of {}", list.agent);
     let page = page(client, &list.agent, list.limit, list.after.as_deref())
         .await
         .map_err(|error| client.failure(attempted, error))?;
-    if place.json {
+    if globals.json {
         output::json(&page);
         return Ok(());
     }
-    let sessions = page["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let sessions = items(&page["sessions"]);
     if sessions.is_empty() {
         output::note("there is no session yet");
     }
@@ -123,7 +128,7 @@ pub async fn page(
 }
 
 fn lines(session: &Value) -> Vec<String> {
-    let text = |key: &str| session[key].as_str().map(foreign).unwrap_or_default();
+    let text = |key: &str| text_or_empty(&session[key]);
     let number = |key: &str| session[key].as_i64().unwrap_or(0);
     let here = if session["current"] == true { "" } else { " (earlier)" };
     let mut facts = format!(
@@ -154,7 +159,7 @@ fn title(text: &str) -> String {
     toned(if text.is_empty() { "(nothing said)" } else { text }, Tone::Strong)
 }
 
-async fn make_fork(fork: Fork, place: &Place, client: &Client) -> Result<(), Failure> {
+async fn make_fork(fork: ForkArgs, globals: &Globals, client: &Client) -> Result<(), Failure> {
     let (agent, id) = (escaped(&fork.agent), escaped(&fork.id));
     let path = format!("/api/v1/agents/{agent}/sessions/{id}/fork");
     let mut body = json!({});
@@ -165,34 +170,34 @@ async fn make_fork(fork: Fork, place: &Place, client: &Client) -> Result<(), Fai
         body["session_key"] = key.as_str().into();
     }
     let attempted = format!("fork the session {}", fork.id);
-    let made =
-        client.post(&path, &body, None).await.map_err(|error| client.failure(attempted, error))?;
-    if place.json {
+    let made = client.submit(&path, &body, attempted).await?;
+    if globals.json {
         output::json(&made);
         return Ok(());
     }
     lines(&made).into_iter().for_each(output::line);
-    let key = made["session_key"].as_str().map(foreign).unwrap_or_default();
+    let key = text_or_empty(&made["session_key"]);
     output::note(format!("go on in it: skep send {} … --session {key}", fork.agent));
     Ok(())
 }
 
-async fn make_notes(compact: Compact, place: &Place, client: &Client) -> Result<(), Failure> {
+async fn make_notes(
+    compact: CompactArgs,
+    globals: &Globals,
+    client: &Client,
+) -> Result<(), Failure> {
     let (agent, id) = (escaped(&compact.agent), escaped(&compact.id));
     let path = format!("/api/v1/agents/{agent}/sessions/{id}/compact?wait=true&timeout=600");
     let body = compact.keep.map_or_else(|| json!({}), |keep| json!({ "keep": keep }));
     let attempted = format!("compact the session {}", compact.id);
-    let ended = client
-        .post(&path, &body, None)
-        .await
-        .map_err(|error| client.failure(attempted.clone(), error))?;
-    if place.json {
+    let ended = client.submit(&path, &body, attempted.clone()).await?;
+    if globals.json {
         output::json(&ended);
     }
     if let Some(error) = ended["error"]["error"].as_str() {
         return Err(Failure::new(Exit::Failed, attempted, foreign(error)));
     }
-    if !place.json {
+    if !globals.json {
         let text = ended["response"]["content"].as_str().map(foreign);
         output::line(text.unwrap_or_else(|| "it goes on; see skep status".to_owned()));
     }

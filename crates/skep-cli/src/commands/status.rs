@@ -5,24 +5,22 @@ use serde_json::Value;
 use skep_core::money::Money;
 
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::Client;
 use crate::print::output::{self, Tone, foreign, toned};
 use crate::print::time;
+use crate::print::values::{items, stamp, text};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   skep status
   skep status --json")]
-pub struct Status {}
+pub struct StatusArgs {}
 
-pub async fn run(_: Status, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
-    let state = client
-        .get("/api/v1/state")
-        .await
-        .map_err(|error| client.failure("show the state", error))?;
-    if place.json {
+pub async fn run(_: StatusArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
+    let state = client.fetch("/api/v1/state", "show the state").await?;
+    if globals.json {
         output::json(&state);
     } else {
         lines(&state).into_iter().for_each(output::line);
@@ -34,9 +32,9 @@ pub fn lines(state: &Value) -> Vec<String> {
     let hive = &state["hive"];
     let up = time::span(hive["uptime_ms"].as_i64().unwrap_or(0));
     let mut lines = vec![
-        format!("{} skep {}, up {up}", toned("running", Tone::Good), word(&hive["version"])),
-        format!("home   {}", word(&hive["home"])),
-        format!("model  {}", word(&hive["model_note"])),
+        format!("{} skep {}, up {up}", toned("running", Tone::Good), text(&hive["version"])),
+        format!("home   {}", text(&hive["home"])),
+        format!("model  {}", text(&hive["model_note"])),
     ];
     lines.extend(config(&hive["config"]));
     let queue = &state["queue"];
@@ -46,13 +44,13 @@ pub fn lines(state: &Value) -> Vec<String> {
     lines.extend(integrity(&hive["integrity"]));
     lines.extend(spend(&state["spend"]));
     lines.push(String::new());
-    lines.extend(items(&state["agents"]).map(agent));
-    let turns: Vec<String> = items(&state["turns"]).map(turn).collect();
+    lines.extend(items(&state["agents"]).iter().map(agent));
+    let turns: Vec<String> = items(&state["turns"]).iter().map(turn).collect();
     if !turns.is_empty() {
         lines.push(String::new());
         lines.extend(turns);
     }
-    let unknown: Vec<String> = items(&state["unknown_calls"]).map(unknown_call).collect();
+    let unknown: Vec<String> = items(&state["unknown_calls"]).iter().map(unknown_call).collect();
     if !unknown.is_empty() {
         lines.push(String::new());
         lines.push(toned("calls whose outcome is unknown (look what they did):", Tone::Bad));
@@ -61,32 +59,32 @@ pub fn lines(state: &Value) -> Vec<String> {
     lines
 }
 
-/// How the files stand to what is in force; nothing where they agree.
+/// Differences between the files and the settings in force.
 fn config(config: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for problem in items(&config["problems"]) {
         let kept = toned("not in force, the version before it goes on", Tone::Bad);
-        lines.push(format!("config {kept}: {}", word(&problem["text"])));
+        lines.push(format!("config {kept}: {}", text(&problem["text"])));
     }
     for key in items(&config["needs_restart"]) {
-        lines.push(format!("config used after the next start: {}", word(key)));
+        lines.push(format!("config used after the next start: {}", text(key)));
     }
     lines.extend(config["unwatched"].as_str().map(|why| format!("config {}", foreign(why))));
     lines
 }
 
-/// Nothing where the last stop was in order.
+/// `None` after a clean stop.
 fn integrity(found: &Value) -> Option<String> {
     let text = match found["state"].as_str() {
         Some("running") => "is looked at as a whole: the last stop was out of order".to_owned(),
         Some("whole") => "is whole: looked at after a stop out of order".to_owned(),
-        Some("damaged") => toned(&word(&found["text"]), Tone::Bad),
+        Some("damaged") => toned(&text(&found["text"]), Tone::Bad),
         _ => return None,
     };
     Some(format!("store  {text}"))
 }
 
-/// What the day has cost so far. A part that nobody knows is said, never left out.
+/// Today's cost. An unknown part is always named.
 fn spend(spend: &Value) -> Option<String> {
     let number = |key: &str| spend[key].as_u64().unwrap_or(0);
     let known = money(&spend["known_cost"])?;
@@ -114,14 +112,14 @@ fn money(value: &Value) -> Option<String> {
 }
 
 fn agent(agent: &Value) -> String {
-    let name = toned(&word(&agent["name"]), Tone::Strong);
+    let name = toned(&text(&agent["name"]), Tone::Strong);
     if agent["status"] == "failed" {
-        return format!("agent {name}  {}  {}", toned("failed", Tone::Bad), word(&agent["error"]));
+        return format!("agent {name}  {}  {}", toned("failed", Tone::Bad), text(&agent["error"]));
     }
-    let (engine, model) = (word(&agent["engine"]), word(&agent["model"]));
+    let (engine, model) = (text(&agent["engine"]), text(&agent["model"]));
     let depth = agent["queue_depth"].as_i64().unwrap_or(0);
     let active = agent["active_turns"].as_i64().unwrap_or(0);
-    let status = word(&agent["status"]);
+    let status = text(&agent["status"]);
     let walls = match agent["sandbox"].as_str() {
         Some("host") => format!("  {}", toned("on the host, without walls", Tone::Bad)),
         _ => String::new(),
@@ -130,9 +128,9 @@ fn agent(agent: &Value) -> String {
 }
 
 fn turn(turn: &Value) -> String {
-    let since = turn["since"].as_i64().map(time::stamp).unwrap_or_default();
-    let (agent, key) = (word(&turn["agent"]), word(&turn["session_key"]));
-    let mut line = format!("turn  {agent}/{key}  {}  since {since}", word(&turn["state"]));
+    let since = stamp(&turn["since"]);
+    let (agent, key) = (text(&turn["agent"]), text(&turn["session_key"]));
+    let mut line = format!("turn  {agent}/{key}  {}  since {since}", text(&turn["state"]));
     if let Some(reason) = turn["waiting_for"].as_str() {
         line.push_str(&format!("  waits for {}", foreign(reason)));
     }
@@ -140,15 +138,7 @@ fn turn(turn: &Value) -> String {
 }
 
 fn unknown_call(call: &Value) -> String {
-    let at = call["at"].as_i64().map(time::stamp).unwrap_or_default();
-    let (agent, tool) = (word(&call["agent"]), word(&call["tool"]));
-    format!("  {agent}  {tool}  {}  {at}", word(&call["call_id"]))
-}
-
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
-}
-
-fn word(value: &Value) -> String {
-    value.as_str().map_or_else(|| "?".to_owned(), foreign)
+    let at = stamp(&call["at"]);
+    let (agent, tool) = (text(&call["agent"]), text(&call["tool"]));
+    format!("  {agent}  {tool}  {}  {at}", text(&call["call_id"]))
 }

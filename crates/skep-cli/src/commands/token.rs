@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use skep_core::role::Role;
 
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
-use crate::print::output::{self, foreign};
-use crate::print::time;
+use crate::print::output;
+use crate::print::values::{items, stamp, text_or_empty};
 
 #[derive(Args)]
-pub struct Token {
+pub struct TokenArgs {
     #[command(subcommand)]
     command: TokenCommand,
 }
@@ -52,8 +52,8 @@ enum TokenCommand {
     },
 }
 
-pub async fn run(command: Token, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn run(command: TokenArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     match command.command {
         TokenCommand::New { name, role, prefix, agent } => {
             let mut body = json!({ "name": name, "role": role });
@@ -62,19 +62,15 @@ pub async fn run(command: Token, place: &Place) -> Result<(), Failure> {
                     body[field] = given.into();
                 }
             }
-            let made = client.post("/api/v1/tokens", &body, None).await;
-            let made = made.map_err(|error| client.failure("make a token", error))?;
-            show(place, &made, |made| vec![text(&made["token"])]);
-            if !place.json {
+            let made = client.submit("/api/v1/tokens", &body, "make a token").await?;
+            show(globals, &made, |made| vec![text_or_empty(&made["token"])]);
+            if !globals.json {
                 output::note("keep it: it is not shown again");
             }
         }
         TokenCommand::List => {
-            let list = client.get("/api/v1/tokens").await;
-            let list = list.map_err(|error| client.failure("list the tokens", error))?;
-            show(place, &list, |list| {
-                list["tokens"].as_array().into_iter().flatten().map(row).collect()
-            });
+            let list = client.fetch("/api/v1/tokens", "list the tokens").await?;
+            show(globals, &list, |list| items(&list["tokens"]).iter().map(row).collect());
         }
         TokenCommand::Revoke { id } => {
             let gone = client.delete(&format!("/api/v1/tokens/{}", escaped(&id))).await;
@@ -83,16 +79,16 @@ pub async fn run(command: Token, place: &Place) -> Result<(), Failure> {
                 let failure = client.failure(format!("revoke the token {id}"), error);
                 if unknown { failure.next("skep token list") } else { failure }
             })?;
-            show(place, &json!({ "revoked": id }), |gone| {
-                vec![format!("revoked {}", text(&gone["revoked"]))]
+            show(globals, &json!({ "revoked": id }), |gone| {
+                vec![format!("revoked {}", text_or_empty(&gone["revoked"]))]
             });
         }
     }
     Ok(())
 }
 
-fn show(place: &Place, value: &Value, lines: impl Fn(&Value) -> Vec<String>) {
-    if place.json {
+fn show(globals: &Globals, value: &Value, lines: impl Fn(&Value) -> Vec<String>) {
+    if globals.json {
         output::json(value);
     } else {
         lines(value).into_iter().for_each(output::line);
@@ -100,14 +96,10 @@ fn show(place: &Place, value: &Value, lines: impl Fn(&Value) -> Vec<String>) {
 }
 
 fn row(token: &Value) -> String {
-    let made = token["created_at"].as_i64().map(time::stamp).unwrap_or_default();
+    let made = stamp(&token["created_at"]);
     let revoked = if token["revoked_at"].is_null() { "" } else { "  revoked" };
-    let bound = [&token["prefix"], &token["agent"]].map(text).concat();
-    let role = [text(&token["role"]), bound].join(" ");
-    let (id, name) = (text(&token["id"]), text(&token["name"]));
+    let bound = [&token["prefix"], &token["agent"]].map(text_or_empty).concat();
+    let role = [text_or_empty(&token["role"]), bound].join(" ");
+    let (id, name) = (text_or_empty(&token["id"]), text_or_empty(&token["name"]));
     format!("{id}  {made}  {}  {name}{revoked}", role.trim_end())
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map(foreign).unwrap_or_default()
 }

@@ -15,12 +15,12 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Place;
+use crate::hive::Globals;
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// For answers that do not wait for an agent.
 const ANSWER: Duration = Duration::from_secs(30);
-/// For a whole session on its way in.
+/// For the upload of a whole session.
 const UPLOAD: Duration = Duration::from_secs(180);
 
 /// The socket is the owner's alone.
@@ -31,41 +31,41 @@ const OWNER: &str = "run it as the owner of the home, or use --url with a token 
 pub type Socket = WebSocketStream<Upgraded>;
 
 pub struct Client {
-    door: Door,
-    /// How messages call the hive.
+    door: Transport,
+    /// The hive's name in messages.
     pub hive: String,
 }
 
-enum Door {
+enum Transport {
     Socket(http::LocalClient),
     Web { http: Http, base: String, token: SecretString },
 }
 
-/// Why a call gave no result.
+/// Why a call failed.
 #[derive(Debug)]
 pub enum CallError {
-    /// No connection; or it broke (`connected`), and whether the hive acted is not known.
+    /// No connection; or it broke (`connected`), and it is unknown whether the hive acted.
     Unreachable { connected: bool, why: String },
     /// The hive answered with a problem.
     Problem { status: u16, code: String, detail: String },
-    /// What answered does not speak our language.
+    /// The answer is not from a hive.
     Strange(String),
 }
 
 impl Client {
-    pub fn open(place: &Place) -> Result<Self, Failure> {
-        match &place.url {
+    pub fn open(globals: &Globals) -> Result<Self, Failure> {
+        match &globals.url {
             Some(url) => Self::web(url),
-            None => Self::local(place),
+            None => Self::local(globals),
         }
     }
 
-    fn local(place: &Place) -> Result<Self, Failure> {
-        let home = place.home()?;
+    fn local(globals: &Globals) -> Result<Self, Failure> {
+        let home = globals.home()?;
         let hive = format!("the hive in {}", home.root().display());
         let failed =
             |why: &str, next| Failure::new(Exit::Failed, format!("reach {hive}"), why).next(next);
-        // Opening it tells more than looking at it: another user's folder is there all the same.
+        // Opening the folder detects another user's home; a check for existence would not.
         match std::fs::read_dir(home.run()) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -75,7 +75,7 @@ impl Client {
         }
         let local = http::LocalClient::new(&home.run())
             .map_err(|error| failed(&error.to_string(), "skep up"))?;
-        Ok(Self { door: Door::Socket(local), hive })
+        Ok(Self { door: Transport::Socket(local), hive })
     }
 
     fn web(url: &str) -> Result<Self, Failure> {
@@ -93,11 +93,26 @@ impl Client {
         let http = http::client(url, CONNECT)
             .map_err(|error| Failure::new(Exit::Failed, &attempted, error.to_string()))?;
         let base = url.trim_end_matches('/').to_owned();
-        Ok(Self { door: Door::Web { http, base, token: SecretString::from(token) }, hive })
+        Ok(Self { door: Transport::Web { http, base, token: SecretString::from(token) }, hive })
     }
 
     pub async fn get(&self, path: &str) -> Result<Value, CallError> {
         self.json(self.request(Method::GET, path).timeout(ANSWER)).await
+    }
+
+    /// `get` for a command that fails if this fails.
+    pub async fn fetch(&self, path: &str, attempted: impl Into<String>) -> Result<Value, Failure> {
+        self.get(path).await.map_err(|error| self.failure(attempted, error))
+    }
+
+    /// The same for `post`, without an idempotency key.
+    pub async fn submit(
+        &self,
+        path: &str,
+        body: &Value,
+        attempted: impl Into<String>,
+    ) -> Result<Value, Failure> {
+        self.post(path, body, None).await.map_err(|error| self.failure(attempted, error))
     }
 
     /// For an answer that may take until `wait` has passed.
@@ -118,7 +133,7 @@ impl Client {
         self.json(request).await
     }
 
-    /// JSON lines: as much as there is, and so as long as it takes.
+    /// Uploads JSON lines of any size, with a longer time-out.
     pub async fn post_lines(&self, path: &str, lines: String) -> Result<Value, CallError> {
         let kind = "application/x-ndjson";
         let request = self.request(Method::POST, path).header("Content-Type", kind).body(lines);
@@ -129,7 +144,7 @@ impl Client {
         self.json(self.request(Method::DELETE, path).timeout(ANSWER)).await
     }
 
-    /// An answer that is read as it comes, without a time limit.
+    /// A streamed answer, without a time limit.
     pub async fn stream(&self, path: &str) -> Result<Response, CallError> {
         let request = self.request(Method::GET, path).header("Accept", "text/event-stream");
         let response = request.send().await.map_err(unreachable)?;
@@ -167,8 +182,10 @@ impl Client {
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         match &self.door {
-            Door::Socket(local) => local.http().request(method, format!("http://localhost{path}")),
-            Door::Web { http, base, token } => {
+            Transport::Socket(local) => {
+                local.http().request(method, format!("http://localhost{path}"))
+            }
+            Transport::Web { http, base, token } => {
                 http.request(method, format!("{base}{path}")).bearer_auth(token.expose_secret())
             }
         }
@@ -188,7 +205,7 @@ impl Client {
             .map_err(|_| CallError::Strange("the answer is not JSON".to_owned()))
     }
 
-    /// A call's error as the end of a command.
+    /// Turns a call's error into the failure of a command.
     pub fn failure(&self, attempted: impl Into<String>, error: CallError) -> Failure {
         match error {
             CallError::Unreachable { connected, why } => {
@@ -196,9 +213,9 @@ impl Client {
                 let why = format!("{} {what}: {why}", self.hive);
                 let denied = why.ends_with(DENIED);
                 Failure::new(Exit::Failed, attempted, why).next(match &self.door {
-                    Door::Socket(_) if denied => OWNER,
-                    Door::Socket(_) => "skep up",
-                    Door::Web { .. } => "look whether the hive runs and the address is right",
+                    Transport::Socket(_) if denied => OWNER,
+                    Transport::Socket(_) => "skep up",
+                    Transport::Web { .. } => "look whether the hive runs and the address is right",
                 })
             }
             CallError::Problem { status, code, detail } => {

@@ -1,4 +1,4 @@
-//! Where everything of a home is.
+//! The layout of a home folder.
 
 use std::path::{Path, PathBuf};
 
@@ -60,7 +60,7 @@ impl Home {
         self.teams().join(name)
     }
 
-    /// What the hive writes for itself; never edited by hand.
+    /// The hive's own files; never edited by hand.
     pub fn run(&self) -> PathBuf {
         self.root.join("run")
     }
@@ -69,13 +69,13 @@ impl Home {
         self.run().join("skep.db")
     }
 
-    /// Where the files of a damaged store are copied, named by the moment.
+    /// Where the files of a damaged store are copied; the name has the time.
     pub fn damaged(&self, now: i64) -> PathBuf {
         let moment = time::stamp(now).replace(' ', "T").replace(':', "");
         self.run().join(format!("damaged-{moment}"))
     }
 
-    /// A bare git repository: what became of the agents' settings, a branch each.
+    /// A bare git repository with the history of the agents' settings, one branch per agent.
     pub fn settings_history(&self) -> PathBuf {
         self.run().join("config.git")
     }

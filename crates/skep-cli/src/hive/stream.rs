@@ -10,19 +10,20 @@ use skep_model::sse::Parser;
 
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, foreign};
+use crate::print::values::items;
 
-pub struct Watch {
+pub struct AnswerStream {
     response: Response,
     session: String,
     /// Turns of the watched session.
     turns: HashSet<String>,
-    /// Model call (turn, token, number) whose words stand on the current line.
+    /// The model call (turn, token, number) whose text is on the current line.
     call: Option<(String, i64, i64)>,
-    /// The words of that call.
+    /// The text of that call.
     shown: String,
 }
 
-impl Watch {
+impl AnswerStream {
     /// Subscribes before the message is sent, so that its first word is not missed.
     pub async fn open(client: &Client, agent: &str, session: &str) -> Result<Self, CallError> {
         let state = client.get("/api/v1/state").await?;
@@ -30,13 +31,13 @@ impl Watch {
         let path = format!("/api/v1/events?since={seq}&agent={}", escaped(agent));
         let response = client.stream(&path).await?;
         let ours = |turn: &&Value| turn["agent"] == agent && turn["session_key"] == session;
-        let turns = state["turns"].as_array().into_iter().flatten().filter(ours);
+        let turns = items(&state["turns"]).iter().filter(ours);
         let turns = turns.filter_map(|turn| turn["turn"].as_str().map(str::to_owned)).collect();
         Ok(Self { response, session: session.to_owned(), turns, call: None, shown: String::new() })
     }
 
-    /// Shows words until the message has ended or the stream breaks off. Returns the words of the
-    /// last model call as they were shown.
+    /// Prints text until the message has ended or the stream breaks. Returns the printed text of
+    /// the last model call.
     pub async fn show(&mut self, message_id: &str) -> String {
         let mut parser = Parser::default();
         let mut events = Vec::new();

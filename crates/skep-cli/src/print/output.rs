@@ -15,13 +15,13 @@ use crate::print::text::{is_hostile, named};
 
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// A line on standard output. A reader that went away is no failure of ours.
+/// Prints a line to standard output. A closed pipe is not an error.
 pub fn line(text: impl AsRef<str>) {
-    // One write with its line end: the buffer would send all lines but the last, and that later.
+    // One write with the line end: a line buffer would delay the last line.
     piece(&format!("{}\n", text.as_ref()));
 }
 
-/// A piece of a line, shown at once.
+/// Prints a part of a line and flushes.
 pub fn piece(text: &str) {
     write(&guarded(text, std::io::stdout().is_terminal()));
 }
@@ -32,7 +32,7 @@ fn write(text: &str) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(error) => {
-            // The first is the reason for all the others.
+            // The first error is the cause of the later ones.
             let _ = LOST.set(error.to_string());
         }
     }
@@ -43,7 +43,7 @@ pub fn lost() -> Option<&'static str> {
     LOST.get().map(String::as_str)
 }
 
-/// A line for people beside the result.
+/// Prints a line for people to standard error.
 pub fn note(text: impl AsRef<str>) {
     let text = guarded(text.as_ref(), std::io::stderr().is_terminal());
     let _ = writeln!(std::io::stderr(), "{text}");
@@ -73,7 +73,8 @@ pub fn escaped(json: String) -> String {
     })
 }
 
-/// The text as it may leave: on a terminal with our own colours, and nothing else that drives it.
+/// The text as it is printed: on a terminal our own colour codes pass, every other control
+/// character is replaced.
 fn guarded(text: &str, terminal: bool) -> Cow<'_, str> {
     if !terminal || !text.contains('\x1b') {
         return shown(text);
@@ -90,7 +91,7 @@ fn guarded(text: &str, terminal: bool) -> Cow<'_, str> {
     out.into()
 }
 
-/// Hostile characters by their number. Line ends and tabs stay; one of Windows is a line end.
+/// Replaces hostile characters by their number. Line ends and tabs stay; CR LF becomes LF.
 fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(|letter| is_hostile(letter) && letter != '\n' && letter != '\t') {
         return Cow::Borrowed(text);
@@ -118,7 +119,7 @@ pub fn failure(failure: &Failure, as_json: bool) -> ExitCode {
     ExitCode::from(failure.exit.code())
 }
 
-/// How a word stands out, on a terminal that wants it.
+/// How a word is highlighted on a terminal with colours.
 #[derive(Clone, Copy)]
 pub enum Tone {
     Good,
@@ -145,7 +146,7 @@ pub fn colour_wanted() -> bool {
         && environment::var("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
-/// Text from elsewhere, with the characters named that would drive a terminal.
+/// Untrusted text, with control characters replaced by their number.
 pub fn foreign(text: &str) -> String {
     shown(text).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Lists for people: columns that fit the terminal. The last column gives way.
+//! Tables whose columns fit the terminal. The last column is shortened.
 
 use std::io::IsTerminal;
 
@@ -9,23 +9,23 @@ const BETWEEN: usize = 2;
 /// The last column keeps at least this much.
 const NARROWEST: usize = 10;
 
-pub struct Table {
+pub struct OutputTable {
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl OutputTable {
     pub fn new(heads: &[&'static str]) -> Self {
         Self { heads: heads.to_vec(), rows: Vec::new() }
     }
 
-    /// Cells may hold anything: they are cleaned here.
+    /// Adds a row. Untrusted cells are cleaned here.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let clean = |cell: String| harmless(&cell).replace('\n', " ");
         self.rows.push(cells.into_iter().map(clean).collect());
     }
 
-    /// As wide as the terminal; in pipes as wide as it needs to be.
+    /// The rendered lines: as wide as the terminal, in pipes as wide as needed.
     pub fn lines(&self) -> Vec<String> {
         let terminal = std::io::stdout().is_terminal();
         let size = crossterm::terminal::size().ok().filter(|_| terminal);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_last_column_gives_way() {
-        let mut table = Table::new(&["id", "state", "message"]);
+        let mut table = OutputTable::new(&["id", "state", "message"]);
         table.row(["1".into(), "done".into(), "a message of\nsome\x1b[2J length".into()]);
         table.row(["22".into(), "日本".into(), "b".into()]);
         let whole =

@@ -1,8 +1,7 @@
-//! Text on its way to a terminal: styled pieces, made harmless, measured and wrapped.
+//! Text for a terminal: styled spans, cleaned, measured and wrapped.
 //!
-//! Whatever a model, a tool or another person wrote is hostile here: it may hold sequences that
-//! drive the terminal, or marks that make a line read other than it is. Every piece is cleaned
-//! when it is encoded, so that no caller can forget it.
+//! All text is untrusted here: it may contain sequences that control the terminal, or characters
+//! that reorder a line. Every span is cleaned when it is encoded, so that no caller can forget it.
 
 use unicode_width::UnicodeWidthChar;
 
@@ -44,12 +43,12 @@ impl Style {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct TextSpan {
     pub text: String,
     pub style: Style,
 }
 
-impl Span {
+impl TextSpan {
     pub fn new(text: impl Into<String>, style: Style) -> Self {
         Self { text: text.into(), style }
     }
@@ -59,24 +58,24 @@ impl Span {
     }
 }
 
-pub type Line = Vec<Span>;
+pub type TextLine = Vec<TextSpan>;
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct TermInfo {
     pub width: usize,
     pub colour: bool,
     pub unicode: bool,
 }
 
-impl Look {
-    /// The sign, or its stand-in where only ASCII is understood.
+impl TermInfo {
+    /// The sign, or its replacement on an ASCII terminal.
     pub fn sign(&self, sign: &'static str, ascii: &'static str) -> &'static str {
         if self.unicode { sign } else { ascii }
     }
 }
 
-/// Whether the character can drive a terminal, or hide or turn what is read.
+/// Whether the character can control a terminal, or hide or reorder text.
 pub fn is_hostile(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -85,7 +84,7 @@ pub fn is_hostile(letter: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A character by its number.
+/// A character as its code point.
 pub fn named(letter: char) -> String {
     format!("‹U+{:04X}›", u32::from(letter))
 }
@@ -104,7 +103,7 @@ pub fn harmless(text: &str) -> String {
     clean
 }
 
-/// Common signs have an ASCII neighbour; the rest becomes a question mark.
+/// The ASCII replacement of common signs; a question mark for the rest.
 fn ascii(letter: char) -> &'static str {
     match letter {
         '‘' | '’' | '′' => "'",
@@ -130,15 +129,15 @@ pub fn width(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }
 
-pub fn line_width(line: &[Span]) -> usize {
+pub fn line_width(line: &[TextSpan]) -> usize {
     line.iter().map(|span| width(&span.text)).sum()
 }
 
 /// One line for the terminal, without its line end: our own colours around cleaned text.
-pub fn encode(line: &[Span], look: &Look) -> String {
+pub fn encode(line: &[TextSpan], term: &TermInfo) -> String {
     let mut out = String::new();
     for span in line {
-        let text: String = if look.unicode {
+        let text: String = if term.unicode {
             harmless(&span.text).replace('\n', " ")
         } else {
             let clean = harmless(&span.text).replace('\n', " ");
@@ -151,7 +150,7 @@ pub fn encode(line: &[Span], look: &Look) -> String {
         if text.is_empty() {
             continue;
         }
-        match look.colour && span.style != Style::PLAIN {
+        match term.colour && span.style != Style::PLAIN {
             true => {
                 out.push_str(&sequence(span.style));
                 out.push_str(&text);
@@ -179,9 +178,9 @@ fn sequence(style: Style) -> String {
 
 /// Breaks pieces into lines of at most `width` columns: at spaces where it can, inside words where
 /// it must. Line ends in the text are kept.
-pub fn wrap(spans: &[Span], width: usize) -> Vec<Line> {
+pub fn wrap(spans: &[TextSpan], width: usize) -> Vec<TextLine> {
     let width = width.max(2);
-    let mut wrapping = Wrapping { lines: Vec::new(), line: Vec::new(), columns: 0, space: None };
+    let mut wrapping = LineWrapper { lines: Vec::new(), line: Vec::new(), columns: 0, space: None };
     for span in spans {
         for letter in harmless(&span.text).chars() {
             wrapping.take(letter, span.style, width);
@@ -191,15 +190,15 @@ pub fn wrap(spans: &[Span], width: usize) -> Vec<Line> {
     wrapping.lines
 }
 
-struct Wrapping {
-    lines: Vec<Line>,
+struct LineWrapper {
+    lines: Vec<TextLine>,
     line: Vec<(char, Style)>,
     columns: usize,
     /// Where the line can be broken: the index of its last space.
     space: Option<usize>,
 }
 
-impl Wrapping {
+impl LineWrapper {
     fn take(&mut self, letter: char, style: Style, width: usize) {
         if letter == '\n' {
             self.end_line();
@@ -234,11 +233,11 @@ impl Wrapping {
     }
 
     fn end_line(&mut self) {
-        let mut line: Line = Vec::new();
+        let mut line: TextLine = Vec::new();
         for (letter, style) in self.line.drain(..) {
             match line.last_mut() {
                 Some(span) if span.style == style => span.text.push(letter),
-                _ => line.push(Span::new(letter, style)),
+                _ => line.push(TextSpan::new(letter, style)),
             }
         }
         self.lines.push(line);
@@ -256,7 +255,7 @@ pub fn shortened(text: &str, width: usize) -> String {
             words.push(' ');
         }
         words.push_str(word);
-        // Enough for any line; the rest need not be looked at.
+        // Enough for any line; the rest is not read.
         if words.len() > width * 4 + 8 {
             break;
         }
@@ -284,7 +283,7 @@ mod tests {
     use super::*;
 
     fn wrapped(text: &str, width: usize) -> Vec<String> {
-        let lines = wrap(&[Span::plain(text)], width);
+        let lines = wrap(&[TextSpan::plain(text)], width);
         lines.iter().map(|line| line.iter().map(|span| span.text.as_str()).collect()).collect()
     }
 
@@ -319,9 +318,9 @@ mod tests {
         for (text, clean) in cases {
             assert_eq!(harmless(text), clean, "{text:?}");
         }
-        let look = Look { width: 80, colour: true, unicode: false };
-        let line = [Span::new("“é” — \x1b[31m…", Style::BOLD)];
-        assert_eq!(encode(&line, &look), "\x1b[1m\"?\" - [31m...\x1b[0m");
+        let term = TermInfo { width: 80, colour: true, unicode: false };
+        let line = [TextSpan::new("“é” — \x1b[31m…", Style::BOLD)];
+        assert_eq!(encode(&line, &term), "\x1b[1m\"?\" - [31m...\x1b[0m");
     }
 
     #[test]
@@ -340,10 +339,10 @@ mod tests {
             columns in 2usize..60,
         ) {
             let text = String::from_iter(letters);
-            let look = Look { width: columns, colour: false, unicode: true };
-            for line in wrap(&[Span::plain(&text)], columns) {
+            let term = TermInfo { width: columns, colour: false, unicode: true };
+            for line in wrap(&[TextSpan::plain(&text)], columns) {
                 prop_assert!(line_width(&line) <= columns);
-                let shown = encode(&line, &look);
+                let shown = encode(&line, &term);
                 prop_assert!(!shown.chars().any(is_hostile), "{shown:?}");
             }
             prop_assert!(width(&shortened(&text, columns)) <= columns);

@@ -1,12 +1,11 @@
-//! Times as people read them, in UTC: the hive may be in another zone than its reader.
+//! Times for people, in UTC: the hive and its user may be in different zones.
+
+use skep_core::time::utc;
 
 /// `2026-02-03 04:05:06Z` from milliseconds since 1970.
 pub fn stamp(at: i64) -> String {
-    let seconds = at.div_euclid(1000);
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (rest / 3600, rest % 3600 / 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+    let text = utc(at);
+    format!("{} {}Z", &text[..10], &text[11..19])
 }
 
 /// `2h 5m`, `17s`: the two largest units of a span.
@@ -20,21 +19,6 @@ pub fn span(milliseconds: i64) -> String {
         (0, _, _) => format!("{hours}h {minutes}m"),
         _ => format!("{days}d {hours}h"),
     }
-}
-
-/// Year, month and day of a day counted from 1970-01-01. Counts in eras of 400 years, which all
-/// have the same number of days, with years that begin in March so that leap days come last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

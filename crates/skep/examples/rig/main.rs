@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use skep::cli::{self, Program};
 use skep::compose::{self, Extras};
-use skep::home::Known;
+use skep::home::KnownNames;
 use skep_core::retry::RetryPolicy;
 use skep_server::CallTimes;
 
 fn main() -> ExitCode {
     unclosed::if_asked();
     cli::main(Program {
-        known: Known::new(&["native", "blunt"], tools::NAMES),
+        known: KnownNames::new(&["native", "blunt"], tools::NAMES),
         serve: async |home, loaded| compose::serve(home, loaded, extras()).await,
     })
 }

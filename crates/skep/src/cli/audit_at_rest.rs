@@ -1,11 +1,11 @@
-//! `skep audit verify` where no hive runs: the trail is read where it lies.
+//! `skep audit verify` without a running hive: reads the trail from the database file.
 
 use serde_json::Value;
 use skep_cli::hive::Home;
 use skep_guard::lock;
 use skep_store::{OpenOptions, Store};
 
-/// The trail of a hive that does not run, and does not begin to meanwhile.
+/// Verifies the trail while a lock keeps a hive from starting.
 pub async fn verify(home: &Home) -> Result<Value, String> {
     let _look = lock::Look::take(home.root(), &home.lock()).map_err(|error| error.to_string())?;
     let options = OpenOptions::in_run_folder(&home.run());

@@ -2,11 +2,11 @@
 
 use clap::CommandFactory;
 
-use super::{Arguments, VERSION};
+use super::{RootArgs, VERSION};
 
 #[test]
 fn the_command_line_is_consistent() {
-    Arguments::command().debug_assert();
+    RootArgs::command().debug_assert();
 }
 
 /// Every command that does something shows how it is used.
@@ -22,7 +22,7 @@ fn every_command_has_examples() {
         below.for_each(|inner| check(inner, &path));
         assert!(command.get_about().is_some(), "{path} does not say what it does");
     }
-    check(&Arguments::command(), "");
+    check(&RootArgs::command(), "");
 }
 
 /// `0.1.0 (1a2b3c4d5e6f, 2026-11-15)`; built without git, the version alone.

@@ -1,36 +1,28 @@
 //! `skep completions`: what a shell needs to complete this command line.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
-use skep_cli::Failure;
 use skep_cli::print::output;
-
-use super::Arguments;
+use skep_cli::{Exit, Failure};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   skep completions bash > ~/.local/share/bash-completion/completions/skep
   skep completions zsh > ~/.zfunc/_skep          with ~/.zfunc in fpath
   skep completions fish > ~/.config/fish/completions/skep.fish")]
-pub struct Completions {
-    shell: Known,
+pub struct CompletionsArgs {
+    #[arg(value_parser = ["bash", "zsh", "fish"])]
+    shell: String,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Known {
-    Bash,
-    Zsh,
-    Fish,
-}
-
-pub fn run(command: &Completions) -> Result<(), Failure> {
-    let shell = match command.shell {
-        Known::Bash => Shell::Bash,
-        Known::Zsh => Shell::Zsh,
-        Known::Fish => Shell::Fish,
-    };
+/// `tree` is the whole command line.
+pub fn run(command: &CompletionsArgs, mut tree: Command) -> Result<(), Failure> {
+    let shell: Shell = command
+        .shell
+        .parse()
+        .map_err(|why: String| Failure::new(Exit::Usage, "write the completions", why))?;
     let mut script = Vec::new();
-    generate(shell, &mut Arguments::command(), "skep", &mut script);
+    generate(shell, &mut tree, "skep", &mut script);
     output::piece(&String::from_utf8_lossy(&script));
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! `skep config`: the files of a home, looked at without a hive.
+//! `skep config`: checks the files of a home without a hive.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use skep_cli::hive::Place;
+use skep_cli::hive::Globals;
 use skep_cli::print::output::{self, Tone, toned};
 use skep_cli::{Exit, Failure};
 use skep_guard::environment;
 
-use crate::home::{Checked, Known, check, schema};
+use crate::home::{CheckReport, KnownNames, check, schema};
 
 #[derive(Args)]
-pub struct Config {
+pub struct ConfigArgs {
     #[command(subcommand)]
     command: ConfigCommand,
 }
@@ -31,12 +31,12 @@ Nothing is started or changed. The exit code is 0 when every file is right, else
     Schema {
         /// Which file
         #[arg(value_enum)]
-        file: Option<File>,
+        file: Option<ConfigFile>,
     },
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum File {
+enum ConfigFile {
     Skep,
     Providers,
     Channels,
@@ -44,7 +44,7 @@ enum File {
     Agent,
 }
 
-impl File {
+impl ConfigFile {
     fn schema(self) -> &'static str {
         match self {
             Self::Skep => "skep.json",
@@ -55,55 +55,55 @@ impl File {
     }
 }
 
-pub fn run(command: Config, place: &Place, known: &Known) -> Result<(), Failure> {
+pub fn run(command: ConfigArgs, globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
     match command.command {
-        ConfigCommand::Check => examine(place, known),
+        ConfigCommand::Check => examine(globals, known),
         ConfigCommand::Schema { file } => {
-            show_schema(place, file);
+            show_schema(globals, file);
             Ok(())
         }
     }
 }
 
-fn examine(place: &Place, known: &Known) -> Result<(), Failure> {
+fn examine(globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
     let attempted = "check the configuration";
-    if place.url.is_some() {
+    if globals.url.is_some() {
         let why = "it looks at a home folder, and --url names a hive elsewhere";
         return Err(Failure::new(Exit::Usage, attempted, why).next("skep status --url …"));
     }
-    let home = place.home()?;
+    let home = globals.home()?;
     if !home.root().is_dir() {
         let why = format!("{} is not there", home.root().display());
         return Err(Failure::new(Exit::Usage, attempted, why).next("skep up creates it"));
     }
-    let Checked { problems, warnings, agents } = check(&home, known, &environment::var);
-    if place.json {
-        let told: Vec<Value> = problems
+    let CheckReport { mistakes, warnings, agents } = check(&home, known, &environment::var);
+    if globals.json {
+        let told: Vec<Value> = mistakes
             .iter()
-            .map(|problem| {
+            .map(|mistake| {
                 json!({
-                    "file": problem.file, "line": problem.at.map(|at| at.0),
-                    "column": problem.at.map(|at| at.1), "key": problem.key,
-                    "what": problem.what, "expected": problem.expected,
-                    "nearest": problem.nearest, "text": problem.to_string(),
+                    "file": mistake.file, "line": mistake.at.map(|at| at.0),
+                    "column": mistake.at.map(|at| at.1), "key": mistake.key,
+                    "what": mistake.what, "expected": mistake.expected,
+                    "nearest": mistake.nearest, "text": mistake.to_string(),
                 })
             })
             .collect();
         let ok = told.is_empty();
         output::json(&json!({ "ok": ok, "problems": told, "warnings": warnings }));
     } else {
-        for problem in &problems {
-            output::line(format!("{}  {problem}", toned("bad ", Tone::Bad)));
+        for mistake in &mistakes {
+            output::line(format!("{}  {mistake}", toned("bad ", Tone::Bad)));
         }
         for warning in &warnings {
             output::line(format!("{}  {warning}", toned("look", Tone::Strong)));
         }
-        if problems.is_empty() {
+        if mistakes.is_empty() {
             let good = toned("ok  ", Tone::Good);
             output::line(format!("{good}  every file is right; agents: {}", agents.join(", ")));
         }
     }
-    match problems.len() {
+    match mistakes.len() {
         0 => Ok(()),
         count => {
             let why = format!("mistakes found: {count}");
@@ -113,8 +113,8 @@ fn examine(place: &Place, known: &Known) -> Result<(), Failure> {
     }
 }
 
-/// Always JSON: `--json` only takes the line ends away.
-fn show_schema(place: &Place, file: Option<File>) {
+/// Always JSON: `--json` only puts it on one line.
+fn show_schema(globals: &Globals, file: Option<ConfigFile>) {
     let all = schema::all();
     let value = match file {
         Some(file) => {
@@ -126,7 +126,7 @@ fn show_schema(place: &Place, file: Option<File>) {
             Value::Object(named.collect())
         }
     };
-    if place.json {
+    if globals.json {
         output::json(&value);
     } else {
         output::line(format!("{value:#}"));

@@ -1,4 +1,4 @@
-//! `skep up --detach`: the same command again in the background, watched until it is ready.
+//! `skep up --detach`: starts the same command in the background and waits until it is ready.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -15,24 +15,24 @@ use skep_guard::background;
 use skep_guard::http::LocalClient;
 use tokio::time::{Instant, sleep};
 
-use super::up::LISTENING;
+use crate::start_notice::LISTENING;
 
 const ATTEMPTED: &str = "start the hive in the background";
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
-/// The most that is shown of what the hive said.
+/// The most output of the hive that is shown.
 const SHOWN_BYTES: usize = 64 << 10;
 
 /// Starts `skep up` with these options. The caller has seen that no other instance runs.
 pub async fn run(home: &Home, options: Vec<OsString>) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::new(Exit::Failed, ATTEMPTED, error.to_string()).next("skep up");
-    // What is said beside the log: why it did not start.
+    // Standard error holds the reason if the start fails.
     let path = home.logs().join("stderr");
     let mut file = OpenOptions::new();
     let stderr = file.write(true).create(true).truncate(true).mode(0o600).open(&path);
     let stderr = stderr.map_err(failed)?;
-    let seen = Seen { stderr: &path };
+    let seen = StartOutput { stderr: &path };
     let said = nameless(&home.run()).map_err(failed)?;
     let stdout = said.try_clone().map_err(failed)?;
     let mut arguments = vec!["up".into(), "--home".into(), home.root().into()];
@@ -50,7 +50,7 @@ async fn wait_until_ready(
     home: &Home,
     mut child: Child,
     said: &File,
-    seen: &Seen<'_>,
+    seen: &StartOutput<'_>,
 ) -> Result<String, Failure> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
@@ -60,7 +60,7 @@ async fn wait_until_ready(
             Err(error) => return Err(Failure::new(Exit::Failed, ATTEMPTED, error.to_string())),
         }
         let text = text_from(said);
-        // What it says at its start comes in one piece.
+        // The start notice arrives in one write.
         if text.contains(LISTENING) && is_ready(home).await {
             return Ok(text);
         }
@@ -79,13 +79,13 @@ async fn is_ready(home: &Home) -> bool {
     asked.send().await.is_ok_and(|answer| answer.status().is_success())
 }
 
-/// Where the process says why it ends.
-struct Seen<'a> {
+/// Where the background process writes why it ends.
+struct StartOutput<'a> {
     stderr: &'a Path,
 }
 
-impl Seen<'_> {
-    /// The process ended before it was ready: what it said goes to whoever started it.
+impl StartOutput<'_> {
+    /// The process ended before it was ready: its error output becomes the failure.
     fn ended(&self, code: Option<i32>) -> Failure {
         let text = File::open(self.stderr).map(|stderr| text_from(&stderr));
         let why = text.unwrap_or_else(|error| format!("{}: {error}", self.stderr.display()));
@@ -98,8 +98,8 @@ impl Seen<'_> {
     }
 }
 
-/// What the hive says at its start may hold the operator token: it goes to a file without a name
-/// that only these two processes have, never to the log.
+/// The start notice may contain the operator token: it goes to an unlinked file that only these two
+/// processes have open, never to the log.
 fn nameless(run: &Path) -> io::Result<File> {
     let path = run.join(format!(".said-{}", std::process::id()));
     let file =
@@ -108,7 +108,7 @@ fn nameless(run: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads without moving the place where the other process writes.
+/// Reads without moving the file offset of the writing process.
 fn text_from(file: &File) -> String {
     let mut bytes = vec![0; SHOWN_BYTES];
     let length = file.read_at(&mut bytes, 0).unwrap_or(0);

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Value, json};
 use skep_cli::hive::client::Client;
-use skep_cli::hive::{Home, Place};
+use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output::{self, Tone, toned};
 use skep_cli::{Exit, Failure};
 use skep_core::settings::{AgentState, SandboxLevel};
@@ -14,7 +14,7 @@ use skep_guard::{disk, environment, lock, sandbox, socket};
 use skep_store::{OpenOptions, Store};
 
 use crate::compose;
-use crate::home::{Known, Loaded, load_looking};
+use crate::home::{KnownNames, LoadedHome, load_looking};
 
 /// Below this a busy hive fills the disk within hours.
 const LITTLE_SPACE: u64 = 512 << 20;
@@ -29,28 +29,28 @@ const NO_DATABASE: &str = "none yet; the first start makes it";
   skep doctor --home /srv/hive --json
 
 The exit code is 0 when nothing is wrong, else 1.")]
-pub struct Doctor {}
+pub struct DoctorArgs {}
 
 #[derive(Clone, Copy, PartialEq)]
-enum Grade {
+enum Severity {
     Good,
     /// Works, but should be looked at.
     Doubtful,
-    /// As the operator asked, and without walls: shown in red.
+    /// Configured without a sandbox: shown in red.
     Exposed,
     Bad,
 }
 
-struct Finding {
-    grade: Grade,
+struct Diagnosis {
+    grade: Severity,
     about: &'static str,
     text: String,
     /// What to do about it.
     next: Option<String>,
 }
 
-impl Finding {
-    fn new(grade: Grade, about: &'static str, text: impl Into<String>) -> Self {
+impl Diagnosis {
+    fn new(grade: Severity, about: &'static str, text: impl Into<String>) -> Self {
         Self { grade, about, text: text.into(), next: None }
     }
 
@@ -60,15 +60,15 @@ impl Finding {
     }
 }
 
-pub async fn run(_: Doctor, place: &Place, known: &Known) -> Result<(), Failure> {
-    if place.url.is_some() {
+pub async fn run(_: DoctorArgs, globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
+    if globals.url.is_some() {
         let why = "it looks at a home folder, and --url names a hive elsewhere";
         return Err(Failure::new(Exit::Usage, "examine the hive", why).next("skep status --url …"));
     }
-    let home = place.home()?;
-    let findings = examine(&home, place, known).await;
-    let bad = findings.iter().filter(|finding| finding.grade == Grade::Bad).count();
-    if place.json {
+    let home = globals.home()?;
+    let findings = examine(&home, globals, known).await;
+    let bad = findings.iter().filter(|finding| finding.grade == Severity::Bad).count();
+    if globals.json {
         let findings: Vec<Value> = findings.iter().map(as_json).collect();
         output::json(&json!({ "home": home.root(), "ok": bad == 0, "findings": findings }));
     } else {
@@ -84,79 +84,81 @@ pub async fn run(_: Doctor, place: &Place, known: &Known) -> Result<(), Failure>
     }
 }
 
-async fn examine(home: &Home, place: &Place, known: &Known) -> Vec<Finding> {
+async fn examine(home: &Home, globals: &Globals, known: &KnownNames) -> Vec<Diagnosis> {
     if !home.root().is_dir() {
         let text = format!("{} is not there yet", home.root().display());
-        return vec![Finding::new(Grade::Doubtful, "home", text).next("skep up creates it")];
+        return vec![Diagnosis::new(Severity::Doubtful, "home", text).next("skep up creates it")];
     }
     let mut findings = vec![usable(home.root())];
     findings.extend([home.root().to_path_buf(), home.run()].iter().filter_map(|p| private(p)));
     findings.extend(configuration(home, known).await);
-    let (instance, finding) = instance(home, place).await;
+    let (instance, finding) = instance(home, globals).await;
     findings.push(finding);
-    if matches!(instance, Instance::Runs) {
-        findings.extend(in_force(place).await);
+    if matches!(instance, InstanceState::Runs) {
+        findings.extend(in_force(globals).await);
     }
-    findings.push(database(home, place, &instance).await);
+    findings.push(database(home, globals, &instance).await);
     findings.push(space(home));
     findings.extend(walls(home).await);
     findings
 }
 
-/// Whether shell commands can be confined, wall by wall; without that they are refused, and all
-/// else works.
-async fn walls(home: &Home) -> Vec<Finding> {
+/// Each check of the sandbox. If one fails, shell commands are refused; everything else works.
+async fn walls(home: &Home) -> Vec<Diagnosis> {
     let report = compose::sandbox(home).probe().await;
     let wall = |check: &sandbox::Check| {
-        let grade = if check.holds { Grade::Good } else { Grade::Doubtful };
-        Finding::new(grade, "wall", format!("{}: {}", check.name, check.detail))
+        let grade = if check.holds { Severity::Good } else { Severity::Doubtful };
+        Diagnosis::new(grade, "wall", format!("{}: {}", check.name, check.detail))
     };
-    let mut findings: Vec<Finding> = report.checks.iter().map(wall).collect();
+    let mut findings: Vec<Diagnosis> = report.checks.iter().map(wall).collect();
     findings.push(match report.holds() {
-        true => Finding::new(Grade::Good, "sandbox", "holds"),
+        true => Diagnosis::new(Severity::Good, "sandbox", "holds"),
         false => {
             let text = format!("bash would refuse to run: {}", report.refusal());
-            Finding::new(Grade::Doubtful, "sandbox", text)
+            Diagnosis::new(Severity::Doubtful, "sandbox", text)
         }
     });
     findings
 }
 
-fn usable(root: &Path) -> Finding {
+fn usable(root: &Path) -> Diagnosis {
     match disk::check_writable(root) {
-        Ok(()) => Finding::new(Grade::Good, "home", root.display().to_string()),
+        Ok(()) => Diagnosis::new(Severity::Good, "home", root.display().to_string()),
         Err(error) => {
             let text = format!("{} cannot be written: {error}", root.display());
             let next = "make the folder writable, or name another one with --home";
-            Finding::new(Grade::Bad, "home", text).next(next)
+            Diagnosis::new(Severity::Bad, "home", text).next(next)
         }
     }
 }
 
-/// Keys, tokens and everything that was said are in there.
-fn private(path: &Path) -> Option<Finding> {
+/// The folder holds keys, tokens and all conversations.
+fn private(path: &Path) -> Option<Diagnosis> {
     let found = std::fs::metadata(path).ok()?;
     let mode = found.permissions().mode() & 0o777;
     let open = mode & 0o077 != 0;
     let text = format!("{} has mode {mode:04o}", path.display());
     Some(match open {
-        true => Finding::new(Grade::Doubtful, "permissions", format!("{text}: others can look in"))
-            .next(format!("chmod 700 {}", path.display())),
-        false => Finding::new(Grade::Good, "permissions", text),
+        true => {
+            Diagnosis::new(Severity::Doubtful, "permissions", format!("{text}: others can look in"))
+                .next(format!("chmod 700 {}", path.display()))
+        }
+        false => Diagnosis::new(Severity::Good, "permissions", text),
     })
 }
 
-async fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
+async fn configuration(home: &Home, known: &KnownNames) -> Vec<Diagnosis> {
     let loaded = match load_looking(home, known, &environment::var).await {
         Ok(loaded) => loaded,
         Err(error) => {
-            let bad = |problem| Finding::new(Grade::Bad, "configuration", format!("{problem}"));
-            return error.problems.iter().map(bad).collect();
+            let bad =
+                |problem| Diagnosis::new(Severity::Bad, "configuration", format!("{problem}"));
+            return error.mistakes.iter().map(bad).collect();
         }
     };
     let mut findings = Vec::new();
     for warning in &loaded.warnings {
-        findings.push(Finding::new(Grade::Doubtful, "configuration", warning));
+        findings.push(Diagnosis::new(Severity::Doubtful, "configuration", warning));
     }
     let mut active = 0;
     for (name, state) in &loaded.settings.agents {
@@ -167,41 +169,42 @@ async fn configuration(home: &Home, known: &Known) -> Vec<Finding> {
                     let text = format!("{name} runs programs on the host, without walls");
                     let next =
                         "unless this is meant, take sandbox.level: host out of its config.yaml";
-                    findings.push(Finding::new(Grade::Exposed, "agent", text).next(next));
+                    findings.push(Diagnosis::new(Severity::Exposed, "agent", text).next(next));
                 }
             }
             AgentState::Failed { reason } => {
                 let text = format!("{name} is disabled: {reason}");
-                findings.push(Finding::new(Grade::Bad, "agent", text));
+                findings.push(Diagnosis::new(Severity::Bad, "agent", text));
             }
         }
     }
     let text = format!("in order; agents that can work: {active}");
-    findings.push(Finding::new(Grade::Good, "configuration", text));
+    findings.push(Diagnosis::new(Severity::Good, "configuration", text));
     findings.push(spending(&loaded));
-    findings.push(Finding::new(Grade::Good, "model", loaded.settings.model_note));
+    findings.push(Diagnosis::new(Severity::Good, "model", loaded.settings.model_note));
     findings
 }
 
-/// What the files say and the running hive does not do. Mistakes in them are found above.
-async fn in_force(place: &Place) -> Vec<Finding> {
-    let Ok(client) = Client::open(place) else { return Vec::new() };
+/// Settings of the files that the running hive does not use. Mistakes are reported by the check of
+/// the configuration.
+async fn in_force(globals: &Globals) -> Vec<Diagnosis> {
+    let Ok(client) = Client::open(globals) else { return Vec::new() };
     let Ok(state) = client.get("/api/v1/state").await else { return Vec::new() };
     let config = &state["hive"]["config"];
     let keys = config["needs_restart"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let late = |key| {
         let text = format!("{} is used after the next start", output::foreign(key));
-        Finding::new(Grade::Doubtful, "configuration", text).next("skep down, then skep up")
+        Diagnosis::new(Severity::Doubtful, "configuration", text).next("skep down, then skep up")
     };
-    let mut findings: Vec<Finding> = keys.map(late).collect();
+    let mut findings: Vec<Diagnosis> = keys.map(late).collect();
     if let Some(why) = config["unwatched"].as_str() {
-        findings.push(Finding::new(Grade::Doubtful, "configuration", output::foreign(why)));
+        findings.push(Diagnosis::new(Severity::Doubtful, "configuration", output::foreign(why)));
     }
     findings
 }
 
-/// What a day may cost, and what of it nobody can know.
-fn spending(loaded: &Loaded) -> Finding {
+/// The limits of a day, and the models of unknown price.
+fn spending(loaded: &LoadedHome) -> Diagnosis {
     let limits = &loaded.settings.limits;
     let unpriced: Vec<&str> = loaded
         .settings
@@ -225,92 +228,92 @@ fn spending(loaded: &Loaded) -> Finding {
     let unlimited = limits.cost_per_day.is_none() && limits.tokens_per_day.is_none();
     if unlimited && loaded.costs_money() {
         let next = "write limits.cost_per_day or limits.tokens_per_day in skep.yaml";
-        return Finding::new(Grade::Doubtful, "spending", text).next(next);
+        return Diagnosis::new(Severity::Doubtful, "spending", text).next(next);
     }
-    Finding::new(Grade::Good, "spending", text)
+    Diagnosis::new(Severity::Good, "spending", text)
 }
 
 /// Whether a hive runs here.
-enum Instance {
+enum InstanceState {
     Runs,
-    /// None, and none begins while the look is held; without it there is no lock to hold.
+    /// No hive runs, and none starts while the look is held; `None` if there is no lock file.
     Rests {
         _look: Option<lock::Look>,
     },
 }
 
-/// The lock is the proof, the socket the way to it.
-async fn instance(home: &Home, place: &Place) -> (Instance, Finding) {
-    if let Ok(client) = Client::open(place)
+/// The socket is tried first; the lock decides.
+async fn instance(home: &Home, globals: &Globals) -> (InstanceState, Diagnosis) {
+    if let Ok(client) = Client::open(globals)
         && client.get("/health").await.is_ok()
     {
-        return (Instance::Runs, Finding::new(Grade::Good, "hive", "runs and answers"));
+        return (InstanceState::Runs, Diagnosis::new(Severity::Good, "hive", "runs and answers"));
     }
-    let nobody = Instance::Rests { _look: None };
+    let nobody = InstanceState::Rests { _look: None };
     if !home.run().is_dir() {
-        return (nobody, Finding::new(Grade::Good, "hive", "has not run yet"));
+        return (nobody, Diagnosis::new(Severity::Good, "hive", "has not run yet"));
     }
     match lock::Look::take(home.root(), &home.lock()) {
         Ok(look) => {
-            let rests = Instance::Rests { _look: Some(look) };
-            (rests, Finding::new(Grade::Good, "hive", "does not run"))
+            let rests = InstanceState::Rests { _look: Some(look) };
+            (rests, Diagnosis::new(Severity::Good, "hive", "does not run"))
         }
         Err(error @ lock::LockError::Held { .. }) => {
             let text = format!("{error}, but does not answer at {}", socket::SOCKET_NAME);
-            let finding = Finding::new(Grade::Bad, "hive", text);
-            (Instance::Runs, finding.next("end that process, then skep up"))
+            let finding = Diagnosis::new(Severity::Bad, "hive", text);
+            (InstanceState::Runs, finding.next("end that process, then skep up"))
         }
-        Err(error) => (nobody, Finding::new(Grade::Bad, "hive", error.to_string())),
+        Err(error) => (nobody, Diagnosis::new(Severity::Bad, "hive", error.to_string())),
     }
 }
 
-/// A running hive is asked: nobody else opens its database.
-async fn database(home: &Home, place: &Place, instance: &Instance) -> Finding {
-    if matches!(instance, Instance::Runs) {
-        let asked = match Client::open(place) {
+/// A running hive is asked; otherwise the database is inspected.
+async fn database(home: &Home, globals: &Globals, instance: &InstanceState) -> Diagnosis {
+    if matches!(instance, InstanceState::Runs) {
+        let asked = match Client::open(globals) {
             Ok(client) => client.get("/api/v1/state").await.map_err(|error| error.to_string()),
             Err(failure) => Err(failure.to_string()),
         };
         return match asked {
-            Ok(_) => Finding::new(Grade::Good, "database", "the running hive reads it"),
-            Err(why) => Finding::new(Grade::Bad, "database", why),
+            Ok(_) => Diagnosis::new(Severity::Good, "database", "the running hive reads it"),
+            Err(why) => Diagnosis::new(Severity::Bad, "database", why),
         };
     }
     if !home.run().is_dir() {
-        return Finding::new(Grade::Good, "database", NO_DATABASE);
+        return Diagnosis::new(Severity::Good, "database", NO_DATABASE);
     }
     match Store::inspect(&OpenOptions::in_run_folder(&home.run())).await {
-        Ok(None) => Finding::new(Grade::Good, "database", NO_DATABASE),
+        Ok(None) => Diagnosis::new(Severity::Good, "database", NO_DATABASE),
         Ok(Some(version)) => {
-            Finding::new(Grade::Good, "database", format!("readable, version {version}"))
+            Diagnosis::new(Severity::Good, "database", format!("readable, version {version}"))
         }
-        Err(error) => Finding::new(Grade::Bad, "database", error.to_string()),
+        Err(error) => Diagnosis::new(Severity::Bad, "database", error.to_string()),
     }
 }
 
-fn space(home: &Home) -> Finding {
+fn space(home: &Home) -> Diagnosis {
     let free = match disk::free_bytes(home.root()) {
         Ok(free) => free,
-        Err(error) => return Finding::new(Grade::Bad, "disk", error.to_string()),
+        Err(error) => return Diagnosis::new(Severity::Bad, "disk", error.to_string()),
     };
     let text = format!("{} MiB free", free >> 20);
     let grade = match free {
-        0..NO_SPACE => Grade::Bad,
-        NO_SPACE..LITTLE_SPACE => Grade::Doubtful,
-        _ => return Finding::new(Grade::Good, "disk", text),
+        0..NO_SPACE => Severity::Bad,
+        NO_SPACE..LITTLE_SPACE => Severity::Doubtful,
+        _ => return Diagnosis::new(Severity::Good, "disk", text),
     };
-    Finding::new(grade, "disk", text).next("free some space; what is already accepted is safe")
+    Diagnosis::new(grade, "disk", text).next("free some space; what is already accepted is safe")
 }
 
-fn lines(finding: &Finding) -> Vec<String> {
+fn lines(finding: &Diagnosis) -> Vec<String> {
     let mark = match finding.grade {
-        Grade::Good => toned("ok  ", Tone::Good),
-        Grade::Doubtful => toned("look", Tone::Strong),
-        Grade::Exposed => toned("open", Tone::Bad),
-        Grade::Bad => toned("bad ", Tone::Bad),
+        Severity::Good => toned("ok  ", Tone::Good),
+        Severity::Doubtful => toned("look", Tone::Strong),
+        Severity::Exposed => toned("open", Tone::Bad),
+        Severity::Bad => toned("bad ", Tone::Bad),
     };
     let text = match finding.grade {
-        Grade::Exposed => toned(&finding.text, Tone::Bad),
+        Severity::Exposed => toned(&finding.text, Tone::Bad),
         _ => finding.text.clone(),
     };
     let mut lines = vec![format!("{mark}  {:<13}  {text}", finding.about)];
@@ -318,12 +321,12 @@ fn lines(finding: &Finding) -> Vec<String> {
     lines
 }
 
-fn as_json(finding: &Finding) -> Value {
+fn as_json(finding: &Diagnosis) -> Value {
     let grade = match finding.grade {
-        Grade::Good => "ok",
-        Grade::Doubtful => "look",
-        Grade::Exposed => "open",
-        Grade::Bad => "bad",
+        Severity::Good => "ok",
+        Severity::Doubtful => "look",
+        Severity::Exposed => "open",
+        Severity::Bad => "bad",
     };
     json!({
         "about": finding.about, "grade": grade, "text": finding.text, "next": finding.next

@@ -1,11 +1,11 @@
-//! `skep logs`: what the hive noted. Of a home on this machine its files are read, so that it also
-//! works when the hive does not run; of a hive elsewhere it is asked for.
+//! `skep logs`: shows the log. For a home on this machine it reads the files, so that it also works
+//! without a running hive; a remote hive is asked.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use skep_cli::hive::Place;
+use skep_cli::hive::Globals;
 use skep_cli::hive::client::{Client, escaped};
 use skep_cli::print::output::{self, Tone, foreign, toned};
 use skep_cli::{Exit, Failure};
@@ -14,7 +14,7 @@ use skep_guard::clock;
 use skep_runtime::logs::{self, LogLevel, LogLine, LogPage, LogPlace, LogQuery};
 
 const ATTEMPTED: &str = "read the log";
-/// Between two looks for new lines.
+/// Polling interval for new lines.
 const PAUSE: Duration = Duration::from_millis(300);
 
 #[derive(Args)]
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(300);
   skep logs -f --agent main       what one agent does, as it happens
   skep logs --level warn --since 2h
   skep logs --turn 0199c1d2-… --json")]
-pub struct Logs {
+pub struct LogsArgs {
     /// Go on and show new lines as they come
     #[arg(short, long)]
     follow: bool,
@@ -46,21 +46,21 @@ pub struct Logs {
 }
 
 /// Where lines come from.
-enum Source {
+enum LogSource {
     Folder(std::path::PathBuf),
     Hive(Client),
 }
 
-pub async fn run(command: Logs, place: &Place) -> Result<(), Failure> {
-    let source = match &place.url {
-        Some(_) => Source::Hive(Client::open(place)?),
+pub async fn run(command: LogsArgs, globals: &Globals) -> Result<(), Failure> {
+    let source = match &globals.url {
+        Some(_) => LogSource::Hive(Client::open(globals)?),
         None => {
-            let home = place.home()?;
+            let home = globals.home()?;
             if !home.logs().is_dir() {
                 let why = format!("there is no log in {}", home.root().display());
                 return Err(Failure::new(Exit::Failed, ATTEMPTED, why).next("skep up"));
             }
-            Source::Folder(home.logs())
+            LogSource::Folder(home.logs())
         }
     };
     let mut query = LogQuery {
@@ -74,7 +74,7 @@ pub async fn run(command: Logs, place: &Place) -> Result<(), Failure> {
     loop {
         let page = source.read(&query).await?;
         for line in &page.lines {
-            show(line, place.json);
+            show(line, globals.json);
         }
         if !command.follow {
             return Ok(());
@@ -88,7 +88,7 @@ pub async fn run(command: Logs, place: &Place) -> Result<(), Failure> {
     }
 }
 
-impl Source {
+impl LogSource {
     async fn read(&self, query: &LogQuery) -> Result<LogPage, Failure> {
         match self {
             Self::Folder(folder) => logs::read(folder, query).map_err(|error| {
@@ -164,7 +164,7 @@ fn text_of(line: &LogLine) -> String {
     text
 }
 
-/// A time, or so much before now.
+/// Parses a time, or a span before now.
 fn when(text: &str) -> Result<Millis, String> {
     if let Some(at) = utc::parse(text) {
         return Ok(at);

@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 
-use skep_cli::commands::agent::NewAgent;
+use skep_cli::commands::agent::NewAgentArgs;
 use skep_cli::hive::Home;
 use skep_cli::{Exit, Failure};
 use skep_guard::environment;
 
-use crate::home::Known;
+use crate::home::KnownNames;
 use crate::home::new_agent::{self, NewAgentError};
 
-/// Makes the folder of a new agent and tells where it is.
-pub fn make(home: &Home, new: &NewAgent, known: &Known) -> Result<PathBuf, Failure> {
+/// Creates the folder of a new agent and returns its path.
+pub fn make(home: &Home, new: &NewAgentArgs, known: &KnownNames) -> Result<PathBuf, Failure> {
     new_agent::create(home, new, known, &environment::var).map_err(|error| refused(new, &error))
 }
 
-fn refused(new: &NewAgent, error: &NewAgentError) -> Failure {
+fn refused(new: &NewAgentArgs, error: &NewAgentError) -> Failure {
     let (exit, next) = match error {
         NewAgentError::Name(_) => (Exit::Usage, "skep agent new a-better-name".to_owned()),
         NewAgentError::Taken { .. } => (Exit::Failed, format!("skep agent show {}", new.name)),

@@ -2,20 +2,19 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 
 use clap::Args;
-use skep_cli::hive::{Home, Place};
+use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
 use skep_core::settings::AgentState;
 use skep_guard::environment;
 use skep_guard::lock::{InstanceLock, LockError};
 
-use super::{Program, detach};
+use super::detach;
 use crate::home::create::{self, HomeError};
-use crate::home::{Loaded, load, load_looking};
-use crate::log::{self, People};
+use crate::home::{KnownNames, LoadedHome, load, load_looking};
+use crate::log::{self, ConsoleLog};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -23,7 +22,7 @@ use crate::log::{self, People};
   skep up --home /srv/hive --port 0
   skep up --detach              serve in the background; skep down ends it
   skep up --accept-loss         start although the store's log is damaged")]
-pub struct Up {
+pub struct UpArgs {
     /// Port to listen on instead of the one in skep.yaml; 0 takes a free one
     #[arg(long, value_name = "N")]
     port: Option<u16>,
@@ -42,28 +41,31 @@ pub struct Up {
     in_background: bool,
 }
 
-/// Programs read this line; it stands alone.
-pub const LISTENING: &str = "listening on ";
-
-pub(super) async fn run<S>(command: Up, place: &Place, program: Program<S>) -> Result<(), Failure>
+/// `serve` serves the home until it is stopped.
+pub async fn run<S>(
+    command: UpArgs,
+    globals: &Globals,
+    known: &KnownNames,
+    serve: S,
+) -> Result<(), Failure>
 where
-    S: AsyncFnOnce(Home, Loaded) -> Result<(), Failure>,
+    S: AsyncFnOnce(Home, LoadedHome) -> Result<(), Failure>,
 {
-    let home = place.home()?;
+    let home = globals.home()?;
     create::folders(&home).map_err(unusable)?;
-    // Held until everything has ended; the kernel gives it back however that happens.
+    // Held until the end; the kernel releases it in every case.
     let lock =
         InstanceLock::acquire(home.root(), &home.lock()).map_err(|error| locked(&home, &error))?;
     if command.detach {
         drop(lock);
         return detach::run(&home, command.options()).await;
     }
-    let people = if command.in_background { People::DoNot } else { People::See };
-    let log = log::start(&home.logs(), people);
-    // What keeps the files from being read is told below, once all of them are there.
-    let costs = load(&home, &program.known, &environment::var).is_ok_and(|it| it.costs_money());
+    let console = if command.in_background { ConsoleLog::Off } else { ConsoleLog::On };
+    let log = log::start(&home.logs(), console);
+    // Errors are reported below, once all files exist.
+    let costs = load(&home, known, &environment::var).is_ok_and(|it| it.costs_money());
     create::files(&home, costs).map_err(unusable)?;
-    let loaded = load_looking(&home, &program.known, &environment::var).await;
+    let loaded = load_looking(&home, known, &environment::var).await;
     let mut loaded = loaded.map_err(|error| {
         let why = format!("{error}\nnothing was started");
         Failure::new(Exit::Usage, "read the configuration", why)
@@ -77,14 +79,14 @@ where
     check_bind(&loaded, command.insecure_bind)?;
     create::workspaces(&home, &loaded).map_err(unusable)?;
     warn(&loaded);
-    let served = (program.serve)(home, loaded).await;
+    let served = serve(home, loaded).await;
     drop(log);
     drop(lock);
     served
 }
 
-impl Up {
-    /// As they stood on the command line, for the process in the background.
+impl UpArgs {
+    /// The options of the command line, for the background process.
     fn options(&self) -> Vec<OsString> {
         let mut options = vec!["--in-background".into()];
         if let Some(port) = self.port {
@@ -100,41 +102,7 @@ impl Up {
     }
 }
 
-/// What is said once the hive can be reached.
-pub struct Doorplate<'a> {
-    pub address: SocketAddr,
-    /// Signs one browser in, once.
-    pub link: &'a str,
-    /// The operator token of a first start: this is the only time it is shown.
-    pub token: Option<&'a str>,
-}
-
-pub fn announce(home: &Home, loaded: &Loaded, plate: &Doorplate) {
-    let Doorplate { address, link, token } = plate;
-    let usual = Home::locate(None).is_ok_and(|usual| usual == *home);
-    let flag = if usual { String::new() } else { format!(" --home {}", home.root().display()) };
-    let mut text = format!(
-        "{LISTENING}http://{address}\n\
-         dashboard, this link works once: {link}\n\
-         model: {}\n\
-         talk to it: skep{flag} send main \"hello\" --wait\n\
-         read and change it: {}",
-        loaded.settings.model_note,
-        home.root().display()
-    );
-    if let (Some(limit), Some(_)) = (loaded.settings.limits.cost_per_day, token) {
-        text.push_str(&format!(
-            "\nmodel calls may cost {limit} a day: limits.cost_per_day in skep.yaml"
-        ));
-    }
-    if let Some(token) = token {
-        text.push_str(&format!("\noperator token for other machines, shown this once: {token}"));
-    }
-    // In one piece: whoever sees the first line has all of it.
-    output::line(text);
-}
-
-fn warn(loaded: &Loaded) {
+fn warn(loaded: &LoadedHome) {
     for warning in &loaded.warnings {
         output::note(format!("warning: {warning}"));
     }
@@ -145,9 +113,9 @@ fn warn(loaded: &Loaded) {
     }
 }
 
-/// Without TLS everybody on the way reads along: only this machine is reached unasked. A public
-/// https address says that a proxy in front does the TLS.
-fn check_bind(loaded: &Loaded, insecure: bool) -> Result<(), Failure> {
+/// Without TLS only loopback addresses are allowed by default. A public https address means that a
+/// proxy terminates TLS.
+fn check_bind(loaded: &LoadedHome, insecure: bool) -> Result<(), Failure> {
     let server = &loaded.settings.server;
     let proxied = server.public_url.as_ref().is_some_and(|url| url.starts_with("https://"));
     if server.bind.is_loopback() || insecure || proxied {
@@ -181,7 +149,7 @@ fn locked(home: &Home, error: &LockError) -> Failure {
     }
 }
 
-/// What helps when a file of the home cannot be written.
+/// The advice for a file of the home that cannot be written.
 fn way_out(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, then skep up",

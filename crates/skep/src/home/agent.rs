@@ -15,13 +15,13 @@ use skep_core::settings::{AgentSettings, Budgets, Profile, QueueMode, Think};
 
 use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
-use super::hive::{self, Hive};
-use super::load::{Filled, Known};
+use super::hive::{self, HiveFile};
+use super::known_names::KnownNames;
+use super::mistake::Mistake;
 use super::policy::{self, RawRule};
-use super::problem::Problem;
 use super::rules;
-use super::scalar::{Dollars, Text, Whole, present};
-use super::source::{FILE_BYTES, Source};
+use super::scalar::{BoundedInteger, Dollars, TextScalar, present};
+use super::source::{FILE_BYTES, FilledFiles, SourceText};
 use super::yaml;
 
 /// One agent.
@@ -30,44 +30,37 @@ use super::yaml;
 pub struct RawAgent {
     /// The agent's name; when written, it is the name of its folder.
     #[schemars(extend("x-holds" = "folder name"))]
-    name: Option<Text>,
+    name: Option<TextScalar>,
     /// What the agent is for, in a sentence.
     #[schemars(extend("x-holds" = "text"))]
-    description: Option<Text>,
+    description: Option<TextScalar>,
     /// What runs its turns.
     #[schemars(extend("x-holds" = "engine"))]
-    engine: Option<Text>,
+    engine: Option<TextScalar>,
     /// Another word for `engine`.
     #[schemars(extend("x-holds" = "engine"))]
-    sdk: Option<Text>,
+    sdk: Option<TextScalar>,
     /// The model profile it uses.
     #[schemars(extend("x-holds" = "profile"))]
-    profile: Option<Text>,
+    profile: Option<TextScalar>,
     /// How much its model thinks; the profile's own `thinking` when absent.
     think: Option<RawThink>,
     /// The tools it may use: exact names, patterns with `*`, presets such as `@files`. What is not
     /// listed is not there.
     #[serde(deserialize_with = "present")]
     #[schemars(with = "Vec<String>", extend("x-holds" = "tool"))]
-    allowed_tools: Option<Vec<Text>>,
+    allowed_tools: Option<Vec<TextScalar>>,
     /// Model calls in a turn; the hive's limits.steps when absent.
-    max_steps: Option<Whole<1, 10_000>>,
+    max_steps: Option<BoundedInteger<1, 10_000>>,
     /// What happens to a message that arrives while a turn runs.
     queue_mode: Option<RawQueueMode>,
     /// The folder it works in; `work/` beside this file when absent.
     #[schemars(extend("x-holds" = "folder"))]
-    workspace: Option<Text>,
+    workspace: Option<TextScalar>,
     sandbox: RawSandbox,
     budgets: RawBudgets,
     /// What becomes of its tool calls, where the hive's defaults are not enough.
     policy: Vec<RawRule>,
-}
-
-impl RawAgent {
-    /// How many rules its policy has.
-    pub fn rules(&self) -> usize {
-        self.policy.len()
-    }
 }
 
 /// What its model calls may use, beside what the hive may.
@@ -75,15 +68,15 @@ impl RawAgent {
 #[serde(default, deny_unknown_fields)]
 struct RawBudgets {
     /// Tokens in a day, UTC (no limit).
-    tokens_per_day: Option<Whole<1, 10_000_000_000>>,
+    tokens_per_day: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars in a day, UTC (no limit).
     cost_per_day: Option<Dollars>,
     /// Tokens in one turn (no limit).
-    tokens_per_turn: Option<Whole<1, 10_000_000_000>>,
+    tokens_per_turn: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars in one turn (no limit).
     cost_per_turn: Option<Dollars>,
     /// Seconds a turn may run; the hive's limits.turn_seconds when absent.
-    turn_seconds: Option<Whole<1, 604_800>>,
+    turn_seconds: Option<BoundedInteger<1, 604_800>>,
 }
 
 impl RawBudgets {
@@ -116,17 +109,17 @@ enum RawThink {
     High,
 }
 
-/// What an agent's file may refer to.
-pub struct Around<'a> {
+/// What an agent's file is resolved against.
+pub struct AgentContext<'a> {
     pub home: &'a Home,
-    pub hive: &'a Hive,
+    pub hive: &'a HiveFile,
     pub profiles: &'a BTreeMap<String, Arc<Profile>>,
-    pub known: &'a Known,
+    pub known: &'a KnownNames,
     pub variables: Variables<'a>,
-    pub filled: Filled,
+    pub filled: FilledFiles,
 }
 
-pub fn read(name: &str, around: &Around<'_>) -> Result<AgentSettings, Problem> {
+pub fn read(name: &str, around: &AgentContext<'_>) -> Result<AgentSettings, Mistake> {
     let folder = around.home.agent(name);
     let source = source(name, &folder)?;
     around.filled.check(&source.file, !source.text.trim().is_empty())?;
@@ -135,8 +128,14 @@ pub fn read(name: &str, around: &Around<'_>) -> Result<AgentSettings, Problem> {
     resolve(name, &folder, &raw, &reader, around)
 }
 
-/// Whether the file is one at all, whatever it refers to.
-pub fn look_at(home: &Home, name: &str) -> Result<(), Problem> {
+/// How many rules the policy of this text has; `None` if it cannot be read.
+pub fn rule_count(text: &str) -> Option<usize> {
+    let source = SourceText { file: "config.yaml".into(), text: text.to_owned() };
+    yaml::parse::<RawAgent>(&source).ok().map(|raw| raw.policy.len())
+}
+
+/// Whether the file parses, without resolving its references.
+pub fn look_at(home: &Home, name: &str) -> Result<(), Mistake> {
     yaml::parse::<RawAgent>(&source(name, &home.agent(name))?).map(drop)
 }
 
@@ -144,30 +143,30 @@ pub fn look_at(home: &Home, name: &str) -> Result<(), Problem> {
 pub fn policy_mistake(
     home: &Home,
     name: &str,
-    known: &Known,
+    known: &KnownNames,
     variables: Variables,
-) -> Option<Problem> {
+) -> Option<Mistake> {
     #[derive(Default, Deserialize, JsonSchema)]
     #[serde(default)]
-    struct Lenient {
+    struct PolicyOnlyAgent {
         policy: Vec<RawRule>,
     }
     let read = source(name, &home.agent(name)).and_then(|source| {
-        let raw: Lenient = yaml::parse(&source)?;
+        let raw: PolicyOnlyAgent = yaml::parse(&source)?;
         policy::rules(&raw.policy, &Reader { source: &source, variables }, known).map(drop)
     });
     read.err()
 }
 
-fn source(name: &str, folder: &Path) -> Result<Source, Problem> {
+fn source(name: &str, folder: &Path) -> Result<SourceText, Mistake> {
     if !is_agent_name(name) {
-        let problem = Problem::of_file(folder, "the folder's name cannot be an agent's name");
-        return Err(problem.expecting("1 to 64 lower-case letters, digits and single dashes"));
+        let mistake = Mistake::of_file(folder, "the folder's name cannot be an agent's name");
+        return Err(mistake.expecting("1 to 64 lower-case letters, digits and single dashes"));
     }
     let file = folder.join("config.yaml");
-    Source::read(&file, FILE_BYTES)?.ok_or_else(|| {
-        let problem = Problem::of_file(&file, "is missing");
-        problem.expecting("the agent's settings; an empty file is enough")
+    SourceText::read(&file, FILE_BYTES)?.ok_or_else(|| {
+        let mistake = Mistake::of_file(&file, "is missing");
+        mistake.expecting("the agent's settings; an empty file is enough")
     })
 }
 
@@ -176,8 +175,8 @@ fn resolve(
     folder: &Path,
     raw: &RawAgent,
     reader: &Reader<'_>,
-    around: &Around<'_>,
-) -> Result<AgentSettings, Problem> {
+    around: &AgentContext<'_>,
+) -> Result<AgentSettings, Mistake> {
     check_name(name, raw, reader)?;
     let defaults = &around.hive.defaults;
     let allowed_tools = match &raw.allowed_tools {
@@ -218,21 +217,25 @@ fn resolve(
     })
 }
 
-fn check_name(folder: &str, raw: &RawAgent, reader: &Reader<'_>) -> Result<(), Problem> {
+fn check_name(folder: &str, raw: &RawAgent, reader: &Reader<'_>) -> Result<(), Mistake> {
     let Some(text) = &raw.name else { return Ok(()) };
     let written = reader.text(text)?;
     if written == folder {
         return Ok(());
     }
-    let problem = reader.problem(text, format!("`{written}` is not the name of the folder"));
-    Err(problem.expecting(format!("`{folder}`")))
+    let mistake = reader.mistake(text, format!("`{written}` is not the name of the folder"));
+    Err(mistake.expecting(format!("`{folder}`")))
 }
 
-fn engine(raw: &RawAgent, reader: &Reader<'_>, around: &Around<'_>) -> Result<String, Problem> {
+fn engine(
+    raw: &RawAgent,
+    reader: &Reader<'_>,
+    around: &AgentContext<'_>,
+) -> Result<String, Mistake> {
     match (&raw.engine, &raw.sdk) {
         (Some(_), Some(sdk)) => {
-            let problem = reader.problem(sdk, "is another word for `engine`, which is there too");
-            Err(problem.expecting("only one of the two keys"))
+            let mistake = reader.mistake(sdk, "is another word for `engine`, which is there too");
+            Err(mistake.expecting("only one of the two keys"))
         }
         (Some(text), None) | (None, Some(text)) => hive::engine(reader, text, around.known),
         (None, None) => Ok(around.hive.defaults.engine.clone()),
@@ -242,26 +245,26 @@ fn engine(raw: &RawAgent, reader: &Reader<'_>, around: &Around<'_>) -> Result<St
 fn profile(
     raw: &RawAgent,
     reader: &Reader<'_>,
-    around: &Around<'_>,
-) -> Result<Arc<Profile>, Problem> {
+    around: &AgentContext<'_>,
+) -> Result<Arc<Profile>, Mistake> {
     match &raw.profile {
         Some(text) => hive::profile(reader, text, around.profiles),
         None => {
             around.hive.defaults.profile.clone().ok_or_else(|| {
-                Problem::of_file(&reader.source.file, "there is no profile `default`")
+                Mistake::of_file(&reader.source.file, "there is no profile `default`")
             })
         }
     }
 }
 
-/// The folder an agent works in. One written by hand has to exist and must not hold the hive
-/// itself: an agent that can read its home reads keys and other agents' talk.
+/// The agent's workspace. A configured one must exist and must not contain the home: an agent that
+/// reads the home reads keys and other conversations.
 fn workspace(
     folder: &Path,
     raw: &RawAgent,
     reader: &Reader<'_>,
-    around: &Around<'_>,
-) -> Result<PathBuf, Problem> {
+    around: &AgentContext<'_>,
+) -> Result<PathBuf, Mistake> {
     let Some(text) = &raw.workspace else {
         return Ok(folder.join("work"));
     };
@@ -271,19 +274,19 @@ fn workspace(
         _ => folder.join(&written),
     };
     let found = std::fs::canonicalize(&path)
-        .map_err(|error| reader.problem(text, format!("{}: {error}", path.display())))?;
+        .map_err(|error| reader.mistake(text, format!("{}: {error}", path.display())))?;
     if !found.is_dir() {
         let what = format!("{} is not a folder", found.display());
-        return Err(reader.problem(text, what).expecting("an existing folder"));
+        return Err(reader.mistake(text, what).expecting("an existing folder"));
     }
     if is_the_hives_own(&found, around.home) {
-        let problem = reader.problem(text, "would show the agent the hive's own files");
-        return Err(problem.expecting("a folder that does not hold the home or settings in it"));
+        let mistake = reader.mistake(text, "would show the agent the hive's own files");
+        return Err(mistake.expecting("a folder that does not hold the home or settings in it"));
     }
     Ok(found)
 }
 
-/// Whether a folder holds the home, or lies in it where settings, rules or `run/` are.
+/// Whether a folder contains the home, or settings, rules or `run/` of it.
 fn is_the_hives_own(found: &Path, home: &Home) -> bool {
     let Ok(root) = std::fs::canonicalize(home.root()) else { return false };
     let Ok(inside) = found.strip_prefix(&root) else { return root.starts_with(found) };

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::problem::Problem;
-use super::source::Source;
+use super::mistake::Mistake;
+use super::source::SourceText;
 use super::yaml;
 
 /// The doors people and programs talk through.
@@ -28,11 +28,11 @@ impl Default for RawWebSocket {
     }
 }
 
-pub struct Channels {
+pub struct ChannelSettings {
     pub ws_enabled: bool,
 }
 
-pub fn read(source: &Source) -> Result<Channels, Problem> {
+pub fn read(source: &SourceText) -> Result<ChannelSettings, Mistake> {
     let raw: RawChannels = yaml::parse(source)?;
-    Ok(Channels { ws_enabled: raw.ws.enabled })
+    Ok(ChannelSettings { ws_enabled: raw.ws.enabled })
 }

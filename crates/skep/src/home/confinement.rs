@@ -8,8 +8,7 @@ use serde::Deserialize;
 use skep_core::policy::{ClassPolicy, Effect};
 use skep_core::settings::{SandboxLevel, SandboxLimits, SandboxSettings};
 
-use super::policy::RawEffect;
-use super::scalar::Whole;
+use super::scalar::BoundedInteger;
 
 const MIB: u64 = 1 << 20;
 
@@ -21,7 +20,7 @@ pub struct RawSandbox {
     level: Option<RawLevel>,
     /// What the workspace may take of the disk, in MiB (8192); one that takes more can only be
     /// made smaller.
-    workspace_mib: Option<Whole<1, 16_777_216>>,
+    workspace_mib: Option<BoundedInteger<1, 16_777_216>>,
     limits: RawSandboxLimits,
 }
 
@@ -37,13 +36,13 @@ enum RawLevel {
 #[serde(default, deny_unknown_fields)]
 struct RawSandboxLimits {
     /// Seconds of processor time of one process (600).
-    cpu_seconds: Option<Whole<1, 604_800>>,
+    cpu_seconds: Option<BoundedInteger<1, 604_800>>,
     /// Memory of all processes together, in MiB (2048).
-    memory_mib: Option<Whole<16, 1_048_576>>,
+    memory_mib: Option<BoundedInteger<16, 1_048_576>>,
     /// Processes at the same time (256).
-    processes: Option<Whole<8, 32_768>>,
+    processes: Option<BoundedInteger<8, 32_768>>,
     /// What one command may fill of the disk, in MiB (4096).
-    disk_mib: Option<Whole<1, 16_777_216>>,
+    disk_mib: Option<BoundedInteger<1, 16_777_216>>,
 }
 
 /// What becomes of a tool call, by what the tool does.
@@ -62,7 +61,7 @@ pub struct RawPolicy {
     shape: Option<RawEffect>,
 }
 
-/// What is written in `raw`; the rest as `usual` has it.
+/// `raw` over `usual`.
 pub fn sandbox(raw: &RawSandbox, usual: SandboxSettings) -> SandboxSettings {
     let limits = &raw.limits;
     SandboxSettings {
@@ -90,5 +89,23 @@ pub fn policy(raw: &RawPolicy) -> ClassPolicy {
         run: raw.run.map(Effect::from).or(usual.run),
         reach: raw.reach.map_or(usual.reach, Effect::from),
         shape: raw.shape.map_or(usual.shape, Effect::from),
+    }
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RawEffect {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl From<RawEffect> for Effect {
+    fn from(raw: RawEffect) -> Self {
+        match raw {
+            RawEffect::Allow => Self::Allow,
+            RawEffect::Ask => Self::Ask,
+            RawEffect::Deny => Self::Deny,
+        }
     }
 }

@@ -10,21 +10,13 @@ use skep_cli::hive::Home;
 use skep_core::settings::AgentState;
 use skep_guard::disk;
 
-use super::load::Loaded;
+use super::load::LoadedHome;
 use super::schema;
 
-/// Stands for the line that opens the limits.
+/// Replaces the commented line of the limits.
 const LIMITED: &str = "limits:\n  # Dollars that model calls may cost in a day (UTC). Calls of \
                        unknown price may use\n  # 2000000 tokens beside, or tokens_per_day where \
                        that is written.\n  cost_per_day: 10\n";
-
-/// What a start found and did.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Created {
-    /// The home had no database: this is its first start.
-    pub fresh: bool,
-    pub files: Vec<PathBuf>,
-}
 
 /// A home that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +27,7 @@ pub struct HomeError {
     pub source: io::Error,
 }
 
-/// The folders that have to be there before the instance lock can be taken and a log written.
+/// The folders that the instance lock and the log need.
 pub fn folders(home: &Home) -> Result<(), HomeError> {
     let make = |path: PathBuf| make_folder(&path).map_err(|source| error(home, path, source));
     make(home.root().to_path_buf())?;
@@ -43,18 +35,17 @@ pub fn folders(home: &Home) -> Result<(), HomeError> {
     make(home.logs())
 }
 
-/// Fills what is missing. The caller holds the instance lock. Where a model costs money, a new
-/// home gets a limit for it.
-pub fn files(home: &Home, costs: bool) -> Result<Created, HomeError> {
+/// Fills what is missing, and returns the files it made: none after the first start. The caller
+/// holds the instance lock. Where a model costs money, a new home gets a limit for it.
+pub fn files(home: &Home, costs: bool) -> Result<Vec<PathBuf>, HomeError> {
     let fail = |path: &Path, source| error(home, path.to_path_buf(), source);
     make_folder(&home.schema()).map_err(|source| fail(&home.schema(), source))?;
-    schema::publish(home).map_err(|source| fail(&home.schema(), source))?;
-    // The database comes last in a first start: without it whatever is missing is filled again.
-    let fresh = !home.database().exists();
-    let mut created = Created { fresh, files: Vec::new() };
-    if !fresh {
-        return Ok(created);
+    publish_schemas(home).map_err(|source| fail(&home.schema(), source))?;
+    // The database is created last: without it the first start was not completed.
+    if home.database().exists() {
+        return Ok(Vec::new());
     }
+    let mut created = Vec::new();
     let main = home.agent("main");
     for folder in
         [home.rules(), home.teams(), main.clone(), main.join("org-rules"), main.join("team-rules")]
@@ -69,13 +60,27 @@ pub fn files(home: &Home, costs: bool) -> Result<Created, HomeError> {
             make_folder(folder).map_err(|source| fail(folder, source))?;
         }
         write_file(&path, &text).map_err(|source| fail(&path, source))?;
-        created.files.push(path);
+        created.push(path);
     }
     Ok(created)
 }
 
+/// Writes the schemas that are missing or belong to another version.
+fn publish_schemas(home: &Home) -> io::Result<()> {
+    for (name, schema) in schema::all() {
+        let mut text = serde_json::to_string_pretty(&schema).map_err(io::Error::other)?;
+        text.push('\n');
+        let path = home.schema().join(name);
+        let same = std::fs::read(&path).is_ok_and(|found| found == text.as_bytes());
+        if !same {
+            write_file(&path, &text)?;
+        }
+    }
+    Ok(())
+}
+
 /// The workspaces that belong to the home; others are the operator's.
-pub fn workspaces(home: &Home, loaded: &Loaded) -> Result<(), HomeError> {
+pub fn workspaces(home: &Home, loaded: &LoadedHome) -> Result<(), HomeError> {
     for (name, state) in &loaded.settings.agents {
         let AgentState::Active(agent) = state else {
             continue;
@@ -104,7 +109,7 @@ fn generated(home: &Home, costs: bool) -> [(PathBuf, Cow<'static, str>); 5] {
     ]
 }
 
-/// Makes a folder for the owner alone, and what is missing above it; syncs every new name.
+/// Creates a private folder and its missing parents; syncs every new entry.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

@@ -9,7 +9,7 @@ use skep_core::ids::AgentName;
 use skep_core::money::Money;
 use skep_core::settings::AgentState;
 
-use super::create::{Created, files, folders, workspaces};
+use super::create::{files, folders, workspaces};
 use super::load::load;
 
 /// Every file with its bytes and time of change.
@@ -27,7 +27,7 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)
     found
 }
 
-fn start(home: &Home) -> Created {
+fn start(home: &Home) -> Vec<PathBuf> {
     folders(home).unwrap();
     files(home, false).unwrap()
 }
@@ -37,8 +37,7 @@ fn a_first_start_creates_a_home_that_loads() {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::new(folder.path().join("deep/er/home"));
     let created = start(&home);
-    assert!(created.fresh);
-    assert_eq!(created.files.len(), 5);
+    assert_eq!(created.len(), 5);
     for private in [home.root().to_path_buf(), home.run()] {
         assert_eq!(private.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
@@ -56,7 +55,7 @@ fn generated_files_name_schemas_that_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::new(folder.path());
     let created = start(&home);
-    let yaml = created.files.iter().filter(|path| path.extension().unwrap() == "yaml");
+    let yaml = created.iter().filter(|path| path.extension().unwrap() == "yaml");
     for path in yaml {
         let text = std::fs::read_to_string(path).unwrap();
         let line = text.lines().next().unwrap();
@@ -71,7 +70,7 @@ fn generated_files_name_schemas_that_are_there() {
 fn what_the_generated_files_show_behind_hashes_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::new(folder.path());
-    for path in start(&home).files {
+    for path in start(&home) {
         let text = std::fs::read_to_string(&path).unwrap();
         let shown = |line: &str| {
             let uncommented = line.strip_prefix("# ").filter(|rest| {
@@ -103,7 +102,7 @@ fn a_second_start_changes_nothing() {
     std::fs::remove_file(home.channels_yaml()).unwrap();
     let before = contents(home.root());
     let created = start(&home);
-    assert_eq!(created, Created { fresh: false, files: Vec::new() });
+    assert_eq!(created, Vec::<PathBuf>::new());
     assert_eq!(contents(home.root()), before);
 }
 
@@ -116,7 +115,7 @@ fn a_first_start_keeps_what_is_there_and_finishes_what_was_begun() {
     // Left behind by a start that was cut off while it wrote.
     std::fs::write(home.agent("main").join(".config.yaml.new"), "allow").unwrap();
     let created = start(&home);
-    assert_eq!(created.files.len(), 4);
+    assert_eq!(created.len(), 4);
     assert_eq!(std::fs::read_to_string(home.skep_yaml()).unwrap(), "server: {port: 0}\n");
     let names = std::fs::read_dir(home.agent("main")).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();

@@ -1,14 +1,14 @@
 //! `${NAME}` in a value stands for an environment variable.
 
-use super::problem::Problem;
-use super::scalar::Text;
-use super::source::Source;
+use super::mistake::Mistake;
+use super::scalar::TextScalar;
+use super::source::SourceText;
 
-/// Where variables come from: the process's environment, or a test's table.
+/// The source of variables: the environment, or the table of a test.
 pub type Variables<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 
 /// A value after expansion. No `Debug`: it may be a secret.
-pub struct Expanded {
+pub struct ExpandedValue {
     pub value: String,
     /// The values of the variables it names.
     pub from_environment: Vec<String>,
@@ -16,51 +16,55 @@ pub struct Expanded {
 
 /// A file being resolved: its text and the environment its values may name.
 pub struct Reader<'a> {
-    pub source: &'a Source,
+    pub source: &'a SourceText,
     pub variables: Variables<'a>,
 }
 
 impl Reader<'_> {
-    pub fn expand(&self, text: &Text) -> Result<Expanded, Problem> {
+    pub fn expand(&self, text: &TextScalar) -> Result<ExpandedValue, Mistake> {
         expand(self.source, text, self.variables)
     }
 
-    pub fn text(&self, text: &Text) -> Result<String, Problem> {
+    pub fn text(&self, text: &TextScalar) -> Result<String, Mistake> {
         self.expand(text).map(|expanded| expanded.value)
     }
 
-    pub fn problem(&self, text: &Text, what: impl Into<String>) -> Problem {
-        self.source.problem_at(text.at(), what)
+    pub fn mistake(&self, text: &TextScalar, what: impl Into<String>) -> Mistake {
+        self.source.mistake_at(text.at(), what)
     }
 }
 
 /// Replaces every `${NAME}`. `$` elsewhere stays as it is.
-fn expand(source: &Source, text: &Text, variables: Variables) -> Result<Expanded, Problem> {
+fn expand(
+    source: &SourceText,
+    text: &TextScalar,
+    variables: Variables,
+) -> Result<ExpandedValue, Mistake> {
     let mut value = String::new();
     let mut from_environment = Vec::new();
     let mut rest = text.as_str();
     while let Some(start) = rest.find("${") {
         value.push_str(&rest[..start]);
         let Some(length) = rest[start + 2..].find('}') else {
-            let problem = source.problem_at(text.at(), "`${` is not closed");
-            return Err(problem.expecting("`${NAME}`"));
+            let mistake = source.mistake_at(text.at(), "`${` is not closed");
+            return Err(mistake.expecting("`${NAME}`"));
         };
         let name = &rest[start + 2..start + 2 + length];
         if !is_variable_name(name) {
-            let problem = source.problem_at(text.at(), "`${…}` holds no variable name");
-            return Err(problem.expecting("letters, digits and underscores"));
+            let mistake = source.mistake_at(text.at(), "`${…}` holds no variable name");
+            return Err(mistake.expecting("letters, digits and underscores"));
         }
         let Some(found) = variables(name) else {
             let what = format!("the environment variable {name} is not set");
-            let problem = source.problem_at(text.at(), what);
-            return Err(problem.expecting(format!("{name} in the environment of `skep up`")));
+            let mistake = source.mistake_at(text.at(), what);
+            return Err(mistake.expecting(format!("{name} in the environment of `skep up`")));
         };
         value.push_str(&found);
         from_environment.push(found);
         rest = &rest[start + 2 + length + 1..];
     }
     value.push_str(rest);
-    Ok(Expanded { value, from_environment })
+    Ok(ExpandedValue { value, from_environment })
 }
 
 fn is_variable_name(name: &str) -> bool {

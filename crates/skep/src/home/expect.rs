@@ -1,11 +1,21 @@
 //! What a key expects, in words, read from the schema that editors use too.
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::problem::one_of;
+use super::mistake::one_of;
 
-/// Words of a type that the plain JSON Schema keywords would not tell.
+/// The schema key for a description that JSON Schema keywords cannot express.
 pub const EXPECTED: &str = "x-expected";
+
+/// Subschemas are inlined, so that a key path is a schema path.
+pub fn schema_of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+    });
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
 
 /// What is expected at a path; `None` for a path the schema does not know.
 pub fn at(schema: &Value, path: &[String]) -> Option<String> {

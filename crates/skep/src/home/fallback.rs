@@ -1,4 +1,4 @@
-//! Which profiles stand in for which: every name is known, and no chain leads back to itself.
+//! The fallbacks of profiles: every name exists, and no chain is a cycle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use skep_core::settings::Profile;
 
 use super::environment::Reader;
 use super::hive;
-use super::problem::Problem;
-use super::scalar::Text;
+use super::mistake::Mistake;
+use super::scalar::TextScalar;
 
 /// The fallbacks each profile names itself.
-type Own = BTreeMap<String, Vec<String>>;
+type DirectFallbacks = BTreeMap<String, Vec<String>>;
 
-/// Gives every profile its chain: its own fallbacks in their order, then those of these.
-/// `written` is what stands under `fallback` of each.
+/// Gives every profile its chain: its own fallbacks in order, then theirs. `written` is the key
+/// `fallback` of each profile.
 pub fn link(
     reader: &Reader<'_>,
     profiles: BTreeMap<String, Profile>,
-    written: &[(&String, &[Text])],
-) -> Result<BTreeMap<String, Arc<Profile>>, Problem> {
+    written: &[(&String, &[TextScalar])],
+) -> Result<BTreeMap<String, Arc<Profile>>, Mistake> {
     let known: Vec<&str> = profiles.keys().map(String::as_str).collect();
-    let mut own = Own::new();
+    let mut own = DirectFallbacks::new();
     for (name, texts) in written {
         let names = texts.iter().map(|text| hive::profile_name(reader, text, &known));
         own.insert((*name).clone(), names.collect::<Result<_, _>>()?);
@@ -40,8 +40,8 @@ pub fn link(
     Ok(linked.collect())
 }
 
-/// Everything a profile leads to, each once, nearest first.
-fn chain<'a>(name: &'a str, own: &'a Own) -> Vec<&'a str> {
+/// All fallbacks of a profile, each once, nearest first.
+fn chain<'a>(name: &'a str, own: &'a DirectFallbacks) -> Vec<&'a str> {
     let mut found = Vec::new();
     let mut open = VecDeque::from([name]);
     while let Some(next) = open.pop_front() {
@@ -58,17 +58,17 @@ fn chain<'a>(name: &'a str, own: &'a Own) -> Vec<&'a str> {
 fn check_cycle(
     reader: &Reader<'_>,
     name: &str,
-    text: &Text,
+    text: &TextScalar,
     other: &str,
-    own: &Own,
-) -> Result<(), Problem> {
+    own: &DirectFallbacks,
+) -> Result<(), Mistake> {
     if other == name {
-        let problem = reader.problem(text, format!("`{name}` cannot stand in for itself"));
-        return Err(problem.expecting("another profile"));
+        let mistake = reader.mistake(text, format!("`{name}` cannot stand in for itself"));
+        return Err(mistake.expecting("another profile"));
     }
     if chain(other, own).contains(&name) {
         let what = format!("`{other}` leads back to `{name}`");
-        return Err(reader.problem(text, what).expecting("a chain of profiles that has an end"));
+        return Err(reader.mistake(text, what).expecting("a chain of profiles that has an end"));
     }
     Ok(())
 }

@@ -16,10 +16,10 @@ use skep_core::{choice, policy::allow};
 
 use super::confinement::{self, RawPolicy, RawSandbox};
 use super::environment::{Reader, Variables};
-use super::load::Known;
-use super::problem::Problem;
-use super::scalar::{Dollars, Period, Text, Whole};
-use super::source::{FILE_BYTES, Source};
+use super::known_names::KnownNames;
+use super::mistake::Mistake;
+use super::scalar::{BoundedInteger, Dollars, Period, TextScalar};
+use super::source::{FILE_BYTES, SourceText};
 use super::yaml;
 
 /// 7537 spells SKEP on a phone's keys.
@@ -42,15 +42,15 @@ pub struct RawHive {
 struct RawServer {
     /// Address to listen on (127.0.0.1).
     #[schemars(extend("x-holds" = "address"))]
-    bind: Option<Text>,
+    bind: Option<TextScalar>,
     /// Port to listen on (7537); 0 takes a free one.
-    port: Option<Whole<0, 65535>>,
+    port: Option<BoundedInteger<0, 65535>>,
     /// Address under which people reach the hive through a proxy.
     #[schemars(extend("x-holds" = "web address"))]
-    public_url: Option<Text>,
+    public_url: Option<TextScalar>,
     /// Origins of other web pages that may talk to the hive.
     #[schemars(extend("x-holds" = "origin"))]
-    allowed_origins: Vec<Text>,
+    allowed_origins: Vec<TextScalar>,
 }
 
 /// What turns may use.
@@ -58,33 +58,33 @@ struct RawServer {
 #[serde(default, deny_unknown_fields)]
 struct RawLimits {
     /// Turns that run at the same time (64).
-    concurrent_turns: Option<Whole<1, 100_000>>,
+    concurrent_turns: Option<BoundedInteger<1, 100_000>>,
     /// Turns that run at the same time for one user who is no operator (16).
-    turns_per_user: Option<Whole<1, 100_000>>,
+    turns_per_user: Option<BoundedInteger<1, 100_000>>,
     /// MiB of messages and attachments that one user who is no operator may store (512).
-    user_storage_mib: Option<Whole<1, 1_048_576>>,
+    user_storage_mib: Option<BoundedInteger<1, 1_048_576>>,
     /// Seconds a turn may run (1800).
-    turn_seconds: Option<Whole<1, 604_800>>,
+    turn_seconds: Option<BoundedInteger<1, 604_800>>,
     /// Times a turn may break off without progress before it is given up (3).
-    attempts: Option<Whole<1, 1000>>,
+    attempts: Option<BoundedInteger<1, 1000>>,
     /// Model calls in a turn (50).
-    steps: Option<Whole<1, 10_000>>,
+    steps: Option<BoundedInteger<1, 10_000>>,
     /// Seconds running turns get to finish when the hive stops (5).
-    drain_seconds: Option<Whole<0, 3600>>,
+    drain_seconds: Option<BoundedInteger<0, 3600>>,
     /// Hours a call waits for a person's decision (24).
-    approval_hours: Option<Whole<1, 8760>>,
+    approval_hours: Option<BoundedInteger<1, 8760>>,
     /// Bytes of a tool's output that the model is shown (65536).
-    tool_output_bytes: Option<Whole<1, 16_777_216>>,
+    tool_output_bytes: Option<BoundedInteger<1, 16_777_216>>,
     /// Bytes a message may have (262144).
-    inbox_body_bytes: Option<Whole<1, 1_048_576>>,
+    inbox_body_bytes: Option<BoundedInteger<1, 1_048_576>>,
     /// MiB that must be free on a workspace's disk for tools to write or run anything (1024).
-    disk_floor_mib: Option<Whole<0, 16_777_216>>,
+    disk_floor_mib: Option<BoundedInteger<0, 16_777_216>>,
     /// Tokens that all model calls of a day (UTC) may use (no limit).
-    tokens_per_day: Option<Whole<1, 10_000_000_000>>,
+    tokens_per_day: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars that all model calls of a day (UTC) may cost (no limit).
     cost_per_day: Option<Dollars>,
     /// Tokens that the model calls of one turn may use (no limit).
-    tokens_per_turn: Option<Whole<1, 10_000_000_000>>,
+    tokens_per_turn: Option<BoundedInteger<1, 10_000_000_000>>,
     /// Dollars that the model calls of one turn may cost (no limit).
     cost_per_turn: Option<Dollars>,
 }
@@ -94,7 +94,7 @@ struct RawLimits {
 #[serde(default, deny_unknown_fields)]
 struct RawSessions {
     /// Minutes of silence after which a new session begins (360).
-    idle_minutes: Option<Whole<1, 5_256_000>>,
+    idle_minutes: Option<BoundedInteger<1, 5_256_000>>,
 }
 
 /// How long things can be asked for again.
@@ -115,56 +115,56 @@ struct RawRetention {
 struct RawDefaults {
     /// Engine (native).
     #[schemars(extend("x-holds" = "engine"))]
-    engine: Option<Text>,
+    engine: Option<TextScalar>,
     /// Model profile (default).
     #[schemars(extend("x-holds" = "profile"))]
-    profile: Option<Text>,
+    profile: Option<TextScalar>,
     /// Tools: exact names, patterns with `*`, presets such as `@files` (none).
     #[schemars(extend("x-holds" = "tool"))]
-    allowed_tools: Vec<Text>,
+    allowed_tools: Vec<TextScalar>,
     sandbox: RawSandbox,
     policy: RawPolicy,
 }
 
-pub struct Hive {
+pub struct HiveFile {
     pub server: ServerSettings,
     pub limits: Limits,
-    pub defaults: Defaults,
+    pub defaults: AgentDefaults,
 }
 
-pub struct Defaults {
+pub struct AgentDefaults {
     pub engine: String,
-    /// Nothing where providers.yaml is broken itself.
+    /// `None` if providers.yaml is broken.
     pub profile: Option<Arc<Profile>>,
     pub allowed_tools: Vec<String>,
     pub sandbox: SandboxSettings,
     pub policy: ClassPolicy,
 }
 
-pub type Profiles = BTreeMap<String, Arc<Profile>>;
+pub type ProfileMap = BTreeMap<String, Arc<Profile>>;
 
 /// Reads `skep.yaml`. `profiles` are those that `defaults.profile` may refer to; `None` when
 /// providers.yaml is broken itself and nothing can be said about them.
 pub fn read(
-    source: &Source,
+    source: &SourceText,
     variables: Variables,
-    known: &Known,
-    profiles: Option<&Profiles>,
-) -> Result<Hive, Problem> {
+    known: &KnownNames,
+    profiles: Option<&ProfileMap>,
+) -> Result<HiveFile, Mistake> {
     let raw: RawHive = yaml::parse(source)?;
     let reader = Reader { source, variables };
-    Ok(Hive {
+    Ok(HiveFile {
         server: server(&reader, &raw.server)?,
         limits: limits(&raw),
         defaults: defaults(&reader, &raw.defaults, known, profiles, sandbox(&raw.limits))?,
     })
 }
 
-fn server(reader: &Reader<'_>, raw: &RawServer) -> Result<ServerSettings, Problem> {
+fn server(reader: &Reader<'_>, raw: &RawServer) -> Result<ServerSettings, Mistake> {
     let bind = match &raw.bind {
         None => IpAddr::V4(Ipv4Addr::LOCALHOST),
         Some(text) => reader.text(text)?.parse().map_err(|_| {
-            reader.problem(text, "is not an address").expecting("an IP address such as 127.0.0.1")
+            reader.mistake(text, "is not an address").expecting("an IP address such as 127.0.0.1")
         })?,
     };
     let public_url = match &raw.public_url {
@@ -185,45 +185,45 @@ fn server(reader: &Reader<'_>, raw: &RawServer) -> Result<ServerSettings, Proble
 }
 
 /// An `http` or `https` address with a host, without a slash at its end.
-pub fn web_address(reader: &Reader<'_>, text: &Text) -> Result<String, Problem> {
+pub fn web_address(reader: &Reader<'_>, text: &TextScalar) -> Result<String, Mistake> {
     let value = reader.text(text)?;
     let usable = Url::parse(&value)
         .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     if !usable {
-        let problem = reader.problem(text, "is not a web address");
-        return Err(problem.expecting("an address that starts with http:// or https://"));
+        let mistake = reader.mistake(text, "is not a web address");
+        return Err(mistake.expecting("an address that starts with http:// or https://"));
     }
     Ok(value.trim_end_matches('/').to_owned())
 }
 
-fn origin(reader: &Reader<'_>, text: &Text) -> Result<String, Problem> {
+fn origin(reader: &Reader<'_>, text: &TextScalar) -> Result<String, Mistake> {
     let value = web_address(reader, text)?;
     match Url::parse(&value) {
         Ok(url) if url.path() == "/" && url.query().is_none() && url.username().is_empty() => {
             Ok(url.origin().ascii_serialization())
         }
         _ => Err(reader
-            .problem(text, "is not an origin")
+            .mistake(text, "is not an origin")
             .expecting("scheme, host and port alone, such as https://example.org")),
     }
 }
 
 /// Whether `defaults.policy` can be read, whatever else is wrong with the file.
-pub fn policy_mistake(home: &Home) -> Option<Problem> {
+pub fn policy_mistake(home: &Home) -> Option<Mistake> {
     #[derive(Default, Deserialize, JsonSchema)]
     #[serde(default)]
-    struct Lenient {
-        defaults: LenientDefaults,
+    struct PolicyOnlyHive {
+        defaults: PolicyOnlyDefaults,
     }
     #[derive(Default, Deserialize, JsonSchema)]
     #[serde(default)]
-    struct LenientDefaults {
+    struct PolicyOnlyDefaults {
         policy: RawPolicy,
     }
-    let source = Source::read(&home.skep_yaml(), FILE_BYTES);
+    let source = SourceText::read(&home.skep_yaml(), FILE_BYTES);
     let read = source.and_then(|source| match source {
-        Some(source) => yaml::parse::<Lenient>(&source).map(|raw| {
-            let LenientDefaults { policy: _ } = raw.defaults;
+        Some(source) => yaml::parse::<PolicyOnlyHive>(&source).map(|raw| {
+            let PolicyOnlyDefaults { policy: _ } = raw.defaults;
         }),
         None => Ok(()),
     });
@@ -260,7 +260,7 @@ fn limits(raw: &RawHive) -> Limits {
     }
 }
 
-/// What the hive's own limits say about every sandbox.
+/// The sandbox limits that come from the hive's own limits.
 fn sandbox(limits: &RawLimits) -> SandboxSettings {
     let disk_floor_bytes = limits.disk_floor_mib.map(|mib| mib.0 << 20);
     let limits = SandboxLimits { disk_floor_bytes, ..SandboxLimits::default() };
@@ -270,10 +270,10 @@ fn sandbox(limits: &RawLimits) -> SandboxSettings {
 fn defaults(
     reader: &Reader<'_>,
     raw: &RawDefaults,
-    known: &Known,
-    profiles: Option<&Profiles>,
+    known: &KnownNames,
+    profiles: Option<&ProfileMap>,
     usual_sandbox: SandboxSettings,
-) -> Result<Defaults, Problem> {
+) -> Result<AgentDefaults, Mistake> {
     let engine = match &raw.engine {
         None => "native".to_owned(),
         Some(text) => engine(reader, text, known)?,
@@ -283,7 +283,7 @@ fn defaults(
         (None, Some(profiles)) => profiles.get("default").cloned(),
         (Some(text), Some(profiles)) => Some(profile(reader, text, profiles)?),
     };
-    Ok(Defaults {
+    Ok(AgentDefaults {
         engine,
         profile,
         allowed_tools: tools(reader, &raw.allowed_tools, known)?,
@@ -292,7 +292,11 @@ fn defaults(
     })
 }
 
-pub fn engine(reader: &Reader<'_>, text: &Text, known: &Known) -> Result<String, Problem> {
+pub fn engine(
+    reader: &Reader<'_>,
+    text: &TextScalar,
+    known: &KnownNames,
+) -> Result<String, Mistake> {
     let names: Vec<&str> = known.engines.iter().map(String::as_str).collect();
     reference(reader, text, "engine", &names)
 }
@@ -300,13 +304,13 @@ pub fn engine(reader: &Reader<'_>, text: &Text, known: &Known) -> Result<String,
 /// A profile by its name, or another model of a profile's vendor as `vendor:model`.
 pub fn profile(
     reader: &Reader<'_>,
-    text: &Text,
-    profiles: &Profiles,
-) -> Result<Arc<Profile>, Problem> {
+    text: &TextScalar,
+    profiles: &ProfileMap,
+) -> Result<Arc<Profile>, Mistake> {
     let wanted = reader.text(text)?;
     let unknown = |kind, written: &str, names: &[&str]| {
-        let problem = reader.problem(text, format!("there is no {kind} `{written}`"));
-        problem.expecting_one_of(written, names.iter().copied())
+        let mistake = reader.mistake(text, format!("there is no {kind} `{written}`"));
+        mistake.expecting_one_of(written, names.iter().copied())
     };
     let Some((vendor, model)) = wanted.split_once(':') else {
         let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
@@ -321,18 +325,26 @@ pub fn profile(
     let usual = profiles.get("default").or_else(|| profiles.values().next());
     let found = usual.and_then(|usual| choice::profile(&wanted, usual, profiles).ok());
     found.ok_or_else(|| {
-        let problem = reader.problem(text, format!("`{model}` is no model"));
-        problem.expecting(format!("`{vendor}:` and the model's name at the vendor"))
+        let mistake = reader.mistake(text, format!("`{model}` is no model"));
+        mistake.expecting(format!("`{vendor}:` and the model's name at the vendor"))
     })
 }
 
-pub fn profile_name(reader: &Reader<'_>, text: &Text, names: &[&str]) -> Result<String, Problem> {
+pub fn profile_name(
+    reader: &Reader<'_>,
+    text: &TextScalar,
+    names: &[&str],
+) -> Result<String, Mistake> {
     reference(reader, text, "profile", names)
 }
 
 /// Tool names are checked; a pattern with `*` may name tools that come later. A preset stands for
 /// its tools from here on.
-pub fn tools(reader: &Reader<'_>, raw: &[Text], known: &Known) -> Result<Vec<String>, Problem> {
+pub fn tools(
+    reader: &Reader<'_>,
+    raw: &[TextScalar],
+    known: &KnownNames,
+) -> Result<Vec<String>, Mistake> {
     let names: Vec<&str> = known.tools.iter().map(String::as_str).collect();
     let mut allowed = Vec::new();
     for text in raw {
@@ -353,14 +365,14 @@ pub fn tools(reader: &Reader<'_>, raw: &[Text], known: &Known) -> Result<Vec<Str
 
 fn reference(
     reader: &Reader<'_>,
-    text: &Text,
+    text: &TextScalar,
     kind: &str,
     names: &[&str],
-) -> Result<String, Problem> {
+) -> Result<String, Mistake> {
     let name = reader.text(text)?;
     if names.contains(&name.as_str()) {
         return Ok(name);
     }
-    let problem = reader.problem(text, format!("there is no {kind} `{name}`"));
-    Err(problem.expecting_one_of(&name, names.iter().copied()))
+    let mistake = reader.mistake(text, format!("there is no {kind} `{name}`"));
+    Err(mistake.expecting_one_of(&name, names.iter().copied()))
 }

@@ -3,7 +3,8 @@
 
 use skep_cli::hive::Home;
 
-use super::load::{Known, load};
+use super::known_names::KnownNames;
+use super::load::load;
 
 /// Window, input price in dollars, pictures, output of an answer.
 #[test]
@@ -15,7 +16,7 @@ fn what_is_known_of_a_model_holds_until_the_profile_says_otherwise() {
         );
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("providers.yaml"), text).unwrap();
-        let known = Known::new(&["native"], &["read"]);
+        let known = KnownNames::new(&["native"], &["read"]);
         let loaded = load(&Home::new(folder.path()), &known, &|_| None).unwrap();
         let profile = &loaded.settings.profiles["default"];
         let input = profile.price.map(|price| price.input.dollars());

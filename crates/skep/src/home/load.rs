@@ -1,6 +1,5 @@
 //! All files of a home, read and checked together.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::ErrorKind;
@@ -15,56 +14,40 @@ use skep_core::money::Price;
 use skep_core::settings::{AgentState, HiveSettings, Reached};
 use skep_guard::scrub::{self, Secret};
 
-use super::agent::{self, Around};
+use super::agent::{self, AgentContext};
 use super::channels;
 use super::environment::Variables;
 use super::hive;
-use super::local::{self, Local};
-use super::problem::Problem;
-use super::providers::{self, Connection};
+use super::known_names::KnownNames;
+use super::local;
+use super::mistake::Mistake;
+use super::providers::{self, VendorConnection};
 use super::rules;
-use super::source::{FILE_BYTES, Source};
-
-/// The names files may refer to, given by whoever composes the program.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Known {
-    pub engines: Vec<String>,
-    pub tools: Vec<String>,
-    /// Used where nothing else says which model.
-    pub local: Local,
-}
-
-impl Known {
-    pub fn new(engines: &[&str], tools: &[&str]) -> Self {
-        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Self { engines: owned(engines), tools: owned(tools), local: Local::NotLooked }
-    }
-}
+use super::source::{FILE_BYTES, FilledFiles, SourceText};
 
 /// What the files of a home mean.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedHome {
     pub settings: HiveSettings,
     /// By profile name. Keys live here and nowhere else.
-    pub connections: BTreeMap<String, Connection>,
+    pub connections: BTreeMap<String, VendorConnection>,
     pub warnings: Vec<String>,
-    /// Nothing says which model, and nobody has looked for a server on this machine.
+    /// No model is selected, and no local server was looked for.
     pub undecided: bool,
-    /// The names it was read with.
-    pub known: Known,
-    /// The port of the command line, which goes before the one in the file.
+    /// The names the files were resolved with.
+    pub known: KnownNames,
+    /// The port of the command line; it overrides the file.
     pub port: Option<u16>,
-    /// The command line takes the loss of answered messages with a damaged log.
+    /// The command line accepts the loss of messages in a damaged log.
     pub accept_loss: bool,
-    /// What is wrong with the agents that failed.
-    pub broken: BTreeMap<AgentName, Problem>,
-    /// The files that had something in them.
+    /// The problems of the disabled agents.
+    pub broken: BTreeMap<AgentName, Mistake>,
+    /// The files that were not empty.
     pub filled: BTreeSet<PathBuf>,
 }
 
-impl Loaded {
-    /// Whether a call of one of the models may cost something: where nobody knows its price, any
-    /// model on another machine.
+impl LoadedHome {
+    /// Whether a model call may cost money: a known price, or an unknown one of a remote model.
     pub fn costs_money(&self) -> bool {
         self.settings.profiles.iter().any(|(name, profile)| match profile.price {
             Some(price) => price != Price::FREE,
@@ -81,21 +64,21 @@ fn is_local(url: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The files that keep the hive from starting, one problem each.
+/// The problems that prevent a start, one per file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadError {
-    pub problems: Vec<Problem>,
+    pub mistakes: Vec<Mistake>,
 }
 
 impl std::error::Error for LoadError {}
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
+        for (index, mistake) in self.mistakes.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            write!(f, "{problem}")?;
+            write!(f, "{mistake}")?;
         }
         Ok(())
     }
@@ -103,107 +86,111 @@ impl fmt::Display for LoadError {
 
 /// Reads everything. A mistake in a file of the hive stops it; a mistake in an agent's folder
 /// disables that agent alone.
-pub fn load(home: &Home, known: &Known, variables: Variables) -> Result<Loaded, LoadError> {
-    read_all(home, known, variables, Filled::default())
+pub fn load(
+    home: &Home,
+    known: &KnownNames,
+    variables: Variables,
+) -> Result<LoadedHome, LoadError> {
+    read_all(home, known, variables, FilledFiles::default())
 }
 
-/// As `load`; where nothing says which model, a server on this machine may.
+/// As `load`; looks for a local model server if no model is selected.
 pub async fn load_looking(
     home: &Home,
-    known: &Known,
+    known: &KnownNames,
     variables: Variables<'_>,
-) -> Result<Loaded, LoadError> {
+) -> Result<LoadedHome, LoadError> {
     let loaded = load(home, known, variables)?;
     if !loaded.undecided {
         return Ok(loaded);
     }
-    let known = Known { local: local::look(variables).await, ..known.clone() };
+    let known = KnownNames { local: local::look(variables).await, ..known.clone() };
     load(home, &known, variables)
 }
 
-/// As `load`, in a hive that runs on what was read before: a file or folder of it that has
-/// nothing in it any more is taken for half a change, not for a wish.
+/// As `load`, while a hive runs on earlier settings: a file or folder that became empty counts as
+/// an unfinished change, not as a new setting.
 pub fn load_again(
     home: &Home,
-    known: &Known,
+    known: &KnownNames,
     variables: Variables,
-    before: &Loaded,
-) -> Result<Loaded, LoadError> {
-    let loaded = read_all(home, known, variables, Filled::since(before))?;
-    Ok(Loaded { port: before.port, ..loaded })
+    before: &LoadedHome,
+) -> Result<LoadedHome, LoadError> {
+    let loaded = read_all(home, known, variables, FilledFiles::since(&before.filled))?;
+    Ok(LoadedHome { port: before.port, ..loaded })
 }
 
-/// Everything that is wrong with the files of a home, and what is doubtful.
-pub struct Checked {
-    pub problems: Vec<Problem>,
+/// All problems and warnings of the files of a home.
+pub struct CheckReport {
+    pub mistakes: Vec<Mistake>,
     pub warnings: Vec<String>,
-    /// The agents that can work.
+    /// The agents without problems.
     pub agents: Vec<String>,
 }
 
-/// Reads everything as a start would, and goes on where that would stop. Where the hive's own
-/// files are wrong, what agents' files refer to cannot be told; their keys and values can.
-pub fn check(home: &Home, known: &Known, variables: Variables) -> Checked {
+/// Reads everything as a start does, but continues after a problem. If the hive's own files are
+/// wrong, only keys and values of the agents' files are checked, not their references.
+pub fn check(home: &Home, known: &KnownNames, variables: Variables) -> CheckReport {
     match load(home, known, variables) {
         Ok(loaded) => {
             let agents = loaded.settings.agents.iter();
             let able = agents.filter(|(_, state)| matches!(state, AgentState::Active(_)));
-            Checked {
+            CheckReport {
                 agents: able.map(|(name, _)| name.to_string()).collect(),
-                problems: loaded.broken.into_values().collect(),
+                mistakes: loaded.broken.into_values().collect(),
                 warnings: loaded.warnings,
             }
         }
         Err(mut error) => {
-            let names = agent_names(home, &Filled::default()).unwrap_or_default();
+            let names = agent_names(home, &FilledFiles::default()).unwrap_or_default();
             let wrong = names.iter().filter_map(|name| agent::look_at(home, name).err());
-            error.problems.extend(wrong);
-            Checked { problems: error.problems, warnings: Vec::new(), agents: Vec::new() }
+            error.mistakes.extend(wrong);
+            CheckReport { mistakes: error.mistakes, warnings: Vec::new(), agents: Vec::new() }
         }
     }
 }
 
 fn read_all(
     home: &Home,
-    known: &Known,
+    known: &KnownNames,
     variables: Variables,
-    filled: Filled,
-) -> Result<Loaded, LoadError> {
-    let mut problems = Vec::new();
+    filled: FilledFiles,
+) -> Result<LoadedHome, LoadError> {
+    let mut mistakes = Vec::new();
     let providers = source(&home.providers_yaml(), &filled);
     let mut providers = keep(
-        &mut problems,
+        &mut mistakes,
         providers.and_then(|source| providers::read(&source, variables, &known.local)),
     );
-    // Known as secrets before anything else can speak of them.
+    // The secrets are registered before anything else can print them.
     let too_short =
         hide(providers.as_mut().map(|found| std::mem::take(&mut found.secrets)), variables);
     let profiles = providers.as_ref().map(|providers| &providers.profiles);
     let hive = source(&home.skep_yaml(), &filled);
     let hive = hive.and_then(|source| hive::read(&source, variables, known, profiles));
-    let hive = keep(&mut problems, hive);
+    let hive = keep(&mut mistakes, hive);
     let channels = source(&home.channels_yaml(), &filled);
-    let channels = keep(&mut problems, channels.and_then(|source| channels::read(&source)));
-    let hive_rules = keep(&mut problems, rules::read(&home.rules()));
-    let names = keep(&mut problems, agent_names(home, &filled));
+    let channels = keep(&mut mistakes, channels.and_then(|source| channels::read(&source)));
+    let hive_rules = keep(&mut mistakes, rules::read(&home.rules()));
+    let names = keep(&mut mistakes, agent_names(home, &filled));
     let (Some(providers), Some(mut hive), Some(channels), Some(hive_rules), Some(names)) =
         (providers, hive, channels, hive_rules, names)
     else {
-        return Err(LoadError { problems });
+        return Err(LoadError { mistakes });
     };
     hive.server.ws_enabled = channels.ws_enabled;
     let around =
-        Around { home, hive: &hive, profiles: &providers.profiles, known, variables, filled };
+        AgentContext { home, hive: &hive, profiles: &providers.profiles, known, variables, filled };
     let (agents, broken) = agents(&around, names);
-    let filled = around.filled.now.into_inner();
-    Ok(Loaded {
+    let filled = around.filled.into_now();
+    Ok(LoadedHome {
         settings: HiveSettings {
             server: hive.server,
             limits: hive.limits,
             hive_rules,
             reached: providers.connections.iter().map(reached).collect(),
             profiles: providers.profiles,
-            // Made from the connections by whoever composes the program.
+            // The composition root makes them from the connections.
             providers: Default::default(),
             agents,
             model_note: providers.note,
@@ -222,7 +209,7 @@ fn read_all(
 /// Variables whose values are secrets whether a profile names them or not.
 const SECRET_VARIABLES: &[&str] = &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "SKEP_TOKEN"];
 
-/// From here on these appear nowhere; a warning for each that is too short for that.
+/// Registers secrets for redaction; returns a warning for each that is too short.
 fn hide(secrets: Option<Vec<Secret>>, variables: Variables) -> Vec<String> {
     let usual =
         SECRET_VARIABLES.iter().filter_map(|name| Some(Secret::new(*name, variables(name)?)));
@@ -239,56 +226,31 @@ fn hide(secrets: Option<Vec<Secret>>, variables: Variables) -> Vec<String> {
     too_short.into_iter().map(warning).collect()
 }
 
-fn reached((name, connection): (&String, &Connection)) -> (String, Reached) {
+fn reached((name, connection): (&String, &VendorConnection)) -> (String, Reached) {
     let address = reqwest::Url::parse(&connection.api_url).ok();
     // Without user, path and query: any of them may hold a secret.
     let address = address.map(|url| url.origin().ascii_serialization());
     (name.clone(), Reached { address, key: connection.key_source.clone() })
 }
 
-fn keep<T>(problems: &mut Vec<Problem>, result: Result<T, Problem>) -> Option<T> {
-    result.map_err(|problem| problems.push(problem)).ok()
-}
-
-/// Which files have something in them, now and when they were read before.
-#[derive(Default)]
-pub struct Filled {
-    before: BTreeSet<PathBuf>,
-    now: RefCell<BTreeSet<PathBuf>>,
-}
-
-impl Filled {
-    fn since(before: &Loaded) -> Self {
-        Self { before: before.filled.clone(), now: RefCell::default() }
-    }
-
-    /// Refuses what had something in it and has nothing now.
-    pub fn check(&self, path: &Path, is_filled: bool) -> Result<(), Problem> {
-        if is_filled {
-            self.now.borrow_mut().insert(path.to_path_buf());
-        } else if self.before.contains(path) {
-            let problem = Problem::of_file(path, "is gone or empty, and was not before");
-            // Remembered: it is not to be believed the second time either.
-            self.now.borrow_mut().insert(path.to_path_buf());
-            return Err(problem.expecting("what it said before, or a comment for the defaults"));
-        }
-        Ok(())
-    }
+fn keep<T>(mistakes: &mut Vec<Mistake>, result: Result<T, Mistake>) -> Option<T> {
+    result.map_err(|mistake| mistakes.push(mistake)).ok()
 }
 
 /// A file of the hive; absent is the same as empty.
-fn source(file: &Path, filled: &Filled) -> Result<Source, Problem> {
-    let found = Source::read(file, FILE_BYTES)?;
-    let found = found.unwrap_or_else(|| Source { file: file.to_path_buf(), text: String::new() });
+fn source(file: &Path, filled: &FilledFiles) -> Result<SourceText, Mistake> {
+    let found = SourceText::read(file, FILE_BYTES)?;
+    let found =
+        found.unwrap_or_else(|| SourceText { file: file.to_path_buf(), text: String::new() });
     filled.check(file, !found.text.trim().is_empty())?;
     Ok(found)
 }
 
 /// Every folder in `teams/` is an agent, whatever its name; files and hidden folders are not.
-fn agent_names(home: &Home, filled: &Filled) -> Result<Vec<String>, Problem> {
+fn agent_names(home: &Home, filled: &FilledFiles) -> Result<Vec<String>, Mistake> {
     let teams = home.teams();
     let unreadable =
-        |error: std::io::Error| Problem::of_file(&teams, format!("cannot be read: {error}"));
+        |error: std::io::Error| Mistake::of_file(&teams, format!("cannot be read: {error}"));
     let entries = match std::fs::read_dir(&teams) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -309,16 +271,19 @@ fn agent_names(home: &Home, filled: &Filled) -> Result<Vec<String>, Problem> {
     Ok(names)
 }
 
-type Agents = BTreeMap<AgentName, AgentState>;
+type AgentStates = BTreeMap<AgentName, AgentState>;
 
-fn agents(around: &Around<'_>, names: Vec<String>) -> (Agents, BTreeMap<AgentName, Problem>) {
+fn agents(
+    around: &AgentContext<'_>,
+    names: Vec<String>,
+) -> (AgentStates, BTreeMap<AgentName, Mistake>) {
     let (mut agents, mut broken) = (BTreeMap::new(), BTreeMap::new());
     for name in names {
         let state = match agent::read(&name, around) {
             Ok(settings) => AgentState::Active(Arc::new(settings)),
-            Err(problem) => {
-                let reason = problem.to_string();
-                broken.insert(AgentName::new(&name), problem);
+            Err(mistake) => {
+                let reason = mistake.to_string();
+                broken.insert(AgentName::new(&name), mistake);
                 AgentState::Failed { reason }
             }
         };

@@ -14,7 +14,8 @@ use skep_core::settings::{
     SandboxSettings, Think, Timeouts,
 };
 
-use super::load::{Known, LoadError, Loaded, load};
+use super::known_names::KnownNames;
+use super::load::{LoadError, LoadedHome, load};
 use super::providers::Vendor;
 
 pub(super) struct Folder {
@@ -33,12 +34,12 @@ impl Folder {
         Self { home: Home::new(kept.path()), _kept: kept }
     }
 
-    pub(super) fn load(&self) -> Result<Loaded, LoadError> {
+    pub(super) fn load(&self) -> Result<LoadedHome, LoadError> {
         self.load_with(&[])
     }
 
-    pub(super) fn load_with(&self, variables: &[(&str, &str)]) -> Result<Loaded, LoadError> {
-        let known = Known::new(&["native", "other"], &["read", "effect"]);
+    pub(super) fn load_with(&self, variables: &[(&str, &str)]) -> Result<LoadedHome, LoadError> {
+        let known = KnownNames::new(&["native", "other"], &["read", "effect"]);
         let find = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -64,7 +65,7 @@ impl Folder {
     }
 }
 
-pub(super) fn agent<'a>(loaded: &'a Loaded, name: &str) -> &'a AgentSettings {
+pub(super) fn agent<'a>(loaded: &'a LoadedHome, name: &str) -> &'a AgentSettings {
     match &loaded.settings.agents[&AgentName::new(name)] {
         AgentState::Active(settings) => settings,
         AgentState::Failed { reason } => panic!("{reason}"),
@@ -313,7 +314,7 @@ fn each_broken_file_is_told_once() {
         ("channels.yaml", "d: 4\n"),
     ]);
     let error = folder.load().unwrap_err();
-    let files: Vec<_> = error.problems.iter().map(|p| p.file.file_name().unwrap()).collect();
+    let files: Vec<_> = error.mistakes.iter().map(|p| p.file.file_name().unwrap()).collect();
     assert_eq!(files, ["providers.yaml", "skep.yaml", "channels.yaml"]);
 }
 

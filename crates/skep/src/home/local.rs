@@ -1,6 +1,5 @@
-//! A model server on this machine, looked for when nobody said which model to use.
-//!
-//! Only this machine's own ports are asked, and only whether they list models.
+//! A model server on this machine, used if no model is configured. Only local ports are asked, and
+//! only for their list of models.
 
 use std::time::Duration;
 
@@ -23,9 +22,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// A list of models is a few kilobytes.
 const ANSWER_BYTES: usize = 256 << 10;
 
-/// What is known about servers of this machine.
+/// The result of the search for a local server.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Local {
+pub enum LocalModel {
     #[default]
     NotLooked,
     Absent,
@@ -41,11 +40,11 @@ pub struct LocalServer {
     pub model: String,
 }
 
-/// Asks every place at the same time; the first in order that answers counts.
-pub async fn look(variables: Variables<'_>) -> Local {
+/// Asks all addresses in parallel; the first of the list that answers wins.
+pub async fn look(variables: Variables<'_>) -> LocalModel {
     let named = variables(VARIABLE);
     let places: Vec<(String, String)> = match named.as_deref() {
-        Some("none") => return Local::Absent,
+        Some("none") => return LocalModel::Absent,
         Some(list) => list.split(',').map(str::trim).map(named_place).collect(),
         None => USUAL.map(|(name, url)| (name.to_owned(), url.to_owned())).to_vec(),
     };
@@ -53,7 +52,7 @@ pub async fn look(variables: Variables<'_>) -> Local {
         let model = tokio::time::timeout(PATIENCE, first_model(&url)).await.ok()??;
         Some(LocalServer { name, url, model })
     }));
-    answers.await.into_iter().flatten().next().map_or(Local::Absent, Local::Found)
+    answers.await.into_iter().flatten().next().map_or(LocalModel::Absent, LocalModel::Found)
 }
 
 fn named_place(url: &str) -> (String, String) {
@@ -77,21 +76,20 @@ async fn first_model(url: &str) -> Option<String> {
 }
 
 #[derive(Deserialize)]
-struct Models {
+struct ModelList {
     object: String,
-    data: Vec<Model>,
+    data: Vec<ListedModel>,
 }
 
 #[derive(Deserialize)]
-struct Model {
+struct ListedModel {
     id: String,
     object: String,
 }
 
-/// The first model that can talk, if this is what a model server says: any page may stand behind
-/// these ports.
+/// The first chat model of a valid list of models: any other server may use these ports.
 fn choose(body: &[u8]) -> Option<String> {
-    let models: Models = serde_json::from_slice(body).ok()?;
+    let models: ModelList = serde_json::from_slice(body).ok()?;
     let right = models.object == "list" && models.data.iter().all(|model| model.object == "model");
     let talks = |id: &str| !id.is_empty() && !id.to_ascii_lowercase().contains("embed");
     models.data.into_iter().map(|model| model.id).find(|id| right && talks(id))

@@ -8,7 +8,8 @@ use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::settings::AgentState;
 
-use super::load::{Known, load};
+use super::known_names::KnownNames;
+use super::load::load;
 use super::schema;
 
 /// A key of a file: its path, and its part of the schema.
@@ -60,7 +61,7 @@ fn told(schema: &str, text: &str) -> (PathBuf, String) {
         _ => home.agent("main").join("config.yaml"),
     };
     std::fs::write(&file, text).unwrap();
-    let known = Known::new(&["native"], &["read"]);
+    let known = KnownNames::new(&["native"], &["read"]);
     let message = match load(&home, &known, &|_| None) {
         Err(error) => error.to_string(),
         Ok(loaded) => match &loaded.settings.agents[&AgentName::new("main")] {

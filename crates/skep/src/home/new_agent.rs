@@ -1,17 +1,18 @@
-//! A new agent's folder: whole and right, or not there.
+//! Creates a new agent's folder, complete and valid, or not at all.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use skep_cli::commands::agent::NewAgent;
+use skep_cli::commands::agent::NewAgentArgs;
 use skep_cli::hive::Home;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::settings::AgentState;
 
 use super::create::{make_folder, write_file};
 use super::environment::Variables;
-use super::load::{Known, load};
+use super::known_names::KnownNames;
+use super::load::load;
 
 #[derive(Debug, thiserror::Error)]
 pub enum NewAgentError {
@@ -29,12 +30,12 @@ pub enum NewAgentError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// Makes the folder beside its place, moves it there, and reads it as the hive will; what the hive
-/// would refuse is taken away again.
+/// Creates the folder under a temporary name, renames it, and loads it as the hive does; an invalid
+/// folder is removed again.
 pub fn create(
     home: &Home,
-    new: &NewAgent,
-    known: &Known,
+    new: &NewAgentArgs,
+    known: &KnownNames,
     variables: Variables,
 ) -> Result<PathBuf, NewAgentError> {
     if !is_agent_name(&new.name) {
@@ -51,13 +52,13 @@ pub fn create(
     let unfinished = home.agent(&format!(".{}.new", new.name));
     let written = write(&unfinished, new);
     let moved = written.and_then(|()| match fs::rename(&unfinished, &folder) {
-        // Somebody else was faster; what they made stays.
+        // Somebody else created it first; theirs stays.
         Err(_) if folder.exists() => Err(taken()),
         Err(source) => Err(NewAgentError::Write { path: folder.clone(), source }),
         Ok(()) => Ok(()),
     });
     if let Err(error) = moved {
-        // Nothing reads it there; the next try overwrites it.
+        // Nothing reads the temporary folder; the next attempt overwrites it.
         let _ = fs::remove_dir_all(&unfinished);
         return Err(error);
     }
@@ -71,8 +72,13 @@ pub fn create(
     }
 }
 
-/// Why the hive would not take it.
-fn refusal(home: &Home, new: &NewAgent, known: &Known, variables: Variables) -> Option<String> {
+/// Why the hive would refuse the agent.
+fn refusal(
+    home: &Home,
+    new: &NewAgentArgs,
+    known: &KnownNames,
+    variables: Variables,
+) -> Option<String> {
     match load(home, known, variables) {
         Err(error) => Some(format!("the configuration of the hive is broken:\n{error}")),
         Ok(loaded) => match loaded.settings.agents.get(&AgentName::new(new.name.clone())) {
@@ -82,7 +88,7 @@ fn refusal(home: &Home, new: &NewAgent, known: &Known, variables: Variables) -> 
     }
 }
 
-fn write(folder: &Path, new: &NewAgent) -> Result<(), NewAgentError> {
+fn write(folder: &Path, new: &NewAgentArgs) -> Result<(), NewAgentError> {
     let failed = |path: &Path, source| NewAgentError::Write { path: path.to_path_buf(), source };
     for path in ["work", "org-rules", "team-rules"].map(|name| folder.join(name)) {
         make_folder(&path).map_err(|source| failed(&path, source))?;
@@ -91,8 +97,8 @@ fn write(folder: &Path, new: &NewAgent) -> Result<(), NewAgentError> {
     write_file(&file, &settings(new)).map_err(|source| failed(&file, source))
 }
 
-/// JSON's way of writing texts and lists is YAML too.
-fn settings(new: &NewAgent) -> String {
+/// JSON texts and lists are valid YAML.
+fn settings(new: &NewAgentArgs) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let description = new.description.as_deref().unwrap_or("An agent of this hive.");
     let mut text = format!(

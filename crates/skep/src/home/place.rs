@@ -1,19 +1,17 @@
-//! From a place in a YAML text to the key it belongs to, and back.
-//!
-//! The YAML reader tells where a mistake is, not under which key; this walks the parser's events
-//! again to find out. It runs only when there is a mistake to explain.
+//! Maps a position in a YAML text to its key path, and back. The YAML reader reports the position
+//! of an error, not its key; this walks the parser's events again, and only after an error.
 
 use serde_saphyr::granit_parser::{Event, Parser, Span};
 
 #[derive(Clone, Copy, PartialEq)]
-pub enum Role {
+pub enum NodeRole {
     Key,
     Value,
 }
 
-/// The path of the node that starts at a place. A block mapping starts where its first key does:
-/// `role` says which of the two is meant.
-pub fn path_at(text: &str, at: (u32, u32), role: Role) -> Option<Vec<String>> {
+/// The path of the node at a position. A block mapping starts where its first key starts: `role`
+/// selects one of the two.
+pub fn path_at(text: &str, at: (u32, u32), role: NodeRole) -> Option<Vec<String>> {
     let mut other = None;
     let found = walk(text, |node| {
         if node.at != at {
@@ -28,28 +26,28 @@ pub fn path_at(text: &str, at: (u32, u32), role: Role) -> Option<Vec<String>> {
     found.or(other)
 }
 
-/// Where a key stands.
+/// The position of a key.
 pub fn of_key(text: &str, path: &[&str]) -> Option<(u32, u32)> {
     walk(text, |node| {
-        let found = node.role == Role::Key && node.path().iter().eq(path.iter());
+        let found = node.role == NodeRole::Key && node.path().iter().eq(path.iter());
         found.then_some(node.at)
     })
 }
 
-struct Node<'a> {
+struct YamlNode<'a> {
     at: (u32, u32),
-    role: Role,
-    open: &'a [Frame],
+    role: NodeRole,
+    open: &'a [OpenCollection],
 }
 
-impl Node<'_> {
+impl YamlNode<'_> {
     fn path(&self) -> Vec<String> {
-        self.open.iter().filter_map(Frame::step).collect()
+        self.open.iter().filter_map(OpenCollection::step).collect()
     }
 }
 
 /// A collection that is open at some point of the walk.
-enum Frame {
+enum OpenCollection {
     /// `key` is the one whose value comes next, or the one just read.
     Mapping {
         key: Option<String>,
@@ -60,7 +58,7 @@ enum Frame {
     },
 }
 
-impl Frame {
+impl OpenCollection {
     fn step(&self) -> Option<String> {
         match self {
             Self::Mapping { key, .. } => key.clone(),
@@ -69,8 +67,8 @@ impl Frame {
     }
 }
 
-fn walk<T>(text: &str, mut visit: impl FnMut(&Node<'_>) -> Option<T>) -> Option<T> {
-    let mut open: Vec<Frame> = Vec::new();
+fn walk<T>(text: &str, mut visit: impl FnMut(&YamlNode<'_>) -> Option<T>) -> Option<T> {
+    let mut open: Vec<OpenCollection> = Vec::new();
     let mut parser = Parser::new_from_str(text);
     // A syntax error ends the walk: nothing after it has a key.
     while let Some(Ok((event, span))) = parser.next_event() {
@@ -78,9 +76,9 @@ fn walk<T>(text: &str, mut visit: impl FnMut(&Node<'_>) -> Option<T>) -> Option<
             Event::Scalar(value, ..) => (Some(value.into_owned()), None),
             Event::Alias(_) => (None, None),
             Event::MappingStart(..) => {
-                (None, Some(Frame::Mapping { key: None, value_next: false }))
+                (None, Some(OpenCollection::Mapping { key: None, value_next: false }))
             }
-            Event::SequenceStart(..) => (None, Some(Frame::Sequence { index: 0 })),
+            Event::SequenceStart(..) => (None, Some(OpenCollection::Sequence { index: 0 })),
             Event::MappingEnd | Event::SequenceEnd => {
                 open.pop();
                 advance(&mut open);
@@ -89,7 +87,7 @@ fn walk<T>(text: &str, mut visit: impl FnMut(&Node<'_>) -> Option<T>) -> Option<
             _ => continue,
         };
         let role = enter(&mut open, name);
-        if let Some(found) = visit(&Node { at: start(span), role, open: &open }) {
+        if let Some(found) = visit(&YamlNode { at: start(span), role, open: &open }) {
             return Some(found);
         }
         match opens {
@@ -101,21 +99,21 @@ fn walk<T>(text: &str, mut visit: impl FnMut(&Node<'_>) -> Option<T>) -> Option<
 }
 
 /// A node begins: in a mapping it is a key or the value of one.
-fn enter(open: &mut [Frame], name: Option<String>) -> Role {
+fn enter(open: &mut [OpenCollection], name: Option<String>) -> NodeRole {
     match open.last_mut() {
-        Some(Frame::Mapping { key, value_next: false }) => {
+        Some(OpenCollection::Mapping { key, value_next: false }) => {
             *key = name;
-            Role::Key
+            NodeRole::Key
         }
-        _ => Role::Value,
+        _ => NodeRole::Value,
     }
 }
 
 /// A node has ended: what comes next in the collection around it?
-fn advance(open: &mut [Frame]) {
+fn advance(open: &mut [OpenCollection]) {
     match open.last_mut() {
-        Some(Frame::Mapping { value_next, .. }) => *value_next = !*value_next,
-        Some(Frame::Sequence { index }) => *index += 1,
+        Some(OpenCollection::Mapping { value_next, .. }) => *value_next = !*value_next,
+        Some(OpenCollection::Sequence { index }) => *index += 1,
         None => {}
     }
 }
@@ -134,22 +132,22 @@ mod tests {
     #[test]
     fn paths_of_places() {
         let cases = [
-            ((1, 1), Role::Key, "server"),
-            ((1, 1), Role::Value, ""),
-            ((2, 3), Role::Key, "server.port"),
-            ((2, 3), Role::Value, "server"),
-            ((2, 9), Role::Value, "server.port"),
-            ((4, 7), Role::Key, "profiles.a.model"),
-            ((4, 6), Role::Value, "profiles.a"),
-            ((4, 14), Role::Value, "profiles.a.model"),
-            ((6, 5), Role::Value, "list.0"),
-            ((7, 8), Role::Value, "list.1.k"),
+            ((1, 1), NodeRole::Key, "server"),
+            ((1, 1), NodeRole::Value, ""),
+            ((2, 3), NodeRole::Key, "server.port"),
+            ((2, 3), NodeRole::Value, "server"),
+            ((2, 9), NodeRole::Value, "server.port"),
+            ((4, 7), NodeRole::Key, "profiles.a.model"),
+            ((4, 6), NodeRole::Value, "profiles.a"),
+            ((4, 14), NodeRole::Value, "profiles.a.model"),
+            ((6, 5), NodeRole::Value, "list.0"),
+            ((7, 8), NodeRole::Value, "list.1.k"),
         ];
         for (at, role, path) in cases {
             let found = path_at(TEXT, at, role).map(|path| path.join("."));
             assert_eq!(found.as_deref(), Some(path), "{at:?}");
         }
-        assert_eq!(path_at(TEXT, (9, 9), Role::Value), None);
+        assert_eq!(path_at(TEXT, (9, 9), NodeRole::Value), None);
     }
 
     #[test]

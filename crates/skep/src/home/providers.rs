@@ -14,18 +14,18 @@ use skep_core::settings::{Profile, Timeouts};
 use skep_guard::scrub::{SHORTEST, Secret};
 use skep_model::catalog;
 
-use super::environment::{Expanded, Reader, Variables};
+use super::environment::{ExpandedValue, Reader, Variables};
 use super::fallback;
 use super::hive::web_address;
-use super::local::{Local, LocalServer};
-use super::problem::Problem;
-use super::scalar::{Dollars, Temperature, Text, Whole};
-use super::source::Source;
+use super::local::{LocalModel, LocalServer};
+use super::mistake::Mistake;
+use super::scalar::{BoundedInteger, Dollars, Temperature, TextScalar};
+use super::source::SourceText;
 use super::yaml;
 
 const MAX_OUTPUT_TOKENS: u32 = 8192;
 const DEFAULT: &str = "default";
-/// Where Ollama listens when nobody told it otherwise.
+/// Ollama's default address.
 const OLLAMA: &str = "http://127.0.0.1:11434/v1";
 
 /// Model profiles. With none, a provider is detected from the environment.
@@ -47,22 +47,22 @@ struct RawProfile {
     /// Base address of the vendor's API; for the OpenAI wires with `/v1`.
     #[serde(default)]
     #[schemars(extend("x-holds" = "web address"))]
-    api_url: Option<Text>,
+    api_url: Option<TextScalar>,
     /// The key: write `${NAME}` to take it from the environment. A compatible server of your own
     /// may need none.
     #[serde(default)]
     #[schemars(extend("x-holds" = "key"))]
-    api_key: Option<Text>,
+    api_key: Option<TextScalar>,
     /// The model's name at the vendor.
     #[serde(default)]
     #[schemars(extend("x-holds" = "text"))]
-    model: Option<Text>,
+    model: Option<TextScalar>,
     /// Tokens one answer may have (8192).
     #[serde(default)]
-    max_output_tokens: Option<Whole<1, 1_000_000>>,
+    max_output_tokens: Option<BoundedInteger<1, 1_000_000>>,
     /// Tokens the model may think before it answers (no thinking).
     #[serde(default)]
-    thinking: Option<Whole<1024, 1_000_000>>,
+    thinking: Option<BoundedInteger<1024, 1_000_000>>,
     /// How freely the model chooses its words.
     #[serde(default)]
     temperature: Option<Temperature>,
@@ -71,10 +71,10 @@ struct RawProfile {
     /// Profiles asked instead, one after the other, while this one cannot answer.
     #[serde(default)]
     #[schemars(extend("x-holds" = "profile"))]
-    fallback: Vec<Text>,
+    fallback: Vec<TextScalar>,
     /// Tokens a request and its answer may have together (what is known of the model).
     #[serde(default)]
-    context_window: Option<Whole<1024, 100_000_000>>,
+    context_window: Option<BoundedInteger<1024, 100_000_000>>,
     /// What its tokens cost (what is known of the model). Of an unknown price the cost is unknown.
     #[serde(default)]
     price: Option<RawPrice>,
@@ -84,7 +84,7 @@ struct RawProfile {
     /// Headers sent with every request.
     #[serde(default)]
     #[schemars(extend("x-holds" = "header"))]
-    extra_headers: BTreeMap<String, Text>,
+    extra_headers: BTreeMap<String, TextScalar>,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -122,28 +122,28 @@ impl RawProfile {
 #[serde(default, deny_unknown_fields)]
 struct RawTimeouts {
     /// To connect (10).
-    connect: Option<Whole<1, 3600>>,
+    connect: Option<BoundedInteger<1, 3600>>,
     /// To the first complete event of an answer (120).
-    first: Option<Whole<1, 3600>>,
+    first: Option<BoundedInteger<1, 3600>>,
     /// Between two complete events (60).
-    idle: Option<Whole<1, 3600>>,
+    idle: Option<BoundedInteger<1, 3600>>,
 }
 
-pub struct Providers {
+pub struct ResolvedProviders {
     pub profiles: BTreeMap<String, Arc<Profile>>,
-    pub connections: BTreeMap<String, Connection>,
+    pub connections: BTreeMap<String, VendorConnection>,
     pub warnings: Vec<String>,
-    /// Nothing says which model, and nobody has looked for a server on this machine.
+    /// No model is selected, and no local server was looked for.
     pub undecided: bool,
     /// Which model answers by default, and why.
     pub note: String,
-    /// What must not be seen anywhere.
+    /// Secrets to redact everywhere.
     pub secrets: Vec<Secret>,
 }
 
 /// How a profile's vendor is reached. Never leaves the composition root.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct VendorConnection {
     pub vendor: Vendor,
     pub api_url: String,
     pub api_key: Option<SecretString>,
@@ -153,8 +153,8 @@ pub struct Connection {
     pub extra_headers: Vec<(String, SecretString)>,
 }
 
-impl Connection {
-    /// Whether both lead to the same place in the same way.
+impl VendorConnection {
+    /// Whether both have the same address, key and options.
     pub fn same_as(&self, other: &Self) -> bool {
         let secret = |key: &SecretString| key.expose_secret().to_owned();
         let headers = |connection: &Self| -> Vec<(String, String)> {
@@ -205,13 +205,13 @@ impl Vendor {
         }
     }
 
-    /// What is known of the model without being written.
-    fn known(self, model: &str, api_url: &str) -> Known {
+    /// Facts about the model from the catalog.
+    fn known(self, model: &str, api_url: &str) -> ModelFacts {
         if self == Self::Rehearsal {
-            return Known { price: Some(Price::FREE), ..Known::default() };
+            return ModelFacts { price: Some(Price::FREE), ..ModelFacts::default() };
         }
         let found = catalog::find(model);
-        Known {
+        ModelFacts {
             context_window: found.map(|model| model.context_window),
             most_output: found.map_or(u32::MAX, |model| model.max_output_tokens),
             price: catalog::price(model, api_url),
@@ -228,20 +228,24 @@ impl Vendor {
     }
 }
 
-struct Known {
+struct ModelFacts {
     context_window: Option<u32>,
     most_output: u32,
     price: Option<Price>,
     sees_images: bool,
 }
 
-impl Default for Known {
+impl Default for ModelFacts {
     fn default() -> Self {
         Self { context_window: None, most_output: u32::MAX, price: None, sees_images: false }
     }
 }
 
-pub fn read(source: &Source, variables: Variables, local: &Local) -> Result<Providers, Problem> {
+pub fn read(
+    source: &SourceText,
+    variables: Variables,
+    local: &LocalModel,
+) -> Result<ResolvedProviders, Mistake> {
     let raw: RawProviders = yaml::parse(source)?;
     if raw.profiles.is_empty() {
         return Ok(detect(variables, local));
@@ -249,13 +253,13 @@ pub fn read(source: &Source, variables: Variables, local: &Local) -> Result<Prov
     let reader = Reader { source, variables };
     let mut profiles = BTreeMap::new();
     let mut connections = BTreeMap::new();
-    let mut told = Told::default();
+    let mut findings = ProfileFindings::default();
     for (name, raw) in &raw.profiles {
         if !is_agent_name(name) {
-            let problem = source.problem_at_path(&["profiles", name], "is not a profile name");
-            return Err(problem.expecting("lower-case letters, digits and single dashes"));
+            let mistake = source.mistake_at_path(&["profiles", name], "is not a profile name");
+            return Err(mistake.expecting("lower-case letters, digits and single dashes"));
         }
-        let (profile, connection) = resolve(&reader, name, raw, &mut told)?;
+        let (profile, connection) = resolve(&reader, name, raw, &mut findings)?;
         profiles.insert(name.clone(), profile);
         connections.insert(name.clone(), connection);
     }
@@ -263,17 +267,17 @@ pub fn read(source: &Source, variables: Variables, local: &Local) -> Result<Prov
         raw.profiles.iter().map(|(name, raw)| (name, raw.fallback.as_slice())).collect();
     let profiles = fallback::link(&reader, profiles, &written)?;
     let Some(usual) = profiles.get(DEFAULT) else {
-        let problem = source.problem_at_path(&["profiles"], "there is no profile `default`");
-        return Err(problem.expecting("one profile of that name, used when an agent names none"));
+        let mistake = source.mistake_at_path(&["profiles"], "there is no profile `default`");
+        return Err(mistake.expecting("one profile of that name, used when an agent names none"));
     };
     let note = format!("{} {} (profile default of providers.yaml)", usual.provider, usual.model);
-    let Told { warnings, secrets } = told;
-    Ok(Providers { profiles, connections, warnings, note, secrets, undecided: false })
+    let ProfileFindings { warnings, secrets } = findings;
+    Ok(ResolvedProviders { profiles, connections, warnings, note, secrets, undecided: false })
 }
 
-/// What reading the profiles brings to light beside them.
+/// Warnings and secrets found while reading the profiles.
 #[derive(Default)]
-struct Told {
+struct ProfileFindings {
     warnings: Vec<String>,
     secrets: Vec<Secret>,
 }
@@ -282,8 +286,8 @@ fn resolve(
     reader: &Reader<'_>,
     name: &str,
     raw: &RawProfile,
-    told: &mut Told,
-) -> Result<(Profile, Connection), Problem> {
+    findings: &mut ProfileFindings,
+) -> Result<(Profile, VendorConnection), Mistake> {
     let vendor = match raw.provider {
         RawVendor::Anthropic => Vendor::Anthropic,
         RawVendor::Openai | RawVendor::Ollama => Vendor::OpenAiChat,
@@ -298,12 +302,12 @@ fn resolve(
                 None => vendor.url().to_owned(),
                 Some(text) => web_address(reader, text)?,
             },
-            api_key(reader, name, vendor, raw, told)?,
+            api_key(reader, name, vendor, raw, findings)?,
         ),
         Vendor::Rehearsal => {
             if let Some(text) = raw.api_key.as_ref().or(raw.api_url.as_ref()) {
-                let problem = reader.problem(text, "has no meaning for provider rehearsal");
-                return Err(problem.expecting("the key to be left out"));
+                let mistake = reader.mistake(text, "has no meaning for provider rehearsal");
+                return Err(mistake.expecting("the key to be left out"));
             }
             let model = raw.model.as_ref().map(|text| reader.text(text)).transpose()?;
             (model.unwrap_or_else(|| vendor.usual_model().to_owned()), String::new(), None)
@@ -326,10 +330,13 @@ fn resolve(
         price: raw.price.as_ref().map(price).or(known.price),
         sees_images: raw.sees_images.unwrap_or(known.sees_images),
     };
-    let extra_headers = extra_headers(reader, name, raw, told)?;
+    let extra_headers = extra_headers(reader, name, raw, findings)?;
     let timeouts = timeouts(&raw.timeouts);
     let key_source = key_source(raw.api_key.as_ref());
-    Ok((profile, Connection { vendor, api_url, api_key, key_source, timeouts, extra_headers }))
+    Ok((
+        profile,
+        VendorConnection { vendor, api_url, api_key, key_source, timeouts, extra_headers },
+    ))
 }
 
 fn needed<'a>(
@@ -337,16 +344,16 @@ fn needed<'a>(
     profile: &str,
     vendor: Vendor,
     key: &str,
-    found: Option<&'a Text>,
-) -> Result<&'a Text, Problem> {
+    found: Option<&'a TextScalar>,
+) -> Result<&'a TextScalar, Mistake> {
     found.ok_or_else(|| {
         let what = format!("the key `{key}` is missing");
-        let problem = reader.source.problem_at_path(&["profiles", profile], what);
+        let mistake = reader.source.mistake_at_path(&["profiles", profile], what);
         let example = match key {
             "api_key" => format!("${{{}}}", vendor.key_variable()),
             _ => vendor.usual_model().to_owned(),
         };
-        problem.expecting(format!("for instance `{key}: {example}`"))
+        mistake.expecting(format!("for instance `{key}: {example}`"))
     })
 }
 
@@ -355,9 +362,9 @@ fn api_key(
     name: &str,
     vendor: Vendor,
     raw: &RawProfile,
-    told: &mut Told,
-) -> Result<Option<SecretString>, Problem> {
-    // Compatible servers, most of them on the same machine, often ask for none.
+    findings: &mut ProfileFindings,
+) -> Result<Option<SecretString>, Mistake> {
+    // Compatible servers often need no key.
     let own_server = raw.api_url.is_some() || raw.is_ollama();
     if vendor == Vendor::OpenAiChat && own_server && raw.api_key.is_none() {
         return Ok(None);
@@ -365,15 +372,17 @@ fn api_key(
     let text = needed(reader, name, vendor, "api_key", raw.api_key.as_ref())?;
     let key = reader.expand(text)?;
     if key.value.is_empty() || HeaderValue::from_str(&key.value).is_err() {
-        let problem = reader.problem(text, "cannot be sent as a key");
-        return Err(problem.expecting("visible ASCII characters without spaces around them"));
+        let mistake = reader.mistake(text, "cannot be sent as a key");
+        return Err(mistake.expecting("visible ASCII characters without spaces around them"));
     }
     let secret = format!("{name}.api_key");
-    told.secrets.push(Secret::new(&secret, key.value.clone()));
-    told.secrets.extend(key.from_environment.iter().map(|part| Secret::new(&secret, part.clone())));
+    findings.secrets.push(Secret::new(&secret, key.value.clone()));
+    findings
+        .secrets
+        .extend(key.from_environment.iter().map(|part| Secret::new(&secret, part.clone())));
     if key.from_environment.is_empty() {
         let (line, column) = text.at();
-        told.warnings.push(format!(
+        findings.warnings.push(format!(
             "{}:{line}:{column}: `profiles.{name}.api_key` is written out in the file; put it \
              into an environment variable and write `api_key: ${{{}}}` instead",
             reader.source.file.display(),
@@ -383,8 +392,8 @@ fn api_key(
     Ok(Some(SecretString::from(key.value)))
 }
 
-fn key_source(key: Option<&Text>) -> String {
-    let Some(written) = key.map(Text::as_str) else { return "none".to_owned() };
+fn key_source(key: Option<&TextScalar>) -> String {
+    let Some(written) = key.map(TextScalar::as_str) else { return "none".to_owned() };
     let variables: Vec<&str> =
         written.split("${").skip(1).filter_map(|rest| rest.split('}').next()).collect();
     match variables.as_slice() {
@@ -393,26 +402,26 @@ fn key_source(key: Option<&Text>) -> String {
     }
 }
 
-/// The vendor refuses these combinations on every request; better said at the start.
+/// The vendor refuses these combinations; the start reports them.
 fn check_thinking(
     reader: &Reader<'_>,
     name: &str,
     raw: &RawProfile,
     max_output_tokens: u32,
-) -> Result<(), Problem> {
+) -> Result<(), Mistake> {
     let Some(thinking) = raw.thinking else {
         return Ok(());
     };
     let path = ["profiles", name, "thinking"];
     if thinking.0 >= u64::from(max_output_tokens) {
-        let problem = reader.source.problem_at_path(&path, "leaves no room for an answer");
+        let mistake = reader.source.mistake_at_path(&path, "leaves no room for an answer");
         return Err(
-            problem.expecting(format!("less than max_output_tokens, which is {max_output_tokens}"))
+            mistake.expecting(format!("less than max_output_tokens, which is {max_output_tokens}"))
         );
     }
     if raw.temperature.is_some() {
-        let problem = reader.source.problem_at_path(&path, "cannot go with `temperature`");
-        return Err(problem.expecting("only one of the two keys"));
+        let mistake = reader.source.mistake_at_path(&path, "cannot go with `temperature`");
+        return Err(mistake.expecting("only one of the two keys"));
     }
     Ok(())
 }
@@ -431,29 +440,29 @@ fn extra_headers(
     reader: &Reader<'_>,
     name: &str,
     raw: &RawProfile,
-    told: &mut Told,
-) -> Result<Vec<(String, SecretString)>, Problem> {
+    findings: &mut ProfileFindings,
+) -> Result<Vec<(String, SecretString)>, Mistake> {
     let mut headers = Vec::new();
     for (header, text) in &raw.extra_headers {
         if HeaderName::from_bytes(header.as_bytes()).is_err() {
             let path = ["profiles", name, "extra_headers", header];
-            let problem = reader.source.problem_at_path(&path, "is not a header name");
-            return Err(problem.expecting("letters, digits and dashes"));
+            let mistake = reader.source.mistake_at_path(&path, "is not a header name");
+            return Err(mistake.expecting("letters, digits and dashes"));
         }
-        let Expanded { value, from_environment } = reader.expand(text)?;
+        let ExpandedValue { value, from_environment } = reader.expand(text)?;
         if HeaderValue::from_str(&value).is_err() {
-            let problem = reader.problem(text, "cannot be sent as a header");
-            return Err(problem.expecting("one line of visible ASCII characters"));
+            let mistake = reader.mistake(text, "cannot be sent as a header");
+            return Err(mistake.expecting("one line of visible ASCII characters"));
         }
         if from_environment.is_empty() && carries_credentials(header) {
             let (line, column) = text.at();
-            told.warnings.push(format!(
+            findings.warnings.push(format!(
                 "{}:{line}:{column}: `profiles.{name}.extra_headers.{header}` is written out in \
                  the file; put it into an environment variable and write `${{NAME}}` instead",
                 reader.source.file.display()
             ));
         }
-        told.secrets.extend(secrets_of_header(name, header, &value, from_environment));
+        findings.secrets.extend(secrets_of_header(name, header, &value, from_environment));
         headers.push((header.clone(), SecretString::from(value)));
     }
     Ok(headers)
@@ -477,7 +486,7 @@ fn secrets_of_header(
     from_environment.into_iter().filter(long).map(secret).collect()
 }
 
-/// By its name: most headers say things that anybody may read and that occur in ordinary text.
+/// Decided by the name: the values of other headers are public and occur in ordinary text.
 fn carries_credentials(header: &str) -> bool {
     let name = header.to_ascii_lowercase();
     ["auth", "key", "token", "secret", "cookie", "password"].iter().any(|word| name.contains(word))
@@ -495,18 +504,18 @@ fn timeouts(raw: &RawTimeouts) -> Timeouts {
 
 /// Nothing is configured: a key in the environment decides, else a server on this machine, else
 /// the offline rehearsal model.
-fn detect(variables: Variables, local: &Local) -> Providers {
+fn detect(variables: Variables, local: &LocalModel) -> ResolvedProviders {
     if let Some(key) = variables("ANTHROPIC_API_KEY") {
         return detected(Vendor::Anthropic, variables("ANTHROPIC_BASE_URL"), key);
     }
     if let Some(key) = variables("OPENAI_API_KEY") {
         return match variables("OPENAI_BASE_URL") {
-            // At another address stands a compatible server, and those speak the older wire.
+            // Another address means a compatible server, and those use Chat Completions.
             Some(url) => detected(Vendor::OpenAiChat, Some(url), key),
             None => detected(Vendor::OpenAiResponses, None, key),
         };
     }
-    if let Local::Found(LocalServer { name, url, model }) = local {
+    if let LocalModel::Found(LocalServer { name, url, model }) = local {
         let vendor = Vendor::OpenAiChat;
         let note = format!("{} {model} ({name} answers at {url})", vendor.as_str());
         return only(vendor, model, url, None, note);
@@ -515,10 +524,10 @@ fn detect(variables: Variables, local: &Local) -> Providers {
                 ANTHROPIC_API_KEY or OPENAI_API_KEY or write providers.yaml to use a real one";
     let vendor = Vendor::Rehearsal;
     let found = only(vendor, vendor.usual_model(), vendor.url(), None, note.to_owned());
-    Providers { undecided: *local == Local::NotLooked, ..found }
+    ResolvedProviders { undecided: *local == LocalModel::NotLooked, ..found }
 }
 
-fn detected(vendor: Vendor, url: Option<String>, key: String) -> Providers {
+fn detected(vendor: Vendor, url: Option<String>, key: String) -> ResolvedProviders {
     let note = format!(
         "{} {} ({} is set in the environment)",
         vendor.as_str(),
@@ -536,7 +545,7 @@ fn only(
     api_url: &str,
     api_key: Option<SecretString>,
     note: String,
-) -> Providers {
+) -> ResolvedProviders {
     let known = vendor.known(model, api_url);
     let profile = Profile {
         name: DEFAULT.to_owned(),
@@ -561,8 +570,9 @@ fn only(
         None => "none".to_owned(),
     };
     let extra_headers = Vec::new();
-    let connection = Connection { vendor, api_url, api_key, key_source, timeouts, extra_headers };
-    Providers {
+    let connection =
+        VendorConnection { vendor, api_url, api_key, key_source, timeouts, extra_headers };
+    ResolvedProviders {
         profiles: BTreeMap::from([(DEFAULT.to_owned(), Arc::new(profile))]),
         connections: BTreeMap::from([(DEFAULT.to_owned(), connection)]),
         warnings: Vec::new(),

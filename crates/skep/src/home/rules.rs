@@ -1,4 +1,4 @@
-//! Rules: Markdown files that stand in the prompt as they are, sorted by name.
+//! Rules: Markdown files that are copied into the prompt, sorted by name.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use skep_core::settings::RuleFile;
 use skep_core::visible::{is_plain_name, visible};
 
-use super::problem::Problem;
-use super::source::Source;
+use super::mistake::Mistake;
+use super::source::SourceText;
 
 /// A rule is read by a model on every call; this is already more than one should pay for.
 const RULE_BYTES: u64 = 64 << 10;
@@ -15,42 +15,42 @@ const RULE_BYTES: u64 = 64 << 10;
 const FOLDER_BYTES: usize = 256 << 10;
 
 /// Every `*.md` of a folder; a missing folder has none.
-pub fn read(folder: &Path) -> Result<Vec<RuleFile>, Problem> {
+pub fn read(folder: &Path) -> Result<Vec<RuleFile>, Mistake> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Problem::of_file(folder, format!("cannot be read: {error}"))),
+        Err(error) => return Err(Mistake::of_file(folder, format!("cannot be read: {error}"))),
     };
     let mut names = Vec::new();
     for entry in entries {
         let entry =
-            entry.map_err(|error| Problem::of_file(folder, format!("cannot be read: {error}")))?;
+            entry.map_err(|error| Mistake::of_file(folder, format!("cannot be read: {error}")))?;
         let name = entry.file_name().into_string().map_err(|name| {
             let what = "the file's name is not UTF-8";
-            Problem::of_file(&folder.join(name), what)
+            Mistake::of_file(&folder.join(name), what)
         })?;
         // A leading dot: an editor's leftovers, not a rule.
         if !name.ends_with(".md") || name.starts_with('.') {
             continue;
         }
-        // It stands in every prompt, in the list of problems, and on terminals.
+        // The name is shown in prompts, problems and terminals.
         if !is_plain_name(&name) {
             let what = "the file's name cannot be that of a rule";
             let expected = "a letter or digit first, then one line of visible characters, 100 \
                             bytes at most";
-            return Err(Problem::of_file(&folder.join(visible(&name)), what).expecting(expected));
+            return Err(Mistake::of_file(&folder.join(visible(&name)), what).expecting(expected));
         }
         names.push(name);
     }
     names.sort();
     let (mut rules, mut bytes) = (Vec::new(), 0);
     for name in names {
-        if let Some(source) = Source::read(&folder.join(&name), RULE_BYTES)? {
+        if let Some(source) = SourceText::read(&folder.join(&name), RULE_BYTES)? {
             bytes += source.text.len();
             if bytes > FOLDER_BYTES {
                 let what = format!("the rules are too large together, from {name} on");
                 let expected = format!("at most {} KiB", FOLDER_BYTES / 1024);
-                return Err(Problem::of_file(folder, what).expecting(expected));
+                return Err(Mistake::of_file(folder, what).expecting(expected));
             }
             rules.push(RuleFile { file: name, text: source.text });
         }
@@ -68,10 +68,10 @@ mod tests {
         for name in ["a\nb.md", "-x.md", "a\u{202e}b.md", "a\u{1b}[2J.md"] {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join(name), "x").unwrap();
-            let problem = read(folder.path()).unwrap_err().to_string();
+            let mistake = read(folder.path()).unwrap_err().to_string();
             let why = "the file's name cannot be that of a rule; expected a letter or digit first";
-            assert!(problem.contains(why), "{problem}");
-            assert!(!problem.contains('\u{1b}') && !problem.contains('\u{202e}'), "{problem:?}");
+            assert!(mistake.contains(why), "{mistake}");
+            assert!(!mistake.contains('\u{1b}') && !mistake.contains('\u{202e}'), "{mistake:?}");
         }
     }
 
@@ -86,11 +86,11 @@ mod tests {
         }
         assert_eq!(read(folder.path()).unwrap().len(), 4);
         write("4.md", 1);
-        let problem = read(folder.path()).unwrap_err().to_string();
+        let mistake = read(folder.path()).unwrap_err().to_string();
         let expected = "the rules are too large together, from 4.md on; expected at most 256 KiB";
-        assert!(problem.ends_with(expected), "{problem}");
+        assert!(mistake.ends_with(expected), "{mistake}");
         write("4.md", (64 << 10) + 1);
-        let problem = read(folder.path()).unwrap_err().to_string();
-        assert!(problem.ends_with("4.md: is too large; expected at most 64 KiB"), "{problem}");
+        let mistake = read(folder.path()).unwrap_err().to_string();
+        assert!(mistake.ends_with("4.md: is too large; expected at most 64 KiB"), "{mistake}");
     }
 }

@@ -12,15 +12,15 @@ use super::expect::EXPECTED;
 
 /// A whole number within bounds.
 #[derive(Clone, Copy)]
-pub struct Whole<const LEAST: u64, const MOST: u64>(pub u64);
+pub struct BoundedInteger<const LEAST: u64, const MOST: u64>(pub u64);
 
-impl<const LEAST: u64, const MOST: u64> Whole<LEAST, MOST> {
+impl<const LEAST: u64, const MOST: u64> BoundedInteger<LEAST, MOST> {
     fn words() -> String {
         format!("a whole number from {LEAST} to {MOST}")
     }
 }
 
-impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Whole<LEAST, MOST> {
+impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for BoundedInteger<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = u64::deserialize(deserializer)?;
         if (LEAST..=MOST).contains(&value) {
@@ -31,7 +31,7 @@ impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Whole<LEAST, M
     }
 }
 
-impl<const LEAST: u64, const MOST: u64> JsonSchema for Whole<LEAST, MOST> {
+impl<const LEAST: u64, const MOST: u64> JsonSchema for BoundedInteger<LEAST, MOST> {
     fn schema_name() -> Cow<'static, str> {
         format!("Whole{LEAST}To{MOST}").into()
     }
@@ -144,13 +144,13 @@ impl JsonSchema for Period {
     }
 }
 
-/// A string with its place, so that what it refers to can be checked later. `${NAME}` in it is
-/// expanded when the file is resolved. No `Debug`: it may be a secret.
+/// A string with its position, for problems found later. `${NAME}` is expanded when the file is
+/// resolved. No `Debug`: it may be a secret.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Text(#[schemars(with = "String")] Spanned<String>);
+pub struct TextScalar(#[schemars(with = "String")] Spanned<String>);
 
-impl Text {
+impl TextScalar {
     pub fn as_str(&self) -> &str {
         &self.0.value
     }

@@ -1,7 +1,5 @@
-//! Notices that files of a home may have changed. It says that something happened, never what:
-//! whoever hears it reads everything again.
-//!
-//! Folders are watched, not files: editors put a new file in the place of the old one.
+//! Detects changes of a home's files. It reports that something changed, never what: the reader
+//! loads everything again. It watches folders, not files, because editors replace files.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,60 +17,60 @@ use skep_cli::hive::Home;
 
 /// After the last event files rest this long before they are read: a save is several events.
 const QUIET: Duration = Duration::from_millis(100);
-/// However much goes on, and whoever holds a file open, they are read after this.
+/// The longest wait for files to settle, also if a writer keeps one open.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Files held open by writers that are remembered; more are not waited for.
+/// How many open files of writers are tracked.
 const WRITERS: usize = 256;
 
-pub struct Watch {
+pub struct HomeWatcher {
     home: Home,
     watcher: RecommendedWatcher,
     watched: HashSet<PathBuf>,
-    heard: Arc<Heard>,
+    flag: Arc<ChangeFlag>,
 }
 
-/// What the watcher's thread leaves for the reader: a mark, however many events there were.
+/// Shared by the watcher's thread and the reader: one flag for any number of events.
 #[derive(Default)]
-struct Heard {
+struct ChangeFlag {
     mark: Notify,
-    /// Files that were written to and not closed since: half-written, most likely. Touched by
-    /// the watcher's thread and the reader for a moment each.
+    /// Files written and not closed yet: probably incomplete. A mutex, because the watcher's own
+    /// thread fills it; both sides hold it only briefly.
     open: Mutex<HashSet<PathBuf>>,
 }
 
-impl Watch {
-    /// Begins to listen; fails where the machine has no watches left to give.
+impl HomeWatcher {
+    /// Starts watching; fails if the system has no watches left.
     pub fn new(home: &Home) -> Result<Self, String> {
-        let heard = Arc::new(Heard::default());
-        let (root, ears) = (home.root().to_path_buf(), Arc::clone(&heard));
+        let flag = Arc::new(ChangeFlag::default());
+        let (root, ears) = (home.root().to_path_buf(), Arc::clone(&flag));
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if let Ok(event) = event {
                 ears.hear(&root, &event);
             }
         });
         let watcher = watcher.map_err(|error| error.to_string())?;
-        let mut watch = Self { home: home.clone(), watcher, watched: HashSet::new(), heard };
+        let mut watch = Self { home: home.clone(), watcher, watched: HashSet::new(), flag };
         watch.follow()?;
         Ok(watch)
     }
 
-    /// Watches the folders as they are now. Called before every reading: what changes in a new
-    /// folder after it is heard, what changed before is read.
+    /// Watches the current folders. Called before every reading: a later change in a new folder is
+    /// reported, an earlier one is read.
     pub fn follow(&mut self) -> Result<(), String> {
         let wanted = folders(&self.home);
         let gone: Vec<PathBuf> = self.watched.difference(&wanted).cloned().collect();
         for folder in gone {
-            // Mostly it is gone from the disk, and its watch with it.
+            // Usually the folder is gone, and its watch with it.
             let _ = self.watcher.unwatch(&folder);
             self.watched.remove(&folder);
         }
         for folder in wanted {
-            // Also those already watched: one made anew under its old name is another folder.
+            // Watched folders too: a folder recreated under its old name is a different one.
             match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
                 Ok(()) => {
                     self.watched.insert(folder);
                 }
-                // It went away just now; the folder above it tells when it comes back.
+                // The folder just disappeared; its parent reports when it returns.
                 Err(_) if !folder.exists() => {}
                 Err(error) => return Err(format!("{}: {error}", folder.display())),
             }
@@ -80,39 +78,39 @@ impl Watch {
         Ok(())
     }
 
-    /// Waits until something happened and has come to rest.
+    /// Waits until something changed and the files have settled.
     pub async fn changed(&self) {
-        self.heard.mark.notified().await;
+        self.flag.mark.notified().await;
         let latest = Instant::now() + LONGEST;
         loop {
-            // A pause, not a race with the events: a storm of them costs no more than one.
+            // A pause: many events cost no more than one.
             tokio::time::sleep(QUIET).await;
-            let quiet = self.heard.mark.notified().now_or_never().is_none();
+            let quiet = self.flag.mark.notified().now_or_never().is_none();
             let late = Instant::now() >= latest;
-            if late || (quiet && self.heard.open().is_empty()) {
+            if late || (quiet && self.flag.open().is_empty()) {
                 // A writer that never closes is waited for once.
-                self.heard.open().clear();
+                self.flag.open().clear();
                 return;
             }
         }
     }
 
-    /// Whether something happened that `changed` has not told of.
+    /// Whether there is a change that `changed` has not returned.
     pub fn is_marked(&self) -> bool {
-        let marked = self.heard.mark.notified().now_or_never().is_some();
+        let marked = self.flag.mark.notified().now_or_never().is_some();
         if marked {
-            self.heard.mark.notify_one();
+            self.flag.mark.notify_one();
         }
         marked
     }
 
-    /// Something is to be read again though nothing more may happen.
+    /// Requests another reading without a change.
     pub fn again(&self) {
-        self.heard.mark.notify_one();
+        self.flag.mark.notify_one();
     }
 }
 
-impl Heard {
+impl ChangeFlag {
     fn open(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,7 +137,7 @@ impl Heard {
                     open.extend(about.into_iter().cloned());
                 }
             }
-            // Renamed or removed: whoever wrote it is done with this name.
+            // Renamed or removed: its writer is done.
             EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => {
                 let mut open = self.open();
                 about.iter().for_each(|path| {
@@ -165,8 +163,7 @@ fn folders(home: &Home) -> HashSet<PathBuf> {
     folders
 }
 
-/// Whether a change at this path can mean something. What agents work on and what editors leave
-/// behind does not.
+/// Whether a change at this path matters. Workspaces and editors' temporary files do not.
 fn is_configuration(root: &Path, path: &Path) -> bool {
     let Ok(inside) = path.strip_prefix(root) else { return false };
     let steps: Vec<&OsStr> = inside.iter().collect();

@@ -6,21 +6,20 @@ use serde_json::Value;
 use serde_saphyr::{DuplicateKeyPolicy, Error, MergeKeyPolicy, Options};
 
 use super::expect;
-use super::place::{self, Role};
-use super::problem::Problem;
-use super::schema;
-use super::source::Source;
+use super::mistake::Mistake;
+use super::place::{self, NodeRole};
+use super::source::SourceText;
 
 /// Reads a whole file. An empty file means: every key at its default.
-pub fn parse<T: DeserializeOwned + JsonSchema>(source: &Source) -> Result<T, Problem> {
+pub fn parse<T: DeserializeOwned + JsonSchema>(source: &SourceText) -> Result<T, Mistake> {
     serde_saphyr::from_str_with_options(&source.text, options())
-        .map_err(|error| explain(source, &schema::of::<T>(), error.without_snippet()))
+        .map_err(|error| explain(source, &expect::schema_of::<T>(), error.without_snippet()))
 }
 
 fn options() -> Options {
     serde_saphyr::options! {
         with_snippet: false,
-        // `yes` and `5` are not taken for what they only resemble.
+        // `yes` is not a boolean and `5` is not a string.
         strict_booleans: true,
         no_schema: true,
         duplicate_keys: DuplicateKeyPolicy::Error,
@@ -39,37 +38,36 @@ fn options() -> Options {
     }
 }
 
-/// The value itself is never shown, except where it had to be one of a few words: it may be a
-/// secret.
-fn explain(source: &Source, schema: &Value, error: &Error) -> Problem {
+/// Never shows the value, which may be a secret, except where it had to be one of a few words.
+fn explain(source: &SourceText, schema: &Value, error: &Error) -> Mistake {
     if let Error::AliasError { error, .. } = error {
         return explain(source, schema, error);
     }
     let at = error.location().map(|place| (place.line() as u32, place.column() as u32));
     let Some(at) = at.filter(|(line, _)| *line > 0) else {
-        return Problem::of_file(&source.file, syntax(error));
+        return Mistake::of_file(&source.file, syntax(error));
     };
     match error {
         Error::SerdeUnknownField { field, .. } => {
-            let mut path = place::path_at(&source.text, at, Role::Key).unwrap_or_default();
+            let mut path = place::path_at(&source.text, at, NodeRole::Key).unwrap_or_default();
             path.pop();
             source
-                .problem_at_key(at, "unknown key")
+                .mistake_at_key(at, "unknown key")
                 .expecting_one_of(field, expect::keys(schema, &path))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => source
-            .problem_at(at, format!("`{variant}` is not known here"))
+            .mistake_at(at, format!("`{variant}` is not known here"))
             .expecting_one_of(variant, expected.iter().copied()),
         Error::DuplicateMappingKey { .. } => {
-            source.problem_at_key(at, "stands twice").expecting("each key once")
+            source.mistake_at_key(at, "stands twice").expecting("each key once")
         }
         Error::SerdeMissingField { field, .. } => {
-            let mut problem = source.problem_at(at, format!("the key `{field}` is missing"));
-            let mut path = place::path_at(&source.text, at, Role::Value).unwrap_or_default();
+            let mut mistake = source.mistake_at(at, format!("the key `{field}` is missing"));
+            let mut path = place::path_at(&source.text, at, NodeRole::Value).unwrap_or_default();
             path.push((*field).to_owned());
-            problem.expected = expect::at(schema, &path);
-            problem.key = Some(path.join("."));
-            problem
+            mistake.expected = expect::at(schema, &path);
+            mistake.key = Some(path.join("."));
+            mistake
         }
         Error::QuotingRequired { .. } => {
             mismatch(source, schema, at, "is a bare number or boolean (a string needs quotes)")
@@ -84,19 +82,19 @@ fn explain(source: &Source, schema: &Value, error: &Error) -> Problem {
         | Error::AliasReplayStackDepthExceeded { .. }
         | Error::RecursiveReferencesRequireWeakTypes { .. }
         | Error::Budget { .. } => {
-            let mut problem = Problem::of_file(&source.file, syntax(error));
-            problem.at = Some(at);
-            problem
+            let mut mistake = Mistake::of_file(&source.file, syntax(error));
+            mistake.at = Some(at);
+            mistake
         }
         _ => mismatch(source, schema, at, "wrong value"),
     }
 }
 
-fn mismatch(source: &Source, schema: &Value, at: (u32, u32), what: &str) -> Problem {
-    let path = place::path_at(&source.text, at, Role::Value).unwrap_or_default();
-    let mut problem = source.problem_at(at, what);
-    problem.expected = expect::at(schema, &path);
-    problem
+fn mismatch(source: &SourceText, schema: &Value, at: (u32, u32), what: &str) -> Mistake {
+    let path = place::path_at(&source.text, at, NodeRole::Value).unwrap_or_default();
+    let mut mistake = source.mistake_at(at, what);
+    mistake.expected = expect::at(schema, &path);
+    mistake
 }
 
 fn syntax(error: &Error) -> String {

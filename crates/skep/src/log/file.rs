@@ -1,5 +1,5 @@
-//! The files of the log. A thread of its own writes them: a disk that is slow or full delays
-//! nobody; lines that find no room are dropped and counted.
+//! The files of the log. A separate thread writes them, so that a slow or full disk delays nothing;
+//! lines that do not fit into the queue are dropped and counted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use skep_core::Millis;
 use skep_guard::clock;
 use skep_runtime::logs::{self, LogLine, time_text};
 
-/// Lines on their way to the file.
+/// Capacity of the queue of lines.
 const WAITING: usize = 8192;
 /// A file is moved on when it has this many bytes, or is this old. With the ones behind it the log
 /// stays below 64 MiB and reaches back a week, unless it is very talkative.
@@ -26,30 +26,30 @@ const FILE_AGE: Duration = Duration::from_secs(24 * 3600);
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 pub(super) struct LogFile {
-    sender: Sender,
+    sender: LogSender,
 }
 
 /// Where lines are handed in. Never waits.
 #[derive(Clone)]
-pub(super) struct Sender {
-    orders: SyncSender<Order>,
+pub(super) struct LogSender {
+    orders: SyncSender<LogCommand>,
     dropped: Arc<AtomicU64>,
 }
 
-enum Order {
+enum LogCommand {
     Line(String),
     /// Everything before this is written.
     Tell(SyncSender<()>),
 }
 
 impl LogFile {
-    /// A folder that cannot be written to is no reason not to start.
+    /// A folder that cannot be written does not prevent the start.
     pub fn open(folder: &Path) -> Self {
         let (orders, received) = mpsc::sync_channel(WAITING);
         let dropped = Arc::new(AtomicU64::new(0));
-        let writer = Writer {
+        let writer = LogWriter {
             folder: folder.to_owned(),
-            limits: Limits { bytes: FILE_BYTES, age: FILE_AGE },
+            limits: RotationLimits { bytes: FILE_BYTES, age: FILE_AGE },
             open: None,
             dropped: Arc::clone(&dropped),
         };
@@ -58,24 +58,24 @@ impl LogFile {
         if name.spawn(move || writer.run(received)).is_err() {
             dropped.fetch_add(1, Ordering::Relaxed);
         }
-        Self { sender: Sender { orders, dropped } }
+        Self { sender: LogSender { orders, dropped } }
     }
 
-    pub fn lines(&self) -> Sender {
+    pub fn lines(&self) -> LogSender {
         self.sender.clone()
     }
 
     pub fn close(&self) {
         let (tell, told) = mpsc::sync_channel(1);
-        if self.sender.orders.try_send(Order::Tell(tell)).is_ok() {
+        if self.sender.orders.try_send(LogCommand::Tell(tell)).is_ok() {
             let _ = told.recv_timeout(LAST_LINES);
         }
     }
 }
 
-impl Sender {
+impl LogSender {
     pub fn send(&self, line: String) {
-        if self.orders.try_send(Order::Line(line)).is_err() {
+        if self.orders.try_send(LogCommand::Line(line)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -83,44 +83,44 @@ impl Sender {
 
 /// A sender without a file, and what came of it.
 #[cfg(test)]
-pub(super) fn sender_for_test() -> (Sender, impl Fn() -> Vec<String>) {
+pub(super) fn sender_for_test() -> (LogSender, impl Fn() -> Vec<String>) {
     let (orders, received) = mpsc::sync_channel(WAITING);
     let lines = move || {
         let line = |order| match order {
-            Order::Line(line) => Some(line),
-            Order::Tell(_) => None,
+            LogCommand::Line(line) => Some(line),
+            LogCommand::Tell(_) => None,
         };
         received.try_iter().filter_map(line).collect()
     };
-    (Sender { orders, dropped: Arc::default() }, lines)
+    (LogSender { orders, dropped: Arc::default() }, lines)
 }
 
-struct Limits {
+struct RotationLimits {
     bytes: u64,
     age: Duration,
 }
 
-struct Writer {
+struct LogWriter {
     folder: PathBuf,
-    limits: Limits,
-    open: Option<Open>,
+    limits: RotationLimits,
+    open: Option<OpenLog>,
     dropped: Arc<AtomicU64>,
 }
 
-struct Open {
+struct OpenLog {
     file: File,
     bytes: u64,
     begun: Millis,
-    /// The last write broke off: the next begins on a line of its own.
+    /// The last write was incomplete: the next one starts with a line end.
     torn: bool,
 }
 
-impl Writer {
-    fn run(mut self, orders: Receiver<Order>) {
+impl LogWriter {
+    fn run(mut self, orders: Receiver<LogCommand>) {
         for order in orders {
             match order {
-                Order::Line(line) => self.take(&line),
-                Order::Tell(tell) => {
+                LogCommand::Line(line) => self.take(&line),
+                LogCommand::Tell(tell) => {
                     let _ = tell.try_send(());
                 }
             }
@@ -133,7 +133,7 @@ impl Writer {
             0 => Ok(()),
             count => self.write(&lost_line(count)),
         };
-        // What could not be said is still to be said.
+        // The note about dropped lines is retried.
         let missing = match lost.and_then(|()| self.write(line)) {
             Ok(()) => 0,
             Err(_) => dropped + 1,
@@ -145,13 +145,13 @@ impl Writer {
         let now = clock::now_ms();
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => Open::at(&logs::newest(&self.folder), now)?,
+            None => OpenLog::at(&logs::newest(&self.folder), now)?,
         };
         let age = u128::try_from(now - open.begun).unwrap_or(0);
         if open.bytes > 0 && (open.bytes >= self.limits.bytes || age > self.limits.age.as_millis())
         {
             logs::move_on(&self.folder)?;
-            open = Open::at(&logs::newest(&self.folder), now)?;
+            open = OpenLog::at(&logs::newest(&self.folder), now)?;
         }
         let written = open.write(line);
         self.open = Some(open);
@@ -159,7 +159,7 @@ impl Writer {
     }
 }
 
-impl Open {
+impl OpenLog {
     fn at(path: &Path, now: Millis) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).append(true).create(true).mode(0o600).open(path)?;
@@ -198,9 +198,9 @@ mod tests {
     use super::*;
     use skep_runtime::logs::LogQuery;
 
-    fn writer(folder: &Path, bytes: u64) -> Writer {
-        let limits = Limits { bytes, age: Duration::from_secs(3600) };
-        Writer { folder: folder.to_owned(), limits, open: None, dropped: Arc::default() }
+    fn writer(folder: &Path, bytes: u64) -> LogWriter {
+        let limits = RotationLimits { bytes, age: Duration::from_secs(3600) };
+        LogWriter { folder: folder.to_owned(), limits, open: None, dropped: Arc::default() }
     }
 
     fn line(time: Millis, message: &str) -> String {

@@ -13,25 +13,25 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::file::Sender;
+use super::file::LogSender;
 
 /// The most a field of a line holds.
 const FIELD_BYTES: usize = 16 << 10;
 
 /// Sends every event that passes the filter to the file.
-pub(super) struct Lines {
-    sender: Sender,
+pub(super) struct JsonLogLayer {
+    sender: LogSender,
 }
 
-impl Lines {
-    pub fn new(sender: Sender) -> Self {
+impl JsonLogLayer {
+    pub fn new(sender: LogSender) -> Self {
         Self { sender }
     }
 }
 
-impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Lines {
+impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for JsonLogLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = FieldVisitor::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(fields);
@@ -40,20 +40,20 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Lines {
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+            && let Some(fields) = span.extensions_mut().get_mut::<FieldVisitor>()
         {
             values.record(fields);
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut around = Fields::default();
+        let mut around = FieldVisitor::default();
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
-            if let Some(fields) = span.extensions().get::<Fields>() {
+            if let Some(fields) = span.extensions().get::<FieldVisitor>() {
                 around.0.extend(fields.0.clone());
             }
         }
-        let mut fields = Fields::default();
+        let mut fields = FieldVisitor::default();
         event.record(&mut fields);
         let mut named = |name: &str| {
             let outer = around.0.remove(name);
@@ -80,13 +80,13 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Lines {
     }
 }
 
-/// What an event or a span says of itself.
+/// Collects the fields of an event or a span.
 #[derive(Default)]
-struct Fields(Map<String, Value>);
+struct FieldVisitor(Map<String, Value>);
 
-impl Fields {
+impl FieldVisitor {
     fn keep(&mut self, field: &Field, value: impl Into<Value>) {
-        // Of events that came from the `log` crate: where in the source.
+        // Source locations of events from the `log` crate.
         if !field.name().starts_with("log.") {
             self.0.insert(field.name().to_owned(), value.into());
         }
@@ -94,7 +94,7 @@ impl Fields {
 
     fn keep_text(&mut self, field: &Field, mut text: String) {
         if text.len() > FIELD_BYTES {
-            // The secret first: a cut could leave half of it, which nobody would recognise.
+            // Redacted first: a cut could leave half a secret, which is not recognised.
             text = scrub::known().clean_owned(text);
             let cut = text.floor_char_boundary(FIELD_BYTES);
             text.truncate(cut);
@@ -104,7 +104,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for FieldVisitor {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.keep(field, value);
     }
@@ -149,7 +149,7 @@ mod tests {
 
     fn noted(act: impl FnOnce()) -> Vec<Value> {
         let (sender, lines) = file::sender_for_test();
-        let subscriber = tracing_subscriber::registry().with(Lines::new(sender));
+        let subscriber = tracing_subscriber::registry().with(JsonLogLayer::new(sender));
         tracing::subscriber::with_default(subscriber, act);
         lines().into_iter().map(|line| serde_json::from_str(&line).unwrap()).collect()
     }

@@ -1,18 +1,23 @@
-//! One question to the person at the terminal: yes or no, how far a yes reaches, what it would
-//! cover, and why not.
+//! Asks the person at the terminal about one approval: yes or no, its scope, a preview of what a
+//! pattern covers, and a reason for a no.
 
 use std::io::BufRead;
 
 use serde_json::{Value, json};
 
-use super::{decide, show_decided, text};
+use super::{decide, show_decided};
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{Client, escaped};
 use crate::print::output::{self, foreign};
+use crate::print::values::{items, text};
 
-/// Asks until it is decided or left.
-pub(super) async fn one(client: &Client, place: &Place, question: &Value) -> Result<(), Failure> {
+/// Asks until there is a decision or an empty line.
+pub(super) async fn one(
+    client: &Client,
+    globals: &Globals,
+    question: &Value,
+) -> Result<(), Failure> {
     let prompt = "approve? [y]es once, [s]ession, [a]lways, [n]o, Enter to leave it: ";
     let body = loop {
         let Some(typed) = typed(prompt) else { return Ok(()) };
@@ -31,12 +36,12 @@ pub(super) async fn one(client: &Client, place: &Place, question: &Value) -> Res
         }
     };
     let id = question["id"].as_str().unwrap_or_default();
-    // Bound to what was just shown.
+    // The hash binds the decision to what was just shown.
     let mut body = body;
     body["hash"] = question["hash"].clone();
     match decide(client, id, &body).await {
-        Ok(done) => show_decided(place, &done),
-        // Somebody else was faster, or it changed: the next one is asked all the same.
+        Ok(done) => show_decided(globals, &done),
+        // Somebody else decided first, or the approval changed: continue with the next one.
         Err(failure) => output::note(failure.to_string()),
     }
     Ok(())
@@ -49,10 +54,10 @@ fn no() -> Value {
     }
 }
 
-/// A yes for more than this call, after what it covers was shown. None: back to the question.
+/// The body of a decision that outlasts this call, after a preview of what it covers. `None`: ask
+/// again.
 async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value> {
-    let named: Vec<&str> =
-        question["patterns"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let named: Vec<&str> = items(&question["patterns"]).iter().filter_map(Value::as_str).collect();
     output::line("what is allowed:");
     for (number, pattern) in named.iter().enumerate() {
         output::line(format!("  {}  {}", number + 1, foreign(pattern)));
@@ -77,7 +82,7 @@ async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value
     Some(body)
 }
 
-/// Shows what would be covered; false where it would not answer this question.
+/// Shows what the pattern covers; false if it does not cover this call.
 async fn preview(client: &Client, question: &Value, scope: &str, pattern: Option<&str>) -> bool {
     let id = question["id"].as_str().unwrap_or_default();
     let given = pattern.map(|pattern| format!("?pattern={}", escaped(pattern)));
@@ -93,7 +98,7 @@ async fn preview(client: &Client, question: &Value, scope: &str, pattern: Option
         output::note(format!("that would not answer this question: {}", text(&found["why"])));
         return false;
     }
-    let others = found["others"].as_array().into_iter().flatten();
+    let others = items(&found["others"]).iter();
     let here = |other: &&Value| scope == "always" || other["session"] == question["session"];
     let others: Vec<&Value> = others.filter(here).collect();
     match others.is_empty() {
@@ -107,7 +112,7 @@ async fn preview(client: &Client, question: &Value, scope: &str, pattern: Option
     true
 }
 
-/// A line somebody typed; nothing where it was empty or there will be no more.
+/// A typed line; `None` if it was empty or the input ended.
 fn typed(prompt: &str) -> Option<String> {
     output::piece(prompt);
     let mut line = String::new();

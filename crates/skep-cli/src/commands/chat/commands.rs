@@ -27,41 +27,41 @@ const LOCAL: &[CommandInfo] = &[
 ];
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Local {
+pub enum LocalCommand {
     Thinking,
-    Answer(Answer),
+    Answer(ApprovalReply),
     Quit,
 }
 
-/// To a call that waits for a person.
+/// A reply to a pending approval.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ApprovalReply {
     Once,
     Session { pattern: Option<String> },
     Always { pattern: Option<String> },
     Deny { note: Option<String> },
 }
 
-pub fn local(text: &str) -> Option<Local> {
+pub fn local(text: &str) -> Option<LocalCommand> {
     match text.trim() {
-        "/thinking" => Some(Local::Thinking),
-        "/quit" | "/exit" => Some(Local::Quit),
-        text => answer(text).map(Local::Answer),
+        "/thinking" => Some(LocalCommand::Thinking),
+        "/quit" | "/exit" => Some(LocalCommand::Quit),
+        text => answer(text).map(LocalCommand::Answer),
     }
 }
 
-fn answer(text: &str) -> Option<Answer> {
+fn answer(text: &str) -> Option<ApprovalReply> {
     let (command, rest) = split(text);
     match command {
-        "/deny" => Some(Answer::Deny { note: rest }),
+        "/deny" => Some(ApprovalReply::Deny { note: rest }),
         "/approve" => {
             let rest = rest.unwrap_or_default();
             let (scope, pattern) = split(&rest);
             match scope {
-                "" | "once" => Some(Answer::Once),
-                "session" => Some(Answer::Session { pattern }),
-                "always" => Some(Answer::Always { pattern }),
-                // Not a way to say it; the hive says which commands there are.
+                "" | "once" => Some(ApprovalReply::Once),
+                "session" => Some(ApprovalReply::Session { pattern }),
+                "always" => Some(ApprovalReply::Always { pattern }),
+                // Unknown scope: the hive answers with the list of commands.
                 _ => None,
             }
         }
@@ -75,7 +75,7 @@ fn split(text: &str) -> (&str, Option<String>) {
     (first, Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty()))
 }
 
-/// Commands that begin like the line, with what they do. None once an argument was begun.
+/// Commands that start with the line, with their help. Empty once the line has an argument.
 pub fn completions(line: &str) -> Vec<(String, String)> {
     if !line.starts_with('/') || line.contains(char::is_whitespace) {
         return Vec::new();
@@ -88,7 +88,7 @@ pub fn completions(line: &str) -> Vec<(String, String)> {
     fitting.map(|command| (command.name.to_owned(), shown(command))).collect()
 }
 
-/// What all of them begin with.
+/// The common prefix of the words.
 pub fn shared_start(words: &[(String, String)]) -> String {
     let Some((first, _)) = words.first() else {
         return String::new();

@@ -1,10 +1,9 @@
-//! The line to the hive: one WebSocket channel that is taken up again when it breaks.
+//! The connection to the hive: one WebSocket channel that is resumed when it breaks.
 //!
-//! Everything that is said comes from three places, in this order of trust: durable frames (what
-//! became of a message), rows of the history (what was said and done), and live events (what is
-//! happening). Each has its number, so a connection that comes back goes on where it was: frames
-//! by `seq`, events by theirs, rows by their place in the session. A message without an ack is
-//! sent again with its id, which the hive accepts once.
+//! Updates come from three sources, in this order of trust: durable frames (the outcome of a
+//! message), history rows (messages and tool results), and live events. Each source is numbered, so
+//! a connection resumes where it broke: frames and events by `seq`, rows by their place in the
+//! session. A message without an ack is sent again with its id, which the hive accepts once.
 
 use std::time::Duration;
 
@@ -17,49 +16,49 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::failure::Failure;
 use crate::hive::client::{CallError, Client, Socket, escaped};
 
-/// The hive pings every 30 s; whoever is silent for longer than two is gone.
+/// The hive pings every 30 s; after two missed pings the connection is lost.
 const SILENCE: Duration = Duration::from_secs(75);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Before a message the hive could not take just now is sent again.
+/// Delay before a message is sent again that the hive could not accept.
 const SEND_AGAIN: Duration = Duration::from_secs(1);
-/// Rows of the past shown at the beginning.
+/// History rows shown at the start.
 const PAST: i64 = 12;
-/// The most rows the hive gives at once.
+/// The largest page of rows the hive returns.
 const PAGE: i64 = 500;
 const QUEUE: usize = 256;
 
-/// What the person wants.
-pub enum Order {
+/// A command from the user interface to the connection.
+pub enum ChatCommand {
     Say {
         id: String,
         text: String,
     },
-    /// Ends the turn that runs.
+    /// Stops the running turn.
     Interrupt,
     /// An answer to a call that waits for a person.
     Decide(Value),
-    /// What a pattern would cover is wanted.
+    /// Asks what a pattern would cover.
     Preview {
         id: String,
         pattern: String,
     },
 }
 
-/// What there is to tell.
-pub enum News {
-    /// The conversation as it stands, at the beginning and after a gap.
+/// An update from the connection to the user interface.
+pub enum ChatUpdate {
+    /// The current conversation, at the start and after a gap in the events.
     Opened {
         state: Value,
         rows: Vec<Value>,
     },
     /// New rows of the history, in order.
     Rows(Vec<Value>),
-    /// A frame or event, as it came.
+    /// A frame or event, unchanged.
     Frame(Value),
-    /// The calls of this conversation that wait for a person.
+    /// The pending approvals of this conversation.
     Questions(Vec<Value>),
-    /// What a pattern would cover; or why that cannot be said.
+    /// What a pattern would cover, or the error.
     Covers {
         pattern: String,
         found: Result<Value, String>,
@@ -68,133 +67,133 @@ pub enum News {
         why: String,
     },
     Back,
-    /// Without hope: the hive refuses this client.
+    /// The hive refuses this client; there is no reconnect.
     Ended(Failure),
 }
 
-/// Which conversation, and for how long a hive may be gone.
-pub struct Wish {
+/// Which conversation, and how long to wait for a hive that is gone.
+pub struct ConnectionOptions {
     pub agent: String,
     pub session: String,
-    /// None: for ever.
+    /// `None`: no limit.
     pub patience: Option<Duration>,
 }
 
-pub struct Connection {
-    pub orders: mpsc::Sender<Order>,
-    pub news: mpsc::Receiver<News>,
+pub struct ChatConnection {
+    pub commands: mpsc::Sender<ChatCommand>,
+    pub updates: mpsc::Receiver<ChatUpdate>,
 }
 
-/// Reaches the hive once, so that a wrong address or name is told at once; then keeps the line.
-pub async fn open(client: Client, wish: Wish) -> Result<Connection, Failure> {
-    let attempted = format!("talk to {}", wish.agent);
+/// Connects once, so that a wrong address or name fails at once; then keeps the connection.
+pub async fn open(client: Client, options: ConnectionOptions) -> Result<ChatConnection, Failure> {
+    let attempted = format!("talk to {}", options.agent);
     let failed = |client: &Client, error| client.failure(attempted.clone(), error);
-    let (orders, wanted) = mpsc::channel(QUEUE);
-    let (told, news) = mpsc::channel(QUEUE);
-    let mut keeper = Keeper {
+    let (commands, incoming) = mpsc::channel(QUEUE);
+    let (outgoing, updates) = mpsc::channel(QUEUE);
+    let mut task = ConnectionTask {
         client,
-        wish,
-        wanted,
-        told,
+        options,
+        commands: incoming,
+        updates: outgoing,
         channel: None,
         event_seq: 0,
-        place: Place::default(),
+        cursor: HistoryCursor::default(),
         unanswered: Vec::new(),
     };
-    let opened = keeper.read_state().await.map_err(|error| failed(&keeper.client, error))?;
-    let socket = keeper.connect().await.map_err(|error| failed(&keeper.client, error))?;
+    let opened = task.read_state().await.map_err(|error| failed(&task.client, error))?;
+    let socket = task.connect().await.map_err(|error| failed(&task.client, error))?;
     tokio::spawn(async move {
-        // Whoever listens no longer has left.
-        if keeper.told.send(opened).await.is_ok() && keeper.read_questions().await.is_ok() {
-            let _left = keeper.keep(socket).await;
+        // An error means that the receiver was dropped.
+        if task.updates.send(opened).await.is_ok() && task.read_questions().await.is_ok() {
+            let _left = task.keep(socket).await;
         }
     });
-    Ok(Connection { orders, news })
+    Ok(ChatConnection { commands, updates })
 }
 
-/// How far a session was read.
+/// The last row read of a session.
 #[derive(Default)]
-struct Place {
+struct HistoryCursor {
     session: Option<String>,
     row: i64,
 }
 
-struct Keeper {
+struct ConnectionTask {
     client: Client,
-    wish: Wish,
-    wanted: mpsc::Receiver<Order>,
-    told: mpsc::Sender<News>,
+    options: ConnectionOptions,
+    commands: mpsc::Receiver<ChatCommand>,
+    updates: mpsc::Sender<ChatUpdate>,
     /// The channel and its newest frame.
     channel: Option<(String, i64)>,
     event_seq: i64,
-    place: Place,
+    cursor: HistoryCursor,
     /// Messages without an ack: id and text.
     unanswered: Vec<(String, String)>,
 }
 
-/// Nobody listens any more.
-struct Left;
+/// The receiver of updates was dropped.
+struct ListenerGone;
 
-/// Why a socket is no longer read.
-enum Broken {
-    Left,
+/// Why reading the socket ended.
+enum SocketEnd {
+    ListenerGone,
     Lost(String),
 }
 
-impl From<mpsc::error::SendError<News>> for Left {
-    fn from(_: mpsc::error::SendError<News>) -> Self {
+impl From<mpsc::error::SendError<ChatUpdate>> for ListenerGone {
+    fn from(_: mpsc::error::SendError<ChatUpdate>) -> Self {
         Self
     }
 }
 
-impl From<mpsc::error::SendError<News>> for Broken {
-    fn from(_: mpsc::error::SendError<News>) -> Self {
-        Self::Left
+impl From<mpsc::error::SendError<ChatUpdate>> for SocketEnd {
+    fn from(_: mpsc::error::SendError<ChatUpdate>) -> Self {
+        Self::ListenerGone
     }
 }
 
-impl Keeper {
-    async fn keep(&mut self, mut socket: Socket) -> Result<(), Left> {
+impl ConnectionTask {
+    async fn keep(&mut self, mut socket: Socket) -> Result<(), ListenerGone> {
         loop {
             match self.serve(&mut socket).await {
-                Broken::Left => return Err(Left),
-                Broken::Lost(why) => self.told.send(News::Lost { why }).await?,
+                SocketEnd::ListenerGone => return Err(ListenerGone),
+                SocketEnd::Lost(why) => self.updates.send(ChatUpdate::Lost { why }).await?,
             }
             match self.come_back().await {
                 Ok(again) => socket = again,
                 Err(error) => {
-                    let attempted = format!("go on talking to {}", self.wish.agent);
+                    let attempted = format!("go on talking to {}", self.options.agent);
                     let failure = self.client.failure(attempted, error);
-                    self.told.send(News::Ended(failure)).await?;
-                    return Err(Left);
+                    self.updates.send(ChatUpdate::Ended(failure)).await?;
+                    return Err(ListenerGone);
                 }
             }
-            self.told.send(News::Back).await?;
+            self.updates.send(ChatUpdate::Back).await?;
             self.read_questions().await?;
         }
     }
 
-    /// Tries until the hive is there again.
+    /// Reconnects with back-off.
     async fn come_back(&mut self) -> Result<Socket, CallError> {
         let since = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
             match self.connect().await {
                 Ok(socket) => return Ok(socket),
-                // Its home was replaced: the old channel is of no use any more.
+                // The hive's home was replaced: the old channel is unknown there.
                 Err(CallError::Problem { status: 404, .. }) if self.channel.is_some() => {
                     self.channel = None;
                     continue;
                 }
                 Err(error) if !passes(&error) => return Err(error),
-                Err(error) if self.wish.patience.is_some_and(|most| since.elapsed() > most) => {
+                Err(error) if self.options.patience.is_some_and(|most| since.elapsed() > most) => {
                     return Err(error);
                 }
                 Err(_) => {}
             }
             tokio::select! {
                 () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
-                () = self.told.closed() => {
+                () = self.updates.closed() => {
                     let why = "nobody waits for it".to_owned();
                     return Err(CallError::Strange(why));
                 }
@@ -202,49 +201,49 @@ impl Keeper {
         }
     }
 
-    /// The state and the newest rows; events go on from there.
-    async fn read_state(&mut self) -> Result<News, CallError> {
+    /// Reads the state and the newest rows; events continue from there.
+    async fn read_state(&mut self) -> Result<ChatUpdate, CallError> {
         let state = self.client.get("/api/v1/state").await?;
         self.event_seq = state["seq"].as_i64().unwrap_or(0);
-        let key = format!("session_key={}", escaped(&self.wish.session));
-        let limit = if self.place.session.is_none() { PAST } else { PAGE };
+        let key = format!("session_key={}", escaped(&self.options.session));
+        let limit = if self.cursor.session.is_none() { PAST } else { PAGE };
         let page = self.rows(&format!("{key}&limit={limit}")).await?;
         let mut rows = items(&page["messages"]);
         let session = page["session"].as_str().map(str::to_owned);
         let newest = rows.last().and_then(|row| row["seq"].as_i64()).unwrap_or(0);
-        let seen = match self.place.session == session && session.is_some() {
-            // After a gap: only what was missed.
-            true => rows.iter().filter(|row| row["seq"].as_i64() <= Some(self.place.row)).count(),
+        let seen = match self.cursor.session == session && session.is_some() {
+            // After a gap: only the rows that were missed.
+            true => rows.iter().filter(|row| row["seq"].as_i64() <= Some(self.cursor.row)).count(),
             false => 0,
         };
         rows.drain(..seen);
-        self.place = Place { session, row: newest };
-        Ok(News::Opened { state, rows })
+        self.cursor = HistoryCursor { session, row: newest };
+        Ok(ChatUpdate::Opened { state, rows })
     }
 
-    /// Who may not see them is told of none.
-    async fn read_questions(&self) -> Result<(), Left> {
-        let agent = escaped(&self.wish.agent);
+    /// A client that may not read approvals gets an empty list.
+    async fn read_questions(&self) -> Result<(), ListenerGone> {
+        let agent = escaped(&self.options.agent);
         let page = self.client.get(&format!("/api/v1/approvals?limit=200&agent={agent}")).await;
-        // Users' keys begin with who they are.
-        let own = format!("/{}", self.wish.session);
+        // A user's session keys start with the user's name.
+        let own = format!("/{}", self.options.session);
         let mut open = page.map(|page| items(&page["approvals"])).unwrap_or_default();
         open.retain(|question| {
             let key = question["session_key"].as_str().unwrap_or_default();
-            key == self.wish.session || key.ends_with(&own)
+            key == self.options.session || key.ends_with(&own)
         });
-        Ok(self.told.send(News::Questions(open)).await?)
+        Ok(self.updates.send(ChatUpdate::Questions(open)).await?)
     }
 
-    async fn preview(&self, id: &str, pattern: String) -> Result<(), Broken> {
+    async fn preview(&self, id: &str, pattern: String) -> Result<(), SocketEnd> {
         let (id, asked) = (escaped(id), escaped(&pattern));
         let path = format!("/api/v1/approvals/{id}/covers?pattern={asked}");
         let found = self.client.get(&path).await.map_err(|error| error.to_string());
-        Ok(self.told.send(News::Covers { pattern, found }).await?)
+        Ok(self.updates.send(ChatUpdate::Covers { pattern, found }).await?)
     }
 
     async fn rows(&self, which: &str) -> Result<Value, CallError> {
-        let agent = escaped(&self.wish.agent);
+        let agent = escaped(&self.options.agent);
         self.client.get(&format!("/api/v1/agents/{agent}/history?view=full&{which}")).await
     }
 
@@ -264,19 +263,19 @@ impl Keeper {
 
     fn subscription(&self) -> Value {
         json!({
-            "type": "subscribe", "agent": self.wish.agent, "session": self.wish.session,
+            "type": "subscribe", "agent": self.options.agent, "session": self.options.session,
             "since": self.event_seq,
         })
     }
 
     fn message(&self, id: &str, text: &str) -> Value {
         json!({
-            "content": text, "id": id, "agent": self.wish.agent, "session": self.wish.session,
+            "content": text, "id": id, "agent": self.options.agent, "session": self.options.session,
         })
     }
 
     /// Reads and writes until the socket breaks or nobody listens.
-    async fn serve(&mut self, socket: &mut Socket) -> Broken {
+    async fn serve(&mut self, socket: &mut Socket) -> SocketEnd {
         let mut heard = Instant::now();
         let mut again: Option<Instant> = None;
         loop {
@@ -299,9 +298,9 @@ impl Keeper {
                         Err(_) => lost("no sign of life"),
                     }
                 }
-                order = self.wanted.recv() => match order {
-                    Some(order) => self.obey(order, socket).await,
-                    None => Err(Broken::Left),
+                command = self.commands.recv() => match command {
+                    Some(command) => self.obey(command, socket).await,
+                    None => Err(SocketEnd::ListenerGone),
                 },
                 () = due(again) => {
                     again = None;
@@ -314,41 +313,41 @@ impl Keeper {
         }
     }
 
-    async fn obey(&mut self, order: Order, socket: &mut Socket) -> Result<(), Broken> {
-        let frame = match order {
-            Order::Say { id, text } => {
+    async fn obey(&mut self, command: ChatCommand, socket: &mut Socket) -> Result<(), SocketEnd> {
+        let frame = match command {
+            ChatCommand::Say { id, text } => {
                 let frame = self.message(&id, &text);
                 self.unanswered.push((id, text));
                 frame
             }
-            Order::Decide(frame) => frame,
-            Order::Preview { id, pattern } => return self.preview(&id, pattern).await,
-            Order::Interrupt => json!({
-                "type": "interrupt", "agent": self.wish.agent, "session": self.wish.session,
+            ChatCommand::Decide(frame) => frame,
+            ChatCommand::Preview { id, pattern } => return self.preview(&id, pattern).await,
+            ChatCommand::Interrupt => json!({
+                "type": "interrupt", "agent": self.options.agent, "session": self.options.session,
             }),
         };
         send(socket, &frame).await
     }
 
-    async fn send_again(&mut self, socket: &mut Socket) -> Result<(), Broken> {
+    async fn send_again(&mut self, socket: &mut Socket) -> Result<(), SocketEnd> {
         for (id, text) in self.unanswered.clone() {
             send(socket, &self.message(&id, &text)).await?;
         }
         Ok(())
     }
 
-    async fn take(&mut self, frame: Value, socket: &mut Socket) -> Result<(), Broken> {
+    async fn take(&mut self, frame: Value, socket: &mut Socket) -> Result<(), SocketEnd> {
         let durable = frame["seq"].as_i64().filter(|_| frame["type"] != "hello");
         if let (Some(channel), Some(seq)) = (&mut self.channel, durable) {
             channel.1 = channel.1.max(seq);
         }
         match frame["type"].as_str() {
             Some("hello") => {
-                // A new channel has no frames yet; of an old one those after ours follow now.
+                // A new channel has no frames yet; a resumed one sends the frames after ours.
                 let id = frame["channel"].as_str().unwrap_or_default();
                 let known = self.channel.take().filter(|(known, _)| known == id);
                 self.channel = Some(known.unwrap_or_else(|| (id.to_owned(), 0)));
-                self.told.send(News::Frame(frame)).await?;
+                self.updates.send(ChatUpdate::Frame(frame)).await?;
             }
             Some("event") => {
                 let event = &frame["event"];
@@ -357,52 +356,52 @@ impl Keeper {
                 }
                 self.event_seq = event["seq"].as_i64().unwrap_or(self.event_seq);
                 let asks = event["type"] == "approval_asked";
-                self.told.send(News::Frame(frame)).await?;
+                self.updates.send(ChatUpdate::Frame(frame)).await?;
                 if asks {
-                    self.read_questions().await.map_err(|Left| Broken::Left)?;
+                    self.read_questions().await.map_err(|ListenerGone| SocketEnd::ListenerGone)?;
                 }
             }
-            // Events were left out: what happened stands in the state and the history.
+            // Events were skipped: state and history say what happened.
             Some("resync") if frame["from"].is_null() => {
                 let opened = self.read_state().await.map_err(|error| lost_by(&error))?;
-                self.told.send(opened).await?;
-                self.read_questions().await.map_err(|Left| Broken::Left)?;
+                self.updates.send(opened).await?;
+                self.read_questions().await.map_err(|ListenerGone| SocketEnd::ListenerGone)?;
                 send(socket, &self.subscription()).await?;
             }
             _ => {
                 self.unanswered.retain(|(id, _)| !speaks_of(&frame, id));
-                self.told.send(News::Frame(frame)).await?;
+                self.updates.send(ChatUpdate::Frame(frame)).await?;
             }
         }
         Ok(())
     }
 
-    /// The rows an event speaks of, as far as they are new.
-    async fn read_rows(&mut self, event: &Value) -> Result<(), Broken> {
+    /// Reads the new rows that an event announces.
+    async fn read_rows(&mut self, event: &Value) -> Result<(), SocketEnd> {
         let Some(session) = event["session"].as_str() else { return Ok(()) };
-        if self.place.session.as_deref() != Some(session) {
-            self.place = Place { session: Some(session.to_owned()), row: 0 };
+        if self.cursor.session.as_deref() != Some(session) {
+            self.cursor = HistoryCursor { session: Some(session.to_owned()), row: 0 };
         }
         let last = event["last"].as_i64().unwrap_or(0);
-        let first = event["first"].as_i64().unwrap_or(0).max(self.place.row + 1);
+        let first = event["first"].as_i64().unwrap_or(0).max(self.cursor.row + 1);
         if first > last {
             return Ok(());
         }
         let limit = (last - first + 1).min(PAGE);
         let which = format!("session={}&before={}&limit={limit}", escaped(session), last + 1);
         let page = self.rows(&which).await.map_err(|error| lost_by(&error))?;
-        self.told.send(News::Rows(items(&page["messages"]))).await?;
-        self.place.row = last;
+        self.updates.send(ChatUpdate::Rows(items(&page["messages"]))).await?;
+        self.cursor.row = last;
         Ok(())
     }
 }
 
-/// Whether the same call may work a moment later.
+/// Whether a retry of the same call may succeed.
 fn passes(error: &CallError) -> bool {
     matches!(error, CallError::Unreachable { .. } | CallError::Problem { status: 500.., .. })
 }
 
-/// A message that was not taken, for a reason that passes; the same id is sent again.
+/// Whether the hive refused a message for a temporary reason; it is sent again with the same id.
 fn is_momentary(frame: &Value) -> bool {
     let code = frame["code"].as_str().unwrap_or_default();
     frame["type"] == "error"
@@ -411,7 +410,7 @@ fn is_momentary(frame: &Value) -> bool {
         && matches!(code, "store_unsynced" | "store_busy" | "stopping")
 }
 
-/// Whether the frame tells that the hive has the message, or will not take it.
+/// Whether the frame accepts or refuses the message.
 pub fn speaks_of(frame: &Value, id: &str) -> bool {
     let replies = frame["in_reply_to"].as_array().into_iter().flatten();
     frame["message_id"] == id || replies.into_iter().any(|reply| reply == id)
@@ -421,9 +420,9 @@ fn items(list: &Value) -> Vec<Value> {
     list.as_array().cloned().unwrap_or_default()
 }
 
-async fn send(socket: &mut Socket, frame: &Value) -> Result<(), Broken> {
+async fn send(socket: &mut Socket, frame: &Value) -> Result<(), SocketEnd> {
     let sent = socket.send(Message::text(frame.to_string())).await;
-    sent.map_err(|error| Broken::Lost(error.to_string()))
+    sent.map_err(|error| SocketEnd::Lost(error.to_string()))
 }
 
 async fn due(at: Option<Instant>) {
@@ -433,12 +432,12 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-fn lost(why: &str) -> Result<(), Broken> {
-    Err(Broken::Lost(why.to_owned()))
+fn lost(why: &str) -> Result<(), SocketEnd> {
+    Err(SocketEnd::Lost(why.to_owned()))
 }
 
-fn lost_by(error: &CallError) -> Broken {
-    Broken::Lost(error.to_string())
+fn lost_by(error: &CallError) -> SocketEnd {
+    SocketEnd::Lost(error.to_string())
 }
 
 fn broken(error: tokio_tungstenite::tungstenite::Error) -> CallError {

@@ -1,5 +1,5 @@
-//! The line that is being written: keys and editing are reedline's, what is shown is ours, because
-//! the line shares the screen with an answer that is still growing.
+//! The input line. reedline handles keys and editing; the painting is ours, because the line shares
+//! the screen with a growing answer.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -15,17 +15,17 @@ use skep_guard::environment;
 use super::commands;
 use crate::print::text::{harmless, width_of};
 
-/// Messages remembered.
+/// Messages kept in the input history.
 const REMEMBERED: usize = 1000;
 
 /// What a key asked for.
 #[derive(Debug, PartialEq)]
-pub enum Typed {
+pub enum KeyAction {
     Edited,
     Submit(String),
     /// Esc.
     Stop,
-    /// Ctrl-C; whether there were words, which are gone now.
+    /// Ctrl-C; whether it discarded a line that was not empty.
     Break {
         had_words: bool,
     },
@@ -39,22 +39,22 @@ pub struct Editor {
     line: Reedline,
     keys: Emacs,
     history: FileBackedHistory,
-    /// Where in the past the line is, counted back from now, and what was written before.
+    /// The position in the input history, counted from the newest, and the draft before it.
     back: Option<(usize, String)>,
-    search: Option<Search>,
-    /// Commands shown for choosing, and which one stands in the line.
-    menu: Option<Menu>,
+    search: Option<HistorySearch>,
+    /// The completions shown, and the chosen one.
+    menu: Option<CompletionMenu>,
 }
 
 #[derive(Default)]
-struct Search {
+struct HistorySearch {
     query: String,
-    /// How many matches were passed over.
+    /// How many matches were skipped.
     skipped: usize,
     before: String,
 }
 
-pub struct Menu {
+pub struct CompletionMenu {
     pub words: Vec<(String, String)>,
     pub chosen: Option<usize>,
 }
@@ -62,7 +62,7 @@ pub struct Menu {
 impl Editor {
     pub fn new(history: FileBackedHistory) -> Self {
         let mut bindings = default_emacs_keybindings();
-        // Here it shows and hides thinking; there is no editor to open.
+        // Ctrl-O toggles thinking here; reedline would open an editor.
         bindings.remove_binding(KeyModifiers::CONTROL, KeyCode::Char('o'));
         Self {
             line: Reedline::create(),
@@ -83,17 +83,17 @@ impl Editor {
         self.line.current_buffer_contents()
     }
 
-    pub fn menu(&self) -> Option<&Menu> {
+    pub fn menu(&self) -> Option<&CompletionMenu> {
         self.menu.as_ref()
     }
 
-    /// What is looked for in the past, while it is.
+    /// The query of a running history search.
     pub fn searched(&self) -> Option<&str> {
         self.search.as_ref().map(|search| search.query.as_str())
     }
 
     /// `more`: further keys are there already, so this is a paste and its line ends are text.
-    pub fn take(&mut self, event: Event, more: bool) -> Typed {
+    pub fn take(&mut self, event: Event, more: bool) -> KeyAction {
         if let Event::Key(key) = &event {
             if self.search.is_some()
                 && let Some(typed) = self.search_key(key)
@@ -102,45 +102,45 @@ impl Editor {
             }
             if key.code == KeyCode::Tab {
                 self.complete();
-                return Typed::Edited;
+                return KeyAction::Edited;
             }
             if key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char('o') {
-                return Typed::ToggleThinking;
+                return KeyAction::ToggleThinking;
             }
         }
         self.menu = None;
         if let Event::Paste(text) = &event {
             self.insert(&pasted(text));
-            return Typed::Edited;
+            return KeyAction::Edited;
         }
         match event.try_into() {
             Ok(event) => {
                 let event = self.keys.parse_event(event);
                 self.act(event, more)
             }
-            Err(()) => Typed::Edited,
+            Err(()) => KeyAction::Edited,
         }
     }
 
-    fn act(&mut self, event: ReedlineEvent, more: bool) -> Typed {
+    fn act(&mut self, event: ReedlineEvent, more: bool) -> KeyAction {
         match event {
             ReedlineEvent::Edit(commands) => {
                 self.line.run_edit_commands(&commands);
                 self.back = None;
             }
             ReedlineEvent::Enter => return self.enter(more),
-            ReedlineEvent::Esc => return Typed::Stop,
+            ReedlineEvent::Esc => return KeyAction::Stop,
             ReedlineEvent::CtrlC => {
                 let had_words = !self.text().is_empty();
                 self.set("");
-                return Typed::Break { had_words };
+                return KeyAction::Break { had_words };
             }
-            ReedlineEvent::CtrlD if self.text().is_empty() => return Typed::Leave,
+            ReedlineEvent::CtrlD if self.text().is_empty() => return KeyAction::Leave,
             ReedlineEvent::CtrlD => self.line.run_edit_commands(&[EditCommand::Delete]),
-            ReedlineEvent::ClearScreen => return Typed::Redraw,
+            ReedlineEvent::ClearScreen => return KeyAction::Redraw,
             ReedlineEvent::SearchHistory => {
                 let before = self.text().to_owned();
-                self.search = Some(Search { before, ..Search::default() });
+                self.search = Some(HistorySearch { before, ..HistorySearch::default() });
             }
             ReedlineEvent::Up => self.up(),
             ReedlineEvent::Down => self.down(),
@@ -148,7 +148,7 @@ impl Editor {
             ReedlineEvent::Right => self.edit(EditCommand::MoveRight { select: false }),
             ReedlineEvent::ToStart => self.edit(EditCommand::MoveToStart { select: false }),
             ReedlineEvent::ToEnd => self.edit(EditCommand::MoveToEnd { select: false }),
-            // The last of them is what the key does without menus and hints.
+            // The last event is the key's meaning without menus and hints.
             ReedlineEvent::UntilFound(mut events) => {
                 if let Some(event) = events.pop() {
                     return self.act(event, more);
@@ -156,7 +156,7 @@ impl Editor {
             }
             _ => {}
         }
-        Typed::Edited
+        KeyAction::Edited
     }
 
     fn edit(&mut self, command: EditCommand) {
@@ -172,27 +172,27 @@ impl Editor {
         self.insert(text);
     }
 
-    fn enter(&mut self, more: bool) -> Typed {
+    fn enter(&mut self, more: bool) -> KeyAction {
         if more {
             self.edit(EditCommand::InsertNewline);
-            return Typed::Edited;
+            return KeyAction::Edited;
         }
         if self.text().ends_with('\\') {
             self.edit(EditCommand::MoveToEnd { select: false });
             self.edit(EditCommand::Backspace);
             self.edit(EditCommand::InsertNewline);
-            return Typed::Edited;
+            return KeyAction::Edited;
         }
         let text = self.text().trim_end().to_owned();
         if text.trim().is_empty() {
-            return Typed::Edited;
+            return KeyAction::Edited;
         }
-        // A past that cannot be written is no reason not to send.
+        // A history that cannot be written does not stop the message.
         let _ = self.history.save(HistoryItem::from_command_line(&text));
         let _ = self.history.sync();
         self.back = None;
         self.set("");
-        Typed::Submit(text)
+        KeyAction::Submit(text)
     }
 
     fn up(&mut self) {
@@ -239,8 +239,9 @@ impl Editor {
         found.into_iter().nth(skipped).map(|item| item.command_line)
     }
 
-    /// A key while the past is searched; nothing when it ends the search and means something else.
-    fn search_key(&mut self, key: &KeyEvent) -> Option<Typed> {
+    /// Handles a key during a history search; `None` if the key ends the search and has its usual
+    /// meaning.
+    fn search_key(&mut self, key: &KeyEvent) -> Option<KeyAction> {
         let mut search = self.search.take()?;
         match (key.code, key.modifiers) {
             (KeyCode::Char('r'), KeyModifiers::CONTROL) => search.skipped += 1,
@@ -255,9 +256,9 @@ impl Editor {
             (KeyCode::Esc, _) | (KeyCode::Char('c' | 'g'), KeyModifiers::CONTROL) => {
                 let before = search.before;
                 self.set(&before);
-                return Some(Typed::Edited);
+                return Some(KeyAction::Edited);
             }
-            (KeyCode::Enter, _) => return Some(Typed::Edited),
+            (KeyCode::Enter, _) => return Some(KeyAction::Edited),
             _ => return None,
         }
         match self.past(&search.query, search.skipped) {
@@ -265,11 +266,10 @@ impl Editor {
             None => search.skipped = search.skipped.saturating_sub(1),
         }
         self.search = Some(search);
-        Some(Typed::Edited)
+        Some(KeyAction::Edited)
     }
 
-    /// Completes the command at the beginning of the line; asked again, goes through those there
-    /// are.
+    /// Completes the command at the start of the line; repeated, cycles through the completions.
     fn complete(&mut self) {
         if let Some(menu) = &mut self.menu {
             let next = menu.chosen.map_or(0, |at| (at + 1) % menu.words.len());
@@ -288,26 +288,26 @@ impl Editor {
             _ => {
                 let start = commands::shared_start(&words);
                 self.set(&start);
-                self.menu = Some(Menu { words, chosen: None });
+                self.menu = Some(CompletionMenu { words, chosen: None });
             }
         }
     }
 
     /// The written lines at this width, and where the cursor is among them.
-    pub fn layout(&self, columns: usize) -> Layout {
+    pub fn layout(&self, columns: usize) -> EditorLayout {
         layout(self.text(), self.line.current_insertion_point(), columns.max(2))
     }
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub struct Layout {
+pub struct EditorLayout {
     pub lines: Vec<String>,
     pub row: usize,
     pub column: usize,
 }
 
-fn layout(text: &str, cursor: usize, columns: usize) -> Layout {
-    let mut shown = Layout { lines: vec![String::new()], ..Layout::default() };
+fn layout(text: &str, cursor: usize, columns: usize) -> EditorLayout {
+    let mut shown = EditorLayout { lines: vec![String::new()], ..EditorLayout::default() };
     let mut column = 0;
     for (at, letter) in text.char_indices() {
         if at == cursor {
@@ -342,15 +342,14 @@ fn layout(text: &str, cursor: usize, columns: usize) -> Layout {
     shown
 }
 
-/// Pasted text keeps its line ends and tabs, and nothing else that is not text.
+/// Pasted text keeps line ends and tabs; other control characters are removed.
 fn pasted(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let pieces = text.split('\t').map(harmless);
     pieces.collect::<Vec<_>>().join("\t")
 }
 
-/// What this person wrote before, in their state folder and for their eyes only. Without a place
-/// to keep it, it lasts as long as the chat.
+/// The input history: a private file in the user's state folder, or memory if that is not possible.
 pub fn history() -> FileBackedHistory {
     let file = history_file();
     let kept = file.filter(|file| private(file).is_ok());
@@ -381,7 +380,7 @@ mod tests {
         Editor::new(FileBackedHistory::default())
     }
 
-    fn press(editor: &mut Editor, code: KeyCode, modifiers: KeyModifiers) -> Typed {
+    fn press(editor: &mut Editor, code: KeyCode, modifiers: KeyModifiers) -> KeyAction {
         editor.take(Event::Key(KeyEvent::new(code, modifiers)), false)
     }
 
@@ -391,7 +390,7 @@ mod tests {
         }
     }
 
-    fn send(editor: &mut Editor, text: &str) -> Typed {
+    fn send(editor: &mut Editor, text: &str) -> KeyAction {
         write(editor, text);
         press(editor, KeyCode::Enter, KeyModifiers::NONE)
     }
@@ -400,16 +399,16 @@ mod tests {
     fn several_lines_are_one_message() {
         let mut editor = editor();
         write(&mut editor, "one\\");
-        assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), Typed::Edited);
+        assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), KeyAction::Edited);
         write(&mut editor, "two");
         press(&mut editor, KeyCode::Enter, KeyModifiers::ALT);
         editor.take(Event::Paste("three\r\n\tfour\r\x1b[31m".to_owned()), false);
         // A paste without brackets: more keys wait behind the line end.
         editor.take(Event::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)), true);
         let sent = send(&mut editor, "five");
-        assert_eq!(sent, Typed::Submit("one\ntwo\nthree\n\tfour\n[31m\nfive".to_owned()));
+        assert_eq!(sent, KeyAction::Submit("one\ntwo\nthree\n\tfour\n[31m\nfive".to_owned()));
         assert_eq!(editor.text(), "");
-        assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), Typed::Edited);
+        assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), KeyAction::Edited);
     }
 
     #[test]
@@ -461,15 +460,15 @@ mod tests {
     fn keys_that_are_not_text() {
         let mut editor = editor();
         let control = KeyModifiers::CONTROL;
-        assert_eq!(press(&mut editor, KeyCode::Esc, KeyModifiers::NONE), Typed::Stop);
+        assert_eq!(press(&mut editor, KeyCode::Esc, KeyModifiers::NONE), KeyAction::Stop);
         let gone = press(&mut editor, KeyCode::Char('c'), control);
-        assert_eq!(gone, Typed::Break { had_words: false });
+        assert_eq!(gone, KeyAction::Break { had_words: false });
         write(&mut editor, "words");
         let gone = press(&mut editor, KeyCode::Char('c'), control);
-        assert_eq!((gone, editor.text()), (Typed::Break { had_words: true }, ""));
-        assert_eq!(press(&mut editor, KeyCode::Char('o'), control), Typed::ToggleThinking);
-        assert_eq!(press(&mut editor, KeyCode::Char('l'), control), Typed::Redraw);
-        assert_eq!(press(&mut editor, KeyCode::Char('d'), control), Typed::Leave);
+        assert_eq!((gone, editor.text()), (KeyAction::Break { had_words: true }, ""));
+        assert_eq!(press(&mut editor, KeyCode::Char('o'), control), KeyAction::ToggleThinking);
+        assert_eq!(press(&mut editor, KeyCode::Char('l'), control), KeyAction::Redraw);
+        assert_eq!(press(&mut editor, KeyCode::Char('d'), control), KeyAction::Leave);
     }
 
     #[test]

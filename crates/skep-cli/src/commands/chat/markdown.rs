@@ -3,17 +3,17 @@
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::table::Table;
-use crate::print::text::{Colour, Line, Look, Span, Style, line_width, width, wrap};
+use super::table::MarkdownTable;
+use crate::print::text::{Colour, Style, TermInfo, TextLine, TextSpan, line_width, width, wrap};
 
-/// Columns that words need; deeper nesting is shown without its margin.
+/// The narrowest text column; deeper nesting loses its margin.
 const ROOM: usize = 10;
 
-pub fn render(text: &str, look: &Look) -> Vec<Line> {
-    let options =
+pub fn render(text: &str, term: &TermInfo) -> Vec<TextLine> {
+    let extensions =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut page = Page::new(look);
-    for event in Parser::new_ext(text, options) {
+    let mut page = MarkdownRenderer::new(term);
+    for event in Parser::new_ext(text, extensions) {
         page.take(event);
     }
     page.end_paragraph();
@@ -23,18 +23,18 @@ pub fn render(text: &str, look: &Look) -> Vec<Line> {
     page.lines
 }
 
-/// What stands left of a block's lines.
+/// The prefix of a block's lines.
 struct Margin {
-    first: Option<Span>,
-    rest: Span,
+    first: Option<TextSpan>,
+    rest: TextSpan,
 }
 
-struct Page<'a> {
-    look: &'a Look,
-    lines: Vec<Line>,
+struct MarkdownRenderer<'a> {
+    term: &'a TermInfo,
+    lines: Vec<TextLine>,
     margins: Vec<Margin>,
-    /// The words of the block under way.
-    words: Vec<Span>,
+    /// The text of the open block.
+    words: Vec<TextSpan>,
     /// Styles of the emphases around the words.
     styles: Vec<Style>,
     /// The next number of each open list; none for bullets.
@@ -44,13 +44,13 @@ struct Page<'a> {
     code: Option<String>,
     /// The address of each open link, and where its text began.
     links: Vec<(String, usize)>,
-    table: Option<Table>,
+    table: Option<MarkdownTable>,
 }
 
-impl<'a> Page<'a> {
-    fn new(look: &'a Look) -> Self {
+impl<'a> MarkdownRenderer<'a> {
+    fn new(term: &'a TermInfo) -> Self {
         Self {
-            look,
+            term,
             lines: Vec::new(),
             margins: Vec::new(),
             words: Vec::new(),
@@ -73,15 +73,15 @@ impl<'a> Page<'a> {
             },
             Event::Code(code) => {
                 let style = Style { colour: Some(Colour::Cyan), ..self.style() };
-                let quoted = if self.look.colour { code.to_string() } else { format!("`{code}`") };
-                self.words.push(Span::new(quoted, style));
+                let quoted = if self.term.colour { code.to_string() } else { format!("`{code}`") };
+                self.words.push(TextSpan::new(quoted, style));
             }
             Event::SoftBreak => self.say(" "),
             Event::HardBreak => self.say("\n"),
             Event::Rule => {
                 self.end_paragraph();
-                let rule = self.look.sign("─", "-").repeat(self.room().min(40));
-                self.block(vec![vec![Span::new(rule, Style::FAINT)]]);
+                let rule = self.term.sign("─", "-").repeat(self.room().min(40));
+                self.block(vec![vec![TextSpan::new(rule, Style::FAINT)]]);
             }
             Event::TaskListMarker(done) => self.say(if done { "[x] " } else { "[ ] " }),
             Event::Html(text)
@@ -100,7 +100,7 @@ impl<'a> Page<'a> {
                 let style =
                     Style { bold: true, underline: level == HeadingLevel::H1, ..self.style() };
                 self.styles.push(Style { colour: top.then_some(Colour::Blue), ..style });
-                if !self.look.colour {
+                if !self.term.colour {
                     self.say(&format!("{} ", "#".repeat(level as usize)));
                 }
             }
@@ -110,7 +110,7 @@ impl<'a> Page<'a> {
                 if let CodeBlockKind::Fenced(language) = kind
                     && !language.is_empty()
                 {
-                    self.block(vec![vec![Span::new(format!("  {language}"), Style::FAINT)]]);
+                    self.block(vec![vec![TextSpan::new(format!("  {language}"), Style::FAINT)]]);
                     self.gap = false;
                 }
             }
@@ -124,7 +124,7 @@ impl<'a> Page<'a> {
             Tag::BlockQuote(_) => {
                 self.end_paragraph();
                 self.close_gap();
-                let bar = Span::new(self.look.sign("▌ ", "> "), Style::FAINT);
+                let bar = TextSpan::new(self.term.sign("▌ ", "> "), Style::FAINT);
                 self.indent(Margin { first: None, rest: bar });
             }
             Tag::Emphasis => self.styles.push(Style { italic: true, ..self.style() }),
@@ -141,7 +141,7 @@ impl<'a> Page<'a> {
             }
             Tag::Table(_) => {
                 self.end_paragraph();
-                self.table = Some(Table::default());
+                self.table = Some(MarkdownTable::default());
             }
             Tag::TableRow | Tag::TableHead => {
                 if let Some(table) = &mut self.table {
@@ -185,7 +185,7 @@ impl<'a> Page<'a> {
             }
             TagEnd::Table => {
                 if let Some(table) = self.table.take() {
-                    let lines = table.render(self.room(), self.look);
+                    let lines = table.render(self.room(), self.term);
                     self.block(lines);
                 }
             }
@@ -198,13 +198,13 @@ impl<'a> Page<'a> {
     }
 
     fn say(&mut self, text: &str) {
-        self.words.push(Span::new(text, self.style()));
+        self.words.push(TextSpan::new(text, self.style()));
     }
 
     /// Columns left of the margins.
     fn room(&self) -> usize {
         let taken: usize = self.margins.iter().map(|margin| width(&margin.rest.text)).sum();
-        self.look.width.saturating_sub(taken)
+        self.term.width.saturating_sub(taken)
     }
 
     fn indent(&mut self, margin: Margin) {
@@ -213,7 +213,7 @@ impl<'a> Page<'a> {
             return;
         }
         // Every margin is popped again, so there is one that takes no room.
-        self.margins.push(Margin { first: None, rest: Span::plain("") });
+        self.margins.push(Margin { first: None, rest: TextSpan::plain("") });
         self.words.extend(margin.first);
     }
 
@@ -225,10 +225,10 @@ impl<'a> Page<'a> {
                 *number += 1;
                 sign
             }
-            _ => self.look.sign("• ", "- ").to_owned(),
+            _ => self.term.sign("• ", "- ").to_owned(),
         };
-        let rest = Span::plain(" ".repeat(width(&sign)));
-        self.indent(Margin { first: Some(Span::plain(sign)), rest });
+        let rest = TextSpan::plain(" ".repeat(width(&sign)));
+        self.indent(Margin { first: Some(TextSpan::plain(sign)), rest });
     }
 
     /// An item without any text still shows its sign.
@@ -244,10 +244,10 @@ impl<'a> Page<'a> {
         let Some((address, from)) = self.links.pop() else { return };
         let shown: String = self.words.iter().skip(from).map(|span| span.text.as_str()).collect();
         let bare = address.strip_prefix("mailto:").unwrap_or(&address);
-        // What a link says and where it leads are two things; both are shown.
+        // The address is shown too unless it equals the text.
         if !address.is_empty() && shown != bare {
             let style = Style { underline: false, ..Style::FAINT };
-            self.words.push(Span::new(format!(" ({address})"), style));
+            self.words.push(TextSpan::new(format!(" ({address})"), style));
         }
     }
 
@@ -256,8 +256,8 @@ impl<'a> Page<'a> {
         let code = code.strip_suffix('\n').unwrap_or(&code);
         let style = Style::of(Colour::Cyan);
         let room = self.room().saturating_sub(2);
-        let lines = wrap(&[Span::new(code, style)], room).into_iter().map(|mut line| {
-            line.insert(0, Span::plain("  "));
+        let lines = wrap(&[TextSpan::new(code, style)], room).into_iter().map(|mut line| {
+            line.insert(0, TextSpan::plain("  "));
             line
         });
         let lines = lines.collect();
@@ -274,11 +274,11 @@ impl<'a> Page<'a> {
     }
 
     /// Puts finished lines below what is there, with the margins of the blocks around them.
-    fn block(&mut self, lines: Vec<Line>) {
+    fn block(&mut self, lines: Vec<TextLine>) {
         self.close_gap();
         for line in lines {
             let margins = self.margins.iter_mut();
-            let mut whole: Line =
+            let mut whole: TextLine =
                 margins.map(|m| m.first.take().unwrap_or_else(|| m.rest.clone())).collect();
             whole.extend(line);
             self.lines.push(whole);
@@ -288,7 +288,7 @@ impl<'a> Page<'a> {
 
     fn close_gap(&mut self) {
         if std::mem::take(&mut self.gap) && !self.lines.is_empty() {
-            let margin: Line = self.margins.iter().map(|margin| margin.rest.clone()).collect();
+            let margin: TextLine = self.margins.iter().map(|margin| margin.rest.clone()).collect();
             let blank = margin.iter().all(|span| span.text.trim().is_empty());
             self.lines.push(if blank { Vec::new() } else { margin });
         }

@@ -2,16 +2,16 @@
 use proptest::prelude::*;
 
 use super::markdown::render;
-use crate::print::text::{Look, encode, line_width};
+use crate::print::text::{TermInfo, encode, line_width};
 
-fn look(width: usize) -> Look {
-    Look { width, colour: false, unicode: true }
+fn term(width: usize) -> TermInfo {
+    TermInfo { width, colour: false, unicode: true }
 }
 
 fn shown(text: &str, width: usize) -> String {
-    let look = look(width);
-    let lines = render(text, &look);
-    lines.iter().map(|line| encode(line, &look) + "\n").collect()
+    let term = term(width);
+    let lines = render(text, &term);
+    lines.iter().map(|line| encode(line, &term) + "\n").collect()
 }
 
 #[test]
@@ -56,10 +56,10 @@ fn every_kind_of_block() {
 
 #[test]
 fn colours_are_ours_and_end_with_their_piece() {
-    let look = Look { width: 40, colour: true, unicode: true };
-    let lines = render("**a** `b` \x1b[31mc", &look);
+    let term = TermInfo { width: 40, colour: true, unicode: true };
+    let lines = render("**a** `b` \x1b[31mc", &term);
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
-    assert_eq!(encode(line, &look), "\x1b[1ma\x1b[0m \x1b[36mb\x1b[0m [31mc");
+    assert_eq!(encode(line, &term), "\x1b[1ma\x1b[0m \x1b[36mb\x1b[0m [31mc");
 }
 
 #[test]
@@ -106,18 +106,18 @@ proptest! {
     #[test]
     fn no_text_reaches_the_terminal_raw(text in hostile(), width in 10usize..100) {
         for (colour, unicode) in [(false, true), (false, false)] {
-            let look = Look { width, colour, unicode };
-            for line in render(&text, &look) {
-                let shown = encode(&line, &look);
+            let term = TermInfo { width, colour, unicode };
+            for line in render(&text, &term) {
+                let shown = encode(&line, &term);
                 prop_assert!(!shown.chars().any(char::is_control), "{shown:?}");
                 prop_assert!(!shown.contains(['\u{202e}', '\u{2066}']), "{shown:?}");
                 prop_assert!(unicode || shown.is_ascii(), "{shown:?}");
             }
         }
-        let look = Look { width, colour: true, unicode: true };
-        for line in render(&text, &look) {
+        let term = TermInfo { width, colour: true, unicode: true };
+        for line in render(&text, &term) {
             // Only sequences that set a style.
-            let shown = encode(&line, &look);
+            let shown = encode(&line, &term);
             for after in shown.split('\x1b').skip(1) {
                 let end = after.find('m').unwrap();
                 prop_assert!(after.starts_with('['), "{shown:?}");

@@ -8,25 +8,25 @@ use skep_guard::random;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 use tokio::time::{Instant, timeout_at};
 
-use super::commands::{self, Local};
-use super::connection::{Connection, News, Order, speaks_of};
+use super::commands::{self, LocalCommand};
+use super::connection::{ChatCommand, ChatConnection, ChatUpdate, speaks_of};
 use crate::failure::{Exit, Failure};
 use crate::print::output::{self, foreign};
 
-/// How far the end of a turn may be behind its answer.
+/// How long the end of a turn may arrive after its answer.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-pub struct Plain {
-    pub connection: Connection,
+pub struct PlainChat {
+    pub connection: ChatConnection,
     /// Frames as JSON instead of text.
     pub json: bool,
-    /// A person types here; shown where to.
+    /// Print a prompt: a person types here.
     pub prompt: bool,
-    /// The turn whose end was told last.
+    /// The turn whose end came last.
     pub ended_turn: Value,
 }
 
-impl Plain {
+impl PlainChat {
     /// One message and its answer.
     pub async fn once(mut self, text: String) -> Result<(), Failure> {
         self.ask(text).await
@@ -40,14 +40,14 @@ impl Plain {
             if text.trim().is_empty() {
                 continue;
             }
-            if commands::local(&text) == Some(Local::Quit) {
+            if commands::local(&text) == Some(LocalCommand::Quit) {
                 break;
             }
             asked += 1;
             if let Err(failure) = self.ask(text).await {
                 failed += 1;
                 output::note(format!("skep: {failure}"));
-                if failure.exit != Exit::Failed || self.connection.orders.is_closed() {
+                if failure.exit != Exit::Failed || self.connection.commands.is_closed() {
                     return Err(failure);
                 }
             }
@@ -73,8 +73,8 @@ impl Plain {
             let line = loop {
                 tokio::select! {
                     line = lines.next_line() => break line,
-                    // Taken all the time: a line that nobody reads breaks.
-                    Some(news) = self.connection.news.recv() => drop(self.show(news)?),
+                    // Updates are read while waiting for input, so that the connection stays open.
+                    Some(update) = self.connection.updates.recv() => drop(self.show(update)?),
                 }
             };
             let line = line.map_err(|error| {
@@ -92,37 +92,38 @@ impl Plain {
 
     async fn ask(&mut self, text: String) -> Result<(), Failure> {
         let id = random::uuid().to_string();
-        let order = Order::Say { id: id.clone(), text };
-        // Without a listener the connection is over, which its news tell.
-        let _ = self.connection.orders.send(order).await;
-        while let Some(news) = self.connection.news.recv().await {
-            let Some(frame) = self.show(news)? else { continue };
+        let command = ChatCommand::Say { id: id.clone(), text };
+        // Without a listener the connection is over, and an update says so.
+        let _ = self.connection.commands.send(command).await;
+        while let Some(update) = self.connection.updates.recv().await {
+            let Some(frame) = self.show(update)? else { continue };
             let ends = frame["type"] == "response" || frame["type"] == "error";
             if ends && speaks_of(&frame, &id) {
                 self.see_out(&frame).await?;
-                return self.told(&frame);
+                return self.finish(&frame);
             }
         }
         let why = "the connection ended";
         Err(Failure::new(Exit::Failed, "get an answer", why).next("skep chat"))
     }
 
-    /// An answer may overtake the events of its turn; whoever wants all frames gets those too.
+    /// An answer may arrive before the last events of its turn; with `--json` those are printed
+    /// too.
     async fn see_out(&mut self, answer: &Value) -> Result<(), Failure> {
         let until = Instant::now() + LAST_EVENTS;
         while self.json && answer["turn"].is_string() && answer["turn"] != self.ended_turn {
-            let Ok(Some(news)) = timeout_at(until, self.connection.news.recv()).await else {
+            let Ok(Some(update)) = timeout_at(until, self.connection.updates.recv()).await else {
                 break;
             };
-            self.show(news)?;
+            self.show(update)?;
         }
         Ok(())
     }
 
-    /// Tells what is to be told at once; gives back a frame.
-    fn show(&mut self, news: News) -> Result<Option<Value>, Failure> {
-        match news {
-            News::Frame(frame) => {
+    /// Prints what is due at once; returns a frame.
+    fn show(&mut self, update: ChatUpdate) -> Result<Option<Value>, Failure> {
+        match update {
+            ChatUpdate::Frame(frame) => {
                 if self.json {
                     output::json(&frame);
                 }
@@ -140,18 +141,21 @@ impl Plain {
                 }
                 return Ok(Some(frame));
             }
-            News::Lost { why } => {
+            ChatUpdate::Lost { why } => {
                 let why = foreign(&why);
                 output::note(format!("skep: the connection is lost ({why}); trying again"));
             }
-            News::Back => output::note("skep: connected again; nothing was lost"),
-            News::Ended(failure) => return Err(failure),
-            News::Opened { .. } | News::Rows(_) | News::Questions(_) | News::Covers { .. } => {}
+            ChatUpdate::Back => output::note("skep: connected again; nothing was lost"),
+            ChatUpdate::Ended(failure) => return Err(failure),
+            ChatUpdate::Opened { .. }
+            | ChatUpdate::Rows(_)
+            | ChatUpdate::Questions(_)
+            | ChatUpdate::Covers { .. } => {}
         }
         Ok(None)
     }
 
-    fn told(&self, frame: &Value) -> Result<(), Failure> {
+    fn finish(&self, frame: &Value) -> Result<(), Failure> {
         if frame["type"] == "response" {
             if !self.json {
                 output::line(foreign(frame["content"].as_str().unwrap_or_default()));

@@ -1,22 +1,22 @@
-//! The lower end of a terminal: finished lines go up into its own scroll-back, the live part below
-//! them is painted anew whenever something changes.
+//! The bottom of the terminal: finished lines go into its scroll-back, the live region below them
+//! is repainted on every change.
 
 use std::io::{self, Write};
 
 use crossterm::{cursor, event, execute, terminal};
 
-use crate::print::text::{Line, Look, encode};
+use crate::print::text::{TermInfo, TextLine, encode};
 
-/// Between these a terminal that knows them shows nothing, so that no half-painted screen is seen.
+/// Synchronized output: a terminal that supports it shows no half-painted screen.
 const HOLD: &str = "\x1b[?2026h\x1b[?25l";
 const SHOW: &str = "\x1b[?25h\x1b[?2026l";
-/// Lines that are too long are cut, not wrapped: each of ours has to stay one.
+/// Lines that are too long are cut, not wrapped: one line must stay one row.
 const CUT: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
 /// The part that changes, and where the cursor is in it.
-pub struct Picture {
-    pub lines: Vec<Line>,
+pub struct LiveRegion {
+    pub lines: Vec<TextLine>,
     pub row: usize,
     pub column: usize,
 }
@@ -43,8 +43,13 @@ impl Screen {
     }
 
     /// Puts finished lines above a new live part.
-    pub fn paint(&mut self, finished: &[Line], picture: &Picture, look: &Look) -> io::Result<()> {
-        let live = part(picture, look);
+    pub fn paint(
+        &mut self,
+        finished: &[TextLine],
+        picture: &LiveRegion,
+        term: &TermInfo,
+    ) -> io::Result<()> {
+        let live = part(picture, term);
         if finished.is_empty() && live == self.painted {
             return Ok(());
         }
@@ -53,25 +58,30 @@ impl Screen {
             text.push_str(&format!("\x1b[{}A", self.row));
         }
         text.push_str("\r\x1b[J");
-        self.finish(text, finished, picture, live, look)
+        self.finish(text, finished, picture, live, term)
     }
 
     /// Paints the whole screen: the newest finished lines and the live part.
-    pub fn repaint(&mut self, finished: &[Line], picture: &Picture, look: &Look) -> io::Result<()> {
-        let live = part(picture, look);
-        self.finish(format!("{HOLD}\x1b[H\x1b[J"), finished, picture, live, look)
+    pub fn repaint(
+        &mut self,
+        finished: &[TextLine],
+        picture: &LiveRegion,
+        term: &TermInfo,
+    ) -> io::Result<()> {
+        let live = part(picture, term);
+        self.finish(format!("{HOLD}\x1b[H\x1b[J"), finished, picture, live, term)
     }
 
     fn finish(
         &mut self,
         mut text: String,
-        finished: &[Line],
-        picture: &Picture,
+        finished: &[TextLine],
+        picture: &LiveRegion,
         live: String,
-        look: &Look,
+        term: &TermInfo,
     ) -> io::Result<()> {
         for line in finished {
-            text.push_str(&encode(line, look));
+            text.push_str(&encode(line, term));
             text.push_str("\r\n");
         }
         text.push_str(CUT);
@@ -86,14 +96,14 @@ impl Screen {
 
     /// Takes the live part away, so that the shell goes on right below.
     pub fn clear(&mut self) -> io::Result<()> {
-        let nothing = Picture { lines: vec![Line::new()], row: 0, column: 0 };
-        let look = Look { width: 80, colour: false, unicode: false };
-        self.paint(&[], &nothing, &look)
+        let nothing = LiveRegion { lines: vec![TextLine::new()], row: 0, column: 0 };
+        let term = TermInfo { width: 80, colour: false, unicode: false };
+        self.paint(&[], &nothing, &term)
     }
 }
 
-fn part(picture: &Picture, look: &Look) -> String {
-    let lines: Vec<String> = picture.lines.iter().map(|line| encode(line, look)).collect();
+fn part(picture: &LiveRegion, term: &TermInfo) -> String {
+    let lines: Vec<String> = picture.lines.iter().map(|line| encode(line, term)).collect();
     let mut text = lines.join("\r\n");
     let below = picture.lines.len().saturating_sub(picture.row + 1);
     if below > 0 {
@@ -108,7 +118,7 @@ fn part(picture: &Picture, look: &Look) -> String {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is nobody left to tell if the terminal is gone.
+        // An error here means that the terminal is gone.
         let _ = execute!(self.out, event::DisableBracketedPaste, cursor::Show);
         let _ = terminal::disable_raw_mode();
     }

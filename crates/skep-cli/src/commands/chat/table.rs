@@ -1,19 +1,19 @@
 //! A table of a markdown text: columns where they fit, else one "name: value" line per cell.
 
-use crate::print::text::{Line, Look, Span, Style, line_width, wrap};
+use crate::print::text::{Style, TermInfo, TextLine, TextSpan, line_width, wrap};
 
-/// A column narrower than this is no column.
+/// The narrowest column.
 const NARROWEST: usize = 4;
 const BETWEEN: usize = 2;
 
 /// The first row is the head.
 #[derive(Default)]
-pub struct Table {
-    pub rows: Vec<Vec<Vec<Span>>>,
+pub struct MarkdownTable {
+    pub rows: Vec<Vec<Vec<TextSpan>>>,
 }
 
-impl Table {
-    pub fn render(&self, room: usize, look: &Look) -> Vec<Line> {
+impl MarkdownTable {
+    pub fn render(&self, room: usize, term: &TermInfo) -> Vec<TextLine> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let Some((head, rows)) = self.rows.split_first() else {
             return Vec::new();
@@ -22,14 +22,15 @@ impl Table {
             return Vec::new();
         }
         match self.widths(columns, room) {
-            Some(widths) => in_columns(head, rows, &widths, look),
+            Some(widths) => in_columns(head, rows, &widths, term),
             None => one_below_the_other(head, rows, room),
         }
     }
 
-    /// What each column gets, the widest ones giving way; nothing when the room is too small.
+    /// The width of each column, the widest ones shrink first; `None` if the room is too small.
     fn widths(&self, columns: usize, room: usize) -> Option<Vec<usize>> {
-        let cell = |row: &Vec<Vec<Span>>, at: usize| row.get(at).map_or(0, |cell| line_width(cell));
+        let cell =
+            |row: &Vec<Vec<TextSpan>>, at: usize| row.get(at).map_or(0, |cell| line_width(cell));
         let mut widths: Vec<usize> = (0..columns)
             .map(|at| self.rows.iter().map(|row| cell(row, at)).max().unwrap_or(0).max(1))
             .collect();
@@ -46,27 +47,27 @@ impl Table {
 }
 
 fn in_columns(
-    head: &[Vec<Span>],
-    rows: &[Vec<Vec<Span>>],
+    head: &[Vec<TextSpan>],
+    rows: &[Vec<Vec<TextSpan>>],
     widths: &[usize],
-    look: &Look,
-) -> Vec<Line> {
+    term: &TermInfo,
+) -> Vec<TextLine> {
     let mut lines = row_lines(&strong(head), widths);
-    let rule = widths.iter().map(|width| look.sign("─", "-").repeat(*width));
+    let rule = widths.iter().map(|width| term.sign("─", "-").repeat(*width));
     let rule = rule.collect::<Vec<_>>().join(&" ".repeat(BETWEEN));
-    lines.push(vec![Span::new(rule, Style::FAINT)]);
+    lines.push(vec![TextSpan::new(rule, Style::FAINT)]);
     lines.extend(rows.iter().flat_map(|row| row_lines(row, widths)));
     lines
 }
 
-fn strong(cells: &[Vec<Span>]) -> Vec<Vec<Span>> {
-    let strong = |span: &Span| Span::new(&span.text, Style { bold: true, ..span.style });
+fn strong(cells: &[Vec<TextSpan>]) -> Vec<Vec<TextSpan>> {
+    let strong = |span: &TextSpan| TextSpan::new(&span.text, Style { bold: true, ..span.style });
     cells.iter().map(|cell| cell.iter().map(strong).collect()).collect()
 }
 
-fn row_lines(row: &[Vec<Span>], widths: &[usize]) -> Vec<Line> {
+fn row_lines(row: &[Vec<TextSpan>], widths: &[usize]) -> Vec<TextLine> {
     let none = Vec::new();
-    let cells: Vec<Vec<Line>> = widths
+    let cells: Vec<Vec<TextLine>> = widths
         .iter()
         .enumerate()
         .map(|(at, width)| wrap(row.get(at).unwrap_or(&none), *width))
@@ -74,14 +75,14 @@ fn row_lines(row: &[Vec<Span>], widths: &[usize]) -> Vec<Line> {
     let height = cells.iter().map(Vec::len).max().unwrap_or(0);
     let mut lines = Vec::new();
     for at in 0..height {
-        let mut line = Line::new();
+        let mut line = TextLine::new();
         let mut missing = 0;
         for (cell, width) in cells.iter().zip(widths) {
             // Padding is written only when something follows it.
             let text = cell.get(at).cloned().unwrap_or_default();
             let columns = line_width(&text);
             if columns > 0 {
-                line.push(Span::plain(" ".repeat(missing)));
+                line.push(TextSpan::plain(" ".repeat(missing)));
                 missing = 0;
             }
             line.extend(text);
@@ -92,15 +93,19 @@ fn row_lines(row: &[Vec<Span>], widths: &[usize]) -> Vec<Line> {
     lines
 }
 
-fn one_below_the_other(head: &[Vec<Span>], rows: &[Vec<Vec<Span>>], room: usize) -> Vec<Line> {
+fn one_below_the_other(
+    head: &[Vec<TextSpan>],
+    rows: &[Vec<Vec<TextSpan>>],
+    room: usize,
+) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for row in rows {
         if !lines.is_empty() {
-            lines.push(Line::new());
+            lines.push(TextLine::new());
         }
         for (at, cell) in row.iter().enumerate() {
             let mut words = strong(head.get(at..=at).unwrap_or_default()).concat();
-            words.push(Span::plain(": "));
+            words.push(TextSpan::plain(": "));
             words.extend(cell.iter().cloned());
             lines.extend(wrap(&words, room));
         }

@@ -9,54 +9,54 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::commands::{self, Answer, Local};
-use super::connection::{Connection, Order};
-use super::editor::{self, Editor, Typed};
-use super::questions::Said;
-use super::screen::{Picture, Screen};
-use super::talk::{Entry, Live, Talk, seconds};
-use super::view::{self, Thinking};
+use super::approvals::ReplyAction;
+use super::commands::{self, ApprovalReply, LocalCommand};
+use super::connection::{ChatCommand, ChatConnection};
+use super::editor::{self, Editor, KeyAction};
+use super::screen::{LiveRegion, Screen};
+use super::transcript::{ChatEntry, ChatTranscript, LiveMessage, seconds};
+use super::view::{self, ThinkingDisplay};
 use crate::failure::{Exit, Failure};
 use crate::print::output;
-use crate::print::text::{Colour, Line, Look, Span, Style, shortened, width};
+use crate::print::text::{Colour, Style, TermInfo, TextLine, TextSpan, shortened, width};
 
-/// How often the time of what runs is shown anew.
+/// How often running times are repainted.
 const TICK: Duration = Duration::from_millis(100);
-/// News taken in before the screen is painted again.
+/// Updates processed before the next repaint.
 const BATCH: usize = 512;
 const MENU_LINES: usize = 8;
-/// Calls that run and messages that wait are shown up to this many.
+/// How many running calls and queued messages are listed.
 const LISTED: usize = 5;
-/// Entries kept for painting the screen anew; the hive has all of them.
+/// Entries kept for a full repaint; the hive has all of them.
 const KEPT: usize = 4000;
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠹"];
 
 pub struct Terminal {
-    talk: Talk,
+    transcript: ChatTranscript,
     editor: Editor,
-    connection: Connection,
-    look: Look,
+    connection: ChatConnection,
+    term: TermInfo,
     height: usize,
-    thinking: Thinking,
-    /// Entries that are painted for good.
+    thinking: ThinkingDisplay,
+    /// Entries already in the scroll-back.
     printed: usize,
-    /// Lines of the call under way that had no room below and went up already.
-    flowed: Flowed,
-    /// One more Ctrl-C leaves.
+    /// Lines of the live message that already scrolled up for lack of room.
+    flowed: ScrolledLines,
+    /// The next Ctrl-C leaves.
     armed: bool,
     stopping: bool,
     ticks: usize,
-    /// The only message, when it is the only one; then there is no line to write in.
+    /// The id of the message with `--message`; then there is no input line.
     once: Option<String>,
 }
 
 #[derive(Default)]
-struct Flowed {
+struct ScrolledLines {
     mark: Option<(i64, i64)>,
-    lines: Vec<Line>,
+    lines: Vec<TextLine>,
 }
 
-enum Next {
+enum ScreenAction {
     Paint,
     Repaint,
     Leave,
@@ -64,20 +64,20 @@ enum Next {
 
 /// Talks until the person leaves; with `message`, until it is answered.
 pub async fn run(
-    connection: Connection,
-    talk: Talk,
-    look: Look,
+    connection: ChatConnection,
+    transcript: ChatTranscript,
+    term: TermInfo,
     message: Option<String>,
 ) -> Result<(), Failure> {
     let mut terminal = Terminal {
-        talk,
+        transcript,
         editor: Editor::new(editor::history()),
         connection,
-        look,
+        term,
         height: Screen::size().1,
-        thinking: Thinking::Folded,
+        thinking: ThinkingDisplay::Folded,
         printed: 0,
-        flowed: Flowed::default(),
+        flowed: ScrolledLines::default(),
         armed: false,
         stopping: false,
         ticks: 0,
@@ -97,13 +97,13 @@ pub async fn run(
     let cleared = screen.clear();
     drop(screen);
     result.and(cleared).map_err(broken)?;
-    if terminal.once.is_none() && terminal.talk.turn.is_some() {
+    if terminal.once.is_none() && terminal.transcript.turn.is_some() {
         output::note("the turn goes on in the hive; come back with skep chat");
     }
     terminal.outcome()
 }
 
-/// Keys, read by a thread of their own: reading them blocks. `true`: more were there already.
+/// Keys, read by their own thread because reading blocks. `true`: more keys were already there.
 fn keys() -> mpsc::Receiver<(Event, bool)> {
     let (sender, receiver) = mpsc::channel(1024);
     std::thread::spawn(move || {
@@ -129,41 +129,41 @@ impl Terminal {
                 key = keys.recv() => match key {
                     Some((event, more)) => self.key(event, more).await,
                     // The terminal is gone.
-                    None => Next::Leave,
+                    None => ScreenAction::Leave,
                 },
-                news = self.connection.news.recv() => match news {
-                    Some(news) => {
-                        self.talk.take(news);
-                        Next::Paint
+                update = self.connection.updates.recv() => match update {
+                    Some(update) => {
+                        self.transcript.take(update);
+                        ScreenAction::Paint
                     }
-                    None => Next::Leave,
+                    None => ScreenAction::Leave,
                 },
                 _ = ticks.tick(), if self.is_busy() => {
                     self.ticks += 1;
-                    Next::Paint
+                    ScreenAction::Paint
                 }
-                () = any(&mut gone) => Next::Leave,
+                () = any(&mut gone) => ScreenAction::Leave,
             };
             for _ in 0..BATCH {
-                let Ok(news) = self.connection.news.try_recv() else { break };
-                self.talk.take(news);
+                let Ok(update) = self.connection.updates.try_recv() else { break };
+                self.transcript.take(update);
             }
-            self.stopping &= self.talk.turn.is_some();
+            self.stopping &= self.transcript.turn.is_some();
             match next {
-                Next::Paint => self.paint(screen)?,
-                Next::Repaint => self.repaint(screen)?,
-                Next::Leave => return self.paint(screen),
+                ScreenAction::Paint => self.paint(screen)?,
+                ScreenAction::Repaint => self.repaint(screen)?,
+                ScreenAction::Leave => return self.paint(screen),
             }
-            let over = self.once.as_ref().is_some_and(|id| self.talk.finished(id).is_some());
-            if over || self.talk.ended.is_some() {
+            let over = self.once.as_ref().is_some_and(|id| self.transcript.finished(id).is_some());
+            if over || self.transcript.ended.is_some() {
                 return Ok(());
             }
         }
     }
 
     fn outcome(self) -> Result<(), Failure> {
-        let answered = self.once.as_ref().and_then(|id| self.talk.finished(id));
-        if let Some(failure) = self.talk.ended {
+        let answered = self.once.as_ref().and_then(|id| self.transcript.finished(id));
+        if let Some(failure) = self.transcript.ended {
             return Err(failure);
         }
         match (self.once, answered) {
@@ -180,93 +180,95 @@ impl Terminal {
     }
 
     fn is_busy(&self) -> bool {
-        self.talk.turn.is_some() || !self.talk.outgoing.is_empty() || !self.talk.connected
+        self.transcript.turn.is_some()
+            || !self.transcript.outgoing.is_empty()
+            || !self.transcript.connected
     }
 
-    async fn key(&mut self, event: Event, more: bool) -> Next {
+    async fn key(&mut self, event: Event, more: bool) -> ScreenAction {
         if let Event::Resize(..) = event {
             let (width, height) = Screen::size();
-            (self.look.width, self.height) = (width, height);
-            return Next::Repaint;
+            (self.term.width, self.height) = (width, height);
+            return ScreenAction::Repaint;
         }
         let armed = std::mem::take(&mut self.armed);
         if self.editor.is_empty() {
-            self.talk.questions.begin_line();
+            self.transcript.approvals.begin_line();
         }
         match self.editor.take(event, more) {
-            Typed::Edited => Next::Paint,
-            Typed::Submit(text) => match commands::local(&text) {
-                Some(Local::Thinking) => self.toggle_thinking(),
-                Some(Local::Quit) => Next::Leave,
-                Some(Local::Answer(answer)) => {
+            KeyAction::Edited => ScreenAction::Paint,
+            KeyAction::Submit(text) => match commands::local(&text) {
+                Some(LocalCommand::Thinking) => self.toggle_thinking(),
+                Some(LocalCommand::Quit) => ScreenAction::Leave,
+                Some(LocalCommand::Answer(answer)) => {
                     self.answer(text, answer).await;
-                    Next::Paint
+                    ScreenAction::Paint
                 }
                 None => {
                     self.say(text).await;
-                    Next::Paint
+                    ScreenAction::Paint
                 }
             },
-            Typed::Stop => {
+            KeyAction::Stop => {
                 self.stop().await;
-                Next::Paint
+                ScreenAction::Paint
             }
-            Typed::Break { .. } if armed => Next::Leave,
-            Typed::Break { had_words } => {
+            KeyAction::Break { .. } if armed => ScreenAction::Leave,
+            KeyAction::Break { had_words } => {
                 if !had_words {
                     self.armed = true;
                     self.stop().await;
                 }
-                Next::Paint
+                ScreenAction::Paint
             }
-            Typed::Leave => Next::Leave,
-            Typed::Redraw => Next::Repaint,
-            Typed::ToggleThinking => self.toggle_thinking(),
+            KeyAction::Leave => ScreenAction::Leave,
+            KeyAction::Redraw => ScreenAction::Repaint,
+            KeyAction::ToggleThinking => self.toggle_thinking(),
         }
     }
 
-    fn toggle_thinking(&mut self) -> Next {
+    fn toggle_thinking(&mut self) -> ScreenAction {
         self.thinking = match self.thinking {
-            Thinking::Folded => Thinking::Open,
-            Thinking::Open => Thinking::Folded,
+            ThinkingDisplay::Folded => ThinkingDisplay::Open,
+            ThinkingDisplay::Open => ThinkingDisplay::Folded,
         };
-        Next::Repaint
+        ScreenAction::Repaint
     }
 
     async fn say(&mut self, text: String) -> String {
         let id = random::uuid().to_string();
-        self.talk.say(&id, &text);
-        // Without a listener the connection is over, which its news tell.
-        let _ = self.connection.orders.send(Order::Say { id: id.clone(), text }).await;
+        self.transcript.say(&id, &text);
+        // Without a listener the connection is over, and an update says so.
+        let _ = self.connection.commands.send(ChatCommand::Say { id: id.clone(), text }).await;
         id
     }
 
-    /// Decides in place: not as talk, which decides nothing.
-    async fn answer(&mut self, text: String, answer: Answer) {
-        self.talk.entries.push(Entry::Said(text));
-        let order = match self.talk.questions.answer(answer) {
-            Said::Note(text) => return self.talk.note(text),
-            Said::Preview { id, pattern } => Order::Preview { id, pattern },
-            Said::Decide(frame) => Order::Decide(frame),
+    /// Sends a decision, not a message: a message decides nothing.
+    async fn answer(&mut self, text: String, answer: ApprovalReply) {
+        self.transcript.entries.push(ChatEntry::Said(text));
+        let command = match self.transcript.approvals.answer(answer) {
+            ReplyAction::Note(text) => return self.transcript.note(text),
+            ReplyAction::Preview { id, pattern } => ChatCommand::Preview { id, pattern },
+            ReplyAction::Decide(frame) => ChatCommand::Decide(frame),
         };
-        let _ = self.connection.orders.send(order).await;
+        let _ = self.connection.commands.send(command).await;
     }
 
     async fn stop(&mut self) {
-        if self.talk.turn.is_some() && self.talk.connected && !self.stopping {
+        if self.transcript.turn.is_some() && self.transcript.connected && !self.stopping {
             self.stopping = true;
-            let _ = self.connection.orders.send(Order::Interrupt).await;
+            let _ = self.connection.commands.send(ChatCommand::Interrupt).await;
         }
     }
 
     fn paint(&mut self, screen: &mut Screen) -> io::Result<()> {
         let mut finished = self.lines_of(self.printed);
-        let mark = self.talk.live.as_ref().map(Live::mark);
+        let mark = self.transcript.live.as_ref().map(LiveMessage::mark);
         let flowed = &self.flowed.lines;
         if !flowed.is_empty() {
             let goes_on = match finished.is_empty() {
                 true => mark == self.flowed.mark,
-                // The words became final: what went up is their beginning.
+                // The text is final: the scrolled lines are its start.
                 false => finished.starts_with(flowed),
             };
             if !goes_on {
@@ -274,13 +276,13 @@ impl Terminal {
             }
             if !finished.is_empty() {
                 finished.drain(..flowed.len());
-                self.flowed = Flowed::default();
+                self.flowed = ScrolledLines::default();
             }
         }
-        self.printed = self.talk.entries.len();
+        self.printed = self.transcript.entries.len();
         if self.printed > KEPT {
             self.printed -= KEPT / 2;
-            self.talk.entries.drain(..KEPT / 2);
+            self.transcript.entries.drain(..KEPT / 2);
         }
         let live = self.live_lines();
         let rest = live.get(self.flowed.lines.len()..).unwrap_or_default().to_vec();
@@ -290,13 +292,13 @@ impl Terminal {
             self.flowed.mark = mark;
             self.flowed.lines.extend(over);
         }
-        screen.paint(&finished, &picture, &self.look)
+        screen.paint(&finished, &picture, &self.term)
     }
 
-    /// Everything anew, as far as the screen reaches.
+    /// Repaints the whole screen.
     fn repaint(&mut self, screen: &mut Screen) -> io::Result<()> {
-        self.printed = self.talk.entries.len();
-        let mark = self.talk.live.as_ref().map(Live::mark);
+        self.printed = self.transcript.entries.len();
+        let mark = self.transcript.live.as_ref().map(LiveMessage::mark);
         let (picture, over) = self.picture(self.live_lines());
         let room = self.height.saturating_sub(picture.lines.len());
         let mut from = self.printed;
@@ -307,40 +309,41 @@ impl Terminal {
             above.extend(over.iter().cloned());
         }
         let above = above.split_off(above.len().saturating_sub(room));
-        self.flowed = Flowed { mark, lines: over };
-        screen.repaint(&above, &picture, &self.look)
+        self.flowed = ScrolledLines { mark, lines: over };
+        screen.repaint(&above, &picture, &self.term)
     }
 
-    fn lines_of(&self, from: usize) -> Vec<Line> {
-        let mut before = from.checked_sub(1).and_then(|at| self.talk.entries.get(at));
+    fn lines_of(&self, from: usize) -> Vec<TextLine> {
+        let mut before = from.checked_sub(1).and_then(|at| self.transcript.entries.get(at));
         let mut lines = Vec::new();
-        for entry in self.talk.entries.get(from..).unwrap_or_default() {
-            lines.extend(view::entry(entry, before, &self.look, self.thinking));
+        for entry in self.transcript.entries.get(from..).unwrap_or_default() {
+            lines.extend(view::entry(entry, before, &self.term, self.thinking));
             before = Some(entry);
         }
         lines
     }
 
-    fn live_lines(&self) -> Vec<Line> {
-        let live = self.talk.live.as_ref();
-        live.map(|live| view::live(live, &self.look, self.thinking)).unwrap_or_default()
+    fn live_lines(&self) -> Vec<TextLine> {
+        let live = self.transcript.live.as_ref();
+        live.map(|live| view::live(live, &self.term, self.thinking)).unwrap_or_default()
     }
 
-    /// The live part, and the lines of the answer that have no room in it.
-    fn picture(&self, answer: Vec<Line>) -> (Picture, Vec<Line>) {
-        let mut below: Vec<Line> = Vec::new();
+    /// The live region, and the lines of the answer that do not fit into it.
+    fn picture(&self, answer: Vec<TextLine>) -> (LiveRegion, Vec<TextLine>) {
+        let mut below: Vec<TextLine> = Vec::new();
         let now = clock::now_ms();
-        let calls = self.talk.calls.iter().filter(|(_, call)| call.since.is_some());
-        let calls = calls.map(|(_, call)| view::running(call, now, &self.look));
+        let calls = self.transcript.calls.iter().filter(|(_, call)| call.since.is_some());
+        let calls = calls.map(|(_, call)| view::running(call, now, &self.term));
         below.extend(self.bounded(calls.collect()));
-        below.push(Line::new());
+        below.push(TextLine::new());
         below.extend(self.status(now));
-        let outgoing = self.talk.outgoing.iter().map(|out| self.outgoing(&out.text, &out.state));
+        let outgoing =
+            self.transcript.outgoing.iter().map(|out| self.outgoing(&out.text, &out.state));
         below.extend(self.bounded(outgoing.collect()));
         let (mut row, mut column) = (below.len(), 0);
         if self.once.is_none() {
-            let shown = self.editor.layout(self.look.width.saturating_sub(3));
-            // As much of a long message as there is room for, around the cursor.
+            let shown = self.editor.layout(self.term.width.saturating_sub(3));
+            // The part of a long input around the cursor.
             let most = (self.height / 2).max(1);
             let first = (shown.row + 1).saturating_sub(most);
             let lines = shown.lines.into_iter().enumerate().skip(first).take(most);
@@ -348,7 +351,7 @@ impl Terminal {
             (row, column) = (row + shown.row - first, shown.column + 2);
             below.extend(self.hints());
         } else {
-            below.push(Line::new());
+            below.push(TextLine::new());
         }
         let room = self.height.saturating_sub(below.len() + 1).max(1);
         let over = answer.len().saturating_sub(room);
@@ -356,35 +359,35 @@ impl Terminal {
         let mut lines = shown.to_vec();
         row += lines.len();
         lines.extend(below);
-        // Of a picture higher than the screen the lower end is seen, with the line to write in.
+        // If the region is higher than the screen, the bottom with the input line is shown.
         let above = (lines.len() + 1).saturating_sub(self.height).min(row);
         lines.drain(..above);
-        (Picture { lines, row: row - above, column }, over.to_vec())
+        (LiveRegion { lines, row: row - above, column }, over.to_vec())
     }
 
-    /// The first of many lines, and how many there are more.
-    fn bounded(&self, mut lines: Vec<Line>) -> Vec<Line> {
+    /// The first lines, and the number of the others.
+    fn bounded(&self, mut lines: Vec<TextLine>) -> Vec<TextLine> {
         let more = lines.len().saturating_sub(LISTED);
         if more > 0 {
             lines.truncate(LISTED);
-            let text = format!("  {} {more} more", self.look.sign("…", "..."));
-            lines.push(vec![Span::new(text, Style::FAINT)]);
+            let text = format!("  {} {more} more", self.term.sign("…", "..."));
+            lines.push(vec![TextSpan::new(text, Style::FAINT)]);
         }
         lines
     }
 
-    fn written(&self, at: usize, text: String) -> Line {
-        let sign = if at == 0 { self.look.sign("› ", "> ") } else { "  " };
+    fn written(&self, at: usize, text: String) -> TextLine {
+        let sign = if at == 0 { self.term.sign("› ", "> ") } else { "  " };
         vec![
-            Span::new(sign, Style { colour: Some(Colour::Blue), ..Style::BOLD }),
-            Span::plain(text),
+            TextSpan::new(sign, Style { colour: Some(Colour::Blue), ..Style::BOLD }),
+            TextSpan::plain(text),
         ]
     }
 
-    fn status(&self, now: i64) -> Option<Line> {
-        let text = if !self.talk.connected {
+    fn status(&self, now: i64) -> Option<TextLine> {
+        let text = if !self.transcript.connected {
             "no connection; trying again".to_owned()
-        } else if let Some(turn) = &self.talk.turn {
+        } else if let Some(turn) = &self.transcript.turn {
             let took = seconds((now - turn.since).max(0));
             match (&turn.waits_for, self.stopping) {
                 (_, true) => format!("stopping · {took}"),
@@ -392,31 +395,31 @@ impl Terminal {
                 (None, false) => format!("working · {took} · Esc stops"),
             }
         } else if self.armed {
-            return Some(vec![Span::new("Ctrl-C again leaves", Style::FAINT)]);
+            return Some(vec![TextSpan::new("Ctrl-C again leaves", Style::FAINT)]);
         } else {
             return None;
         };
         let text = if self.armed { format!("{text} · Ctrl-C again leaves") } else { text };
         let at = self.ticks % SPINNER.len();
         let ascii = ["|", "/", "-", "\\"];
-        let sign = self.look.sign(SPINNER.get(at)?, ascii.get(at % ascii.len())?);
-        let short = shortened(&text, self.look.width.saturating_sub(3));
+        let sign = self.term.sign(SPINNER.get(at)?, ascii.get(at % ascii.len())?);
+        let short = shortened(&text, self.term.width.saturating_sub(3));
         Some(vec![
-            Span::new(format!("{sign} "), Style::of(Colour::Yellow)),
-            Span::new(short, Style::FAINT),
+            TextSpan::new(format!("{sign} "), Style::of(Colour::Yellow)),
+            TextSpan::new(short, Style::FAINT),
         ])
     }
 
-    fn outgoing(&self, text: &str, state: &Option<String>) -> Line {
+    fn outgoing(&self, text: &str, state: &Option<String>) -> TextLine {
         let state = state.as_deref().unwrap_or("sending");
-        let room = self.look.width.saturating_sub(width(state) + 5);
+        let room = self.term.width.saturating_sub(width(state) + 5);
         let text = format!("  {state}: {}", shortened(text, room));
-        vec![Span::new(text, Style::FAINT)]
+        vec![TextSpan::new(text, Style::FAINT)]
     }
 
-    /// Below the line: what is searched, or commands to choose from.
-    fn hints(&self) -> Vec<Line> {
-        let faint = |text: String| vec![Span::new(text, Style::FAINT)];
+    /// Below the input line: the search query, or the completions.
+    fn hints(&self) -> Vec<TextLine> {
+        let faint = |text: String| vec![TextSpan::new(text, Style::FAINT)];
         if let Some(query) = self.editor.searched() {
             return vec![faint(format!("  search: {query} (Ctrl-R older, Enter takes, Esc back)"))];
         }
@@ -427,10 +430,10 @@ impl Terminal {
         let words = menu.words.iter().enumerate().skip(first).take(MENU_LINES);
         let words = words.map(|(at, (word, what))| {
             let chosen = if menu.chosen == Some(at) { Style::BOLD } else { Style::PLAIN };
-            let room = self.look.width.saturating_sub(14);
+            let room = self.term.width.saturating_sub(14);
             vec![
-                Span::new(format!("  {word:<11}"), chosen),
-                Span::new(shortened(what, room), Style::FAINT),
+                TextSpan::new(format!("  {word:<11}"), chosen),
+                TextSpan::new(shortened(what, room), Style::FAINT),
             ]
         });
         words.collect()
@@ -446,7 +449,7 @@ async fn any(signals: &mut [Signal; 2]) {
 }
 
 /// The first lines of a chat.
-pub fn greeting(agent: &str, session: &str, model: &str) -> Entry {
+pub fn greeting(agent: &str, session: &str, model: &str) -> ChatEntry {
     let place = if session == "main" { agent.to_owned() } else { format!("{agent} / {session}") };
-    Entry::Note(format!("{place} · {model} · /help for commands, Ctrl-D leaves"))
+    ChatEntry::Note(format!("{place} · {model} · /help for commands, Ctrl-D leaves"))
 }

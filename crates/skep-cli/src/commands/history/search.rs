@@ -4,10 +4,10 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::time;
+use crate::print::values::{items, stamp, text_or_empty};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -16,7 +16,7 @@ use crate::print::time;
   skep history search 'deploy* OR release' --agent main
 
 Words must all be there; case and accents do not matter. Tool results are not searched.")]
-pub struct Search {
+pub struct HistorySearchArgs {
     /// Words, \"phrases\", beginnings*, -exclusions, this OR that
     #[arg(required = true, allow_hyphen_values = true)]
     words: Vec<String>,
@@ -31,8 +31,8 @@ pub struct Search {
     before: Option<i64>,
 }
 
-pub async fn run(search: Search, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn run(search: HistorySearchArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let query = search.words.join(" ");
     let mut path = format!("/api/v1/search?q={}&limit={}", escaped(&query), search.limit);
     if let Some(agent) = &search.agent {
@@ -41,13 +41,12 @@ pub async fn run(search: Search, place: &Place) -> Result<(), Failure> {
     if let Some(before) = search.before {
         path.push_str(&format!("&before={before}"));
     }
-    let page =
-        client.get(&path).await.map_err(|error| client.failure("search the history", error))?;
-    if place.json {
+    let page = client.fetch(&path, "search the history").await?;
+    if globals.json {
         output::json(&page);
         return Ok(());
     }
-    let hits = page["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let hits = items(&page["hits"]);
     if hits.is_empty() {
         output::note("nothing was found");
     }
@@ -64,8 +63,8 @@ pub async fn run(search: Search, place: &Place) -> Result<(), Failure> {
 }
 
 fn lines(hit: &Value) -> Vec<String> {
-    let text = |key: &str| hit[key].as_str().map(foreign).unwrap_or_default();
-    let at = hit["timestamp"].as_i64().map(time::stamp).unwrap_or_default();
+    let text = |key: &str| text_or_empty(&hit[key]);
+    let at = stamp(&hit["timestamp"]);
     let seq = hit["seq"].as_i64().unwrap_or(0);
     let head = format!("{at}  {}/{} #{seq}", text("agent"), text("session_key"));
     let dots = |cut: bool| if cut { "…" } else { "" };
@@ -78,7 +77,7 @@ fn lines(hit: &Value) -> Vec<String> {
     lines
 }
 
-/// The excerpt with its matches standing out.
+/// The excerpt with its matches highlighted.
 fn marked(hit: &Value) -> String {
     let excerpt: Vec<char> = hit["excerpt"].as_str().unwrap_or_default().chars().collect();
     let piece = |from: usize, to: usize| -> String {
@@ -90,7 +89,7 @@ fn marked(hit: &Value) -> String {
     let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
     let mut shown = String::new();
     let mut done = 0;
-    for mark in hit["marks"].as_array().into_iter().flatten() {
+    for mark in items(&hit["marks"]) {
         let (Some(at), Some(length)) = (number(&mark[0]), number(&mark[1])) else { continue };
         shown.push_str(&piece(done, at));
         shown.push_str(&toned(&piece(at, at + length), Tone::Strong));

@@ -10,16 +10,17 @@ use serde_json::{Value, json};
 
 use crate::commands::session;
 use crate::failure::{Exit, Failure};
-use crate::hive::Place;
+use crate::hive::Globals;
 use crate::hive::client::{Client, escaped};
 use crate::print::output;
+use crate::print::values::items;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   skep history export                        every session of every agent
   skep history export main --out backup      those of main, into backup/history/
   skep history export main --session main    the present session of the key main")]
-pub struct Export {
+pub struct HistoryExportArgs {
     /// The agent (all of them)
     agent: Option<String>,
     /// Only this session: its id, or the key that leads to it
@@ -36,7 +37,7 @@ pub struct Export {
   skep history import main-0190a3….jsonl --session old
 
 An imported session keeps its ids, numbers and times. To go on in it: skep session fork")]
-pub struct Import {
+pub struct HistoryImportArgs {
     /// Files that `skep history export` wrote
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -45,8 +46,8 @@ pub struct Import {
     session: Option<String>,
 }
 
-pub async fn export(command: Export, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn export(command: HistoryExportArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let agents = match &command.agent {
         Some(agent) => vec![agent.clone()],
         None => agents(&client).await?,
@@ -61,13 +62,13 @@ pub async fn export(command: Export, place: &Place) -> Result<(), Failure> {
     for agent in agents {
         for id in sessions(&client, &agent, command.session.as_deref()).await? {
             let file = write_session(&client, &agent, &id, &folder).await?;
-            if !place.json {
+            if !globals.json {
                 output::line(file.display().to_string());
             }
             written.push(file.display().to_string());
         }
     }
-    if place.json {
+    if globals.json {
         output::json(&json!({ "files": written }));
     }
     Ok(())
@@ -76,11 +77,11 @@ pub async fn export(command: Export, place: &Place) -> Result<(), Failure> {
 async fn agents(client: &Client) -> Result<Vec<String>, Failure> {
     let failed = |error| client.failure("list the agents", error);
     let listed = client.get("/api/v1/agents").await.map_err(failed)?;
-    let agents = listed["agents"].as_array().into_iter().flatten();
+    let agents = items(&listed["agents"]).iter();
     Ok(agents.filter_map(|agent| Some(agent["name"].as_str()?.to_owned())).collect())
 }
 
-/// The ids that are meant: one, named by itself or by its key, or all of the agent.
+/// The ids to export: the one with this id or key, or all of the agent.
 async fn sessions(
     client: &Client,
     agent: &str,
@@ -93,7 +94,7 @@ async fn sessions(
         let page = session::page(client, agent, 500, after.as_deref())
             .await
             .map_err(|error| client.failure(&attempted, error))?;
-        for session in page["sessions"].as_array().into_iter().flatten() {
+        for session in items(&page["sessions"]) {
             let Some(id) = session["id"].as_str() else { continue };
             let is_meant = match wanted {
                 None => true,
@@ -120,7 +121,7 @@ async fn sessions(
     }
 }
 
-/// Written under another name first: a file of the right name is whole.
+/// Writes to a temporary name first: a file with the final name is complete.
 async fn write_session(
     client: &Client,
     agent: &str,
@@ -128,7 +129,7 @@ async fn write_session(
     folder: &Path,
 ) -> Result<PathBuf, Failure> {
     let attempted = format!("export the session {id} of {agent}");
-    // Names come from the hive; none of them leaves the folder.
+    // The names come from the hive: they must not escape the folder.
     let plain = |name: &str| skep_core::ids::is_session_id(name);
     if !plain(agent) || !plain(id) {
         let why = "its name cannot be the name of a file";
@@ -157,12 +158,12 @@ async fn save(response: reqwest::Response, file: &Path) -> Result<(), String> {
     out.sync_all().map_err(|error| error.to_string())
 }
 
-pub async fn import(command: Import, place: &Place) -> Result<(), Failure> {
-    let client = Client::open(place)?;
+pub async fn import(command: HistoryImportArgs, globals: &Globals) -> Result<(), Failure> {
+    let client = Client::open(globals)?;
     let mut reports = Vec::new();
     for file in &command.files {
         let report = import_one(&client, file, command.session.as_deref()).await?;
-        if !place.json {
+        if !globals.json {
             let session = report["session"].as_str().unwrap_or("?");
             let count = report["messages"].as_i64().unwrap_or(0);
             let what = match report["imported"].as_bool() {
@@ -173,7 +174,7 @@ pub async fn import(command: Import, place: &Place) -> Result<(), Failure> {
         }
         reports.push(report);
     }
-    if place.json {
+    if globals.json {
         output::json(&json!({ "sessions": reports }));
     }
     Ok(())

@@ -1,33 +1,34 @@
-//! The conversation: what was said and done, what is under way, what waits to be heard. Pure: it
-//! is told news and holds the picture; painting and sending are others' work.
+//! The state of the conversation: finished entries, the running turn, messages on their way.
+//! Pure: it takes updates; others paint it and send messages.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::connection::{News, speaks_of};
-use super::questions::{self, Questions};
+use super::approvals::{self, PendingApprovals};
+use super::connection::{ChatUpdate, speaks_of};
 use crate::failure::Failure;
+use crate::print::values::items;
 
-/// Something that is over and stays as it is.
+/// A finished entry; it never changes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
+pub enum ChatEntry {
     Said(String),
     Answer(String),
     Thought(String),
-    Tool(Tool),
+    Tool(ToolEntry),
     /// Model, tokens, cost and time of a turn.
     Usage(String),
     Note(String),
     Trouble(String),
-    /// A call that waits for a person, whole.
+    /// A pending approval, complete.
     Question(Value),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tool {
+pub struct ToolEntry {
     pub name: String,
-    /// What it was used on, in a line.
+    /// The main argument, on one line.
     pub target: String,
     pub failed: bool,
     pub took_ms: Option<i64>,
@@ -35,9 +36,9 @@ pub struct Tool {
     pub output: String,
 }
 
-/// The model call under way: its words are provisional.
+/// The text of the running model call; it is provisional.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Live {
+pub struct LiveMessage {
     turn: String,
     token: i64,
     call: i64,
@@ -47,8 +48,8 @@ pub struct Live {
     pub text: String,
 }
 
-impl Live {
-    /// Which call these are the words of.
+impl LiveMessage {
+    /// Identifies the model call.
     pub fn mark(&self) -> (i64, i64) {
         (self.token, self.call)
     }
@@ -56,46 +57,46 @@ impl Live {
 
 /// A tool call that has begun.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Call {
+pub struct RunningCall {
     pub name: String,
     pub target: String,
     pub since: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Turn {
+pub struct RunningTurn {
     pub id: String,
-    /// By the hive's clock.
+    /// Start time by the hive's clock.
     pub since: i64,
     pub waits_for: Option<String>,
 }
 
-/// A message of this person whose words do not stand in the history yet.
+/// A sent message that is not in the history yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outgoing {
+pub struct OutgoingMessage {
     pub id: String,
     pub text: String,
-    /// What the hive said about it: `queued`, `started`, …; nothing before its ack.
+    /// The state from the ack: `queued`, `started`, …; `None` before the ack.
     pub state: Option<String>,
 }
 
-pub struct Talk {
-    pub entries: Vec<Entry>,
-    pub live: Option<Live>,
-    pub calls: Vec<(String, Call)>,
-    pub turn: Option<Turn>,
-    pub outgoing: Vec<Outgoing>,
-    pub questions: Questions,
+pub struct ChatTranscript {
+    pub entries: Vec<ChatEntry>,
+    pub live: Option<LiveMessage>,
+    pub calls: Vec<(String, RunningCall)>,
+    pub turn: Option<RunningTurn>,
+    pub outgoing: Vec<OutgoingMessage>,
+    pub approvals: PendingApprovals,
     pub connected: bool,
     pub ended: Option<Failure>,
     agent: String,
     session: String,
     model: String,
-    /// Messages that got their answer, and whether it was a good one.
+    /// Answered messages, and whether the answer was a success.
     answered: HashMap<String, bool>,
 }
 
-impl Talk {
+impl ChatTranscript {
     pub fn new(agent: &str, session: &str) -> Self {
         Self {
             entries: Vec::new(),
@@ -103,7 +104,7 @@ impl Talk {
             calls: Vec::new(),
             turn: None,
             outgoing: Vec::new(),
-            questions: Questions::default(),
+            approvals: PendingApprovals::default(),
             connected: true,
             ended: None,
             agent: agent.to_owned(),
@@ -113,61 +114,63 @@ impl Talk {
         }
     }
 
-    pub fn take(&mut self, news: News) {
-        match news {
-            News::Opened { state, rows } => self.open(&state, &rows),
-            News::Rows(rows) => rows.iter().for_each(|row| self.row(row)),
-            News::Frame(frame) if frame["type"] == "event" => self.event(&frame["event"]),
-            News::Frame(frame) => self.frame(&frame),
-            News::Questions(open) => {
-                let fresh = self.questions.know(open);
-                self.entries.extend(fresh.into_iter().map(Entry::Question));
+    pub fn take(&mut self, update: ChatUpdate) {
+        match update {
+            ChatUpdate::Opened { state, rows } => self.open(&state, &rows),
+            ChatUpdate::Rows(rows) => rows.iter().for_each(|row| self.row(row)),
+            ChatUpdate::Frame(frame) if frame["type"] == "event" => self.event(&frame["event"]),
+            ChatUpdate::Frame(frame) => self.frame(&frame),
+            ChatUpdate::Questions(open) => {
+                let fresh = self.approvals.know(open);
+                self.entries.extend(fresh.into_iter().map(ChatEntry::Question));
             }
-            News::Covers { pattern, found: Ok(found) } => {
-                self.note(questions::covered(&pattern, &found));
+            ChatUpdate::Covers { pattern, found: Ok(found) } => {
+                self.note(approvals::covered(&pattern, &found));
             }
-            News::Covers { found: Err(why), .. } => self.entries.push(Entry::Trouble(why)),
-            News::Lost { why } => {
-                // Its words come again, from the beginning, with the connection.
+            ChatUpdate::Covers { found: Err(why), .. } => {
+                self.entries.push(ChatEntry::Trouble(why))
+            }
+            ChatUpdate::Lost { why } => {
+                // The text comes again from its start after the reconnect.
                 self.live = None;
                 if self.connected {
                     self.note(format!("The connection to the hive is lost ({why}); trying again."));
                 }
                 self.connected = false;
             }
-            News::Back => {
+            ChatUpdate::Back => {
                 self.connected = true;
                 self.note("Connected again; nothing was lost.".to_owned());
             }
-            News::Ended(failure) => self.ended = Some(failure),
+            ChatUpdate::Ended(failure) => self.ended = Some(failure),
         }
     }
 
     pub fn say(&mut self, id: &str, text: &str) {
         let (id, text) = (id.to_owned(), text.to_owned());
-        self.outgoing.push(Outgoing { id, text, state: None });
+        self.outgoing.push(OutgoingMessage { id, text, state: None });
     }
 
-    /// Whether the message is over, with everything that belongs to it shown.
+    /// The outcome of the message once its turn is over and shown.
     pub fn finished(&self, id: &str) -> Option<bool> {
         let waits = self.turn.is_some() || self.outgoing.iter().any(|out| out.id == id);
         self.answered.get(id).copied().filter(|_| !waits)
     }
 
     pub fn note(&mut self, text: String) {
-        self.entries.push(Entry::Note(text));
+        self.entries.push(ChatEntry::Note(text));
     }
 
     fn open(&mut self, state: &Value, rows: &[Value]) {
         self.live = None;
-        let turns = state["turns"].as_array().into_iter().flatten();
-        // Users' keys begin with who they are; of others' they see none.
+        let turns = items(&state["turns"]).iter();
+        // A user's session keys start with the user's name; a user sees no others.
         let own = format!("/{}", self.session);
         let ours = turns.into_iter().find(|turn| {
             let key = turn["session_key"].as_str().unwrap_or_default();
             turn["agent"] == self.agent.as_str() && (key == self.session || key.ends_with(&own))
         });
-        self.turn = ours.map(|turn| Turn {
+        self.turn = ours.map(|turn| RunningTurn {
             id: text(&turn["turn"]),
             since: turn["since"].as_i64().unwrap_or(0),
             waits_for: turn["waiting_for"].as_str().map(str::to_owned),
@@ -180,15 +183,15 @@ impl Talk {
             Some("user") => {
                 let id = &row["origin"]["messageId"];
                 self.outgoing.retain(|out| *id != out.id.as_str());
-                self.entries.push(Entry::Said(words(row)));
+                self.entries.push(ChatEntry::Said(words(row)));
             }
             Some("assistant") => {
-                // What counts has come; what was provisional is in it or void.
+                // The final text replaces the provisional one.
                 self.live = None;
                 if let Some(model) = row["meta"]["model"].as_str() {
                     model.clone_into(&mut self.model);
                 }
-                row["content"].as_array().into_iter().flatten().for_each(|block| self.block(block));
+                items(&row["content"]).iter().for_each(|block| self.block(block));
             }
             Some("toolResult") => self.result(row),
             _ => self.note(words(row)),
@@ -197,20 +200,20 @@ impl Talk {
 
     fn block(&mut self, block: &Value) {
         match block["type"].as_str() {
-            Some("text") => self.entries.push(Entry::Answer(text(&block["text"]))),
-            Some("thinking") => self.entries.push(Entry::Thought(text(&block["thinking"]))),
+            Some("text") => self.entries.push(ChatEntry::Answer(text(&block["text"]))),
+            Some("thinking") => self.entries.push(ChatEntry::Thought(text(&block["thinking"]))),
             Some("toolCall") => {
                 let name = text(&block["name"]);
                 let target = target(&block["arguments"]);
                 let since = self.call(&block["id"]).and_then(|call| call.since);
                 self.calls.retain(|(id, _)| block["id"] != id.as_str());
-                self.calls.push((text(&block["id"]), Call { name, target, since }));
+                self.calls.push((text(&block["id"]), RunningCall { name, target, since }));
             }
             _ => {}
         }
     }
 
-    fn call(&self, id: &Value) -> Option<&Call> {
+    fn call(&self, id: &Value) -> Option<&RunningCall> {
         self.calls.iter().find(|(known, _)| *id == known.as_str()).map(|(_, call)| call)
     }
 
@@ -219,7 +222,7 @@ impl Talk {
         let call = self.call(id).cloned().unwrap_or_default();
         self.calls.retain(|(known, _)| *id != known.as_str());
         let took = call.since.zip(row["timestamp"].as_i64());
-        self.entries.push(Entry::Tool(Tool {
+        self.entries.push(ChatEntry::Tool(ToolEntry {
             name: text(&row["toolName"]),
             target: call.target,
             failed: row["isError"] == true,
@@ -239,7 +242,7 @@ impl Talk {
                     Some((_, call)) => call.since = since,
                     None => {
                         let name = text(&event["tool"]);
-                        let call = Call { name, target: String::new(), since };
+                        let call = RunningCall { name, target: String::new(), since };
                         self.calls.push((text(&event["call_id"]), call));
                     }
                 }
@@ -250,7 +253,7 @@ impl Talk {
                 }
             }
             Some("approval_decided") => {
-                self.questions.decided(event["approval"].as_str().unwrap_or_default());
+                self.approvals.decided(event["approval"].as_str().unwrap_or_default());
                 let by = event["by"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
                 let scope = event["scope"].as_str().map(|scope| format!(", {scope}"));
                 let scope = scope.filter(|_| event["state"] == "approved").unwrap_or_default();
@@ -260,7 +263,7 @@ impl Talk {
             Some("call_unknown") => {
                 let tool = text(&event["tool"]);
                 let text = format!("Whether {tool} did its work is not known: look, then say so.");
-                self.entries.push(Entry::Trouble(text));
+                self.entries.push(ChatEntry::Trouble(text));
             }
             _ => {}
         }
@@ -273,10 +276,10 @@ impl Talk {
             self.note("The turn goes on from its last step.".to_owned());
         }
         let since = event["at"].as_i64().unwrap_or(0);
-        self.turn = Some(Turn { id: text(&event["turn"]), since, waits_for: None });
+        self.turn = Some(RunningTurn { id: text(&event["turn"]), since, waits_for: None });
     }
 
-    /// A new lease or model call voids what the one before had said.
+    /// A new lease or model call replaces the text of the one before.
     fn delta(&mut self, event: &Value) {
         let number = |key: &str| event[key].as_i64().unwrap_or(0);
         let (turn, mark) = (text(&event["turn"]), (number("token"), number("call")));
@@ -286,7 +289,7 @@ impl Talk {
                 return;
             }
             Some(live) if live.turn == turn && mark == (live.token, live.call) => live,
-            _ => Live { turn, token: mark.0, call: mark.1, ..Live::default() },
+            _ => LiveMessage { turn, token: mark.0, call: mark.1, ..LiveMessage::default() },
         };
         let live = self.live.insert(live);
         if number("index") < live.next {
@@ -302,14 +305,14 @@ impl Talk {
 
     fn active(&mut self, active: &Value) {
         let number = |key: &str| active[key].as_i64().unwrap_or(0);
-        let mut live = Live {
+        let mut live = LiveMessage {
             turn: text(&active["turn"]),
             token: number("token"),
             call: number("call"),
             next: number("deltas"),
-            ..Live::default()
+            ..LiveMessage::default()
         };
-        for block in active["content"].as_array().into_iter().flatten() {
+        for block in items(&active["content"]) {
             live.text.push_str(block["text"].as_str().unwrap_or_default());
             live.thinking.push_str(block["thinking"].as_str().unwrap_or_default());
         }
@@ -324,19 +327,21 @@ impl Talk {
             let note = event["note"].as_str().unwrap_or("The turn failed.");
             let outcome = text(&event["outcome"]);
             self.entries.push(match outcome.as_str() {
-                "cancelled" | "interrupted" | "client_gone" => Entry::Note("Stopped.".to_owned()),
-                _ => Entry::Trouble(format!("{note} ({outcome})")),
+                "cancelled" | "interrupted" | "client_gone" => {
+                    ChatEntry::Note("Stopped.".to_owned())
+                }
+                _ => ChatEntry::Trouble(format!("{note} ({outcome})")),
             });
         }
         let took = since.zip(event["at"].as_i64()).map(|(since, until)| (until - since).max(0));
-        self.entries.push(Entry::Usage(usage(&self.model, &event["usage"], took)));
+        self.entries.push(ChatEntry::Usage(usage(&self.model, &event["usage"], took)));
     }
 
     fn frame(&mut self, frame: &Value) {
         match frame["type"].as_str() {
             Some("ack") => {
                 let state = frame["state"].as_str().map(str::to_owned);
-                let ours = |out: &&mut Outgoing| frame["message_id"] == out.id.as_str();
+                let ours = |out: &&mut OutgoingMessage| frame["message_id"] == out.id.as_str();
                 if let Some(out) = self.outgoing.iter_mut().find(ours) {
                     out.state = state;
                 }
@@ -345,8 +350,8 @@ impl Talk {
             Some("response") => {
                 self.answer(frame, true);
                 for command in self.take_commands(frame) {
-                    self.entries.push(Entry::Said(command.text));
-                    self.entries.push(Entry::Answer(text(&frame["content"])));
+                    self.entries.push(ChatEntry::Said(command.text));
+                    self.entries.push(ChatEntry::Answer(text(&frame["content"])));
                 }
             }
             Some("error") => self.refusal(frame),
@@ -355,7 +360,7 @@ impl Talk {
     }
 
     fn answer(&mut self, frame: &Value, good: bool) {
-        for id in frame["in_reply_to"].as_array().into_iter().flatten() {
+        for id in items(&frame["in_reply_to"]) {
             self.answered.insert(text(id), good);
         }
         if let Some(id) = frame["message_id"].as_str() {
@@ -363,9 +368,9 @@ impl Talk {
         }
     }
 
-    /// Messages the hive answered itself: they have no row.
-    fn take_commands(&mut self, frame: &Value) -> Vec<Outgoing> {
-        let of_it = |out: &Outgoing| speaks_of(frame, &out.id) && out.state == done();
+    /// Commands that the hive answered itself; they have no history row.
+    fn take_commands(&mut self, frame: &Value) -> Vec<OutgoingMessage> {
+        let of_it = |out: &OutgoingMessage| speaks_of(frame, &out.id) && out.state == done();
         let commands = self.outgoing.iter().filter(|out| of_it(out)).cloned().collect();
         self.outgoing.retain(|out| !of_it(out));
         commands
@@ -374,9 +379,9 @@ impl Talk {
     fn refusal(&mut self, frame: &Value) {
         self.answer(frame, false);
         let code = text(&frame["code"]);
-        let trouble = Entry::Trouble(format!("{} ({code})", text(&frame["error"])));
+        let trouble = ChatEntry::Trouble(format!("{} ({code})", text(&frame["error"])));
         if frame["turn"].is_string() {
-            // The end of the turn tells it, to everyone alike.
+            // The event for the end of the turn shows it.
             return;
         }
         if code == "nothing_running" {
@@ -384,7 +389,7 @@ impl Talk {
             return;
         }
         let ours = self.outgoing.iter().filter(|out| speaks_of(frame, &out.id));
-        let said: Vec<Entry> = ours.map(|out| Entry::Said(out.text.clone())).collect();
+        let said: Vec<ChatEntry> = ours.map(|out| ChatEntry::Said(out.text.clone())).collect();
         self.outgoing.retain(|out| !speaks_of(frame, &out.id));
         self.entries.extend(said);
         self.entries.push(trouble);
@@ -399,14 +404,14 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// All words of a row.
+/// The text blocks of a row.
 fn words(row: &Value) -> String {
-    let blocks = row["content"].as_array().into_iter().flatten();
+    let blocks = items(&row["content"]).iter();
     let texts = blocks.filter_map(|block| block["text"].as_str());
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// What a tool is used on: the argument that says it best, else the first text there is.
+/// The main argument of a tool call: a well-known key, else the first text.
 fn target(arguments: &Value) -> String {
     const TELLING: [&str; 6] = ["file_path", "command", "pattern", "path", "url", "query"];
     let named = TELLING.iter().find_map(|key| arguments[*key].as_str());

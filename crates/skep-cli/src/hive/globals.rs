@@ -1,4 +1,4 @@
-//! Which hive is meant, and how it is shown: the options of every command.
+//! The options of every command: which hive, and the output format.
 
 use std::path::PathBuf;
 
@@ -7,9 +7,9 @@ use clap::Args;
 use crate::failure::{Exit, Failure};
 use crate::hive::Home;
 
-/// Which hive is meant, and how it is shown.
+/// Which hive to use, and the output format.
 #[derive(Args, Clone)]
-pub struct Place {
+pub struct Globals {
     /// Home folder of the hive (default: $SKEP_HOME, else ~/.skep)
     #[arg(long, global = true, value_name = "FOLDER")]
     home: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub struct Place {
     pub json: bool,
 }
 
-impl Place {
+impl Globals {
     pub fn home(&self) -> Result<Home, Failure> {
         Home::locate(self.home.as_deref()).map_err(|error| {
             Failure::new(Exit::Usage, "find the home folder", error.to_string())

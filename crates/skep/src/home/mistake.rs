@@ -1,4 +1,4 @@
-//! One mistake in one file, told so that it can be fixed without reading a manual.
+//! One problem in one file, with everything needed to fix it.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use skep_core::names::nearest;
 const NAMES_SHOWN: usize = 24;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
+pub struct Mistake {
     pub file: Box<Path>,
     /// Line and column, both from 1; absent when the file as a whole is the problem.
     pub at: Option<(u32, u32)>,
@@ -22,9 +22,9 @@ pub struct Problem {
     pub nearest: Option<Box<str>>,
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for Mistake {}
 
-impl Problem {
+impl Mistake {
     /// A problem of the file as a whole.
     pub fn of_file(file: &Path, what: impl Into<String>) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if let Some((line, column)) = self.at {
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn a_problem_reads_from_place_to_remedy() {
-        let mut problem = Problem::of_file(Path::new("h/skep.yaml"), "unknown key")
+        let mut mistake = Mistake::of_file(Path::new("h/skep.yaml"), "unknown key")
             .expecting_one_of("prot", ["bind", "port"]);
-        problem.at = Some((3, 5));
-        problem.key = Some("server.prot".to_owned());
+        mistake.at = Some((3, 5));
+        mistake.key = Some("server.prot".to_owned());
         let text = "h/skep.yaml:3:5: `server.prot`: unknown key; expected one of bind, port; \
                     did you mean `port`?";
-        assert_eq!(problem.to_string(), text);
+        assert_eq!(mistake.to_string(), text);
     }
 }

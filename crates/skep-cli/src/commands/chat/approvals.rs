@@ -1,17 +1,17 @@
-//! Calls of this conversation that wait for a person, and what the person at the terminal says
-//! about them.
+//! Approvals that are pending in this conversation, and the replies of the person at the terminal.
 
 use serde_json::{Value, json};
 
-use super::commands::Answer;
+use super::commands::ApprovalReply;
 use crate::print::output::foreign;
+use crate::print::values::items;
 
-/// What is to be done about an answer.
+/// What the terminal does with a reply.
 #[derive(Debug, PartialEq)]
-pub enum Said {
+pub enum ReplyAction {
     /// The frame for the hive.
     Decide(Value),
-    /// First it is shown what a pattern covers.
+    /// Show what a pattern covers before the rule is written.
     Preview {
         id: String,
         pattern: String,
@@ -20,17 +20,17 @@ pub enum Said {
 }
 
 #[derive(Default)]
-pub struct Questions {
-    /// The oldest first.
+pub struct PendingApprovals {
+    /// Oldest first.
     open: Vec<Value>,
-    /// What stood first when the line was begun: an answer is about nothing that came later.
+    /// The first pending approval when the line was started: a reply never applies to a later one.
     about: Option<String>,
-    /// The pattern whose reach was shown last, and of which question.
+    /// The approval and pattern of the last preview.
     previewed: Option<(String, String)>,
 }
 
-impl Questions {
-    /// What is open now; gives back what was not shown before.
+impl PendingApprovals {
+    /// Replaces the pending approvals; returns the new ones.
     pub fn know(&mut self, mut open: Vec<Value>) -> Vec<Value> {
         open.sort_by_key(|question| question["asked_at"].as_i64());
         let known = |one: &Value| self.open.iter().any(|old| old["id"] == one["id"]);
@@ -47,36 +47,36 @@ impl Questions {
         self.about = self.open.first().and_then(|one| one["id"].as_str()).map(str::to_owned);
     }
 
-    pub fn answer(&mut self, answer: Answer) -> Said {
-        let note = |text: &str| Said::Note(text.to_owned());
+    pub fn answer(&mut self, answer: ApprovalReply) -> ReplyAction {
+        let note = |text: &str| ReplyAction::Note(text.to_owned());
         let Some(about) = &self.about else { return note("Nothing here waits for you.") };
         let Some(question) = self.open.iter().find(|one| one["id"] == about.as_str()) else {
             return note("That question needs no answer any more.");
         };
         let mut frame = json!({"type": "approve", "id": about, "hash": question["hash"]});
         match answer {
-            Answer::Deny { note } => {
+            ApprovalReply::Deny { note } => {
                 frame["decision"] = "deny".into();
                 frame["note"] = note.map_or(Value::Null, Value::from);
             }
-            Answer::Once => frame["decision"] = "approve".into(),
-            Answer::Session { pattern } => {
+            ApprovalReply::Once => frame["decision"] = "approve".into(),
+            ApprovalReply::Session { pattern } => {
                 (frame["decision"], frame["scope"]) = ("approve".into(), "session".into());
                 frame["pattern"] = pattern.map_or(Value::Null, Value::from);
             }
-            Answer::Always { pattern: None } => {
+            ApprovalReply::Always { pattern: None } => {
                 let patterns = patterns(question);
-                return Said::Note(match patterns.is_empty() {
+                return ReplyAction::Note(match patterns.is_empty() {
                     true => "Say what is allowed from now on: /approve always PATTERN".to_owned(),
                     false => format!("Say what is allowed from now on: {}", patterns.join(" or ")),
                 });
             }
-            Answer::Always { pattern: Some(pattern) } => {
+            ApprovalReply::Always { pattern: Some(pattern) } => {
                 let shown = Some((about.clone(), pattern.clone()));
                 if self.previewed != shown {
                     let id = about.clone();
                     self.previewed = shown;
-                    return Said::Preview { id, pattern };
+                    return ReplyAction::Preview { id, pattern };
                 }
                 (frame["decision"], frame["scope"]) = ("approve".into(), "always".into());
                 frame["pattern"] = pattern.into();
@@ -85,25 +85,25 @@ impl Questions {
         if let Some(fields) = frame.as_object_mut() {
             fields.retain(|_, value| !value.is_null());
         }
-        Said::Decide(frame)
+        ReplyAction::Decide(frame)
     }
 }
 
-/// The commands that a lasting yes to this question may be given with.
+/// The commands for a lasting approval of this call.
 pub fn patterns(question: &Value) -> Vec<String> {
-    let patterns = question["patterns"].as_array().into_iter().flatten();
+    let patterns = items(&question["patterns"]).iter();
     let named = patterns.filter_map(Value::as_str);
     named.map(|pattern| format!("/approve always {}", foreign(pattern))).collect()
 }
 
-/// What a pattern covers, in words.
+/// Describes what a pattern covers.
 pub fn covered(pattern: &str, found: &Value) -> String {
     let pattern = foreign(pattern);
     if found["covers"] != true {
         let why = foreign(found["why"].as_str().unwrap_or_default());
         return format!("`{pattern}` would not answer this question: {why}");
     }
-    let others = found["others"].as_array().into_iter().flatten();
+    let others = items(&found["others"]).iter();
     let others: Vec<String> = others
         .map(|other| {
             let text = |key: &str| foreign(other[key].as_str().unwrap_or_default());
@@ -132,39 +132,43 @@ mod tests {
 
     #[test]
     fn channel_an_answer_is_about_what_stood_first_when_the_line_was_begun() {
-        let mut questions = Questions::default();
+        let mut approvals = PendingApprovals::default();
         assert_eq!(
-            questions.answer(Answer::Once),
-            Said::Note("Nothing here waits for you.".into())
+            approvals.answer(ApprovalReply::Once),
+            ReplyAction::Note("Nothing here waits for you.".into())
         );
-        assert_eq!(questions.know(vec![question("b", 2), question("a", 1)]).len(), 2);
-        questions.begin_line();
+        assert_eq!(approvals.know(vec![question("b", 2), question("a", 1)]).len(), 2);
+        approvals.begin_line();
         // Somebody else answers the first while the line is written, and another one comes.
-        assert_eq!(questions.know(vec![question("b", 2), question("c", 3)]), [question("c", 3)]);
-        let late = Said::Note("That question needs no answer any more.".into());
-        assert_eq!(questions.answer(Answer::Once), late);
-        questions.begin_line();
+        assert_eq!(approvals.know(vec![question("b", 2), question("c", 3)]), [question("c", 3)]);
+        let late = ReplyAction::Note("That question needs no answer any more.".into());
+        assert_eq!(approvals.answer(ApprovalReply::Once), late);
+        approvals.begin_line();
         let frame = json!({"type": "approve", "id": "b", "hash": "hash of b", "decision": "deny",
                            "note": "not now"});
-        let no = Answer::Deny { note: Some("not now".into()) };
-        assert_eq!(questions.answer(no), Said::Decide(frame));
+        let no = ApprovalReply::Deny { note: Some("not now".into()) };
+        assert_eq!(approvals.answer(no), ReplyAction::Decide(frame));
     }
 
     #[test]
     fn channel_a_lasting_yes_is_shown_before_it_is_given() {
-        let mut questions = Questions::default();
-        questions.know(vec![question("a", 1)]);
-        questions.begin_line();
-        let always = |pattern: Option<&str>| Answer::Always { pattern: pattern.map(str::to_owned) };
-        let Said::Note(which) = questions.answer(always(None)) else { panic!("no pattern") };
+        let mut approvals = PendingApprovals::default();
+        approvals.know(vec![question("a", 1)]);
+        approvals.begin_line();
+        let always =
+            |pattern: Option<&str>| ApprovalReply::Always { pattern: pattern.map(str::to_owned) };
+        let ReplyAction::Note(which) = approvals.answer(always(None)) else { panic!("no pattern") };
         assert_eq!(
             which,
             "Say what is allowed from now on: /approve always echo a $ or /approve always echo"
         );
-        let preview = |pattern: &str| Said::Preview { id: "a".into(), pattern: pattern.to_owned() };
-        assert_eq!(questions.answer(always(Some("echo"))), preview("echo"));
-        assert_eq!(questions.answer(always(Some("ls"))), preview("ls"));
-        let Said::Decide(frame) = questions.answer(always(Some("ls"))) else { panic!("shown") };
+        let preview =
+            |pattern: &str| ReplyAction::Preview { id: "a".into(), pattern: pattern.to_owned() };
+        assert_eq!(approvals.answer(always(Some("echo"))), preview("echo"));
+        assert_eq!(approvals.answer(always(Some("ls"))), preview("ls"));
+        let ReplyAction::Decide(frame) = approvals.answer(always(Some("ls"))) else {
+            panic!("shown")
+        };
         assert_eq!((&frame["scope"], &frame["pattern"]), (&json!("always"), &json!("ls")));
     }
 }

@@ -1,0 +1,26 @@
+//! Reads printable parts of a hive's answer.
+
+use serde_json::Value;
+
+use crate::print::output::foreign;
+use crate::print::time;
+
+/// The entries of a list; empty if it is not a list.
+pub fn items(list: &Value) -> &[Value] {
+    list.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A cleaned text; `?` if there is none.
+pub fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| "?".to_owned(), foreign)
+}
+
+/// A cleaned text; empty if there is none.
+pub fn text_or_empty(value: &Value) -> String {
+    value.as_str().map(foreign).unwrap_or_default()
+}
+
+/// A time; empty if there is none.
+pub fn stamp(value: &Value) -> String {
+    value.as_i64().map(time::stamp).unwrap_or_default()
+}

@@ -1,0 +1,45 @@
+//! What `skep up` prints once the hive is reachable.
+
+use std::net::SocketAddr;
+
+use skep_cli::hive::Home;
+use skep_cli::print::output;
+
+use crate::home::LoadedHome;
+
+/// Programs parse this line.
+pub const LISTENING: &str = "listening on ";
+
+/// The notice printed once the hive is reachable.
+pub struct StartNotice<'a> {
+    pub address: SocketAddr,
+    /// Signs one browser in, once.
+    pub link: &'a str,
+    /// The operator token of a first start: this is the only time it is shown.
+    pub token: Option<&'a str>,
+}
+
+pub fn announce(home: &Home, loaded: &LoadedHome, plate: &StartNotice) {
+    let StartNotice { address, link, token } = plate;
+    let usual = Home::locate(None).is_ok_and(|usual| usual == *home);
+    let flag = if usual { String::new() } else { format!(" --home {}", home.root().display()) };
+    let mut text = format!(
+        "{LISTENING}http://{address}\n\
+         dashboard, this link works once: {link}\n\
+         model: {}\n\
+         talk to it: skep{flag} send main \"hello\" --wait\n\
+         read and change it: {}",
+        loaded.settings.model_note,
+        home.root().display()
+    );
+    if let (Some(limit), Some(_)) = (loaded.settings.limits.cost_per_day, token) {
+        text.push_str(&format!(
+            "\nmodel calls may cost {limit} a day: limits.cost_per_day in skep.yaml"
+        ));
+    }
+    if let Some(token) = token {
+        text.push_str(&format!("\noperator token for other machines, shown this once: {token}"));
+    }
+    // One write: a reader of the first line has all of it.
+    output::line(text);
+}
