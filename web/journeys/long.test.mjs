@@ -13,6 +13,10 @@ before(async () => {
 after(() => browser.close());
 
 const MESSAGES = 10_000;
+// Longer than this a frame is noticed as a jerk.
+const FRAME_MS = 100;
+// The machine is shared, and noise only ever adds: one quiet stretch is enough.
+const STRETCHES = 5;
 
 test("ten thousand messages scroll", async (t) => {
     const hive = await Hive.start();
@@ -64,22 +68,31 @@ test("ten thousand messages scroll", async (t) => {
     t.diagnostic(`reached the first message after ${Date.now() - begun} ms`);
 
     // Frames while it is scrolled through: none takes longer than a person notices.
-    const slowest = await scroll.evaluate(async (box) => {
-        let last = performance.now();
-        let worst = 0;
-        for (let step = 0; step < 120; step++) {
-            box.scrollTop += 400;
-            await new Promise((resolve) => requestAnimationFrame(resolve));
-            const now = performance.now();
-            worst = Math.max(worst, now - last);
-            last = now;
-        }
-        return worst;
-    });
-    t.diagnostic(`slowest frame ${Math.round(slowest)} ms`);
+    const slowest = [];
+    while (slowest.length === 0 || slowest.at(-1) > FRAME_MS) {
+        assert.ok(slowest.length < STRETCHES, `slowest frames ${slowest} ms`);
+        slowest.push(Math.round(await scroll.evaluate(scrolled)));
+    }
+    t.diagnostic(`slowest frames ${slowest} ms`);
     const drawn = await page.locator(".stream .say").count();
     assert.ok(drawn < 1500, `only what is near is drawn: ${drawn}`);
     await page.getByRole("button", { name: "To the newest" }).click();
     await page.getByText(`Message ${MESSAGES}.`).waitFor();
     faultless(page);
 });
+
+// Scrolls a stretch, a step each frame; how long the slowest frame took.
+async function scrolled(box) {
+    const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+    await frame();
+    let last = performance.now();
+    let worst = 0;
+    for (let step = 0; step < 120; step++) {
+        box.scrollTop += 400;
+        await frame();
+        const now = performance.now();
+        worst = Math.max(worst, now - last);
+        last = now;
+    }
+    return worst;
+}

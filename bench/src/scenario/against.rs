@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::turn::{ALONE, Script, TALK, interleaved};
-use super::{Bench, Rounds, Side};
+use super::{Bench, Rounds, Side, throughput};
 use crate::report::{Goal, Row};
 
 /// A change may cost this share of processor time more.
@@ -21,13 +21,19 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let [before, now] = interleaved(bench, [Side::Before, Side::Hive], script).await?;
         rows.push(row(name, "CPU", MOST, &now, (now.cpu(), before.cpu())));
         rows.push(row(name, "p50", Goal::None, &now, (now.time(), before.time())));
+        rows.push(row(name, "p99", Goal::None, &now, (now.p99(), before.p99())));
     }
+    eprintln!("comparing throughput");
+    let [before, now] = throughput::interleaved(bench, [Side::Before, Side::Hive], 64).await?;
+    let name = "throughput_64";
+    rows.push(row(name, "CPU", MOST, &now, (now.cpu(), before.cpu())));
+    rows.push(row(name, "time a turn", Goal::None, &now, (now.time(), before.time())));
     Ok(rows)
 }
 
 fn row(name: &str, figure: &str, goal: Goal, now: &Rounds, (value, before): (f64, f64)) -> Row {
     Row {
-        key: format!("against_{name}_{}", figure.to_lowercase()),
+        key: format!("against_{name}_{}", figure.to_lowercase().replace(' ', "_")),
         what: format!("{name}, {figure}, against the other build"),
         value,
         unit: "ms",

@@ -1,19 +1,23 @@
 //! Memory of a hive that has nothing to do.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::Bench;
+use super::turn::TALK;
 use crate::client::{Client, Target};
 use crate::hive::{Hive, Home};
 use crate::report::{Goal, Row};
 
 /// Until freed memory went back to the system.
 const SETTLE: Duration = Duration::from_secs(3);
+const TURNS: usize = 1000;
+const REST: Duration = Duration::from_secs(60);
 
 pub async fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
+    let rested = Rested::begin(bench).await?;
     for (agents, most) in [(10_usize, 25.0), (1000, 60.0)] {
         let home = Home::new(&bench.model.url, agents)?;
         let hive = Hive::start(&bench.program(), home).await?;
@@ -41,7 +45,39 @@ pub async fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
         drop(sockets);
         hive.child.stop().await?;
     }
+    rows.push(rested.measure().await?);
     Ok(rows)
+}
+
+/// A hive that had turns and rests while others are measured: turns leave nothing behind that
+/// stays, so the bound is the one before the first.
+struct Rested {
+    hive: Hive,
+    since: Instant,
+    /// When the last turn ended.
+    busy: f64,
+}
+
+impl Rested {
+    async fn begin(bench: &Bench) -> Result<Self> {
+        let home = Home::new(&bench.model.url, 10)?;
+        let hive = Hive::start(&bench.program(), home).await?;
+        let mut client = Client::connect(&hive.target, false).await?;
+        for turn in 0..TURNS {
+            client.turn("hello", Some(&format!("idle-{}", turn / TALK))).await?;
+        }
+        let busy = hive.child.memory()?;
+        Ok(Self { hive, since: Instant::now(), busy })
+    }
+
+    async fn measure(self) -> Result<Row> {
+        tokio::time::sleep(REST.saturating_sub(self.since.elapsed())).await;
+        let what = format!("idle memory, 10 agents, after {TURNS} turns and a minute's rest");
+        let mut row = row("idle_after_turns".into(), what, self.hive.child.memory()?, 25.0);
+        row.note = format!("{:.1} MiB when the last turn ended", self.busy);
+        self.hive.child.stop().await?;
+        Ok(row)
+    }
 }
 
 /// Sockets with a session each; a turn in each where asked for.

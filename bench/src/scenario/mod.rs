@@ -105,6 +105,8 @@ impl Side {
 pub struct Rounds {
     pub time: Vec<f64>,
     pub cpu: Vec<f64>,
+    /// Every turn of every round: a round alone has too few for its slowest hundredth.
+    pub turns: Vec<f64>,
 }
 
 impl Rounds {
@@ -114,6 +116,10 @@ impl Rounds {
 
     pub fn cpu(&self) -> f64 {
         stats::median(&self.cpu)
+    }
+
+    pub fn p99(&self) -> f64 {
+        stats::percentile(&mut self.turns.clone(), 0.99)
     }
 
     pub fn said(&self) -> String {

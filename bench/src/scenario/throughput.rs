@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::task::JoinSet;
 
-use super::{Bench, Side};
+use super::{Bench, Rounds, Side};
 use crate::client::{Client, Target};
 use crate::report::{Goal, Row};
-use crate::stats;
+use crate::stats::{self, ms};
 
 /// Turns in a talk before the next begins.
 const TALK: u64 = 20;
@@ -21,7 +21,9 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         for round in 0..=rounds(bench) {
             for side in [Side::B, Side::Hive] {
                 let (_, target) = bench.side(side);
-                let rate = rate(&target, sessions, round, side, time(bench)).await?;
+                let load = Load { sessions, round, side, time: time(bench) };
+                let (turns, took) = load.run(&target).await?;
+                let rate = turns / took.as_secs_f64();
                 match side {
                     _ if round == 0 => {}
                     Side::Hive => hive.push(rate),
@@ -60,34 +62,62 @@ fn time(bench: &Bench) -> Duration {
     Duration::from_millis(if bench.options.quick { 1000 } else { 3000 })
 }
 
-async fn rate(
-    target: &Target,
+/// What a turn takes and costs on two sides, at so many sessions.
+pub(super) async fn interleaved(
+    bench: &Bench,
+    sides: [Side; 2],
+    sessions: usize,
+) -> Result<[Rounds; 2]> {
+    let mut found = [Rounds::default(), Rounds::default()];
+    for round in 0..=bench.rounds() {
+        for (at, side) in sides.into_iter().enumerate() {
+            let (child, target) = bench.side(side);
+            let before = child.cpu()?;
+            let load = Load { sessions, round, side, time: Duration::from_secs(1) };
+            let (turns, took) = load.run(&target).await?;
+            // The first round warms everything up and counts for nobody.
+            if round > 0 {
+                found[at].time.push(ms(took) / turns);
+                found[at].cpu.push(ms(child.cpu()? - before) / turns);
+            }
+        }
+    }
+    Ok(found)
+}
+
+struct Load {
     sessions: usize,
     round: usize,
     side: Side,
     time: Duration,
-) -> Result<f64> {
-    let mut clients = Vec::new();
-    for _ in 0..sessions {
-        clients.push(Client::connect(target, false).await?);
+}
+
+impl Load {
+    /// How many turns, and how long they took all together.
+    async fn run(self, target: &Target) -> Result<(f64, Duration)> {
+        let Self { sessions, round, side, time } = self;
+        let mut clients = Vec::new();
+        for _ in 0..sessions {
+            clients.push(Client::connect(target, false).await?);
+        }
+        let begun = Instant::now();
+        let mut tasks = JoinSet::new();
+        for (number, mut client) in clients.into_iter().enumerate() {
+            tasks.spawn(async move {
+                let mut done = 0_u64;
+                while begun.elapsed() < time {
+                    let session = format!("load-{round}-{sessions}-{number}-{}", done / TALK);
+                    let session = side.is_hive().then_some(session.as_str());
+                    client.turn("hello", session).await?;
+                    done += 1;
+                }
+                anyhow::Ok(done)
+            });
+        }
+        let mut turns = 0;
+        while let Some(done) = tasks.join_next().await {
+            turns += done??;
+        }
+        Ok((turns as f64, begun.elapsed()))
     }
-    let begun = Instant::now();
-    let mut tasks = JoinSet::new();
-    for (number, mut client) in clients.into_iter().enumerate() {
-        tasks.spawn(async move {
-            let mut done = 0_u64;
-            while begun.elapsed() < time {
-                let session = format!("load-{round}-{sessions}-{number}-{}", done / TALK);
-                let session = side.is_hive().then_some(session.as_str());
-                client.turn("hello", session).await?;
-                done += 1;
-            }
-            anyhow::Ok(done)
-        });
-    }
-    let mut turns = 0;
-    while let Some(done) = tasks.join_next().await {
-        turns += done??;
-    }
-    Ok(turns as f64 / begun.elapsed().as_secs_f64())
 }

@@ -27,6 +27,7 @@ pub async fn one_token(bench: &Bench) -> Result<Vec<Row>> {
     let note = format!("p50 of {turns} turns a round, rounds {} (floor {})", hive.said(), b.said());
     Ok(vec![
         row("turn_p50", "turn, 1 token, p50", "ms", hive.time(), b.time(), Goal::Times(2.0), note),
+        p99("turn_p99", "turn, 1 token, p99", &hive, &b, Goal::Times(3.0)),
         cpu("turn_cpu", "turn, 1 token, CPU", &hive, &b, 2.5),
     ])
 }
@@ -39,6 +40,7 @@ pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
     let goal = Goal::Times(2.0);
     Ok(vec![
         row("stream_p50", "stream of 200, p50", "ms", hive.time(), a.time(), goal, note),
+        p99("stream_p99", "stream of 200, p99", &hive, &a, Goal::None),
         cpu("stream_cpu", "stream of 200, CPU", &hive, &a, 3.0),
     ])
 }
@@ -54,7 +56,7 @@ pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
     let (ours, floor) = (added(&hive, &hive0), added(&b, &b0));
     let over = ours - floor;
     let note = format!("a call takes {ours:.3} ms here and {floor:.3} ms on floor B");
-    Ok(vec![Row {
+    let row = Row {
         key: "tool_call_added".into(),
         what: "tool call (read), added to floor B".into(),
         value: over,
@@ -62,7 +64,9 @@ pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
         floor: None,
         goal: Goal::Most(0.5),
         note,
-    }])
+    };
+    let whole = p99("tools_p99", "turn of ten tool calls, p99", &hive, &b, Goal::None);
+    Ok(vec![row, whole])
 }
 
 pub(super) async fn interleaved(
@@ -87,10 +91,17 @@ pub(super) async fn interleaved(
             if round > 0 {
                 found[at].time.push(stats::percentile(&mut times, 0.5));
                 found[at].cpu.push(used);
+                found[at].turns.append(&mut times);
             }
         }
     }
     Ok(found)
+}
+
+/// Over the turns of all rounds together.
+fn p99(key: &str, what: &str, hive: &Rounds, floor: &Rounds, goal: Goal) -> Row {
+    let note = format!("of {} turns; says something on a quiet machine only", hive.turns.len());
+    row(key, what, "ms", hive.p99(), floor.p99(), goal, note)
 }
 
 fn cpu(key: &str, what: &str, hive: &Rounds, floor: &Rounds, most: f64) -> Row {

@@ -8,7 +8,7 @@ use skep_core::engine::Capabilities;
 use skep_core::ids::*;
 use skep_core::message::View;
 use skep_core::settings::QueueMode;
-use skep_store::history;
+use skep_store::history::{self, Rows};
 use skep_store::inbox::{Accept, Letter, Slot};
 use skep_store::leases::Take;
 
@@ -18,6 +18,8 @@ const MANY: u32 = 100_000;
 const TIMES: usize = 200;
 /// How much dearer the large one may be.
 const ALLOWED: f64 = 1.5;
+/// Of reads alone, which take some tens of microseconds; at the door it is 1.5, see `bench/`.
+const FIVE_TIMES_THE_ROWS: f64 = 2.5;
 /// The machine is shared, and noise only ever adds: one quiet round is enough.
 const ROUNDS: usize = 5;
 
@@ -186,4 +188,33 @@ async fn the_newest_page_costs_the_same_however_long_the_session() {
             ratios.push(ratio(times));
         }
     }
+}
+
+/// Fifty rows out of the long session against the ten there are in a short one: the whole read, as
+/// the door asks for it.
+#[tokio::test]
+async fn the_newest_fifty_of_a_long_session_cost_about_what_a_short_one_does() {
+    let (_folder, store) = talkative().await;
+    let read = async |session: &str, rows: usize| {
+        let (agent, session) = (AgentName::new("agent-1"), SessionId::new(session));
+        let begun = Instant::now();
+        let read = store.read(async |conn| {
+            history::lines(conn, &agent, &session, Rows::Before(i64::MAX), 50).await
+        });
+        let lines = read.await.unwrap();
+        let took = begun.elapsed();
+        assert_eq!(lines.seqs().count(), rows);
+        took
+    };
+    let mut ratios = Vec::new();
+    while ratios.last().is_none_or(|ratio| *ratio > FIVE_TIMES_THE_ROWS) {
+        assert!(ratios.len() < ROUNDS, "fifty rows were dearer: {ratios:?}");
+        let mut times = vec![Vec::new(), Vec::new()];
+        for _ in 0..TIMES {
+            times[0].push(read("ten", 10).await);
+            times[1].push(read("many", 50).await);
+        }
+        ratios.push(ratio(times));
+    }
+    println!("newest 50 of {MANY} against 10: {:.2}", ratios.last().unwrap());
 }
