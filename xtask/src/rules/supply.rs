@@ -34,7 +34,7 @@ const BANNED: [(&str, &str); 6] = [
 ];
 
 /// Known duplicates, and who needs the other version. A stale entry is a finding.
-const DUPLICATES: [(&str, &str); 12] = [
+const DUPLICATES: [(&str, &str); 11] = [
     ("base64", "axum"),
     ("block-buffer", "sha1 of tungstenite"),
     ("cpufeatures", "sha1 of tungstenite"),
@@ -44,7 +44,6 @@ const DUPLICATES: [(&str, &str); 12] = [
     ("hashbrown", "hashlink of rusqlite"),
     ("rand", "tungstenite"),
     ("rand_core", "rand of tungstenite"),
-    ("similar", "insta"),
     ("syn", "tracing-attributes, strum of reedline"),
     ("vte", "strip-ansi-escapes of reedline"),
 ];
