@@ -5,10 +5,11 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 const HEADER: usize = 32;
-pub(crate) const FRAME_HEADER: usize = 24;
+const FRAME_HEADER: usize = 24;
 /// The last bit says in which order of bytes the sums were made.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
@@ -44,16 +45,16 @@ pub(crate) struct LogScan {
 
 /// The header of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LogFrame {
+struct LogFrame {
     page: u32,
     /// Pages of the database after this commit; 0 where it is none.
     size: u32,
-    pub salts: [u32; 2],
-    pub sum: [u32; 2],
+    salts: [u32; 2],
+    sum: [u32; 2],
 }
 
 impl LogFrame {
-    pub fn parse(header: &[u8]) -> Self {
+    fn parse(header: &[u8]) -> Self {
         Self {
             page: number(header, 0),
             size: number(header, 4),
@@ -62,15 +63,40 @@ impl LogFrame {
         }
     }
 
-    pub fn is_commit(&self) -> bool {
+    fn is_commit(&self) -> bool {
         self.size != 0
     }
 }
 
-/// How many frames a log of so many bytes has.
-pub(crate) fn frames_before(bytes: u64, page: usize) -> u32 {
-    let frame = u64::try_from(FRAME_HEADER + page).unwrap_or(u64::MAX);
-    u32::try_from(bytes.saturating_sub(HEADER as u64) / frame).unwrap_or(u32::MAX)
+/// The log while it is written, for whoever knows how many frames it has.
+pub(crate) struct LogTail {
+    path: PathBuf,
+    /// With the size of a page, from the first commit on.
+    open: Option<(File, usize)>,
+}
+
+impl LogTail {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, open: None }
+    }
+
+    /// The commit that was written as frame number `frames` (from 1).
+    pub fn end(&mut self, frames: u32) -> io::Result<LogEnd> {
+        if self.open.is_none() {
+            let file = File::open(&self.path)?;
+            let mut header = [0; HEADER];
+            file.read_exact_at(&mut header, 0)?;
+            self.open = Some((file, Header::parse(&header).page));
+        }
+        let Some((file, page)) = &self.open else { return Err(io::ErrorKind::NotFound.into()) };
+        let before = u64::from(frames.saturating_sub(1));
+        let mut bytes = [0; FRAME_HEADER];
+        file.read_exact_at(&mut bytes, (HEADER as u64) + before * (FRAME_HEADER + page) as u64)?;
+        let frame = LogFrame::parse(&bytes);
+        let found = LogEnd { salts: frame.salts, frames, sum: frame.sum };
+        let no_commit = || io::Error::other(format!("frame {frames} of the log is no commit"));
+        frame.is_commit().then_some(found).ok_or_else(no_commit)
+    }
 }
 
 /// Reads a log; `asked` is the number of the frame (from 1) whose sum is wanted.

@@ -4,6 +4,5 @@
 pub(crate) mod file;
 pub(crate) mod floor;
 pub(crate) mod line_file;
-pub(crate) mod log_file;
 pub(crate) mod log_reader;
 pub(crate) mod open_error;

@@ -1,6 +1,7 @@
 //! Every word that only one database understands: connection settings, transaction words,
 //! error codes. The rest of the crate speaks SQL both understand.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -8,8 +9,6 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::disk::log_file;
-use crate::disk::log_reader::LogEnd;
 use crate::engine::conn::Conn;
 use crate::engine::error::{SqlError, SqlKind};
 
@@ -72,14 +71,14 @@ pub(crate) const SEARCH: &str = "SELECT p.id, a.name, p.session, s.key, p.seq, h
 const PREPARED_STATEMENTS: usize = 512;
 /// Nobody else writes to the file; this only covers a curious `sqlite3` on the side.
 const BUSY: Duration = Duration::from_secs(5);
-/// The log checkpoints by itself after this many pages. The checkpointer normally keeps it far
-/// below; it is the bound for a load that never lets it finish (64 MiB). A log file that has once
-/// grown is cut back to its size when it is reused.
+/// The writer copies the log by itself after this many frames. The checkpointer normally keeps it
+/// far below; it is the bound for a load that never lets it finish (64 MiB).
+pub(crate) const LOG_FRAMES: u32 = 16384;
+/// A log file that has once grown is cut back to its size when it is reused.
 /// The writer keeps 8 MiB of pages: it touches some twenty trees in every turn.
-const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 16384; \
-                      PRAGMA cache_size = -8192; \
+const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA cache_size = -8192; \
                       PRAGMA journal_size_limit = 67108864;";
-/// A commit must be synced before others may see it: `log_file` rests on it too.
+/// A commit must be synced before others may see it.
 const EVERY: &str = "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; \
                      PRAGMA synchronous = FULL;";
 /// For a file that nobody uses before it is synced and moved into place: until then it needs
@@ -89,11 +88,7 @@ const NEW: &str = "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;";
 fn connect(path: &Path, flags: OpenFlags, settings: &[&str]) -> Result<Conn, SqlError> {
     // Each connection has one user at a time: it needs no lock of its own.
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = match log_file::layer() {
-        Some(layer) => Connection::open_with_flags_and_vfs(path, flags, layer),
-        None => Connection::open_with_flags(path, flags),
-    };
-    let connection = connection.map_err(sql_error)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(sql_error)?;
     connection.busy_timeout(BUSY).map_err(sql_error)?;
     // A plan never depends on the values given: without this, statements near a partial index
     // are prepared anew with each value.
@@ -109,7 +104,23 @@ fn connect(path: &Path, flags: OpenFlags, settings: &[&str]) -> Result<Conn, Sql
 pub(crate) async fn connect_writer(path: &Path) -> Result<Conn, SqlError> {
     let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE, &[EVERY, WRITER])?;
     keep_log_at_close(&conn, true)?;
+    let Conn::Sqlite(connection) = &conn;
+    // It takes the place of SQLite's own hook, which would copy the log after so many frames.
+    connection.wal_hook(Some(|_, frames| {
+        FRAMES.set(u32::try_from(frames).ok());
+        Ok(())
+    }));
     Ok(conn)
+}
+
+thread_local! {
+    static FRAMES: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Frames in the log after a commit of this thread; none where there was none since this was asked.
+/// The writer has a thread of its own.
+pub(crate) fn take_frames() -> Option<u32> {
+    FRAMES.take()
 }
 
 /// The last connection to close copies the log into the database and removes it, unless it is told
@@ -124,12 +135,6 @@ pub(crate) fn keep_log_at_close(conn: &Conn, keep: bool) -> Result<(), SqlError>
 pub(crate) async fn copy_log(conn: &mut Conn) -> Result<bool, SqlError> {
     let Some(state) = conn.row(CHECKPOINT, &[]).await? else { return Ok(false) };
     Ok(state.int(0)? == 0 && state.int(1)? == state.int(2)?)
-}
-
-/// The last commit this connection has written, where that is known.
-pub(crate) fn written(conn: &Conn) -> Option<LogEnd> {
-    let Conn::Sqlite(connection) = conn;
-    log_file::written(connection)
 }
 
 /// A database file that does not exist yet.
@@ -209,3 +214,7 @@ fn kind_of_code(code: i32) -> SqlKind {
         _ => SqlKind::Other,
     }
 }
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

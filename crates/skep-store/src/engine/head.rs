@@ -126,21 +126,27 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// After a commit that ends there, before anybody is told. A line that cannot be written is
-    /// taken away: one that stays behind would speak against a good log later.
-    pub fn commit(&mut self, end: LogEnd, counters: Counters) {
+    /// After a commit that ends there, before anybody is told. Where that cannot be read or the
+    /// line cannot be written, it is taken away: one that stays behind would speak against a good
+    /// log later.
+    pub fn commit(&mut self, end: io::Result<LogEnd>, counters: Counters) {
+        if let Err(error) = end.and_then(|end| self.follow(end, counters)) {
+            tracing::error!(%error, file = %self.path.display(), "the store's head is not kept");
+            self.file = None;
+            self.end = LogEnd::default();
+            self.done = false;
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    fn follow(&mut self, end: LogEnd, counters: Counters) -> io::Result<()> {
         if end == self.end {
-            return;
+            return Ok(());
         }
         let synced = end.salts != self.end.salts;
         self.end = end;
         self.done = false;
-        if let Err(error) = self.write(false, counters, synced) {
-            tracing::error!(%error, file = %self.path.display(), "the store's head is not kept");
-            self.file = None;
-            self.end = LogEnd::default();
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.write(false, counters, synced)
     }
 
     /// All of the log is in the database and synced.

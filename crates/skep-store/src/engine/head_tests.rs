@@ -1,6 +1,7 @@
 //! The line, and what a log is worth beside it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::cell::Cell;
 use std::fs;
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 
 use super::{LINE, LineState, LogState, StoreHead, decide};
 use crate::disk::file;
-use crate::disk::log_reader::{self, LogEnd, LogScan};
+use crate::disk::log_reader::{self, LogEnd, LogScan, LogTail};
 use crate::engine::conn::Conn;
 use crate::engine::dialect;
 
@@ -118,6 +119,12 @@ impl Bench {
         self.folder.path().join("skep.db")
     }
 
+    /// The newest commit, where there was one since this was asked.
+    fn written(&self) -> Option<LogEnd> {
+        let mut log = LogTail::new(file::log_of(&self.database()));
+        dialect::take_frames().map(|frames| log.end(frames).unwrap())
+    }
+
     fn read(&self, asked: Option<u32>) -> LogScan {
         log_reader::read(&file::log_of(&self.database()), asked).unwrap()
     }
@@ -135,14 +142,16 @@ fn put(conn: &Conn, pages: usize) {
     }
 }
 
-/// The layer that writes the log and the reader of the file agree about its end: after small and
-/// large commits, frames written twice, what was rolled back, and when it starts over.
+/// What the writer knows of its commit and the reader of the whole file agree about its end: after
+/// small and large commits, frames written twice, what was rolled back, and when it starts over.
 #[tokio::test]
 async fn store_the_reader_finds_the_end_the_writer_knows() {
     let (bench, conn) = Bench::new().await;
-    assert_eq!(dialect::written(&conn), None);
+    assert_eq!(bench.written(), None);
+    let last = Cell::new(None);
     let agree = |what: &str| {
-        let written = dialect::written(&conn).unwrap();
+        last.set(bench.written().or(last.get()));
+        let written = last.get().unwrap();
         let log = bench.read(Some(written.frames));
         assert_eq!((log.end, log.sum), (written, Some(written.sum)), "{what}");
         assert!(!bench.read(None).broken, "{what}");
@@ -168,7 +177,7 @@ async fn store_the_reader_finds_the_end_the_writer_knows() {
     let third = agree("over what was rolled back");
     assert_eq!(third.salts, first.salts);
     for _ in 0..2 {
-        let before = dialect::written(&conn).unwrap();
+        let before = last.get().unwrap();
         run(dialect::CHECKPOINT);
         put(&conn, 1);
         let after = agree("started over");
@@ -187,7 +196,7 @@ async fn store_commits_behind_damage_are_seen() {
     }
     let path = file::log_of(&bench.database());
     let whole = fs::read(&path).unwrap();
-    let frames = dialect::written(&conn).unwrap().frames;
+    let frames = bench.written().unwrap().frames;
     let frame = |number: u32| 32 + (usize::try_from(number).unwrap() - 1) * (24 + 4096);
     let broken = |at: usize| {
         let mut bytes = whole.clone();

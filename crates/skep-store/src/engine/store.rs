@@ -13,7 +13,9 @@ use skep_core::audit::AuditVerdict;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+use crate::disk::file;
 use crate::disk::floor::Floor;
+use crate::disk::log_reader::LogTail;
 use crate::disk::open_error::OpenError;
 use crate::engine::aside::Aside;
 use crate::engine::checkpoint::{Gauge, Totals, checkpoint_on_demand};
@@ -77,6 +79,7 @@ impl<S: CommandSet> StoreOf<S> {
             conn: Some(opened.writer),
             counters: opened.counters,
             floor: Arc::clone(&opened.floor),
+            log: LogTail::new(file::log_of(&options.database)),
             head: opened.head,
             trail: opened.trail,
             notify: Box::new(notify),

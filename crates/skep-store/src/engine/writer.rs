@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::disk::floor::Floor;
 use crate::disk::line_file::LineFile;
+use crate::disk::log_reader::LogTail;
 use crate::engine::checkpoint::Gauge;
 use crate::engine::command::{CommandSet, Schema};
 use crate::engine::conn::Conn;
@@ -45,6 +46,8 @@ pub(crate) struct Writer<S: CommandSet> {
     pub conn: Option<Conn>,
     pub counters: Counters,
     pub floor: Arc<Floor>,
+    /// Where the last commit lies.
+    pub log: LogTail,
     /// Where the end of the last commit is named.
     pub head: Keeper,
     /// Where the newest audit row is named.
@@ -115,13 +118,15 @@ impl<S: CommandSet> Writer<S> {
         match self.commit(&commands).await {
             Ok(done) => {
                 let before = std::mem::replace(&mut self.counters, done.gathered.counters);
-                self.keep_heads(before);
+                let frames = dialect::take_frames();
+                self.keep_heads(before, frames);
                 let bytes = commands.iter().map(CommandSet::cost).sum();
                 self.gauge.committed(commands.len(), bytes);
                 self.tell(done.gathered.into_told());
                 for (reply, outcome) in replies.into_iter().zip(done.outcomes) {
                     reply(outcome.map_err(StoreError::Refused));
                 }
+                self.bound_log(frames).await;
             }
             Err(error @ StoreError::Moved { .. }) => {
                 tracing::error!(%error, commands = commands.len(), "no write is answered");
@@ -171,9 +176,9 @@ impl<S: CommandSet> Writer<S> {
     }
 
     /// Before anybody is told: who was answered finds the heads at or behind what the answer says.
-    fn keep_heads(&mut self, before: Counters) {
-        if let Some(end) = self.conn.as_ref().and_then(dialect::written) {
-            self.head.commit(end, self.counters);
+    fn keep_heads(&mut self, before: Counters, frames: Option<u32>) {
+        if let Some(frames) = frames {
+            self.head.commit(self.log.end(frames), self.counters);
         }
         let trail = self.counters.trail;
         if before.trail != trail
@@ -181,6 +186,15 @@ impl<S: CommandSet> Writer<S> {
             && let Err(error) = file.write(trail::line(trail).as_bytes())
         {
             tracing::warn!(%error, row = trail.id, "the audit trail's head was not kept");
+        }
+    }
+
+    /// The checkpointer did not get to it.
+    async fn bound_log(&mut self, frames: Option<u32>) {
+        let long = frames.is_some_and(|frames| frames >= dialect::LOG_FRAMES);
+        let Some(conn) = self.conn.as_mut().filter(|_| long) else { return };
+        if let Err(error) = conn.run(dialect::CHECKPOINT, &[]).await {
+            tracing::warn!(%error, "a long log was not copied into the database; it is kept");
         }
     }
 

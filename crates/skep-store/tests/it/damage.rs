@@ -317,3 +317,18 @@ async fn store_without_a_head_commits_behind_damage_are_refused() {
         assert!(loss.to_string().contains("is not known"), "{loss}");
     }
 }
+
+/// A single commit that is larger than the log's bound, too few of them for the checkpointer: the
+/// writer copies the log itself, and the next commit starts it over.
+#[tokio::test]
+async fn the_writer_bounds_the_log() {
+    let bench = Bench::new();
+    let store = bench.open().await;
+    let many = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 17000) \
+                INSERT INTO events (seq, body) SELECT 1000000 + x, hex(zeroblob(2000)) FROM n";
+    store.write(Setting(many)).await.unwrap();
+    put(&store, "behind it").await.unwrap();
+    let frames = Image::of(&bench, &store).await.frames();
+    assert!(frames < 1000, "{frames} frames");
+    store.close().await;
+}
