@@ -1,7 +1,8 @@
 import "./styles/index.css";
 import { createMemo, createSignal, Match, onCleanup, onMount, Show, Switch } from "solid-js";
 import { render } from "solid-js/web";
-import { type Me, signIn } from "./api/session";
+import { signIn } from "./api/session";
+import type { Me } from "./api/types";
 import { createApprovals } from "./state/approvals";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";

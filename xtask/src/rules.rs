@@ -4,6 +4,7 @@ mod architecture;
 mod circles;
 mod compiled;
 mod funnel;
+mod generated;
 mod ignored;
 mod layers;
 mod names;
@@ -16,6 +17,8 @@ mod sql;
 mod supply;
 mod types;
 
+#[cfg(test)]
+pub use generated::checksum;
 pub use not_yet::{Measure, NOT_YET, NotYet};
 
 use crate::finding::Finding;
@@ -23,7 +26,7 @@ use crate::tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     layers::check,
     size::check,
     panics::check,
@@ -35,6 +38,7 @@ const RULES: [Rule; 11] = [
     prompts::check,
     architecture::check,
     supply::check,
+    generated::check,
 ];
 
 /// Rules about one number of a crate or of the workspace.

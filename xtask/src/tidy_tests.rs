@@ -527,6 +527,21 @@ fn not_yet() {
 }
 
 #[test]
+fn generated() {
+    let body = format!("export type A = string;\n// {}\n", "long ".repeat(30));
+    let checksum = format!("{:016x}", rules::checksum(&body));
+    let file = |body: &str| format!("// Generated.\n// checksum {checksum}.\n{body}");
+    assert_clean(&[("web/src/api/types.ts", &file(&body))]);
+    for changed in [body.replace("string", "number"), body + "export type B = A;\n"] {
+        assert_found(
+            &[("web/src/api/types.ts", &file(&changed))],
+            &["web/src/api/types.ts:1: generated: differs from what was generated"],
+        );
+    }
+    assert_found(&[("web/src/api/types.ts", "")], &["web/src/api/types.ts:1: generated: differs"]);
+}
+
+#[test]
 fn supply() {
     let found = |listing: &str| -> Vec<String> {
         let mut tree = tree(&[]);

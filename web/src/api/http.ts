@@ -1,5 +1,7 @@
 // Requests to the hive. The cookie alone opens nothing: the key of this origin goes with it.
 
+import type { Problem } from "./types";
+
 const KEY = "skep.key";
 
 export interface Credentials {
@@ -69,7 +71,7 @@ export async function remove(path: string): Promise<void> {
 
 async function refusal(response: Response): Promise<Refusal> {
   try {
-    const problem = (await response.json()) as { code?: string; detail?: string; title?: string };
+    const problem = (await response.json()) as Partial<Problem>;
     const text = problem.detail ?? problem.title ?? `The hive answered ${response.status}.`;
     return new Refusal(response.status, problem.code ?? "unknown", text);
   } catch {

@@ -2,11 +2,7 @@
 // once and becomes a cookie and a key.
 
 import { get, keep, post, Refusal, storedKey } from "./http";
-
-export interface Me {
-  name: string;
-  role: string;
-}
+import type { Entered, Me } from "./types";
 
 /** Who is signed in here; why not, otherwise. */
 export async function signIn(): Promise<{ me: Me } | { why: string | undefined }> {
@@ -14,7 +10,7 @@ export async function signIn(): Promise<{ me: Me } | { why: string | undefined }
   if (once) {
     history.replaceState(null, "", "/");
     try {
-      const answer = await post<Me & { key: string }>("/session", { once });
+      const answer = await post<Entered>("/session", { once });
       keep(answer.key);
       return { me: { name: answer.name, role: answer.role } };
     } catch (error) {

@@ -1,420 +1,1524 @@
-// What the hive answers: the shapes of `/api/v1`, as its OpenAPI document has them.
+// Generated from the OpenAPI document by page_types_tests.rs of skep-server.
+// Do not edit; checksum acae8217952bd7cf.
 
-export type Block =
-  | { type: "text"; text: string }
-  | { type: "thinking"; thinking: string; signature?: string }
-  | { type: "redacted_thinking"; data: string }
-  | { type: "toolCall"; id: string; name: string; arguments: unknown }
-  | FileBlock;
+export type AckState = "started" | "queued" | "waiting" | "done";
 
-export interface FileBlock {
-  type: "file";
-  name: string;
-  mime: string;
-  size: number;
+/** The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`. */
+export interface ActiveTurn {
+  turn: TurnId;
+  agent: AgentName;
+  session: SessionId;
+  session_key: SessionKey;
+  token: Token;
+  call: number;
+  deltas: number;
+  content: Block[];
+}
+
+export type AgentBudget = BudgetInfo & {
+  agent: AgentName;
+  /** What one of its turns may use, where its settings say so. */
+  per_turn: CapsInfo;
+};
+
+export interface AgentInfo {
+  name: AgentName;
+  description: string;
+  /** `active` or `failed`. */
+  status: string;
+  error?: string | null;
+  engine: string;
+  model: string;
+  capabilities?: Capabilities | null;
+  /** Where the programs it starts run: `confined`, or `host` without any walls. */
+  sandbox?: string | null;
+  /** Items that are not ended; for those who see all of them. */
+  queue_depth?: number | null;
+  active_turns?: number | null;
+}
+
+/** The name of an agent; unique among the living ones. */
+export type AgentName = string;
+
+export interface Agents {
+  agents: AgentInfo[];
+}
+
+export interface Answer {
+  role: string;
+  content: string;
+}
+
+/** A call that waits for a person, in short. */
+export interface ApprovalBrief {
+  id: string;
+  agent: AgentName;
+  session_key: SessionKey;
+  tool: string;
+  /** The first 200 characters of what would run. */
+  preview: string;
+  asked_at: i64;
+  expires_at: i64;
+}
+
+/** A call that waits, or waited, for a person. */
+export interface ApprovalInfo {
+  id: string;
+  agent: AgentName;
+  session: SessionId;
+  session_key: SessionKey;
+  item?: ItemId | null;
+  turn: TurnId;
+  call: CallId;
+  tool: string;
+  class: string;
+  /** Exactly what would run. */
+  arguments: Record<string, unknown>;
+  /** The same for people: whole, and with everything invisible made visible. */
+  shown: string;
+  /** The folder it would run in. */
+  cwd: string;
+  /** What the arguments name in the workspace, as it was when the question was asked. */
+  files: NamedFile[];
+  /** Which files a yes is tied to. */
+  bound: Bound;
+  /** What a decision is bound to; to be sent back with it. */
+  hash: string;
+  /** Why it was asked: the whole decision of the policy. */
+  why: Verdict;
+  state: ApprovalState;
+  /** It expired once and was asked again: a yes runs the call as an item of its own. */
+  reopened: boolean;
+  /** Whose message led to the call. */
+  asked_by: string;
+  asked_at: i64;
+  expires_at: i64;
+  decision?: DecisionInfo | null;
+  /** Patterns that would cover it, the narrowest first. */
+  patterns: string[];
+}
+
+export interface ApprovalPage {
+  /** The newest first. */
+  approvals: ApprovalInfo[];
+  /** Give it as `cursor` for the next page; absent on the last. */
+  next?: number | null;
+}
+
+export type ApprovalState = "open" | "approved" | "denied" | "expired" | "withdrawn";
+
+export interface AuditFinding {
+  kind: FindingKind;
+  /** The row it is about, or the first of several. */
+  row: number;
+  text: string;
+}
+
+/** One row of the audit trail. What a row of its kind does not have is absent. */
+export interface AuditInfo {
+  id: number;
+  at: i64;
+  kind: AuditKind;
+  /** Who asked for the turn, or who decided. */
+  principal?: string | null;
+  agent?: string | null;
+  session?: string | null;
+  turn?: string | null;
+  call_id?: string | null;
+  tool?: string | null;
+  /** Of a call, without secrets; of other kinds, what there is to say. */
+  arguments: unknown;
+  /** What each stage of the gate said: a list of `{stage, word}`. */
+  decision: unknown;
+  outcome: string;
+  took_ms: number;
+  /** Of the answer. */
+  bytes: number;
+  /** SHA-256 over this row and the hash before it. */
   hash: string;
 }
 
+export type AuditKind = "call" | "decision" | "change" | "checkpoint" | "break";
+
+export interface AuditPage {
+  /** Newest first. A page may be short, even empty, and still have a `next`. */
+  rows: AuditInfo[];
+  next?: number | null;
+}
+
+/** What the reading of a whole trail came to. */
+export interface AuditVerdict {
+  /** Nothing was found. */
+  ok: boolean;
+  rows: number;
+  first: number;
+  last: number;
+  /** Of the last row, in hexadecimal: kept elsewhere, it proves everything before it. */
+  hash: string;
+  findings: AuditFinding[];
+  /** How many findings are not listed. */
+  more: number;
+}
+
+/** A piece of a message, kept in the order in which it happened. */
+export type Block = {
+  text: string;
+  type: "text";
+} | {
+  thinking: string;
+  signature?: string | null;
+  type: "thinking";
+} | {
+  data: string;
+  type: "redacted_thinking";
+} | {
+  id: CallId;
+  name: string;
+  arguments: unknown;
+  type: "toolCall";
+} | BlockChoice4;
+
+export type BlockChoice4 = File & {
+  type: "file";
+};
+
+/** What stands in a message, before the writer gave it its place. */
+export interface Body {
+  role: MessageRole;
+  content: Block[];
+  /** What was put before a user's text in the prompt (time, unread, memory…): part of the row, so that a request is built from rows alone and stays the same bytes for ever. */
+  shown?: string | null;
+  meta?: Meta | null;
+  toolCallId?: CallId | null;
+  toolName?: string | null;
+  isError?: boolean | null;
+  details?: unknown;
+  origin?: Origin | null;
+}
+
+/** Which files a yes is tied to. */
+export type Bound = "named" | "workspace" | "nothing";
+
+export interface BudgetInfo {
+  limits: CapsInfo;
+  calls: number;
+  /** As vendors counted them. */
+  tokens: number;
+  /** Dollars, of calls whose price is known. */
+  cost: number;
+  /** Of calls whose price is not known. */
+  unpriced_tokens: number;
+  /** Of calls that broke off or were lost: what they may have used, as we count. */
+  unsettled_tokens: number;
+  unsettled_cost: number;
+  /** Taken in advance by calls under way. */
+  held_calls: number;
+  held_tokens: number;
+  held_cost: number;
+}
+
+/** What a day's calls have used of what they may. */
+export interface BudgetPage {
+  /** Of all agents together. */
+  hive: BudgetInfo;
+  /** Agents that used something today, or have a limit of their own. */
+  agents: AgentBudget[];
+  /** What one turn may use, where the hive says so. */
+  per_turn: CapsInfo;
+  /** When the sums begin anew. */
+  until: i64;
+}
+
+export interface CachedTokens {
+  cached_tokens: number;
+}
+
+export interface CallFinding {
+  /** `happened`, `did_not`, or `run_again`: then that very call runs once more, through the whole gate, and its result reaches its session. */
+  outcome: Resolution;
+  /** For the audit trail. */
+  note?: string | null;
+}
+
+/** A tool call, as the model named it. */
+export type CallId = string;
+
+export type CallState = "planned" | "started" | "done" | "unknown" | "waiting";
+
+export interface Capabilities {
+  queue_while_streaming: boolean;
+  interrupt: boolean;
+  tool_events: boolean;
+  full_history: boolean;
+  approvals: boolean;
+  own_tools: boolean;
+}
+
+/** Absent where nothing limits it. */
+export interface CapsInfo {
+  tokens?: number | null;
+  cost?: number | null;
+}
+
+/** A stable place frames go to, such as `ws:4f…`. */
+export type ChannelId = string;
+
+export interface ChatMessage {
+  role: string;
+  content?: Content | null;
+}
+
+/** The body of `POST /v1/chat/completions`. Sampling parameters and fields that are not known have no effect: the agent's own settings decide. What would make the answer another one than the client relies on (`tools`, `n` above 1, …) is refused. */
+export interface ChatRequest {
+  /** The name of an agent. */
+  model: string;
+  messages: ChatMessage[];
+  stream?: boolean | null;
+  stream_options?: StreamOptions | null;
+  n?: number | null;
+}
+
+export interface Choice {
+  index: number;
+  message: Answer;
+  finish_reason: string;
+}
+
+export type Class = "read" | "write" | "run" | "reach" | "shape";
+
+export interface ClassEffect {
+  class: Class;
+  effect: Effect;
+}
+
+/** A command as it is shown and completed everywhere: `/help`, the terminal, the page. */
+export interface CommandInfo {
+  /** With its slash. */
+  name: string;
+  /** What may follow it; empty where nothing does. */
+  arguments: string;
+  help: string;
+}
+
+export interface Commands {
+  commands: CommandInfo[];
+}
+
+export interface Compact {
+  /** What the notes have to hold above all. */
+  keep?: string | null;
+}
+
+export interface Completion {
+  id: string;
+  object: string;
+  created: number;
+  model: AgentName;
+  choices: Choice[];
+  usage?: TokenCounts | null;
+}
+
+export type ConfigOutcome = "applied" | "kept";
+
+/** A mistake in the files that keeps them, or one agent's, from being in force. */
+export interface ConfigProblem {
+  file: string;
+  line?: number | null;
+  /** The whole sentence for people: file, line, key, what is wrong, what was expected. */
+  text: string;
+}
+
+/** How the files stand to what is in force. */
+export interface ConfigStanding {
+  problems: ConfigProblem[];
+  /** Keys whose new value is used after the next start. */
+  needs_restart: string[];
+  /** Why changes of the files are not noticed, when they are not. */
+  unwatched?: string | null;
+}
+
+export type Content = string | Part[];
+
+/** How full a model's window is. */
+export interface ContextInfo {
+  /** Tokens of its last call, answer included. */
+  used: number;
+  /** Null where nobody knows. */
+  window?: number | null;
+  parts?: ContextParts | null;
+}
+
+/** Tokens of a call by what they are for; their sum is `used`. Vendors count the whole alone: `tools` and `system` are reckoned from their length. */
+export interface ContextParts {
+  tools: number;
+  system: number;
+  history: number;
+  /** The answer. */
+  newest: number;
+}
+
+/** What a pattern would come to. */
+export interface Covered {
+  /** Whether it would answer this question. */
+  covers: boolean;
+  /** Why, or why not. */
+  why: string;
+  /** Other open questions of the agent that it would answer too. */
+  others: ApprovalInfo[];
+}
+
+/** An answer. */
+export interface Decision {
+  decision: Word;
+  scope?: Scope | null;
+  /** For `session` and `always`: what is allowed; exactly this call where it is left out. */
+  pattern?: string | null;
+  /** For the agent where it is a no, for the record else. */
+  note?: string | null;
+  /** The `hash` of what was shown. */
+  hash: string;
+}
+
+/** A person's answer. */
+export interface DecisionInfo {
+  by: string;
+  at: i64;
+  /** The door it came through. */
+  from: string;
+  scope: Scope;
+  pattern?: string | null;
+  note?: string | null;
+  used?: i64 | null;
+}
+
+export type DeltaPart = "text" | "thinking";
+
+export type Effect = "allow" | "ask" | "deny";
+
+export interface Entered {
+  name: string;
+  role: Role;
+  /** For the header `X-Skep-Key`, beside the cookie that comes with this answer. */
+  key: string;
+}
+
+export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17;
+
+export type EventChoice0 = {
+  session_key: SessionKey;
+  token: Token;
+  from: string;
+  body: string;
+  resumed: boolean;
+  type: "turn_start";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice1 = {
+  token: Token;
+  call: number;
+  index: number;
+  part: DeltaPart;
+  text: string;
+  type: "delta";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice10 = {
+  approval: string;
+  state: ApprovalState;
+  by?: string | null;
+  scope?: Scope | null;
+  type: "approval_decided";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice11 = {
+  item: ItemId;
+  message_id: MessageId;
+  session_key: SessionKey;
+  type: "inbox_accepted";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice12 = {
+  item: ItemId;
+  message_id: MessageId;
+  state: ItemState;
+  type: "inbox_ended";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice13 = {
+  call_id: CallId;
+  tool: string;
+  type: "call_unknown";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice14 = {
+  call_id: CallId;
+  tool: string;
+  outcome: Resolution;
+  type: "call_resolved";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice15 = {
+  state: string;
+  reason?: string | null;
+  type: "status";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice16 = {
+  state: ConfigOutcome;
+  problems: ConfigProblem[];
+  /** Keys whose new value is used after the next start. */
+  needs_restart: string[];
+  type: "config";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice17 = {
+  state: string;
+  text?: string | null;
+  type: "integrity";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice2 = {
+  call_id: CallId;
+  tool: string;
+  type: "tool_start";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice3 = {
+  call_id: CallId;
+  tool: string;
+  is_error: boolean;
+  state: CallState;
+  type: "tool_end";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice4 = {
+  first: number;
+  last: number;
+  type: "history_updated";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice5 = {
+  ok: boolean;
+  outcome: string;
+  note?: string | null;
+  usage: Usage;
+  /** The profile that answered last, when any did. */
+  profile?: string | null;
+  type: "turn_end";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice6 = {
+  upto: number;
+  messages: number;
+  reason: Reason;
+  type: "compacted";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice7 = {
+  text: string;
+  type: "note";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice8 = {
+  reason: string;
+  until?: i64 | null;
+  type: "turn_waiting";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice9 = {
+  approval: string;
+  call_id: CallId;
+  tool: string;
+  expires_at: i64;
+  type: "approval_asked";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventKind = {
+  session_key: SessionKey;
+  token: Token;
+  from: string;
+  body: string;
+  resumed: boolean;
+  type: "turn_start";
+} | {
+  token: Token;
+  call: number;
+  index: number;
+  part: DeltaPart;
+  text: string;
+  type: "delta";
+} | {
+  call_id: CallId;
+  tool: string;
+  type: "tool_start";
+} | {
+  call_id: CallId;
+  tool: string;
+  is_error: boolean;
+  state: CallState;
+  type: "tool_end";
+} | {
+  first: number;
+  last: number;
+  type: "history_updated";
+} | {
+  ok: boolean;
+  outcome: string;
+  note?: string | null;
+  usage: Usage;
+  /** The profile that answered last, when any did. */
+  profile?: string | null;
+  type: "turn_end";
+} | {
+  upto: number;
+  messages: number;
+  reason: Reason;
+  type: "compacted";
+} | {
+  text: string;
+  type: "note";
+} | {
+  reason: string;
+  until?: i64 | null;
+  type: "turn_waiting";
+} | {
+  approval: string;
+  call_id: CallId;
+  tool: string;
+  expires_at: i64;
+  type: "approval_asked";
+} | {
+  approval: string;
+  state: ApprovalState;
+  by?: string | null;
+  scope?: Scope | null;
+  type: "approval_decided";
+} | {
+  item: ItemId;
+  message_id: MessageId;
+  session_key: SessionKey;
+  type: "inbox_accepted";
+} | {
+  item: ItemId;
+  message_id: MessageId;
+  state: ItemState;
+  type: "inbox_ended";
+} | {
+  call_id: CallId;
+  tool: string;
+  type: "call_unknown";
+} | {
+  call_id: CallId;
+  tool: string;
+  outcome: Resolution;
+  type: "call_resolved";
+} | {
+  state: string;
+  reason?: string | null;
+  type: "status";
+} | {
+  state: ConfigOutcome;
+  problems: ConfigProblem[];
+  /** Keys whose new value is used after the next start. */
+  needs_restart: string[];
+  type: "config";
+} | {
+  state: string;
+  text?: string | null;
+  type: "integrity";
+};
+
+export interface Failure {
+  code: string;
+  error: string;
+}
+
+/** A file of a message. Its row has everything but the bytes: those are kept once for each hash and put in again for whoever needs them. */
+export interface File {
+  name: string;
+  mime: string;
+  size: number;
+  /** SHA-256 of the bytes, in hex. */
+  hash: string;
+  /** Base64; only where the bytes were asked for. */
+  data?: string | null;
+}
+
+export type FindingKind = "changed" | "foreign" | "removed" | "reordered" | "cut_off" | "rewritten" | "head" | "break";
+
+/** A message followed to its end. */
+export interface Followed {
+  message_id: MessageId;
+  item_id: ItemId;
+  agent: AgentName;
+  session_key: SessionKey;
+  state: ItemState;
+  turn?: TurnId | null;
+  response?: Response | null;
+  error?: Failure | null;
+}
+
+export interface Fork {
+  /** The last message to keep; else all of them. It cannot stand between a tool call and its result. */
+  at?: number | null;
+  /** Leads to the fork from then on; made up where it is left out. */
+  session_key?: string | null;
+}
+
+/** Where a fork began. */
+export interface ForkedFrom {
+  session: SessionId;
+  /** The last message that was copied. */
+  at: number;
+}
+
+/** Something allowed for a time or a session. */
+export interface GrantInfo {
+  id: string;
+  agent: AgentName;
+  session?: string | null;
+  tool: string;
+  path?: string | null;
+  command?: string | null;
+  host?: string | null;
+  /** For whom. */
+  grants: string[];
+  made_by: string;
+  made_at: i64;
+  until?: i64 | null;
+}
+
+export interface Grants {
+  grants: GrantInfo[];
+}
+
+export interface HistoryPage {
+  /** Oldest first: as JSON, with commas between them. */
+  messages: Message[];
+  session?: SessionId | null;
+  view: View;
+  streaming: boolean;
+  active?: ActiveTurn | null;
+  /** Give this as `before` for the page before; absent at the beginning. */
+  before?: number | null;
+  /** Where `after` was given: give this for the page after; absent at the end. */
+  after?: number | null;
+  context?: ContextInfo | null;
+}
+
+export interface HiveInfo {
+  version: string;
+  /** The folder it serves; for those who see everything. */
+  home?: string | null;
+  started_at: i64;
+  uptime_ms: i64;
+  model_note: string;
+  /** `ok`, or why writes are held (`disk_full`, `store_unsynced`, `store_moved`). */
+  store: string;
+  /** How the files of the home stand to what is in force. */
+  config: ConfigStanding;
+  /** What a look at the whole database found, after a stop out of order. */
+  integrity: IntegrityInfo;
+}
+
+export interface ImageUrl {
+  /** The picture itself, as a data URL; the hive fetches nothing. */
+  url: string;
+}
+
+export interface Imagined {
+  tool: string;
+  arguments: Record<string, unknown>;
+  /** For whom: a principal such as `operator`; you where it is left out. */
+  who?: string | null;
+}
+
+/** What became of an import. */
+export interface ImportReport {
+  agent: AgentName;
+  session: SessionId;
+  messages: number;
+  /** Absent rows were written; `false`: the same session was there already. */
+  imported: boolean;
+}
+
+export interface Inbox {
+  items: InboxItem[];
+  /** Give it as `after` for the next page; absent on the last. */
+  after?: number | null;
+}
+
+/** A line of the inbox. */
+export interface InboxItem {
+  item_id: ItemId;
+  message_id: MessageId;
+  agent: AgentName;
+  session_key: SessionKey;
+  kind: string;
+  priority: string;
+  state: ItemState;
+  attempts: number;
+  /** The first 200 characters. */
+  preview: string;
+  error?: Failure | null;
+  created_at: i64;
+  finished_at?: i64 | null;
+  /** Give it as `after` for the next page. */
+  ord: number;
+}
+
+/** unchecked → running → whole | damaged | unchecked (it could not be done, or the hive stopped). */
+export interface IntegrityInfo {
+  /** `unchecked` (the last stop was in order), `running`, `whole` or `damaged`. */
+  state: string;
+  checked_at?: i64 | null;
+  /** What is wrong and what to do about it. */
+  text?: string | null;
+}
+
+/** The durable unit that wakes an agent (UUIDv7). */
+export type ItemId = string;
+
+/** One item of the inbox with everything that is known of it. */
+export type ItemInfo = InboxItem & {
+  /** The whole message. */
+  text: string;
+  from: Principal;
+  channel?: ChannelId | null;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+  /** Model calls of its turn. */
+  steps: number;
+  waiting_for?: string | null;
+  started_at?: i64 | null;
+  /** The answer. */
+  response?: string | null;
+  retry_of?: ItemId | null;
+  retried_as?: ItemId | null;
+};
+
+export type ItemState = "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
+
+export interface Link {
+  /** What stands behind `#once=` in the link. */
+  once: string;
+}
+
+/** Roles that people have. */
+export type LinkRole = "operator" | "user" | "viewer";
+
+/** One thing that happened. */
+export type LogLine = Record<string, unknown> & {
+  /** UTC, with milliseconds: `2026-02-03T04:05:06.789Z`. As text it sorts as it happened. */
+  time: string;
+  level: string;
+  /** Which part of the program says it. */
+  target: string;
+  agent?: string | null;
+  session?: string | null;
+  turn?: string | null;
+  tool?: string | null;
+  message: string;
+};
+
+export interface Looked {
+  rule: string;
+  /** File and line. */
+  place: string;
+  matched: boolean;
+  why: string;
+}
+
+export interface MadeLink {
+  /** Opens the dashboard and signs in, once, within ten minutes. */
+  link: string;
+}
+
+export type MadeToken = TokenInfo & {
+  /** The token itself, shown this once. */
+  token: string;
+};
+
+export interface Me {
+  name: string;
+  role: Role;
+}
+
+/** A stored message: a body with its place. */
+export type Message = Body & {
+  /** Always `history`, so that a line of an export says what it is. */
+  type?: string;
+  id: string;
+  agentId: AgentName;
+  sessionId: SessionId;
+  turn: TurnId;
+  /** Order inside the session; never the timestamp. */
+  seq: number;
+  timestamp: i64;
+};
+
+/** What the sender calls a message: its own id, or the item's. */
+export type MessageId = string;
+
+export type MessageRole = "user" | "assistant" | "toolResult" | "system";
+
+export interface Meta {
+  /** The profile that answered; it may be a fallback of the one that was to. */
+  profile?: string | null;
+  provider: string;
+  model: string;
+  /** The wire format, for instance `anthropic-messages`. */
+  api: string;
+  usage: Usage;
+  stopReason: StopReason;
+}
+
+export interface Model {
+  /** The name of an agent. */
+  id: string;
+  object: string;
+  created: number;
+  owned_by: string;
+}
+
+export interface Models {
+  object: string;
+  data: Model[];
+}
+
+/** A file or folder that a call names or may use. */
+export interface NamedFile {
+  /** As the call names it; `.` is the workspace. */
+  path: string;
+  /** Where it leads, when that is another path. */
+  target?: string | null;
+  /** `file`, `folder`, `other`; `written` of a file that a redirection writes; `workspace` where it stands for everything in there. */
+  kind: string;
+  /** Of a file's content, absent where it is not read; of a folder, over path, inode, size and time of change of everything in it. */
+  sha256?: string | null;
+  bytes?: number | null;
+}
+
+/** Something to be allowed for a time. */
+export interface NewGrant {
+  /** A tool's name, or a pattern with `*`. */
+  tool: string;
+  path?: string | null;
+  command?: string | null;
+  host?: string | null;
+  /** `any`, `role:ROLE`, `user:NAME`; anyone where it is left out. */
+  grants?: string[] | null;
+  /** For how long. */
+  minutes: number;
+}
+
+export interface NewLink {
+  /** Whose browser it is. */
+  name?: string | null;
+  role?: LinkRole | null;
+}
+
+export interface NewMessage {
+  /** May be blank where there are attachments. */
+  message: string;
+  /** `main` where it is left out. */
+  session_key?: string | null;
+  mode?: QueueMode | null;
+  think?: Think | null;
+  /** Files the model is shown with the message; 20 MiB together. */
+  attachments?: RawAttachment[] | null;
+}
+
+export interface NewToken {
+  /** What it is for. */
+  name: string;
+  role?: Role | null;
+  /** For the role `channel`, and only there: its conversations begin so. */
+  prefix?: string | null;
+  /** For the role `agent`, and only there: the agent whose engine's child holds it. */
+  agent?: string | null;
+}
+
+export interface Noted {
+  /** In the order in which they were written. */
+  lines: LogLine[];
+  /** Where the next lines will be: give it as `after`. */
+  next?: string | null;
+}
+
+/** The form of every refusal under `/v1`, for the OpenAPI document. */
+export interface OpenAiError {
+  error: OpenAiErrorBody;
+}
+
+export interface OpenAiErrorBody {
+  message: string;
+  type: string;
+  param?: string | null;
+  /** The same stable word as in a problem of the other routes. */
+  code: string;
+}
+
+/** Where a user message came from. */
+export interface Origin {
+  item: ItemId;
+  messageId: MessageId;
+  /** `ws`, `api`, `cli`. */
+  channel: string;
+  principal: string;
+}
+
+export interface Part {
+  type: string;
+  text?: string | null;
+  image_url?: ImageUrl | null;
+}
+
+/** The decision on one part of the call, for one person. */
+export interface PartVerdict {
+  /** Which part of the call. */
+  part: string;
+  /** Whose message led to it. */
+  who: string;
+  effect: Effect;
+  why: string;
+  rule?: string | null;
+  /** The rules, and why each matched or did not. */
+  rules: Looked[];
+  /** How many compared rules are left out of `rules`. */
+  untold?: number;
+}
+
+/** What an agent's calls are decided by. */
+export interface PolicyInfo {
+  agent: AgentName;
+  /** What each class comes to where no rule matches. */
+  classes: ClassEffect[];
+  rules: RuleInfo[];
+  /** What was granted for a time or a session. */
+  grants: GrantInfo[];
+  /** Where and why it could not be read: everything is denied. */
+  broken?: string | null;
+}
+
+/** Who a credential belongs to: `operator`, or the id of a token. */
+export type Principal = string;
+
+/** The form of every refusal, for the OpenAPI document. Some carry further members, such as the id to follow. */
+export interface Problem {
+  /** Always `about:blank`. */
+  type: string;
+  title: string;
+  status: number;
+  /** What, why and what to do, for people. */
+  detail: string;
+  /** A stable word for programs. */
+  code: string;
+}
+
+/** A profile without its key. */
+export interface ProviderInfo {
+  name: string;
+  /** The vendor's wire. */
+  provider: string;
+  model: string;
+  /** Scheme, host and port; nothing where no address is dialled. */
+  address?: string | null;
+  /** Where its key comes from; never the key. */
+  key: string;
+  max_output_tokens: number;
+  context_window?: number | null;
+  /** Whether calls can be priced; where not, their cost is unknown. */
+  price_known: boolean;
+  /** Asked in this order while it cannot answer. */
+  fallback: string[];
+  /** The agents that use it. */
+  agents: AgentName[];
+  reached?: Reached | null;
+}
+
+export interface ProviderList {
+  providers: ProviderInfo[];
+}
+
+/** What became of a try. */
+export interface ProviderTry {
+  name: string;
+  model: string;
+  ok: boolean;
+  took_ms: i64;
+  usage?: Usage | null;
+  error?: Failure | null;
+}
+
+export interface QueueInfo {
+  pending: number;
+  running: number;
+  waiting: number;
+}
+
+/** What happens to a message that arrives while a turn of its session runs. */
+export type QueueMode = "queue" | "interrupt";
+
+/** A file with a message: a picture (PNG, JPEG, GIF, WebP) of up to 5 MiB, or UTF-8 text of up to 256 KiB. The bytes decide which. */
+export interface RawAttachment {
+  name: string;
+  /** What kind of text it is; of a picture the bytes say it. */
+  mime?: string | null;
+  /** Base64. */
+  data: string;
+}
+
+/** Whether something answers at an address. No model was asked and no key was sent. */
+export interface Reached {
+  ok: boolean;
+  took_ms: i64;
+  error?: string | null;
+}
+
+export type Reason = "full" | "overflow" | "asked";
+
+/** The message is durable. */
+export interface Receipt {
+  message_id: MessageId;
+  item_id: ItemId;
+  agent: AgentName;
+  session_key: SessionKey;
+  state: AckState;
+  note?: string | null;
+}
+
+export type Resolution = "happened" | "did_not" | "run_again";
+
+/** What was said about a call. */
+export interface ResolvedInfo {
+  turn: TurnId;
+  call_id: CallId;
+  outcome: Resolution;
+  item?: ItemId | null;
+}
+
+export interface Response {
+  content: string;
+  in_reply_to: MessageId[];
+}
+
+export type Role = "operator" | "user" | "viewer" | "channel" | "agent";
+
+/** A rule as doors show it. */
+export interface RuleInfo {
+  effect: Effect;
+  tool: string;
+  path?: string | null;
+  command?: string | null;
+  host?: string | null;
+  /** `any`, `role:…`, `user:…`. */
+  grants: string[];
+  /** File and line. */
+  place: string;
+}
+
+export type Scope = "once" | "session" | "always";
+
+/** A message with the words in it. */
+export interface SearchHit {
+  agent: AgentName;
+  session: SessionId;
+  session_key: SessionKey;
+  seq: number;
+  timestamp: i64;
+  role: MessageRole;
+  /** The part of the text around the first match. */
+  excerpt: string;
+  /** Where it begins in the text, in characters. */
+  excerpt_at: number;
+  /** The text goes on after it. */
+  cut: boolean;
+  /** The matches in the excerpt: first character and length. */
+  marks: number[][];
+}
+
+export interface SearchPage {
+  /** Newest first, in the order they came into the hive. */
+  hits: SearchHit[];
+  /** Give this as `before` for the next page; absent on the last. */
+  before?: number | null;
+  /** How many messages the index does not know yet, after an upgrade; else absent. */
+  unindexed?: number | null;
+}
+
+/** One server-sent event, for the OpenAPI document. */
+export interface ServerSentEvent {
+  event?: string | null;
+  /** The `seq` of a durable event. */
+  id?: string | null;
+  /** JSON; of the OpenAI interface also `[DONE]`. */
+  data: string;
+}
+
+/** One conversation of one agent (UUIDv7). */
+export type SessionId = string;
+
+/** A conversation in a list. */
+export interface SessionInfo {
+  id: SessionId;
+  agent: AgentName;
+  session_key: SessionKey;
+  /** Its first words. */
+  title: string;
+  created_at: i64;
+  /** When something was last said in it. */
+  last_at: i64;
+  messages: number;
+  /** What its model calls took so far. A fork counts from its beginning. */
+  tokens: number;
+  /** Dollars; absent where the price of a call is not known. */
+  cost?: number | null;
+  /** Its key leads here now: a message under the key goes on in it. */
+  current: boolean;
+  /** What `/model` chose for its key; absent where the agent's own profile holds. */
+  profile?: string | null;
+  think?: Think | null;
+  forked_from?: ForkedFrom | null;
+}
+
+/** What a door calls a conversation: `main`, a channel id, a topic. It leads to a session. */
+export type SessionKey = string;
+
+export interface SessionPage {
+  /** The one last spoken in first. */
+  sessions: SessionInfo[];
+  /** Give this as `after` for the next page; absent on the last. */
+  after?: string | null;
+}
+
+/** The hive at one moment: everything with a durable `seq` up to `seq` is in it. */
+export interface Snapshot {
+  seq: number;
+  hive: HiveInfo;
+  agents: AgentInfo[];
+  turns: TurnInfo[];
+  queue?: QueueInfo | null;
+  unknown_calls: UnknownCall[];
+  /** Calls that wait for a person, the newest first. */
+  approvals: ApprovalBrief[];
+  spend?: SpendInfo | null;
+}
+
+export type Span = "hour" | "day";
+
+/** What model calls used since 00:00 UTC. */
+export interface SpendInfo {
+  calls: number;
+  tokens: number;
+  /** Dollars; null when the price of a call is not known. */
+  cost?: number | null;
+  /** Dollars of the calls whose price is known. */
+  known_cost: number;
+  unpriced_calls: number;
+  unpriced_tokens: number;
+  limits: SpendLimits;
+  /** When the sums begin anew. */
+  until: i64;
+}
+
+/** What a day may use; absent where nothing limits it. */
+export interface SpendLimits {
+  cost_per_day?: number | null;
+  tokens_per_day?: number | null;
+  /** Of calls whose price is not known, while only the cost is limited. */
+  unpriced_tokens_per_day?: number | null;
+}
+
+export interface Status {
+  status: string;
+}
+
+export interface Stop {
+  /** `main` where it is left out. */
+  session_key?: string | null;
+}
+
+/** Why a model call, and so an assistant message, ended. */
+export type StopReason = "end_turn" | "tool_use" | "max_tokens" | "stop_sequence" | "refusal" | "cancelled" | "interrupted" | "error" | "other";
+
+export interface Stopped {
+  stopped: boolean;
+  turn?: TurnId | null;
+}
+
+export interface Stopping {
+  state: string;
+}
+
+export interface StreamOptions {
+  /** A last chunk with the tokens used. */
+  include_usage?: boolean | null;
+}
+
+/** How much a model thinks before it answers. */
+export type Think = "off" | "low" | "medium" | "high";
+
+/** A lane's fencing token: every lease takes the next one, and a write with an old one is refused. */
+export type Token = number;
+
+export interface TokenCounts {
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  prompt_tokens_details: CachedTokens;
+}
+
+export interface TokenInfo {
+  id: string;
+  name: string;
+  role: Role;
+  /** Of a channel: its conversations begin so. */
+  prefix?: string | null;
+  agent?: AgentName | null;
+  created_at: i64;
+  revoked_at?: i64 | null;
+}
+
+export interface Tokens {
+  tokens: TokenInfo[];
+}
+
+/** One run of an engine (UUIDv7). */
+export type TurnId = string;
+
+export interface TurnInfo {
+  turn: TurnId;
+  agent: AgentName;
+  session: SessionId;
+  session_key: SessionKey;
+  state: string;
+  since: i64;
+  steps: number;
+  waiting_for?: string | null;
+  context?: ContextInfo | null;
+}
+
+export interface UnknownCall {
+  turn: TurnId;
+  call_id: CallId;
+  agent: AgentName;
+  session_key: SessionKey;
+  tool: string;
+  at: i64;
+}
+
+export interface UnknownCallInfo {
+  turn: TurnId;
+  call_id: CallId;
+  agent: AgentName;
+  session_key: SessionKey;
+  tool: string;
+  arguments: unknown;
+  /** When it was found that nobody knows. */
+  at: i64;
+}
+
+export interface UnknownCalls {
+  /** Newest first; at most 200. */
+  calls: UnknownCallInfo[];
+}
+
+/** Tokens as the wire reported them, and what they cost. */
 export interface Usage {
   input: number;
   output: number;
   cacheRead: number;
   cacheWrite: number;
   totalTokens: number;
-  /** Dollars; absent where the price is not known. */
-  cost?: number;
+  /** `None` if the price is unknown, which is not zero. */
+  cost?: number | null;
 }
 
-export interface Meta {
-  provider: string;
-  model: string;
-  api: string;
-  usage: Usage;
-  stopReason: string;
-}
-
-export interface Message {
-  type: "history";
-  id: string;
-  seq: number;
-  turn: string;
-  agentId: string;
-  sessionId: string;
-  timestamp: number;
-  role: "user" | "assistant" | "toolResult" | "system";
-  content: Block[];
-  meta?: Meta;
-  toolCallId?: string;
-  toolName?: string;
-  isError?: boolean;
-  details?: { diff?: string } & Record<string, unknown>;
-  origin?: { item: string; messageId: string; channel: string; principal: string };
-}
-
-export interface ActiveTurn {
-  turn: string;
-  agent: string;
-  session: string;
-  session_key: string;
-  token: number;
-  call: number;
-  /** Deltas up to here are in `content`. */
-  deltas: number;
-  content: Block[];
-}
-
-export interface HistoryPage {
-  messages: Message[];
-  session?: string;
-  view: View;
-  streaming: boolean;
-  active?: ActiveTurn;
-  /** How full the model's context was at the last call, in tokens. */
-  context?: Context;
-  before?: number;
-}
-
-export interface Context {
-  used: number;
-  window: number | null;
-  /** What `used` consists of; tools and system are reckoned. */
-  parts?: { tools: number; system: number; history: number; newest: number };
-}
-
-export type View = "simple" | "full";
-
-export interface Agent {
-  name: string;
-  description: string;
-  status: "active" | "failed";
-  error?: string;
-  engine: string;
-  model: string;
-  queue_depth?: number;
-  active_turns?: number;
-}
-
-export interface Turn {
-  turn: string;
-  agent: string;
-  session: string;
-  session_key: string;
-  state: string;
-  since: number;
-  steps: number;
-  waiting_for?: string;
-}
-
-export interface UnknownCall {
-  turn: string;
-  call_id: string;
-  agent: string;
-  tool: string;
-  at: number;
-}
-
-export interface Snapshot {
-  seq: number;
-  hive: { version: string; started_at: number; model_note: string; store: string };
-  agents: Agent[];
-  turns: Turn[];
-  /** For those who see all of it. */
-  queue?: { pending: number; running: number; waiting: number };
-  unknown_calls: UnknownCall[];
-  spend?: Spend;
-}
-
-/** What today has cost so far. */
-export interface Spend {
-  calls: number;
-  tokens: number;
-  /** Null when the price of a call is not known. */
-  cost: number | null;
-  known_cost: number;
-  unpriced_calls: number;
-  limits: { cost_per_day?: number; tokens_per_day?: number };
-}
-
-/** A call that a person has to decide, or had to. */
-export interface Approval {
-  id: string;
-  agent: string;
-  session: string;
-  session_key: string;
-  item?: string;
-  turn: string;
-  call: string;
-  tool: string;
-  class: string;
-  arguments: unknown;
-  /** The whole of it, as people read it. */
-  shown: string;
-  cwd: string;
-  files: NamedFile[];
-  /** Which files a yes is tied to. */
-  bound: "named" | "workspace" | "nothing";
-  /** Over the agent, the tool, the exact arguments, the folder and the files. */
-  hash: string;
-  why: Verdict;
-  state: "open" | "approved" | "denied" | "expired" | "withdrawn";
-  asked_by: string;
-  asked_at: number;
-  expires_at: number;
-  decision?: {
-    by: string;
-    at: number;
-    from?: string;
-    scope: "once" | "session" | "always";
-    pattern?: string;
-    note?: string;
-    /** When the call ran with it. */
-    used?: number;
-  };
-  /** The narrowest first. */
-  patterns: string[];
-  /** It expired once: a yes runs the call as an item of its own. */
-  reopened: boolean;
-}
-
-/** What a pattern would come to. */
-export interface Covered {
-  covers: boolean;
-  why: string;
-  /** Other open ones that it would answer too. */
-  others: Approval[];
-}
-
-/** What a call names in the workspace, as it was when the question was asked. */
-export interface NamedFile {
-  path: string;
-  /** Where it leads, when that is another path. */
-  target?: string;
-  kind: string;
-  sha256?: string;
-  bytes?: number;
-}
-
-export type Effect = "allow" | "ask" | "deny";
-
-/** What the policy says to a call, and why. */
-export interface Verdict {
-  effect: Effect;
-  why: string;
-  /** The rule that decided; absent where the class did. */
-  rule?: string;
-  parts: {
-    part: string;
-    who: string;
-    effect: Effect;
-    why: string;
-    rule?: string;
-    rules: { rule: string; place: string; matched: boolean; why: string }[];
-    /** Rules that were looked at and are not told. */
-    untold?: number;
-  }[];
-}
-
-/** What would be decided about a call nobody makes. */
-export interface Why extends Verdict {
-  /** Whether the agent has the tool at all. */
-  listed: boolean;
-}
-
-/** A yes for a while. */
-export interface Grant {
-  id: string;
-  agent: string;
-  tool: string;
-  path?: string;
-  command?: string;
-  host?: string;
-  made_by: string;
-  until?: number;
-}
-
-/** Absent where nothing limits it. */
-export interface Caps {
-  tokens?: number;
-  cost?: number;
-}
-
-/** What may be used, what is, and what calls under way hold. */
-export interface Budget {
-  limits: Caps;
-  tokens: number;
-  cost: number;
-  unsettled_tokens: number;
-  unsettled_cost: number;
-  held_tokens: number;
-  held_cost: number;
-}
-
-export interface BudgetPage {
-  hive: Budget;
-  agents: (Budget & { agent: string; per_turn: Caps })[];
-  per_turn: Caps;
-}
-
-/** One row of the audit trail. */
-export interface AuditRow {
-  id: number;
-  at: number;
-  kind: string;
-  principal?: string;
-  agent?: string;
-  session?: string;
-  turn?: string;
-  call_id?: string;
-  tool?: string;
-  arguments: unknown;
-  decision: { stage: string; word: string }[];
-  outcome: string;
-  took_ms: number;
-  bytes: number;
-  hash: string;
-}
-
-export interface AuditPage {
-  rows: AuditRow[];
-  next?: number;
-}
-
-export interface AuditVerdict {
-  ok: boolean;
-  rows: number;
-  hash: string;
-  findings: { kind: string; row: number; text: string }[];
-  more: number;
-}
-
-/** One thing the program noted; what else belongs to it stands beside these. */
-export interface LogLine {
-  time: string;
-  level: string;
-  target: string;
-  agent?: string;
-  turn?: string;
-  tool?: string;
-  message: string;
-}
-
-/** What one agent used of one model in one hour or day. */
-export interface UsageRow {
-  at: number;
-  agent: string;
+/** What one agent used of one model in one hour or day (UTC). */
+export interface UsageInfo {
+  /** When the hour or day began. */
+  at: i64;
+  agent: AgentName;
   profile: string;
+  /** Empty where it was not kept apart. */
   model: string;
   calls: number;
+  /** Turns whose first answer came then. */
   turns: number;
+  /** Tokens of prompts that came from no cache and went into none. */
   input: number;
   output: number;
   cache_read: number;
   cache_write: number;
+  /** Of all four kinds. */
   tokens: number;
-  cost: number | null;
+  /** Dollars; null when the price of a call is not known. */
+  cost?: number | null;
+  /** Dollars of the calls whose price is known. */
   known_cost: number;
   unpriced_calls: number;
 }
 
 export interface UsagePage {
-  by: "hour" | "day";
-  since: number;
-  until: number;
-  rows: UsageRow[];
+  by: Span;
+  /** The first moment that is counted. */
+  since: i64;
+  /** The end of the present hour or day. */
+  until: i64;
+  /** Oldest first; hours and days without a model call are left out. */
+  rows: UsageInfo[];
 }
 
-export interface SessionInfo {
-  id: string;
-  agent: string;
-  session_key: string;
-  /** Its first words. */
-  title: string;
-  created_at: number;
-  last_at: number;
-  messages: number;
-  tokens: number;
-  cost?: number;
-  /** Its key leads here now. */
-  current: boolean;
-  forked_from?: { session: string; at: number };
+/** What was decided. */
+export interface Verdict {
+  effect: Effect;
+  /** In a sentence. */
+  why: string;
+  /** The rule that decided; absent where the class did. */
+  rule?: string | null;
+  parts: PartVerdict[];
+  /** The command that runs instead of the given one: the same words, quoted again. */
+  runs?: string | null;
 }
 
-export interface SearchHit {
-  agent: string;
-  session: string;
-  session_key: string;
-  seq: number;
-  timestamp: number;
-  role: string;
-  excerpt: string;
-  cut: boolean;
-  /** The matches in the excerpt: first character and length. */
-  marks: [number, number][];
-}
+/** Which part of a history a reader asked for. */
+export type View = "simple" | "full";
 
-export interface InboxItem {
-  item_id: string;
-  message_id: string;
-  agent: string;
-  session_key: string;
-  kind: string;
-  state: ItemState;
-  attempts: number;
-  preview: string;
-  error?: { code: string; error: string };
-  created_at: number;
-  finished_at?: number;
-  ord: number;
-}
+export type WhyInfo = Verdict & {
+  agent: AgentName;
+  tool: string;
+  class: Class;
+  /** Whether the agent has the tool at all. */
+  listed: boolean;
+};
 
-export type ItemState =
-  "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
+export type Word = "approve" | "deny";
 
-export interface Receipt {
-  message_id: string;
-  item_id: string;
-  agent: string;
-  session_key: string;
-  state: "started" | "queued" | "waiting" | "done";
-  note?: string;
-}
-
-interface EventBase {
-  seq?: number;
-  at: number;
-  agent: string;
-  session?: string;
-  turn?: string;
-}
-
-export type LiveEvent = EventBase &
-  (
-    | {
-        type: "turn_start";
-        session_key: string;
-        token: number;
-        from: string;
-        body: string;
-        resumed: boolean;
-      }
-    | {
-        type: "delta";
-        token: number;
-        call: number;
-        index: number;
-        part: "text" | "thinking";
-        text: string;
-      }
-    | { type: "tool_start"; call_id: string; tool: string }
-    | { type: "tool_end"; call_id: string; tool: string; is_error: boolean; state: string }
-    | { type: "history_updated"; first: number; last: number }
-    | { type: "turn_end"; ok: boolean; outcome: string; note?: string; usage: Usage }
-    | { type: "turn_waiting"; reason: string; until?: number }
-    | { type: "inbox_accepted"; item: string; message_id: string; session_key: string }
-    | { type: "inbox_ended"; item: string; message_id: string; state: ItemState }
-    | { type: "call_unknown"; call_id: string; tool: string }
-    | { type: "call_resolved"; call_id: string; tool: string }
-    | { type: "approval_asked"; approval: string; call_id: string; tool: string }
-    | { type: "approval_decided"; approval: string; state: Approval["state"]; by?: string }
-    | { type: "status"; state: string; reason?: string }
-  );
+export type i64 = number;

@@ -2,10 +2,8 @@
 
 import { createStore, reconcile } from "solid-js/store";
 import { get, post, Refusal } from "../api/http";
-import type { Approval } from "../api/types";
+import type { ApprovalInfo, ApprovalPage, Scope } from "../api/types";
 import type { Live } from "./live";
-
-export type Scope = "once" | "session" | "always";
 
 export interface Choice {
   decision: "approve" | "deny";
@@ -16,16 +14,12 @@ export interface Choice {
 
 interface State {
   /** Soonest expiry first. */
-  open: Approval[];
+  open: ApprovalInfo[];
   /** Decided or expired, newest first. */
-  past: Approval[];
+  past: ApprovalInfo[];
   loaded: boolean;
   /** Why they cannot be read. */
   refused?: string;
-}
-
-interface Page {
-  approvals: Approval[];
 }
 
 /** Several changes at once are one look. */
@@ -40,9 +34,9 @@ export function createApprovals(live: Live) {
     if (state.refused !== undefined) return;
     try {
       const [open, decided, expired] = await Promise.all([
-        get<Page>("/approvals?state=open"),
-        get<Page>("/approvals?state=decided"),
-        get<Page>("/approvals?state=expired"),
+        get<ApprovalPage>("/approvals?state=open"),
+        get<ApprovalPage>("/approvals?state=decided"),
+        get<ApprovalPage>("/approvals?state=expired"),
       ]);
       const waiting = open.approvals.sort((a, b) => a.expires_at - b.expires_at);
       const past = [...decided.approvals, ...expired.approvals].sort((a, b) => when(b) - when(a));
@@ -67,7 +61,7 @@ export function createApprovals(live: Live) {
   });
 
   /** The hash says which exact call was read. */
-  async function decide(approval: Approval, choice: Choice): Promise<void> {
+  async function decide(approval: ApprovalInfo, choice: Choice): Promise<void> {
     try {
       await post(`/approvals/${approval.id}/decision`, { ...choice, hash: approval.hash });
     } finally {
@@ -75,7 +69,7 @@ export function createApprovals(live: Live) {
     }
   }
 
-  async function reopen(approval: Approval): Promise<void> {
+  async function reopen(approval: ApprovalInfo): Promise<void> {
     try {
       await post(`/approvals/${approval.id}/reopen`, {});
     } finally {
@@ -94,7 +88,7 @@ export function createApprovals(live: Live) {
   };
 }
 
-function when(approval: Approval): number {
+function when(approval: ApprovalInfo): number {
   return approval.decision?.at ?? approval.expires_at;
 }
 

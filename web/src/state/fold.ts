@@ -1,7 +1,7 @@
 // What the model says right now, put together from deltas. Deltas are provisional: a new token or
 // call voids what came before it, and the stored message replaces it in the end.
 
-import type { ActiveTurn, Block, LiveEvent } from "../api/types";
+import type { ActiveTurn, Block, Event } from "../api/types";
 
 export interface Saying {
   turn: string;
@@ -14,7 +14,7 @@ export interface Saying {
   stored: boolean;
 }
 
-export type Delta = Extract<LiveEvent, { type: "delta" }>;
+export type Delta = Extract<Event, { type: "delta" }>;
 
 /** `gap`: deltas are missing, the active turn has to be read again. */
 export type Folded = { saying: Saying[]; gap: boolean };
@@ -55,7 +55,7 @@ function append(blocks: Block[], delta: Delta): Block[] {
     }
     return [...blocks, { type: "text", text: delta.text }];
   }
-  if (last?.type === "thinking" && last.signature === undefined) {
+  if (last?.type === "thinking" && last.signature == null) {
     return [...blocks.slice(0, -1), { type: "thinking", thinking: last.thinking + delta.text }];
   }
   return [...blocks, { type: "thinking", thinking: delta.text }];

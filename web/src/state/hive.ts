@@ -3,7 +3,7 @@
 import { batch } from "solid-js";
 import { createStore, produce, reconcile } from "solid-js/store";
 import { get } from "../api/http";
-import type { InboxItem, LiveEvent, Snapshot, Turn } from "../api/types";
+import type { Event, Inbox, InboxItem, Snapshot, TurnInfo } from "../api/types";
 import type { Live } from "./live";
 
 /** A piece of a turn's strip: model time or a tool call. */
@@ -15,7 +15,7 @@ export interface Step {
   tool?: string;
 }
 
-export interface RunningTurn extends Turn {
+export interface RunningTurn extends TurnInfo {
   body?: string;
   strip: Step[];
 }
@@ -52,7 +52,7 @@ export function createHive(live: Live) {
     try {
       const [snapshot, inbox] = await Promise.all([
         get<Snapshot>("/state"),
-        get<{ items: InboxItem[] }>("/inbox?limit=100"),
+        get<Inbox>("/inbox?limit=100"),
       ]);
       takeIn(snapshot);
       set("recent", reconcile(inbox.items, { key: "item_id" }));
@@ -65,14 +65,14 @@ export function createHive(live: Live) {
     timer ??= setTimeout(() => void refresh(), SETTLE);
   }
 
-  function apply(event: LiveEvent): void {
-    const id = event.turn;
+  function apply(event: Event): void {
+    const id = event.turn ?? undefined;
     switch (event.type) {
       case "turn_start":
         if (!id) break;
         set("turns", id, {
           turn: id,
-          agent: event.agent,
+          agent: event.agent ?? "",
           session: event.session ?? "",
           session_key: event.session_key,
           state: "running",

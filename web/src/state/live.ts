@@ -4,7 +4,7 @@
 import { createSignal } from "solid-js";
 import { forget, get, query, Refusal, request } from "../api/http";
 import { events } from "../api/sse";
-import type { LiveEvent, Snapshot } from "../api/types";
+import type { Event, Snapshot } from "../api/types";
 
 export type Link =
   | { state: "connecting" }
@@ -15,7 +15,7 @@ export type Link =
 
 export interface Listener {
   snapshot(snapshot: Snapshot): void;
-  event(event: LiveEvent): void;
+  event(event: Event): void;
 }
 
 const PAUSES = [500, 1000, 2000, 4000, 8000];
@@ -71,8 +71,8 @@ export function createLive() {
       });
       for await (const sent of events(source)) {
         if (sent.event === "resync") return;
-        const event = JSON.parse(sent.data) as LiveEvent;
-        if (event.seq !== undefined) setSeq(event.seq);
+        const event = JSON.parse(sent.data) as Event;
+        if (event.seq != null) setSeq(event.seq);
         for (const listener of listeners) listener.event(event);
       }
       throw new Refusal(0, "cut", "The connection to the hive was cut.");

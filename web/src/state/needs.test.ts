@@ -5,9 +5,12 @@ import { needs } from "./needs";
 const now = 1_800_000_000_000;
 
 function snapshot(over: Partial<Snapshot>): Snapshot {
-  const hive = { version: "0", started_at: 0, model_note: "", store: "ok" };
+  const config = { problems: [], needs_restart: [] };
+  const integrity = { state: "ok" };
+  const times = { started_at: 0, uptime_ms: 0 };
+  const hive = { version: "0", ...times, model_note: "", store: "ok", config, integrity };
   const queue = { pending: 0, running: 0, waiting: 0 };
-  return { seq: 1, hive, agents: [], turns: [], queue, unknown_calls: [], ...over };
+  return { seq: 1, hive, agents: [], turns: [], queue, unknown_calls: [], approvals: [], ...over };
 }
 
 function item(state: InboxItem["state"], key: string, age = 0): InboxItem {
@@ -17,6 +20,7 @@ function item(state: InboxItem["state"], key: string, age = 0): InboxItem {
     agent: "main",
     session_key: key,
     kind: "message",
+    priority: "normal",
     state,
     attempts: 1,
     preview: "fix it\nplease",
@@ -52,7 +56,8 @@ test("unknown outcomes and broken agents", () => {
     queue_depth: 0,
     active_turns: 0,
   };
-  const call = { turn: "t", call_id: "c", agent: "main", tool: "bash", at: now - 5 };
+  const place = { turn: "t", call_id: "c", agent: "main", session_key: "main" };
+  const call = { ...place, tool: "bash", at: now - 5 };
   const list = needs(
     { snapshot: snapshot({ agents: [broken], unknown_calls: [call] }), recent: [] },
     [],

@@ -1,6 +1,6 @@
 // What needs a person: the one list behind the title of Home.
 
-import type { Approval, InboxItem, Snapshot, UnknownCall } from "../api/types";
+import type { ApprovalInfo, InboxItem, Snapshot, UnknownCall } from "../api/types";
 import { wish } from "../text/asks";
 import { href } from "./route";
 
@@ -12,7 +12,7 @@ export interface Need {
   at?: number;
   /** Where the talk is. */
   open?: string;
-  approval?: Approval;
+  approval?: ApprovalInfo;
   /** A call whose outcome somebody has to say. */
   unknown?: UnknownCall;
 }
@@ -21,7 +21,7 @@ const DAY = 24 * 3600 * 1000;
 
 export function needs(
   state: { snapshot?: Snapshot; recent: InboxItem[] },
-  approvals: Approval[],
+  approvals: ApprovalInfo[],
   now = Date.now(),
 ): Need[] {
   const { snapshot } = state;
@@ -67,7 +67,7 @@ export function needs(
 }
 
 /** They come soonest expiry first. */
-function asked(approval: Approval): Need {
+function asked(approval: ApprovalInfo): Need {
   return {
     kind: "approval",
     agent: approval.agent,

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import type { LiveEvent } from "../api/types";
+import type { Event } from "../api/types";
 import type { Listener, Live } from "./live";
 import { createTalk } from "./talk";
 
@@ -21,7 +21,7 @@ function hive() {
       return () => {};
     },
   } as unknown as Live;
-  const tell = (event: object) => listener?.event(event as LiveEvent);
+  const tell = (event: object) => listener?.event(event as Event);
   return { asked, live, tell };
 }
 

@@ -3,7 +3,7 @@
 import { batch } from "solid-js";
 import { createStore, produce } from "solid-js/store";
 import { get, post, query, Refusal } from "../api/http";
-import type { Context, HistoryPage, LiveEvent, Message, Receipt } from "../api/types";
+import type { ContextInfo, Event, HistoryPage, Message, Receipt } from "../api/types";
 import { fold, fromActive, type Saying } from "./fold";
 import type { Live } from "./live";
 
@@ -44,7 +44,7 @@ interface TalkState {
   notes: { text: string; at: number; bad: boolean }[];
   session?: string;
   before?: number;
-  context?: Context;
+  context?: ContextInfo;
   loaded: boolean;
   loading: boolean;
   error?: string;
@@ -85,7 +85,7 @@ export function createTalk(place: Place, live: Live) {
       const limit = Math.min(LARGEST, Math.max(FIRST_PAGE, known));
       const page = await get<HistoryPage>(path({ limit }));
       batch(() => {
-        if (page.session !== undefined) set("session", page.session);
+        if (page.session) set("session", page.session);
         if (page.context) set("context", page.context);
         merge(page);
         const active = page.active?.turn === over ? undefined : page.active;
@@ -123,8 +123,8 @@ export function createTalk(place: Place, live: Live) {
     batch(() => {
       set("messages", messages);
       if (first !== undefined && (oldest === undefined || first <= oldest)) {
-        set("before", page.before as number);
-        if (page.before === undefined) set(produce((talk) => void delete talk.before));
+        if (page.before == null) set(produce((talk) => void delete talk.before));
+        else set("before", page.before);
       }
       const arrived = new Set(page.messages.map((message) => message.origin?.item));
       set("sending", (sending) => sending.filter((one) => !one.item || !arrived.has(one.item)));
@@ -149,17 +149,17 @@ export function createTalk(place: Place, live: Live) {
     }
   }
 
-  function mine(event: LiveEvent): boolean {
+  function mine(event: Event): boolean {
     if (event.agent !== place.agent) return false;
     if (state.session !== undefined) return event.session === state.session;
     return event.type === "turn_start" && event.session_key === place.key;
   }
 
-  function apply(event: LiveEvent): void {
+  function apply(event: Event): void {
     if (event.type === "turn_start" && event.agent === place.agent && !place.session) {
       // `/new` and silence lead the key to another session.
       if (event.session_key === place.key && event.session !== state.session) {
-        return startOver(event.session);
+        return startOver(event.session ?? undefined);
       }
     }
     if (event.type === "inbox_ended") return ended(event.item, event.state);
@@ -181,7 +181,7 @@ export function createTalk(place: Place, live: Live) {
         set("saying", []);
         break;
       case "turn_end":
-        over = event.turn;
+        over = event.turn ?? undefined;
         set("saying", []);
         break;
     }

@@ -1,6 +1,6 @@
 // What an approval asks for, in plain words.
 
-import type { Approval } from "../api/types";
+import type { ApprovalInfo } from "../api/types";
 import { mainArgument } from "./calls";
 import { visible } from "./visible";
 
@@ -9,7 +9,7 @@ const LINES = 4;
 const CHARACTERS = 400;
 
 /** `wants to …` */
-export function wish(approval: Approval): string {
+export function wish(approval: ApprovalInfo): string {
   const about = title(visible(mainArgument(approval.arguments)));
   switch (approval.class) {
     case "read":
@@ -32,7 +32,7 @@ function title(text: string): string {
   return line.length > 60 ? `${line.slice(0, 59)}…` : line;
 }
 
-export function isShort(approval: Approval): boolean {
+export function isShort(approval: ApprovalInfo): boolean {
   const { shown } = approval;
   return shown.length <= CHARACTERS && shown.split("\n").length <= LINES;
 }
@@ -46,7 +46,7 @@ export function left(ms: number): string {
 }
 
 /** Who decided, how far and from where, in one line. */
-export function verdict(approval: Approval): string {
+export function verdict(approval: ApprovalInfo): string {
   const decision = approval.decision;
   if (approval.state === "expired") return "Expired, can be reopened";
   if (approval.state === "withdrawn") return "Its turn ended before anybody decided";
@@ -54,6 +54,6 @@ export function verdict(approval: Approval): string {
   const note = decision.note ? `: ${decision.note}` : "";
   const from = decision.from ? `, from ${decision.from}` : "";
   if (approval.state === "denied") return `${decision.by} denied${note}${from}`;
-  const unused = decision.used === undefined ? ", not used yet" : "";
+  const unused = decision.used == null ? ", not used yet" : "";
   return `${decision.by}, ${decision.scope}${from}${note}${unused}`;
 }

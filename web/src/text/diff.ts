@@ -1,5 +1,7 @@
 // A unified diff, line by line with its numbers, and which words of a changed line differ.
 
+import type { Message } from "../api/types";
+
 export interface Line {
   sign: " " | "+" | "-";
   number: number;
@@ -11,6 +13,12 @@ export interface Diff {
   lines: (Line | "gap")[];
   added: number;
   removed: number;
+}
+
+/** The change a tool reports with its result. */
+export function diffOf(message: Message | undefined): string | undefined {
+  const details = message?.details as { diff?: unknown } | null | undefined;
+  return typeof details?.diff === "string" ? details.diff : undefined;
 }
 
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;

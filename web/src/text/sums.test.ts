@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import type { UsageRow } from "../api/types";
+import type { UsageInfo } from "../api/types";
 import { first, group, spans, total } from "./sums";
 
 const HOUR = 3_600_000;
 
-function row(agent: string, at: number, cost: number | null, tokens = 100): UsageRow {
+function row(agent: string, at: number, cost: number | null, tokens = 100): UsageInfo {
   const [input, output, cache_read, cache_write] = [tokens - 60, 10, 40, 10];
   const used = { input, output, cache_read, cache_write, tokens };
   const priced = { cost, known_cost: cost ?? 0, unpriced_calls: cost === null ? 1 : 0 };

@@ -1,6 +1,6 @@
 // Sums over what model calls used.
 
-import type { UsageRow } from "../api/types";
+import type { UsageInfo } from "../api/types";
 
 export interface Sum {
   name: string;
@@ -21,7 +21,7 @@ export function empty(name: string): Sum {
   return { name, ...none, cost: 0, unpriced: 0 };
 }
 
-export function add(sum: Sum, row: UsageRow): void {
+export function add(sum: Sum, row: UsageInfo): void {
   sum.calls += row.calls;
   sum.turns += row.turns;
   sum.tokens += row.tokens;
@@ -32,14 +32,14 @@ export function add(sum: Sum, row: UsageRow): void {
   sum.unpriced += row.unpriced_calls;
 }
 
-export function total(rows: UsageRow[]): Sum {
+export function total(rows: UsageInfo[]): Sum {
   const sum = empty("");
   for (const row of rows) add(sum, row);
   return sum;
 }
 
 /** By a word of the row; the one that cost most first, then the one with most tokens. */
-export function group(rows: UsageRow[], by: (row: UsageRow) => string): Sum[] {
+export function group(rows: UsageInfo[], by: (row: UsageInfo) => string): Sum[] {
   const sums = new Map<string, Sum>();
   for (const row of rows) {
     const name = by(row);
@@ -51,7 +51,7 @@ export function group(rows: UsageRow[], by: (row: UsageRow) => string): Sum[] {
 }
 
 /** One sum for every hour or day from `since` to `until`, also where nothing was used. */
-export function spans(rows: UsageRow[], since: number, until: number, width: number): Sum[] {
+export function spans(rows: UsageInfo[], since: number, until: number, width: number): Sum[] {
   const sums: Sum[] = [];
   for (let at = since; at < until; at += width) sums.push(empty(String(at)));
   for (const row of rows) {

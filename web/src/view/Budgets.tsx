@@ -2,7 +2,7 @@
 
 import { createEffect, createResource, For, Show } from "solid-js";
 import { get } from "../api/http";
-import type { Budget, BudgetPage, Caps } from "../api/types";
+import type { BudgetInfo, BudgetPage, CapsInfo } from "../api/types";
 import { count, money } from "../text/format";
 import { usePage } from "./context";
 
@@ -49,13 +49,13 @@ export function Budgets() {
 function isEmpty(page: BudgetPage): boolean {
   const all = [page.hive.limits, page.per_turn];
   for (const agent of page.agents) all.push(agent.limits, agent.per_turn);
-  return all.every((caps) => caps.cost === undefined && caps.tokens === undefined);
+  return all.every((caps) => caps.cost == null && caps.tokens == null);
 }
 
-function Lines(props: { name: string; budget: Budget }) {
+function Lines(props: { name: string; budget: BudgetInfo }) {
   return (
     <>
-      <Show when={props.budget.limits.cost !== undefined}>
+      <Show when={props.budget.limits.cost != null}>
         <Limit
           name={props.name}
           used={props.budget.cost + props.budget.unsettled_cost}
@@ -64,7 +64,7 @@ function Lines(props: { name: string; budget: Budget }) {
           words={money}
         />
       </Show>
-      <Show when={props.budget.limits.tokens !== undefined}>
+      <Show when={props.budget.limits.tokens != null}>
         <Limit
           name={props.name}
           used={props.budget.tokens + props.budget.unsettled_tokens}
@@ -77,12 +77,12 @@ function Lines(props: { name: string; budget: Budget }) {
   );
 }
 
-function PerTurn(props: { name: string; caps: Caps }) {
+function PerTurn(props: { name: string; caps: CapsInfo }) {
   const words = () => {
     const { cost, tokens } = props.caps;
     const parts = [
-      cost === undefined ? "" : money(cost),
-      tokens === undefined ? "" : `${count(tokens)} tokens`,
+      cost == null ? "" : money(cost),
+      tokens == null ? "" : `${count(tokens)} tokens`,
     ];
     return parts.filter((part) => part !== "").join(", ");
   };

@@ -11,11 +11,10 @@ import {
   untrack,
 } from "solid-js";
 import { get, post } from "../api/http";
-import type { Message } from "../api/types";
+import type { Commands, Message, View } from "../api/types";
 import type { ChatRoute } from "../state/route";
 import { type Attachment, createTalk, type Mode } from "../state/talk";
 import { money, title } from "../text/format";
-import type { SlashCommand } from "../text/slash";
 import { Composer } from "./Composer";
 import { usePage } from "./context";
 import { Inspector } from "./Inspector";
@@ -31,7 +30,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
   const [draft, setDraft] = createSignal<{ text: string }>();
   const [problem, setProblem] = createSignal<string>();
   const [sheet, setSheet] = createSignal(false);
-  const [commands] = createResource(() => get<{ commands: SlashCommand[] }>("/commands"));
+  const [commands] = createResource(() => get<Commands>("/commands"));
 
   const place = createMemo(
     () => {
@@ -67,7 +66,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
     return first && begun ? title(textOf(first.content)) : props.route.key;
   };
 
-  function choose(view: "simple" | "full"): void {
+  function choose(view: View): void {
     localStorage.setItem("skep.view", view);
     setFull(view === "full");
   }
@@ -202,7 +201,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
       if (!message.meta) continue;
       called = true;
       const one = message.meta.usage.cost;
-      cost = cost === undefined || one === undefined ? undefined : cost + one;
+      cost = cost === undefined || one == null ? undefined : cost + one;
     }
     if (called && talk().state.before === undefined) parts.push(money(cost));
     return parts.filter((part) => part !== "").join(" · ");

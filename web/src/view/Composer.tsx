@@ -2,9 +2,10 @@
 
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js";
 import { post } from "../api/http";
+import type { CommandInfo } from "../api/types";
 import type { Attachment, Mode, Talk } from "../state/talk";
 import { bytes } from "../text/format";
-import { matching, type SlashCommand } from "../text/slash";
+import { matching } from "../text/slash";
 import { Icon, Mark } from "./marks";
 
 const LARGEST_FILE = 5 * 1024 * 1024;
@@ -13,7 +14,7 @@ const MOST_FILES = 10;
 interface Props {
   talk: Talk;
   running: boolean;
-  commands: SlashCommand[];
+  commands: CommandInfo[];
   /** Text to begin with; a new object each time it is set. */
   draft: { text: string } | undefined;
   /** Shown instead of Send when the words go to a fork. */
@@ -77,7 +78,7 @@ export function Composer(props: Props) {
     }
   }
 
-  function choose(command: SlashCommand): void {
+  function choose(command: CommandInfo): void {
     write(command.arguments ? `${command.name} ` : command.name);
     setClosed(true);
     field.focus();

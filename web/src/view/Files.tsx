@@ -3,13 +3,13 @@
 
 import { createResource, For, onCleanup, Show } from "solid-js";
 import { request } from "../api/http";
-import type { FileBlock } from "../api/types";
+import type { File } from "../api/types";
 import { bytes } from "../text/format";
 import { Icon } from "./marks";
 
 const SEEN = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-export function Files(props: { files: FileBlock[] }) {
+export function Files(props: { files: File[] }) {
   return (
     <Show when={props.files.length}>
       <div class="files">
@@ -21,7 +21,7 @@ export function Files(props: { files: FileBlock[] }) {
   );
 }
 
-function Picture(props: { file: FileBlock }) {
+function Picture(props: { file: File }) {
   const [address] = createResource(
     () => props.file.hash,
     async (hash) => URL.createObjectURL(await (await request(`/files/${hash}`)).blob()),
@@ -42,7 +42,7 @@ function Picture(props: { file: FileBlock }) {
   );
 }
 
-function Named(props: { file: FileBlock }) {
+function Named(props: { file: File }) {
   async function save(): Promise<void> {
     const blob = await (await request(`/files/${props.file.hash}`)).blob();
     const link = document.createElement("a");

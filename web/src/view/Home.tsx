@@ -2,7 +2,7 @@
 
 import { createResource, createSignal, For, onCleanup, Show } from "solid-js";
 import { get, post } from "../api/http";
-import type { Spend as SpendToday, UsagePage } from "../api/types";
+import type { SpendInfo, UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { needs } from "../state/needs";
 import { href } from "../state/route";
@@ -69,9 +69,9 @@ function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
   return `${turns}, ${waiting} waiting, ${pending} queued.${spent}`;
 }
 
-function spentWords(spend: SpendToday): string {
+function spentWords(spend: SpendInfo): string {
   const limit = spend.limits.cost_per_day;
-  const of = limit === undefined ? "" : ` of ${money(limit)}`;
+  const of = limit == null ? "" : ` of ${money(limit)}`;
   return `${money(spend.known_cost)}${of} spent today.`;
 }
 
@@ -170,7 +170,7 @@ function Spend() {
             <div class="row base">
               <span class="big">{money(spend().known_cost)}</span>
               <span class="muted grow">
-                {spend().limits.cost_per_day === undefined
+                {spend().limits.cost_per_day == null
                   ? "no limit set"
                   : `of ${money(spend().limits.cost_per_day)}, holds at the limit`}
               </span>

@@ -1,13 +1,13 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
 import { createEffect, createMemo, createSignal, For, Index, onCleanup, Show } from "solid-js";
-import type { Approval, Context, Message } from "../api/types";
+import type { ApprovalInfo, ContextInfo, Message } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { href } from "../state/route";
 import type { Talk } from "../state/talk";
 import { wish } from "../text/asks";
 import { mainArgument } from "../text/calls";
-import { parse } from "../text/diff";
+import { diffOf, parse } from "../text/diff";
 import { count, span } from "../text/format";
 import { Coil } from "./Coil";
 import { Mark } from "./marks";
@@ -15,7 +15,7 @@ import { Mark } from "./marks";
 export function Inspector(props: {
   talk: Talk;
   turn: RunningTurn | undefined;
-  asked: Approval[];
+  asked: ApprovalInfo[];
 }) {
   return (
     <aside class="insp" aria-label="This session">
@@ -87,7 +87,7 @@ const PARTS = [
   ["newest", "Newest message"],
 ] as const;
 
-type KnownContext = Context & { window: number };
+type KnownContext = ContextInfo & { window: number };
 
 function Meter(props: { context: KnownContext }) {
   const share = (tokens: number) => Math.min(100, (tokens / props.context.window) * 100);
@@ -127,7 +127,7 @@ function Changed(props: { messages: Message[] }) {
       for (const block of message.content) {
         if (block.type === "toolCall") names.set(block.id, mainArgument(block.arguments));
       }
-      const text = message.details?.diff;
+      const text = diffOf(message);
       if (text === undefined || !message.toolCallId) continue;
       const { added, removed } = parse(text);
       const name = names.get(message.toolCallId) ?? "a file";

@@ -1,7 +1,7 @@
 // One stored message, or what is being said right now.
 
 import { createMemo, For, Match, Show, Switch } from "solid-js";
-import type { Block, FileBlock, Message, Meta } from "../api/types";
+import type { Block, File, Message, Meta } from "../api/types";
 import type { Saying } from "../state/fold";
 import { clock, count, money, span } from "../text/format";
 import { Files } from "./Files";
@@ -220,6 +220,6 @@ export function textOf(blocks: Block[]): string {
   return blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
 }
 
-function filesOf(blocks: Block[]): FileBlock[] {
+function filesOf(blocks: Block[]): File[] {
   return blocks.filter((block) => block.type === "file");
 }

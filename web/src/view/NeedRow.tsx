@@ -1,7 +1,7 @@
 // One thing that needs a person, with what can be done about it on the spot.
 
 import { createSignal, Show } from "solid-js";
-import type { Approval } from "../api/types";
+import type { ApprovalInfo } from "../api/types";
 import type { Choice } from "../state/approvals";
 import type { Need } from "../state/needs";
 import { href } from "../state/route";
@@ -39,7 +39,7 @@ function when(need: Need): string {
 }
 
 /** Decided here only where all of it is seen here. */
-function Asked(props: { approval: Approval }) {
+function Asked(props: { approval: ApprovalInfo }) {
   const { approvals, decides } = usePage();
   const [problem, setProblem] = createSignal<string>();
   const there = () => href({ page: "approvals", id: props.approval.id });

@@ -2,7 +2,7 @@
 
 import { createResource, createSignal, For, onMount, Show } from "solid-js";
 import { get, query } from "../api/http";
-import type { SearchHit } from "../api/types";
+import type { SearchHit, SearchPage } from "../api/types";
 import { href } from "../state/route";
 import { clock } from "../text/format";
 import { Icon } from "./marks";
@@ -15,7 +15,7 @@ export function Search(props: { close: () => void }) {
   const [words, setWords] = createSignal("");
   const [results] = createResource(
     () => words().trim() || undefined,
-    (q) => get<{ hits: SearchHit[] }>(`/search${query({ q, limit: 30 })}`),
+    (q) => get<SearchPage>(`/search${query({ q, limit: 30 })}`),
   );
   onMount(() => dialog.showModal());
   return (
@@ -86,7 +86,7 @@ function Snippet(props: { hit: SearchHit }) {
     const text = (from: number, to: number) => letters.slice(from, to).join("");
     const cut: { text: string; marked: boolean }[] = [];
     let at = 0;
-    for (const [start, length] of props.hit.marks) {
+    for (const [start = 0, length = 0] of props.hit.marks) {
       cut.push({ text: text(at, start), marked: false });
       cut.push({ text: text(start, start + length), marked: true });
       at = start + length;

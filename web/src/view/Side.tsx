@@ -2,7 +2,7 @@
 
 import { createResource, createSignal, For, Show } from "solid-js";
 import { get } from "../api/http";
-import type { Agent, SessionInfo } from "../api/types";
+import type { AgentInfo, SessionPage } from "../api/types";
 import { href } from "../state/route";
 import { clock, title } from "../text/format";
 import { usePage } from "./context";
@@ -28,7 +28,7 @@ export function Side(props: { agent: string; session: string | undefined; find: 
   );
 }
 
-function AgentTalks(props: { agent: Agent; current: boolean; session: string | undefined }) {
+function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string | undefined }) {
   const { live } = usePage();
   const [open, setOpen] = createSignal(props.current);
   const [most, setMost] = createSignal(SHOWN);
@@ -45,7 +45,7 @@ function AgentTalks(props: { agent: Agent; current: boolean; session: string | u
     () => (open() ? { agent: props.agent.name, limit: most(), stale: stale() } : undefined),
     async ({ agent, limit }) => {
       const path = `/agents/${encodeURIComponent(agent)}/sessions?limit=${limit}`;
-      return get<{ sessions: SessionInfo[]; after?: string }>(path);
+      return get<SessionPage>(path);
     },
   );
   const sessions = () => (talks.error ? [] : (talks.latest?.sessions ?? []));
@@ -100,7 +100,7 @@ function Empty(props: { agent: string }) {
   );
 }
 
-export function mark(agent: Agent): MarkName {
+export function mark(agent: AgentInfo): MarkName {
   if (agent.status === "failed") return "fail";
   if ((agent.active_turns ?? 0) > 0) return "run";
   return (agent.queue_depth ?? 0) > 0 ? "queue" : "idle";

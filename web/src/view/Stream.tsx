@@ -11,7 +11,7 @@ import {
   onMount,
   Show,
 } from "solid-js";
-import type { Approval, Message } from "../api/types";
+import type { ApprovalInfo, Message } from "../api/types";
 import type { Talk } from "../state/talk";
 import { AskCard } from "./approvals/AskCard";
 import { type Around, MessageView, SayingView, textOf, Who } from "./Message";
@@ -27,7 +27,7 @@ export function Stream(props: {
   running: boolean;
   full: boolean;
   /** What of this talk waits for a person. */
-  asked: Approval[];
+  asked: ApprovalInfo[];
   fork: Around["fork"];
 }) {
   let scroll!: HTMLDivElement;

@@ -5,7 +5,7 @@ import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
 import type { Message } from "../api/types";
 import { href } from "../state/route";
 import { allArguments, mainArgument } from "../text/calls";
-import { parse } from "../text/diff";
+import { diffOf, parse } from "../text/diff";
 import { span } from "../text/format";
 import { DiffView } from "./Diff";
 import { Icon, Mark } from "./marks";
@@ -32,7 +32,7 @@ interface Props {
 }
 
 export function ToolCard(props: Props) {
-  const diff = () => props.result?.details?.diff;
+  const diff = () => diffOf(props.result);
   const failed = () => props.result?.isError === true;
   const open = createMemo(() => failed() || diff() !== undefined);
   return (
@@ -58,7 +58,7 @@ function Outcome(props: Props) {
     return props.result && ms >= 0 ? ` · ${span(ms)}` : "";
   };
   const change = createMemo(() => {
-    const text = props.result?.details?.diff;
+    const text = diffOf(props.result);
     return text === undefined ? undefined : parse(text);
   });
   return (

@@ -2,7 +2,7 @@
 
 import { createMemo, createResource, createSignal, For, Show } from "solid-js";
 import { get, query } from "../api/http";
-import type { UsagePage, UsageRow } from "../api/types";
+import type { UsageInfo, UsagePage } from "../api/types";
 import { href, type UsageSpan } from "../state/route";
 import { count, money } from "../text/format";
 import { group, spans, type Sum, total } from "../text/sums";
@@ -172,7 +172,7 @@ function Nothing() {
 }
 
 const used = (sums: Sum[]) => sums.filter((sum) => sum.calls > 0).reverse();
-const model = (row: UsageRow) => row.model || `profile ${row.profile}`;
+const model = (row: UsageInfo) => row.model || `profile ${row.profile}`;
 
 function moment(at: number, by: "hour" | "day"): string {
   const date = new Date(at);

@@ -6,6 +6,7 @@ use axum::extract::Extension;
 use axum::http::header;
 use axum::response::{Html, IntoResponse, Response};
 use serde_json::{Map, Value, json};
+use skep_core::event::Event;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
@@ -22,7 +23,7 @@ use crate::routes::reader;
                        `code`. Who may use a route stands at it as `x-skep-roles`: `all`, `own` \
                        (the role's own conversations) or `nothing`.",
     ),
-    components(schemas(ProblemBody, OpenAiError))
+    components(schemas(ProblemBody, OpenAiError, Event))
 )]
 struct Frame;
 
@@ -62,17 +63,23 @@ pub(crate) async fn page(Extension(served): Extension<Served>) -> Response {
 
 impl Served {
     pub(crate) fn new(document: &utoipa::openapi::OpenApi) -> Self {
-        // The document is plain data: it always serialises.
-        let mut value = serde_json::to_value(document).unwrap_or_default();
-        name_choices(&mut value["components"]["schemas"]);
+        let value = to_json(document);
         Self { json: value.to_string().into(), html: reader::render(&value).into() }
     }
+}
+
+pub(crate) fn to_json(document: &utoipa::openapi::OpenApi) -> Value {
+    // The document is plain data: it always serialises.
+    let mut value = serde_json::to_value(document).unwrap_or_default();
+    name_choices(&mut value["components"]["schemas"]);
+    value
 }
 
 /// Gives every choice of a schema that is made of another one a name of its own: makers of clients
 /// lose a choice that has none, and with it everything that refers to it.
 fn name_choices(schemas: &mut Value) {
     let Some(schemas) = schemas.as_object_mut() else { return };
+    spread_choices(schemas);
     let mut named = Map::new();
     for (name, schema) in schemas.iter_mut() {
         let choices = schema.get_mut("oneOf").and_then(Value::as_array_mut);
@@ -85,4 +92,25 @@ fn name_choices(schemas: &mut Value) {
         }
     }
     schemas.extend(named);
+}
+
+/// Puts what a schema adds to a choice into every one of its choices: makers of clients cannot
+/// join a choice and an object.
+fn spread_choices(schemas: &mut Map<String, Value>) {
+    let known = schemas.clone();
+    let choices_of = |part: &Value| {
+        let name = part["$ref"].as_str()?.rsplit('/').next()?;
+        known.get(name)?.get("oneOf")?.as_array()
+    };
+    for schema in schemas.values_mut() {
+        let Some(parts) = schema["allOf"].as_array().cloned() else { continue };
+        let found = parts.iter().enumerate().find_map(|(at, part)| Some((at, choices_of(part)?)));
+        let Some((at, choices)) = found else { continue };
+        let joined = choices.iter().map(|choice| {
+            let mut parts = parts.clone();
+            parts[at] = choice.clone();
+            json!({"allOf": parts})
+        });
+        *schema = json!({"oneOf": joined.collect::<Vec<_>>()});
+    }
 }

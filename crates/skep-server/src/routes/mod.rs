@@ -19,6 +19,8 @@ mod assets;
 mod declared;
 mod document;
 mod page;
+#[cfg(test)]
+mod page_types_tests;
 mod reader;
 
 use std::sync::Arc;

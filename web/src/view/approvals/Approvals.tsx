@@ -1,7 +1,7 @@
 // Approvals: what waits at the left, the one that is read in the middle, the decision below it.
 
 import { createEffect, createMemo, createSignal, For, onCleanup, onMount, Show } from "solid-js";
-import type { Approval } from "../../api/types";
+import type { ApprovalInfo } from "../../api/types";
 import { href } from "../../state/route";
 import { left, verdict, wish } from "../../text/asks";
 import { clock } from "../../text/format";
@@ -68,7 +68,7 @@ export function isTyping(event: KeyboardEvent): boolean {
   return Boolean(typed) || event.ctrlKey || event.metaKey || event.altKey;
 }
 
-export function talkOf(approval: Approval) {
+export function talkOf(approval: ApprovalInfo) {
   const { agent, session } = approval;
   return { page: "chat" as const, agent, key: approval.session_key, session };
 }
@@ -136,7 +136,7 @@ function List(props: { picked: string | undefined; now: number }) {
   );
 }
 
-export function markOf(approval: Approval): MarkName {
+export function markOf(approval: ApprovalInfo): MarkName {
   switch (approval.state) {
     case "open":
       return "wait";

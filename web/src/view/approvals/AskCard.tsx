@@ -1,7 +1,7 @@
 // An approval where the talk is: decided here when all of it can be read here, else over there.
 
 import { createSignal, onCleanup, onMount, Show } from "solid-js";
-import type { Approval } from "../../api/types";
+import type { ApprovalInfo } from "../../api/types";
 import type { Choice } from "../../state/approvals";
 import { href } from "../../state/route";
 import { isShort, left, wish } from "../../text/asks";
@@ -13,7 +13,7 @@ import { isTyping } from "./Approvals";
 import { said } from "./Decide";
 
 /** `keys`: y and n decide this one; a page has at most one card with them. */
-export function AskCard(props: { approval: Approval; keys: boolean }) {
+export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
   const { approvals, decides } = usePage();
   const [problem, setProblem] = createSignal<string>();
   const [busy, setBusy] = createSignal(false);

@@ -11,8 +11,8 @@ import {
   Show,
 } from "solid-js";
 import { get, query } from "../../api/http";
-import type { Approval, Covered } from "../../api/types";
-import type { Choice, Scope } from "../../state/approvals";
+import type { ApprovalInfo, Covered, Scope } from "../../api/types";
+import type { Choice } from "../../state/approvals";
 import { verdict, wish } from "../../text/asks";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
@@ -23,13 +23,13 @@ import { isTyping, markOf } from "./Approvals";
 /** A key pressed for the item before must not decide this one. */
 const SETTLE = 400;
 
-const SCOPES: [Scope, string, (approval: Approval) => string][] = [
+const SCOPES: [Scope, string, (approval: ApprovalInfo) => string][] = [
   ["once", "Once", () => "this call, these arguments"],
   ["session", "Session", () => "the pattern, until this session ends"],
   ["always", "Always", (approval) => `writes a rule for ${approval.agent}`],
 ];
 
-export function Decide(props: { approval: Approval }) {
+export function Decide(props: { approval: ApprovalInfo }) {
   const { approvals, decides } = usePage();
   const [problem, setProblem] = createSignal<string>();
   async function reopen(): Promise<void> {
@@ -77,7 +77,7 @@ function OnlyOperators() {
   );
 }
 
-function Form(props: { approval: Approval }) {
+function Form(props: { approval: ApprovalInfo }) {
   const { approvals } = usePage();
   const [scope, setScope] = createSignal<Scope>("once");
   const [pattern, setPattern] = createSignal("");
@@ -203,7 +203,13 @@ function Form(props: { approval: Approval }) {
   );
 }
 
-function ScopeChoice(props: { approval: Approval; scope: Scope; choose: (scope: Scope) => void }) {
+interface ScopeProps {
+  approval: ApprovalInfo;
+  scope: Scope;
+  choose: (scope: Scope) => void;
+}
+
+function ScopeChoice(props: ScopeProps) {
   return (
     <fieldset class="scope">
       <legend class="sr">How far the yes goes</legend>
@@ -227,7 +233,7 @@ function ScopeChoice(props: { approval: Approval; scope: Scope; choose: (scope: 
 }
 
 function Pattern(props: {
-  approval: Approval;
+  approval: ApprovalInfo;
   pattern: string;
   write: (pattern: string) => void;
   found: Covered | undefined;
@@ -301,7 +307,7 @@ function Pattern(props: {
   );
 }
 
-function Preview(props: { approval: Approval; covered: boolean; note: string }) {
+function Preview(props: { approval: ApprovalInfo; covered: boolean; note: string }) {
   return (
     <li classList={{ no: !props.covered }}>
       <Mark

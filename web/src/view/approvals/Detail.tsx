@@ -1,7 +1,7 @@
 // One approval, whole: who asks, exactly what, which files it names, and why somebody is asked.
 
 import { createMemo, For, Show } from "solid-js";
-import type { Approval } from "../../api/types";
+import type { ApprovalInfo } from "../../api/types";
 import { href } from "../../state/route";
 import { left, wish } from "../../text/asks";
 import { bytes, clock } from "../../text/format";
@@ -10,7 +10,7 @@ import { DiffView } from "../Diff";
 import { Trace } from "../Trace";
 import { talkOf } from "./Approvals";
 
-export function Detail(props: { approval: Approval; now: number; place: number; of: number }) {
+export function Detail(props: { approval: ApprovalInfo; now: number; place: number; of: number }) {
   const approval = () => props.approval;
   return (
     <div class="read">
@@ -68,7 +68,7 @@ const KINDS: Record<string, string> = {
 };
 
 /** The very text that runs: wrapped, never cut. */
-function Exact(props: { approval: Approval }) {
+function Exact(props: { approval: ApprovalInfo }) {
   const lines = () => lineCount(props.approval.shown);
   const hash = () => `${props.approval.hash.slice(0, 4)}…${props.approval.hash.slice(-4)}`;
   const change = createMemo(() => changeOf(props.approval));
@@ -98,7 +98,7 @@ function Exact(props: { approval: Approval }) {
 }
 
 /** An edit as lines taken away and put in their place. */
-function changeOf(approval: Approval): string | undefined {
+function changeOf(approval: ApprovalInfo): string | undefined {
   const given = approval.arguments as Record<string, unknown> | null;
   const [before, after] = [given?.["old_string"], given?.["new_string"]];
   if (typeof before !== "string" || typeof after !== "string") return undefined;
@@ -108,7 +108,7 @@ function changeOf(approval: Approval): string | undefined {
   return [`@@ -1,${removed.length} +1,${added.length} @@`, ...removed, ...added, ""].join("\n");
 }
 
-function Files(props: { approval: Approval }) {
+function Files(props: { approval: ApprovalInfo }) {
   return (
     <Show when={props.approval.files.length}>
       <div class="sec tight later">

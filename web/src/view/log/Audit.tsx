@@ -4,7 +4,7 @@
 import { createEffect, createSignal, For, on, onCleanup, Show } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { get, query, request } from "../../api/http";
-import type { AuditPage, AuditRow, AuditVerdict } from "../../api/types";
+import type { AuditInfo, AuditPage, AuditVerdict } from "../../api/types";
 import { href } from "../../state/route";
 import { allArguments, mainArgument } from "../../text/calls";
 import { bytes, clock, span } from "../../text/format";
@@ -31,7 +31,7 @@ const OUTCOMES = ["ok", "error", "refused", "unknown"];
 
 export function Audit(props: { turn: string | undefined }) {
   const { hive, live } = usePage();
-  const [rows, setRows] = createStore<AuditRow[]>([]);
+  const [rows, setRows] = createStore<AuditInfo[]>([]);
   const [next, setNext] = createSignal<number>();
   const [kind, setKind] = createSignal("");
   const [agent, setAgent] = createSignal("");
@@ -56,9 +56,9 @@ export function Audit(props: { turn: string | undefined }) {
     try {
       const page = await get<AuditPage>(path());
       const oldest = page.rows.at(-1)?.id ?? 0;
-      const kept = rows.filter((row) => row.id < oldest && page.next !== undefined);
+      const kept = rows.filter((row) => row.id < oldest && page.next != null);
       setRows(reconcile([...page.rows, ...kept], { key: "id" }));
-      if (kept.length === 0) setNext(page.next);
+      if (kept.length === 0) setNext(page.next ?? undefined);
       setProblem(undefined);
     } catch (error) {
       setProblem(`Reading the audit trail failed: ${said(error)}`);
@@ -68,7 +68,7 @@ export function Audit(props: { turn: string | undefined }) {
     try {
       const page = await get<AuditPage>(path(next()));
       setRows(reconcile([...rows, ...page.rows], { key: "id" }));
-      setNext(page.next);
+      setNext(page.next ?? undefined);
     } catch (error) {
       setProblem(`Reading the audit trail failed: ${said(error)}`);
     }
@@ -224,7 +224,7 @@ function Verify() {
   );
 }
 
-function markOf(row: AuditRow): MarkName {
+function markOf(row: AuditInfo): MarkName {
   switch (row.outcome) {
     case "refused":
     case "denied":
@@ -252,7 +252,12 @@ const STAGE: Partial<Record<MarkName, string>> = {
   wait: "asked",
 };
 
-function Row(props: { row: AuditRow }) {
+/** What the stages of the gate said; rows of other kinds have no such list. */
+function stages(decision: unknown): { stage: string; word: string }[] {
+  return Array.isArray(decision) ? decision : [];
+}
+
+function Row(props: { row: AuditInfo }) {
   const row = () => props.row;
   return (
     <details class="tool audit-row" role="listitem">
@@ -271,7 +276,7 @@ function Row(props: { row: AuditRow }) {
           <dd>{visible(allArguments(row().arguments))}</dd>
         </dl>
         <ol class="trace">
-          <For each={row().decision}>
+          <For each={stages(row().decision)}>
             {(step) => (
               <li>
                 <Mark name={stageMark(step.word)} label={STAGE[stageMark(step.word)] ?? "passed"} />

@@ -3,7 +3,7 @@
 import { createEffect, createSignal, For, on, onCleanup, Show } from "solid-js";
 import { createStore, produce } from "solid-js/store";
 import { get, query } from "../../api/http";
-import type { LogLine } from "../../api/types";
+import type { LogLine, Noted } from "../../api/types";
 import { visible } from "../../text/visible";
 import { said } from "../approvals/Decide";
 import { usePage } from "../context";
@@ -29,7 +29,7 @@ export function Lines() {
     const mine = asked;
     const which = { level: level(), agent: agent() || undefined, limit: 300, after };
     try {
-      const page = await get<{ lines: LogLine[]; next?: string }>(`/logs${query(which)}`);
+      const page = await get<Noted>(`/logs${query(which)}`);
       // Another choice was made meanwhile: these lines are not of it.
       if (mine !== asked) return;
       after = page.next ?? after;

@@ -3,7 +3,7 @@
 
 import { createResource, createSignal, For, Show } from "solid-js";
 import { get, post } from "../../api/http";
-import type { UnknownCall } from "../../api/types";
+import type { Resolution, UnknownCall, UnknownCalls as Calls } from "../../api/types";
 import { href } from "../../state/route";
 import { allArguments } from "../../text/calls";
 import { clock } from "../../text/format";
@@ -13,15 +13,12 @@ import { usePage } from "../context";
 import { Icon } from "../marks";
 import { Problem } from "../Problem";
 
-type Resolution = "happened" | "did_not" | "run_again";
-type Whole = UnknownCall & { arguments: unknown };
-
 export function UnknownCalls() {
   const { decides, hive } = usePage();
   const known = () => hive.state.snapshot?.unknown_calls ?? [];
   const [whole] = createResource(
     () => known().map((call) => `${call.turn} ${call.call_id}`).join("\n") || undefined,
-    () => get<{ calls: Whole[] }>("/calls/unknown"),
+    () => get<Calls>("/calls/unknown"),
   );
   const calls = () => (whole.error || known().length === 0 ? [] : (whole.latest?.calls ?? []));
   return (

@@ -2,7 +2,7 @@
 
 import { createResource, createSignal, For, Show } from "solid-js";
 import { get, post, remove } from "../../api/http";
-import type { Grant, Why } from "../../api/types";
+import type { GrantInfo, Grants, WhyInfo } from "../../api/types";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
 import { said } from "../approvals/Decide";
@@ -18,7 +18,7 @@ export function WhyForm() {
   const [agent, setAgent] = createSignal("main");
   const [tool, setTool] = createSignal("bash");
   const [given, setGiven] = createSignal('{"command": "rm -rf build"}');
-  const [verdict, setVerdict] = createSignal<Why>();
+  const [verdict, setVerdict] = createSignal<WhyInfo>();
   const [problem, setProblem] = createSignal<string>();
   const [stale, setStale] = createSignal(0);
 
@@ -27,7 +27,7 @@ export function WhyForm() {
     setProblem(undefined);
     try {
       const body = { tool: tool().trim(), arguments: JSON.parse(given()) as unknown };
-      setVerdict(await post<Why>(`/agents/${encodeURIComponent(agent())}/why`, body));
+      setVerdict(await post<WhyInfo>(`/agents/${encodeURIComponent(agent())}/why`, body));
     } catch (error) {
       const broken = error instanceof SyntaxError ? "The arguments are no JSON: " : "";
       setProblem(broken + said(error));
@@ -167,19 +167,19 @@ function GrantForm(props: { agent: string; tool: string; given: string; done: ()
   );
 }
 
-function words(grant: Grant): string {
+function words(grant: GrantInfo): string {
   const { tool, command, path, host } = grant;
-  return [tool, command, path, host].filter((word) => word !== undefined).join(" ");
+  return [tool, command, path, host].filter((word) => word != null).join(" ");
 }
 
 function Grants(props: { agent: string; stale: number; changed: () => void }) {
   const [problem, setProblem] = createSignal<string>();
   const [grants] = createResource(
     () => ({ agent: props.agent, stale: props.stale }),
-    ({ agent }) => get<{ grants: Grant[] }>(`/grants?agent=${encodeURIComponent(agent)}`),
+    ({ agent }) => get<Grants>(`/grants?agent=${encodeURIComponent(agent)}`),
   );
   const list = () => (grants.error ? [] : (grants.latest?.grants ?? []));
-  async function revoke(grant: Grant): Promise<void> {
+  async function revoke(grant: GrantInfo): Promise<void> {
     try {
       await remove(`/grants/${encodeURIComponent(grant.id)}`);
       props.changed();
