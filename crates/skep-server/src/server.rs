@@ -2,7 +2,7 @@
 //! until it is told to stop.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,9 +112,10 @@ impl Listening {
         Ok(Self { address, network, local, file, home, owner })
     }
 
-    /// Where the network door is; with port 0 in the settings, the port that was found.
+    /// Where the network door is, from this machine; with port 0 in the settings, the port that
+    /// was found.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        from_here(self.address)
     }
 }
 
@@ -132,7 +133,8 @@ impl Server {
         hive: Hive,
         times: CallTimes,
     ) -> Self {
-        let Listening { address, network, local, file, home, owner } = listening;
+        let address = listening.address();
+        let Listening { network, local, file, home, owner, .. } = listening;
         let (hub, feed) = Hub::new(hive.events());
         hive.add_channel(hub.clone());
         let doors = Arc::new(DoorState {
@@ -191,6 +193,16 @@ impl Server {
     }
 }
 
+/// No program connects to "every address" itself.
+fn from_here(bound: SocketAddr) -> SocketAddr {
+    let address = match bound.ip() {
+        IpAddr::V4(every) if every.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(every) if every.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        one => one,
+    };
+    SocketAddr::new(address, bound.port())
+}
+
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     // The standard library lets a restart have the port while old connections are forgotten.
     let listener = std::net::TcpListener::bind(address)?;
@@ -203,5 +215,23 @@ fn refusal(address: SocketAddr, source: io::Error) -> BindError {
     match source.kind() {
         io::ErrorKind::AddrInUse => BindError::PortTaken { address },
         _ => BindError::Address { address, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_link_names_an_address_that_can_be_opened() {
+        for (bound, opened) in [
+            ("0.0.0.0:7", "127.0.0.1:7"),
+            ("[::]:7", "[::1]:7"),
+            ("192.0.2.1:7", "192.0.2.1:7"),
+            ("127.0.0.1:7", "127.0.0.1:7"),
+        ] {
+            assert_eq!(from_here(bound.parse().unwrap()), opened.parse().unwrap());
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use skep_guard::environment;
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 use crate::print::text::{is_hostile, named};
 
 static LOST: OnceLock<String> = OnceLock::new();
+static READER_LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line to standard output. A closed pipe is not an error.
 pub fn line(text: impl AsRef<str>) {
@@ -30,12 +32,19 @@ fn write(text: &str) {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            READER_LEFT.store(true, Ordering::Relaxed);
+        }
         Err(error) => {
             // The first error is the cause of the later ones.
             let _ = LOST.set(error.to_string());
         }
     }
+}
+
+/// Whether nobody reads standard output any more: what has no other end than that is over.
+pub fn reader_left() -> bool {
+    READER_LEFT.load(Ordering::Relaxed)
 }
 
 /// Why some of the result was not written, for instance to a file on a full disk.

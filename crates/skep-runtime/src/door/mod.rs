@@ -25,7 +25,7 @@ use skep_core::ids::{
     AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, Token,
     TurnId,
 };
-use skep_core::message::{Block, StopReason, View};
+use skep_core::message::{Block, StopReason, Usage, View};
 use skep_core::money::Money;
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
 use skep_core::settings::{ConfigStanding, QueueMode, Think};
@@ -117,6 +117,8 @@ pub struct Spoken {
     pub texts: Vec<String>,
     /// Why the last of them ended.
     pub stop: Option<StopReason>,
+    /// Of the whole turn.
+    pub usage: Usage,
 }
 
 /// A call that may be waited for again, see [`Source::Call`].

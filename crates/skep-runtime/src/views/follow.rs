@@ -66,10 +66,11 @@ impl Hive {
         for Message { body, .. } in read.await.map_err(door_error)? {
             // A message that joined a turn is answered by what follows it.
             if body.origin.as_ref().is_some_and(|origin| origin.item == followed.item_id) {
-                spoken = Spoken::default();
+                (spoken.texts, spoken.stop) = (Vec::new(), None);
             }
             if body.role == Role::Assistant {
                 spoken.stop = body.meta.as_ref().map(|meta| meta.stop_reason);
+                body.meta.iter().for_each(|meta| spoken.usage.add(meta.usage));
                 let text = |block: &Block| match block {
                     Block::Text { text } => Some(text.clone()),
                     _ => None,

@@ -95,7 +95,7 @@ impl Telling {
         let told = match self.stage {
             Stage::Over => return None,
             Stage::New => match self.look().await {
-                Ok(followed) if followed.has_ended() => Told::End(Box::new(followed), None),
+                Ok(followed) if followed.has_ended() => self.end(followed).await,
                 Ok(_) => {
                     self.stage = Stage::Open;
                     self.listen().await
@@ -183,6 +183,15 @@ impl Telling {
         Ok(followed)
     }
 
+    /// The end of a message whose events are gone: what it took stands in the history.
+    async fn end(&self, followed: Followed) -> Told {
+        let spoken = match followed.turn {
+            Some(_) => self.listening.doors.hive.spoken(&followed).await.ok(),
+            None => None,
+        };
+        Told::End(Box::new(followed), spoken.map(|spoken| spoken.usage))
+    }
+
     async fn wait_for_the_end(&mut self) -> Told {
         let Message { agent, item, .. } = &self.message;
         let permit = &self.listening.permit;
@@ -197,7 +206,7 @@ impl Telling {
                 () = self.stay.over() => return Told::Left,
             };
             match followed {
-                Ok(followed) if followed.has_ended() => return Told::End(Box::new(followed), None),
+                Ok(followed) if followed.has_ended() => return self.end(followed).await,
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(%error, "the end of a message cannot be read");

@@ -176,21 +176,18 @@ async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> 
 /// On whose behalf the next turn of a lane works: whoever sent the message it begins or began
 /// with, and of an approved call whoever had asked for it.
 pub(crate) async fn next_of(conn: &mut Conn, lane: LaneId) -> Result<Option<String>, SqlError> {
-    let mut row = conn.row(OPEN_SENDER, &[lane.0.into()]).await?;
-    if row.is_none() {
-        row = conn.row(HEAD_SENDER, &[lane.0.into()]).await?;
-    }
+    let row = conn.row(NEXT_SENDER, &[lane.0.into()]).await?;
     row.map(|row| row.text(0)).transpose()
 }
 
-const OPEN_SENDER: &str = "SELECT coalesce((SELECT a.asked_by FROM approvals a \
-                           WHERE a.id = i.approval), i.principal) FROM turns t \
-                           JOIN items i ON i.turn = t.id \
-                           WHERE t.lane = $1 AND t.ended_at IS NULL ORDER BY i.ord LIMIT 1";
-const HEAD_SENDER: &str = "SELECT coalesce((SELECT a.asked_by FROM approvals a \
+const NEXT_SENDER: &str = "SELECT coalesce((SELECT a.asked_by FROM approvals a \
                            WHERE a.id = i.approval), i.principal) FROM items i \
-                           WHERE i.lane = $1 AND i.state = 'pending' AND i.turn IS NULL \
-                           ORDER BY i.priority, i.ord LIMIT 1";
+                           WHERE i.id = coalesce((SELECT o.id FROM turns t \
+                           JOIN items o ON o.turn = t.id \
+                           WHERE t.lane = $1 AND t.ended_at IS NULL ORDER BY o.ord LIMIT 1), \
+                           (SELECT p.id FROM items p \
+                           WHERE p.lane = $1 AND p.state = 'pending' AND p.turn IS NULL \
+                           ORDER BY p.priority, p.ord LIMIT 1))";
 
 /// The lane has work for somebody who runs as many turns as one may: it is not ready until
 /// [`Unhold`], or until something else about it changes.

@@ -76,7 +76,7 @@ pub async fn run(command: LogsArgs, globals: &Globals) -> Result<(), Failure> {
         for line in &page.lines {
             show(line, globals.json);
         }
-        if !command.follow {
+        if !command.follow || output::reader_left() {
             return Ok(());
         }
         let whole = page.lines.len() == logs::MOST_LINES;

@@ -138,6 +138,8 @@ async fn channel_calls_sent_again_after_the_connection_closed_join_the_first() {
     // Unless the client says that it never got it.
     let repeated = call(&play, &[("x-stainless-retry-count", "1")], &body).await.good().unwrap();
     assert_eq!(repeated["id"], new["id"]);
+    assert_eq!(repeated["usage"], new["usage"]);
+    assert!(new["usage"]["total_tokens"].as_u64().unwrap() > 0, "{new}");
     assert_eq!(play.inbox().await.len(), 3);
     assert_eq!(stage.model.requests().len(), 3);
 }

@@ -104,6 +104,10 @@ async fn channel_sessions_are_listed_and_found_by_their_words() {
     let shown = skep(&stage, &["history", "search", "zebra", "-desk"]).await;
     assert!(shown.stdout.contains("main/main #5 assistant"), "{}", shown.stdout);
     assert!(!shown.stdout.contains("main/desk"), "{}", shown.stdout);
+    // Never searched for in silence.
+    let refused = skep(&stage, &["history", "search", "zebra", "--agent", "main"]).await;
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("put options before the words"), "{}", refused.stderr);
     let shown = skep(&stage, &["session", "list"]).await;
     assert!(shown.stdout.contains("What is in the files of the zebra?"), "{}", shown.stdout);
 }

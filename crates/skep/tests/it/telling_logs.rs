@@ -1,7 +1,9 @@
 //! What the hive notes, and what it finds out about its database after a stop out of order.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use skep_testkit::hive::{Finished, Start};
@@ -97,6 +99,27 @@ async fn telling_followed_logs_show_lines_as_they_come() {
             play.ask("main", "second").await;
         }
     }
+}
+
+#[tokio::test]
+async fn telling_followed_logs_end_with_their_reader() {
+    let stage = Stage::new().await;
+    stage.model.push_all([Reply::say("one"), Reply::say("two")]);
+    let play = stage.up().await;
+    play.ask("main", "first").await;
+    ended_lines(&stage, 1).await;
+    let mut following = std::process::Command::new(locate::skep().unwrap())
+        .args(["logs", "-f"])
+        .env("SKEP_HOME", stage.home())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let reader = BufReader::new(following.stdout.take().unwrap());
+    let first = tokio::task::spawn_blocking(move || reader.lines().next()).await.unwrap();
+    assert!(first.unwrap().unwrap().contains("INFO"));
+    play.ask("main", "second").await;
+    let ended = || following.try_wait().unwrap();
+    assert!(wait::until("its end", PATIENCE, ended).await.unwrap().success());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
 use crate::hive::client::{Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
@@ -13,9 +13,10 @@ use crate::print::values::{items, stamp, text_or_empty};
 #[command(after_help = "Examples:
   skep history search invoice                all messages with the word
   skep history search '\"black cat\" -dog'     a phrase, and without a word
-  skep history search 'deploy* OR release' --agent main
+  skep history search --agent main 'deploy* OR release'
 
-Words must all be there; case and accents do not matter. Tool results are not searched.")]
+Words must all be there; case and accents do not matter. Tool results are not searched.
+Options come before the words.")]
 pub struct HistorySearchArgs {
     /// Words, \"phrases\", beginnings*, -exclusions, this OR that
     #[arg(required = true, allow_hyphen_values = true)]
@@ -32,6 +33,16 @@ pub struct HistorySearchArgs {
 }
 
 pub async fn run(search: HistorySearchArgs, globals: &Globals) -> Result<(), Failure> {
+    if let Some(option) = search.words.iter().find(|word| word.starts_with("--")) {
+        let why = format!(
+            "`{}` stands behind the words, where it would be searched for",
+            foreign(option)
+        );
+        let failure = Failure::new(Exit::Usage, "search the history", why);
+        return Err(
+            failure.next("put options before the words: skep history search --limit 5 hello")
+        );
+    }
     let client = Client::open(globals)?;
     let query = search.words.join(" ");
     let mut path = format!("/api/v1/search?q={}&limit={}", escaped(&query), search.limit);
@@ -57,7 +68,7 @@ pub async fn run(search: HistorySearchArgs, globals: &Globals) -> Result<(), Fai
         output::note(format!("{behind} messages are still being indexed; search again later"));
     }
     if let Some(before) = page["before"].as_i64() {
-        output::note(format!("more: --before {before}"));
+        output::note(format!("more: skep history search --before {before} …"));
     }
     Ok(())
 }
