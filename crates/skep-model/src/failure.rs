@@ -83,7 +83,13 @@ pub(crate) fn from_status(
     let detail = Detail::of_body(body);
     match number {
         401 | 403 => auth(number),
-        429 | 500..=599 => ModelError::Passing {
+        // Another account may have what this one lacks.
+        402 => ModelError::Auth {
+            text: "the account at the model vendor has no credit (402); pay there, or check the \
+                   profile's key"
+                .to_owned(),
+        },
+        408 | 409 | 425 | 429 | 500..=599 => ModelError::Passing {
             text: match number {
                 429 if detail.word == "insufficient_quota" => {
                     "the account's quota at the model vendor is used up (429)".to_owned()
