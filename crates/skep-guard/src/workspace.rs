@@ -143,6 +143,11 @@ impl Workspace {
         Ok(target.in_settings(format!("{within}/{}", rest.to_string_lossy())))
     }
 
+    /// Whether it is in this folder, or is it.
+    pub fn lies_in(&self, folder: &str) -> bool {
+        self.work.canonical.starts_with(folder)
+    }
+
     /// Where a path leads once links and `..` are followed: relative to the workspace where that
     /// lies in it, else absolute. What does not exist yet leads where it would be made. Nothing
     /// where that cannot be said.

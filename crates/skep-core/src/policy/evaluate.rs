@@ -49,6 +49,14 @@ pub struct Verdict {
     pub by_command: bool,
 }
 
+impl Verdict {
+    /// The stricter of two decisions on the same call; this one where they are alike.
+    #[must_use]
+    pub fn or_stricter(self, other: Self) -> Self {
+        if strictness(other.effect) > strictness(self.effect) { other } else { self }
+    }
+}
+
 /// The decision on one part of the call, for one person.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct PartVerdict {
@@ -194,7 +202,7 @@ impl Told<'_> {
     }
 }
 
-pub(super) fn strictness(effect: Effect) -> u8 {
+fn strictness(effect: Effect) -> u8 {
     match effect {
         Effect::Allow => 0,
         Effect::Ask => 1,

@@ -21,7 +21,8 @@ const RUN_RM: &[&str] = &[
     "chrt -o 0 rm x", "setpriv rm x", "taskset 1 sh -c 'rm x'", "taskset 1 sh <<< 'rm x'",
     "parallel ::: 'rm x'", "script -qc 'rm x' /dev/null", "su root -c 'rm x'",
     "/lib64/ld-linux-x86-64.so.2 /bin/rm x", "stdbuf -oL rm x", "command -p env rm x",
-    "exec -a y rm x", "env - A=b rm x",
+    "exec -a y rm x", "env - A=b rm x", "i386 rm x", "ssh-agent rm x", "sg root -c 'rm x'",
+    "env r? x", "timeout 5 r* x",
     // Shells.
     "bash -o errexit -c 'rm x'", "bash -c -e 'rm x'", "bash --rcfile /dev/null -c 'rm x'",
     "bash -O extglob -c 'rm x'", "bash -ec 'rm x'", "bash +x -c 'rm x'", "rbash -c 'rm x'",
@@ -36,6 +37,8 @@ const RUN_RM: &[&str] = &[
     "eval -- 'rm x'", "builtin eval 'rm x'", "trap 'rm x' EXIT", "trap -- 'rm x' 0",
     "mapfile -C 'rm x' -c 1 <<< a", "compgen -C 'rm x'", "hash -p $PWD/bin/rm q; q x",
     "shopt -s expand_aliases\nalias q=rm\nq x", "enable -f x.so rm; rm x",
+    "BASH_CMDS[q]=/bin/rm; q x", "declare BASH_CMDS[q]=/bin/rm; q x",
+    "shopt -s expand_aliases; BASH_ALIASES[q]=rm\nq x", "set -o history\necho pm x\nfc -s 'echo p=r'",
     // Subscripts are looked into.
     "let 'a[$(rm x)]=1'", "declare 'a[$(rm x)]=1'", "[ -v 'a[$(rm x)]' ]", "test -v 'a[`rm x`]'",
     "printf -v 'a[$(rm x)]' z", "read 'a[$(rm x)]' <<< 1", "unset 'a[$(rm x)]'",

@@ -251,6 +251,9 @@ impl<'a> Parser<'a, '_> {
         if Word::of(&word).plain().is_some_and(holds_command) {
             return Err("it keeps a command in a variable");
         }
+        if name.contains('[') {
+            return Err("it sets an element of a variable");
+        }
         let plain = name.chars().all(is_name) && !word.iter().any(Bit::is_glob);
         match word.first_mut() {
             Some(Bit::Text(text)) if plain => {

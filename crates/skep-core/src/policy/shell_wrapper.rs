@@ -27,18 +27,22 @@ const WRAPPERS: &[(&str, usize, &str, &str)] = &[
 ];
 
 /// Programs that run what stands behind them, somewhere behind words of their own.
-const LOOSE: &str = "busybox bwrap capsh choom chroot chrt dbus-run-session doas eatmydata \
-    fakeroot gdb ionice linux32 linux64 ltrace nsenter numactl perf pkexec prlimit rlwrap runuser \
-    setarch setpriv start-stop-daemon strace systemd-run taskset toybox unbuffer unshare valgrind \
-    xvfb-run";
+const LOOSE: &str = "busybox bwrap capsh choom chroot chrt coresched dbus-run-session doas \
+    eatmydata entr fakeroot gdb i386 ionice linux32 linux64 ltrace nsenter numactl perf pkexec \
+    prlimit rlwrap runcon runuser setarch setpriv sg ssh-agent start-stop-daemon strace \
+    systemd-run taskset toybox uclampset uname26 unbuffer unshare valgrind x86_64 xvfb-run";
 
 /// Programs and builtins of the shell whose words are read in ways of their own, or that change
 /// what the words after them mean.
-const UNREAD: &str = "alias bind compgen complete enable hash mapfile parallel readarray script su";
+const UNREAD: &str =
+    "alias bind compgen complete enable fc hash mapfile parallel readarray script su";
 
 /// Builtins that look into the subscripts of names they are given.
 const SUBSCRIPTS: &str =
     "[ declare export getopts let local printf read readonly test typeset unset wait";
+
+/// Those of them that set an element where they are given one.
+const SETTERS: &str = "declare getopts let local read readonly typeset";
 
 const SHELLS: &str = "sh bash rbash dash zsh ksh mksh ash fish csh tcsh";
 
@@ -61,7 +65,15 @@ pub(super) fn unwrap(simple: &mut Simple, depth: usize, parts: &mut Vec<Part>) -
         _ if is_among(name, UNREAD) => return Err("what runs by alias, su and such is not read"),
         _ if is_among(name, SUBSCRIPTS) => {
             let looked_into = words.iter().filter_map(Word::plain).any(shell_parser::holds_command);
-            return if looked_into { Err("a command may stand in a subscript") } else { Ok(()) };
+            // Which program a name stands for is an element of a variable of the shell's.
+            let element = |word: &Word| word.plain().is_none_or(|word| word.contains('['));
+            return match () {
+                () if looked_into => Err("a command may stand in a subscript"),
+                () if is_among(name, SETTERS) && words.iter().any(element) => {
+                    Err("it may set an element of a variable")
+                }
+                () => Ok(()),
+            };
         }
         // `ld-linux-x86-64.so.2 PROGRAM`.
         _ if is_among(name, LOOSE) || (name.starts_with("ld") && name.contains(".so")) => {

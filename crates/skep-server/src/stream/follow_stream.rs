@@ -9,8 +9,8 @@ use skep_core::BoxStream;
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentName, ItemId, SessionKey, TurnId};
 use skep_core::message::Usage;
-use skep_runtime::Live;
 use skep_runtime::door::{DoorError, Followed, Receipt};
+use skep_runtime::{Hive, Live};
 
 use crate::door::credential_watch::Stay;
 use crate::door::state::Doors;
@@ -95,7 +95,9 @@ impl Telling {
         let told = match self.stage {
             Stage::Over => return None,
             Stage::New => match self.look().await {
-                Ok(followed) if followed.has_ended() => self.end(followed).await,
+                Ok(followed) if followed.has_ended() => {
+                    end(&self.listening.doors.hive, followed).await
+                }
                 Ok(_) => {
                     self.stage = Stage::Open;
                     self.listen().await
@@ -183,15 +185,6 @@ impl Telling {
         Ok(followed)
     }
 
-    /// The end of a message whose events are gone: what it took stands in the history.
-    async fn end(&self, followed: Followed) -> Told {
-        let spoken = match followed.turn {
-            Some(_) => self.listening.doors.hive.spoken(&followed).await.ok(),
-            None => None,
-        };
-        Told::End(Box::new(followed), spoken.map(|spoken| spoken.usage))
-    }
-
     async fn wait_for_the_end(&mut self) -> Told {
         let Message { agent, item, .. } = &self.message;
         let permit = &self.listening.permit;
@@ -206,7 +199,7 @@ impl Telling {
                 () = self.stay.over() => return Told::Left,
             };
             match followed {
-                Ok(followed) if followed.has_ended() => return self.end(followed).await,
+                Ok(followed) if followed.has_ended() => return end(&doors.hive, followed).await,
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(%error, "the end of a message cannot be read");
@@ -221,4 +214,13 @@ impl Telling {
         self.stage = Stage::Lost;
         Told::Lost
     }
+}
+
+/// The end of a message whose events are gone: what it took stands in the history.
+async fn end(hive: &Hive, followed: Followed) -> Told {
+    let spoken = match followed.turn {
+        Some(_) => hive.spoken(&followed).await.ok(),
+        None => None,
+    };
+    Told::End(Box::new(followed), spoken.map(|spoken| spoken.usage))
 }

@@ -257,3 +257,17 @@ async fn gate_command_bounds_and_levels() {
     assert_eq!(rig.outcome("echo $PWD").await, "waiting");
     assert_eq!(rig.said("echo many/1*").await, "many/1000\n");
 }
+
+/// Where no rule about commands allows the line, it runs as it is written: a glob means the files
+/// that are there by then.
+#[tokio::test]
+async fn gate_command_globs_are_refused_as_they_are_written() {
+    let mut rig = Rig::new(&["echo"]);
+    rig.scene.agent.policy.rules[0] = rule(Effect::Deny, "bash", Some("X"), None);
+    rig.scene.agent.policy.classes.run = Some(Effect::Allow);
+    for line in ["touch X; env ?", "touch X; timeout 5 [W-Z]", "mkdir -p a; env a/? && ls"] {
+        assert_eq!(rig.outcome(line).await, "denied", "{line}");
+    }
+    assert_eq!(rig.outcome("ls *.rs").await, "ok");
+    assert_eq!(rig.effects(), 0);
+}

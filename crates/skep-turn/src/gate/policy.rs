@@ -134,6 +134,9 @@ pub struct About {
     pub pieces: Vec<Piece>,
     /// Its command, where that is plain.
     judged: Option<Judged>,
+    /// The parts of a plain command before its globs are expanded: what runs unless a rule about
+    /// commands allows it. By then a glob may mean other files.
+    written: Vec<Piece>,
 }
 
 /// `look`: the workspace to look at. Where paths lead and which files a command names is not known
@@ -145,8 +148,12 @@ pub fn about(subject: &Subject, look: Option<(&Path, SandboxLevel)>) -> About {
         let around = || look.and_then(|(workspace, level)| Around::open(workspace, level));
         about.judged =
             plain.ok().zip(around()).and_then(|(plain, around)| plain.judge(&around).ok());
-        let line = about.judged.as_ref().map_or(parts, Judged::line);
-        about.pieces.extend(line.0.into_iter().map(Piece::Command));
+        let mut pieces: Vec<Piece> = parts.0.into_iter().map(Piece::Command).collect();
+        if let Some(judged) = &about.judged {
+            about.written = std::mem::take(&mut pieces);
+            pieces.extend(judged.line().0.into_iter().map(Piece::Command));
+        }
+        about.pieces.append(&mut pieces);
         let targets = about.judged.iter().flat_map(|judged| &judged.targets);
         about.pieces.extend(targets.map(|(access, path)| Piece::Redirect {
             write: *access != Access::Read,
@@ -158,6 +165,11 @@ pub fn about(subject: &Subject, look: Option<(&Path, SandboxLevel)>) -> About {
     for named in &subject.paths {
         let leads = named.path.as_ref().zip(opened.as_ref());
         let leads = leads.and_then(|(path, workspace)| workspace.leads_to(path));
+        // Folders above the workspace hold all of it.
+        let holds = |folder: &String| opened.as_ref().is_some_and(|work| work.lies_in(folder));
+        if named.tree && leads.as_ref().is_some_and(holds) {
+            about.pieces.push(Piece::Path(PathFact::Tree(".".to_owned())));
+        }
         about.pieces.push(Piece::Path(match (leads, named.tree) {
             (None, _) => PathFact::Unknown,
             (Some(path), false) => PathFact::File(path),
@@ -183,6 +195,10 @@ pub fn decide(
     let (name, class) = (tool.spec().name.as_str(), tool.class());
     let asked = Asked { tool: name, class, level, pieces: &about.pieces, who: &known.who };
     let mut verdict = policy.decide(&asked, &known.grants);
+    if !verdict.by_command && !about.written.is_empty() {
+        let written = Asked { pieces: &about.written, ..asked };
+        verdict = verdict.or_stricter(policy.decide(&written, &known.grants));
+    }
     let judged = about.judged.as_ref().filter(|_| verdict.by_command);
     verdict.runs = judged.map(Judged::text);
     verdict
@@ -248,7 +264,7 @@ impl Gate<'_> {
         }
         let (subject, workspace) = (subject.clone(), context.workspace.clone());
         let level = self.agent.sandbox.level;
-        let unseen = About { pieces: vec![Piece::Path(PathFact::Unknown)], judged: None };
+        let unseen = About { pieces: vec![Piece::Path(PathFact::Unknown)], ..About::default() };
         let work = move || about(&subject, Some((&workspace, level)));
         tokio::task::spawn_blocking(work).await.unwrap_or(unseen)
     }
@@ -428,4 +444,33 @@ fn word(tool: &dyn Tool, verdict: &Verdict) -> String {
 /// What runs in the place of the call's command.
 fn runs(verdict: &Verdict) -> String {
     verdict.runs.as_ref().map(|text| format!("; runs: {}", text.trim_end())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn gate_a_search_above_the_workspace_is_about_the_workspace_too() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().canonicalize().unwrap();
+        let work = folder.join("work");
+        fs::create_dir_all(work.join("secrets")).unwrap();
+        let pieces = |path: &Path| {
+            let subject = Subject::beneath(&json!({"path": path}));
+            about(&subject, Some((&work, SandboxLevel::Confined))).pieces
+        };
+        let all = Piece::Path(PathFact::Tree(".".to_owned()));
+        for above in [folder.clone(), folder.join("work/.."), work.clone(), "/".into()] {
+            assert!(pieces(&above).contains(&all), "{}", above.display());
+        }
+        for beside in [work.join("secrets"), folder.join("team-rules")] {
+            assert!(!pieces(&beside).contains(&all), "{}", beside.display());
+        }
+    }
 }
