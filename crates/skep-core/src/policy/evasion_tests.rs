@@ -38,7 +38,8 @@ const RUN_RM: &[&str] = &[
     "mapfile -C 'rm x' -c 1 <<< a", "compgen -C 'rm x'", "hash -p $PWD/bin/rm q; q x",
     "shopt -s expand_aliases\nalias q=rm\nq x", "enable -f x.so rm; rm x",
     "BASH_CMDS[q]=/bin/rm; q x", "declare BASH_CMDS[q]=/bin/rm; q x",
-    "shopt -s expand_aliases; BASH_ALIASES[q]=rm\nq x", "set -o history\necho pm x\nfc -s 'echo p=r'",
+    "shopt -s expand_aliases; BASH_ALIASES[q]=rm\nq x",
+    "set -o history\necho pm x\nfc -s 'echo p=r'",
     // Subscripts are looked into.
     "let 'a[$(rm x)]=1'", "declare 'a[$(rm x)]=1'", "[ -v 'a[$(rm x)]' ]", "test -v 'a[`rm x`]'",
     "printf -v 'a[$(rm x)]' z", "read 'a[$(rm x)]' <<< 1", "unset 'a[$(rm x)]'",

@@ -297,7 +297,7 @@ impl Gate<'_> {
         call: &ToolCall,
         context: &ToolContext,
         seen: CallTrace,
-        refused: Refused,
+        refused: GateRefusal,
     ) -> Examination {
         let answer = ToolAnswer::error(refused.text);
         Examination::Ended(Box::new(self.conclude(call, context, seen, answer, refused.end).await))

@@ -81,7 +81,7 @@ pub fn person(holder_of: &HolderOf, principal: &str) -> Who {
     Who { principal: Principal::new(principal), role, name }
 }
 
-fn unread(error: &skep_store::StoreError) -> Refused {
+fn unread(error: &skep_store::StoreError) -> GateRefusal {
     GateRefusal::new(format!(
         "policy_unread: the call was not run: who asked for it and what was granted could not be \
          read ({error}). Try again."
