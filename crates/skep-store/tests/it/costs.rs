@@ -18,8 +18,9 @@ const MANY: u32 = 100_000;
 const TIMES: usize = 200;
 /// How much dearer the large one may be.
 const ALLOWED: f64 = 1.5;
-/// Of reads alone, which take some tens of microseconds; at the door it is 1.5, see `bench/`.
-const FIVE_TIMES_THE_ROWS: f64 = 2.5;
+/// Fifty rows against ten, of reads alone and not optimised: less than each row its share. At the
+/// door it is 1.5, see `history_page` of `bench/`.
+const FIVE_TIMES_THE_ROWS: f64 = 4.0;
 /// The machine is shared, and noise only ever adds: one quiet round is enough.
 const ROUNDS: usize = 5;
 
@@ -190,8 +191,8 @@ async fn the_newest_page_costs_the_same_however_long_the_session() {
     }
 }
 
-/// Fifty rows out of the long session against the ten there are in a short one: the whole read, as
-/// the door asks for it.
+/// The whole read, as the door asks for it: fifty rows of the long session against the fifty, and
+/// against the ten, that there are in a short one.
 #[tokio::test]
 async fn the_newest_fifty_of_a_long_session_cost_about_what_a_short_one_does() {
     let (_folder, store) = talkative().await;
@@ -206,15 +207,17 @@ async fn the_newest_fifty_of_a_long_session_cost_about_what_a_short_one_does() {
         assert_eq!(lines.seqs().count(), rows);
         took
     };
-    let mut ratios = Vec::new();
-    while ratios.last().is_none_or(|ratio| *ratio > FIVE_TIMES_THE_ROWS) {
-        assert!(ratios.len() < ROUNDS, "fifty rows were dearer: {ratios:?}");
-        let mut times = vec![Vec::new(), Vec::new()];
-        for _ in 0..TIMES {
-            times[0].push(read("ten", 10).await);
-            times[1].push(read("many", 50).await);
+    for (short, rows, allowed) in [("fifty", 50, ALLOWED), ("ten", 10, FIVE_TIMES_THE_ROWS)] {
+        let mut ratios = Vec::new();
+        while ratios.last().is_none_or(|ratio| *ratio > allowed) {
+            assert!(ratios.len() < ROUNDS, "against {rows}, fifty were dearer: {ratios:?}");
+            let mut times = vec![Vec::new(), Vec::new()];
+            for _ in 0..TIMES {
+                times[0].push(read(short, rows).await);
+                times[1].push(read("many", 50).await);
+            }
+            ratios.push(ratio(times));
         }
-        ratios.push(ratio(times));
+        println!("newest 50 of {MANY} against {rows}: {:.2}", ratios.last().unwrap());
     }
-    println!("newest 50 of {MANY} against 10: {:.2}", ratios.last().unwrap());
 }
