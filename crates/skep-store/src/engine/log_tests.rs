@@ -210,10 +210,8 @@ async fn store_a_disk_full_before_the_commit_undoes_the_whole_transaction() {
         writer.execute_batch("PRAGMA cache_size = 10").unwrap();
         writer.execute_batch(dialect::BEGIN).unwrap();
         put(&writer, "lost", 1..25);
-        let failed = with_space(space, || {
-            assert_eq!(notes(&writer)[1..], by("lost", 1..25), "reads need no room");
-            try_put(&writer, "lost", 25..100)
-        });
+        assert_eq!(notes(&writer)[1..], by("lost", 1..25));
+        let failed = with_space(space, || try_put(&writer, "lost", 25..100));
         assert_eq!(dialect::sql_error(failed.unwrap_err()).kind, SqlKind::DiskFull);
         assert!(writer.is_autocommit(), "rolled back");
         put(&writer, "kept", 1..3);
@@ -222,6 +220,25 @@ async fn store_a_disk_full_before_the_commit_undoes_the_whole_transaction() {
         for seen in [notes(&writer), notes(&bench.stranger()), bench.recovered()] {
             assert_eq!(seen, expected, "room for {space} bytes");
         }
+    }
+}
+
+/// A read makes room in the cache, so that it meets the full disk too.
+#[tokio::test]
+async fn store_a_disk_full_in_a_read_undoes_the_whole_transaction() {
+    let bench = Bench::new().await;
+    let writer = bench.writer().await;
+    writer.execute_batch("PRAGMA cache_size = 10").unwrap();
+    writer.execute_batch(dialect::BEGIN).unwrap();
+    put(&writer, "lost", 1..25);
+    let sum = "SELECT sum(length(text)) FROM notes";
+    let read = with_space(0, || writer.query_row(sum, [], |row| row.get::<_, i64>(0)));
+    assert_eq!(dialect::sql_error(read.unwrap_err()).kind, SqlKind::DiskFull);
+    assert!(writer.is_autocommit(), "rolled back");
+    put(&writer, "kept", 1..2);
+    let expected = [by("first", 0..1), by("kept", 1..2)].concat();
+    for seen in [notes(&writer), notes(&bench.stranger()), bench.recovered()] {
+        assert_eq!(seen, expected);
     }
 }
 
