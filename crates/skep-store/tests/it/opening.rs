@@ -71,7 +71,7 @@ async fn first_clean_and_unclean_starts() {
     assert_eq!(put(&store, "two").await, Ok(2), "counters go on");
     drop(store);
 
-    let store = bench.open().await;
+    let store = bench.open_after_drop().await;
     assert_eq!(store.report(), OpenReport { unclean: true, fresh: false, trail: None, loss: None });
     assert_eq!(put(&store, "three").await, Ok(3));
     assert_eq!(seqs(&bench.take_told()), [[1], [2], [3]]);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use skep_core::event::EventKind;
 use skep_core::frame::{Frame, FrameKind};
@@ -162,6 +163,21 @@ impl Bench {
 
     pub async fn open(&self) -> ProbeStore {
         self.try_open().await.unwrap()
+    }
+
+    /// After a store was dropped without being closed: its writer may still be at work.
+    pub async fn open_after_drop(&self) -> ProbeStore {
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            match self.try_open().await {
+                Err(OpenError::Sql { reason, .. })
+                    if reason.starts_with("another program") && Instant::now() < end =>
+                {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                opened => return opened.unwrap(),
+            }
+        }
     }
 
     /// What was told since the last call, one entry per commit.
