@@ -34,7 +34,8 @@ fn tree(files: &[(&str, &str)]) -> Tree {
         ("crates/skep-store/Cargo.toml", STORE_MANIFEST),
         (CORE, "//! Words.\n"),
         (RUNTIME, "//! Turns.\n"),
-        (STORE, "//! Rows.\nmod dialect;\n"),
+        (STORE, "//! Rows.\nmod engine;\n"),
+        ("crates/skep-store/src/engine/mod.rs", "pub mod dialect;\n"),
         (
             "crates/skep-store/src/engine/dialect.rs",
             "pub const BEGIN: &str = \"BEGIN IMMEDIATE\";\n",
@@ -215,15 +216,15 @@ fn sql() {
         &["crates/skep-runtime/Cargo.toml:6: sql: rusqlite outside skep-store"],
     );
     assert_found(
-        &[(STORE, "mod dialect;\nconst A: &str = \"SELECT 1 FOR UPDATE\";\n")],
+        &[(STORE, "mod engine;\nconst A: &str = \"SELECT 1 FOR UPDATE\";\n")],
         &["crates/skep-store/src/lib.rs:2: sql: dialect word `FOR UPDATE`"],
     );
     assert_found(
-        &[(STORE, "mod dialect;\nconst A: &str = \"SELECT pg_sleep(1)\";\n")],
+        &[(STORE, "mod engine;\nconst A: &str = \"SELECT pg_sleep(1)\";\n")],
         &["crates/skep-store/src/lib.rs:2: sql: dialect word `pg_`"],
     );
     assert_clean(&[
-        (STORE, "mod dialect;\n// PRAGMA\nconst A: &str = \"SELECT apg_x FROM PRAGMATIC\";\n"),
+        (STORE, "mod engine;\n// PRAGMA\nconst A: &str = \"SELECT apg_x FROM PRAGMATIC\";\n"),
         (RUNTIME, "const A: &str = \"Select a row; UPDATED\";\n"),
         ("crates/skep-store/src/engine/dialect.rs", "pub const A: &str = \"PRAGMA x\";\n"),
     ]);
