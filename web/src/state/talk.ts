@@ -138,9 +138,7 @@ export function createTalk(place: Place, live: Live) {
     if (last <= known) return;
     const missing = Math.min(LARGEST, Math.max(1, last - known));
     try {
-      // From what is known on: rows that come meanwhile must not push these out of the page.
-      const after = known > 0 ? known : undefined;
-      const page = await get<HistoryPage>(path({ limit: missing, after }));
+      const page = await get<HistoryPage>(path({ limit: missing }));
       batch(() => {
         if (page.context) set("context", page.context);
         merge(page);
