@@ -195,13 +195,18 @@ fn last(files: Vec<File>, wanted: &Wanted<'_>) -> io::Result<LogPage> {
 /// The lines from a place on. A file that is gone was the oldest: then everything is new.
 fn following(files: Vec<File>, place: LogPlace, wanted: &Wanted<'_>) -> io::Result<LogPage> {
     let mut ids = Vec::new();
-    for file in &files {
-        ids.push(file.metadata()?.ino());
+    let mut first = None;
+    for (at, file) in files.iter().enumerate() {
+        let found = file.metadata()?;
+        // A new file may have the number of a removed one: then it is shorter than the place.
+        if found.ino() == place.file && found.len() >= place.offset {
+            first = Some(at);
+        }
+        ids.push(found.ino());
     }
-    let first = ids.iter().position(|id| *id == place.file);
     let mut page = LogPage { lines: Vec::new(), next: Some(place) };
-    for (file, id) in files.into_iter().zip(ids).skip(first.unwrap_or(0)) {
-        let start = if id == place.file { place.offset } else { 0 };
+    for (at, (file, id)) in files.into_iter().zip(ids).enumerate().skip(first.unwrap_or(0)) {
+        let start = if first == Some(at) { place.offset } else { 0 };
         let mut room = true;
         let end = each_line(file, start, |line, _| {
             page.lines.extend(wanted.admit(line));
