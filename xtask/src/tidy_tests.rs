@@ -565,7 +565,7 @@ fn supply() {
     for (listing, expected) in cases {
         assert_starts(&found(listing), &[&format!("Cargo.lock:1: supply: {expected}")]);
     }
-    let fine = "skep v0.1.0 (/work/crates/skep);Proprietary\n\
+    let fine = "skep v0.1.0 (/repository/crates/skep);Proprietary\n\
         a v1.0.0 (proc-macro);MIT/Apache-2.0\n\na v1.0.0 (proc-macro);MIT/Apache-2.0 (*)\n\
         b v1.0.0;(GPL-2.0 OR MIT) AND Unicode-3.0\n\
         c v1.0.0;Apache-2.0 WITH LLVM-exception OR GPL-2.0 (*)\n";

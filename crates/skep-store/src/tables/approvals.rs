@@ -46,7 +46,7 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    fn event(&self, kind: EventKind) -> NewEvent {
+    pub fn event(&self, kind: EventKind) -> NewEvent {
         NewEvent {
             at: self.now,
             agent: self.agent_name.clone(),

@@ -250,13 +250,7 @@ impl<'a> Leased<'a> {
     }
 
     pub fn event(&self, kind: EventKind) -> NewEvent {
-        NewEvent {
-            at: self.now,
-            agent: self.agent_name.clone(),
-            session: Some(self.session.clone()),
-            turn: Some(self.turn.clone()),
-            kind,
-        }
+        self.asking().event(kind)
     }
 }
 
