@@ -9,26 +9,41 @@ use crate::report::{Goal, Row};
 /// A change may cost this share of processor time more.
 const MOST: Goal = Goal::Times(1.05);
 
-pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
+/// Pairs of processes, one counted round each.
+const PAIRS: usize = 10;
+
+pub async fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
     let scripts = [
         ("turn", Script { words: "hello", turns: 300, talk: TALK, stream: false }),
         ("stream", Script { words: "stream 200", turns: 60, talk: TALK, stream: true }),
         ("tools", Script { words: "tools 10", turns: 30, talk: ALONE, stream: false }),
     ];
-    for (name, script) in scripts {
-        eprintln!("comparing {name}");
-        let [before, now] = interleaved(bench, [Side::Before, Side::Hive], script).await?;
-        rows.push(row(name, "CPU", MOST, &now, (now.cpu(), before.cpu())));
-        rows.push(row(name, "p50", Goal::None, &now, (now.time(), before.time())));
-        rows.push(row(name, "p99", Goal::None, &now, (now.p99(), before.p99())));
+    let sides = [Side::Before, Side::Hive];
+    let mut found: [[Rounds; 2]; 4] = Default::default();
+    for pair in 0..PAIRS {
+        eprintln!("comparing, pair {} of {PAIRS}", pair + 1);
+        bench.start_pair(pair).await?;
+        for ((_, script), found) in scripts.iter().zip(&mut found) {
+            add(found, interleaved(bench, sides, script).await?);
+        }
+        add(&mut found[3], throughput::interleaved(bench, sides, 64).await?);
     }
-    eprintln!("comparing throughput");
-    let [before, now] = throughput::interleaved(bench, [Side::Before, Side::Hive], 64).await?;
-    let name = "throughput_64";
-    rows.push(row(name, "CPU", MOST, &now, (now.cpu(), before.cpu())));
-    rows.push(row(name, "time a turn", Goal::None, &now, (now.time(), before.time())));
+    let names = scripts.iter().map(|(name, _)| *name).chain(["throughput_64"]);
+    let mut rows = Vec::new();
+    for (name, [before, now]) in names.zip(&found) {
+        rows.push(row(name, "CPU", MOST, now, (now.cpu(), before.cpu())));
+        rows.push(row(name, "p50", Goal::None, now, (now.time(), before.time())));
+        if !now.turns.is_empty() {
+            rows.push(row(name, "p99", Goal::None, now, (now.p99(), before.p99())));
+        }
+    }
     Ok(rows)
+}
+
+fn add(found: &mut [Rounds; 2], more: [Rounds; 2]) {
+    for (found, more) in found.iter_mut().zip(more) {
+        found.append(more);
+    }
 }
 
 fn row(name: &str, figure: &str, goal: Goal, now: &Rounds, (value, before): (f64, f64)) -> Row {

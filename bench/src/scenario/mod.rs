@@ -47,16 +47,30 @@ impl Bench {
         let floor_b = Child::part(&["floor-b", &model.url, &folder]).await?;
         let home = Home::new(&model.url, 10)?;
         let hive = Hive::start(&options.skep, home).await?;
-        let before = match &options.against {
-            Some(program) => Some(Hive::start(program, Home::new(&model.url, 10)?).await?),
-            None => None,
-        };
-        Ok(Self { options, model, floor_a, floor_b, hive, before, _scratch: scratch })
+        Ok(Self { options, model, floor_a, floor_b, hive, before: None, _scratch: scratch })
+    }
+
+    /// Two new processes with new homes, so that the luck of one start is not taken for the
+    /// build's; each is as often the first.
+    pub async fn start_pair(&mut self, round: usize) -> Result<()> {
+        let builds = [self.options.against.clone(), Some(self.options.skep.clone())];
+        let mut pair = [None, None];
+        for at in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
+            let program = builds[at].as_ref().context("`--against` names no program")?;
+            pair[at] = Some(Hive::start(program, Home::new(&self.model.url, 10)?).await?);
+        }
+        let [before, hive] = pair;
+        let old = [self.before.take(), hive.map(|hive| std::mem::replace(&mut self.hive, hive))];
+        self.before = before;
+        for hive in old.into_iter().flatten() {
+            hive.child.stop().await?;
+        }
+        Ok(())
     }
 
     pub fn rounds(&self) -> usize {
         match self.options {
-            Run { against: Some(_), .. } => 10,
+            Run { against: Some(_), .. } => 1,
             Run { quick: true, .. } => 5,
             _ => 9,
         }
@@ -110,6 +124,12 @@ pub struct Rounds {
 }
 
 impl Rounds {
+    fn append(&mut self, mut other: Self) {
+        self.time.append(&mut other.time);
+        self.cpu.append(&mut other.cpu);
+        self.turns.append(&mut other.turns);
+    }
+
     pub fn time(&self) -> f64 {
         stats::median(&self.time)
     }
@@ -142,7 +162,7 @@ pub async fn run(options: Run) -> Result<()> {
         };
     }
     if options.against.is_some() {
-        rows = against::measure(&bench).await.context("comparing two builds")?;
+        rows = against::measure(&mut bench).await.context("comparing two builds")?;
         return print(&options, &rows);
     }
     scenario!("turn", turn::one_token(&bench));

@@ -1,5 +1,7 @@
 //! One client, one turn after the other.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::{Bench, Rounds, Side};
@@ -11,6 +13,8 @@ use crate::stats::{self, ms};
 pub(super) const TALK: usize = 20;
 /// A turn of ten calls is a talk of its own: the floor has nothing before it either.
 pub(super) const ALONE: usize = 1;
+/// Turns of one side before the other has its own.
+const BOUT: usize = 5;
 
 /// What is said, how often in a round, and how long the talks are.
 pub(super) struct Script {
@@ -23,7 +27,7 @@ pub(super) struct Script {
 pub async fn one_token(bench: &Bench) -> Result<Vec<Row>> {
     let turns = if bench.options.quick { 200 } else { 500 };
     let script = Script { words: "hello", turns, talk: TALK, stream: false };
-    let [b, hive] = interleaved(bench, [Side::B, Side::Hive], script).await?;
+    let [b, hive] = interleaved(bench, [Side::B, Side::Hive], &script).await?;
     let note = format!("p50 of {turns} turns a round, rounds {} (floor {})", hive.said(), b.said());
     Ok(vec![
         row("turn_p50", "turn, 1 token, p50", "ms", hive.time(), b.time(), Goal::Times(2.0), note),
@@ -35,7 +39,7 @@ pub async fn one_token(bench: &Bench) -> Result<Vec<Row>> {
 pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
     let turns = if bench.options.quick { 60 } else { 150 };
     let script = Script { words: "stream 200", turns, talk: TALK, stream: true };
-    let [a, hive] = interleaved(bench, [Side::A, Side::Hive], script).await?;
+    let [a, hive] = interleaved(bench, [Side::A, Side::Hive], &script).await?;
     let note = format!("rounds {} (floor A {})", hive.said(), a.said());
     let goal = Goal::Times(2.0);
     Ok(vec![
@@ -50,8 +54,8 @@ pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
     let turns = if bench.options.quick { 30 } else { 80 };
     let sides = [Side::B, Side::Hive];
     let script = |words| Script { words, turns, talk: ALONE, stream: false };
-    let [b0, hive0] = interleaved(bench, sides, script("hello alone")).await?;
-    let [b, hive] = interleaved(bench, sides, script("tools 10")).await?;
+    let [b0, hive0] = interleaved(bench, sides, &script("hello alone")).await?;
+    let [b, hive] = interleaved(bench, sides, &script("tools 10")).await?;
     let added = |with: &Rounds, without: &Rounds| (with.time() - without.time()) / 10.0;
     let (ours, floor) = (added(&hive, &hive0), added(&b, &b0));
     let over = ours - floor;
@@ -72,27 +76,36 @@ pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
 pub(super) async fn interleaved(
     bench: &Bench,
     sides: [Side; 2],
-    Script { words, turns, talk, stream }: Script,
+    &Script { words, turns, talk, stream }: &Script,
 ) -> Result<[Rounds; 2]> {
     let mut found = [Rounds::default(), Rounds::default()];
+    // The sides take short turns, and each is as often the first: a machine that grows slower
+    // for a second grows slower for both.
+    let bout = talk.max(BOUT);
     for round in 0..=bench.rounds() {
-        for (at, side) in sides.into_iter().enumerate() {
-            let (child, target) = bench.side(side);
-            let mut client = Client::connect(&target, stream).await?;
-            let mut times = Vec::with_capacity(turns);
-            let before = child.cpu()?;
-            for turn in 0..turns {
-                let session = format!("{words}-{round}-{}", turn / talk);
-                let session = side.is_hive().then_some(session.as_str());
-                times.push(ms(client.turn(words, session).await?));
+        let mut clients = Vec::new();
+        for side in sides {
+            clients.push(Client::connect(&bench.side(side).1, stream).await?);
+        }
+        let mut times = [Vec::with_capacity(turns), Vec::with_capacity(turns)];
+        let mut used = [Duration::ZERO; 2];
+        for (number, first) in (0..turns).step_by(bout).enumerate() {
+            for at in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
+                let (child, _) = bench.side(sides[at]);
+                let before = child.cpu()?;
+                for turn in first..turns.min(first + bout) {
+                    let session = format!("{words}-{round}-{}", turn / talk);
+                    let session = sides[at].is_hive().then_some(session.as_str());
+                    times[at].push(ms(clients[at].turn(words, session).await?));
+                }
+                used[at] += child.cpu()? - before;
             }
-            let used = ms(child.cpu()? - before) / turns as f64;
-            // The first round warms everything up and counts for nobody.
-            if round > 0 {
-                found[at].time.push(stats::percentile(&mut times, 0.5));
-                found[at].cpu.push(used);
-                found[at].turns.append(&mut times);
-            }
+        }
+        // The first round warms everything up and counts for nobody.
+        for (at, mut times) in times.into_iter().enumerate().filter(|_| round > 0) {
+            found[at].time.push(stats::percentile(&mut times, 0.5));
+            found[at].cpu.push(ms(used[at]) / turns as f64);
+            found[at].turns.append(&mut times);
         }
     }
     Ok(found)
