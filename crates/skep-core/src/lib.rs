@@ -19,7 +19,7 @@ pub use decide::{
     arrival, brake, choice, compaction, count, fallback, fold, names, prompt, query, redelivery,
     retry, slash, visible,
 };
-pub use traits::{channel, engine, hook, provider, tool};
+pub use traits::{channel, engine, hook, inbound, provider, tool};
 pub use vocab::{
     approval, audit, budget, event, file, frame, ids, message, money, role, spend, time,
 };

@@ -4,5 +4,6 @@
 pub mod channel;
 pub mod engine;
 pub mod hook;
+pub mod inbound;
 pub mod provider;
 pub mod tool;
