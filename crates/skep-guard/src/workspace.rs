@@ -12,7 +12,7 @@ mod walk;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
@@ -211,8 +211,11 @@ impl Root {
     fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty())?;
-        let (path, canonical) = (std::path::absolute(path)?, path.canonicalize()?);
-        Ok(Self { handle, path, canonical, governed: &[] })
+        // The kernel knows the path of what is open: one question, where the path alone takes one
+        // for each of its folders.
+        let of_handle = std::fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()));
+        let canonical = of_handle.or_else(|_| path.canonicalize())?;
+        Ok(Self { handle, path: std::path::absolute(path)?, canonical, governed: &[] })
     }
 
     /// The folder of this name directly in this one.
