@@ -29,7 +29,7 @@ use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, Unhold, WakeLanes};
 use crate::leases::{Decide, Lease, Park, Recover, Release, Take};
-use crate::outbox::{self, MarkDelivered, OpenChannel};
+use crate::outbox::{self, OpenChannel};
 use crate::outcomes::{self, Resolve};
 use crate::retention::Expire;
 use crate::search::{self, IndexSpoken, Search};
@@ -424,8 +424,6 @@ impl Story {
     }
 
     async fn rest(&mut self, channel: &ChannelId) {
-        let marks = vec![(channel.clone(), 1)];
-        self.store.write(MarkDelivered { marks }).await.unwrap();
         let (id, name, grant) = ("k".to_owned(), "k".to_owned(), Grant::operator());
         let token = NewToken { id, name, grant, hash: [1; 32], by: Some("p".into()), now: 1 };
         self.store.write(token).await.unwrap();

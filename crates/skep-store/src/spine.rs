@@ -12,7 +12,7 @@ use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{Unhold, WakeLanes};
 use crate::tables::leases::{Decide, Park, Recover, Release, Take};
-use crate::tables::outbox::{MarkDelivered, OpenChannel};
+use crate::tables::outbox::OpenChannel;
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
 use crate::tables::people::grants::{NewGrant, RevokeGrant};
@@ -49,7 +49,6 @@ crate::commands! {
     WakeLanes,
     Unhold,
     OpenChannel,
-    MarkDelivered,
     NewToken,
     RevokeToken,
     NoteEvent,
@@ -141,6 +140,11 @@ const SCHEMA: Schema = Schema {
             version: 22,
             name: "shares",
             sql: include_str!("../migrations/sqlite/0022_shares.sql"),
+        },
+        MigrationFile {
+            version: 23,
+            name: "hive",
+            sql: include_str!("../migrations/sqlite/0023_hive.sql"),
         },
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \

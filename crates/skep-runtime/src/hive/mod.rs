@@ -204,7 +204,7 @@ impl Hive {
         });
         let stop = shared.env().stop.clone();
         tasks.spawn(shared.turns.clone().schedule());
-        tasks.spawn(outbox::run(dispatcher, frames, store.clone(), stop.cut_hard));
+        tasks.spawn(outbox::run(dispatcher, frames, stop.cut_hard));
         tasks.spawn(drain::expire(Arc::clone(&shared)));
         tasks.spawn(drain::expire_questions(Arc::clone(&shared)));
         if report.unclean {

@@ -3,22 +3,17 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 
-use skep_core::channel::{Channel, Delivery};
+use skep_core::channel::Channel;
 use skep_core::frame::Frame;
 use skep_core::ids::ChannelId;
-use skep_store::Store;
-use skep_store::outbox::MarkDelivered;
 
 /// Frames on their way to channels; what is beyond is left to replay.
 const DEPTH: usize = 4096;
-/// Marks only steer expiry, so they are collected.
-const MARK_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(crate) struct Dispatcher {
@@ -54,11 +49,10 @@ impl Dispatcher {
         self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn hand_on(&self, frame: Frame) -> Option<(ChannelId, i64)> {
-        let channel = self.channel_of(&frame.channel)?;
-        let mark = (frame.channel.clone(), frame.seq);
-        let delivery = channel.send(Arc::new(frame)).await;
-        (delivery == Delivery::Delivered).then_some(mark)
+    async fn hand_on(&self, frame: Frame) {
+        if let Some(channel) = self.channel_of(&frame.channel) {
+            channel.send(Arc::new(frame)).await;
+        }
     }
 
     fn channel_of(&self, id: &ChannelId) -> Option<Arc<dyn Channel>> {
@@ -72,29 +66,20 @@ impl Dispatcher {
 pub(crate) async fn run(
     dispatcher: Dispatcher,
     mut frames: mpsc::Receiver<Frame>,
-    store: Store,
     cut_hard: CancellationToken,
 ) {
-    let mut delivered: HashMap<ChannelId, i64> = HashMap::new();
-    let mut tick = tokio::time::interval(MARK_EVERY);
     loop {
         tokio::select! {
             biased;
             () = cut_hard.cancelled() => return,
             frame = frames.recv() => {
                 let Some(frame) = frame else { return };
-                delivered.extend(dispatcher.hand_on(frame).await);
+                dispatcher.hand_on(frame).await;
                 if frames.is_empty() {
                     let missed = std::mem::take(&mut *dispatcher.missed());
                     for frame in missed.into_values() {
-                        delivered.extend(dispatcher.hand_on(frame).await);
+                        dispatcher.hand_on(frame).await;
                     }
-                }
-            }
-            _ = tick.tick() => {
-                if !delivered.is_empty() {
-                    let marks = delivered.drain().collect();
-                    drop(store.submit(MarkDelivered { marks }));
                 }
             }
         }

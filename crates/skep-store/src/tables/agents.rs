@@ -28,36 +28,31 @@ impl Run for RegisterAgents {
     type Out = Vec<(AgentName, AgentId)>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let living = "SELECT name, id, status, status_reason FROM agents \
+        let living = "SELECT name, id, wanted, installed, failure FROM agents \
                       WHERE removed_at IS NULL";
         let mut known = HashMap::new();
         for row in tx.conn.rows(living, &[]).await? {
-            let (id, status, reason) = (row.int(1)?, row.text(2)?, row.text_opt(3)?);
-            known.insert(row.text(0)?, (AgentId(id), status, reason));
+            let status =
+                Status { wanted: row.text(2)?, installed: row.bool(3)?, failure: row.text_opt(4)? };
+            known.insert(row.text(0)?, (AgentId(row.int(1)?), status));
         }
         let mut ids = Vec::with_capacity(self.agents.len());
         for agent in &self.agents {
-            let status = if agent.failed.is_none() { "active" } else { "failed" };
-            let id = match known.get(agent.name.as_str()) {
-                Some((id, was, why)) => {
-                    if was != status || *why != agent.failed {
-                        self.set_status(tx, *id, agent, status).await?;
-                    }
-                    *id
-                }
-                None => {
-                    let id = self.insert(tx, agent).await?;
-                    self.set_status(tx, id, agent, status).await?;
-                    id
-                }
+            let (id, was) = match known.remove(agent.name.as_str()) {
+                Some(found) => found,
+                None => (self.insert(tx, agent).await?, Status::of_new()),
             };
-            known.remove(agent.name.as_str());
+            let failure = agent.failed.clone();
+            let is = Status { wanted: was.wanted.clone(), installed: true, failure };
+            if was != is {
+                self.set_status(tx, id, &agent.name, is).await?;
+            }
             ids.push((agent.name.clone(), id));
         }
-        for (name, (id, was, _)) in known {
-            if !was.is_empty() {
-                let gone = NewAgent { name: AgentName(name), failed: None };
-                self.set_status(tx, id, &gone, "").await?;
+        for (name, (id, was)) in known {
+            if was.installed {
+                let is = Status { installed: false, failure: None, ..was };
+                self.set_status(tx, id, &AgentName(name), is).await?;
             }
         }
         Ok(ids)
@@ -76,16 +71,41 @@ impl RegisterAgents {
         &self,
         tx: &mut Tx<'_>,
         id: AgentId,
-        agent: &NewAgent,
-        status: &'static str,
+        name: &AgentName,
+        is: Status,
     ) -> Result<(), SqlError> {
-        let update = "UPDATE agents SET status = $2, status_reason = $3 WHERE id = $1";
-        tx.conn.run(update, &[id.0.into(), status.into(), (&agent.failed).into()]).await?;
-        let state = if status.is_empty() { "removed" } else { status };
-        let kind = EventKind::Status { state: state.to_owned(), reason: agent.failed.clone() };
-        let (at, name) = (self.now, agent.name.clone());
-        tx.event(NewEvent { at, agent: name, session: None, turn: None, kind });
+        let update = "UPDATE agents SET installed = $2, failure = $3 WHERE id = $1";
+        tx.conn.run(update, &[id.0.into(), is.installed.into(), (&is.failure).into()]).await?;
+        let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
+        let (at, agent) = (self.now, name.clone());
+        tx.event(NewEvent { at, agent, session: None, turn: None, kind });
         Ok(())
+    }
+}
+
+/// What the shown status of an agent follows from.
+#[derive(PartialEq)]
+struct Status {
+    /// `active`, `paused` or `stopped`.
+    wanted: String,
+    /// The settings name it.
+    installed: bool,
+    /// Why it cannot run, when it cannot.
+    failure: Option<String>,
+}
+
+impl Status {
+    fn of_new() -> Self {
+        Self { wanted: "active".to_owned(), installed: false, failure: None }
+    }
+
+    /// As it is shown.
+    fn word(&self) -> &str {
+        match self {
+            Self { installed: false, .. } => "removed",
+            Self { failure: Some(_), .. } => "failed",
+            Self { wanted, .. } => wanted,
+        }
     }
 }
 

@@ -32,9 +32,8 @@ pub struct ItemTrace {
 }
 
 pub async fn trace(conn: &mut Conn, item: &ItemId) -> Result<ItemTrace, SqlError> {
-    let select = "SELECT i.started_at, t.session, t.steps, t.waiting_for, r.original \
-                  FROM items i LEFT JOIN turns t ON t.id = i.turn \
-                  LEFT JOIN retries r ON r.item = i.id WHERE i.id = $1";
+    let select = "SELECT i.started_at, t.session, t.steps, t.waiting_for, i.retry_of, \
+                  i.retried_by FROM items i LEFT JOIN turns t ON t.id = i.turn WHERE i.id = $1";
     let Some(row) = conn.row(select, &[item.as_str().into()]).await? else {
         return Ok(ItemTrace::default());
     };
@@ -44,7 +43,7 @@ pub async fn trace(conn: &mut Conn, item: &ItemId) -> Result<ItemTrace, SqlError
         steps: row.int_opt(2)?.unwrap_or(0),
         waiting_for: row.text_opt(3)?,
         retry_of: row.text_opt(4)?.map(ItemId),
-        retried_as: newest_try(conn, item).await?.map(|(id, _)| id),
+        retried_as: row.text_opt(5)?.map(ItemId),
     })
 }
 
@@ -52,8 +51,8 @@ async fn newest_try(
     conn: &mut Conn,
     item: &ItemId,
 ) -> Result<Option<(ItemId, ItemState)>, SqlError> {
-    let select = "SELECT r.item, i.state FROM retries r JOIN items i ON i.id = r.item \
-                  WHERE r.original = $1 ORDER BY r.number DESC LIMIT 1";
+    let select = "SELECT r.id, r.state FROM items i JOIN items r ON r.id = i.retried_by \
+                  WHERE i.id = $1";
     let row = conn.row(select, &[item.as_str().into()]).await?;
     row.map(|row| Ok((ItemId(row.text(0)?), item_state(&row.text(1)?)?))).transpose()
 }
@@ -226,10 +225,14 @@ impl Run for Retry {
             return Err(Refusal::conflict("already_retried", detail));
         }
         let accepted = self.accept.run(tx).await?;
-        let link = "INSERT INTO retries (item, original, number) VALUES ($1, $2, \
-                    (SELECT COALESCE(max(number), 0) + 1 FROM retries WHERE original = $2))";
-        let item = self.accept.letter.item.as_str();
-        tx.conn.run(link, &[item.into(), self.of.as_str().into()]).await?;
+        let (item, of) = (self.accept.letter.item.as_str(), self.of.as_str());
+        let links = [
+            "UPDATE items SET retry_of = $2 WHERE id = $1",
+            "UPDATE items SET retried_by = $1 WHERE id = $2",
+        ];
+        for link in links {
+            tx.conn.run(link, &[item.into(), of.into()]).await?;
+        }
         Ok(accepted)
     }
 

@@ -28,24 +28,6 @@ impl Run for OpenChannel {
     }
 }
 
-/// Remembers up to where frames were written to a socket. Only expiry looks at it.
-pub struct MarkDelivered {
-    pub marks: Vec<(ChannelId, i64)>,
-}
-
-impl Run for MarkDelivered {
-    type Out = ();
-
-    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
-        for (channel, seq) in &self.marks {
-            let update = "UPDATE channels SET delivered_seq = $2 \
-                          WHERE id = $1 AND delivered_seq < $2";
-            tx.conn.run(update, &[channel.as_str().into(), (*seq).into()]).await?;
-        }
-        Ok(())
-    }
-}
-
 /// A frame before it has its place.
 pub(crate) struct NewFrame<'a> {
     pub id: String,

@@ -19,3 +19,4 @@ mod opening;
 mod pages;
 mod probe;
 mod sessions;
+mod upgrade;
