@@ -26,7 +26,7 @@ pub use spine::{Command, Outcome};
 pub use tables::people::{browsers, grants, storage, tokens};
 pub use tables::{
     agents, approvals, audit, begin, close, compactions, files, history, import, inbox, item_views,
-    journal, lanes, leases, outbox, outcomes, retention, search, sessions, spend, watch,
+    journal, lanes, leases, outbox, outcomes, retention, search, sessions, spend, waits, watch,
 };
 
 /// The store of the product.

@@ -3,7 +3,9 @@
 
 use serde_json::json;
 use skep_core::approval::{ApprovalState, Scope};
+use skep_core::cause::{CallRef, Cause};
 use skep_core::compaction::{self, Reason, Seam};
+use skep_core::decision::Decision;
 use skep_core::engine::{Capabilities, FailureCode};
 use skep_core::event::{CallState, CancelReason, ItemState, Resolution};
 use skep_core::file::File;
@@ -28,7 +30,7 @@ use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Request, Slo
 use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, Unhold, WakeLanes};
-use crate::leases::{Decide, Lease, Park, Recover, Release, Take};
+use crate::leases::{Lease, Recover, Release, Take};
 use crate::outbox::{self, OpenChannel};
 use crate::outcomes::{self, Resolve};
 use crate::retention::Expire;
@@ -36,6 +38,7 @@ use crate::search::{self, IndexSpoken, Search};
 use crate::sessions::{self, Fork};
 use crate::spend::{self, ChargeLost, Unsettled};
 use crate::tokens::{self, NewToken, RevokeToken};
+use crate::waits::{Decide, Park};
 use crate::{OpenOptions, Store, Value, compactions, watch};
 
 /// What may be walked or sorted, and why that is bounded.
@@ -99,7 +102,7 @@ fn approval(lease: &Lease) -> NewApproval {
         files: json!([]),
         hash: "h".into(),
         why: json!({}),
-        asked_by: "operator".into(),
+        asked_by: vec!["operator".into()],
         expires_at: 20,
     }
 }
@@ -142,7 +145,7 @@ impl Story {
         self.close(&third, Outcome::Ended { state, code, text: "no".into() }).await;
         self.cancel_and_retry().await;
         self.accept(None, true, QueueMode::Queue).await;
-        self.rest(&channel).await;
+        self.rest().await;
         self.sessions(&first).await;
         self.reads(&channel, &first).await;
         self.reckon(&first).await;
@@ -167,9 +170,9 @@ impl Story {
             };
             assert_eq!(self.store.write(resolve).await.is_err(), again);
         }
-        let read =
-            self.store.read(async |conn| outcomes::arguments(conn, &turn, &CallId::new("a")).await);
-        assert_eq!(read.await.unwrap(), Some(json!({})));
+        let call = CallRef { turn, call: CallId::new("a") };
+        let read = self.store.read(async |conn| outcomes::made(conn, &call).await);
+        assert_eq!(read.await.unwrap(), Some(("x".to_owned(), json!({}))));
     }
 
     fn slot(&mut self) -> Slot {
@@ -187,7 +190,9 @@ impl Story {
             agent: self.agent,
             agent_name: AgentName::new("main"),
             session_key: key(),
+            cause: Cause::Message,
             principal: Principal::new("operator"),
+            origin: None,
             channel: Some(ChannelId::new("ws:1")),
             text: "hello".into(),
             note: None,
@@ -207,7 +212,7 @@ impl Story {
         let engine = engine();
         let (letter, slot) = (self.letter(id), self.slot());
         let take = take.then_some(slot);
-        let accept = Accept { letter, mode, engine, take, fresh: false, order: false };
+        let accept = Accept { letter, mode, engine, take, fresh: false };
         match self.store.write(accept).await.unwrap() {
             Accepted::Started { lease } => Some(*lease),
             _ => None,
@@ -221,7 +226,7 @@ impl Story {
         assert_eq!(self.store.write(cancel).await.unwrap(), Cancelled::Ended);
         let letter = self.letter(None);
         let (mode, engine) = (QueueMode::Queue, engine());
-        let accept = Accept { letter, mode, engine, take: None, fresh: false, order: false };
+        let accept = Accept { letter, mode, engine, take: None, fresh: false };
         let again = accept.letter.item.clone();
         self.store.write(Retry { of: item.clone(), accept }).await.unwrap();
         let trace = self.store.read(async |conn| item_views::trace(conn, &item).await);
@@ -336,8 +341,8 @@ impl Story {
         let lease = self.take(None).await.unwrap();
         // The interrupt stands: it does not wait.
         assert!(!self.store.write(park(&lease, Some(5))).await.unwrap());
-        let value = json!(true);
-        let decide = Decide { turn: lease.turn, call: CallId::new("b"), value, now: 4 };
+        let (turn, decision) = (lease.turn, Decision::Tool(json!(true)));
+        let decide = Decide { turn, call: CallId::new("b"), decision, now: 4 };
         self.store.write(decide).await.unwrap();
         self.store.write(WakeLanes { now: 6 }).await.unwrap();
         self.take(None).await.unwrap();
@@ -372,8 +377,6 @@ impl Story {
             read.await.unwrap();
             let read = self.store.read(async |conn| approvals::asked_by(conn, &row.turn).await);
             read.await.unwrap();
-            let read = self.store.read(async |conn| approvals::of_event(conn, &row.turn).await);
-            read.await.unwrap();
             let reopen = Reopen { id: row.id.clone(), by: "p".into(), expires_at: 5, now: 5 };
             let _ = self.store.write(reopen).await;
             let (id, why) = (row.id.clone(), "no".to_owned());
@@ -381,9 +384,8 @@ impl Story {
         }
         self.store.write(ExpireReopened { now: 9 }).await.unwrap();
         self.store.read(approvals::next_over).await.unwrap();
-        let read = self.store.read(async |conn| approvals::unused(conn, Some(agent), 99, 9).await);
-        read.await.unwrap();
         let read = self.store.read(async |conn| {
+            approvals::unused(conn, Some(agent), 99, 9).await?;
             approvals::page(conn, ApprovalState::Open, Some(agent), 99, 9).await
         });
         read.await.unwrap();
@@ -423,7 +425,7 @@ impl Story {
         self.store.write(close).await.unwrap();
     }
 
-    async fn rest(&mut self, channel: &ChannelId) {
+    async fn rest(&mut self) {
         let (id, name, grant) = ("k".to_owned(), "k".to_owned(), Grant::operator());
         let token = NewToken { id, name, grant, hash: [1; 32], by: Some("p".into()), now: 1 };
         self.store.write(token).await.unwrap();

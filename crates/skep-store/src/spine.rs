@@ -11,7 +11,7 @@ use crate::tables::inbox::{Accept, Order, StopLane};
 use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{Unhold, WakeLanes};
-use crate::tables::leases::{Decide, Park, Recover, Release, Take};
+use crate::tables::leases::{Recover, Release, Take};
 use crate::tables::outbox::OpenChannel;
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -21,6 +21,7 @@ use crate::tables::retention::Expire;
 use crate::tables::search::IndexSpoken;
 use crate::tables::sessions::Fork;
 use crate::tables::spend::{ChargeLost, Unsettled};
+use crate::tables::waits::{Decide, Park};
 use crate::tables::watch::NoteEvent;
 
 crate::commands! {

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum acae8217952bd7cf.
+// Do not edit; checksum a7435af9133cc378.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -89,8 +89,8 @@ export interface ApprovalInfo {
   state: ApprovalState;
   /** It expired once and was asked again: a yes runs the call as an item of its own. */
   reopened: boolean;
-  /** Whose message led to the call. */
-  asked_by: string;
+  /** Whose messages led to the call. */
+  asked_by: string[];
   asked_at: i64;
   expires_at: i64;
   decision?: DecisionInfo | null;

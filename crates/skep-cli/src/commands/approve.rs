@@ -186,11 +186,12 @@ pub fn facts(question: &Value) -> Vec<String> {
     let stamp = |key: &str| question[key].as_i64().map(time::stamp).unwrap_or_default();
     let text = |value: &Value| one_line(value.as_str().unwrap_or("?"));
     let head = format!("{} of {}", text(&question["tool"]), text(&question["agent"]));
+    let asked_by: Vec<String> = items(&question["asked_by"]).iter().map(text).collect();
     let mut lines = vec![
         head,
         format!("id       {}", text(&question["id"])),
         format!("session  {}", text(&question["session_key"])),
-        format!("asked    {} by {}", stamp("asked_at"), text(&question["asked_by"])),
+        format!("asked    {} by {}", stamp("asked_at"), asked_by.join(", ")),
         format!("until    {}", stamp("expires_at")),
         format!("why      {}", text(&question["why"]["why"])),
         format!("in       {}", text(&question["cwd"])),

@@ -3,38 +3,13 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::vocab::cause::Slash;
+
 /// What a person typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Typed {
     Message(String),
     Command(Slash),
-    /// A `/word` that is none of ours.
-    Unknown {
-        word: String,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Slash {
-    Stop,
-    /// A new session; the rest of the line becomes its first message.
-    New {
-        rest: Option<String>,
-    },
-    /// Which model answers here; without a word, what there is.
-    Model {
-        wanted: Option<String>,
-    },
-    /// How hard it thinks; without a word, what there is.
-    Think {
-        wanted: Option<String>,
-    },
-    /// Replaces the older part of the session by notes for the model, which keep what is named.
-    Compact {
-        keep: Option<String>,
-    },
-    Status,
-    Help,
 }
 
 /// A command as it is shown and completed everywhere: `/help`, the terminal, the page.
@@ -83,7 +58,7 @@ pub fn parse(text: &str) -> Typed {
         "compact" => Typed::Command(Slash::Compact { keep: rest }),
         "status" => Typed::Command(Slash::Status),
         "help" => Typed::Command(Slash::Help),
-        _ => Typed::Unknown { word: format!("/{word}") },
+        _ => Typed::Command(Slash::Unknown { word: format!("/{word}") }),
     }
 }
 
@@ -104,6 +79,7 @@ mod tests {
     fn the_whole_table() {
         let message = |text: &str| Typed::Message(text.to_owned());
         let new = |rest: Option<&str>| Typed::Command(Slash::New { rest: rest.map(str::to_owned) });
+        let unknown = |word: &str| Typed::Command(Slash::Unknown { word: word.to_owned() });
         let cases = [
             ("hello", message("hello")),
             ("  hello", message("  hello")),
@@ -121,9 +97,9 @@ mod tests {
             ("/think high", Typed::Command(Slash::Think { wanted: Some("high".into()) })),
             ("/Stop", Typed::Command(Slash::Stop)),
             ("/STATUS", Typed::Command(Slash::Status)),
-            ("/Stopp", Typed::Unknown { word: "/Stopp".into() }),
-            ("/etc/passwd is what?", Typed::Unknown { word: "/etc/passwd".into() }),
-            ("/", Typed::Unknown { word: "/".into() }),
+            ("/Stopp", unknown("/Stopp")),
+            ("/etc/passwd is what?", unknown("/etc/passwd")),
+            ("/", unknown("/")),
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text), expected, "{text}");
@@ -133,7 +109,8 @@ mod tests {
     #[test]
     fn every_listed_command_is_understood() {
         for CommandInfo { name, .. } in COMMANDS {
-            assert!(matches!(parse(name), Typed::Command(_)), "{name}");
+            let unknown = matches!(parse(name), Typed::Command(Slash::Unknown { .. }));
+            assert!(!unknown && matches!(parse(name), Typed::Command(_)), "{name}");
         }
     }
 }

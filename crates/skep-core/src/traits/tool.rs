@@ -11,6 +11,7 @@ use crate::policy::Class;
 use crate::policy::pattern::host_of;
 use crate::settings::SandboxSettings;
 use crate::traits::provider::ToolSpec;
+use crate::vocab::decision::Decision;
 use crate::vocab::file::File;
 use crate::vocab::ids::{AgentName, CallId, SessionKey, TurnId};
 
@@ -102,7 +103,7 @@ pub struct ToolContext {
     pub turn: TurnId,
     pub call: CallId,
     /// What was decided, when the call waited for a decision.
-    pub decision: Option<Value>,
+    pub decision: Option<Decision>,
     pub cancel: CancellationToken,
     /// Ends what outlasts the turn: cancelled when the session is stopped or followed by a new one,
     /// when the agent goes, and when the hive stops. To be held by whatever heeds it.

@@ -48,6 +48,8 @@ text_id! {
     ChannelId,
     /// A tool call, as the model named it.
     CallId,
+    /// A question to a person about one call (UUIDv7).
+    ApprovalId,
     /// Who a credential belongs to: `operator`, or the id of a token.
     Principal,
 }

@@ -47,8 +47,8 @@ pub struct ApprovalInfo {
     pub state: ApprovalState,
     /// It expired once and was asked again: a yes runs the call as an item of its own.
     pub reopened: bool,
-    /// Whose message led to the call.
-    pub asked_by: String,
+    /// Whose messages led to the call.
+    pub asked_by: Vec<String>,
     pub asked_at: Millis,
     pub expires_at: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -306,7 +306,7 @@ pub struct InboxItem {
     pub message_id: MessageId,
     pub agent: AgentName,
     pub session_key: SessionKey,
-    pub kind: String,
+    pub kind: &'static str,
     pub priority: &'static str,
     pub state: ItemState,
     pub attempts: i64,

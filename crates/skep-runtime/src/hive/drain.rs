@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use skep_guard::clock;
 use skep_store::approvals::{self, ExpireReopened};
-use skep_store::leases::Decide;
 use skep_store::retention::Expire;
+use skep_store::waits::Decide;
 
+use skep_core::decision::Decision;
 use skep_core::ids::{CallId, TurnId};
 use skep_core::spend::{self, DAY_MS};
 
@@ -74,7 +75,7 @@ impl Hive {
         value: serde_json::Value,
     ) -> Result<(), DoorError> {
         let (turn, call, now) = (turn.clone(), call.clone(), clock::now_ms());
-        let command = Decide { turn, call, value, now };
+        let command = Decide { turn, call, decision: Decision::Tool(value), now };
         self.shared.store.write(command).await.map_err(door_error)?;
         self.shared.env().lanes.wake();
         Ok(())

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use skep_core::Millis;
+use skep_core::cause::Cause;
 use skep_core::event::CancelReason;
 use skep_core::ids::{AgentName, ItemId, Principal};
 use skep_guard::clock;
 use skep_store::files;
 use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
 use skep_store::watch::{self, CallRow, ItemRow};
-use skep_turn::turn::APPROVAL_EVENT;
 
 use crate::door::{
     DoorError, EarlierCall, ErrorKind, Failure, Inbound, InboxItem, ItemInfo, Receipt, Sight,
@@ -132,14 +132,13 @@ impl Hive {
         let read = self.shared.store.read(async |conn| files::of_item(conn, id).await);
         let files = read.await.map_err(door_error)?;
         // What was a message stays one, also where it begins with a slash.
-        let mut letter = self.letter(&inbound, inbound.text.clone(), files)?;
+        let mut letter = self.letter(&inbound, Cause::Message, inbound.text.clone(), files)?;
         if let Some(request) = &mut letter.request {
             // Keys of two people are different keys.
             request.scope = format!("api/{principal}/{}", inbound.agent);
         }
         let receipt = ReceiptDraft::of(&letter);
-        let on_behalf = inbound.principal.as_str();
-        let (accept, permit) = self.acceptance(&agent, letter, on_behalf, None, Opens::Turn)?;
+        let (accept, permit) = self.acceptance(&agent, letter, None, Opens::Turn)?;
         let shared = Arc::clone(&self.shared);
         let pending = shared.store.submit(Retry { of: id.clone(), accept });
         // A caller that goes away does not take the turn with it.
@@ -164,10 +163,7 @@ pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
         message_id: row.message_id,
         agent: row.agent,
         session_key: row.session_key,
-        kind: match row.principal.as_str().starts_with(APPROVAL_EVENT) {
-            true => "event".to_owned(),
-            false => row.kind,
-        },
+        kind: row.cause.listed(),
         priority: match row.priority {
             0 => "critical",
             1 => "high",

@@ -11,6 +11,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use skep_core::BoxFuture;
+use skep_core::cause::{Cause, Slash};
 use skep_core::event::CancelReason;
 use skep_core::file::{self, Attachment, File, Unfit};
 use skep_core::ids::{
@@ -18,7 +19,7 @@ use skep_core::ids::{
     is_session_key,
 };
 use skep_core::settings::{AgentSettings, QueueMode};
-use skep_core::slash::{self, Slash, Typed};
+use skep_core::slash::{self, Typed};
 use skep_guard::{clock, random, scrub};
 use skep_store::inbox::{
     Accept, Accepted, Action, Letter, Order, Ordered, Repeated, Request, StopLane,
@@ -66,23 +67,18 @@ impl Hive {
         };
         let work = match typed {
             Typed::Message(text) => {
-                let letter = self.letter(&inbound, text, files)?;
+                let letter = self.letter(&inbound, Cause::Message, text, files)?;
                 self.accept(&agent, letter, inbound.mode, Opens::Turn)
             }
             Typed::Command(Slash::New { rest: Some(text) }) => {
-                let letter = self.letter(&inbound, text, files)?;
+                let letter = self.letter(&inbound, Cause::Message, text, files)?;
                 self.accept(&agent, letter, inbound.mode, Opens::Session)
             }
             Typed::Command(command) => {
                 refuse_files(&files)?;
-                let letter = self.letter(&inbound, inbound.text.clone(), files)?;
+                let cause = Cause::Command(command.clone());
+                let letter = self.letter(&inbound, cause, inbound.text.clone(), files)?;
                 self.order(&agent, letter, command)
-            }
-            Typed::Unknown { word } => {
-                refuse_files(&files)?;
-                let letter = self.letter(&inbound, inbound.text.clone(), files)?;
-                let text = format!("There is no command `{word}`.\n{}", slash::help());
-                self.act(letter, Action::Fail { code: "unknown_command", text })
             }
         };
         // A caller that goes away does not take its turn with it.
@@ -145,6 +141,7 @@ impl Hive {
     pub(crate) fn letter(
         &self,
         inbound: &Inbound,
+        cause: Cause,
         text: String,
         files: Vec<File>,
     ) -> Result<Letter, DoorError> {
@@ -170,7 +167,9 @@ impl Hive {
             agent: self.shared.agent_id(&inbound.agent)?,
             agent_name: inbound.agent.clone(),
             session_key: inbound.session_key.clone(),
+            cause,
             principal: inbound.principal.clone(),
+            origin: None,
             channel,
             note: scrub::known().is_marked(&text).then(|| SECRET_NOTE.to_owned()),
             text,
@@ -191,8 +190,7 @@ impl Hive {
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         let shared = Arc::clone(&self.shared);
         let receipt = ReceiptDraft::of(&letter);
-        let on_behalf = letter.principal.to_string();
-        let (command, permit) = match self.acceptance(agent, letter, &on_behalf, mode, opens) {
+        let (command, permit) = match self.acceptance(agent, letter, mode, opens) {
             Ok(prepared) => prepared,
             Err(error) => return Box::pin(async move { Err(error) }),
         };
@@ -206,7 +204,6 @@ impl Hive {
         &self,
         agent: &AgentSettings,
         letter: Letter,
-        on_behalf: &str,
         mode: Option<QueueMode>,
         opens: Opens,
     ) -> Result<(Accept, Option<Slot>), DoorError> {
@@ -216,14 +213,14 @@ impl Hive {
             let text = format!("The agent {} names no engine of this hive.", agent.name);
             DoorError::new(ErrorKind::Conflict, "agent_failed", text)
         })?;
-        let permit = shared.env().lanes.slots.slot_for(on_behalf);
+        let on_behalf = letter.origin.as_ref().unwrap_or(&letter.principal);
+        let permit = shared.env().lanes.slots.slot_for(on_behalf.as_str());
         let command = Accept {
             letter,
             mode: mode.unwrap_or(agent.queue_mode),
             engine,
             take: permit.is_some().then(|| shared.env().lanes.turn_ids()),
             fresh: opens == Opens::Session,
-            order: opens == Opens::Order,
         };
         Ok((command, permit))
     }
@@ -238,10 +235,14 @@ impl Hive {
             Slash::Stop => self.act(letter, Action::Stop),
             // It asks a model: a turn of its own carries it out.
             Slash::Compact { .. } => {
-                self.accept(agent, letter, Some(QueueMode::Queue), Opens::Order)
+                self.accept(agent, letter, Some(QueueMode::Queue), Opens::Turn)
             }
             Slash::New { .. } => self.act(letter, Action::NewSession),
             Slash::Help => self.act(letter, Action::Say(slash::help())),
+            Slash::Unknown { word } => {
+                let text = format!("There is no command `{word}`.\n{}", slash::help());
+                self.act(letter, Action::Fail { code: "unknown_command", text })
+            }
             Slash::Model { wanted } => self.choose(letter, ChoiceWish::Model(wanted)),
             Slash::Think { wanted } => self.choose(letter, ChoiceWish::Think(wanted)),
             Slash::Status => {
@@ -338,8 +339,6 @@ pub(crate) enum Opens {
     Turn,
     /// A turn in a new session.
     Session,
-    /// A turn that carries out a command.
-    Order,
 }
 
 pub(crate) async fn accepted(

@@ -4,17 +4,19 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use skep_core::Millis;
+use skep_core::cause::{CallRef, Cause};
 use skep_core::event::Resolution;
 use skep_core::ids::{AgentName, CallId, ItemId, Principal, SessionKey, TurnId};
 use skep_core::settings::QueueMode;
 use skep_guard::{clock, scrub};
 use skep_store::approvals;
-use skep_store::inbox::Accept;
-use skep_store::outcomes::{self, Resolve, RunAgain, UnknownCall};
+use skep_store::inbox::{Accept, Accepted};
+use skep_store::outcomes::{self, Resolve, UnknownCall};
+use skep_turn::lane::Slot;
 
 use crate::door::{DoorError, ErrorKind, Inbound, Source};
 use crate::hive::{Hive, door_error};
@@ -54,8 +56,9 @@ impl Hive {
         let read = self.shared.store.read(async |conn| {
             let mut calls = Vec::new();
             for call in outcomes::unknown_calls(conn, SHOWN).await? {
-                let arguments = outcomes::arguments(conn, &call.turn, &call.call_id).await?;
-                calls.push((call, arguments.unwrap_or_default()));
+                let of = CallRef { turn: call.turn.clone(), call: call.call_id.clone() };
+                let arguments = outcomes::made(conn, &of).await?.unwrap_or_default().1;
+                calls.push((call, arguments));
             }
             Ok(calls)
         });
@@ -83,11 +86,14 @@ impl Hive {
             let text = format!("A note has at most {LONGEST_NOTE} characters.");
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_note", text));
         }
-        let again = match outcome {
-            Resolution::RunAgain => Some(self.again(&turn, &call, principal).await?),
-            Resolution::Happened | Resolution::DidNot => None,
+        let (again, permit) = match outcome {
+            Resolution::RunAgain => {
+                let (accept, permit) = self.again(&turn, &call, principal).await?;
+                (Some(accept), permit)
+            }
+            Resolution::Happened | Resolution::DidNot => (None, None),
         };
-        let item = again.as_ref().map(|again| again.accept.letter.item.clone());
+        let item = again.as_ref().map(|again| again.letter.item.clone());
         let resolve = Resolve {
             turn: turn.clone(),
             call: call.clone(),
@@ -100,7 +106,10 @@ impl Hive {
         let shared = Arc::clone(&self.shared);
         // Also where the caller goes away: what was accepted is to be run.
         let task = self.shared.tasks.spawn(async move {
-            shared.store.write(resolve).await.map_err(door_error)?;
+            let outcome = shared.store.write(resolve).await.map_err(door_error)?;
+            if let Some(Accepted::Started { lease }) = outcome {
+                shared.turns.begin(*lease, permit);
+            }
             shared.env().lanes.wake();
             Ok(())
         });
@@ -113,17 +122,18 @@ impl Hive {
         turn: &TurnId,
         call: &CallId,
         principal: &Principal,
-    ) -> Result<RunAgain, DoorError> {
+    ) -> Result<(Accept, Option<Slot>), DoorError> {
+        let made = CallRef { turn: turn.clone(), call: call.clone() };
         let read = self.shared.store.read(async |conn| {
             let calls = outcomes::unknown_calls(conn, u32::MAX).await?;
             let found = calls.into_iter().find(|it| it.turn == *turn && it.call_id == *call);
-            Ok(match found.zip(outcomes::arguments(conn, turn, call).await?) {
-                Some(found) => Ok((found, approvals::asked_by(conn, turn).await?)),
+            Ok(match found.zip(outcomes::made(conn, &made).await?) {
+                Some((found, _)) => Ok((found, approvals::asked_by(conn, turn).await?)),
                 None => Err(outcomes::why_not(conn, turn, call).await?),
             })
         });
         let found = read.await.map_err(door_error)?;
-        let ((found, arguments), asked_by) = found.map_err(|why| door_error(why.into()))?;
+        let (found, asked_by) = found.map_err(|why| door_error(why.into()))?;
         let agent = self.able_agent(&found.agent)?;
         let inbound = Inbound {
             agent: found.agent,
@@ -140,16 +150,8 @@ impl Hive {
             principal: asked_by.first().map_or_else(|| principal.clone(), Principal::new),
             source: Source::Api { key: None },
         };
-        let letter = self.letter(&inbound, inbound.text.clone(), Vec::new())?;
-        let mode = Some(QueueMode::Queue);
-        let on_behalf = inbound.principal.as_str();
-        let (accept, _) = self.acceptance(&agent, letter, on_behalf, mode, Opens::Turn)?;
-        // Its item has to know the call before its turn begins.
-        let accept = Accept { take: None, ..accept };
-        let call = json!({ "again": {
-            "tool": found.tool, "arguments": arguments, "turn": turn, "call_id": call,
-            "asked_by": asked_by,
-        }});
-        Ok(RunAgain { accept, call })
+        let cause = Cause::Again(made);
+        let letter = self.letter(&inbound, cause, inbound.text.clone(), Vec::new())?;
+        self.acceptance(&agent, letter, Some(QueueMode::Queue), Opens::Turn)
     }
 }

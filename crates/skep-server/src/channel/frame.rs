@@ -26,7 +26,7 @@ use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
 
 use crate::request::attachment::{self, RawAttachment};
-use crate::request::decision::Decision;
+use crate::request::decision::DecisionRequest;
 use crate::request::extract;
 
 /// What a client asked for.
@@ -35,7 +35,7 @@ pub(crate) enum ClientFrame {
     Message(Said),
     Interrupt(Named),
     Subscribe { agent: Option<AgentName>, session: Option<String>, since: Option<i64> },
-    Approve { id: String, decision: Decision },
+    Approve { id: String, decision: DecisionRequest },
 }
 
 /// A message on its way in.

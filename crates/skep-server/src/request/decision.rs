@@ -17,7 +17,8 @@ pub(crate) enum Word {
 /// An answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Decision {
+#[schema(as = Decision)]
+pub(crate) struct DecisionRequest {
     decision: Word,
     /// How far a yes reaches; `once` where it is left out.
     scope: Option<Scope>,
@@ -30,7 +31,7 @@ pub(crate) struct Decision {
     hash: String,
 }
 
-impl Decision {
+impl DecisionRequest {
     pub(crate) fn wish(self, permit: &Permit, from: &str) -> DecisionWish {
         DecisionWish {
             approve: self.decision == Word::Approve,

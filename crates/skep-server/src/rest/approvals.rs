@@ -8,7 +8,7 @@ use skep_runtime::door::{ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, Cre
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::decision::Decision;
+use crate::request::decision::DecisionRequest;
 use crate::request::extract::{self, JsonBody, Nothing, Params, Segments, page_size};
 use crate::request::permit::Permit;
 use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
@@ -113,7 +113,7 @@ pub(crate) async fn covers(
 #[utoipa::path(
     post, path = "/api/v1/approvals/{id}/decision", tag = "approvals",
     params(("id" = String, Path, description = "The id of an approval.")),
-    request_body = Decision,
+    request_body = DecisionRequest,
     responses(
         (status = 200, description = "Decided; the call goes on by itself.", body = ApprovalInfo),
         Missing, Clash, BadBody, NotKept
@@ -124,7 +124,7 @@ pub(crate) async fn decide(
     permit: Permit,
     Segments(id): Segments<String>,
     Params(Nothing {}): Params<Nothing>,
-    JsonBody(body): JsonBody<Decision>,
+    JsonBody(body): JsonBody<DecisionRequest>,
 ) -> Result<Json<ApprovalInfo>, Problem> {
     let from = match permit.credential() {
         Credential::Browser { .. } => "page",

@@ -2,7 +2,45 @@
 -- list may grow have no CHECK: a CHECK cannot be changed without making its table anew, and whoever
 -- reads a word it does not know says so.
 
--- Items. `parent_item`: the item whose turn made this one. `origin_*`: the person at the root of
+-- Items. `kind` and `cause`: what it is there for, a word and, where more belongs to it, that as
+-- JSON; the program has the list of words. They are derived here, once, from what said it before: the
+-- kind of a command and its text, the approval and the call of an item that was there to run one.
+ALTER TABLE items ADD COLUMN word TEXT NOT NULL DEFAULT 'message';
+ALTER TABLE items ADD COLUMN cause TEXT;
+UPDATE items SET word = 'approved', cause = json_quote(approval) WHERE approval IS NOT NULL;
+UPDATE items SET word = 'again', cause = json_object(
+        'call', json_extract(again, '$.again.call_id'), 'turn', json_extract(again, '$.again.turn'))
+    WHERE again IS NOT NULL;
+UPDATE items SET word = 'command', cause = (
+    WITH
+    -- Without the blanks around it; every blank of the copy is a space, to find the first word.
+    line (text, plain) AS (
+        SELECT trim(body, ' ' || char(9, 10, 13)),
+            replace(replace(replace(trim(body, ' ' || char(9, 10, 13)),
+                char(9), ' '), char(10), ' '), char(13), ' ') || ' '
+    ),
+    said (word, rest) AS (
+        SELECT substr(text, 1, instr(plain, ' ') - 1),
+            nullif(trim(substr(text, instr(plain, ' ')), ' ' || char(9, 10, 13)), '')
+        FROM line
+    )
+    SELECT CASE lower(word)
+        WHEN '/stop' THEN '"stop"'
+        WHEN '/abort' THEN '"stop"'
+        WHEN '/new' THEN json_object('new', json_object('rest', rest))
+        WHEN '/reset' THEN json_object('new', json_object('rest', rest))
+        WHEN '/model' THEN json_object('model', json_object('wanted', rest))
+        WHEN '/think' THEN json_object('think', json_object('wanted', rest))
+        WHEN '/compact' THEN json_object('compact', json_object('keep', rest))
+        WHEN '/status' THEN '"status"'
+        WHEN '/help' THEN '"help"'
+        ELSE json_object('unknown', json_object('word', word))
+    END FROM said
+) WHERE kind = 'command';
+ALTER TABLE items DROP COLUMN kind;
+ALTER TABLE items RENAME COLUMN word TO kind;
+
+-- `parent_item`: the item whose turn made this one. `origin_*`: the person at the root of
 -- the chain and where they are answered; NULL: the item's own principal and channel. `chain_root`:
 -- the first item of the chain, NULL: this one; `hops`: how far it is from there. `options`: JSON.
 -- `correlation`: what its answer names. `dedup`: of two items of an agent with the same one, the
@@ -20,6 +58,14 @@ ALTER TABLE items ADD COLUMN dedup TEXT;
 ALTER TABLE items ADD COLUMN retry_of TEXT;
 ALTER TABLE items ADD COLUMN retried_by TEXT;
 CREATE UNIQUE INDEX items_dedup ON items (agent, dedup) WHERE dedup IS NOT NULL;
+
+-- An approved call runs on behalf of whoever had asked for it first.
+UPDATE items SET origin_principal = (
+        SELECT substr(a.asked_by, 1, instr(a.asked_by || ', ', ', ') - 1)
+        FROM approvals a WHERE a.id = items.approval)
+    WHERE approval IS NOT NULL;
+ALTER TABLE items DROP COLUMN approval;
+ALTER TABLE items DROP COLUMN again;
 
 UPDATE items SET retry_of = (SELECT r.original FROM retries r WHERE r.item = items.id)
     WHERE id IN (SELECT item FROM retries);
@@ -82,6 +128,25 @@ ALTER TABLE sessions ADD COLUMN archived_at BIGINT;
 -- by a program without leases, which runs no longer.
 ALTER TABLE turns ADD COLUMN node TEXT;
 ALTER TABLE turns ADD COLUMN lease_until BIGINT;
+
+-- A lane is held for one principal: the first where there were several, joined by commas.
+UPDATE lanes SET held_by = substr(held_by, 1, instr(held_by || ', ', ', ') - 1)
+    WHERE held_by IS NOT NULL;
+
+-- `asked_by`: a list, as JSON.
+UPDATE approvals SET asked_by = CASE asked_by WHEN '' THEN '[]'
+    ELSE '[' || replace(json_quote(asked_by), ', ', '","') || ']' END;
+
+-- What was decided about a call says what kind of decision it is.
+UPDATE calls SET decision = CASE
+        WHEN json_type(decision, '$.approval') = 'text' THEN json_object('approval', json_object(
+            'id', json_extract(decision, '$.approval'),
+            'approve', json(CASE WHEN json_extract(decision, '$.approve') = 1 THEN 'true'
+                ELSE 'false' END),
+            'by', coalesce(json_extract(decision, '$.by'), 'somebody'),
+            'note', json_extract(decision, '$.note')))
+        ELSE json_object('tool', json(decision)) END
+    WHERE decision IS NOT NULL;
 
 -- Approvals of one call, or of a change to the organisation.
 ALTER TABLE approvals ADD COLUMN kind TEXT NOT NULL DEFAULT 'call'

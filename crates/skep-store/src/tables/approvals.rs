@@ -1,12 +1,17 @@
 //! Questions to a person, and their answers. A question is written with the wait it causes; its
 //! answer with the word that the call goes on.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use skep_core::Millis;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::audit::{AuditKind, AuditRow};
+use skep_core::cause::Cause;
+use skep_core::decision::Decision;
 use skep_core::event::EventKind;
-use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
+use skep_core::ids::{
+    AgentId, AgentName, ApprovalId, CallId, ItemId, SessionId, SessionKey, TurnId,
+};
 use skep_core::policy::Class;
 
 use crate::engine::command::Run;
@@ -14,9 +19,9 @@ use crate::engine::conn::{Conn, Row};
 use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::inbox::{Accept, Accepted};
-use crate::tables::leases;
-use crate::tables::outcomes;
+use crate::tables::pending::cause;
 use crate::tables::people::grants::{GrantRow, NewGrant};
+use crate::tables::waits::Decide;
 
 /// A question about a call that is to wait.
 #[derive(Clone, Debug)]
@@ -32,7 +37,7 @@ pub struct NewApproval {
     pub files: Json,
     pub hash: String,
     pub why: Json,
-    pub asked_by: String,
+    pub asked_by: Vec<String>,
     pub expires_at: Millis,
 }
 
@@ -70,6 +75,7 @@ pub(crate) async fn ask(
                   FROM sessions s WHERE s.id = $3";
     let (arguments, files, why) =
         (new.arguments.to_string(), new.files.to_string(), new.why.to_string());
+    let asked_by = json!(new.asked_by).to_string();
     let args = [
         (&new.id).into(),
         asking.agent.0.into(),
@@ -83,7 +89,7 @@ pub(crate) async fn ask(
         (&files).into(),
         (&new.hash).into(),
         (&why).into(),
-        (&new.asked_by).into(),
+        (&asked_by).into(),
         asking.now.into(),
         new.expires_at.into(),
     ];
@@ -209,13 +215,14 @@ impl Run for Answer {
         if found.reopened {
             return self.run_as_item(tx).await;
         }
-        let decision = decision(&self.id, self.approve, &self.by, self.note.as_deref());
-        let decide = leases::Decide {
-            turn: found.turn.clone(),
-            call: found.call.clone(),
-            value: decision,
-            now: self.now,
+        let decision = Decision::Approval {
+            id: ApprovalId::new(&self.id),
+            approve: self.approve,
+            by: self.by.clone(),
+            note: self.note.clone(),
         };
+        let (turn, call) = (found.turn.clone(), found.call.clone());
+        let decide = Decide { turn, call, decision, now: self.now };
         decide.run(tx).await.map(|()| None)
     }
 }
@@ -240,27 +247,8 @@ impl Answer {
                 true => Err(Refusal::conflict("changed", "it was reopened; read it again")),
             };
         };
-        let accepted = event.run(tx).await?;
-        let link = "UPDATE items SET approval = $2 WHERE id = $1";
-        let args = [event.letter.item.as_str().into(), (&self.id).into()];
-        tx.conn.run(link, &args).await?;
-        Ok(Some(accepted))
+        event.run(tx).await.map(Some)
     }
-}
-
-/// The approval whose call a turn is there to run.
-pub async fn of_event(conn: &mut Conn, turn: &TurnId) -> Result<Option<Approval>, SqlError> {
-    let select = "SELECT approval FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
-    let row = conn.row(select, &[turn.as_str().into()]).await?;
-    match row.map(|row| row.text_opt(0)).transpose()?.flatten() {
-        Some(id) => find(conn, &id).await,
-        None => Ok(None),
-    }
-}
-
-/// As it stands with the call.
-pub fn decision(id: &str, approve: bool, by: &str, note: Option<&str>) -> Json {
-    json!({"approval": id, "approve": approve, "by": by, "note": note})
 }
 
 /// Opens an expired approval again.
@@ -397,7 +385,7 @@ pub struct Approval {
     pub why: Json,
     pub state: ApprovalState,
     pub reopened: bool,
-    pub asked_by: String,
+    pub asked_by: Vec<String>,
     pub asked_at: Millis,
     pub expires_at: Millis,
     pub decided_by: Option<String>,
@@ -541,30 +529,29 @@ pub async fn unused(
 /// On whose behalf a turn works: the senders of the messages it answers. An approved call and a
 /// call that runs again belong to whoever had asked for them, not to whoever decided so.
 pub async fn asked_by(conn: &mut Conn, turn: &TurnId) -> Result<Vec<String>, SqlError> {
-    let select = "SELECT principal, approval, again FROM items WHERE turn = $1 ORDER BY ord";
+    let select = "SELECT principal, kind, cause FROM items WHERE turn = $1 ORDER BY ord";
     let mut principals: Vec<String> = Vec::new();
-    let mut add = |principal: &str| {
-        if !principals.iter().any(|known| known == principal) {
-            principals.push(principal.to_owned());
-        }
-    };
-    for row in conn.rows(select, &[turn.as_str().into()]).await? {
-        match (row.text_opt(1)?, row.text_opt(2)?.and_then(|call| outcomes::askers(&call))) {
-            (Some(approval), _) => {
-                let found = find(conn, &approval).await?;
-                found.iter().flat_map(|row| row.asked_by.split(", ")).for_each(&mut add);
-            }
-            (None, Some(askers)) => askers.iter().for_each(|name| add(name)),
-            (None, None) => add(&row.text(0)?),
+    let mut turns = vec![turn.clone()];
+    while let Some(turn) = turns.pop() {
+        for row in conn.rows(select, &[turn.as_str().into()]).await? {
+            let asked = match cause(&row, 1, 2)? {
+                Cause::Approved(id) => {
+                    find(conn, id.as_str()).await?.map_or_else(Vec::new, |found| found.asked_by)
+                }
+                Cause::Again(call) => {
+                    turns.push(call.turn);
+                    continue;
+                }
+                _ => vec![row.text(0)?],
+            };
+            let news = asked.into_iter().filter(|asked| !principals.contains(asked));
+            principals.extend(news.collect::<Vec<_>>());
         }
     }
     Ok(principals)
 }
 
 fn read(row: &Row) -> Result<Approval, SqlError> {
-    let document = |text: String| {
-        serde_json::from_str(&text).map_err(|error| SqlError::decode(error.to_string()))
-    };
     let state = row.text(16)?;
     let state = ApprovalState::parse(&state);
     Ok(Approval {
@@ -579,14 +566,14 @@ fn read(row: &Row) -> Result<Approval, SqlError> {
         call: CallId(row.text(8)?),
         tool: row.text(9)?,
         class: row.text(10)?,
-        arguments: document(row.text(11)?)?,
+        arguments: document(row, 11)?,
         cwd: row.text(12)?,
-        files: document(row.text(13)?)?,
+        files: document(row, 13)?,
         hash: row.text(14)?,
-        why: document(row.text(15)?)?,
+        why: document(row, 15)?,
         state: state.ok_or_else(|| SqlError::decode("approval state"))?,
         reopened: row.bool(17)?,
-        asked_by: row.text(18)?,
+        asked_by: document(row, 18)?,
         asked_at: row.int(19)?,
         expires_at: row.int(20)?,
         decided_by: row.text_opt(21)?,
@@ -597,4 +584,9 @@ fn read(row: &Row) -> Result<Approval, SqlError> {
         note: row.text_opt(26)?,
         used_at: row.int_opt(27)?,
     })
+}
+
+fn document<T: DeserializeOwned>(row: &Row, column: usize) -> Result<T, SqlError> {
+    let read = serde_json::from_str(&row.text(column)?);
+    read.map_err(|error| SqlError::decode(format!("an approval: {error}")))
 }

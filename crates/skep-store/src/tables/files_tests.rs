@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use skep_core::cause::Cause;
 use skep_core::engine::Capabilities;
 use skep_core::ids::*;
 use skep_core::message::{Block, Body};
@@ -33,7 +34,9 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
         agent,
         agent_name: AgentName::new("main"),
         session_key: SessionKey::new("main"),
+        cause: Cause::Message,
         principal: Principal::new("operator"),
+        origin: None,
         channel: None,
         think: None,
         text: "look".to_owned(),
@@ -53,8 +56,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
     };
     let (turn, session) = (TurnId(format!("t{number}")), SessionId(format!("s{number}")));
     let take = Some(Slot { turn, session, idle_ms: 1000 });
-    let accept =
-        Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false, order: false };
+    let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
     match store.write(accept).await.unwrap() {
         Accepted::Started { lease } => Some(*lease),
         _ => None,

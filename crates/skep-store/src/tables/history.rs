@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use skep_core::Millis;
+use skep_core::decision::Decision;
 use skep_core::event::CallState;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Body, MOST_TOKENS, Message, View, history_tag};
@@ -529,7 +530,7 @@ pub struct Call {
     pub retry_safe: bool,
     pub state: CallState,
     pub reason: Option<String>,
-    pub decision: Option<serde_json::Value>,
+    pub decision: Option<Decision>,
 }
 
 pub async fn calls(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Call>, SqlError> {
@@ -538,7 +539,7 @@ pub async fn calls(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Call>, SqlError
     let rows = conn.rows(select, &[turn.as_str().into()]).await?;
     let calls = rows.iter().map(|row| {
         let state = row.text(5)?;
-        let decision = row.text_opt(7)?.map(|text| serde_json::from_str(&text)).transpose();
+        let decision = row.text_opt(7)?.map(|text| Decision::read(&text)).transpose();
         Ok(Call {
             call_id: CallId(row.text(0)?),
             seq: row.int(1)?,

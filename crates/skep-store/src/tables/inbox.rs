@@ -3,6 +3,7 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::arrival::{self, Arrival, LaneActivity};
+use skep_core::cause::Cause;
 use skep_core::engine::Capabilities;
 use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
 use skep_core::file::File;
@@ -24,9 +25,6 @@ use crate::tables::leases::{self, Lease, Opening};
 use crate::tables::outbox::{self, NewFrame};
 use crate::tables::people::storage;
 
-/// The kind of items that are commands.
-pub(crate) const ORDER: &str = "command";
-
 /// Messages of people are `normal`; the other priorities come with what sends them.
 pub const NORMAL: i64 = 2;
 
@@ -38,7 +36,10 @@ pub struct Letter {
     pub agent: AgentId,
     pub agent_name: AgentName,
     pub session_key: SessionKey,
+    pub cause: Cause,
     pub principal: Principal,
+    /// On whose behalf it runs, where that is somebody else than the principal.
+    pub origin: Option<Principal>,
     /// Frames answer it there; nothing where the sender asks for the answer instead.
     pub channel: Option<ChannelId>,
     pub text: String,
@@ -70,8 +71,6 @@ pub struct Accept {
     pub take: Option<Slot>,
     /// `/new` before it: its turn begins a new session, and a waiting turn is ended.
     pub fresh: bool,
-    /// A command that takes its time: a turn of the lane carries it out, and no model reads it.
-    pub order: bool,
 }
 
 /// What a turn that begins needs: the caller holds a slot for it.
@@ -131,10 +130,6 @@ impl Run for Accept {
 }
 
 impl Accept {
-    fn kind(&self) -> &'static str {
-        if self.order { ORDER } else { "message" }
-    }
-
     async fn start(
         &self,
         tx: &mut Tx<'_>,
@@ -159,14 +154,15 @@ impl Accept {
             now: letter.now,
         };
         let placed = leases::place(tx, &opening).await?;
-        let how = Taken { kind: self.kind(), state: ItemState::Running, turn: Some(&slot.turn) };
+        let how = Taken { state: ItemState::Running, turn: Some(&slot.turn) };
         insert(tx, letter, &opening.lane, ord, how, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
         let first = leases::FirstItem {
             item: &letter.item,
+            cause: &letter.cause,
             from: letter.principal.as_str(),
             text: &letter.text,
-            message: as_ordered(user_message(letter), self.order),
+            message: user_message(letter),
         };
         let by = Tally { running: 1, turns: 1, served: Some(ord), ..Tally::default() };
         tally(tx, letter.agent, by).await?;
@@ -190,7 +186,7 @@ impl Accept {
             }
             _ => Ack { state: "queued", note: letter.note.clone() },
         };
-        let how = Taken { kind: self.kind(), state: ItemState::Pending, turn: None };
+        let how = Taken { state: ItemState::Pending, turn: None };
         insert(tx, letter, &lane, ord, how, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
         let more = "UPDATE lanes SET pending = pending + 1, fresh = 0 WHERE id = $1";
@@ -270,7 +266,7 @@ impl Run for Order {
         let (ended, answer) = self.act(tx, &lane).await?;
         let ack = Ack { state: "done", note: None };
         let state = if answer.is_ok() { ItemState::Done } else { ItemState::Failed };
-        let how = Taken { kind: ORDER, state, turn: None };
+        let how = Taken { state, turn: None };
         insert(tx, letter, &lane, ord, how, &ack).await?;
         finish_command(tx, letter, &answer).await?;
         tell_accepted(tx, letter, &ack).await?;
@@ -421,7 +417,6 @@ pub(crate) async fn repeated(
 
 /// As what an item is taken in.
 struct Taken<'a> {
-    kind: &'static str,
     state: ItemState,
     /// The turn that begins with it.
     turn: Option<&'a TurnId>,
@@ -432,21 +427,22 @@ async fn insert(
     letter: &Letter,
     lane: &Lane,
     ord: i64,
-    Taken { kind, state, turn }: Taken<'_>,
+    Taken { state, turn }: Taken<'_>,
     ack: &Ack,
 ) -> Result<(), Refusal> {
     let size = storage::size(&letter.text, &letter.files);
     storage::charge(tx, &letter.principal, size, letter.room).await?;
     let insert = "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, \
                   principal, channel, body, ack, note, state, created_at, fresh, files, \
-                  think, turn, started_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
-                  $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+                  think, turn, started_at, cause, origin_principal) VALUES ($1, $2, $3, $4, $5, \
+                  $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
+    let more = letter.cause.more().map(|more| more.to_string());
     let args = [
         letter.item.as_str().into(),
         ord.into(),
         letter.agent.0.into(),
         lane.id.0.into(),
-        kind.into(),
+        letter.cause.kind().into(),
         NORMAL.into(),
         letter.message_id.as_str().into(),
         letter.principal.as_str().into(),
@@ -461,6 +457,8 @@ async fn insert(
         letter.think.map(Think::as_str).into(),
         turn.map(TurnId::as_str).into(),
         turn.map(|_| letter.now).into(),
+        more.as_deref().into(),
+        letter.origin.as_ref().map(Principal::as_str).into(),
     ];
     tx.conn.run(insert, &args).await?;
     files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;
@@ -522,6 +520,7 @@ fn event(letter: &Letter, kind: EventKind) -> NewEvent {
 fn user_message(letter: &Letter) -> Body {
     user_body(UserText {
         item: &letter.item,
+        cause: &letter.cause,
         message_id: &letter.message_id,
         channel: letter.channel.as_ref().map(ChannelId::as_str),
         principal: letter.principal.as_str(),
@@ -534,20 +533,13 @@ fn user_message(letter: &Letter) -> Body {
 /// A person's words on their way into history.
 pub(crate) struct UserText<'a> {
     pub item: &'a ItemId,
+    pub cause: &'a Cause,
     pub message_id: &'a MessageId,
     pub channel: Option<&'a str>,
     pub principal: &'a str,
     pub text: &'a str,
     pub files: Vec<File>,
     pub now: Millis,
-}
-
-/// People see what the command was, models do not.
-pub(crate) fn as_ordered(body: Body, order: bool) -> Body {
-    match order {
-        true => Body { role: Role::System, shown: None, ..body },
-        false => body,
-    }
 }
 
 pub(crate) fn user_body(user: UserText<'_>) -> Body {
@@ -558,6 +550,10 @@ pub(crate) fn user_body(user: UserText<'_>) -> Body {
         channel: channel.to_owned(),
         principal: user.principal.to_owned(),
     };
-    let shown = Some(prompt::shown(user.now, user.principal));
-    Body { shown, ..Body::user(user.text, user.files, origin) }
+    let body = Body::user(user.text, user.files, origin);
+    match user.cause {
+        // People see what the command was, models do not.
+        Cause::Command(_) => Body { role: Role::System, ..body },
+        _ => Body { shown: Some(prompt::shown(user.now, user.principal)), ..body },
+    }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use skep_core::Millis;
+use skep_core::cause::Cause;
 use skep_core::engine::FailureCode;
 use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
 use skep_core::frame::FrameKind;
@@ -16,6 +17,7 @@ use crate::tables::inbox::{self, Accept, Accepted, EndedTurn};
 use crate::tables::lanes::{self, turn_state};
 use crate::tables::leases;
 use crate::tables::outbox::{self, NewFrame};
+use crate::tables::pending::cause;
 
 /// What a list of items does not say about one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -198,17 +200,21 @@ impl Run for Retry {
     type Out = Accepted;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let select = "SELECT state, kind, approval IS NOT NULL OR again IS NOT NULL \
-                      FROM items WHERE id = $1";
+        let select = "SELECT state, kind, cause FROM items WHERE id = $1";
         let row = tx.conn.row(select, &[self.of.as_str().into()]).await?;
         let row = row.ok_or_else(|| Refusal::not_found(format!("item {}", self.of)))?;
         let state = item_state(&row.text(0)?)?;
-        let refused = match (state, row.text(1)?.as_str()) {
-            (_, "command") => Some("a command; send it again instead"),
-            _ if row.bool(2)? => Some("there to run one call; ask the agent for the call again"),
-            (ItemState::Done, _) => Some("answered; send it again if you want another answer"),
-            (state, _) if is_open(state) => Some("not ended yet; cancel it first"),
-            _ => None,
+        let refused = match cause(&row, 1, 2)? {
+            Cause::Command(_) => Some("a command; send it again instead"),
+            Cause::Approved(_) | Cause::Again(_) => {
+                Some("there to run one call; ask the agent for the call again")
+            }
+            Cause::Message if state == ItemState::Done => {
+                Some("answered; send it again if you want another answer")
+            }
+            Cause::Message if is_open(state) => Some("not ended yet; cancel it first"),
+            Cause::Message => None,
+            _ => Some("no message of a person"),
         };
         if let Some(why) = refused {
             let detail = format!("the item {} is {why}", self.of);

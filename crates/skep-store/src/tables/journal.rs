@@ -4,6 +4,7 @@ use serde_json::Value as Json;
 use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::compaction::{self, Seam};
+use skep_core::decision::Decision;
 use skep_core::event::{CallState, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
 use skep_core::message::{Body, Message};
@@ -60,7 +61,7 @@ pub struct NewCall {
     pub tool: String,
     pub retry_safe: bool,
     /// What was decided about it before it was written.
-    pub decision: Option<Json>,
+    pub decision: Option<Decision>,
 }
 
 impl Entry {
@@ -336,7 +337,7 @@ async fn plan(
     for (position, call) in (0_i64..).zip(calls) {
         let insert = "INSERT INTO calls (turn, call_id, seq, position, tool, retry_safe, state, \
                       changed_at, decision) VALUES ($1, $2, $3, $4, $5, $6, 'planned', $7, $8)";
-        let decision = call.decision.as_ref().map(Json::to_string);
+        let decision = call.decision.as_ref().map(Decision::stored);
         let args = [
             leased.turn.as_str().into(),
             call.id.as_str().into(),
@@ -427,7 +428,7 @@ async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Ref
     for row in &rows {
         let item = PendingItem::read(tx, row).await?;
         // It begins a session or a turn of its own, and what stands behind it belongs there.
-        if item.fresh || item.order || item.again.is_some() {
+        if item.fresh || !item.cause.joins() {
             break;
         }
         let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";

@@ -180,8 +180,7 @@ pub(crate) async fn next_of(conn: &mut Conn, lane: LaneId) -> Result<Option<Stri
     row.map(|row| row.text(0)).transpose()
 }
 
-const NEXT_SENDER: &str = "SELECT coalesce((SELECT a.asked_by FROM approvals a \
-                           WHERE a.id = i.approval), i.principal) FROM items i \
+const NEXT_SENDER: &str = "SELECT coalesce(i.origin_principal, i.principal) FROM items i \
                            WHERE i.id = coalesce((SELECT o.id FROM turns t \
                            JOIN items o ON o.turn = t.id \
                            WHERE t.lane = $1 AND t.ended_at IS NULL ORDER BY o.ord LIMIT 1), \

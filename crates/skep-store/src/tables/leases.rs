@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use skep_core::Millis;
+use skep_core::cause::Cause;
 use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
-use skep_core::ids::{
-    AgentId, AgentName, CallId, ItemId, LaneId, SessionId, SessionKey, Token, TurnId,
-};
+use skep_core::ids::{AgentId, AgentName, ItemId, LaneId, SessionId, SessionKey, Token, TurnId};
 use skep_core::message::{Body, Message};
 use skep_core::settings::Think;
 
@@ -15,11 +14,10 @@ use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::agents::{Tally, tally};
-use crate::tables::approvals::{self, Asking, NewApproval};
 use crate::tables::history::{self, NewMessage, NewSession, RowPlace};
 use crate::tables::inbox::Slot;
 use crate::tables::lanes::{self, Chosen, Lane, turn_state};
-use crate::tables::pending::{NEXT_ITEMS, PendingItem};
+use crate::tables::pending::{NEXT_ITEMS, PendingItem, cause};
 
 /// A turn in hand.
 #[derive(Clone, Debug)]
@@ -30,6 +28,8 @@ pub struct Lease {
     pub agent_name: AgentName,
     pub session: SessionId,
     pub session_key: SessionKey,
+    /// What the item it began with is there for.
+    pub cause: Cause,
     /// The turn goes on after its last journalled step.
     pub resumed: bool,
     /// It was asked to end: close it, ask no model.
@@ -64,6 +64,7 @@ pub(crate) struct Opening<'a> {
 
 pub(crate) struct FirstItem<'a> {
     pub item: &'a ItemId,
+    pub cause: &'a Cause,
     pub from: &'a str,
     pub text: &'a str,
     pub message: Body,
@@ -129,6 +130,7 @@ pub(crate) async fn begin(
         agent_name: agent_name.clone(),
         session,
         session_key: session_key.clone(),
+        cause: first.cause.clone(),
         resumed: false,
         cancel: None,
         attempts: 0,
@@ -258,6 +260,10 @@ impl Take {
         let args = [turn.as_str().into(), token.0.into(), self.now.into()];
         let row = tx.conn.row(update, &args).await?;
         let row = row.ok_or_else(|| SqlError::decode("a turn is gone"))?;
+        let head = "SELECT principal, body, kind, cause FROM items WHERE turn = $1 \
+                    ORDER BY ord LIMIT 1";
+        let head = tx.conn.row(head, &[turn.as_str().into()]).await?;
+        let head = head.ok_or_else(|| SqlError::decode("a turn has no item"))?;
         let lease = Lease {
             turn: turn.clone(),
             token,
@@ -265,6 +271,7 @@ impl Take {
             agent_name,
             session: SessionId(row.text(0)?),
             session_key,
+            cause: cause(&head, 2, 3)?,
             resumed: true,
             cancel: cancel_reason(row.text_opt(1)?, row.bool(8)?)?,
             attempts: row.int(2)?,
@@ -277,10 +284,7 @@ impl Take {
         };
         let from = if was == TurnState::Waiting { ItemState::Waiting } else { ItemState::Pending };
         move_items(tx, turn, agent, from, ItemState::Running).await?;
-        let head = "SELECT principal, body FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
-        if let Some(row) = tx.conn.row(head, &[turn.as_str().into()]).await? {
-            tell_start(tx, &lease, &row.text(0)?, &row.text(1)?, self.now);
-        }
+        tell_start(tx, &lease, &head.text(0)?, &head.text(1)?, self.now);
         Ok(lease)
     }
 
@@ -315,7 +319,13 @@ impl Take {
             now: self.now,
         };
         let message = item.message(self.now);
-        let first = FirstItem { item: &item.id, from: &item.principal, text: &item.body, message };
+        let first = FirstItem {
+            item: &item.id,
+            cause: &item.cause,
+            from: &item.principal,
+            text: &item.body,
+            message,
+        };
         let placed = place(tx, &opening).await?;
         let point = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
         let args = [item.id.as_str().into(), self.slot.turn.as_str().into(), self.now.into()];
@@ -392,7 +402,7 @@ pub(crate) async fn request_cancel(
     Ok(())
 }
 
-async fn make_ready(
+pub(crate) async fn make_ready(
     tx: &mut Tx<'_>,
     turn: &TurnId,
     lane: LaneId,
@@ -445,119 +455,9 @@ impl Run for Release {
     }
 }
 
-/// The turn waits: for decisions on calls, or for time. It keeps its lane and gives back its
-/// slot.
-#[derive(Clone)]
-pub struct Park {
-    pub turn: TurnId,
-    pub token: Token,
-    pub calls: Vec<(CallId, String)>,
-    /// What is asked about some of them.
-    pub approvals: Vec<NewApproval>,
-    pub reason: String,
-    pub until: Option<Millis>,
-    pub active_ms: i64,
-    pub now: Millis,
-}
-
-impl Run for Park {
-    /// False: a decision came in the meantime, or the turn was asked to end; it is ready instead.
-    type Out = bool;
-
-    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let update = "UPDATE turns SET state = 'waiting', available_at = $3, waiting_for = $4, \
-                      active_ms = $5, attempts = 0, changed_at = $6 \
-                      WHERE id = $1 AND token = $2 AND state = 'running' \
-                      RETURNING lane, agent, session, cancel";
-        let args = [
-            self.turn.as_str().into(),
-            self.token.0.into(),
-            self.until.into(),
-            (&self.reason).into(),
-            self.active_ms.into(),
-            self.now.into(),
-        ];
-        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
-        let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
-        let session = SessionId(row.text(2)?);
-        let mut goes_on = row.text_opt(3)?.is_some();
-        for (call, reason) in &self.calls {
-            // A decision on a call that still waited is news; one that it ran with is used up, and
-            // so is one that was about something else: it is asked about anew.
-            let wait = "UPDATE calls SET \
-                        decision = CASE WHEN state = 'waiting' AND $5 = 0 THEN decision END, \
-                        state = 'waiting', reason = $3, changed_at = $4 \
-                        WHERE turn = $1 AND call_id = $2 AND state NOT IN ('done', 'unknown') \
-                        RETURNING decision IS NOT NULL";
-            let anew = self.approvals.iter().any(|asked| asked.call == *call);
-            let args = [
-                self.turn.as_str().into(),
-                call.as_str().into(),
-                reason.into(),
-                self.now.into(),
-                anew.into(),
-            ];
-            let row = tx.conn.row(wait, &args).await?;
-            let row = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
-            goes_on |= row.bool(0)?;
-        }
-        let name = agent_name(tx, agent).await?;
-        let (turn, agent_name, now) = (&self.turn, &name, self.now);
-        for approval in &self.approvals {
-            let asking = Asking { turn, agent, agent_name, session: &session, now };
-            approvals::ask(tx, &asking, approval).await?;
-        }
-        move_items(tx, &self.turn, agent, ItemState::Running, ItemState::Waiting).await?;
-        if goes_on {
-            make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
-            return Ok(false);
-        }
-        lanes::refresh(tx, lane, agent, self.now).await?;
-        let kind = EventKind::TurnWaiting { reason: self.reason.clone(), until: self.until };
-        let turn = Some(self.turn.clone());
-        tx.event(NewEvent { at: self.now, agent: name, session: Some(session), turn, kind });
-        Ok(true)
-    }
-}
-
 pub(crate) async fn agent_name(tx: &mut Tx<'_>, agent: AgentId) -> Result<AgentName, SqlError> {
     let row = tx.conn.row("SELECT name FROM agents WHERE id = $1", &[agent.0.into()]).await?;
     Ok(AgentName(row.ok_or_else(|| SqlError::decode("an agent is gone"))?.text(0)?))
-}
-
-/// A decision on a waiting call: the turn goes on with it.
-#[derive(Clone)]
-pub struct Decide {
-    pub turn: TurnId,
-    pub call: CallId,
-    pub value: serde_json::Value,
-    pub now: Millis,
-}
-
-impl Run for Decide {
-    type Out = ();
-
-    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
-        let value = self.value.to_string();
-        let update = "UPDATE calls SET decision = $3, changed_at = $4 WHERE turn = $1 \
-                      AND call_id = $2 AND state = 'waiting' AND decision IS NULL \
-                      AND EXISTS (SELECT 1 FROM turns WHERE id = $1 AND ended_at IS NULL)";
-        let args = [
-            self.turn.as_str().into(),
-            self.call.as_str().into(),
-            (&value).into(),
-            self.now.into(),
-        ];
-        if tx.conn.run(update, &args).await? == 0 {
-            return Err(Refusal::not_found(format!("waiting call {}", self.call)));
-        }
-        let select = "SELECT lane, agent FROM turns WHERE id = $1 AND state = 'waiting'";
-        if let Some(row) = tx.conn.row(select, &[self.turn.as_str().into()]).await? {
-            let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
-            make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
-        }
-        Ok(())
-    }
 }
 
 /// At start: the file lock proves that no other process runs these turns, so all of them are

@@ -22,4 +22,5 @@ pub mod retention;
 pub mod search;
 pub mod sessions;
 pub mod spend;
+pub mod waits;
 pub mod watch;

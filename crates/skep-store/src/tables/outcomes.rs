@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow};
+use skep_core::cause::CallRef;
 use skep_core::event::{EventKind, Resolution};
 use skep_core::ids::{AgentName, CallId, Principal, SessionId, SessionKey, TurnId};
 use skep_core::message::Body;
@@ -46,13 +47,10 @@ fn decode(row: &Row) -> Result<UnknownCall, SqlError> {
     })
 }
 
-/// What was called with what, as it stands in history.
-pub async fn arguments(
-    conn: &mut Conn,
-    turn: &TurnId,
-    call: &CallId,
-) -> Result<Option<Json>, SqlError> {
-    let select = "SELECT h.body FROM calls c JOIN turns t ON t.id = c.turn \
+/// What was called with what, as it stands in history: the tool and its arguments.
+pub async fn made(conn: &mut Conn, made: &CallRef) -> Result<Option<(String, Json)>, SqlError> {
+    let CallRef { turn, call } = made;
+    let select = "SELECT h.body, c.tool FROM calls c JOIN turns t ON t.id = c.turn \
                   JOIN history h ON h.session = t.session AND h.seq = c.seq \
                   WHERE c.turn = $1 AND c.call_id = $2";
     let row = conn.row(select, &[turn.as_str().into(), call.as_str().into()]).await?;
@@ -60,7 +58,8 @@ pub async fn arguments(
     let body: Body = serde_json::from_str(&row.text(0)?)
         .map_err(|error| SqlError::decode(format!("a message: {error}")))?;
     let found = body.tool_calls().find(|(id, ..)| *id == call);
-    Ok(found.map(|(_, _, arguments)| arguments.clone()))
+    let tool = row.text(1)?;
+    Ok(found.map(|(_, _, arguments)| (tool, arguments.clone())))
 }
 
 /// Writes what became of a call, once.
@@ -71,21 +70,8 @@ pub struct Resolve {
     pub note: Option<String>,
     pub principal: Principal,
     /// Brings the call back into its lane, where it is to run again.
-    pub again: Option<RunAgain>,
+    pub again: Option<Accept>,
     pub now: Millis,
-}
-
-/// The item that runs a call again. It never begins in the commit that accepts it.
-pub struct RunAgain {
-    pub accept: Accept,
-    /// What its turn runs before anything else: `{tool, arguments, turn, call_id, asked_by}`.
-    pub call: Json,
-}
-
-/// Who had asked for the call of an [`RunAgain`]; nothing where its row does not say.
-pub(crate) fn askers(call: &str) -> Option<Vec<String>> {
-    let mut call: Json = serde_json::from_str(call).ok()?;
-    serde_json::from_value(call["again"]["asked_by"].take()).ok()
 }
 
 impl Run for Resolve {
@@ -129,16 +115,14 @@ impl Run for Resolve {
             turn: Some(self.turn.clone()),
             kind: EventKind::CallResolved { call_id, tool, outcome },
         });
-        let Some(again) = &self.again else { return Ok(None) };
-        let accepted = again.accept.run(tx).await?;
-        let mark = "UPDATE items SET again = $2 WHERE id = $1";
-        let (item, call) = (again.accept.letter.item.as_str(), again.call.to_string());
-        tx.conn.run(mark, &[item.into(), (&call).into()]).await?;
-        Ok(Some(accepted))
+        match &self.again {
+            Some(accept) => accept.run(tx).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     fn cost(&self) -> usize {
-        1024 + self.again.as_ref().map_or(0, |again| again.accept.cost())
+        1024 + self.again.as_ref().map_or(0, |again| again.cost())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Pending items: accepted, and not yet part of a turn.
 
 use skep_core::Millis;
+use skep_core::cause::Cause;
 use skep_core::file::File;
 use skep_core::ids::{ItemId, MessageId};
 use skep_core::message::Body;
@@ -10,12 +11,12 @@ use crate::engine::conn::Row;
 use crate::engine::error::SqlError;
 use crate::engine::tx::Tx;
 use crate::tables::files;
-use crate::tables::inbox::{ORDER, UserText, as_ordered, user_body};
+use crate::tables::inbox::{UserText, user_body};
 use crate::tables::lanes::think_level;
 
 /// The first pending items of a lane.
 pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
-                                     ord, fresh, files, think, kind, again FROM items \
+                                     ord, fresh, files, think, kind, cause FROM items \
                                      WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                                      ORDER BY priority, ord LIMIT $2";
 
@@ -30,12 +31,15 @@ pub(crate) struct PendingItem {
     pub ord: i64,
     /// Its turn begins a new session.
     pub fresh: bool,
-    /// A command that its turn carries out.
-    pub order: bool,
+    pub cause: Cause,
     pub files: Vec<File>,
     pub think: Option<Think>,
-    /// The call it is there to run, as JSON.
-    pub again: Option<String>,
+}
+
+/// What an item is there for, from two columns of its row.
+pub(crate) fn cause(row: &Row, kind: usize, more: usize) -> Result<Cause, SqlError> {
+    let read = Cause::read(&row.text(kind)?, row.text_opt(more)?.as_deref());
+    read.map_err(|error| SqlError::decode(error.to_string()))
 }
 
 impl PendingItem {
@@ -56,22 +60,20 @@ impl PendingItem {
             ord: row.int(6)?,
             fresh: row.bool(7)?,
             think: think_level(row.text_opt(9)?)?,
-            order: row.text(10)? == ORDER,
-            again: row.text_opt(11)?,
+            cause: cause(row, 10, 11)?,
         })
     }
 
     pub fn message(&self, now: Millis) -> Body {
-        let body = user_body(UserText {
+        user_body(UserText {
             item: &self.id,
+            cause: &self.cause,
             message_id: &self.message_id,
             channel: self.channel.as_deref(),
             principal: &self.principal,
             text: &self.body,
             files: self.files.clone(),
             now,
-        });
-        let details = self.again.as_deref().and_then(|again| serde_json::from_str(again).ok());
-        as_ordered(Body { details, ..body }, self.order)
+        })
     }
 }

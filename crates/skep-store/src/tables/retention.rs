@@ -37,8 +37,9 @@ impl Run for Expire {
         let args = [first.into(), last.min(first + BITE).into(), self.events_before.into()];
         let mut gone = tx.conn.run(events, &args).await?;
         // Frames of items that are not ended stay, whatever their age.
-        let select = "SELECT o.channel, o.seq FROM outbox o WHERE o.at < $1 AND EXISTS \
-                      (SELECT 1 FROM items i WHERE i.id = o.item AND i.finished_at IS NOT NULL) \
+        let select = "SELECT o.channel, o.seq FROM outbox o WHERE o.at < $1 AND (o.item IS NULL \
+                      OR EXISTS (SELECT 1 FROM items i \
+                      WHERE i.id = o.item AND i.finished_at IS NOT NULL)) \
                       ORDER BY o.at LIMIT $2";
         let args = [self.frames_before.into(), BITE.into()];
         for row in tx.conn.rows(select, &args).await? {

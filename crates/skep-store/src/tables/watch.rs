@@ -2,6 +2,7 @@
 
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
+use skep_core::cause::Cause;
 use skep_core::event::{Event, EventKind, ItemState};
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
@@ -13,6 +14,7 @@ use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
 use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::lanes::think_level;
+use crate::tables::pending::cause;
 
 /// Writes down an event that is about the hive as a whole, and tells it; in the audit trail too.
 pub struct NoteEvent {
@@ -40,7 +42,7 @@ pub struct ItemRow {
     pub session_key: SessionKey,
     pub principal: Principal,
     pub channel: Option<ChannelId>,
-    pub kind: String,
+    pub cause: Cause,
     pub priority: i64,
     pub state: ItemState,
     pub attempts: i64,
@@ -62,7 +64,7 @@ macro_rules! select_items {
             "SELECT i.id, i.message_id, a.name, l.key, i.principal, i.channel, i.kind, ",
             "i.priority, i.state, COALESCE(t.attempts, 0), i.body, i.turn, ",
             "COALESCE(i.result, t.answer), i.error_code, i.error, i.created_at, ",
-            "i.finished_at, i.ord, i.think FROM items i JOIN agents a ON a.id = i.agent ",
+            "i.finished_at, i.ord, i.think, i.cause FROM items i JOIN agents a ON a.id = i.agent ",
             "JOIN lanes l ON l.id = i.lane LEFT JOIN turns t ON t.id = i.turn ",
             $from
         )
@@ -254,7 +256,7 @@ fn decode(row: &Row) -> Result<ItemRow, SqlError> {
         session_key: SessionKey(row.text(3)?),
         principal: Principal(row.text(4)?),
         channel: row.text_opt(5)?.map(ChannelId),
-        kind: row.text(6)?,
+        cause: cause(row, 6, 19)?,
         priority: row.int(7)?,
         state: ItemState::parse(&state)
             .ok_or_else(|| SqlError::decode(format!("item state {state}")))?,

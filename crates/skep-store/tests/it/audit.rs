@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use skep_core::audit::{AuditKind, AuditRow, AuditVerdict};
+use skep_core::cause::Cause;
 use skep_core::engine::Capabilities;
 use skep_core::event::CallState;
 use skep_core::ids::*;
@@ -28,7 +29,9 @@ async fn leased(store: &Store) -> Lease {
         agent,
         agent_name: AgentName::new("main"),
         session_key: SessionKey::new("main"),
+        cause: Cause::Message,
         principal: Principal::new("operator"),
+        origin: None,
         channel: None,
         text: "go".into(),
         note: None,
@@ -48,11 +51,7 @@ async fn leased(store: &Store) -> Lease {
     };
     let slot = Slot { turn: TurnId::new("t"), session: SessionId::new("s"), idle_ms: 1000 };
     let (mode, take) = (QueueMode::Queue, Some(slot));
-    match store
-        .write(Accept { letter, mode, engine, take, fresh: false, order: false })
-        .await
-        .unwrap()
-    {
+    match store.write(Accept { letter, mode, engine, take, fresh: false }).await.unwrap() {
         Accepted::Started { lease } => *lease,
         _ => panic!("the lane was free"),
     }

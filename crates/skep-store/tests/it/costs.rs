@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use skep_core::cause::Cause;
 use skep_core::engine::Capabilities;
 use skep_core::ids::*;
 use skep_core::message::View;
@@ -71,7 +72,9 @@ fn accept(agents: u32) -> Accept {
         agent: AgentId(4),
         agent_name: AgentName::new("agent-1"),
         session_key: SessionKey(format!("key-{agents}")),
+        cause: Cause::Message,
         principal: Principal::new("operator"),
+        origin: None,
         channel: None,
         text: "hello".to_owned(),
         note: None,
@@ -89,7 +92,7 @@ fn accept(agents: u32) -> Accept {
         approvals: false,
         own_tools: false,
     };
-    Accept { letter, mode: QueueMode::Queue, engine, take: None, fresh: false, order: false }
+    Accept { letter, mode: QueueMode::Queue, engine, take: None, fresh: false }
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

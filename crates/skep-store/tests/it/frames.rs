@@ -1,5 +1,6 @@
 //! What a channel is told again, and what time takes away.
 
+use skep_core::cause::Cause;
 use skep_core::engine::Capabilities;
 use skep_core::frame::Frame;
 use skep_core::ids::*;
@@ -24,7 +25,9 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         agent: AgentId(1),
         agent_name: AgentName::new("ada"),
         session_key: SessionKey::new(key),
+        cause: Cause::Message,
         principal: Principal::new("operator"),
+        origin: None,
         channel: Some(channel),
         text: "hello".to_owned(),
         note: None,
@@ -44,8 +47,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
     };
     let (turn, session) = (TurnId(format!("t-{now}")), SessionId(format!("s-{now}")));
     let take = Some(Slot { turn, session, idle_ms: 1000 });
-    let accept =
-        Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false, order: false };
+    let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
     store.write(accept).await.unwrap()
 }
 

@@ -12,11 +12,12 @@ use skep_store::inbox::{Accept, Order, StopLane};
 use skep_store::item_views::CancelItem;
 use skep_store::journal::Journal;
 use skep_store::lanes::WakeLanes;
-use skep_store::leases::{Decide, Park, Recover, Release, Take};
+use skep_store::leases::{Recover, Release, Take};
 use skep_store::outbox::OpenChannel;
 use skep_store::retention::Expire;
 use skep_store::search::IndexSpoken;
 use skep_store::sessions::Fork;
+use skep_store::waits::{Decide, Park};
 use skep_store::{
     Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, Tx,
 };

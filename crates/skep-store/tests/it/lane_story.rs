@@ -7,6 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::json;
+use skep_core::cause::Cause;
+use skep_core::decision::Decision;
 use skep_core::engine::{Capabilities, FailureCode};
 use skep_core::event::{CallState, CancelReason, ItemState};
 use skep_core::ids::*;
@@ -20,7 +22,8 @@ use skep_store::inbox::{
 use skep_store::item_views::{CancelItem, Cancelled};
 use skep_store::journal::{Entry, Journal, NewCall};
 use skep_store::lanes::WakeLanes;
-use skep_store::leases::{Decide, Lease, Park, Recover, Release, Take};
+use skep_store::leases::{Lease, Recover, Release, Take};
+use skep_store::waits::{Decide, Park};
 use skep_store::{Member, Refusal, StoreError};
 
 use crate::lab::{AGENTS, CHANNELS, Lab, LabStore, Prioritise, Tables, furnished, open};
@@ -238,7 +241,9 @@ impl Story {
             agent: agent_id(to.agent),
             agent_name: AgentName::new(AGENTS[to.agent]),
             session_key: SessionKey(key_of(to.key)),
+            cause: Cause::Message,
             principal: Principal::new("operator"),
+            origin: None,
             channel: to.channel.map(|channel| ChannelId::new(CHANNELS[channel])),
             text: "hello".to_owned(),
             note: None,
@@ -280,7 +285,7 @@ impl Story {
             own_tools: false,
         };
         let mode = if interrupt { QueueMode::Interrupt } else { QueueMode::Queue };
-        let accept = Accept { letter, mode, engine, take, fresh, order: false };
+        let accept = Accept { letter, mode, engine, take, fresh };
         self.send("accept", expected, accept, |accepted| match accepted {
             Accepted::Started { lease } => Told::Started(held(&lease)),
             Accepted::Queued { ack, ready, interrupt } => Told::Queued {
@@ -473,7 +478,7 @@ impl Story {
         let id = CallId(calls[call].id.clone());
         let expected = self.model.decide(turn, call);
         let (turn, now) = (self.turn_id(turn), self.model.now);
-        let decide = Decide { turn, call: id, value: json!(true), now };
+        let decide = Decide { turn, call: id, decision: Decision::Tool(json!(true)), now };
         self.send("decide", expected, decide, |()| Told::Done);
     }
 

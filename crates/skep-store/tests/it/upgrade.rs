@@ -1,7 +1,16 @@
 //! A database of the schema before the hive's columns, with every kind of row that was there, is
 //! opened by this program: nothing is lost, and what was said by prefixes is said by columns.
 
-use skep_store::{Command, CommandSet, Conn, MigrationFile, OpenOptions, Row, Schema, StoreOf};
+use serde_json::json;
+use skep_core::cause::{CallRef, Cause, Slash};
+use skep_core::decision::Decision;
+use skep_core::ids::{ApprovalId, CallId, SessionId, TurnId};
+use skep_store::inbox::Slot;
+use skep_store::leases::{Lease, Recover, Take};
+use skep_store::{
+    Command, CommandSet, Conn, MigrationFile, OpenOptions, Row, Schema, StoreOf, approvals,
+    history, outcomes,
+};
 
 use crate::lab::{self, Raw};
 
@@ -28,10 +37,14 @@ const CHANNELS: &str = "INSERT INTO channels (id, principal, last_seq, delivered
 const LANES: &str = "INSERT INTO lanes (id, agent, key) VALUES (1, 1, 'a')";
 
 fn item(id: &str, ord: i64, state: &str) -> String {
+    item_of(id, ord, 1, state, "message", "hello")
+}
+
+fn item_of(id: &str, ord: i64, lane: i64, state: &str, kind: &str, body: &str) -> String {
     format!(
         "INSERT INTO items (id, ord, agent, lane, kind, priority, message_id, principal, body, \
-         ack, state, created_at) VALUES ('{id}', {ord}, 1, 1, 'message', 2, '{id}', 'operator', \
-         'hello', 'queued', '{state}', 0)"
+         ack, state, created_at) VALUES ('{id}', {ord}, 1, {lane}, '{kind}', 2, '{id}', \
+         'operator', '{body}', 'queued', '{state}', 0)"
     )
 }
 
@@ -87,5 +100,169 @@ async fn agents_retries_and_frames_keep_what_they_said() {
         ["f3", "first", "pending", "0"],
     ];
     assert_eq!(rows(&store, frames, 4).await, expected);
+    store.close().await;
+}
+
+fn lane_of_turn(lane: i64, turn: &str, state: &str, ended: &str) -> [String; 3] {
+    [
+        format!("INSERT INTO lanes (id, agent, key, token) VALUES ({lane}, 1, 'k{lane}', 1)"),
+        format!(
+            "INSERT INTO sessions (id, agent, key, created_at, last_at) \
+             VALUES ('s{lane}', 1, 'k{lane}', 0, 0)"
+        ),
+        format!(
+            "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, first_seq, \
+             started_at, changed_at, ended_at) VALUES ('{turn}', {lane}, 1, 's{lane}', 2, {lane}, \
+             1, '{state}', 1, 0, 0, {ended})"
+        ),
+    ]
+}
+
+fn ready_lane(lane: i64, ord: i64) -> String {
+    format!(
+        "INSERT INTO lanes (id, agent, key, pending, ready_priority, ready_ord) \
+         VALUES ({lane}, 1, 'k{lane}', 1, 2, {ord})"
+    )
+}
+
+fn call(turn: &str, id: &str, state: &str, decision: &str) -> String {
+    format!(
+        "INSERT INTO calls (turn, call_id, seq, position, tool, retry_safe, state, decision, \
+         changed_at) VALUES ('{turn}', '{id}', 1, 0, 'bash', 0, '{state}', {decision}, 0)"
+    )
+}
+
+/// A turn that asked for two calls and has ended, a waiting one with decisions, and one that the
+/// process died in; behind them what was accepted and not begun.
+fn old_work() -> Vec<String> {
+    let body = json!({"role": "assistant", "content": [
+        {"type": "toolCall", "id": "c1", "name": "bash", "arguments": {"command": "ls"}},
+    ]});
+    let again = json!({"again": {"tool": "bash", "arguments": {"command": "ls"}, "turn": "asked",
+                                 "call_id": "c1", "asked_by": ["anna", "ben"]}});
+    let yes = json!({"approval": "p2", "approve": true, "by": "operator", "note": null});
+    let no = json!({"approval": "p3", "approve": false, "by": "carl", "note": "it's late"});
+    let quoted = |text: &serde_json::Value| format!("'{}'", text.to_string().replace('\'', "''"));
+    let mut old = vec![AGENTS.to_owned(), CHANNELS.to_owned()];
+    old.extend(lane_of_turn(1, "asked", "ended", "5"));
+    old.extend([item("a1", 1, "done"), item("a2", 2, "done")]);
+    old.push("UPDATE items SET turn = 'asked', principal = 'anna' WHERE id = 'a1'".to_owned());
+    old.push("UPDATE items SET turn = 'asked', principal = 'ben' WHERE id = 'a2'".to_owned());
+    old.push(format!(
+        "INSERT INTO history (session, seq, id, turn, at, spoken, body) \
+         VALUES ('s1', 1, 'h1', 'asked', 0, 0, '{body}')"
+    ));
+    old.push(call("asked", "c1", "unknown", "NULL"));
+    old.extend(lane_of_turn(2, "waits", "waiting", "NULL"));
+    old.push(item_of("w1", 3, 2, "waiting", "message", "hello"));
+    old.push("UPDATE items SET turn = 'waits' WHERE id = 'w1'".to_owned());
+    old.push(call("waits", "c1", "waiting", &quoted(&yes)));
+    old.push(call("waits", "c2", "waiting", &quoted(&no)));
+    old.push(call("waits", "c3", "waiting", &quoted(&json!({"blue": [1]}))));
+    old.push(call("waits", "c4", "waiting", "'7'"));
+    old.extend(lane_of_turn(3, "died", "running", "NULL"));
+    old.push(item_of("d1", 4, 3, "running", "message", "It runs again."));
+    old.push(format!(
+        "UPDATE items SET turn = 'died', principal = 'anna', again = {} WHERE id = 'd1'",
+        quoted(&again)
+    ));
+    old.extend([ready_lane(4, 5), item_of("e1", 5, 4, "pending", "message", "Approved now.")]);
+    old.push(
+        "INSERT INTO approvals (id, agent, session, session_key, turn, call_id, tool, class, \
+         arguments, cwd, files, hash, why, state, reopened, asked_by, asked_at, expires_at) VALUES \
+         ('p1', 1, 's1', 'k1', 'asked', 'c1', 'bash', 'run', '{}', '/', '[]', 'h', '{}', \
+         'approved', 1, 'anna, ben', 0, 9)"
+            .to_owned(),
+    );
+    old.push(
+        "UPDATE items SET principal = 'approval:p1', approval = 'p1' WHERE id = 'e1'".to_owned(),
+    );
+    let line = "  /Compact\tthe plan\nand more ";
+    old.extend([ready_lane(5, 6), item_of("f1", 6, 5, "pending", "command", line)]);
+    let ended = ["/stop", "/ABORT now", "/new", "/model fast", "/think", "/status", "/etc/x y"];
+    for (ord, line) in (7..).zip(ended) {
+        old.push(item_of(line, ord, 1, "done", "command", line));
+    }
+    old.push(
+        "UPDATE agents SET pending = 2, running = 1, waiting = 1, turns = 2, ready_priority = 2 \
+         WHERE id = 1"
+            .to_owned(),
+    );
+    old
+}
+
+async fn take(store: &lab::LabStore, number: i64, only: Option<&str>) -> Lease {
+    let slot = Slot {
+        turn: TurnId(format!("new{number}")),
+        session: SessionId(format!("new{number}")),
+        idle_ms: 1000,
+    };
+    let take = Take { slot, only: only.map(TurnId::new), admits: None, now: 10 };
+    *store.write(take).await.unwrap().unwrap()
+}
+
+async fn asked_by(store: &lab::LabStore, turn: &TurnId) -> Vec<String> {
+    store.read(async |conn| approvals::asked_by(conn, turn).await).await.unwrap()
+}
+
+#[tokio::test]
+async fn items_and_decisions_go_on_as_what_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = upgraded(folder.path(), old_work()).await;
+    assert_eq!(store.write(Recover { now: 10 }).await.unwrap(), 1);
+
+    let died = take(&store, 1, Some("died")).await;
+    let again = CallRef { turn: TurnId::new("asked"), call: CallId::new("c1") };
+    assert_eq!(died.cause, Cause::Again(again.clone()));
+    let made = store.read(async |conn| outcomes::made(conn, &again).await).await.unwrap();
+    assert_eq!(made, Some(("bash".to_owned(), json!({"command": "ls"}))));
+    assert_eq!(asked_by(&store, &died.turn).await, ["anna", "ben"]);
+
+    let waits = take(&store, 2, Some("waits")).await;
+    assert_eq!(waits.cause, Cause::Message);
+    let calls = store.read(async |conn| history::calls(conn, &waits.turn).await).await.unwrap();
+    let mut decisions: Vec<_> =
+        calls.into_iter().map(|call| (call.call_id.0, call.decision.unwrap())).collect();
+    decisions.sort_by(|one, other| one.0.cmp(&other.0));
+    let approval = |id: &str, approve, by: &str, note: Option<&str>| Decision::Approval {
+        id: ApprovalId::new(id),
+        approve,
+        by: by.to_owned(),
+        note: note.map(str::to_owned),
+    };
+    let expected = [
+        ("c1".to_owned(), approval("p2", true, "operator", None)),
+        ("c2".to_owned(), approval("p3", false, "carl", Some("it's late"))),
+        ("c3".to_owned(), Decision::Tool(json!({"blue": [1]}))),
+        ("c4".to_owned(), Decision::Tool(json!(7))),
+    ];
+    assert_eq!(decisions, expected);
+
+    let approved = take(&store, 3, None).await;
+    assert_eq!(approved.cause, Cause::Approved(ApprovalId::new("p1")));
+    assert_eq!(asked_by(&store, &approved.turn).await, ["anna", "ben"]);
+    let origin = "SELECT origin_principal, principal FROM items WHERE id = 'e1'";
+    assert_eq!(rows(&store, origin, 2).await, [["anna", "approval:p1"]]);
+
+    let compact = take(&store, 4, None).await;
+    let keep = Some("the plan\nand more".to_owned());
+    assert_eq!(compact.cause, Cause::Command(Slash::Compact { keep }));
+
+    let commands = "SELECT id, kind, cause FROM items WHERE ord > 6 ORDER BY ord";
+    let expected = [
+        ("/stop", Slash::Stop),
+        ("/ABORT now", Slash::Stop),
+        ("/new", Slash::New { rest: None }),
+        ("/model fast", Slash::Model { wanted: Some("fast".to_owned()) }),
+        ("/think", Slash::Think { wanted: None }),
+        ("/status", Slash::Status),
+        ("/etc/x y", Slash::Unknown { word: "/etc/x".to_owned() }),
+    ];
+    let found = rows(&store, commands, 3).await;
+    assert_eq!(found.len(), expected.len());
+    for (row, (line, slash)) in found.iter().zip(expected) {
+        assert_eq!(row[0], line);
+        assert_eq!(Cause::read(&row[1], Some(&row[2])), Ok(Cause::Command(slash)));
+    }
     store.close().await;
 }

@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
 use skep_core::hook::Hook;
 use skep_core::policy::{Class, Policy};
@@ -267,9 +268,7 @@ impl Gate<'_> {
     ) -> CallOutcome {
         let ClearedCall { prepared, arguments, place, mut chain, began, .. } = cleared;
         // A person's word on whether it runs says nothing to the tool itself.
-        if context.decision.as_ref().is_some_and(|value| value.get("approval").is_some()) {
-            context.decision = None;
-        }
+        context.decision = context.decision.filter(|it| !matches!(it, Decision::Approval { .. }));
         let seen_context = context.clone();
         let (answer, end) = run(prepared, context).await;
         drop(place);

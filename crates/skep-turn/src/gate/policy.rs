@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use skep_core::Millis;
+use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
 use skep_core::ids::{AgentId, Principal};
 use skep_core::policy::evaluate::{Asked, Verdict};
@@ -232,29 +233,45 @@ impl Gate<'_> {
             verdict = decide(self.policy, tool, level, &about, &known);
         }
         let run_as = about.judged.filter(|_| verdict.by_command).map(|judged| judged.run_as());
-        let approval = context.decision.as_ref().and_then(|value| value.get("approval"));
-        let approval = approval.and_then(Value::as_str);
-        if let (Some(id), Effect::Allow | Effect::Ask) = (approval, verdict.effect) {
-            self.not_denied(call, id, context, chain)?;
-        }
+        let approval = match (&context.decision, verdict.effect) {
+            (Some(Decision::Approval { id, approve: true, by, .. }), _) => {
+                Some(ApprovedBy { id: id.as_str(), by })
+            }
+            // A person's no counts, whatever the rules have come to say since the question.
+            (
+                Some(Decision::Approval { id, approve: false, by, note }),
+                Effect::Allow | Effect::Ask,
+            ) => {
+                chain.note(Stage::Policy, format!("refused: denied by {by} ({id})"));
+                let note = note.as_ref().map(|note| format!(" and says: {note}"));
+                return Err(GateRefusal::new(format!(
+                    "approval_denied: the call of `{}` was not run: {by} denied it{}. Do not try \
+                     the same again.",
+                    call.name,
+                    note.unwrap_or_default()
+                )));
+            }
+            _ => None,
+        };
         match verdict.effect {
             Effect::Allow => {
                 chain.note(Stage::Policy, word(tool, &verdict));
-                Ok(Permission::Go { approval: approval.map(str::to_owned), run_as })
+                Ok(Permission::Go { approval: approval.map(|yes| yes.id.to_owned()), run_as })
             }
             Effect::Deny => {
                 chain.note(Stage::Policy, format!("refused: {}", word(tool, &verdict)));
                 Err(GateRefusal::new(self.denied(tool, call, &verdict)))
             }
-            Effect::Ask if approval.is_some() && moment == Moment::First => {
-                let approval = approval.map(str::to_owned);
-                chain.note(Stage::Policy, approved_word(context, &verdict));
-                Ok(Permission::Go { approval, run_as })
-            }
-            Effect::Ask => {
-                let asked = Asking { tool, arguments, subject, verdict, run_as, known };
-                self.ask(call, context, approval, asked, chain).await
-            }
+            Effect::Ask => match approval.filter(|_| moment == Moment::First) {
+                Some(yes) => {
+                    chain.note(Stage::Policy, yes.word(&verdict));
+                    Ok(Permission::Go { approval: Some(yes.id.to_owned()), run_as })
+                }
+                None => {
+                    let asked = Asking { tool, arguments, subject, verdict, run_as, known };
+                    self.ask(call, context, approval, asked, chain).await
+                }
+            },
         }
     }
 
@@ -315,7 +332,7 @@ impl Gate<'_> {
         &self,
         call: &ToolCall,
         context: &ToolContext,
-        approval: Option<&str>,
+        approval: Option<ApprovedBy<'_>>,
         asked: Asking<'_>,
         chain: &mut Chain,
     ) -> Result<Permission, GateRefusal> {
@@ -328,14 +345,12 @@ impl Gate<'_> {
             context: context.clone(),
         });
         let mut reason = format!("approval of {}", call.name);
-        let row = match (approval, self.records) {
-            (Some(id), Some(records)) => records.approval(id).await?,
-            _ => None,
-        };
-        if let Some(row) = row {
+        if let (Some(yes), Some(records)) = (approval, self.records)
+            && let Some(row) = records.approval(yes.id).await?
+        {
             let found = self.bound(&bind, row.asked_at).await?;
             if row.hash == found.hash {
-                chain.note(Stage::Policy, approved_word(context, &verdict));
+                chain.note(Stage::Policy, yes.word(&verdict));
                 return Ok(Permission::Go { approval: Some(row.id), run_as });
             }
             let changed = changed(&row, arguments, &found);
@@ -348,7 +363,6 @@ impl Gate<'_> {
         }
         let now = clock::now_ms();
         let hours = i64::try_from(self.approval_time.as_millis()).unwrap_or(i64::MAX);
-        let asked_by = known.who.iter().map(|who| who.principal.as_str()).collect::<Vec<_>>();
         let new = NewApproval {
             id: random::uuid().to_string(),
             call: call.id.clone(),
@@ -359,33 +373,24 @@ impl Gate<'_> {
             files: json!(binding.files),
             hash: binding.hash,
             why: json!(verdict),
-            asked_by: asked_by.join(", "),
+            asked_by: known.who.iter().map(|who| who.principal.0.clone()).collect(),
             expires_at: now.saturating_add(hours),
         };
         Ok(Permission::Asks(Box::new(Question { approval: new, reason })))
     }
+}
 
-    /// A person's no counts, whatever the rules have come to say since the question.
-    fn not_denied(
-        &self,
-        call: &ToolCall,
-        id: &str,
-        context: &ToolContext,
-        chain: &mut Chain,
-    ) -> Result<(), GateRefusal> {
-        let Some(decision) = &context.decision else { return Ok(()) };
-        if decision["approve"] == Value::Bool(true) {
-            return Ok(());
-        }
-        let by = decision["by"].as_str().unwrap_or("somebody");
-        chain.note(Stage::Policy, format!("refused: denied by {by} ({id})"));
-        let note = decision["note"].as_str();
-        let note = note.map(|note| format!(" and says: {note}")).unwrap_or_default();
-        Err(GateRefusal::new(format!(
-            "approval_denied: the call of `{}` was not run: {by} denied it{note}. Do not try the \
-             same again.",
-            call.name
-        )))
+/// A person's yes: to which question, and whose.
+#[derive(Clone, Copy)]
+struct ApprovedBy<'a> {
+    id: &'a str,
+    by: &'a str,
+}
+
+impl ApprovedBy<'_> {
+    /// For the chain.
+    fn word(self, verdict: &Verdict) -> String {
+        format!("ask: approved by {} ({}){}", self.by, self.id, runs(verdict))
     }
 }
 
@@ -422,13 +427,6 @@ fn changed(row: &Approval, arguments: &Value, found: &Binding) -> String {
     changed.retain(|word| seen.insert(word.clone()));
     changed.truncate(5);
     if changed.is_empty() { "its agent".to_owned() } else { changed.join(", ") }
-}
-
-/// For the chain: who said yes, and to which question.
-fn approved_word(context: &ToolContext, verdict: &Verdict) -> String {
-    let word = |key: &str| context.decision.as_ref().and_then(|decision| decision[key].as_str());
-    let (by, id) = (word("by").unwrap_or("somebody"), word("approval").unwrap_or_default());
-    format!("ask: approved by {by} ({id}){}", runs(verdict))
 }
 
 /// For the chain: by rule, or by class.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use skep_core::compaction;
 use skep_core::ids::TurnId;
 use skep_core::message::{Block, Body, Message, Role, history_tag};
-use skep_core::slash::{self, Slash, Typed};
 use skep_guard::scrub;
 use skep_store::compactions::{self, Compaction};
 use skep_store::{files, history};
@@ -55,18 +54,6 @@ impl ModelContext {
 }
 
 impl Turn {
-    /// The command this turn carries out, where it is not there to answer.
-    pub(crate) fn order(&self, context: &ModelContext) -> Option<Slash> {
-        let first = context.rows.iter().find(|row| row.turn == self.lease.turn)?;
-        if first.body.role != Role::System {
-            return None;
-        }
-        match slash::parse(&first.body.plain_text()) {
-            Typed::Command(command) => Some(command),
-            Typed::Message(_) | Typed::Unknown { .. } => None,
-        }
-    }
-
     pub(crate) async fn read_context(&self, state: &mut TurnState) -> Result<ModelContext, Lost> {
         self.write_deferred(state).await?;
         let secrets = scrub::known().count();

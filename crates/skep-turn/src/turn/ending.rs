@@ -8,7 +8,8 @@ use skep_core::message::{Body, StopReason};
 use skep_core::money::Money;
 use skep_store::close::{Close, Outcome};
 use skep_store::journal::{Entry, NewCall};
-use skep_store::leases::{Park, Release};
+use skep_store::leases::Release;
+use skep_store::waits::Park;
 
 use super::persist::{Lost, Steer};
 use super::state::{EndRequest, Turn, TurnState, millis};

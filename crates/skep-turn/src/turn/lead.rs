@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use tracing::Instrument;
 
+use skep_core::cause::{Cause, Slash};
 use skep_core::choice::{self, DEFAULT_WORD};
 use skep_core::settings::{AgentSettings, Profile};
-use skep_core::slash::Slash;
 use skep_store::lanes::Chosen;
 use skep_store::leases::{Lease, Release};
 
@@ -128,17 +128,14 @@ impl Turn {
                 }
             }
         }
-        if let Some(over) = self.run_approved(state, &mut context).await? {
-            return Ok(over);
-        }
-        if let Some(over) = self.run_again(state, &mut context).await? {
+        if let Some(over) = self.run_own_call(state, &mut context).await? {
             return Ok(over);
         }
         let own = context.rows.iter().filter(|row| row.turn == self.lease.turn);
         let call_ids = own.flat_map(|row| row.body.tool_calls().map(|(id, ..)| id.clone()));
         state.call_ids = call_ids.collect();
-        match self.order(&context) {
-            Some(Slash::Compact { keep }) => {
+        match &self.lease.cause {
+            Cause::Command(Slash::Compact { keep }) => {
                 self.compact_as_asked(state, context, keep.as_deref()).await
             }
             _ => self.converse(state, context).await,

@@ -23,7 +23,6 @@ mod step;
 pub use env::TurnEnv;
 pub use lead::run;
 pub use prompt::system_prompt;
-pub use resume::APPROVAL_EVENT;
 pub use session_cache::SessionCache;
 pub use session_scope::SessionScopes;
 pub use state::millis;

@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
+use skep_core::cause::{CallRef, Cause};
+use skep_core::decision::Decision;
 use skep_core::engine::{FailureCode, ToolCall};
 use skep_core::event::ItemState;
 use skep_core::file::File;
-use skep_core::ids::CallId;
+use skep_core::ids::{ApprovalId, CallId};
 use skep_core::message::{Block, Body, Message, Role, Usage};
 use skep_core::redelivery::{self, Again};
 use skep_guard::random;
 use skep_store::close::{Close, Outcome};
 use skep_store::leases::Lease;
-use skep_store::{approvals, files, history, outcomes};
+use skep_store::{Conn, SqlError, approvals, files, history, outcomes};
 
 use super::context::ModelContext;
 use super::ending;
@@ -22,9 +22,6 @@ use super::env::TurnEnv;
 use super::persist::Lost;
 use super::state::{EndRequest, Turn, TurnState};
 use super::step::{self, StepEnd};
-
-/// Who an item is from that runs an approved call. No credential has such a name.
-pub const APPROVAL_EVENT: &str = "approval:";
 
 impl Turn {
     /// Messages that joined the turn come without the bytes of their files.
@@ -71,62 +68,33 @@ impl Turn {
         Ok((!planned.is_empty()).then_some(planned))
     }
 
-    /// A turn that is there to run an approved call does so before its model says anything.
-    /// `Some`: it is over for this lease.
-    pub(crate) async fn run_approved(
+    /// A turn that is there for one call runs it, as if its model had asked for it, before the
+    /// model says anything. `Some`: the turn is over for this lease.
+    pub(crate) async fn run_own_call(
         &self,
         state: &mut TurnState,
         context: &mut ModelContext,
     ) -> Result<Option<()>, Lost> {
-        let own: Vec<_> = context.rows.iter().filter(|row| row.turn == self.lease.turn).collect();
-        let origin = own.first().and_then(|row| row.body.origin.as_ref());
-        let event = origin.is_some_and(|origin| origin.principal.starts_with(APPROVAL_EVENT));
-        if !event || own.iter().any(|row| row.body.role == Role::Assistant) {
+        let mut own = context.rows.iter().filter(|row| row.turn == self.lease.turn);
+        if own.any(|row| row.body.role == Role::Assistant) {
             return Ok(None);
         }
-        let turn = &self.lease.turn;
-        let read = self.env.store.read(async |conn| {
-            let found = approvals::of_event(conn, turn).await?;
-            let Some(row) = found.filter(|row| row.used_at.is_none()) else { return Ok(None) };
-            // As the model made it: hooks look at it anew, and what they make of it has to be
-            // what was approved.
-            let made = outcomes::arguments(conn, &row.turn, &row.call).await?;
-            Ok(Some((made, row)))
+        let read = self.env.store.read(async |conn| match &self.lease.cause {
+            Cause::Approved(id) => approved_call(conn, id).await,
+            Cause::Again(call) => {
+                let id = CallId(format!("again_{}", random::uuid().simple()));
+                let made = outcomes::made(conn, call).await?;
+                Ok(made.map(|(name, arguments)| (Block::ToolCall { id, name, arguments }, None)))
+            }
+            _ => Ok(None),
         });
         let found = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
-        let Some((made, row)) = found else { return Ok(None) };
-        let id = CallId(format!("approved_{}", row.number));
-        let arguments = made.unwrap_or(row.arguments);
-        let call = Block::ToolCall { id, name: row.tool, arguments };
+        let Some((call, decision)) = found else { return Ok(None) };
         let body = Body::assistant(vec![call], None);
         let mut calls = step::plan(self, &body);
-        let by = row.decided_by.unwrap_or_default();
         for planned in &mut calls {
-            planned.decision = Some(approvals::decision(&row.id, true, &by, None));
+            planned.decision.clone_from(&decision);
         }
-        self.run_own_step(state, context, body, calls).await
-    }
-
-    /// Runs the call this turn is there for, as a step of its own. `Some`: the turn is over for
-    /// this lease.
-    pub(crate) async fn run_again(
-        &self,
-        state: &mut TurnState,
-        context: &mut ModelContext,
-    ) -> Result<Option<()>, Lost> {
-        let Some(body) = self.call_again(&context.rows) else { return Ok(None) };
-        let calls = step::plan(self, &body);
-        self.run_own_step(state, context, body, calls).await
-    }
-
-    /// A step that no model asked for.
-    async fn run_own_step(
-        &self,
-        state: &mut TurnState,
-        context: &mut ModelContext,
-        body: Body,
-        calls: Vec<step::PlannedCall>,
-    ) -> Result<Option<()>, Lost> {
         match step::run(self, state, Some(step::new_message(body)), calls).await? {
             StepEnd::Parked => Ok(Some(())),
             StepEnd::Ended { request, open } => self.end(state, request, open).await.map(Some),
@@ -135,21 +103,6 @@ impl Turn {
                 Ok(None)
             }
         }
-    }
-
-    /// The call this turn is there to run, where it has not asked for it yet: as if the model had.
-    fn call_again(&self, rows: &[Arc<Message>]) -> Option<Body> {
-        let mut own = rows.iter().filter(|row| row.turn == self.lease.turn);
-        let again = own.next()?.body.details.as_ref()?.get("again")?;
-        if own.any(|row| row.body.role == Role::Assistant) {
-            return None;
-        }
-        let call = Block::ToolCall {
-            id: CallId(format!("again_{}", random::uuid().simple())),
-            name: again["tool"].as_str()?.to_owned(),
-            arguments: again["arguments"].clone(),
-        };
-        Some(Body::assistant(vec![call], None))
     }
 
     /// A turn that was asked to end, or made no progress too often, asks no model.
@@ -199,13 +152,33 @@ impl Turn {
     }
 }
 
+/// The call of an approval that was not used yet. It is as the model made it: hooks look at it
+/// anew, and what they make of it has to be what was approved.
+async fn approved_call(
+    conn: &mut Conn,
+    id: &ApprovalId,
+) -> Result<Option<(Block, Option<Decision>)>, SqlError> {
+    let found = approvals::find(conn, id.as_str()).await?;
+    let Some(row) = found.filter(|row| row.used_at.is_none()) else { return Ok(None) };
+    let made = outcomes::made(conn, &CallRef { turn: row.turn, call: row.call }).await?;
+    let call = Block::ToolCall {
+        id: CallId(format!("approved_{}", row.number)),
+        name: row.tool,
+        arguments: made.map_or(row.arguments, |(_, arguments)| arguments),
+    };
+    let by = row.decided_by.unwrap_or_default();
+    let decision = Decision::Approval { id: id.clone(), approve: true, by, note: None };
+    Ok(Some((call, Some(decision))))
+}
+
 /// Closes a turn whose agent cannot run it.
 pub(crate) async fn close_unable(env: &TurnEnv, lease: &Lease, reason: &str) -> Result<(), Lost> {
     let read = env.store.read(async |conn| {
         let mut calls = Vec::new();
         for row in history::calls(conn, &lease.turn).await? {
-            let arguments = outcomes::arguments(conn, &lease.turn, &row.call_id).await?;
-            calls.push((row, arguments.unwrap_or(Value::Null)));
+            let of = CallRef { turn: lease.turn.clone(), call: row.call_id.clone() };
+            let arguments = outcomes::made(conn, &of).await?.unwrap_or_default().1;
+            calls.push((row, arguments));
         }
         Ok(calls)
     });

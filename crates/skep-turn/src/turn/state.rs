@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use skep_core::Millis;
 use skep_core::brake::Brake;
+use skep_core::decision::Decision;
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Body, Usage};
@@ -167,7 +167,7 @@ impl Turn {
         Payer { agent: self.agent.name.clone(), turn: self.lease.turn.clone() }
     }
 
-    pub fn tool_context(&self, call: &CallId, decision: Option<Value>) -> ToolContext {
+    pub fn tool_context(&self, call: &CallId, decision: Option<Decision>) -> ToolContext {
         ToolContext {
             agent: self.agent.name.clone(),
             session_key: self.lease.session_key.clone(),

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use skep_core::Millis;
+use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
 use skep_core::event::CallState;
 use skep_core::ids::CallId;
@@ -19,7 +20,7 @@ use skep_core::tool::{ToolAnswer, ToolContext};
 use skep_store::approvals::NewApproval;
 use skep_store::history::{Call, NewMessage};
 use skep_store::journal::{Audit, Entry, NewCall};
-use skep_store::leases::Park;
+use skep_store::waits::Park;
 
 use skep_guard::random;
 
@@ -36,7 +37,7 @@ const AT_ONCE: Duration = Duration::from_millis(10);
 pub(crate) struct PlannedCall {
     pub call: ToolCall,
     pub retry_safe: bool,
-    pub decision: Option<serde_json::Value>,
+    pub decision: Option<Decision>,
     pub again: Again,
     /// What it waits for, when it waits.
     pub reason: Option<String>,

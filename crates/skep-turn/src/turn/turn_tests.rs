@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::sync::{Barrier, Notify, mpsc};
 
 use skep_core::approval::Scope;
+use skep_core::cause::Cause;
 use skep_core::engine::{
     Capabilities, Engine, EngineEvent, ToolCall, TurnEnd, TurnHandle, TurnRequest,
 };
@@ -282,7 +283,9 @@ impl Bench {
             agent: self.agent,
             agent_name: AgentName::new("main"),
             session_key: SessionKey::new("key"),
+            cause: Cause::Message,
             principal: Principal::new("operator"),
+            origin: None,
             channel: None,
             text: "do it".to_owned(),
             note: None,
@@ -302,7 +305,6 @@ impl Bench {
                 idle_ms: 1_000_000,
             }),
             fresh: false,
-            order: false,
         };
         match self.store.write(accept).await.unwrap() {
             Accepted::Started { lease } => *lease,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::BoxFuture;
+use skep_core::decision::Decision;
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
@@ -112,11 +113,11 @@ async fn effect(arguments: Arguments, context: ToolContext) -> ToolAnswer {
 
 async fn ask(arguments: Arguments, context: ToolContext) -> ToolAnswer {
     match &context.decision {
-        None => ToolAnswer::Wait { reason: format!("a decision on: {}", arguments.text) },
-        Some(decision) => {
+        Some(Decision::Tool(decision)) => {
             count(&context);
             ToolAnswer::ok(format!("decided {decision}"))
         }
+        _ => ToolAnswer::Wait { reason: format!("a decision on: {}", arguments.text) },
     }
 }
 

@@ -68,7 +68,7 @@ async fn gate_approved_call_runs_once_after_a_kill() {
     assert!(asked["why"]["why"].as_str().unwrap().contains(why), "{asked}");
     assert_eq!(asked["files"][0]["path"], "build");
     assert_eq!(asked["class"], "run");
-    let me = asked["asked_by"].clone();
+    let me = asked["asked_by"][0].clone();
     assert!(me.as_str().unwrap().starts_with("token:"), "{me}");
     play.hive.kill().await.unwrap();
 

@@ -32,7 +32,7 @@ export function Detail(props: { approval: ApprovalInfo; now: number; place: numb
       <div class="path">
         <span>
           Asked {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>the talk</a>,
-          which came from <b>{approval().asked_by}</b>
+          which came from <b>{approval().asked_by.join(", ")}</b>
         </span>
       </div>
       <div class="cols">

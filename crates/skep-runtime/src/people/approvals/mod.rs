@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::audit::AuditRow;
-use skep_core::ids::Principal;
+use skep_core::cause::Cause;
+use skep_core::ids::{ApprovalId, Principal};
 use skep_core::policy::rule::Rule;
 use skep_core::policy::{Effect, Policy};
 use skep_core::settings::{AgentSettings, QueueMode};
@@ -19,10 +20,9 @@ use skep_guard::{clock, random, scrub};
 use skep_store::approvals::{self, Answer, Approval, NoteRefused, Reopen};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
-use skep_store::inbox::{Accept, Accepted};
+use skep_store::inbox::{Accept, Accepted, Letter};
 use skep_turn::gate::{self, Bound, CallerRights, NamedFile};
 use skep_turn::lane::Slot;
-use skep_turn::turn::APPROVAL_EVENT;
 
 use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
@@ -238,12 +238,13 @@ impl Hive {
             attachments: Vec::new(),
             mode: None,
             think: None,
-            principal: Principal::new(format!("{APPROVAL_EVENT}{}", row.id)),
+            principal: Principal::new(format!("approval:{}", row.id)),
             source: Source::Api { key: None },
         };
-        let letter = self.letter(&inbound, text, Vec::new())?;
-        let (on_behalf, mode) = (row.asked_by.as_str(), Some(QueueMode::Queue));
-        self.acceptance(&agent, letter, on_behalf, mode, Opens::Turn)
+        let cause = Cause::Approved(ApprovalId::new(&row.id));
+        let letter = self.letter(&inbound, cause, text, Vec::new())?;
+        let letter = Letter { origin: row.asked_by.first().map(Principal::new), ..letter };
+        self.acceptance(&agent, letter, Some(QueueMode::Queue), Opens::Turn)
     }
 
     /// Makes a yes last: a rule is written here, a grant with the answer.
@@ -322,9 +323,8 @@ impl Hive {
         grants: Vec<Rule>,
     ) -> Result<skep_core::policy::evaluate::Verdict, DoorError> {
         let tool = self.tool(&row.tool)?;
-        let asked_by = row.asked_by.split(", ").filter(|name| !name.is_empty());
-        let known =
-            CallerRights { who: asked_by.map(|name| self.shared.person(name)).collect(), grants };
+        let who = row.asked_by.iter().map(|name| self.shared.person(name)).collect();
+        let known = CallerRights { who, grants };
         let arguments = &row.arguments;
         Ok(PolicyTrial { agent, policy, tool, arguments, known: &known }.verdict().await)
     }
