@@ -50,7 +50,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("", "SCAN agents", "agents are few"),
     ("", "SCAN search_upto", "one row"),
     ("s.key >= $5", "USE TEMP B-TREE FOR ORDER BY", "the sessions of one owner"),
-    ("_hours u ON", "USE TEMP B-TREE FOR GROUP BY", "the sums of one day"),
+    ("FROM unsettled_hours u", "USE TEMP B-TREE FOR GROUP BY", "the sums of one day"),
     ("FROM usage_hours u", "USE TEMP B-TREE FOR GROUP BY", "the sums of a bounded span"),
     ("MATCH", "SCAN f VIRTUAL TABLE INDEX 192:M2<", "the index gives matches, newest first"),
     ("FROM spoken_text", "SCAN b VIRTUAL TABLE INDEX 3:", "the blocks of one message"),
@@ -426,8 +426,8 @@ impl Story {
     }
 
     async fn rest(&mut self) {
-        let (id, name, grant) = ("k".to_owned(), "k".to_owned(), Grant::operator());
-        let token = NewToken { id, name, grant, hash: [1; 32], by: Some("p".into()), now: 1 };
+        let (id, name, grant, by) = ("k".into(), "k".into(), Grant::operator(), Some("p".into()));
+        let token = NewToken { id, name, grant, agent_name: None, hash: [1; 32], by, now: 1 };
         self.store.write(token).await.unwrap();
         self.store.write(RevokeToken { id: "k".into(), by: "p".into(), now: 1 }).await.unwrap();
         for _ in 0..2 {
@@ -499,7 +499,7 @@ impl Story {
         let (session, turn) = (lease.session.clone(), lease.turn.clone());
         let read = self.store.read(async |conn| {
             agents::counts(conn).await?;
-            agents::id_of(conn, &name).await?;
+            agents::find(conn, &name).await?;
             lanes::next_due(conn).await?;
             lanes::chosen(conn, agent, &key()).await?;
             assert_eq!(sessions::page(conn, agent, None, 50).await?.len(), 4);
@@ -535,14 +535,14 @@ impl Story {
             let (keys, other) = (key().0, Principal::new("operator"));
             let seen = [
                 Sight::All,
-                Sight::Agent(name.clone()),
+                Sight::Agent(agent),
                 Sight::Keys { prefix: keys, principal: other.clone() },
             ];
             for sight in seen {
                 assert!(files::in_sight(conn, &file.hash, &sight).await?.is_some(), "{sight:?}");
             }
             let unseen = [
-                Sight::Agent(AgentName::new("cto")),
+                Sight::Agent(AgentId(2)),
                 Sight::Keys { prefix: "token:1/".into(), principal: other },
             ];
             for sight in unseen {
@@ -558,7 +558,8 @@ impl Story {
             outbox::channel(conn, channel).await?;
             tokens::all(conn).await?;
             for turn in [None, Some(turn.0.clone())] {
-                let wanted = audit::Wanted { turn, ..audit::Wanted::default() };
+                let agent = Some(agent);
+                let wanted = audit::Wanted { turn, agent, ..audit::Wanted::default() };
                 audit::page(conn, &wanted, None, 10).await?;
             }
             assert!(audit_chain::verify(conn, None).await?.ok);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use skep_core::ids::{AgentName, SessionKey};
+use skep_core::ids::{AgentId, SessionKey};
 use skep_core::tool::ToolContext;
 use skep_guard::process::{Captured, JobOutput, Live};
 use skep_guard::random;
@@ -28,7 +28,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 /// Locked to look a job up or to add one; never while anything is waited for.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
-    agents: Mutex<HashMap<AgentName, Vec<Arc<Background>>>>,
+    agents: Mutex<HashMap<AgentId, Vec<Arc<Background>>>>,
 }
 
 /// A command that was started in the background.
@@ -78,7 +78,7 @@ impl Jobs {
         room: Room,
     ) -> Result<Arc<Background>, String> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let jobs = agents.entry(context.agent.clone()).or_default();
+        let jobs = agents.entry(context.agent_id).or_default();
         let runs = |job: &&Arc<Background>| job.ending().is_none();
         let running = jobs.iter().filter(runs).count();
         let own = jobs.iter().filter(|job| job.session == context.session_key).filter(runs).count();
@@ -125,7 +125,7 @@ impl Jobs {
     /// A job of this conversation; the jobs of others are as if they were not there.
     pub fn find(&self, context: &ToolContext, id: &str) -> Result<Arc<Background>, String> {
         let agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let jobs = agents.get(&context.agent).map_or(&[][..], Vec::as_slice);
+        let jobs = agents.get(&context.agent_id).map_or(&[][..], Vec::as_slice);
         let mut own = jobs.iter().filter(|job| job.session == context.session_key);
         own.clone().find(|job| job.id == id).cloned().ok_or_else(|| {
             let known: Vec<&str> = own.by_ref().map(|job| job.id.as_str()).collect();

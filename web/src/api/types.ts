@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum a7435af9133cc378.
+// Do not edit; checksum 50bb63be75af5006.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -122,6 +122,8 @@ export interface AuditInfo {
   /** Who asked for the turn, or who decided. */
   principal?: string | null;
   agent?: string | null;
+  /** Another agent may have had the same name. Absent in rows from before there was one. */
+  agent_id?: number | null;
   session?: string | null;
   turn?: string | null;
   call_id?: string | null;

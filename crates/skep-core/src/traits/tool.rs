@@ -13,7 +13,7 @@ use crate::settings::SandboxSettings;
 use crate::traits::provider::ToolSpec;
 use crate::vocab::decision::Decision;
 use crate::vocab::file::File;
-use crate::vocab::ids::{AgentName, CallId, SessionKey, TurnId};
+use crate::vocab::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
@@ -91,6 +91,7 @@ pub type Prepared = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolAnswer
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     pub agent: AgentName,
+    pub agent_id: AgentId,
     /// The conversation: what it starts and what its tools say belongs to it alone.
     pub session_key: SessionKey,
     pub workspace: PathBuf,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Millis;
+use crate::vocab::ids::AgentId;
 use crate::vocab::words::words;
 
 words! {
@@ -53,6 +54,9 @@ pub struct AuditRow {
     /// Who asked for the turn, or who decided.
     pub principal: Option<String>,
     pub agent: Option<String>,
+    /// Whose row it is: the name may be another agent's by now. Rows from before there was an id
+    /// have none, and are sealed without it.
+    pub agent_id: Option<AgentId>,
     pub session: Option<String>,
     pub turn: Option<String>,
     pub call_id: Option<String>,
@@ -74,6 +78,7 @@ impl AuditRow {
             kind,
             principal: None,
             agent: None,
+            agent_id: None,
             session: None,
             turn: None,
             call_id: None,
@@ -100,11 +105,14 @@ impl AuditRow {
         let Self { id, at, kind, principal, agent, session, turn, call_id, tool, .. } = self;
         let Self { arguments, decision, outcome, took_ms, bytes, .. } = self;
         let kind = kind.as_str();
-        json!([
+        let mut sealed = json!([
             id, at, kind, principal, agent, session, turn, call_id, tool, arguments, decision,
             outcome, took_ms, bytes
-        ])
-        .to_string()
+        ]);
+        if let (Some(AgentId(agent_id)), Some(sealed)) = (self.agent_id, sealed.as_array_mut()) {
+            sealed.push(agent_id.into());
+        }
+        sealed.to_string()
     }
 }
 

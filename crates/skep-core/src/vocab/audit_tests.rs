@@ -156,7 +156,10 @@ fn a_seal_is_what_the_documentation_says() {
         row.canonical(),
         "[1,7,\"change\",null,null,null,null,null,null,\"{}\",\"[]\",\"é\\\"\\u0001\u{7f}\",0,0]"
     );
+    let numbered = AuditRow { agent_id: Some(AgentId(7)), ..row.clone() };
+    assert!(numbered.canonical().ends_with(",0,0,7]"), "{}", numbered.canonical());
     let seal = Seal::default().next(&row);
+    assert_ne!(Seal::default().next(&numbered), seal);
     assert_eq!(Seal::parse(&seal.to_string()), Some(seal));
     assert_eq!(Seal::parse("zz"), None);
     assert_eq!(Seal::parse(&"+1".repeat(32)), None);

@@ -11,7 +11,7 @@ use crate::vocab::approval::{ApprovalState, Scope};
 use crate::vocab::compaction_reason::Reason;
 use crate::vocab::configuration::ConfigProblem;
 use crate::vocab::ids::{
-    AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId,
+    AgentId, AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId,
 };
 use crate::vocab::message::Usage;
 use crate::vocab::words::words;
@@ -24,6 +24,9 @@ pub struct Event {
     /// Absent on the wire where the event is about the hive as a whole.
     #[serde(skip_serializing_if = "AgentName::is_nobody", default = "AgentName::nobody")]
     pub agent: AgentName,
+    /// Whose event it is: the name may be another agent's by now. Not on the wire.
+    #[serde(skip)]
+    pub agent_id: Option<AgentId>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session: Option<SessionId>,
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -63,6 +63,11 @@ impl AgentName {
     pub fn is_nobody(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// `id:7` stands for an agent by its id, also for one that was removed. No name has a colon.
+    pub fn as_id(&self) -> Option<AgentId> {
+        self.0.strip_prefix("id:")?.parse().ok().map(AgentId)
+    }
 }
 
 /// The internal id of an agent's row: a new agent of an old name inherits nothing.

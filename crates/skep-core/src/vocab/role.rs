@@ -3,7 +3,7 @@
 //! A credential has a role. A role reaches everything, its own part, or nothing of an action; what
 //! its own part is says its [`Sight`].
 
-use crate::vocab::ids::{AgentName, Principal, SessionKey};
+use crate::vocab::ids::{AgentId, Principal, SessionKey};
 use crate::vocab::words::words;
 
 words! {
@@ -95,7 +95,7 @@ pub enum Sight {
         principal: Principal,
     },
     /// Everything one agent said and did.
-    Agent(AgentName),
+    Agent(AgentId),
 }
 
 impl Sight {
@@ -104,37 +104,34 @@ impl Sight {
         Self::Keys { prefix: format!("{principal}/"), principal: principal.clone() }
     }
 
-    pub fn covers_agent(&self, agent: &AgentName) -> bool {
+    pub fn covers_agent(&self, agent: AgentId) -> bool {
         match self {
             Self::All | Self::Keys { .. } => true,
-            Self::Agent(own) => own == agent,
+            Self::Agent(own) => *own == agent,
         }
     }
 
-    pub fn covers(&self, agent: &AgentName, key: &SessionKey) -> bool {
+    pub fn covers(&self, agent: AgentId, key: &SessionKey) -> bool {
         match self {
             Self::All => true,
             Self::Keys { prefix, .. } => key.as_str().starts_with(prefix.as_str()),
-            Self::Agent(own) => own == agent,
+            Self::Agent(own) => *own == agent,
         }
     }
 }
 
-/// What a credential was made for.
+/// What a credential is made for. Whoever asks for one names the agent; it is made for that one,
+/// and never for another of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
+pub struct Grant<A = AgentId> {
     pub role: Role,
     /// Channels have one, nobody else.
     pub prefix: Option<String>,
     /// Children of an engine have one, nobody else.
-    pub agent: Option<AgentName>,
+    pub agent: Option<A>,
 }
 
-impl Grant {
-    pub fn operator() -> Self {
-        Self { role: Role::Operator, prefix: None, agent: None }
-    }
-
+impl<A> Grant<A> {
     /// What is wrong with it, if anything.
     pub fn mistake(&self) -> Option<String> {
         let Self { role, prefix, agent } = self;
@@ -161,6 +158,18 @@ impl Grant {
         }
     }
 
+    /// The same for the agent that was named.
+    pub fn resolve<B, E>(self, agent: impl FnOnce(A) -> Result<B, E>) -> Result<Grant<B>, E> {
+        let Self { role, prefix, .. } = self;
+        Ok(Grant { role, prefix, agent: self.agent.map(agent).transpose()? })
+    }
+}
+
+impl Grant {
+    pub fn operator() -> Self {
+        Self { role: Role::Operator, prefix: None, agent: None }
+    }
+
     /// The part of the hive that is its holder's own.
     pub fn own(&self, principal: &Principal) -> Sight {
         match (self.role, &self.prefix, &self.agent) {
@@ -168,7 +177,7 @@ impl Grant {
             (Role::Channel, Some(prefix), _) => {
                 Sight::Keys { prefix: prefix.clone(), principal: principal.clone() }
             }
-            (Role::Agent, _, Some(agent)) => Sight::Agent(agent.clone()),
+            (Role::Agent, _, Some(agent)) => Sight::Agent(*agent),
             // A grant that lacks its part is none that could have been made: the least there is.
             (Role::User | Role::Channel | Role::Agent, _, _) => Sight::of_user(principal),
         }
@@ -216,18 +225,17 @@ mod tests {
 
     #[test]
     fn sight() {
-        let (me, main, cto) =
-            (Principal::new("token:1"), AgentName::new("main"), AgentName::new("cto"));
+        let (me, main, cto) = (Principal::new("token:1"), AgentId(1), AgentId(2));
         let key = SessionKey::new;
         let mine = Sight::of_user(&me);
-        assert!(mine.covers(&main, &key("token:1/main")));
+        assert!(mine.covers(main, &key("token:1/main")));
         for other in ["main", "token:1", "token:11/main", "ws:1", "x/token:1/main"] {
-            assert!(!mine.covers(&main, &key(other)), "{other}");
+            assert!(!mine.covers(main, &key(other)), "{other}");
         }
-        let agent = Sight::Agent(cto.clone());
-        assert!(agent.covers(&cto, &key("main")) && !agent.covers(&main, &key("main")));
-        assert!(!agent.covers_agent(&main) && mine.covers_agent(&main));
-        assert!(Sight::All.covers(&main, &key("token:1/main")));
+        let agent = Sight::Agent(cto);
+        assert!(agent.covers(cto, &key("main")) && !agent.covers(main, &key("main")));
+        assert!(!agent.covers_agent(main) && mine.covers_agent(main));
+        assert!(Sight::All.covers(main, &key("token:1/main")));
     }
 
     #[test]
@@ -245,12 +253,12 @@ mod tests {
 
     #[test]
     fn grants() {
-        let grant = |role, prefix: Option<&str>, agent: Option<&str>| Grant {
+        let grant = |role, prefix: Option<&str>, agent: Option<AgentId>| Grant {
             role,
             prefix: prefix.map(str::to_owned),
-            agent: agent.map(AgentName::new),
+            agent,
         };
-        let (discord, main) = (Some("discord:"), Some("main"));
+        let (discord, main) = (Some("discord:"), Some(AgentId(1)));
         for role in Role::ALL.iter().copied() {
             let (wants_prefix, wants_agent) = (role == Role::Channel, role == Role::Agent);
             for (prefix, agent) in [(None, None), (discord, None), (None, main), (discord, main)] {
@@ -267,7 +275,7 @@ mod tests {
         let prefix = "discord:".to_owned();
         let keys = Sight::Keys { prefix, principal: me.clone() };
         assert_eq!(own(grant(Role::Channel, discord, None)), keys);
-        assert_eq!(own(grant(Role::Agent, None, main)), Sight::Agent(AgentName::new("main")));
+        assert_eq!(own(grant(Role::Agent, None, main)), Sight::Agent(AgentId(1)));
     }
 
     #[test]

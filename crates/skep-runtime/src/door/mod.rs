@@ -21,8 +21,8 @@ use skep_core::engine::Capabilities;
 use skep_core::event::ItemState;
 use skep_core::file::Attachment;
 use skep_core::ids::{
-    AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, Token,
-    TurnId,
+    AgentId, AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey,
+    Token, TurnId,
 };
 pub use skep_core::inbound::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source};
 use skep_core::message::{Block, StopReason, Usage, View};
@@ -270,6 +270,8 @@ pub struct HiveInfo {
 pub struct TurnInfo {
     pub turn: TurnId,
     pub agent: AgentName,
+    #[serde(skip)]
+    pub agent_id: AgentId,
     pub session: SessionId,
     pub session_key: SessionKey,
     pub state: String,

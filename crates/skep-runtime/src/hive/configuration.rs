@@ -1,6 +1,6 @@
 //! Settings in force, and how others take their place while turns run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -48,7 +48,8 @@ impl Hive {
         let before = env.settings.replace(active);
         let what = difference(&before.settings, &settings);
         // A broken one cannot be asked for its jobs either.
-        env.session_scopes.keep(|agent| settings.agent(agent).is_ok());
+        let stays: HashSet<AgentId> = env.settings.active().able().collect();
+        env.session_scopes.keep(|agent| stays.contains(&agent));
         let (slots, many) = (Arc::clone(&env.lanes.slots), before.settings.limits.concurrent_turns);
         shared.tasks.spawn(async move { slots.resize(many, &settings.limits).await });
         // Work of an agent that is gone ends now, and a new limit may have made room.

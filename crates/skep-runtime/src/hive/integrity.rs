@@ -51,6 +51,7 @@ pub(crate) async fn check(shared: Arc<Shared>) {
         seq: None,
         at: clock::now_ms(),
         agent: AgentName::nobody(),
+        agent_id: None,
         session: None,
         turn: None,
         kind: EventKind::Integrity { state: info.state.to_owned(), text: info.text.clone() },

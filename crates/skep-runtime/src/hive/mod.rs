@@ -28,6 +28,7 @@ use skep_core::role::Role;
 use skep_core::settings::HiveSettings;
 use skep_core::tool::Tool;
 use skep_guard::clock;
+use skep_store::agents;
 use skep_store::audit::AddAudit;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
@@ -39,7 +40,7 @@ use skep_turn::lane::{Lanes, Registry};
 use skep_turn::ledger::Ledger;
 use skep_turn::turn::{SessionCache, SessionScopes, TurnEnv};
 
-use crate::door::{DoorError, ErrorKind, IntegrityInfo, WriteRules};
+use crate::door::{DoorError, ErrorKind, IntegrityInfo, Sight, WriteRules};
 use crate::outbox::{self, Dispatcher, Waiters};
 pub(crate) use credentials::{Browsers, SignInLink, TokenCache, ValidToken};
 pub(crate) use error::door_error;
@@ -315,6 +316,7 @@ impl Shared {
         self.env().settings.current()
     }
 
+    /// The agent that has this name now.
     pub fn agent_id(&self, name: &AgentName) -> Result<AgentId, DoorError> {
         let ids = self.env().settings.active().ids;
         ids.get(name).copied().ok_or_else(|| {
@@ -322,6 +324,29 @@ impl Shared {
             let text = format!("There is no agent `{name}`. This hive has: {}.", known.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_agent", text)
         })
+    }
+
+    /// Whose rows are to be read. Who sees everything can name an agent by its id (`id:7`), also
+    /// one that was removed.
+    pub async fn read_agent(
+        &self,
+        wanted: &AgentName,
+        sight: &Sight,
+    ) -> Result<(AgentId, AgentName), DoorError> {
+        match self.agent_id(wanted) {
+            Ok(id) => Ok((id, wanted.clone())),
+            Err(unknown) if wanted.as_id().is_none() || *sight != Sight::All => Err(unknown),
+            Err(unknown) => self.stored_agent(wanted).await?.ok_or(unknown),
+        }
+    }
+
+    /// An agent that has a row, in the settings or not.
+    pub async fn stored_agent(
+        &self,
+        wanted: &AgentName,
+    ) -> Result<Option<(AgentId, AgentName)>, DoorError> {
+        let read = self.store.read(async |conn| agents::find(conn, wanted).await);
+        read.await.map_err(door_error)
     }
 
     /// Somebody with the role and the name of the credential.

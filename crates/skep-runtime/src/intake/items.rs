@@ -118,9 +118,9 @@ impl Hive {
             );
             return Err(DoorError::new(ErrorKind::Forbidden, "not_sender", text));
         }
-        let agent = self.able_agent(&row.agent)?;
+        let agent = self.agent_of(row.agent, &row.agent_name)?;
         let inbound = Inbound {
-            agent: row.agent,
+            agent: row.agent_name,
             session_key: row.session_key,
             text: row.body,
             attachments: Vec::new(),
@@ -135,7 +135,7 @@ impl Hive {
         let mut letter = self.letter(&inbound, Cause::Message, inbound.text.clone(), files)?;
         if let Some(request) = &mut letter.request {
             // Keys of two people are different keys.
-            request.scope = format!("api/{principal}/{}", inbound.agent);
+            request.scope = format!("api/{principal}/{}", letter.agent.0);
         }
         let receipt = ReceiptDraft::of(&letter);
         let (accept, permit) = self.acceptance(&agent, letter, None, Opens::Turn)?;
@@ -149,7 +149,7 @@ impl Hive {
     async fn seen_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemRow, DoorError> {
         let read = self.shared.store.read(async |conn| watch::item_by_id(conn, id).await);
         let found = read.await.map_err(door_error)?;
-        let seen = found.filter(|row| sight.covers(&row.agent, &row.session_key));
+        let seen = found.filter(|row| sight.covers(row.agent, &row.session_key));
         seen.ok_or_else(|| {
             let text = format!("There is no item `{id}`; GET /api/v1/inbox lists them.");
             DoorError::new(ErrorKind::NotFound, "unknown_item", text)
@@ -161,7 +161,7 @@ pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
     InboxItem {
         item_id: row.id,
         message_id: row.message_id,
-        agent: row.agent,
+        agent: row.agent_name,
         session_key: row.session_key,
         kind: row.cause.listed(),
         priority: match row.priority {

@@ -15,8 +15,8 @@ use skep_core::cause::{Cause, Slash};
 use skep_core::event::CancelReason;
 use skep_core::file::{self, Attachment, File, Unfit};
 use skep_core::ids::{
-    AgentName, ChannelId, ItemId, MessageId, Principal, SESSION_KEY_CHARACTERS, SessionKey, TurnId,
-    is_session_key,
+    AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SESSION_KEY_CHARACTERS,
+    SessionKey, TurnId, is_session_key,
 };
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::slash::{self, Typed};
@@ -92,8 +92,8 @@ impl Hive {
         agent: &AgentName,
         key: &SessionKey,
     ) -> Result<Option<TurnId>, DoorError> {
-        let agent_id = self.shared.agent_id(agent)?;
-        let command = StopLane { agent: agent_id, session_key: key.clone(), now: clock::now_ms() };
+        let agent = self.shared.agent_id(agent)?;
+        let command = StopLane { agent, session_key: key.clone(), now: clock::now_ms() };
         let pending = self.shared.store.submit(command);
         let ended = self.on_record(pending, agent, key).await?;
         self.shared.env().session_scopes.end(agent, key);
@@ -108,7 +108,7 @@ impl Hive {
     async fn on_record<T>(
         &self,
         mut pending: Pending<T>,
-        agent: &AgentName,
+        agent: AgentId,
         key: &SessionKey,
     ) -> Result<T, DoorError> {
         if let Ok(done) = tokio::time::timeout(STOP_PATIENCE, &mut pending).await {
@@ -118,12 +118,12 @@ impl Hive {
         pending.await.map_err(door_error)
     }
 
-    fn stop_anyway(&self, error: StoreError, agent: &AgentName, key: &SessionKey) -> DoorError {
+    fn stop_anyway(&self, error: StoreError, agent: AgentId, key: &SessionKey) -> DoorError {
         self.cancel_running(agent, key);
         door_error(error)
     }
 
-    fn cancel_running(&self, agent: &AgentName, key: &SessionKey) {
+    fn cancel_running(&self, agent: AgentId, key: &SessionKey) {
         let registry = &self.shared.env().lanes.registry;
         if let Some(running) = registry.of_lane(agent, key) {
             registry.cancel(&running.turn, CancelReason::Stop);
@@ -131,8 +131,16 @@ impl Hive {
     }
 
     pub(crate) fn able_agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, DoorError> {
-        self.shared.agent_id(name)?;
-        self.shared.settings().agent(name).map_err(|reason| {
+        self.agent_of(self.shared.agent_id(name)?, name)
+    }
+
+    /// The settings of an agent that a row is about.
+    pub(crate) fn agent_of(
+        &self,
+        id: AgentId,
+        name: &AgentName,
+    ) -> Result<Arc<AgentSettings>, DoorError> {
+        self.shared.env().settings.active().agent(id, name).map_err(|reason| {
             let text = format!("The agent {name} is disabled: {reason}");
             DoorError::new(ErrorKind::Conflict, "agent_failed", text)
         })
@@ -145,8 +153,8 @@ impl Hive {
         text: String,
         files: Vec<File>,
     ) -> Result<Letter, DoorError> {
-        let item = random::uuid().to_string();
-        let of_sender = || format!("api/{}/{}", inbound.principal, inbound.agent);
+        let (agent, item) = (self.shared.agent_id(&inbound.agent)?, random::uuid().to_string());
+        let of_sender = || format!("api/{}/{}", inbound.principal, agent.0);
         let (channel, id, scope) = match &inbound.source {
             Source::Socket { channel, id } => {
                 (Some(channel.clone()), id.clone(), channel.to_string())
@@ -164,7 +172,7 @@ impl Hive {
         Ok(Letter {
             item: ItemId(item),
             message_id: MessageId(message_id),
-            agent: self.shared.agent_id(&inbound.agent)?,
+            agent,
             agent_name: inbound.agent.clone(),
             session_key: inbound.session_key.clone(),
             cause,
@@ -282,19 +290,19 @@ impl Hive {
     ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
         let hive = self.clone();
         let receipt = ReceiptDraft::of(&letter);
-        let (agent, key) = (letter.agent_name.clone(), letter.session_key.clone());
+        let (agent, key) = (letter.agent, letter.session_key.clone());
         let stops = matches!(action, Action::Stop);
         let ends = stops || matches!(action, Action::NewSession);
         let pending = self.shared.store.submit(Order { letter, action });
         Box::pin(async move {
             let ordered = match stops {
-                true => hive.on_record(pending, &agent, &key).await?,
+                true => hive.on_record(pending, agent, &key).await?,
                 false => pending.await.map_err(door_error)?,
             };
             match ordered {
                 Ordered::Done { ended, answer } => {
                     if ends {
-                        hive.shared.env().session_scopes.end(&agent, &key);
+                        hive.shared.env().session_scopes.end(agent, &key);
                     }
                     if let Some(ended) = ended {
                         hive.shared.turns.end(&ended, CancelReason::Stop);

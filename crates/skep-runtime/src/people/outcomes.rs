@@ -65,7 +65,7 @@ impl Hive {
         let calls = read.await.map_err(door_error)?;
         let info = |(call, mut arguments): (UnknownCall, Value)| {
             scrub::known().clean_json(&mut arguments);
-            let UnknownCall { turn, call_id, agent, tool, at, session_key } = call;
+            let UnknownCall { turn, call_id, agent_name: agent, tool, at, session_key, .. } = call;
             UnknownCallInfo { turn, call_id, agent, session_key, tool, arguments, at }
         };
         Ok(calls.into_iter().map(info).collect())
@@ -134,9 +134,9 @@ impl Hive {
         });
         let found = read.await.map_err(door_error)?;
         let (found, asked_by) = found.map_err(|why| door_error(why.into()))?;
-        let agent = self.able_agent(&found.agent)?;
+        let agent = self.agent_of(found.agent, &found.agent_name)?;
         let inbound = Inbound {
-            agent: found.agent,
+            agent: found.agent_name,
             session_key: found.session_key,
             text: format!(
                 "The call of `{}` whose outcome was unknown runs again now, as {principal} wants \

@@ -133,7 +133,7 @@ impl Hive {
         let mut found = Vec::new();
         for id in ids {
             let rows = self.grants_of(id).await?;
-            found.extend(rows.into_iter().filter(|row| sight.covers_agent(&row.agent_name)));
+            found.extend(rows.into_iter().filter(|row| sight.covers_agent(row.agent)));
         }
         Ok(found.into_iter().map(grant_info).collect())
     }

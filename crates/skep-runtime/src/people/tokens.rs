@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use skep_core::ids::Principal;
+use skep_core::ids::{AgentName, Principal};
 use skep_guard::scrub::{self, Secret};
 use skep_guard::{clock, random};
 use skep_store::tokens::{self, NewToken, RevokeToken, TokenRow};
@@ -17,10 +17,12 @@ use crate::hive::{Hive, ValidToken, door_error};
 const HIDDEN: usize = 256;
 
 /// A token that opens nothing before it is kept.
+#[derive(Clone)]
 pub struct FreshToken {
     id: String,
     name: String,
     grant: Grant,
+    agent_name: Option<AgentName>,
     /// What its owner writes; shown once.
     pub text: String,
 }
@@ -29,7 +31,7 @@ impl FreshToken {
     pub fn new(name: &str, grant: Grant) -> Self {
         let text = format!("skep_{}", random::token());
         let id = random::uuid().simple().to_string();
-        Self { id, name: name.to_owned(), grant, text }
+        Self { id, name: name.to_owned(), grant, agent_name: None, text }
     }
 }
 
@@ -59,17 +61,16 @@ impl Hive {
     pub async fn new_token(
         &self,
         name: &str,
-        grant: Grant,
+        grant: Grant<AgentName>,
         by: &Principal,
         request: Option<&str>,
     ) -> Result<(TokenInfo, String), DoorError> {
         if let Some(mistake) = grant.mistake() {
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_grant", mistake));
         }
-        if let Some(agent) = &grant.agent {
-            self.check_agent(agent)?;
-        }
-        let mut token = FreshToken::new(name, grant);
+        let agent_name = grant.agent.clone();
+        let grant = grant.resolve(|agent| self.shared.agent_id(&agent))?;
+        let mut token = FreshToken { agent_name, ..FreshToken::new(name, grant) };
         if let Some(request) = request {
             token.id = hash(request).iter().take(16).map(|b| format!("{b:02x}")).collect();
         }
@@ -83,24 +84,24 @@ impl Hive {
         token: &FreshToken,
         by: Option<&Principal>,
     ) -> Result<TokenInfo, DoorError> {
-        let FreshToken { id, name, grant, text } = token;
-        let (hash, now) = (hash(text), clock::now_ms());
-        let row = TokenRow {
+        let (hash, now) = (hash(&token.text), clock::now_ms());
+        let FreshToken { id, name, grant, agent_name, text } = token.clone();
+        let command = NewToken {
             id: id.clone(),
             name: name.clone(),
             grant: grant.clone(),
-            hash: Vec::new(),
-            created_at: now,
-            revoked_at: None,
+            agent_name: agent_name.clone(),
+            hash,
+            by: by.map(ToString::to_string),
+            now,
         };
-        let by = by.map(ToString::to_string);
-        let command =
-            NewToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, by, now };
         self.shared.store.write(command).await.map_err(door_error)?;
-        hide(id, text);
-        let (id, name, grant) = (id.clone(), name.clone(), grant.clone());
-        self.shared.tokens.add(ValidToken { id, name, hash, grant });
-        Ok(info(row))
+        hide(&id, &text);
+        let Grant { role, prefix, .. } = grant.clone();
+        let valid = ValidToken { id: id.clone(), name: name.clone(), hash, grant };
+        self.shared.tokens.add(valid);
+        let (agent, created_at, revoked_at) = (agent_name, now, None);
+        Ok(TokenInfo { id, name, role, prefix, agent, created_at, revoked_at })
     }
 
     pub async fn tokens(&self) -> Result<Vec<TokenInfo>, DoorError> {
@@ -119,8 +120,8 @@ impl Hive {
 }
 
 fn info(row: TokenRow) -> TokenInfo {
-    let TokenRow { id, name, grant: Grant { role, prefix, agent }, created_at, revoked_at, .. } =
-        row;
+    let TokenRow { id, name, grant, agent_name: agent, created_at, revoked_at, .. } = row;
+    let Grant { role, prefix, .. } = grant;
     TokenInfo { id, name, role, prefix, agent, created_at, revoked_at }
 }
 

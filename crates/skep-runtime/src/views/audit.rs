@@ -6,6 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use skep_core::audit::{AuditKind, AuditRow, AuditVerdict, Seal, StoredRow};
+use skep_core::ids::AgentName;
 use skep_core::{BoxStream, Millis};
 use skep_store::audit::{self, Wanted};
 
@@ -15,7 +16,7 @@ use crate::hive::{Hive, door_error};
 /// What is asked for; what is left out does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
-    pub agent: Option<String>,
+    pub agent: Option<AgentName>,
     pub tool: Option<String>,
     pub outcome: Option<String>,
     pub turn: Option<String>,
@@ -44,6 +45,9 @@ pub struct AuditInfo {
     pub principal: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Another agent may have had the same name. Absent in rows from before there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,6 +86,7 @@ impl AuditInfo {
             kind: row.kind,
             principal: row.principal,
             agent: row.agent,
+            agent_id: row.agent_id.map(|agent| agent.0),
             session: row.session,
             turn: row.turn,
             call_id: row.call_id,
@@ -103,6 +108,13 @@ impl Hive {
         credential: &Credential,
     ) -> Result<AuditPage, DoorError> {
         let AuditQuery { agent, tool, outcome, turn, kind, cursor, limit } = query;
+        let agent = match agent {
+            None => None,
+            Some(agent) => match self.shared.stored_agent(&agent).await? {
+                Some((id, _)) => Some(id),
+                None => return Ok(AuditPage { rows: Vec::new(), next: None }),
+            },
+        };
         let wanted = Wanted { agent, tool, outcome, turn, kind };
         let read = async move |conn: &mut _| audit::page(conn, &wanted, cursor, limit).await;
         let page = self.shared.store.read_page(credential.name(), read).await;

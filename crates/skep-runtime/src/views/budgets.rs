@@ -94,11 +94,12 @@ impl BudgetInfo {
 impl Hive {
     pub fn budgets(&self) -> BudgetPage {
         let now = clock::now_ms();
-        let settings = self.shared.settings();
+        let active = self.shared.env().settings.active();
+        let settings = &active.settings;
         let mut accounts = self.shared.env().ledger.agents(now);
         let mut agents = Vec::new();
         for (name, state) in &settings.agents {
-            let account = accounts.remove(name);
+            let account = active.ids.get(name).and_then(|id| accounts.remove(id));
             let AgentState::Active(agent) = state else { continue };
             let own = &agent.budgets;
             if account.is_none() && own.day.is_none() && own.turn.is_none() {

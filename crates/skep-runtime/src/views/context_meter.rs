@@ -1,8 +1,9 @@
 //! How full the window of a session's model is.
 
-use skep_core::ids::{AgentName, TurnId};
+use skep_core::ids::{AgentId, AgentName};
 use skep_core::message::{Meta, Usage};
-use skep_core::settings::{AgentState, HiveSettings};
+use skep_core::settings::{AgentSettings, HiveSettings};
+use skep_store::watch::TurnRow;
 use skep_turn::turn::system_prompt;
 
 use crate::door::{ContextInfo, ContextParts};
@@ -13,21 +14,19 @@ const BYTES_PER_TOKEN: usize = 4;
 
 impl Hive {
     /// After the newest call of a session's model.
-    pub(crate) fn meter(&self, agent: &AgentName, meta: &Meta) -> ContextInfo {
-        let settings = self.shared.settings();
-        let window = window(&settings, agent, meta.profile.as_deref());
-        let parts = self.parts(&settings, agent, &meta.usage);
+    pub(crate) fn meter(&self, id: AgentId, name: &AgentName, meta: &Meta) -> ContextInfo {
+        let active = self.shared.env().settings.active();
+        let agent = active.agent(id, name).ok();
+        let parts = agent.as_ref().map(|agent| self.parts(&active.settings, agent, &meta.usage));
+        let named = meta.profile.as_ref().and_then(|name| active.settings.profiles.get(name));
+        // The window of the profile that answered, else of the agent's own.
+        let profile = named.or(agent.as_ref().map(|agent| &agent.profile));
+        let window = profile.and_then(|profile| profile.context_window);
         ContextInfo { used: meta.usage.total_tokens, window, parts }
     }
 
     /// With the tools and rules the agent has now: its next call has these.
-    fn parts(
-        &self,
-        settings: &HiveSettings,
-        agent: &AgentName,
-        usage: &Usage,
-    ) -> Option<ContextParts> {
-        let Some(AgentState::Active(agent)) = settings.agents.get(agent) else { return None };
+    fn parts(&self, settings: &HiveSettings, agent: &AgentSettings, usage: &Usage) -> ContextParts {
         let specs = self.shared.env().gate.toolbox.specs(agent);
         let prompt = system_prompt(settings, agent, &specs);
         let tools = specs.iter().map(|tool| {
@@ -38,24 +37,14 @@ impl Hive {
         let tools = tokens(tools.sum()).min(prompted);
         let system = tokens(prompt.shared.len() + prompt.agent.len()).min(prompted - tools);
         let history = prompted - tools - system;
-        Some(ContextParts { tools, system, history, newest: usage.total_tokens - prompted })
+        ContextParts { tools, system, history, newest: usage.total_tokens - prompted }
     }
 
     /// The same for a turn that runs here.
-    pub(crate) fn meter_of(&self, agent: &AgentName, turn: &TurnId) -> Option<ContextInfo> {
-        let used = self.shared.env().lanes.registry.get(turn)?.used()?;
-        let window = window(&self.shared.settings(), agent, None);
+    pub(crate) fn meter_of(&self, turn: &TurnRow) -> Option<ContextInfo> {
+        let used = self.shared.env().lanes.registry.get(&turn.turn)?.used()?;
+        let agent = self.shared.env().settings.active().agent(turn.agent, &turn.agent_name);
+        let window = agent.ok().and_then(|agent| agent.profile.context_window);
         Some(ContextInfo { used, window, parts: None })
     }
-}
-
-/// The window of the profile that answered, else of the agent's own.
-fn window(settings: &HiveSettings, agent: &AgentName, profile: Option<&str>) -> Option<u32> {
-    let named = profile.and_then(|name| settings.profiles.get(name));
-    let profile = match (named, settings.agents.get(agent)) {
-        (Some(profile), _) => profile,
-        (None, Some(AgentState::Active(agent))) => &agent.profile,
-        (None, _) => return None,
-    };
-    profile.context_window
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use skep_core::ids::{AgentName, Principal};
 use skep_core::message::{Block, Message, Role};
+use skep_store::history;
 use skep_store::watch::{self, ItemRow};
-use skep_store::{agents, history};
 
 use crate::door::{DoorError, ErrorKind, Failure, Followed, Response, Sight, Spoken};
 use crate::hive::{Hive, door_error};
@@ -22,14 +22,11 @@ impl Hive {
         let agent_id = match self.shared.agent_id(agent) {
             Ok(id) => id,
             // A message outlives its agent: whoever waits for its end learns it.
-            Err(unknown) => {
-                let read = self.shared.store.read(async |conn| agents::id_of(conn, agent).await);
-                read.await.map_err(door_error)?.ok_or(unknown)?
-            }
+            Err(unknown) => self.shared.stored_agent(agent).await?.ok_or(unknown)?.0,
         };
         let read = self.shared.store.read(async |conn| {
             let item = watch::item(conn, agent_id, id, principal).await?;
-            let seen = |item: &ItemRow| sight.covers(&item.agent, &item.session_key);
+            let seen = |item: &ItemRow| sight.covers(item.agent, &item.session_key);
             let Some(item) = item.filter(seen) else {
                 return Ok(None);
             };
@@ -48,7 +45,7 @@ impl Hive {
         Ok(Followed {
             message_id,
             item_id: item.id,
-            agent: item.agent,
+            agent: item.agent_name,
             session_key,
             state,
             turn,

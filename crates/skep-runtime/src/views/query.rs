@@ -3,7 +3,7 @@
 use skep_core::approval::ApprovalState;
 use skep_core::event::{Event, EventKind};
 use skep_core::frame::Frame;
-use skep_core::ids::{AgentName, ChannelId, Principal, SessionKey};
+use skep_core::ids::{AgentId, AgentName, ChannelId, Principal, SessionKey};
 use skep_core::settings::{AgentState, ConfigStanding};
 use skep_core::spend;
 use skep_core::visible::shown_arguments;
@@ -46,11 +46,12 @@ impl Hive {
             queue.running += count.running;
             queue.waiting += count.waiting;
         }
-        let turns = turns.into_iter().filter(|turn| sight.covers(&turn.agent, &turn.session_key));
+        let turns = turns.into_iter().filter(|turn| sight.covers(turn.agent, &turn.session_key));
         let turns = turns.map(|turn| TurnInfo {
-            context: self.meter_of(&turn.agent, &turn.turn),
+            context: self.meter_of(&turn),
             turn: turn.turn,
-            agent: turn.agent,
+            agent: turn.agent_name,
+            agent_id: turn.agent,
             session: turn.session,
             session_key: turn.session_key,
             state: turn.state,
@@ -58,11 +59,11 @@ impl Hive {
             steps: turn.steps,
             waiting_for: turn.waiting_for,
         });
-        let unknown = unknown.into_iter().filter(|it| sight.covers(&it.agent, &it.session_key));
+        let unknown = unknown.into_iter().filter(|it| sight.covers(it.agent, &it.session_key));
         let unknown = unknown.map(|call| UnknownCall {
             turn: call.turn,
             call_id: call.call_id,
-            agent: call.agent,
+            agent: call.agent_name,
             session_key: call.session_key,
             tool: call.tool,
             at: call.at,
@@ -89,7 +90,7 @@ impl Hive {
             unknown_calls: unknown.collect(),
             approvals: open
                 .into_iter()
-                .filter(|row| sight.covers(&row.agent_name, &row.session_key))
+                .filter(|row| sight.covers(row.agent, &row.session_key))
                 .map(|row| ApprovalBrief {
                     preview: shown_arguments(&row.arguments).chars().take(PREVIEW).collect(),
                     id: row.id,
@@ -129,9 +130,9 @@ impl Hive {
         }
     }
 
-    /// Refuses a name no agent of this hive has.
-    pub fn check_agent(&self, name: &AgentName) -> Result<(), DoorError> {
-        self.shared.agent_id(name).map(drop)
+    /// The agent that has this name now; refuses one that none has.
+    pub fn agent_id(&self, name: &AgentName) -> Result<AgentId, DoorError> {
+        self.shared.agent_id(name)
     }
 
     pub async fn agents(&self, sight: &Sight) -> Result<Vec<AgentInfo>, DoorError> {
@@ -141,10 +142,12 @@ impl Hive {
 
     fn describe(&self, counts: &[AgentCounts], sight: &Sight) -> Vec<AgentInfo> {
         let counts = (*sight == Sight::All).then_some(counts);
-        let settings = self.shared.settings();
-        let seen = settings.agents.iter().filter(|(name, _)| sight.covers_agent(name));
-        let described = seen.map(|(name, state)| {
-            let count = counts.map(|all| all.iter().find(|count| count.name == *name));
+        let active = self.shared.env().settings.active();
+        let agents = active.ids.iter().filter(|(_, id)| sight.covers_agent(**id));
+        let seen =
+            agents.filter_map(|(name, id)| Some((name, *id, active.settings.agents.get(name)?)));
+        let described = seen.map(|(name, id, state)| {
+            let count = counts.map(|all| all.iter().find(|count| count.agent == id));
             let mut info = AgentInfo {
                 name: name.clone(),
                 description: String::new(),
@@ -182,7 +185,8 @@ impl Hive {
         credential: &Credential,
         sight: &Sight,
     ) -> Result<HistoryPage, DoorError> {
-        let agent = self.shared.agent_id(&query.agent)?;
+        let (agent, name) = self.shared.read_agent(&query.agent, sight).await?;
+        let query = HistoryQuery { agent: name, ..query };
         let limit = query.limit.clamp(1, 500);
         let (asked, sight) = (query.clone(), sight.clone());
         let read = self.shared.store.read_page(credential.name(), async move |conn| {
@@ -196,7 +200,7 @@ impl Hive {
                     (key.is_some().then(|| id.clone()), key)
                 }
             };
-            let seen = key.as_ref().is_some_and(|key| sight.covers(&query.agent, key));
+            let seen = key.as_ref().is_some_and(|key| sight.covers(agent, key));
             let (session, key) = if seen { (session, key) } else { (None, None) };
             let page = match &session {
                 Some(id) => Page::read(conn, &query, id, limit).await?,
@@ -213,7 +217,7 @@ impl Hive {
             let text = format!("The agent {} has no session `{id}`.", query.agent);
             return Err(DoorError::new(ErrorKind::NotFound, "unknown_session", text));
         }
-        let active = key.and_then(|key| self.active(&query.agent, &key));
+        let active = key.and_then(|key| self.active(agent, &key));
         let active = active.filter(|turn| Some(&turn.session) == session.as_ref());
         let seqs = page.seqs();
         let whole = seqs.len() == usize::try_from(limit).unwrap_or(usize::MAX);
@@ -222,7 +226,7 @@ impl Hive {
         let after = seqs.last().copied().filter(|_| whole && forward);
         let newest = query.before.is_none() && !forward;
         let meta = if newest { page.newest_meta(seam) } else { None };
-        let context = meta.map(|meta| self.meter(&query.agent, &meta));
+        let context = meta.map(|meta| self.meter(agent, &query.agent, &meta));
         let messages = page.into_json()?;
         Ok(HistoryPage {
             context,
@@ -242,11 +246,11 @@ impl Hive {
         credential: &Credential,
         sight: &Sight,
     ) -> Result<Vec<InboxItem>, DoorError> {
-        let own = match sight {
-            Sight::Agent(name) => Some(name),
-            Sight::All | Sight::Keys { .. } => query.agent.as_ref(),
+        let agent = match (sight, &query.agent) {
+            (Sight::Agent(own), _) => Some(*own),
+            (_, Some(agent)) => Some(self.shared.read_agent(agent, sight).await?.0),
+            (_, None) => None,
         };
-        let agent = own.map(|name| self.shared.agent_id(name)).transpose()?;
         let limit = query.limit.clamp(1, 500);
         let InboxQuery { state, after, .. } = query;
         let sight = sight.clone();
@@ -291,13 +295,13 @@ impl Hive {
     }
 
     /// The model call under way in a session, for whoever comes late.
-    pub fn active(&self, agent: &AgentName, key: &SessionKey) -> Option<ActiveTurn> {
+    pub fn active(&self, agent: AgentId, key: &SessionKey) -> Option<ActiveTurn> {
         let running = self.shared.env().lanes.registry.of_lane(agent, key)?;
         let fold = running.fold();
         let (call, deltas, blocks) = fold.so_far();
         Some(ActiveTurn {
             turn: running.turn.clone(),
-            agent: running.agent.clone(),
+            agent: running.agent_name.clone(),
             session: running.session.clone(),
             session_key: running.session_key.clone(),
             token: running.token,

@@ -26,14 +26,14 @@ impl Hive {
     ) -> Result<SearchPage, DoorError> {
         let query = query::parse(&wish.query)
             .map_err(|why| DoorError::new(ErrorKind::Invalid, "bad_query", format!("{why}.")))?;
-        let agent = match (sight, wish.agent) {
-            (Sight::Agent(own), Some(other)) if *own != other => {
+        let agent = match (sight, &wish.agent) {
+            (Sight::Agent(own), Some(other)) if self.shared.agent_id(other).ok() != Some(*own) => {
                 return Ok(SearchPage { hits: Vec::new(), before: None, unindexed: None });
             }
-            (Sight::Agent(own), _) => Some(own.clone()),
-            (_, agent) => agent,
+            (Sight::Agent(own), _) => Some(*own),
+            (_, Some(agent)) => Some(self.shared.read_agent(agent, sight).await?.0),
+            (_, None) => None,
         };
-        let agent = agent.map(|name| self.shared.agent_id(&name)).transpose()?;
         let unindexed = self.catch_up().await?;
         let expression = search::expression(&query.notation(), agent);
         let prefix = match sight {

@@ -27,20 +27,20 @@ impl Hive {
         credential: &Credential,
         sight: &Sight,
     ) -> Result<SessionPage, DoorError> {
-        let id = self.shared.agent_id(agent)?;
+        let (id, agent) = self.shared.read_agent(agent, sight).await?;
         let after = after.map(cursor).transpose()?;
-        let (asked, sight) = (agent.clone(), sight.clone());
+        let sight = sight.clone();
         let read = self.shared.store.read_page(credential.name(), async move |conn| match sight {
             Sight::Keys { prefix, .. } => {
                 sessions::page_of_keys(conn, id, &prefix, after.as_ref(), limit).await
             }
-            Sight::Agent(own) if own != asked => Ok(Vec::new()),
+            Sight::Agent(own) if own != id => Ok(Vec::new()),
             Sight::All | Sight::Agent(_) => sessions::page(conn, id, after.as_ref(), limit).await,
         });
         let rows = read.await.map_err(door_error)?;
         let full = u32::try_from(rows.len()).is_ok_and(|count| count >= limit);
         let after = rows.last().filter(|_| full).map(|row| format!("{}.{}", row.last_at, row.id));
-        let sessions = rows.into_iter().map(|row| described(agent, row)).collect();
+        let sessions = rows.into_iter().map(|row| described(&agent, row)).collect();
         Ok(SessionPage { sessions, after })
     }
 
@@ -51,8 +51,8 @@ impl Hive {
         session: &SessionId,
         sight: &Sight,
     ) -> Result<SessionInfo, DoorError> {
-        let (_, row) = self.seen_session(agent, session, sight).await?;
-        Ok(described(agent, row))
+        let (_, agent, row) = self.seen_session(agent, session, sight).await?;
+        Ok(described(&agent, row))
     }
 
     async fn seen_session(
@@ -60,11 +60,11 @@ impl Hive {
         agent: &AgentName,
         session: &SessionId,
         sight: &Sight,
-    ) -> Result<(AgentId, SessionRow), DoorError> {
-        let id = self.shared.agent_id(agent)?;
+    ) -> Result<(AgentId, AgentName, SessionRow), DoorError> {
+        let (id, agent) = self.shared.read_agent(agent, sight).await?;
         let read = self.shared.store.read(async |conn| sessions::one(conn, id, session).await);
-        let row = read.await.map_err(door_error)?;
-        row.filter(|row| sight.covers(agent, &row.key)).map(|row| (id, row)).ok_or_else(|| {
+        let row = read.await.map_err(door_error)?.filter(|row| sight.covers(id, &row.key));
+        row.map(|row| (id, agent.clone(), row)).ok_or_else(|| {
             let text = format!(
                 "The agent {agent} has no session `{session}`; `skep session list {agent}` shows \
                  them."
@@ -75,7 +75,8 @@ impl Hive {
 
     /// A new session that begins as a copy of another.
     pub async fn fork(&self, wish: ForkWish, sight: &Sight) -> Result<SessionInfo, DoorError> {
-        let (agent, _) = self.seen_session(&wish.agent, &wish.from, sight).await?;
+        let agent = self.shared.agent_id(&wish.agent)?;
+        self.seen_session(&wish.agent, &wish.from, sight).await?;
         intake::check_key(&wish.session_key)?;
         let session = SessionId(random::uuid().to_string());
         let fork = Fork {
@@ -100,9 +101,8 @@ impl Hive {
         credential: &Credential,
         sight: &Sight,
     ) -> Result<BoxStream<'static, Result<String, DoorError>>, DoorError> {
-        let (_, row) = self.seen_session(agent, session, sight).await?;
-        let export =
-            Export { agent: agent.clone(), session: session.clone(), last: row.messages, seen: 0 };
+        let (_, agent, row) = self.seen_session(agent, session, sight).await?;
+        let export = Export { agent, session: session.clone(), last: row.messages, seen: 0 };
         let begin = (self.shared.store.clone(), credential.name().to_owned(), export);
         Ok(Box::pin(stream::try_unfold(begin, |(store, who, export)| async move {
             if export.seen >= export.last {

@@ -9,7 +9,7 @@ use skep_guard::clock;
 use skep_store::spend::UsageRow;
 use utoipa::ToSchema;
 
-use crate::door::{DoorError, ErrorKind};
+use crate::door::{DoorError, ErrorKind, Sight};
 use crate::hive::{Hive, door_error};
 
 /// So many spans at most in one answer; the sums of a day or hour are one row per agent and model.
@@ -68,7 +68,10 @@ pub struct UsageInfo {
 
 impl Hive {
     pub async fn usage(&self, wish: UsageWish) -> Result<UsagePage, DoorError> {
-        let agent = wish.agent.as_ref().map(|name| self.shared.agent_id(name)).transpose()?;
+        let agent = match &wish.agent {
+            Some(agent) => Some(self.shared.read_agent(agent, &Sight::All).await?.0),
+            None => None,
+        };
         let (now, width) = (spend::hour_of(clock::now_ms()), wish.by.hours());
         let end = (now.div_euclid(width) + 1) * width;
         let (usual, most) = match wish.by {

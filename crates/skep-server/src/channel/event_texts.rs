@@ -63,6 +63,7 @@ mod tests {
                 seq: Some(first),
                 at: 0,
                 agent: AgentName::new("main"),
+                agent_id: None,
                 session: None,
                 turn: None,
                 kind: EventKind::HistoryUpdated { first, last: first },

@@ -20,7 +20,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use skep_core::event::Event;
 use skep_core::file::Attachment;
-use skep_core::ids::{AgentName, ChannelId, SessionKey, is_agent_name};
+use skep_core::ids::{AgentId, AgentName, ChannelId, SessionKey, is_agent_name};
 use skep_core::settings::QueueMode;
 use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
@@ -60,6 +60,7 @@ pub(crate) struct Named {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) agent: AgentName,
+    pub(crate) agent_id: AgentId,
     pub(crate) session: SessionKey,
 }
 

@@ -12,7 +12,7 @@ use skep_core::event::{DeltaPart, Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{ChannelId, SessionKey, TurnId};
 use skep_core::{BoxFuture, BoxStream};
-use skep_runtime::door::Sight;
+use skep_runtime::door::{Sight, TurnInfo};
 use skep_runtime::{Hive, Live};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -223,8 +223,9 @@ impl Registry {
         };
         match &event.kind {
             EventKind::TurnStart { session_key, .. } => {
-                let place = Place { agent: event.agent.clone(), session: session_key.clone() };
-                self.turns.insert(turn.clone(), place);
+                let Some(agent_id) = event.agent_id else { return };
+                let (agent, session) = (event.agent.clone(), session_key.clone());
+                self.turns.insert(turn.clone(), Place { agent, agent_id, session });
             }
             EventKind::TurnEnd { .. } => {
                 self.turns.remove(turn);
@@ -266,10 +267,11 @@ fn covers(wanted: &Option<Place>, place: &Place) -> bool {
 async fn open_turns(hive: &Hive) -> HashMap<TurnId, Place> {
     match hive.snapshot(&Sight::All).await {
         Ok(snapshot) => {
-            let turns = snapshot.turns.into_iter();
-            turns
-                .map(|turn| (turn.turn, Place { agent: turn.agent, session: turn.session_key }))
-                .collect()
+            let place = |turn: TurnInfo| {
+                let TurnInfo { turn, agent, agent_id, session_key: session, .. } = turn;
+                (turn, Place { agent, agent_id, session })
+            };
+            snapshot.turns.into_iter().map(place).collect()
         }
         Err(error) => {
             tracing::warn!(%error, "streams of turns already open are not shown");

@@ -2,7 +2,7 @@
 use super::*;
 use serde_json::json;
 use skep_core::frame::FrameKind;
-use skep_core::ids::{AgentName, Token};
+use skep_core::ids::{AgentId, AgentName, Token};
 
 fn new_hub() -> (Arc<Hub>, Feed) {
     Hub::new(futures_util::stream::pending().boxed())
@@ -19,11 +19,16 @@ fn frame_of(channel: &ChannelId, seq: i64) -> Arc<Frame> {
     })
 }
 
+fn id(agent: &str) -> AgentId {
+    AgentId(if agent == "main" { 1 } else { 2 })
+}
+
 fn event(agent: &str, turn: &str, kind: EventKind) -> Event {
     Event {
         seq: None,
         at: 0,
         agent: AgentName::new(agent),
+        agent_id: Some(id(agent)),
         session: None,
         turn: Some(TurnId::new(turn)),
         kind,
@@ -103,13 +108,16 @@ fn streams_go_to_sockets_that_asked_for_the_conversation() {
     route(event("main", "t1", words(0)));
     route(event("cto", "t2", start("desk")));
     route(event("cto", "t2", words(0)));
-    let place = Place { agent: AgentName::new("cto"), session: SessionKey::new("desk") };
+    let place = |agent: &str, key: &str| {
+        let (agent_id, session) = (id(agent), SessionKey::new(key));
+        Place { agent: AgentName::new(agent), agent_id, session }
+    };
+    let (place, own) = (place("cto", "desk"), place("main", "ws:1"));
     streaming.follow(&place);
     streaming.follow(&place);
     route(event("cto", "t2", words(1)));
     let mut open = streaming.open_places();
     open.sort_by(|one, two| one.agent.cmp(&two.agent));
-    let own = Place { agent: AgentName::new("main"), session: SessionKey::new("ws:1") };
     assert_eq!(open, [place, own]);
     route(event("main", "t3", start("desk")));
     route(event("main", "t3", words(0)));

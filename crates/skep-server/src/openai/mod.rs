@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
-use skep_core::ids::{AgentName, SessionKey};
+use skep_core::ids::{AgentId, AgentName, SessionKey};
 use skep_core::message::StopReason;
 use skep_guard::clock;
 use skep_runtime::door::{
@@ -68,8 +68,8 @@ pub(crate) async fn model(
     Segments(model): Segments<String>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Model>, Problem> {
-    let agent = agent_of(&doors, &model)?;
-    if !permit.sight().covers_agent(&agent) {
+    let (agent, id) = agent_of(&doors, &model)?;
+    if !permit.sight().covers_agent(id) {
         return Err(unknown_model(&model));
     }
     Ok(Json(model_of(agent, doors.hive.started_at() / 1000)))
@@ -107,7 +107,7 @@ pub(crate) async fn complete(
     OnCloseHeader(on_close): OnCloseHeader,
     HashedJsonBody(body, hash): HashedJsonBody<ChatRequest, LARGE_BYTES>,
 ) -> Result<Response, Problem> {
-    let agent = agent_of(&doors, &body.model)?;
+    let (agent, _) = agent_of(&doors, &body.model)?;
     let session = only(&headers, &SESSION)?;
     let (kept, usually) = match session {
         Some(_) => (Kept::InSession, OnClose::Keep),
@@ -269,10 +269,10 @@ async fn answer_of(doors: &DoorState, followed: &Followed) -> Result<Answered, F
     Ok(Answered { text, finish })
 }
 
-fn agent_of(doors: &Doors, model: &str) -> Result<AgentName, Problem> {
+fn agent_of(doors: &Doors, model: &str) -> Result<(AgentName, AgentId), Problem> {
     let agent = extract::agent(model).map_err(|_| unknown_model(model))?;
-    doors.hive.check_agent(&agent).map_err(|_| unknown_model(model))?;
-    Ok(agent)
+    let id = doors.hive.agent_id(&agent).map_err(|_| unknown_model(model))?;
+    Ok((agent, id))
 }
 
 fn unknown_model(model: &str) -> Problem {

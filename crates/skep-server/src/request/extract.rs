@@ -121,10 +121,12 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segment
     }
 }
 
-pub(crate) fn agent(name: &str) -> Result<AgentName, Problem> {
-    match is_agent_name(name) {
-        true => Ok(AgentName::new(name)),
-        false => Err(Problem::unknown_agent(name)),
+/// An agent by its name, or by its id where its rows are read.
+pub(crate) fn agent(text: &str) -> Result<AgentName, Problem> {
+    let agent = AgentName::new(text);
+    match is_agent_name(text) || agent.as_id().is_some() {
+        true => Ok(agent),
+        false => Err(Problem::unknown_agent(text)),
     }
 }
 

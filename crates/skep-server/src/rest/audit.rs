@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use skep_core::audit::{AuditKind, AuditVerdict};
+use skep_core::ids::AgentName;
 use skep_runtime::audit::{AuditPage, AuditQuery};
 use utoipa::IntoParams;
 
@@ -55,7 +56,7 @@ pub(crate) async fn list(
         return Err(Problem::bad_request("invalid_query", detail));
     }
     let query = AuditQuery {
-        agent: asked.agent,
+        agent: asked.agent.map(AgentName),
         tool: asked.tool,
         outcome: asked.outcome,
         turn: asked.turn,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use skep_core::event::{Event, EventKind};
-use skep_core::ids::{AgentName, SessionId, SessionKey};
+use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
 use skep_core::message::View;
 use skep_runtime::Hive;
 use skep_runtime::door::{ActiveTurn, Credential, DoorError, HistoryQuery, SessionChoice, Sight};
@@ -15,6 +15,8 @@ const REMEMBERED: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct EventFilter {
     agent: Option<AgentName>,
+    /// Of the agent that had the name when it was asked for.
+    agent_id: Option<AgentId>,
     session: Option<String>,
     /// The session the key leads to. Most events carry the id only, so it is learnt: at first from
     /// the hive, then from each turn that starts under the key.
@@ -26,7 +28,7 @@ pub(crate) struct EventFilter {
 
 impl EventFilter {
     pub(crate) fn new(agent: Option<AgentName>, session: Option<String>, sight: Sight) -> Self {
-        Self { agent, session, current: None, sight, seen: HashMap::new() }
+        Self { agent, agent_id: None, session, current: None, sight, seen: HashMap::new() }
     }
 
     /// Finds the session behind the key, and the model call under way in it. An agent that is
@@ -37,7 +39,7 @@ impl EventFilter {
         credential: &Credential,
     ) -> Result<Option<ActiveTurn>, DoorError> {
         if let Some(agent) = &self.agent {
-            hive.check_agent(agent)?;
+            self.agent_id = Some(hive.agent_id(agent)?);
         }
         let (Some(agent), Some(session)) = (&self.agent, &self.session) else {
             return Ok(None);
@@ -70,7 +72,7 @@ impl EventFilter {
     }
 
     fn asked_for(&mut self, event: &Event) -> bool {
-        if self.agent.as_ref().is_some_and(|agent| *agent != event.agent) {
+        if self.agent.is_some() && self.agent_id != event.agent_id {
             return false;
         }
         let Some(wanted) = self.session.as_deref() else {
@@ -92,7 +94,7 @@ impl EventFilter {
     async fn sees(&mut self, hive: &Hive, event: &Event) -> bool {
         match &self.sight {
             Sight::All => return true,
-            Sight::Agent(own) => return event.agent == *own,
+            Sight::Agent(own) => return event.agent_id == Some(*own),
             Sight::Keys { .. } => {}
         }
         // How an agent fares concerns whoever talks to it. Whatever else belongs to no
@@ -110,7 +112,7 @@ impl EventFilter {
                 return false;
             }
         };
-        let seen = key.is_some_and(|key| self.sight.covers(&event.agent, &key));
+        let seen = key.zip(event.agent_id).is_some_and(|(key, id)| self.sight.covers(id, &key));
         if let Some(session) = &event.session {
             if self.seen.len() >= REMEMBERED {
                 self.seen.clear();
@@ -131,6 +133,7 @@ mod tests {
             seq: Some(1),
             at: 0,
             agent: AgentName::new(agent),
+            agent_id: Some(AgentId(if agent == "main" { 1 } else { 2 })),
             session: Some(SessionId::new(session)),
             turn: None,
             kind,
@@ -154,7 +157,10 @@ mod tests {
     #[test]
     fn by_agent() {
         let mut filter = EventFilter::new(Some(AgentName::new("main")), None, Sight::All);
+        filter.agent_id = Some(AgentId(1));
         assert!(filter.asked_for(&event("main", "s", updated())));
+        let namesake = Event { agent_id: Some(AgentId(3)), ..event("main", "s", updated()) };
+        assert!(!filter.asked_for(&namesake));
         assert!(!filter.asked_for(&event("cto", "s", updated())));
         assert!(EventFilter::new(None, None, Sight::All).asked_for(&event("cto", "s", updated())));
     }

@@ -144,7 +144,8 @@ impl Incoming<'_> {
         let permit = self.permit.other(frame.action())?;
         let place = |named: Named| {
             let session = permit.session_key(named.session, self.channel.as_str())?;
-            Ok(Place { agent: named.agent, session })
+            let agent_id = self.doors.hive.agent_id(&named.agent)?;
+            Ok(Place { agent: named.agent, agent_id, session })
         };
         Ok(match frame {
             ClientFrame::Message(said) => {

@@ -215,7 +215,7 @@ impl<'a> Outgoing<'a> {
         }
         self.shown.clear();
         for place in self.seated.open_places() {
-            if let Some(active) = self.doors.hive.active(&place.agent, &place.session) {
+            if let Some(active) = self.doors.hive.active(place.agent_id, &place.session) {
                 self.show(&place, &active).await?;
             }
         }

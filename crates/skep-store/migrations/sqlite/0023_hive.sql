@@ -151,3 +151,50 @@ UPDATE calls SET decision = CASE
 -- Approvals of one call, or of a change to the organisation.
 ALTER TABLE approvals ADD COLUMN kind TEXT NOT NULL DEFAULT 'call'
     CHECK (kind IN ('call', 'shape'));
+
+-- Whatever goes by agent goes by its id: the name may be another agent's by now.
+-- Events. `agent`: NULL where it is the hive as a whole. All else about an event stands in its body.
+CREATE TABLE events_by_agent (
+    seq   INTEGER PRIMARY KEY,
+    at    BIGINT  NOT NULL,
+    agent BIGINT,
+    body  TEXT    NOT NULL
+);
+INSERT INTO events_by_agent
+    SELECT e.seq, e.at, (SELECT id FROM agents WHERE name = e.agent AND removed_at IS NULL),
+        e.body
+    FROM events e ORDER BY e.seq;
+DROP TABLE events;
+ALTER TABLE events_by_agent RENAME TO events;
+
+-- Tokens. `agent`: whose engine's child holds it; 0 where there was none of that name.
+CREATE TABLE tokens_by_agent (
+    id         TEXT    PRIMARY KEY,
+    name       TEXT    NOT NULL,
+    role       TEXT    NOT NULL CHECK
+        (role IN ('operator', 'user', 'viewer', 'channel', 'agent')),
+    prefix     TEXT    CHECK ((role = 'channel') = (prefix IS NOT NULL)),
+    agent      BIGINT  CHECK ((role = 'agent') = (agent IS NOT NULL)),
+    hash       BLOB    NOT NULL UNIQUE,
+    created_at BIGINT  NOT NULL,
+    revoked_at BIGINT
+);
+INSERT INTO tokens_by_agent
+    SELECT t.id, t.name, t.role, t.prefix,
+        CASE WHEN t.agent IS NOT NULL
+            THEN coalesce((SELECT id FROM agents WHERE name = t.agent AND removed_at IS NULL), 0)
+            END,
+        t.hash, t.created_at, t.revoked_at
+    FROM tokens t;
+DROP TABLE tokens;
+ALTER TABLE tokens_by_agent RENAME TO tokens;
+
+-- The audit trail. A row with an `agent_id` is sealed with it; those that are there were sealed
+-- without, and keep it so.
+ALTER TABLE audit ADD COLUMN agent_id BIGINT;
+
+-- Ids that senders gave count for one agent: `api/<principal>/<agent>`.
+UPDATE requests SET scope = (
+        SELECT substr(requests.scope, 1, length(requests.scope) - length(a.name)) || a.id
+        FROM items i JOIN agents a ON a.id = i.agent WHERE i.id = requests.item)
+    WHERE scope LIKE 'api/%' AND item IN (SELECT id FROM items);

@@ -2,14 +2,15 @@
 //! that holds what the row tells of.
 
 use skep_core::audit::{AuditKind, AuditRow, AuditVerdict, ChainReader, Head, Seal, StoredRow};
+use skep_core::ids::AgentId;
 
 use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
 use crate::engine::error::{SqlError, SqlKind};
 use crate::engine::tx::Tx;
 
 const INSERT: &str = "INSERT INTO audit (id, at, kind, principal, agent, session, turn, call_id, \
-                      tool, arguments, decision, outcome, took_ms, bytes, hash) VALUES ($1, $2, \
-                      $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+                      tool, arguments, decision, outcome, took_ms, bytes, hash, agent_id) VALUES \
+                      ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 
 impl Tx<'_> {
     /// Adds a row at the end of the trail; its number is given here. Stands and falls with the
@@ -48,6 +49,7 @@ impl Tx<'_> {
             row.took_ms.into(),
             row.bytes.into(),
             seal.0.as_slice().into(),
+            row.agent_id.map(|agent| agent.0).into(),
         ];
         self.conn.run(INSERT, &args).await?;
         self.set_trail(Head { id: row.id, seal });
@@ -75,7 +77,7 @@ pub(crate) fn seal(row: &Row, column: usize) -> Option<Seal> {
 }
 
 const COLUMNS_OF: &str = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, \
-                          arguments, decision, outcome, took_ms, bytes, hash FROM audit \
+                          arguments, decision, outcome, took_ms, bytes, hash, agent_id FROM audit \
                           WHERE id > $1 ORDER BY id LIMIT $2";
 
 pub(crate) fn decode(row: &Row) -> Result<AuditRow, SqlError> {
@@ -96,6 +98,7 @@ pub(crate) fn decode(row: &Row) -> Result<AuditRow, SqlError> {
         outcome: row.text(11)?,
         took_ms: row.int(12)?,
         bytes: row.int(13)?,
+        agent_id: row.int_opt(15)?.map(AgentId),
     })
 }
 

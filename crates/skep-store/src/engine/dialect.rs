@@ -162,7 +162,7 @@ pub(crate) async fn unwatch(conn: &mut Conn) -> Result<(), SqlError> {
     connection.progress_handler(0, None::<fn() -> bool>).map_err(sql_error)
 }
 
-pub(crate) const EVENT_COLUMNS: usize = 7;
+pub(crate) const EVENT_COLUMNS: usize = 4;
 /// Each length up to this is its own prepared statement.
 pub(crate) const EVENTS_PER_INSERT: usize = 32;
 
@@ -173,7 +173,7 @@ static INSERT_EVENTS: LazyLock<Vec<String>> = LazyLock::new(|| {
     };
     let statement = |rows: usize| {
         let rows: Vec<String> = (0..rows).map(|n| row(n * EVENT_COLUMNS + 1)).collect();
-        let columns = "seq, at, agent, session, turn, kind, body";
+        let columns = "seq, at, agent, body";
         format!("INSERT INTO events ({columns}) VALUES {}", rows.join(", "))
     };
     (1..=EVENTS_PER_INSERT).map(statement).collect()

@@ -5,7 +5,7 @@ use skep_core::Millis;
 use skep_core::audit::Head;
 use skep_core::event::{Event, EventKind};
 use skep_core::frame::Frame;
-use skep_core::ids::{AgentName, SessionId, TurnId};
+use skep_core::ids::{AgentId, AgentName, SessionId, TurnId};
 
 use crate::engine::audit_chain;
 use crate::engine::command::Schema;
@@ -18,6 +18,8 @@ use crate::engine::error::SqlError;
 pub struct NewEvent {
     pub at: Millis,
     pub agent: AgentName,
+    /// Nothing where the event is about the hive as a whole.
+    pub agent_id: Option<AgentId>,
     pub session: Option<SessionId>,
     pub turn: Option<TurnId>,
     pub kind: EventKind,
@@ -49,6 +51,7 @@ impl<'c> Tx<'c> {
             seq: Some(seq),
             at: event.at,
             agent: event.agent,
+            agent_id: event.agent_id,
             session: event.session,
             turn: event.turn,
             kind: event.kind,
@@ -153,10 +156,7 @@ impl Gathered {
                 args.extend([
                     Value::from(event.seq),
                     Value::from(event.at),
-                    Value::from(event.agent.as_str()),
-                    Value::from(event.session.as_ref().map(SessionId::as_str)),
-                    Value::from(event.turn.as_ref().map(TurnId::as_str)),
-                    Value::from(event.kind.name()),
+                    Value::from(event.agent_id.map(|agent| agent.0)),
                     Value::from(body),
                 ]);
             }

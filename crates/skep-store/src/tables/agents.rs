@@ -78,7 +78,7 @@ impl RegisterAgents {
         tx.conn.run(update, &[id.0.into(), is.installed.into(), (&is.failure).into()]).await?;
         let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
         let (at, agent) = (self.now, name.clone());
-        tx.event(NewEvent { at, agent, session: None, turn: None, kind });
+        tx.event(NewEvent { at, agent, agent_id: Some(id), session: None, turn: None, kind });
         Ok(())
     }
 }
@@ -139,27 +139,36 @@ pub(crate) async fn tally(tx: &mut Tx<'_>, agent: AgentId, by: Tally) -> Result<
 /// The counters of one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentCounts {
-    pub name: AgentName,
+    pub agent: AgentId,
     pub pending: i64,
     pub running: i64,
     pub waiting: i64,
     pub turns: i64,
 }
 
-/// The row of an agent, also of one that is not in the settings now.
-pub async fn id_of(conn: &mut Conn, name: &AgentName) -> Result<Option<AgentId>, SqlError> {
-    let select = "SELECT id FROM agents WHERE name = $1 AND removed_at IS NULL";
-    let row = conn.row(select, &[name.as_str().into()]).await?;
-    row.map(|row| row.int(0).map(AgentId)).transpose()
+/// The row of an agent, also of one that is not in the settings now. The living one has the name;
+/// removed ones are found by their id.
+pub async fn find(
+    conn: &mut Conn,
+    wanted: &AgentName,
+) -> Result<Option<(AgentId, AgentName)>, SqlError> {
+    let row = match wanted.as_id() {
+        Some(id) => conn.row("SELECT id, name FROM agents WHERE id = $1", &[id.0.into()]).await?,
+        None => {
+            let select = "SELECT id, name FROM agents WHERE name = $1 AND removed_at IS NULL";
+            conn.row(select, &[wanted.as_str().into()]).await?
+        }
+    };
+    row.map(|row| Ok((AgentId(row.int(0)?), AgentName(row.text(1)?)))).transpose()
 }
 
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
-    let select = "SELECT name, pending, running, waiting, turns FROM agents \
+    let select = "SELECT id, pending, running, waiting, turns FROM agents \
                   WHERE removed_at IS NULL ORDER BY name";
     let rows = conn.rows(select, &[]).await?;
     let counts = rows.iter().map(|row| {
         Ok(AgentCounts {
-            name: AgentName(row.text(0)?),
+            agent: AgentId(row.int(0)?),
             pending: row.int(1)?,
             running: row.int(2)?,
             waiting: row.int(3)?,

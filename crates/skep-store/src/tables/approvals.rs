@@ -55,6 +55,7 @@ impl Asking<'_> {
         NewEvent {
             at: self.now,
             agent: self.agent_name.clone(),
+            agent_id: Some(self.agent),
             session: Some(self.session.clone()),
             turn: Some(self.turn.clone()),
             kind,
@@ -403,6 +404,7 @@ impl Approval {
         AuditRow {
             principal: Some(by.to_owned()),
             agent: Some(self.agent_name.0.clone()),
+            agent_id: Some(self.agent),
             session: Some(self.session.0.clone()),
             turn: Some(self.turn.0.clone()),
             call_id: Some(self.call.0.clone()),

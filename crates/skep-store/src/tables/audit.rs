@@ -4,6 +4,7 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow, Seal};
+use skep_core::ids::AgentId;
 
 use crate::engine::audit_chain::{decode, newest, seal};
 use crate::engine::command::Run;
@@ -65,7 +66,7 @@ pub(crate) async fn expire(
 /// Which rows are asked for; what is not said does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    pub agent: Option<String>,
+    pub agent: Option<AgentId>,
     pub tool: Option<String>,
     pub outcome: Option<String>,
     pub turn: Option<String>,
@@ -79,6 +80,19 @@ pub struct AuditPage {
     pub next: Option<i64>,
 }
 
+macro_rules! select {
+    ($which:literal) => {
+        concat!(
+            "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, ",
+            "decision, outcome, took_ms, bytes, hash, agent_id FROM audit WHERE ",
+            $which,
+            " AND ($3 IS NULL OR agent_id = $3 OR (agent_id IS NULL AND agent = $4)) ",
+            "AND ($5 IS NULL OR tool = $5) AND ($6 IS NULL OR outcome = $6) ",
+            "AND ($7 IS NULL OR kind = $7) ORDER BY id DESC LIMIT $8"
+        )
+    };
+}
+
 /// Rows before `before`, newest first. A page can be short although there is more: only so many
 /// rows are looked at for it.
 pub async fn page(
@@ -87,29 +101,38 @@ pub async fn page(
     before: Option<i64>,
     limit: usize,
 ) -> Result<AuditPage, SqlError> {
-    let select = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, \
-                  decision, outcome, took_ms, bytes, hash FROM audit WHERE id < $1 AND id >= $2 \
-                  AND ($3 IS NULL OR agent = $3) AND ($4 IS NULL OR tool = $4) \
-                  AND ($5 IS NULL OR outcome = $5) AND ($6 IS NULL OR kind = $6) \
-                  ORDER BY id DESC LIMIT $7";
-    if wanted.turn.is_some() {
-        return of_turn(conn, wanted, before, limit).await;
+    let named = match wanted.agent {
+        Some(agent) => name_before_ids(conn, agent).await?,
+        None => None,
+    };
+    let args = |first, second, limit: usize| {
+        [
+            first,
+            second,
+            wanted.agent.map(|agent| agent.0).into(),
+            named.as_deref().into(),
+            (&wanted.tool).into(),
+            (&wanted.outcome).into(),
+            wanted.kind.map(AuditKind::as_str).into(),
+            i64::try_from(limit).unwrap_or(i64::MAX).into(),
+        ]
+    };
+    if let Some(turn) = &wanted.turn {
+        // A turn's rows lie together.
+        let select = select!("turn = $1 AND id > 0 AND id < $2");
+        let args = args(turn.into(), before.unwrap_or(i64::MAX).into(), limit);
+        let rows = conn.rows(select, &args).await?;
+        let more = rows.len() == limit;
+        let next = rows.last().filter(|_| more).map(|row| row.int(0)).transpose()?;
+        return Ok(AuditPage { rows: rows.iter().filter_map(readable).collect(), next });
     }
     let end = newest(conn).await?.id.saturating_add(1);
     let mut below = before.map_or(end, |before| before.min(end));
     let mut rows = Vec::new();
     for _ in 0..LOOKS {
         let left = limit.saturating_sub(rows.len());
-        let args = [
-            below.into(),
-            below.saturating_sub(LOOK).max(1).into(),
-            (&wanted.agent).into(),
-            (&wanted.tool).into(),
-            (&wanted.outcome).into(),
-            wanted.kind.map(AuditKind::as_str).into(),
-            i64::try_from(left).unwrap_or(i64::MAX).into(),
-        ];
-        let found = conn.rows(select, &args).await?;
+        let args = args(below.into(), below.saturating_sub(LOOK).max(1).into(), left);
+        let found = conn.rows(select!("id < $1 AND id >= $2"), &args).await?;
         rows.extend(found.iter().filter_map(readable));
         let full = found.len() == left;
         below = match found.last() {
@@ -123,34 +146,18 @@ pub async fn page(
     Ok(AuditPage { rows, next: (below > 1).then_some(below) })
 }
 
+/// The name under which an agent's rows stand that have no id: they are older than the second
+/// agent of any name.
+async fn name_before_ids(conn: &mut Conn, agent: AgentId) -> Result<Option<String>, SqlError> {
+    let first = "SELECT id, name FROM agents \
+                 WHERE name = (SELECT name FROM agents WHERE id = $1) ORDER BY id LIMIT 1";
+    match conn.row(first, &[agent.0.into()]).await? {
+        Some(row) if row.int(0)? == agent.0 => row.text(1).map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// What cannot be read is for `verify` to name.
 fn readable(row: &Row) -> Option<(AuditRow, Seal)> {
     Some((decode(row).ok()?, seal(row, 14).unwrap_or_default()))
-}
-
-/// A turn's rows lie together.
-async fn of_turn(
-    conn: &mut Conn,
-    wanted: &Wanted,
-    before: Option<i64>,
-    limit: usize,
-) -> Result<AuditPage, SqlError> {
-    let select = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, \
-                  decision, outcome, took_ms, bytes, hash FROM audit WHERE turn = $1 AND id > 0 \
-                  AND id < $2 AND ($3 IS NULL OR agent = $3) AND ($4 IS NULL OR tool = $4) \
-                  AND ($5 IS NULL OR outcome = $5) AND ($6 IS NULL OR kind = $6) \
-                  ORDER BY id DESC LIMIT $7";
-    let args = [
-        (&wanted.turn).into(),
-        before.unwrap_or(i64::MAX).into(),
-        (&wanted.agent).into(),
-        (&wanted.tool).into(),
-        (&wanted.outcome).into(),
-        wanted.kind.map(AuditKind::as_str).into(),
-        i64::try_from(limit).unwrap_or(i64::MAX).into(),
-    ];
-    let rows = conn.rows(select, &args).await?;
-    let more = rows.len() == limit;
-    let next = rows.last().filter(|_| more).map(|row| row.int(0)).transpose()?;
-    Ok(AuditPage { rows: rows.iter().filter_map(readable).collect(), next })
 }

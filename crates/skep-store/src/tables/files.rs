@@ -118,7 +118,7 @@ pub async fn in_sight(
     let row = match sight {
         Sight::All => conn.row(IN_ANY, &[hash.into()]).await?,
         Sight::Keys { prefix, .. } => conn.row(UNDER_KEYS, &[hash.into(), prefix.into()]).await?,
-        Sight::Agent(name) => conn.row(OF_AGENT, &[hash.into(), name.as_str().into()]).await?,
+        Sight::Agent(agent) => conn.row(OF_AGENT, &[hash.into(), agent.0.into()]).await?,
     };
     let Some(row) = row else { return Ok(None) };
     let body: Body = serde_json::from_str(&row.text(0)?)
@@ -130,7 +130,6 @@ macro_rules! with_file {
     ($seen:literal) => {
         concat!(
             "SELECT h.body FROM history_files f JOIN sessions s ON s.id = f.session ",
-            "JOIN agents a ON a.id = s.agent ",
             "JOIN history h ON h.session = f.session AND h.seq = f.seq WHERE f.hash = $1",
             $seen,
             " ORDER BY f.session DESC, f.seq DESC LIMIT 1"
@@ -140,7 +139,7 @@ macro_rules! with_file {
 
 const IN_ANY: &str = with_file!("");
 const UNDER_KEYS: &str = with_file!(" AND substr(s.key, 1, length($2)) = $2");
-const OF_AGENT: &str = with_file!(" AND a.name = $2");
+const OF_AGENT: &str = with_file!(" AND s.agent = $2");
 
 #[cfg(test)]
 #[path = "files_tests.rs"]

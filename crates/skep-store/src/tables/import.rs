@@ -54,6 +54,7 @@ impl Run for Import {
         tx.event(NewEvent {
             at: self.now,
             agent: self.agent_name.clone(),
+            agent_id: Some(self.agent),
             session: Some(self.session.clone()),
             turn: None,
             kind: EventKind::HistoryUpdated { first: 1, last: self.last().seq },

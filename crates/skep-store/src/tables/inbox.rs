@@ -394,13 +394,13 @@ pub(crate) async fn repeated(
     let Some(request) = &letter.request else {
         return Ok(None);
     };
-    let select = "SELECT r.body_hash, i.id, i.message_id, i.ack, i.note FROM requests r \
+    let select = "SELECT r.body_hash, i.id, i.message_id, i.ack, i.note, i.agent FROM requests r \
                   JOIN items i ON i.id = r.item WHERE r.scope = $1 AND r.id = $2";
     let args = [(&request.scope).into(), (&request.id).into()];
     let Some(row) = tx.conn.row(select, &args).await? else {
         return Ok(None);
     };
-    if row.blob(0)? != request.body_hash {
+    if row.blob(0)? != request.body_hash || row.int(5)? != letter.agent.0 {
         let detail = format!(
             "the id {} was used for another message; give each message its own id",
             request.id
@@ -514,7 +514,8 @@ async fn tell_accepted(tx: &mut Tx<'_>, letter: &Letter, ack: &Ack) -> Result<()
 }
 
 fn event(letter: &Letter, kind: EventKind) -> NewEvent {
-    NewEvent { at: letter.now, agent: letter.agent_name.clone(), session: None, turn: None, kind }
+    let (at, agent, agent_id) = (letter.now, letter.agent_name.clone(), Some(letter.agent));
+    NewEvent { at, agent, agent_id, session: None, turn: None, kind }
 }
 
 fn user_message(letter: &Letter) -> Body {

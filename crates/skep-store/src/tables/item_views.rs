@@ -178,6 +178,7 @@ impl CancelItem {
         tx.event(NewEvent {
             at: self.now,
             agent: found.agent_name.clone(),
+            agent_id: Some(found.agent),
             session: None,
             turn: None,
             kind: EventKind::InboxEnded {

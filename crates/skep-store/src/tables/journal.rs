@@ -409,6 +409,7 @@ fn audit_row(leased: &Leased<'_>, audit: &Audit, principal: Option<&String>) -> 
     AuditRow {
         principal: principal.cloned(),
         agent: Some(leased.agent_name.0.clone()),
+        agent_id: Some(leased.agent),
         session: Some(leased.session.0.clone()),
         turn: Some(leased.turn.0.clone()),
         call_id: Some(audit.call.0.clone()),

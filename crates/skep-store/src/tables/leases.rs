@@ -165,6 +165,7 @@ impl Lease {
         NewEvent {
             at,
             agent: self.agent_name.clone(),
+            agent_id: Some(self.agent),
             session: Some(self.session.clone()),
             turn: Some(self.turn.clone()),
             kind,

@@ -5,7 +5,7 @@ use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::cause::CallRef;
 use skep_core::event::{EventKind, Resolution};
-use skep_core::ids::{AgentName, CallId, Principal, SessionId, SessionKey, TurnId};
+use skep_core::ids::{AgentId, AgentName, CallId, Principal, SessionId, SessionKey, TurnId};
 use skep_core::message::Body;
 
 use crate::engine::command::Run;
@@ -19,14 +19,16 @@ use crate::tables::inbox::{Accept, Accepted};
 pub struct UnknownCall {
     pub turn: TurnId,
     pub call_id: CallId,
-    pub agent: AgentName,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
     pub tool: String,
     pub at: Millis,
     pub session_key: SessionKey,
 }
 
-const UNRESOLVED: &str = "SELECT c.turn, c.call_id, a.name, c.tool, c.changed_at, l.key FROM \
-                          calls c JOIN turns t ON t.id = c.turn JOIN agents a ON a.id = t.agent \
+const UNRESOLVED: &str = "SELECT c.turn, c.call_id, a.name, c.tool, c.changed_at, l.key, \
+                          t.agent FROM calls c JOIN turns t ON t.id = c.turn \
+                          JOIN agents a ON a.id = t.agent \
                           JOIN lanes l ON l.id = t.lane WHERE c.state = 'unknown' \
                           AND c.resolved IS NULL ORDER BY c.changed_at DESC LIMIT $1";
 
@@ -40,7 +42,8 @@ fn decode(row: &Row) -> Result<UnknownCall, SqlError> {
     Ok(UnknownCall {
         turn: TurnId(row.text(0)?),
         call_id: CallId(row.text(1)?),
-        agent: AgentName(row.text(2)?),
+        agent: AgentId(row.int(6)?),
+        agent_name: AgentName(row.text(2)?),
         tool: row.text(3)?,
         at: row.int(4)?,
         session_key: SessionKey(row.text(5)?),
@@ -82,7 +85,8 @@ impl Run for Resolve {
                        note = $6 WHERE turn = $1 AND call_id = $2 AND state = 'unknown' \
                        AND resolved IS NULL RETURNING tool, \
                        (SELECT a.name FROM turns t JOIN agents a ON a.id = t.agent \
-                       WHERE t.id = turn), (SELECT t.session FROM turns t WHERE t.id = turn)";
+                       WHERE t.id = turn), (SELECT t.session FROM turns t WHERE t.id = turn), \
+                       (SELECT t.agent FROM turns t WHERE t.id = turn)";
         let args = [
             self.turn.as_str().into(),
             self.call.as_str().into(),
@@ -95,10 +99,12 @@ impl Run for Resolve {
             return Err(why_not(tx.conn, &self.turn, &self.call).await?);
         };
         let (tool, agent, session) = (row.text(0)?, AgentName(row.text(1)?), row.text(2)?);
+        let agent_id = AgentId(row.int(3)?);
         let word = self.outcome.as_str();
         tx.audit(AuditRow {
             principal: Some(self.principal.0.clone()),
             agent: Some(agent.0.clone()),
+            agent_id: Some(agent_id),
             session: Some(session.clone()),
             turn: Some(self.turn.0.clone()),
             call_id: Some(self.call.0.clone()),
@@ -111,6 +117,7 @@ impl Run for Resolve {
         tx.event(NewEvent {
             at: self.now,
             agent,
+            agent_id: Some(agent_id),
             session: Some(SessionId(session)),
             turn: Some(self.turn.clone()),
             kind: EventKind::CallResolved { call_id, tool, outcome },

@@ -170,6 +170,7 @@ impl Run for Fork {
         tx.event(NewEvent {
             at: self.now,
             agent: self.agent_name.clone(),
+            agent_id: Some(self.agent),
             session: Some(self.session.clone()),
             turn: None,
             kind: EventKind::HistoryUpdated { first: 1, last: at },

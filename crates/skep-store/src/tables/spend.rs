@@ -75,7 +75,7 @@ async fn record_call(
 
 /// What one agent used in a day.
 pub struct Used {
-    pub agent: AgentName,
+    pub agent: AgentId,
     pub spent: Spend,
     /// Calls whose usage no vendor reported: our own estimate.
     pub unsettled: Spend,
@@ -84,20 +84,19 @@ pub struct Used {
 /// The sums of a day, by agent.
 pub async fn of_day(conn: &mut Conn, day: i64) -> Result<Vec<Used>, SqlError> {
     let spent = "SELECT sum(u.calls), sum(u.input + u.output + u.cache_read + u.cache_write), \
-                 sum(u.cost), sum(u.unpriced_calls), sum(u.unpriced_tokens), a.name \
-                 FROM agents a JOIN usage_hours u ON u.agent = a.id AND u.hour >= $1 \
-                 AND u.hour < $2 GROUP BY a.id";
+                 sum(u.cost), sum(u.unpriced_calls), sum(u.unpriced_tokens), u.agent \
+                 FROM usage_hours u WHERE u.hour >= $1 AND u.hour < $2 GROUP BY u.agent";
     let unsettled = "SELECT sum(u.calls), sum(u.tokens), sum(u.cost), sum(u.unpriced_calls), \
-                     sum(u.unpriced_tokens), a.name FROM agents a JOIN unsettled_hours u \
-                     ON u.agent = a.id AND u.hour >= $1 AND u.hour < $2 GROUP BY a.id";
+                     sum(u.unpriced_tokens), u.agent FROM unsettled_hours u \
+                     WHERE u.hour >= $1 AND u.hour < $2 GROUP BY u.agent";
     let args = [(day * HOURS).into(), ((day + 1) * HOURS).into()];
     let mut used = Vec::new();
     for row in &conn.rows(spent, &args).await? {
-        let (agent, spent) = (AgentName(row.text(5)?), decode(row)?);
+        let (agent, spent) = (AgentId(row.int(5)?), decode(row)?);
         used.push(Used { agent, spent, unsettled: Spend::default() });
     }
     for row in &conn.rows(unsettled, &args).await? {
-        let (agent, unsettled) = (AgentName(row.text(5)?), decode(row)?);
+        let (agent, unsettled) = (AgentId(row.int(5)?), decode(row)?);
         used.push(Used { agent, spent: Spend::default(), unsettled });
     }
     Ok(used)

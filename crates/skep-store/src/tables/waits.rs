@@ -7,7 +7,7 @@ use skep_core::ids::{AgentId, CallId, LaneId, SessionId, Token, TurnId};
 
 use crate::engine::command::Run;
 use crate::engine::error::Refusal;
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::approvals::{self, Asking, NewApproval};
 use crate::tables::lanes;
 use crate::tables::leases::{agent_name, make_ready, move_items};
@@ -81,8 +81,7 @@ impl Run for Park {
         }
         lanes::refresh(tx, lane, agent, self.now).await?;
         let kind = EventKind::TurnWaiting { reason: self.reason.clone(), until: self.until };
-        let turn = Some(self.turn.clone());
-        tx.event(NewEvent { at: self.now, agent: name, session: Some(session), turn, kind });
+        tx.event(Asking { turn, agent, agent_name, session: &session, now }.event(kind));
         Ok(true)
     }
 }

@@ -28,7 +28,8 @@ impl Run for NoteEvent {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         let (at, kind) = (self.now, self.kind.clone());
-        tx.event(NewEvent { at, agent: AgentName::nobody(), session: None, turn: None, kind });
+        let agent = AgentName::nobody();
+        tx.event(NewEvent { at, agent, agent_id: None, session: None, turn: None, kind });
         Ok(tx.audit(self.audit.clone()).await?)
     }
 }
@@ -38,7 +39,8 @@ impl Run for NoteEvent {
 pub struct ItemRow {
     pub id: ItemId,
     pub message_id: MessageId,
-    pub agent: AgentName,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
     pub session_key: SessionKey,
     pub principal: Principal,
     pub channel: Option<ChannelId>,
@@ -64,7 +66,8 @@ macro_rules! select_items {
             "SELECT i.id, i.message_id, a.name, l.key, i.principal, i.channel, i.kind, ",
             "i.priority, i.state, COALESCE(t.attempts, 0), i.body, i.turn, ",
             "COALESCE(i.result, t.answer), i.error_code, i.error, i.created_at, ",
-            "i.finished_at, i.ord, i.think, i.cause FROM items i JOIN agents a ON a.id = i.agent ",
+            "i.finished_at, i.ord, i.think, i.cause, i.agent FROM items i ",
+            "JOIN agents a ON a.id = i.agent ",
             "JOIN lanes l ON l.id = i.lane LEFT JOIN turns t ON t.id = i.turn ",
             $from
         )
@@ -252,7 +255,8 @@ fn decode(row: &Row) -> Result<ItemRow, SqlError> {
     Ok(ItemRow {
         id: ItemId(row.text(0)?),
         message_id: MessageId(row.text(1)?),
-        agent: AgentName(row.text(2)?),
+        agent: AgentId(row.int(20)?),
+        agent_name: AgentName(row.text(2)?),
         session_key: SessionKey(row.text(3)?),
         principal: Principal(row.text(4)?),
         channel: row.text_opt(5)?.map(ChannelId),
@@ -276,7 +280,8 @@ fn decode(row: &Row) -> Result<ItemRow, SqlError> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnRow {
     pub turn: TurnId,
-    pub agent: AgentName,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
     pub session: SessionId,
     pub session_key: SessionKey,
     pub state: String,
@@ -287,13 +292,14 @@ pub struct TurnRow {
 
 pub async fn open_turns(conn: &mut Conn, limit: u32) -> Result<Vec<TurnRow>, SqlError> {
     let select = "SELECT t.id, a.name, t.session, l.key, t.state, t.started_at, t.steps, \
-                  t.waiting_for FROM turns t JOIN agents a ON a.id = t.agent \
+                  t.waiting_for, t.agent FROM turns t JOIN agents a ON a.id = t.agent \
                   JOIN lanes l ON l.id = t.lane WHERE t.ended_at IS NULL LIMIT $1";
     let rows = conn.rows(select, &[limit.into()]).await?;
     let turns = rows.iter().map(|row| {
         Ok(TurnRow {
             turn: TurnId(row.text(0)?),
-            agent: AgentName(row.text(1)?),
+            agent: AgentId(row.int(8)?),
+            agent_name: AgentName(row.text(1)?),
             session: SessionId(row.text(2)?),
             session_key: SessionKey(row.text(3)?),
             state: row.text(4)?,
@@ -319,11 +325,12 @@ pub async fn lane_depth(
 
 /// A page of durable events after `since`, in order.
 pub async fn events_since(conn: &mut Conn, since: i64) -> Result<Vec<Event>, SqlError> {
-    let select = "SELECT body FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
+    let select = "SELECT body, agent FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
     let rows = conn.page(select, &[since.into(), PAGE_ROWS.into()], PAGE_BYTES).await?;
     let events = rows.iter().map(|row| {
-        serde_json::from_str(&row.text(0)?)
-            .map_err(|error| SqlError::decode(format!("event: {error}")))
+        let event: Event = serde_json::from_str(&row.text(0)?)
+            .map_err(|error| SqlError::decode(format!("event: {error}")))?;
+        Ok(Event { agent_id: row.int_opt(1)?.map(AgentId), ..event })
     });
     events.collect()
 }

@@ -169,7 +169,7 @@ async fn audit_a_foreign_row_stops_nobody_and_is_named() {
     store.write(noted(1)).await.unwrap();
     let database = folder.path().join("skep.db");
     let forged = "INSERT INTO audit SELECT 2, at, kind, principal, agent, session, turn, call_id, \
-                  tool, arguments, decision, outcome, took_ms, bytes, hash FROM audit";
+                  tool, arguments, decision, outcome, took_ms, bytes, hash, agent_id FROM audit";
     let ran = std::process::Command::new("sqlite3").arg(database).arg(forged).status().unwrap();
     assert!(ran.success());
     store.write(noted(3)).await.unwrap();

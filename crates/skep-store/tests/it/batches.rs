@@ -21,14 +21,14 @@ async fn what_queues_during_a_commit_shares_the_next_one() {
     assert_eq!(seqs(&told), vec![(1..=200).collect::<Vec<i64>>()], "one commit for all");
     let stored = store
         .read(async |conn| {
-            let rows = conn.rows("SELECT seq, kind, body FROM events ORDER BY seq", &[]).await?;
-            rows.iter().map(|row| Ok((row.int(0)?, row.text(1)?, row.text(2)?))).collect()
+            let rows = conn.rows("SELECT seq, agent, body FROM events ORDER BY seq", &[]).await?;
+            rows.iter().map(|row| Ok((row.int(0)?, row.int(1)?, row.text(2)?))).collect()
         })
         .await;
-    let told: Vec<(i64, String, String)> = told[0]
+    let told: Vec<(i64, i64, String)> = told[0]
         .events
         .iter()
-        .map(|e| (e.seq.unwrap(), e.kind.name().into(), serde_json::to_string(e).unwrap()))
+        .map(|e| (e.seq.unwrap(), e.agent_id.unwrap().0, serde_json::to_string(e).unwrap()))
         .collect();
     assert_eq!(stored, Ok(told));
 }

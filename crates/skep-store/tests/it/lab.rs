@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use skep_core::ids::{AgentName, ChannelId, Principal};
 use skep_store::agents::{NewAgent, RegisterAgents};
+use skep_store::audit::AddAudit;
 use skep_store::close::Close;
 use skep_store::import::Import;
 use skep_store::inbox::{Accept, Order, StopLane};
@@ -25,7 +26,7 @@ use skep_store::{
 skep_store::commands! {
     pub enum Lab -> LabOutcome, <Command as CommandSet>::SCHEMA;
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
-    Close, Decide, Recover, WakeLanes, Expire, Import, Fork, IndexSpoken, Prioritise, Raw,
+    Close, Decide, Recover, WakeLanes, Expire, Import, Fork, IndexSpoken, Prioritise, Raw, AddAudit,
     TimedTake, TimedAccept,
 }
 

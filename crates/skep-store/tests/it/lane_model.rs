@@ -224,7 +224,7 @@ impl Model {
     fn repeated(&self, mail: &Mail) -> Option<Told> {
         let (scope, id, body) = mail.request.as_ref()?;
         let known = self.requests.iter().find(|known| (&known.0, &known.1) == (scope, id))?;
-        match known.2 == *body {
+        match known.2 == *body && self.lanes[self.items[known.3].lane].agent == mail.agent {
             true => Some(Told::Repeated(self.items[known.3].id.clone())),
             false => Some(Told::Reused),
         }

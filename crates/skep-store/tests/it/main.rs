@@ -20,3 +20,4 @@ mod pages;
 mod probe;
 mod sessions;
 mod upgrade;
+mod upgrade_ids;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use skep_core::event::EventKind;
 use skep_core::frame::{Frame, FrameKind};
-use skep_core::ids::{AgentName, ChannelId, SessionId};
+use skep_core::ids::{AgentId, AgentName, ChannelId, SessionId};
 use skep_store::{
     Committed, MigrationFile, NewEvent, OpenError, OpenOptions, Refusal, Run, Schema, StoreError,
     StoreOf, Tx, Value,
@@ -14,8 +14,7 @@ use skep_store::{
 use tokio::sync::Notify;
 
 pub const TABLES: &str = "
-    CREATE TABLE events (seq INTEGER PRIMARY KEY, at BIGINT, agent TEXT, session TEXT,
-        turn TEXT, kind TEXT, body TEXT);
+    CREATE TABLE events (seq INTEGER PRIMARY KEY, at BIGINT, agent BIGINT, body TEXT);
     CREATE TABLE notes (ord INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
     CREATE TABLE parts (note BIGINT REFERENCES notes (ord) DEFERRABLE INITIALLY DEFERRED);
 ";
@@ -46,7 +45,9 @@ impl Run for Put {
         tx.event(NewEvent {
             at: 7,
             agent: AgentName::new("main"),
-            session: Some(SessionId::new("s")),
+            agent_id: Some(AgentId(1)),
+            // As long as the images of damaged logs were made with: pages fill as they did.
+            session: Some(SessionId::new("s-0123456789-0123456789")),
             turn: None,
             kind: EventKind::HistoryUpdated { first: ord, last: ord },
         });

@@ -29,14 +29,14 @@ skep_store::commands! {
     Raw,
 }
 
-const AGENTS: &str = "INSERT INTO agents (id, name, created_at, status, status_reason) VALUES \
+pub const AGENTS: &str = "INSERT INTO agents (id, name, created_at, status, status_reason) VALUES \
                       (1, 'main', 0, 'active', NULL), (2, 'bad', 0, 'failed', 'no key'), \
                       (3, 'gone', 0, '', NULL)";
-const CHANNELS: &str = "INSERT INTO channels (id, principal, last_seq, delivered_seq, created_at) \
+pub const CHANNELS: &str = "INSERT INTO channels (id, principal, last_seq, delivered_seq, created_at) \
                         VALUES ('ws:1', 'operator', 3, 2, 0)";
-const LANES: &str = "INSERT INTO lanes (id, agent, key) VALUES (1, 1, 'a')";
+pub const LANES: &str = "INSERT INTO lanes (id, agent, key) VALUES (1, 1, 'a')";
 
-fn item(id: &str, ord: i64, state: &str) -> String {
+pub fn item(id: &str, ord: i64, state: &str) -> String {
     item_of(id, ord, 1, state, "message", "hello")
 }
 
@@ -52,7 +52,7 @@ fn frame(seq: i64) -> String {
     format!("INSERT INTO outbox VALUES ('ws:1', {seq}, 'f{seq}', 'ack', 'first', 0, '{{}}')")
 }
 
-async fn upgraded(folder: &std::path::Path, rows: Vec<String>) -> lab::LabStore {
+pub async fn upgraded(folder: &std::path::Path, rows: Vec<String>) -> lab::LabStore {
     let options = OpenOptions::in_run_folder(folder);
     let old = StoreOf::<Before>::open(options, |_| {}).await.unwrap();
     old.write(Raw(rows)).await.unwrap();
@@ -61,7 +61,7 @@ async fn upgraded(folder: &std::path::Path, rows: Vec<String>) -> lab::LabStore 
 }
 
 /// The columns of each row, as text.
-async fn rows(store: &lab::LabStore, sql: &'static str, columns: usize) -> Vec<Vec<String>> {
+pub async fn rows(store: &lab::LabStore, sql: &'static str, columns: usize) -> Vec<Vec<String>> {
     let read = store.read(async |conn: &mut Conn| {
         let rows = conn.rows(sql, &[]).await?;
         let text = |row: &Row| (0..columns).map(|at| row.text(at)).collect();

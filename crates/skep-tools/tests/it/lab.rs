@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use skep_core::ids::{AgentName, CallId, SessionKey, TurnId};
+use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 use skep_core::settings::SandboxSettings;
 use skep_core::tool::{Tool, ToolAnswer, ToolContext};
 use skep_guard::sandbox::{Level, Sandbox, Settings};
@@ -50,6 +50,7 @@ pub fn tool(name: &str) -> Box<dyn Tool> {
 pub fn context(workspace: &Path) -> ToolContext {
     ToolContext {
         agent: AgentName::new("main"),
+        agent_id: AgentId(1),
         session_key: SessionKey::new("main"),
         workspace: workspace.to_path_buf(),
         outputs: "/nonexistent".into(),

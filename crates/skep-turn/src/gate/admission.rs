@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use skep_core::ids::AgentName;
+use skep_core::ids::AgentId;
 
 /// Calls of one agent at the same time, over all of its sessions.
 pub(crate) const AT_ONCE: usize = 5;
@@ -21,7 +21,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(900);
 /// The map is locked to look an agent up and for nothing else; agents are few and stay.
 #[derive(Default)]
 pub struct Admission {
-    agents: Mutex<HashMap<AgentName, Arc<Door>>>,
+    agents: Mutex<HashMap<AgentId, Arc<Door>>>,
 }
 
 struct Door {
@@ -49,13 +49,13 @@ pub(crate) enum Patience {
 
 impl Admission {
     /// A place where one is free. Whoever waits already comes first.
-    pub(super) fn enter_now(&self, agent: &AgentName) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn enter_now(&self, agent: AgentId) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.door(agent).places).try_acquire_owned().ok()
     }
 
     pub(super) async fn enter(
         &self,
-        agent: &AgentName,
+        agent: AgentId,
         patience: Patience,
         cancel: &CancellationToken,
     ) -> AdmissionResult {
@@ -82,9 +82,9 @@ impl Admission {
         }
     }
 
-    fn door(&self, agent: &AgentName) -> Arc<Door> {
+    fn door(&self, agent: AgentId) -> Arc<Door> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let door = agents.entry(agent.clone()).or_insert_with(|| {
+        let door = agents.entry(agent).or_insert_with(|| {
             let places = Arc::new(Semaphore::new(AT_ONCE));
             Arc::new(Door { places, waiting: AtomicUsize::new(0) })
         });

@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use skep_core::Millis;
-use skep_core::ids::AgentId;
 use skep_core::policy::plain::{Access, Plain, Redirect, joined};
 use skep_core::policy::shell::{Cover, Part};
 use skep_core::settings::SandboxLevel;
@@ -101,7 +100,6 @@ impl Binding {
 
 /// The call to be tied down.
 pub(super) struct Bind {
-    pub agent: AgentId,
     pub tool: String,
     pub arguments: Value,
     pub subject: Subject,
@@ -134,7 +132,7 @@ impl Bind {
         }
         let Eye { files, missing, facts, changed, newest, .. } = eye;
         let whole = json!({
-            "agent": self.agent.0, "name": context.agent,
+            "agent": context.agent_id.0, "name": context.agent,
             "made": context.folder.as_deref().map(made),
             "sandbox": context.sandbox.level.as_str(), "tool": self.tool,
             "arguments": self.arguments, "cwd": cwd, "files": files, "missing": missing,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use skep_core::ids::{AgentName, CallId, SessionKey, TurnId};
+use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 use skep_core::settings::SandboxSettings;
 use tempfile::TempDir;
 
@@ -44,6 +44,7 @@ impl Scene {
     fn bind_since(&self, command: &str, since: Millis) -> Binding {
         let context = ToolContext {
             agent: AgentName::new("main"),
+            agent_id: AgentId(1),
             workspace: self.work(),
             folder: None,
             outputs: self.folder.path().join("outputs"),
@@ -57,8 +58,8 @@ impl Scene {
         };
         let subject = Subject { command: Some(command.to_owned()), ..Subject::default() };
         let arguments = json!({ "command": command });
-        let (agent, tool) = (AgentId(1), "bash".to_owned());
-        Bind { agent, tool, arguments, subject, context }.bind(since)
+        let tool = "bash".to_owned();
+        Bind { tool, arguments, subject, context }.bind(since)
     }
 
     /// As for a question: once every change is old enough to tell it from a later one.

@@ -3,7 +3,7 @@
 use serde_json::json;
 use skep_core::BoxFuture;
 use skep_core::hook::{After, Before, HookedCall};
-use skep_core::ids::{AgentName, CallId, SessionKey, TurnId};
+use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{Budgets, Profile, QueueMode, SandboxLevel, SandboxSettings};
@@ -127,6 +127,7 @@ impl Scene {
         let call = call_of(&CallId::new(id), name, &arguments);
         let context = ToolContext {
             agent: agent.name.clone(),
+            agent_id: AgentId(1),
             session_key: SessionKey::new("main"),
             workspace: agent.workspace.clone(),
             outputs: agent.workspace.join("7/key"),
@@ -150,7 +151,7 @@ impl Scene {
         };
         let mut examined = gate.examine(&call, &context).await;
         if let Examination::Cleared(mut cleared) = examined {
-            examined = match Gate::admit_now(admission, agent, &mut cleared) {
+            examined = match Gate::admit_now(admission, context.agent_id, &mut cleared) {
                 true => Examination::Cleared(cleared),
                 false => gate.admit(&call, cleared, &context).await,
             };
@@ -566,12 +567,12 @@ async fn gate_policy_decides_on_rewritten_arguments() {
 
 #[tokio::test(start_paused = true)]
 async fn gate_an_approved_call_is_never_refused_because_its_agent_is_busy() {
-    let (admission, agent) = (Arc::new(Admission::default()), AgentName::new("main"));
-    let places: Vec<_> = (0..AT_ONCE).map(|_| admission.enter_now(&agent).unwrap()).collect();
+    let (admission, agent) = (Arc::new(Admission::default()), AgentId(1));
+    let places: Vec<_> = (0..AT_ONCE).map(|_| admission.enter_now(agent).unwrap()).collect();
     let enter = |patience| {
-        let (admission, agent) = (Arc::clone(&admission), agent.clone());
+        let admission = Arc::clone(&admission);
         let cancel = CancellationToken::new();
-        tokio::spawn(async move { admission.enter(&agent, patience, &cancel).await })
+        tokio::spawn(async move { admission.enter(agent, patience, &cancel).await })
     };
     let plain: Vec<_> = (0..MOST_WAITING).map(|_| enter(Patience::Bounded)).collect();
     tokio::task::yield_now().await;

@@ -25,6 +25,7 @@ use tracing::Instrument;
 use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
 use skep_core::hook::Hook;
+use skep_core::ids::AgentId;
 use skep_core::policy::{Class, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
@@ -175,12 +176,8 @@ impl Gate<'_> {
     }
 
     /// Gives the call a place where one is free now.
-    pub fn admit_now(
-        admission: &Admission,
-        agent: &AgentSettings,
-        cleared: &mut ClearedCall,
-    ) -> bool {
-        let place = admission.enter_now(&agent.name);
+    pub fn admit_now(admission: &Admission, agent: AgentId, cleared: &mut ClearedCall) -> bool {
+        let place = admission.enter_now(agent);
         let is_in = place.is_some();
         if let Some(place) = place {
             cleared.admit(place, "at once");
@@ -199,7 +196,7 @@ impl Gate<'_> {
             Some(_) => Patience::Unbounded,
             None => Patience::Bounded,
         };
-        let refused = match self.admission.enter(&self.agent.name, patience, &context.cancel).await
+        let refused = match self.admission.enter(context.agent_id, patience, &context.cancel).await
         {
             AdmissionResult::In { place, waited } => {
                 cleared.admit(place, format!("after {} ms", waited.as_millis()));

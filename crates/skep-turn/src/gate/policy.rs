@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use skep_core::Millis;
 use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
-use skep_core::ids::{AgentId, Principal};
+use skep_core::ids::Principal;
 use skep_core::policy::evaluate::{Asked, Verdict};
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
 use skep_core::policy::plain::{Access, Judged, Plain};
@@ -338,7 +338,6 @@ impl Gate<'_> {
     ) -> Result<Permission, GateRefusal> {
         let Asking { tool, arguments, subject, verdict, run_as, known } = asked;
         let bind = Arc::new(Bind {
-            agent: self.records.map_or(AgentId(0), |records| records.lease.agent),
             tool: tool.spec().name.clone(),
             arguments: arguments.clone(),
             subject,

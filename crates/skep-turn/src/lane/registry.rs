@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::fold::Fold;
-use skep_core::ids::{AgentName, SessionId, SessionKey, Token, TurnId};
+use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey, Token, TurnId};
 
 /// Locked for single map operations only; the writer's notify and every door need it at once, so
 /// a handle to an owning task would put a hop into every commit.
@@ -22,7 +22,7 @@ pub struct Registry {
 struct Turns {
     by_id: HashMap<TurnId, Arc<Running>>,
     /// A lane runs one at a time.
-    by_lane: HashMap<(AgentName, SessionKey), Arc<Running>>,
+    by_lane: HashMap<(AgentId, SessionKey), Arc<Running>>,
 }
 
 impl Turns {
@@ -44,7 +44,8 @@ impl Turns {
 pub struct Running {
     pub turn: TurnId,
     pub token: Token,
-    pub agent: AgentName,
+    pub agent: AgentId,
+    pub agent_name: AgentName,
     pub session: SessionId,
     pub session_key: SessionKey,
     pub cancel: CancellationToken,
@@ -58,8 +59,8 @@ pub struct Running {
 }
 
 impl Running {
-    fn lane(&self) -> (AgentName, SessionKey) {
-        (self.agent.clone(), self.session_key.clone())
+    fn lane(&self) -> (AgentId, SessionKey) {
+        (self.agent, self.session_key.clone())
     }
 
     pub fn reason(&self) -> Option<CancelReason> {
@@ -96,18 +97,21 @@ impl Registry {
     /// Called with every committed event, in commit order.
     pub fn note(&self, event: &Event) {
         if let EventKind::InboxAccepted { session_key, .. } = &event.kind
-            && let Some(running) = self.of_lane(&event.agent, session_key)
+            && let Some(running) = event.agent_id.and_then(|id| self.of_lane(id, session_key))
         {
             running.note_arrival();
         }
         let Some(turn) = &event.turn else { return };
         match &event.kind {
             EventKind::TurnStart { session_key, token, .. } => {
-                let Some(session) = &event.session else { return };
+                let (Some(session), Some(agent)) = (&event.session, event.agent_id) else {
+                    return;
+                };
                 let running = Running {
                     turn: turn.clone(),
                     token: *token,
-                    agent: event.agent.clone(),
+                    agent,
+                    agent_name: event.agent.clone(),
                     session: session.clone(),
                     session_key: session_key.clone(),
                     cancel: CancellationToken::new(),
@@ -149,8 +153,8 @@ impl Registry {
         }
     }
 
-    pub fn of_lane(&self, agent: &AgentName, key: &SessionKey) -> Option<Arc<Running>> {
-        self.lock().by_lane.get(&(agent.clone(), key.clone())).cloned()
+    pub fn of_lane(&self, agent: AgentId, key: &SessionKey) -> Option<Arc<Running>> {
+        self.lock().by_lane.get(&(agent, key.clone())).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, Turns> {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use skep_core::Millis;
 use skep_core::budget::{self, Account, Caps, Need, Over, Scope};
 use skep_core::engine::{Allowance, Ended, Hold};
-use skep_core::ids::{AgentName, TurnId};
+use skep_core::ids::{AgentId, TurnId};
 use skep_core::message::{Meta, Usage};
 use skep_core::provider::ModelRequest;
 use skep_core::settings::{AgentSettings, Limits, Profile};
@@ -40,7 +40,7 @@ pub struct Ledger {
 struct Books {
     day: i64,
     hive: Account,
-    agents: HashMap<AgentName, Account>,
+    agents: HashMap<AgentId, Account>,
     /// Of the turns that run here.
     turns: HashMap<TurnId, Account>,
     /// Limits of which people were warned today.
@@ -56,7 +56,7 @@ const DAYS: usize = 8;
 #[derive(Default)]
 struct Day {
     hive: Account,
-    agents: HashMap<AgentName, Account>,
+    agents: HashMap<AgentId, Account>,
 }
 
 impl Books {
@@ -69,9 +69,9 @@ impl Books {
         }
         let mut known = self.others.remove(&day).unwrap_or_default();
         let mut left = Day { hive: turned(&mut self.hive, known.hive), agents: HashMap::new() };
-        for (name, account) in &mut self.agents {
-            let then = known.agents.remove(name).unwrap_or_default();
-            left.agents.insert(name.clone(), turned(account, then));
+        for (agent, account) in &mut self.agents {
+            let then = known.agents.remove(agent).unwrap_or_default();
+            left.agents.insert(*agent, turned(account, then));
         }
         self.agents.extend(known.agents);
         self.others.insert(self.day, left);
@@ -85,7 +85,7 @@ impl Books {
     /// Every account a call of this turn belongs to.
     fn each(&mut self, payer: &Payer, change: impl Fn(&mut Account)) {
         change(&mut self.hive);
-        change(self.agents.entry(payer.agent.clone()).or_default());
+        change(self.agents.entry(payer.agent).or_default());
         // A turn that has ended is of no interest any more.
         if let Some(turn) = self.turns.get_mut(&payer.turn) {
             change(turn);
@@ -102,7 +102,7 @@ fn turned(account: &mut Account, then: Account) -> Account {
 /// The agent and the turn a model call belongs to.
 #[derive(Clone)]
 pub(crate) struct Payer {
-    pub agent: AgentName,
+    pub agent: AgentId,
     pub turn: TurnId,
 }
 
@@ -156,7 +156,7 @@ impl Ledger {
         self.books(now).hive
     }
 
-    pub fn agents(&self, now: Millis) -> HashMap<AgentName, Account> {
+    pub fn agents(&self, now: Millis) -> HashMap<AgentId, Account> {
         self.books(now).agents.clone()
     }
 
@@ -227,7 +227,7 @@ impl Ledger {
         for (scope, caps) in bounds.scopes() {
             let (account, key) = match scope {
                 Scope::Turn(_) => (&turn, format!("turn {}", payer.turn)),
-                Scope::Agent(name) => (&agent, format!("agent {name}")),
+                Scope::Agent(_) => (&agent, format!("agent {}", payer.agent.0)),
                 Scope::Hive => (&books.hive, String::new()),
             };
             if let Some(text) = budget::warning(scope, &caps, account)
@@ -264,12 +264,10 @@ impl Ledger {
         self.books(clock::now_ms()).each(payer, |account| account.unsettled.add(usage));
     }
 
-    fn keep_unsettled(&self, agent: &AgentName, profile: &Profile, usage: Usage) {
-        if let Some(agent) = self.settings.active().ids.get(agent).copied() {
-            let (profile, now) = (profile.name.clone(), clock::now_ms());
-            // Written with the next commit; nobody waits for it.
-            drop(self.store.submit(Unsettled { agent, profile, usage, now }));
-        }
+    fn keep_unsettled(&self, agent: AgentId, profile: &Profile, usage: Usage) {
+        let (profile, now) = (profile.name.clone(), clock::now_ms());
+        // Written with the next commit; nobody waits for it.
+        drop(self.store.submit(Unsettled { agent, profile, usage, now }));
     }
 
     fn books(&self, now: Millis) -> MutexGuard<'_, Books> {
@@ -297,10 +295,11 @@ impl Call {
             tokio::pin!(freed);
             // Heard from here on, also what is given back while the limits are looked at.
             freed.as_mut().enable();
-            let settings = ledger.settings.current();
-            let limits = &settings.limits;
+            let active = ledger.settings.active();
+            let limits = &active.settings.limits;
             // The limits are those that hold now, not those of the turn's beginning.
-            let agent = settings.agent(&self.agent.name).unwrap_or_else(|_| self.agent.clone());
+            let agent = active.agent(self.payer.agent, &self.agent.name);
+            let agent = agent.unwrap_or_else(|_| self.agent.clone());
             let bounds = Bounds { agent: &agent, limits };
             let prompt = match counted {
                 Some(counted) => counted,
@@ -331,7 +330,7 @@ impl Call {
                 Ended::Untold { heard } => {
                     let usage = Usage::new(prompt, heard, 0, 0).priced(profile.price.as_ref());
                     ledger.settle(&payer, &need, Some(&usage), false);
-                    ledger.keep_unsettled(&payer.agent, &profile, usage);
+                    ledger.keep_unsettled(payer.agent, &profile, usage);
                 }
             }
         })
@@ -349,7 +348,7 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_finds_its_day_again() {
         let mut books = Books { day: 100, ..Books::default() };
-        let payer = Payer { agent: AgentName("main".to_owned()), turn: TurnId("t".to_owned()) };
+        let payer = Payer { agent: AgentId(1), turn: TurnId("t".to_owned()) };
         let need = Need { tokens: 7, cost: None };
         books.each(&payer, |account| account.held.take(&need));
         let spend = |books: &mut Books, tokens| {

@@ -60,8 +60,8 @@ pub async fn run(env: Arc<TurnEnv>, lease: Lease, slot: Option<Slot>) {
 
 /// A call may be past the policy when its agent goes away; what it started ends with the turn.
 fn end_jobs_of_gone(env: &TurnEnv, lease: &Lease) {
-    if env.settings.current().agent(&lease.agent_name).is_err() {
-        env.session_scopes.keep(|agent| *agent != lease.agent_name);
+    if env.settings.active().agent(lease.agent, &lease.agent_name).is_err() {
+        env.session_scopes.keep(|agent| agent != lease.agent);
     }
 }
 
@@ -69,15 +69,16 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
     let Some(running) = env.lanes.registry.get(&lease.turn) else {
         return Err(Lost::Stale);
     };
-    let settings = env.settings.current();
-    let agent = match settings
-        .agent(&lease.agent_name)
+    let active = env.settings.active();
+    let settings = Arc::clone(&active.settings);
+    let agent = match active
+        .agent(lease.agent, &lease.agent_name)
         .and_then(|agent| as_chosen(agent, &lease.chosen, &settings.profiles))
     {
         Ok(agent) => agent,
         Err(reason) => return resume::close_unable(&env, &lease, &reason).await,
     };
-    env.session_scopes.begin(&agent.name, &running.session_key, &lease.session);
+    env.session_scopes.begin(lease.agent, &running.session_key, &lease.session);
     if lease.more {
         running.note_arrival();
     }

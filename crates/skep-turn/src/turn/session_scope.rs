@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio_util::sync::CancellationToken;
 
-use skep_core::ids::{AgentName, SessionId, SessionKey};
+use skep_core::ids::{AgentId, SessionId, SessionKey};
 
 /// Beyond this many entries those that nobody holds any more are let go.
 const PRUNED_FROM: usize = 1024;
@@ -14,7 +14,7 @@ const PRUNED_FROM: usize = 1024;
 /// Locked for single operations on the map.
 #[derive(Default)]
 pub struct SessionScopes {
-    lanes: Mutex<HashMap<(AgentName, SessionKey), SessionScope>>,
+    lanes: Mutex<HashMap<(AgentId, SessionKey), SessionScope>>,
 }
 
 struct SessionScope {
@@ -34,13 +34,13 @@ impl SessionScopes {
     /// The scope of a session. Another session in the same lane has ended with this.
     pub fn of(
         &self,
-        agent: &AgentName,
+        agent: AgentId,
         key: &SessionKey,
         session: &SessionId,
         hive: &CancellationToken,
     ) -> Arc<CancellationToken> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let lane = (agent.clone(), key.clone());
+        let lane = (agent, key.clone());
         if let Some(scope) = lanes.get(&lane) {
             match scope.token.upgrade() {
                 Some(token) if scope.session == *session => return token,
@@ -57,19 +57,19 @@ impl SessionScopes {
     }
 
     /// A turn of this session begins: what another session of the lane has running ends.
-    pub fn begin(&self, agent: &AgentName, key: &SessionKey, session: &SessionId) {
+    pub fn begin(&self, agent: AgentId, key: &SessionKey, session: &SessionId) {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let scope = lanes.get(&(agent.clone(), key.clone()));
+        let scope = lanes.get(&(agent, key.clone()));
         if let Some(scope) = scope.filter(|scope| scope.session != *session) {
             scope.end();
         }
     }
 
     /// Ends what agents have running that are not among these any more.
-    pub fn keep(&self, stays: impl Fn(&AgentName) -> bool) {
+    pub fn keep(&self, stays: impl Fn(AgentId) -> bool) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.retain(|(agent, _), scope| {
-            let stays = stays(agent);
+            let stays = stays(*agent);
             if !stays {
                 scope.end();
             }
@@ -78,9 +78,9 @@ impl SessionScopes {
     }
 
     /// Ends what the lane's session has running.
-    pub fn end(&self, agent: &AgentName, key: &SessionKey) {
+    pub fn end(&self, agent: AgentId, key: &SessionKey) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(scope) = lanes.remove(&(agent.clone(), key.clone())) {
+        if let Some(scope) = lanes.remove(&(agent, key.clone())) {
             scope.end();
         }
     }
@@ -94,15 +94,15 @@ mod tests {
     fn a_life_ends_with_its_session_and_with_the_hive() {
         let (scopes, hive) = (SessionScopes::default(), CancellationToken::new());
         let of = |key: &str, session: &str| {
-            let (agent, key) = (AgentName::new("main"), SessionKey::new(key));
-            scopes.of(&agent, &key, &SessionId::new(session), &hive)
+            let (agent, key) = (AgentId(1), SessionKey::new(key));
+            scopes.of(agent, &key, &SessionId::new(session), &hive)
         };
         let first = of("a", "1");
         let other = of("b", "2");
         assert!(!of("a", "1").is_cancelled(), "the same session goes on");
         let begin = |key: &str, session: &str| {
-            let (agent, key) = (AgentName::new("main"), SessionKey::new(key));
-            scopes.begin(&agent, &key, &SessionId::new(session));
+            let (agent, key) = (AgentId(1), SessionKey::new(key));
+            scopes.begin(agent, &key, &SessionId::new(session));
         };
         begin("a", "1");
         assert!(!first.is_cancelled());
@@ -110,10 +110,10 @@ mod tests {
         assert!(first.is_cancelled());
         let second = of("a", "3");
         assert!(first.is_cancelled() && !second.is_cancelled() && !other.is_cancelled());
-        scopes.end(&AgentName::new("main"), &SessionKey::new("a"));
+        scopes.end(AgentId(1), &SessionKey::new("a"));
         assert!(second.is_cancelled() && !other.is_cancelled());
         assert!(!of("a", "3").is_cancelled(), "what is started after a stop may run");
-        scopes.keep(|agent| agent.as_str() == "main");
+        scopes.keep(|agent| agent == AgentId(1));
         assert!(!other.is_cancelled());
         scopes.keep(|_| false);
         assert!(other.is_cancelled(), "its agent is gone");

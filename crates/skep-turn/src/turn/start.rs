@@ -109,7 +109,7 @@ impl Turn {
     }
 
     pub fn admit_now(&self, cleared: &mut ClearedCall) -> bool {
-        Gate::admit_now(&self.env.gate.admission, &self.agent, cleared)
+        Gate::admit_now(&self.env.gate.admission, self.lease.agent, cleared)
     }
 
     /// Waits for a place where the call has none yet. What was decided before it waited, and what a

@@ -138,7 +138,7 @@ impl Turn {
     /// Calls are decided by the policy in force now, not by that of the turn's beginning: what is
     /// denied by now is denied.
     pub fn live_policy(&self) -> Policy {
-        match self.env.settings.current().agent(&self.agent.name) {
+        match self.env.settings.active().agent(self.lease.agent, &self.agent.name) {
             Ok(agent) => agent.policy.clone(),
             Err(reason) => Policy { broken: Some(reason), ..Policy::default() },
         }
@@ -164,12 +164,13 @@ impl Turn {
     }
 
     pub fn payer(&self) -> Payer {
-        Payer { agent: self.agent.name.clone(), turn: self.lease.turn.clone() }
+        Payer { agent: self.lease.agent, turn: self.lease.turn.clone() }
     }
 
     pub fn tool_context(&self, call: &CallId, decision: Option<Decision>) -> ToolContext {
         ToolContext {
             agent: self.agent.name.clone(),
+            agent_id: self.lease.agent,
             session_key: self.lease.session_key.clone(),
             workspace: self.agent.workspace.clone(),
             outputs: self.env.gate.outputs_of(&self.lease),
@@ -180,7 +181,7 @@ impl Turn {
             decision,
             cancel: self.ender.clone(),
             lasting: self.env.session_scopes.of(
-                &self.agent.name,
+                self.lease.agent,
                 &self.running.session_key,
                 &self.lease.session,
                 &self.env.stop.cut,
@@ -234,6 +235,7 @@ impl Turn {
             seq: None,
             at: self.env.now(),
             agent: self.agent.name.clone(),
+            agent_id: Some(self.lease.agent),
             session: Some(self.lease.session.clone()),
             turn: Some(self.lease.turn.clone()),
             kind,

@@ -61,6 +61,8 @@ const EDITS: &[(&str, &[(&str, i64)])] = &[
     ("UPDATE audit SET kind = 'other' WHERE id = 3", &[("changed", 3)]),
     ("UPDATE audit SET principal = 'somebody' WHERE id = 3", &[("changed", 3)]),
     ("UPDATE audit SET agent = NULL WHERE id = 3", &[("changed", 3)]),
+    ("UPDATE audit SET agent_id = agent_id + 1 WHERE id = 3", &[("changed", 3)]),
+    ("UPDATE audit SET agent_id = NULL WHERE id = 3", &[("changed", 3)]),
     ("UPDATE audit SET session = 'x' WHERE id = 3", &[("changed", 3)]),
     ("UPDATE audit SET turn = 'x' WHERE id = 3", &[("changed", 3)]),
     ("UPDATE audit SET call_id = 'x' WHERE id = 3", &[("changed", 3)]),
@@ -185,7 +187,8 @@ fn seal(before: &str, line: &Value) -> String {
         line["decision"],
         line["outcome"],
         line["took_ms"],
-        line["bytes"]
+        line["bytes"],
+        line["agent_id"]
     ]);
     let digest = Sha256::digest(format!("{before}\n{row}"));
     digest.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -62,7 +62,10 @@ impl Hive {
         query: ApprovalQuery,
         sight: &Sight,
     ) -> Result<ApprovalPage, DoorError> {
-        let agent = query.agent.as_ref().map(|name| self.shared.agent_id(name)).transpose()?;
+        let agent = match &query.agent {
+            Some(agent) => Some(self.shared.read_agent(agent, sight).await?.0),
+            None => None,
+        };
         let before = query.cursor.unwrap_or(i64::MAX);
         let limit = query.limit.clamp(1, 500);
         let read = self.shared.store.read(async |conn| {
@@ -80,7 +83,7 @@ impl Hive {
         let full = rows.len() >= limit as usize;
         rows.truncate(limit as usize);
         let next = rows.last().filter(|_| full).map(|row| row.number);
-        rows.retain(|row| sight.covers(&row.agent_name, &row.session_key));
+        rows.retain(|row| sight.covers(row.agent, &row.session_key));
         let approvals = rows.into_iter().map(|row| self.approval_info(row)).collect();
         Ok(ApprovalPage { approvals, next })
     }
@@ -97,12 +100,12 @@ impl Hive {
         sight: &Sight,
     ) -> Result<Covered, DoorError> {
         let row = self.seen_approval(id, sight).await?;
-        let agent = self.able_agent(&row.agent_name)?;
+        let agent = self.agent_of(row.agent, &row.agent_name)?;
         let rules = self.draft_rules(&row, &agent, pattern).await?;
         let policy = with_rules(&agent.policy, &rules);
         let verdict = self.imagined(&row, &agent, &policy, Vec::new()).await?;
         let others = self.also_covered(&row, &agent, &policy, Vec::new()).await?;
-        let seen = others.into_iter().filter(|row| sight.covers(&row.agent_name, &row.session_key));
+        let seen = others.into_iter().filter(|row| sight.covers(row.agent, &row.session_key));
         Ok(Covered {
             covers: verdict.effect == Effect::Allow,
             why: verdict.why,
@@ -148,7 +151,7 @@ impl Hive {
                         call is bound to none of them. Approve it once.";
             return Err(DoorError::new(ErrorKind::Conflict, "not_bound", text));
         }
-        let agent = self.able_agent(&row.agent_name);
+        let agent = self.agent_of(row.agent, &row.agent_name);
         let mut lasts = Lasting::default();
         // What the answer would be refused for is refused before anything is written.
         if lasting
@@ -225,7 +228,7 @@ impl Hive {
 
     /// The item that runs the call of a question that was asked again.
     fn event_of(&self, row: &Approval, by: &str) -> Result<(Accept, Option<Slot>), DoorError> {
-        let agent = self.able_agent(&row.agent_name)?;
+        let agent = self.agent_of(row.agent, &row.agent_name)?;
         let text = format!(
             "The call of `{}` that had waited for approval until its time was over is approved \
              now, by {by}. It runs with this message.",
@@ -289,6 +292,7 @@ impl Hive {
             json!({"approval": row.id, "rules": drafts.iter().map(told).collect::<Vec<_>>()});
         let told = AuditRow {
             agent: Some(row.agent_name.0.clone()),
+            agent_id: Some(row.agent),
             tool: Some(row.tool.clone()),
             ..AuditRow::change("rule_written", Some(&wish.by), &what, clock::now_ms())
         };
@@ -301,7 +305,7 @@ impl Hive {
     async fn until_in_force(&self, row: &Approval) {
         let looked = async {
             loop {
-                if let Ok(agent) = self.able_agent(&row.agent_name)
+                if let Ok(agent) = self.agent_of(row.agent, &row.agent_name)
                     && let Ok(now) = self.imagined(row, &agent, &agent.policy, Vec::new()).await
                     && now.effect == Effect::Allow
                 {
@@ -405,7 +409,7 @@ impl Hive {
     async fn seen_approval(&self, id: &str, sight: &Sight) -> Result<Approval, DoorError> {
         let read = self.shared.store.read(async |conn| approvals::find(conn, id).await);
         let found = read.await.map_err(door_error)?;
-        let seen = found.filter(|row| sight.covers(&row.agent_name, &row.session_key));
+        let seen = found.filter(|row| sight.covers(row.agent, &row.session_key));
         seen.ok_or_else(|| {
             let shown: String = id.chars().take(64).collect();
             let text = format!("There is no approval `{shown}`; GET /api/v1/approvals lists them.");

@@ -61,6 +61,7 @@ impl Run for NewGrant {
                           "host": row.host, "for": row.grants, "until": row.until});
         let told = AuditRow {
             agent: Some(row.agent_name.0.clone()),
+            agent_id: Some(row.agent),
             session: row.session.clone(),
             tool: Some(row.tool.clone()),
             ..AuditRow::change("granted", Some(&row.made_by), &what, row.made_at)
@@ -81,12 +82,14 @@ impl Run for RevokeGrant {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         let update = "UPDATE grants SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL \
-                      RETURNING tool, session, (SELECT name FROM agents a WHERE a.id = agent)";
+                      RETURNING tool, session, (SELECT name FROM agents a WHERE a.id = agent), \
+                      agent";
         let row = tx.conn.row(update, &[(&self.id).into(), self.now.into()]).await?;
         let row = row.ok_or_else(|| Refusal::not_found(format!("grant {}", self.id)))?;
         let what = json!({"grant": self.id});
         let told = AuditRow {
             agent: row.text_opt(2)?,
+            agent_id: Some(AgentId(row.int(3)?)),
             session: row.text_opt(1)?,
             tool: Some(row.text(0)?),
             ..AuditRow::change("grant_revoked", Some(&self.by), &what, self.now)

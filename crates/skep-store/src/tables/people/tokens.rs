@@ -3,7 +3,7 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
-use skep_core::ids::AgentName;
+use skep_core::ids::{AgentId, AgentName};
 use skep_core::role::{Grant, Role};
 
 use crate::engine::command::Run;
@@ -15,6 +15,7 @@ pub struct NewToken {
     pub id: String,
     pub name: String,
     pub grant: Grant,
+    pub agent_name: Option<AgentName>,
     /// SHA-256 of the token.
     pub hash: [u8; 32],
     /// Nobody, for the one of a first start.
@@ -42,7 +43,7 @@ impl Run for NewToken {
             (&self.name).into(),
             self.grant.role.as_str().into(),
             self.grant.prefix.as_deref().into(),
-            self.grant.agent.as_ref().map(AgentName::as_str).into(),
+            self.grant.agent.map(|agent| agent.0).into(),
             self.hash.as_slice().into(),
             self.now.into(),
         ];
@@ -50,7 +51,7 @@ impl Run for NewToken {
         if let Some(by) = &self.by {
             let Grant { role, prefix, agent } = &self.grant;
             let what = json!({"token": self.id, "name": self.name, "role": role.as_str(),
-                              "prefix": prefix, "agent": agent});
+                              "prefix": prefix, "agent": self.agent_name, "agent_id": agent});
             tx.audit(AuditRow::change("token_made", Some(by), &what, self.now)).await?;
         }
         Ok(())
@@ -82,23 +83,26 @@ pub struct TokenRow {
     pub id: String,
     pub name: String,
     pub grant: Grant,
+    pub agent_name: Option<AgentName>,
     pub hash: Vec<u8>,
     pub created_at: Millis,
     pub revoked_at: Option<Millis>,
 }
 
 pub async fn all(conn: &mut Conn) -> Result<Vec<TokenRow>, SqlError> {
-    let select = "SELECT id, name, hash, created_at, revoked_at, role, prefix, agent FROM tokens \
+    let select = "SELECT id, name, hash, created_at, revoked_at, role, prefix, agent, \
+                  (SELECT a.name FROM agents a WHERE a.id = agent) FROM tokens \
                   ORDER BY created_at";
     let rows = conn.rows(select, &[]).await?;
     let tokens = rows.iter().map(|row| {
         let role = row.text(5)?;
         let role = Role::parse(&role).ok_or_else(|| SqlError::decode(format!("role {role}")))?;
-        let (prefix, agent) = (row.text_opt(6)?, row.text_opt(7)?.map(AgentName));
+        let (prefix, agent) = (row.text_opt(6)?, row.int_opt(7)?.map(AgentId));
         Ok(TokenRow {
             id: row.text(0)?,
             name: row.text(1)?,
             grant: Grant { role, prefix, agent },
+            agent_name: row.text_opt(8)?.map(AgentName),
             hash: row.blob(2)?,
             created_at: row.int(3)?,
             revoked_at: row.int_opt(4)?,
