@@ -21,8 +21,8 @@ pub use decide::{
 };
 pub use traits::{channel, engine, hook, inbound, provider, tool};
 pub use vocab::{
-    approval, audit, budget, cause, decision, event, file, frame, ids, message, money, role, spend,
-    time,
+    approval, audit, audit_export, budget, cause, decision, event, file, frame, ids, message,
+    money, role, spend, time,
 };
 
 /// Milliseconds since the Unix epoch.

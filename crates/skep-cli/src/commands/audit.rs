@@ -2,13 +2,14 @@
 //! hive that does not run.
 
 use std::fs::File;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use skep_core::audit_export::{self, ExportReader};
 
 use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
@@ -58,10 +59,15 @@ enum AuditCommand {
     /// Read the whole trail and name what was changed, removed, moved or cut off
     #[command(after_help = "Examples:
   skep audit verify
+  skep audit verify audit.jsonl
 
 The exit code is 0 when every row is as it was written, else 1. It works on a hive that runs and on
-one that does not.")]
-    Verify,
+one that does not, and on a file that skep audit export wrote. Rows of a file that were redacted
+later are named: the chain proves that they stood there, not what they said.")]
+    Verify {
+        /// An export, in place of the trail itself
+        file: Option<PathBuf>,
+    },
     /// Write every row as JSON lines, oldest first
     #[command(after_help = "Examples:
   skep audit export --out audit.jsonl
@@ -89,7 +95,8 @@ where
             ];
             list(globals, &wanted, limit).await
         }
-        AuditCommand::Verify => verify(globals, at_rest).await,
+        AuditCommand::Verify { file: Some(file) } => verify_export(globals, &file),
+        AuditCommand::Verify { file: None } => verify(globals, at_rest).await,
         AuditCommand::Export { out } => export(globals, out).await,
     }
 }
@@ -158,6 +165,37 @@ where
         }
         Err(error) => return Err(client.failure(attempted, error)),
     };
+    report(globals, &verdict)
+}
+
+/// Reads it twice: the last checkpoint says what the first row follows.
+fn verify_export(globals: &Globals, file: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        let attempted = format!("verify {}", file.display());
+        Failure::new(Exit::Failed, attempted, error.to_string())
+    };
+    let lines = || Ok(BufReader::new(File::open(file)?).lines());
+    let mut start = None;
+    for line in lines().map_err(failed)? {
+        start = audit_export::checkpoint(&line.map_err(failed)?).or(start);
+    }
+    let mut reader = ExportReader::new(start.unwrap_or_default());
+    for (line, number) in lines().map_err(failed)?.zip(1..) {
+        reader.take(number, &line.map_err(failed)?);
+    }
+    let (verdict, redacted) = reader.end();
+    let mut verdict = json!(verdict);
+    verdict["redacted"] = json!(redacted);
+    report(globals, &verdict)?;
+    if !globals.json && !redacted.is_empty() {
+        let rows: Vec<String> = redacted.iter().map(ToString::to_string).collect();
+        let rows = rows.join(", ");
+        output::line(format!("redacted later, so that their text is not proven: rows {rows}"));
+    }
+    Ok(())
+}
+
+fn report(globals: &Globals, verdict: &Value) -> Result<(), Failure> {
     let (rows, last) = (&verdict["rows"], &verdict["last"]);
     let hash = verdict["hash"].as_str().unwrap_or_default();
     let findings: Vec<String> = verdict["findings"]
@@ -167,7 +205,7 @@ where
         .filter_map(|finding| finding["text"].as_str().map(foreign))
         .collect();
     if globals.json {
-        output::json(&verdict);
+        output::json(verdict);
     } else if findings.is_empty() {
         output::line(format!("{rows} rows, all as they were written; row {last} has hash {hash}"));
     }

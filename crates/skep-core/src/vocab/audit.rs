@@ -100,6 +100,14 @@ impl AuditRow {
         }
     }
 
+    /// Every text in it that may hold what somebody wrote.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let Self { principal, agent, session, turn, call_id, tool, .. } = self;
+        let named = [principal, agent, session, turn, call_id, tool];
+        let whole = [&self.arguments, &self.decision, &self.outcome];
+        named.into_iter().flatten().chain(whole).map(String::as_str)
+    }
+
     /// The row as it is sealed. Texts stand in it as texts, also those that hold JSON.
     fn canonical(&self) -> String {
         let Self { id, at, kind, principal, agent, session, turn, call_id, tool, .. } = self;
@@ -156,6 +164,14 @@ pub struct Head {
     pub seal: Seal,
 }
 
+impl Head {
+    /// What the arguments of a checkpoint say of the last row that retention deleted.
+    pub fn let_go(arguments: &str) -> Option<Self> {
+        let told: Value = serde_json::from_str(arguments).ok()?;
+        Some(Self { id: told["upto"].as_i64()?, seal: Seal::parse(told["hash"].as_str()?)? })
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = AuditFinding)]
 pub struct Finding {
@@ -184,6 +200,8 @@ pub struct StoredRow {
     pub id: i64,
     pub row: Option<AuditRow>,
     pub seal: Option<Seal>,
+    /// Something was taken out of it after it was sealed: its text says nothing of its seal.
+    pub redacted: bool,
 }
 
 impl StoredRow {
@@ -275,11 +293,12 @@ impl ChainReader {
         let follows = |before: Option<Seal>| before.is_some_and(|before| found.fits(id, before));
         // After a gap there is nothing to compare with: the next row is.
         let unknown = self.seal.is_none() && self.computed.is_none() && found.row.is_some();
-        let fits = unknown || follows(self.seal) || follows(self.computed);
+        let redacted = found.redacted && found.seal.is_some();
+        let fits = unknown || redacted || follows(self.seal) || follows(self.computed);
         self.look(&found);
         let before = self.seal;
         self.computed = match (&found.row, before) {
-            (Some(row), Some(before)) => Some(before.next(row)),
+            (Some(row), Some(before)) if !redacted => Some(before.next(row)),
             _ => None,
         };
         (self.rows, self.last, self.seal) = (self.rows + 1, id, found.seal);

@@ -21,7 +21,7 @@ fn trail() -> Vec<StoredRow> {
             ..AuditRow::new(AuditKind::Call, 1000 + id, "ok")
         };
         seal = seal.next(&row);
-        StoredRow { id, row: Some(row), seal: Some(seal) }
+        StoredRow { id, row: Some(row), seal: Some(seal), redacted: false }
     });
     rows.collect()
 }

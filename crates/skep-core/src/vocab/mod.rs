@@ -5,6 +5,7 @@ pub(crate) mod words;
 
 pub mod approval;
 pub mod audit;
+pub mod audit_export;
 pub mod budget;
 pub mod cause;
 pub(crate) mod compaction_reason;

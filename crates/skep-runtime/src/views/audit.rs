@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use skep_core::audit::{AuditKind, AuditRow, AuditVerdict, Seal, StoredRow};
 use skep_core::ids::AgentName;
 use skep_core::{BoxStream, Millis};
+use skep_guard::scrub;
 use skep_store::audit::{self, Wanted};
 
 use crate::door::{Credential, DoorError};
@@ -152,11 +153,17 @@ fn lines_of(found: Vec<StoredRow>) -> String {
         // A row that cannot be read has its number all the same.
         let line = match (found.row, found.seal) {
             (Some(row), seal) => {
-                serde_json::to_value(AuditInfo::verbatim(row, seal.unwrap_or_default()))
+                let info = AuditInfo::verbatim(row, seal.unwrap_or_default());
+                let mut line = serde_json::to_value(info).unwrap_or_default();
+                // What became known as a secret after the row was written.
+                if scrub::known().clean_json(&mut line) {
+                    line["redacted"] = true.into();
+                }
+                line
             }
-            (None, _) => Ok(serde_json::json!({ "id": found.id, "unreadable": true })),
+            (None, _) => serde_json::json!({ "id": found.id, "unreadable": true }),
         };
-        lines.push_str(&line.unwrap_or_default().to_string());
+        lines.push_str(&line.to_string());
         lines.push('\n');
     }
     lines

@@ -105,9 +105,10 @@ pub(crate) fn decode(row: &Row) -> Result<AuditRow, SqlError> {
 /// Rows after `after`, oldest first, unreadable ones included.
 pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<StoredRow>, SqlError> {
     let rows = conn.page(COLUMNS_OF, &[after.into(), PAGE_ROWS.into()], PAGE_BYTES).await?;
-    let found = rows
-        .iter()
-        .map(|row| Ok(StoredRow { id: row.int(0)?, row: decode(row).ok(), seal: seal(row, 14) }));
+    let found = rows.iter().map(|row| {
+        let (id, found, seal) = (row.int(0)?, decode(row).ok(), seal(row, 14));
+        Ok(StoredRow { id, row: found, seal, redacted: false })
+    });
     found.collect()
 }
 
@@ -131,9 +132,5 @@ async fn last_let_go(conn: &mut Conn) -> Result<Head, SqlError> {
                   ORDER BY id DESC LIMIT 1";
     let row = conn.row(select, &[]).await?;
     let told = row.and_then(|row| row.text(0).ok());
-    let told: Option<serde_json::Value> = told.and_then(|text| serde_json::from_str(&text).ok());
-    let head = told.and_then(|told| {
-        Some(Head { id: told["upto"].as_i64()?, seal: Seal::parse(told["hash"].as_str()?)? })
-    });
-    Ok(head.unwrap_or_default())
+    Ok(told.and_then(|text| Head::let_go(&text)).unwrap_or_default())
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use reqwest::Method;
@@ -426,6 +427,7 @@ async fn attack_what_was_said_before_a_key_was_known_is_shown_without_it() {
         "/api/v1/search?q=key".to_owned(),
         "/api/v1/state".to_owned(),
         "/api/v1/logs?limit=1000".to_owned(),
+        "/api/v1/audit/export".to_owned(),
     ] {
         seen.push_str(&format!("{path}: {}\n", play.api().get(&path).await.unwrap().text));
     }
@@ -438,4 +440,29 @@ async fn attack_what_was_said_before_a_key_was_known_is_shown_without_it() {
     let line = seen.lines().find(|line| key.find_in(line.as_bytes()).is_some());
     assert_eq!(line, None);
     assert!(seen.matches("[secret:later.api_key]").count() > 8, "{seen}");
+    verify_export(&stage);
+}
+
+/// An export without the key verifies, and names the row that is not as it was written.
+fn verify_export(stage: &Stage) {
+    let file = stage.folder().join("audit.jsonl");
+    let skep = |arguments: &[&str]| {
+        let mut skep = Command::new(locate::skep().unwrap());
+        skep.arg("audit").args(arguments).arg("--home").arg(stage.home()).output().unwrap()
+    };
+    let path = file.to_str().unwrap();
+    assert!(skep(&["export", "--out", path]).status.success());
+    let text = fs::read_to_string(&file).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let row = lines.iter().find(|line| line["tool"] == "read").unwrap();
+    assert_eq!(row["redacted"], true, "{row}");
+    let verdict =
+        |ran: Output| (ran.status.code(), serde_json::from_slice::<Value>(&ran.stdout).unwrap());
+    let (code, good) = verdict(skep(&["verify", path, "--json"]));
+    assert_eq!((code, &good["redacted"]), (Some(0), &json!([row["id"]])), "{good}");
+    let (_, live) = verdict(skep(&["verify", "--json"]));
+    assert_eq!(good["hash"], live["hash"]);
+    fs::write(&file, text.replace("config_applied", "config_kept")).unwrap();
+    let (code, bad) = verdict(skep(&["verify", path, "--json"]));
+    assert_eq!((code, &bad["findings"][0]["kind"]), (Some(1), &json!("changed")), "{bad}");
 }
