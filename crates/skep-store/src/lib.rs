@@ -22,8 +22,9 @@ pub use engine::loss::Loss;
 pub use engine::open::{OpenOptions, OpenReport};
 pub use engine::store::{Pending, StoreOf};
 pub use engine::tx::{Committed, NewEvent, Tx};
+pub use engine::writer::WAITING_WRITES;
 pub use spine::{Command, Outcome};
-pub use tables::people::{browsers, grants, storage, tokens};
+pub use tables::people::{browsers, grants, requests, tokens};
 pub use tables::{
     agents, approvals, audit, begin, close, compactions, files, history, import, inbox, item_views,
     journal, lanes, leases, outbox, outcomes, retention, search, sessions, spend, waits, watch,

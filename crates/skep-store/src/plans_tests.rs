@@ -22,11 +22,10 @@ use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
 use crate::engine::{audit_chain, conn::seen};
-use crate::files;
 use crate::grants::{self, GrantRow, NewGrant, RevokeGrant};
 use crate::history::{self, NewMessage, Rows};
 use crate::import::Import;
-use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Request, Slot, StopLane};
+use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Slot, StopLane};
 use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, Unhold, WakeLanes};
@@ -39,7 +38,7 @@ use crate::sessions::{self, Fork};
 use crate::spend::{self, ChargeLost, Unsettled};
 use crate::tokens::{self, NewToken, RevokeToken};
 use crate::waits::{Decide, Park};
-use crate::{OpenOptions, Store, Value, compactions, watch};
+use crate::{OpenOptions, Store, Value, compactions, files, requests::Request, watch};
 
 /// What may be walked or sorted, and why that is bounded.
 const ALLOWED: &[(&str, &str, &str)] = &[

@@ -16,6 +16,7 @@ use crate::tables::outbox::OpenChannel;
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
 use crate::tables::people::grants::{NewGrant, RevokeGrant};
+use crate::tables::people::requests::{BeginRequest, CloseRequest};
 use crate::tables::people::tokens::{NewToken, RevokeToken};
 use crate::tables::retention::Expire;
 use crate::tables::search::IndexSpoken;
@@ -50,6 +51,8 @@ crate::commands! {
     WakeLanes,
     Unhold,
     OpenChannel,
+    BeginRequest,
+    CloseRequest,
     NewToken,
     RevokeToken,
     NoteEvent,

@@ -71,6 +71,29 @@ pub struct DoorError {
     /// A stable word for programs.
     pub code: &'static str,
     pub text: String,
+    /// The limit that was met.
+    pub quota: Option<Quota>,
+}
+
+/// A limit as `RateLimit` headers name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    pub name: &'static str,
+    pub most: u64,
+    pub left: u64,
+    pub unit: &'static str,
+    /// After this long without further use all of it is there again.
+    pub seconds: Option<u64>,
+}
+
+impl Quota {
+    pub fn new(name: &'static str, most: u64, left: u64) -> Self {
+        Self { name, most, left, unit: "requests", seconds: None }
+    }
+
+    pub fn of(self, unit: &'static str) -> Self {
+        Self { unit, ..self }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +122,11 @@ pub enum ErrorKind {
 
 impl DoorError {
     pub fn new(kind: ErrorKind, code: &'static str, text: impl Into<String>) -> Self {
-        Self { kind, code, text: text.into() }
+        Self { kind, code, text: text.into(), quota: None }
+    }
+
+    pub fn limited(self, quota: Quota) -> Self {
+        Self { quota: Some(quota), ..self }
     }
 
     /// A task of the hive's own broke.

@@ -24,7 +24,7 @@ use skep_core::ids::{
     AgentId, AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey,
     Token, TurnId,
 };
-pub use skep_core::inbound::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source};
+pub use skep_core::inbound::{AckState, DoorError, ErrorKind, Inbound, Quota, Receipt, Source};
 use skep_core::message::{Block, StopReason, Usage, View};
 use skep_core::money::Money;
 pub use skep_core::role::{Action, Grant, Reach, Role, Sight};
@@ -92,6 +92,15 @@ pub struct Response {
 pub struct Failure {
     pub code: String,
     pub error: String,
+}
+
+/// What is known of a write from an earlier request with the same key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EarlierRequest {
+    None,
+    /// It began; its answer is not known.
+    Open,
+    Answered(String),
 }
 
 /// Which conversation of an agent.

@@ -1,8 +1,8 @@
 //! Failures of the store, for doors.
 
-use skep_store::{Refusal, StoreError, storage};
+use skep_store::{Refusal, StoreError, WAITING_WRITES};
 
-use crate::door::{DoorError, ErrorKind};
+use crate::door::{DoorError, ErrorKind, Quota};
 
 /// A store's failure as a door tells it.
 pub(crate) fn door_error(error: StoreError) -> DoorError {
@@ -12,8 +12,9 @@ pub(crate) fn door_error(error: StoreError) -> DoorError {
         error => error.to_string(),
     };
     let (kind, code) = match &error {
-        StoreError::Refused(Refusal::Conflict { code: storage::FULL, .. }) => {
-            (ErrorKind::TooLarge, storage::FULL)
+        StoreError::Refused(Refusal::Quota { code, most, left, .. }) => {
+            let quota = Quota::new("storage", *most, *left).of("content-bytes");
+            return DoorError::new(ErrorKind::TooLarge, code, text).limited(quota);
         }
         StoreError::Refused(Refusal::Conflict { code, .. }) => (ErrorKind::Conflict, *code),
         StoreError::Refused(Refusal::NotFound { .. }) => (ErrorKind::NotFound, "not_found"),
@@ -25,7 +26,10 @@ pub(crate) fn door_error(error: StoreError) -> DoorError {
                 "The hive failed; see its log.",
             );
         }
-        StoreError::Busy => (ErrorKind::Busy, "store_busy"),
+        StoreError::Busy => {
+            let quota = Quota::new("writes", WAITING_WRITES as u64, 0).of("concurrent-requests");
+            return DoorError::new(ErrorKind::Busy, "store_busy", text).limited(quota);
+        }
         StoreError::DiskFull => (ErrorKind::DiskFull, "disk_full"),
         StoreError::Unsynced | StoreError::Moved { .. } => (ErrorKind::Unsynced, "store_unsynced"),
         StoreError::Broken { .. } => {

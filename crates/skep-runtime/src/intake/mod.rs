@@ -21,9 +21,8 @@ use skep_core::ids::{
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::slash::{self, Typed};
 use skep_guard::{clock, random, scrub};
-use skep_store::inbox::{
-    Accept, Accepted, Action, Letter, Order, Ordered, Repeated, Request, StopLane,
-};
+use skep_store::inbox::{Accept, Accepted, Action, Letter, Order, Ordered, Repeated, StopLane};
+use skep_store::requests::Request;
 use skep_store::{Pending, StoreError, lanes, outbox, watch};
 use skep_turn::lane::Slot;
 

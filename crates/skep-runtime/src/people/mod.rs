@@ -1,9 +1,10 @@
 //! What people decide and how they come in: approvals, policies, calls of unknown outcome,
-//! tokens, browsers.
+//! tokens, browsers, requests sent twice.
 
 pub mod outcomes;
 
 pub(crate) mod approvals;
 pub(crate) mod browsers;
 pub(crate) mod policies;
+pub(crate) mod requests;
 pub(crate) mod tokens;

@@ -290,8 +290,8 @@ async fn authenticate(
             }
         },
     };
-    doors.lockout.hold_back(remote.ip(), &doors.closing).await;
-    Err(unauthorized(wrong))
+    let quota = doors.lockout.hold_back(remote.ip(), &doors.closing).await;
+    Err(unauthorized(wrong).limited(quota))
 }
 
 fn bearer(value: &str) -> Option<&str> {

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use skep_runtime::door::Quota;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -32,22 +33,27 @@ impl Lockout {
         Self { failures: Mutex::default(), waiting: Semaphore::new(WAITING_ANSWERS) }
     }
 
-    /// Counts a failure and returns when its answer may go out.
-    pub(crate) async fn hold_back(&self, address: IpAddr, closing: &CancellationToken) {
-        let delay = {
+    /// Counts a failure and returns when its answer may go out, with the limit it counts for.
+    pub(crate) async fn hold_back(&self, address: IpAddr, closing: &CancellationToken) -> Quota {
+        let count = {
             let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
             failures.count(address, Instant::now())
         };
+        let left = u64::from(FREE_FAILURES.saturating_sub(count));
+        let quota = Quota::new("wrong-credentials", FREE_FAILURES.into(), left);
+        let quota = Quota { seconds: Some(FORGET_AFTER.as_secs()), ..quota };
+        let delay = delay_of(count);
         if delay.is_zero() {
-            return;
+            return quota;
         }
         let Ok(_place) = self.waiting.try_acquire() else {
-            return;
+            return quota;
         };
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = closing.cancelled() => {}
         }
+        quota
     }
 }
 
@@ -62,7 +68,8 @@ struct Record {
 }
 
 impl Failures {
-    fn count(&mut self, address: IpAddr, now: Instant) -> Duration {
+    /// How many failures there are with this one.
+    fn count(&mut self, address: IpAddr, now: Instant) -> u32 {
         let address = whole_network(address);
         if !self.by_address.contains_key(&address) && self.by_address.len() >= ADDRESSES {
             self.make_room(now);
@@ -73,7 +80,7 @@ impl Failures {
         }
         record.count = record.count.saturating_add(1);
         record.last = now;
-        delay_of(record.count)
+        record.count
     }
 
     fn make_room(&mut self, now: Instant) {
@@ -125,11 +132,11 @@ mod tests {
         let now = Instant::now();
         let (one, two) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         for _ in 0..3 {
-            assert_eq!(failures.count(one, now), Duration::ZERO);
+            assert_eq!(delay_of(failures.count(one, now)), Duration::ZERO);
         }
-        assert_eq!(failures.count(one, now), FIRST_DELAY);
-        assert_eq!(failures.count(two, now), Duration::ZERO);
-        assert_eq!(failures.count(one, now + FORGET_AFTER), Duration::ZERO);
+        assert_eq!(delay_of(failures.count(one, now)), FIRST_DELAY);
+        assert_eq!(delay_of(failures.count(two, now)), Duration::ZERO);
+        assert_eq!(delay_of(failures.count(one, now + FORGET_AFTER)), Duration::ZERO);
     }
 
     #[test]
@@ -139,7 +146,7 @@ mod tests {
         for last in 1..=3 {
             failures.count(format!("2001:db8::{last}").parse().unwrap(), now);
         }
-        assert_eq!(failures.count("2001:db8::99".parse().unwrap(), now), FIRST_DELAY);
+        assert_eq!(delay_of(failures.count("2001:db8::99".parse().unwrap(), now)), FIRST_DELAY);
     }
 
     #[test]

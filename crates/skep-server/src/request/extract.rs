@@ -17,6 +17,10 @@ use crate::request::problem::Problem;
 
 /// The largest request body, but for messages with files.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
+/// The type of JSON lines.
+pub(crate) const LINES: &str = "application/x-ndjson";
+/// The largest body of them: a session that is imported is one commit.
+pub(crate) const LINES_BYTES: usize = 64 * 1024 * 1024;
 /// A body that has not arrived after this long is not going to.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// Files over a slow line.
@@ -141,7 +145,7 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail))
 }
 
-async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, Problem> {
     let encoding = only(headers, &header::CONTENT_ENCODING)?.unwrap_or("identity");
     if !encoding.eq_ignore_ascii_case("identity") {
         let detail = "compressed bodies are not accepted; send it plain";

@@ -39,7 +39,13 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        match only(&parts.headers, &IDEMPOTENCY_KEY)? {
+        Self::of(&parts.headers)
+    }
+}
+
+impl IdempotencyKey {
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+        match only(headers, &IDEMPOTENCY_KEY)? {
             Some(key) if !is_id(key) => {
                 let detail =
                     format!("Idempotency-Key has 1 to {ID_BYTES} visible ASCII characters");
@@ -48,10 +54,8 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
             key => Ok(Self(key.map(str::to_owned))),
         }
     }
-}
 
-impl IntoParams for IdempotencyKey {
-    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+    pub(crate) fn parameter() -> Parameter {
         let text = ObjectBuilder::new()
             .schema_type(Type::String)
             .min_length(Some(1))
@@ -63,7 +67,13 @@ impl IntoParams for IdempotencyKey {
             .required(Required::False)
             .description(Some("The same key and body give the same answer as before."))
             .schema(Some(text));
-        vec![parameter.build()]
+        parameter.build()
+    }
+}
+
+impl IntoParams for IdempotencyKey {
+    fn into_params(_place: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![Self::parameter()]
     }
 }
 

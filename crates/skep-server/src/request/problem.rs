@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value};
 use skep_guard::scrub;
-use skep_runtime::door::{DoorError, ErrorKind};
+use skep_runtime::door::{DoorError, ErrorKind, Quota};
 use utoipa::openapi::{self, Ref};
 use utoipa::{IntoResponses, ToSchema};
 
@@ -83,6 +83,8 @@ pub(crate) struct Problem {
     /// Members beside the standard ones, such as the id to follow.
     more: Vec<(&'static str, Value)>,
     retry_after: Option<u32>,
+    /// The limit that was met.
+    quota: Option<Quota>,
     /// The part of the request it is about.
     param: Option<String>,
 }
@@ -104,6 +106,7 @@ impl Problem {
             detail: detail.into(),
             more: Vec::new(),
             retry_after: None,
+            quota: None,
             param: None,
         }
     }
@@ -144,6 +147,11 @@ impl Problem {
         self
     }
 
+    pub(crate) fn limited(mut self, quota: Quota) -> Self {
+        self.quota = Some(quota);
+        self
+    }
+
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
@@ -163,7 +171,7 @@ impl From<DoorError> for Problem {
             ErrorKind::Stopping => (StatusCode::SERVICE_UNAVAILABLE, Some(5)),
             ErrorKind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, None),
         };
-        Self { retry_after, ..Self::new(status, error.code, error.text) }
+        Self { retry_after, quota: error.quota, ..Self::new(status, error.code, error.text) }
     }
 }
 
@@ -194,9 +202,25 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if let Some(quota) = self.quota {
+            headers.extend(rate_limit(quota));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
+}
+
+/// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-10.
+fn rate_limit(quota: Quota) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    let Quota { name, most, left, unit, seconds } = quota;
+    let [window, reset] = ["w", "t"]
+        .map(|word| seconds.map_or(String::new(), |seconds| format!(";{word}={seconds}")));
+    let policy = format!("\"{name}\";q={most};qu=\"{unit}\"{window}");
+    let now = format!("\"{name}\";r={left}{reset}");
+    let headers = [("ratelimit-policy", policy), ("ratelimit", now)];
+    headers.into_iter().filter_map(|(name, value)| {
+        Some((HeaderName::from_static(name), HeaderValue::from_str(&value).ok()?))
+    })
 }

@@ -12,10 +12,9 @@ use skep_runtime::audit::{AuditPage, AuditQuery};
 use utoipa::IntoParams;
 
 use crate::door::state::Doors;
-use crate::request::extract::{Nothing, Params};
+use crate::request::extract::{LINES, Nothing, Params};
 use crate::request::permit::Permit;
 use crate::request::problem::Problem;
-use crate::rest::sessions::LINES;
 
 const USUAL_ROWS: usize = 50;
 const MOST_ROWS: usize = 500;

@@ -1,15 +1,16 @@
 //! Browsers: a link signs one in, once. The cookie cannot be read by scripts, the key cannot be
 //! sent by other pages; requests need both.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use skep_runtime::door::Role;
 use utoipa::ToSchema;
 
+use crate::door::redact_response::ShowsSecret;
 use crate::door::state::Doors;
 use crate::request::extract::{JsonBody, Nothing, Params};
 use crate::request::permit::Permit;
@@ -148,5 +149,5 @@ pub(crate) async fn link(
         return Err(Problem::bad_request("invalid_name", detail));
     }
     let link = doors.site.link(&doors.hive.new_link(name, role));
-    Ok((StatusCode::CREATED, Json(MadeLink { link })).into_response())
+    Ok((StatusCode::CREATED, Extension(ShowsSecret), Json(MadeLink { link })).into_response())
 }

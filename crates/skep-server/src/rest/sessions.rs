@@ -1,9 +1,7 @@
 //! Sessions of an agent: listing them, forking one, carrying them out and in.
 
-use std::time::Duration;
-
 use axum::Json;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,18 +14,14 @@ use skep_runtime::door::{
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::extract::{self, Nothing, OptionalJsonBody, Params, Segments, page_size};
+use crate::request::extract::{
+    self, LINES, Nothing, OptionalJsonBody, Params, Segments, page_size,
+};
 use crate::request::header::{IdempotencyKey, OnClose, only};
 use crate::request::permit::Permit;
 use crate::request::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
 use crate::rest::messages::{self, Wait};
 use crate::stream::sse::Sse;
-
-/// One message a line.
-pub(crate) const LINES: &str = "application/x-ndjson";
-/// The largest session that can be imported: it is one commit.
-const IMPORT_BYTES: usize = 64 * 1024 * 1024;
-const IMPORT_TIME: Duration = Duration::from_secs(120);
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -258,20 +252,7 @@ async fn read_lines(request: Request) -> Result<String, Problem> {
         let detail = format!("the body must be JSON lines and say so: Content-Type: {LINES}");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_lines", detail));
     }
-    let bytes = match tokio::time::timeout(IMPORT_TIME, to_bytes(body, IMPORT_BYTES)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(error)) if extract::is_length_limit(&error) => {
-            let detail = format!("a session has at most {IMPORT_BYTES} bytes as JSON lines");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
-        }
-        Ok(Err(_)) => {
-            return Err(Problem::bad_request("cut_body", "the body ended before its end"));
-        }
-        Err(_) => {
-            let detail = format!("the body did not arrive within {} s", IMPORT_TIME.as_secs());
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", detail));
-        }
-    };
+    let bytes = extract::read(&parts.headers, body, extract::LINES_BYTES).await?;
     String::from_utf8(bytes.into())
         .map_err(|_| Problem::bad_request("bad_import", "the body is not UTF-8 text"))
 }

@@ -11,17 +11,21 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use skep_core::role::decide;
 use skep_runtime::door::{Action, Identity, Role};
+use utoipa::IntoResponses;
 use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, PathItem};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{OpenApi, RefOr};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::door::admission::OpenRoutes;
 use crate::door::state::Doors;
+use crate::request::extract::{BODY_BYTES, LINES, LINES_BYTES};
+use crate::request::header::IdempotencyKey;
 use crate::request::openai_error;
 use crate::request::permit::Permit;
-use crate::request::problem::{Problem, described};
+use crate::request::problem::{BadBody, Clash, Problem, described};
+use crate::routes::keyed;
 
 /// The name of the credential in the document.
 pub(crate) const BEARER: &str = "token";
@@ -93,18 +97,23 @@ struct Rule {
     action: Option<Action>,
     /// The statuses its document names.
     declared: HashMap<Method, BTreeSet<u16>>,
+    /// Writes whose handler does not look at their `Idempotency-Key`, with their largest body.
+    keyed: HashMap<Method, usize>,
 }
 
 fn declare(
     action: Option<Action>,
     (schemas, mut paths, router): UtoipaMethodRouter<Doors>,
 ) -> UtoipaMethodRouter<Doors> {
-    let mut declared = HashMap::new();
+    let (mut declared, mut keyed) = (HashMap::new(), HashMap::new());
     let all = paths.paths.iter_mut().flat_map(|(path, item)| {
         operations(item).into_iter().map(move |(method, operation)| (path, method, operation))
     });
     for (path, method, operation) in all {
         describe(action, operation);
+        if action.is_some() && method != Method::GET && describe_key(operation) {
+            keyed.insert(method.clone(), largest_body(operation));
+        }
         operation.operation_id = Some(id_of(&method, path));
         if path.starts_with("/v1/") {
             describe_for_openai(operation);
@@ -112,7 +121,7 @@ fn declare(
         let statuses = operation.responses.responses.keys();
         declared.insert(method, statuses.filter_map(|text| text.parse().ok()).collect());
     }
-    let rule = Arc::new(Rule { action, declared });
+    let rule = Arc::new(Rule { action, declared, keyed });
     let guard = middleware::from_fn(move |request, next| pass(Arc::clone(&rule), request, next));
     (schemas, paths, router.route_layer(guard))
 }
@@ -159,6 +168,30 @@ fn describe(action: Option<Action>, operation: &mut Operation) {
     operation.extensions = Some(extensions);
 }
 
+/// Adds the header to a write whose handler does not have it. True: it was added.
+fn describe_key(operation: &mut Operation) -> bool {
+    let key = IdempotencyKey::parameter();
+    let parameters = operation.parameters.get_or_insert_default();
+    let is_key =
+        |known: &RefOr<_>| matches!(known, RefOr::T(Parameter { name, .. }) if *name == key.name);
+    if parameters.iter().any(is_key) {
+        return false;
+    }
+    parameters.push(RefOr::T(key));
+    for (status, why) in BadBody::responses().into_iter().chain(Clash::responses()) {
+        operation.responses.responses.entry(status).or_insert(why);
+    }
+    true
+}
+
+fn largest_body(operation: &Operation) -> usize {
+    let lines = match &operation.request_body {
+        Some(RefOr::T(body)) => body.content.contains_key(LINES),
+        _ => false,
+    };
+    if lines { LINES_BYTES } else { BODY_BYTES }
+}
+
 /// The same refusals in the form of that interface.
 fn describe_for_openai(operation: &mut Operation) {
     for (status, response) in &mut operation.responses.responses {
@@ -184,8 +217,26 @@ async fn pass(rule: Arc<Rule>, mut request: Request, next: Next) -> Response {
         &Method::HEAD => Method::GET,
         method => method.clone(),
     };
-    let response = next.run(request).await;
+    let response = match rule.keyed.get(&method) {
+        Some(&most) => {
+            answer_once(request, most, next).await.unwrap_or_else(IntoResponse::into_response)
+        }
+        None => next.run(request).await,
+    };
     rule.check(&method, response)
+}
+
+/// A write; one with a key is carried out once.
+async fn answer_once(request: Request, most: usize, next: Next) -> Result<Response, Problem> {
+    let known = request.extensions().get::<Doors>().zip(request.extensions().get::<Identity>());
+    match (IdempotencyKey::of(request.headers())?.0, known) {
+        (None, _) => Ok(next.run(request).await),
+        (Some(_), None) => Ok(broken("a write was reached without a credential")),
+        (Some(key), Some((doors, identity))) => {
+            let (doors, principal) = (Doors::clone(doors), identity.principal.clone());
+            keyed::answer(&doors, &principal, key, most, request, next).await
+        }
+    }
 }
 
 impl Rule {
@@ -220,7 +271,7 @@ mod tests {
     #[test]
     fn a_status_that_is_not_declared_does_not_pass() {
         let declared = HashMap::from([(Method::GET, BTreeSet::from([200, 404]))]);
-        let rule = Rule { action: None, declared };
+        let rule = Rule { action: None, declared, keyed: HashMap::new() };
         let answer = |status: StatusCode| rule.check(&Method::GET, status.into_response());
         assert_eq!(answer(StatusCode::NOT_FOUND).status(), 404);
         assert_eq!(answer(StatusCode::CONFLICT).status(), 500);

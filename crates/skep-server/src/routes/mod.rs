@@ -18,6 +18,7 @@
 mod assets;
 mod declared;
 mod document;
+mod keyed;
 mod page;
 #[cfg(test)]
 mod page_types_tests;
@@ -115,6 +116,7 @@ pub(crate) fn router(doors: Doors) -> Router {
     let entrance = Entrance { doors: Arc::clone(&doors), open: Arc::new(open) };
     router
         .layer(axum::Extension(document::Served::new(&document)))
+        .layer(axum::Extension(Doors::clone(&doors)))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(entrance, admission::admit))
@@ -159,6 +161,25 @@ mod tests {
             }
         }
         assert!(ids.len() > 20, "{ids:?}");
+    }
+
+    #[test]
+    fn every_write_of_somebody_known_takes_a_key() {
+        let (_, document, open) = routes().split();
+        let document = serde_json::to_value(document).unwrap();
+        let mut writes = 0;
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let way = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+                let parameters = operation["parameters"].as_array();
+                let keys = parameters.into_iter().flatten();
+                let keys = keys.filter(|parameter| parameter["name"] == "Idempotency-Key").count();
+                let write = way != Method::GET && !open.has(&way, path);
+                assert_eq!(keys, usize::from(write), "{method} {path}");
+                writes += keys;
+            }
+        }
+        assert!(writes > 15, "{writes}");
     }
 
     /// Of two types with one name the document would show one, for both.

@@ -198,3 +198,7 @@ UPDATE requests SET scope = (
         SELECT substr(requests.scope, 1, length(requests.scope) - length(a.name)) || a.id
         FROM items i JOIN agents a ON a.id = i.agent WHERE i.id = requests.item)
     WHERE scope LIKE 'api/%' AND item IN (SELECT id FROM items);
+
+-- Requests with a key that are no messages have no item. `answer`: what they were answered, as
+-- JSON; NULL: they are carried out, or the hive stopped while they were.
+ALTER TABLE requests ADD COLUMN answer TEXT;

@@ -59,6 +59,9 @@ pub enum Refusal {
     Stale,
     #[error("{code}: {detail}")]
     Conflict { code: &'static str, detail: String },
+    /// More than one may have.
+    #[error("{detail}")]
+    Quota { code: &'static str, detail: String, most: u64, left: u64 },
     #[error("{what} does not exist")]
     NotFound { what: String },
     #[error("the statement failed: {0}")]

@@ -20,4 +20,4 @@ mod readers;
 pub(crate) mod store;
 mod thread;
 mod trail;
-mod writer;
+pub(crate) mod writer;

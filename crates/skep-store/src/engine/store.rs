@@ -26,7 +26,7 @@ use crate::engine::integrity::{self, Integrity};
 use crate::engine::open::{self, OpenOptions, OpenReport};
 use crate::engine::readers::Readers;
 use crate::engine::tx::Committed;
-use crate::engine::writer::{QUEUE, WriteJob, Writer};
+use crate::engine::writer::{WAITING_WRITES, WriteJob, Writer};
 use crate::engine::{thread, trail};
 
 /// How long closing waits for the last writes; a hung sync must not keep the process.
@@ -66,7 +66,7 @@ impl<S: CommandSet> StoreOf<S> {
             path: options.database.clone(),
             source,
         };
-        let (queue, jobs) = mpsc::channel(QUEUE);
+        let (queue, jobs) = mpsc::channel(WAITING_WRITES);
         let (closing, closed) = watch::channel(false);
         let wanted = Arc::new(Notify::new());
         let totals = Arc::new(Totals::default());

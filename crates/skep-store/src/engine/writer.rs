@@ -22,7 +22,7 @@ use crate::engine::trail;
 use crate::engine::tx::{Committed, Counters, Gathered, Tx};
 
 /// Commands that may wait; one more is refused as busy.
-pub(crate) const QUEUE: usize = 4096;
+pub const WAITING_WRITES: usize = 4096;
 const BATCH_COMMANDS: usize = 256;
 const BATCH_BYTES: usize = 4 << 20;
 

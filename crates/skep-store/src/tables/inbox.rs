@@ -23,6 +23,7 @@ use crate::tables::files;
 use crate::tables::lanes::{self, Lane, OpenTurn};
 use crate::tables::leases::{self, Lease, Opening};
 use crate::tables::outbox::{self, NewFrame};
+use crate::tables::people::requests::{self, Request};
 use crate::tables::people::storage;
 
 /// Messages of people are `normal`; the other priorities come with what sends them.
@@ -53,13 +54,6 @@ pub struct Letter {
     /// Bytes its sender may store in all; nothing where that has no limit.
     pub room: Option<u64>,
     pub now: Millis,
-}
-
-#[derive(Clone, Debug)]
-pub struct Request {
-    pub scope: String,
-    pub id: String,
-    pub body_hash: [u8; 32],
 }
 
 /// Takes a message in. With `take`, and when nothing stands before it, its turn begins in the
@@ -401,11 +395,7 @@ pub(crate) async fn repeated(
         return Ok(None);
     };
     if row.blob(0)? != request.body_hash || row.int(5)? != letter.agent.0 {
-        let detail = format!(
-            "the id {} was used for another message; give each message its own id",
-            request.id
-        );
-        return Err(Refusal::conflict("id_reused", detail));
+        return Err(requests::reused(&request.id));
     }
     Ok(Some(Repeated {
         item: ItemId(row.text(1)?),
@@ -463,16 +453,7 @@ async fn insert(
     tx.conn.run(insert, &args).await?;
     files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;
     if let Some(request) = &letter.request {
-        let insert = "INSERT INTO requests (scope, id, body_hash, item, created_at) \
-                      VALUES ($1, $2, $3, $4, $5)";
-        let args = [
-            (&request.scope).into(),
-            (&request.id).into(),
-            request.body_hash.as_slice().into(),
-            letter.item.as_str().into(),
-            letter.now.into(),
-        ];
-        tx.conn.run(insert, &args).await?;
+        requests::insert(tx, request, letter.item.as_str(), letter.now).await?;
     }
     Ok(())
 }

@@ -49,10 +49,11 @@ impl Run for Expire {
             let floor = "UPDATE channels SET floor_seq = $2 WHERE id = $1 AND floor_seq < $2";
             tx.conn.run(floor, &[(&channel).into(), seq.into()]).await?;
         }
-        // By their own age first: a message cannot have ended before it was accepted.
+        // By their own age first: a message cannot have ended before it was accepted. Other
+        // requests have no item.
         let ids = "DELETE FROM requests WHERE (scope, id) IN (SELECT r.scope, r.id \
-                   FROM requests r WHERE r.created_at < $1 AND EXISTS \
-                   (SELECT 1 FROM items i WHERE i.id = r.item AND i.finished_at < $1) \
+                   FROM requests r WHERE r.created_at < $1 AND (r.item = '' OR EXISTS \
+                   (SELECT 1 FROM items i WHERE i.id = r.item AND i.finished_at < $1)) \
                    ORDER BY r.created_at LIMIT $2)";
         gone += tx.conn.run(ids, &[self.ids_before.into(), BITE.into()]).await?;
         let files = "DELETE FROM files WHERE uses = 0 AND hash IN (SELECT hash FROM files \

@@ -7,10 +7,11 @@ use skep_core::ids::*;
 use skep_core::message::Usage;
 use skep_core::settings::QueueMode;
 use skep_store::close::{Close, Outcome};
-use skep_store::inbox::{Accept, Accepted, Letter, Request, Slot};
+use skep_store::inbox::{Accept, Accepted, Letter, Slot};
 use skep_store::journal::Journal;
 use skep_store::leases::Lease;
 use skep_store::outbox;
+use skep_store::requests::Request;
 use skep_store::retention::Expire;
 
 use crate::lab::{CHANNELS, LabStore, furnished};

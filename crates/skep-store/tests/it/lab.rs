@@ -15,6 +15,7 @@ use skep_store::journal::Journal;
 use skep_store::lanes::WakeLanes;
 use skep_store::leases::{Recover, Release, Take};
 use skep_store::outbox::OpenChannel;
+use skep_store::requests::{BeginRequest, CloseRequest};
 use skep_store::retention::Expire;
 use skep_store::search::IndexSpoken;
 use skep_store::sessions::Fork;
@@ -27,7 +28,7 @@ skep_store::commands! {
     pub enum Lab -> LabOutcome, <Command as CommandSet>::SCHEMA;
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
     Close, Decide, Recover, WakeLanes, Expire, Import, Fork, IndexSpoken, Prioritise, Raw, AddAudit,
-    TimedTake, TimedAccept,
+    TimedTake, TimedAccept, BeginRequest, CloseRequest,
 }
 
 pub type LabStore = StoreOf<Lab>;

@@ -17,12 +17,13 @@ use skep_core::settings::QueueMode;
 use skep_store::close::{Close, Outcome};
 use skep_store::history::NewMessage;
 use skep_store::inbox::{
-    Accept, Accepted, Action, EndedTurn, Letter, Order, Ordered, Request, Slot, StopLane,
+    Accept, Accepted, Action, EndedTurn, Letter, Order, Ordered, Slot, StopLane,
 };
 use skep_store::item_views::{CancelItem, Cancelled};
 use skep_store::journal::{Entry, Journal, NewCall};
 use skep_store::lanes::WakeLanes;
 use skep_store::leases::{Lease, Recover, Release, Take};
+use skep_store::requests::Request;
 use skep_store::waits::{Decide, Park};
 use skep_store::{Member, Refusal, StoreError};
 

@@ -18,6 +18,7 @@ mod lane_story;
 mod opening;
 mod pages;
 mod probe;
+mod requests;
 mod sessions;
 mod upgrade;
 mod upgrade_ids;

@@ -73,6 +73,11 @@ async fn attack_a_user_at_every_limit_does_not_delay_an_operator() {
     assert_eq!((full.status, &full.json["code"]), (413, &json!("user_storage")), "{}", full.text);
     let why = "more than limits.user_storage_mib (1) allows one user";
     assert!(full.text.contains(why), "{}", full.text);
+    let policy = "\"storage\";q=1048576;qu=\"content-bytes\"";
+    assert_eq!(full.headers["ratelimit-policy"], policy);
+    let left = full.headers["ratelimit"].to_str().unwrap();
+    let left: u64 = left.strip_prefix("\"storage\";r=").unwrap().parse().unwrap();
+    assert!(left < 192 << 10, "{left}");
     // Three more users fill what is not kept for operators.
     let mut all = vec![(anna, her)];
     for name in ["berta", "carla", "dora"] {

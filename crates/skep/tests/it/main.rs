@@ -18,6 +18,7 @@ mod channel_calls;
 mod channel_chat;
 mod channel_deaf;
 mod channel_decide;
+mod channel_keys;
 mod channel_metrics;
 mod channel_origins;
 mod channel_resume;

@@ -1,6 +1,8 @@
-//! What belongs to a person: credentials, signed-in browsers, permissions given, bytes stored.
+//! What belongs to a person: credentials, signed-in browsers, permissions given, keys of
+//! requests, bytes stored.
 
 pub mod browsers;
 pub mod grants;
+pub mod requests;
 pub mod storage;
 pub mod tokens;

@@ -7,9 +7,6 @@ use skep_core::ids::Principal;
 use crate::engine::error::Refusal;
 use crate::engine::tx::Tx;
 
-/// The code of a refusal for lack of room.
-pub const FULL: &str = "user_storage";
-
 /// Bytes of a row besides its text.
 const ROW: usize = 512;
 
@@ -30,16 +27,15 @@ pub(crate) async fn charge(
     if now <= limit {
         return Ok(());
     }
-    Err(Refusal::conflict(
-        FULL,
-        format!(
-            "the message was not kept: with it you would have stored {} MiB, more than \
-             limits.user_storage_mib ({}) allows one user. Leave out attachments, or ask an \
-             operator to raise the limit",
-            now.unsigned_abs().div_ceil(1 << 20),
-            most >> 20
-        ),
-    ))
+    let detail = format!(
+        "the message was not kept: with it you would have stored {} MiB, more than \
+         limits.user_storage_mib ({}) allows one user. Leave out attachments, or ask an \
+         operator to raise the limit",
+        now.unsigned_abs().div_ceil(1 << 20),
+        most >> 20
+    );
+    let left = most.saturating_sub(now.saturating_sub(bytes).unsigned_abs());
+    Err(Refusal::Quota { code: "user_storage", detail, most, left })
 }
 
 /// Bytes of a text and its files, as far as they come with it.
