@@ -7,6 +7,7 @@ use crate::settings::{QueueMode, Think};
 use crate::vocab::file::Attachment;
 use crate::vocab::frame::Frame;
 use crate::vocab::ids::{AgentName, ChannelId, ItemId, MessageId, Principal, SessionKey};
+use crate::vocab::words::words;
 
 /// A message on its way in.
 #[derive(Clone, Debug)]
@@ -35,14 +36,14 @@ pub enum Source {
     Call { key: Option<String>, call: MessageId },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AckState {
-    Started,
-    Queued,
-    Waiting,
-    /// A command: answered already.
-    Done,
+words! {
+    AckState {
+        Started = "started",
+        Queued = "queued",
+        Waiting = "waiting",
+        /// A command: answered already.
+        Done = "done",
+    }
 }
 
 /// The message is durable.

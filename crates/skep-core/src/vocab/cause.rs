@@ -1,14 +1,20 @@
 //! What an item of the inbox is there for.
 
-use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::vocab::ids::{ApprovalId, CallId, TurnId};
 
+/// The word of nearly all items.
+const MESSAGE: &str = "message";
+
 /// Why an item is in the inbox: what its turn does. A row keeps it as a word (`items.kind`) and,
-/// where more belongs to it, as JSON (`items.cause`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// where more belongs to it, as JSON (`items.cause`). A new word comes with a migration: an older
+/// program then refuses the database instead of the row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "cause", rename_all = "snake_case")]
 pub enum Cause {
     /// Somebody wrote to the agent.
     Message,
@@ -85,69 +91,32 @@ pub struct UnreadCause {
 }
 
 impl Cause {
-    /// The word of it.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Message => "message",
-            Self::Command(_) => "command",
-            Self::Approved(_) => "approved",
-            Self::Again(_) => "again",
-            Self::Task { .. } => "task",
-            Self::Peer => "peer",
-            Self::Event => "event",
-            Self::Reminder => "reminder",
-            Self::Trigger { .. } => "trigger",
-            Self::Bootstrap => "bootstrap",
-            Self::Escalation => "escalation",
-            Self::Question => "question",
-            Self::Continue => "continue",
+    /// As a row keeps it: the word, and what belongs to it.
+    pub fn stored(&self) -> (Cow<'static, str>, Option<String>) {
+        if *self == Self::Message {
+            return (MESSAGE.into(), None);
         }
-    }
-
-    /// What belongs to the word, where more does.
-    pub fn more(&self) -> Option<Value> {
-        match self {
-            Self::Command(slash) => Some(json!(slash)),
-            Self::Approved(id) => Some(json!(id)),
-            Self::Again(call) | Self::Task { call } => Some(json!(call)),
-            Self::Trigger { name } => Some(json!(name)),
-            Self::Message
-            | Self::Peer
-            | Self::Event
-            | Self::Reminder
-            | Self::Bootstrap
-            | Self::Escalation
-            | Self::Question
-            | Self::Continue => None,
-        }
+        let row = json!(self);
+        let kind = row["kind"].as_str().unwrap_or_default().to_owned();
+        (kind.into(), row.get("cause").map(Value::to_string))
     }
 
     /// The same from its row.
     pub fn read(kind: &str, more: Option<&str>) -> Result<Self, UnreadCause> {
-        Ok(match kind {
-            "message" => Self::Message,
-            "command" => Self::Command(parse(kind, more)?),
-            "approved" => Self::Approved(parse(kind, more)?),
-            "again" => Self::Again(parse(kind, more)?),
-            "task" => Self::Task { call: parse(kind, more)? },
-            "peer" => Self::Peer,
-            "event" => Self::Event,
-            "reminder" => Self::Reminder,
-            "trigger" => Self::Trigger { name: parse(kind, more)? },
-            "bootstrap" => Self::Bootstrap,
-            "escalation" => Self::Escalation,
-            "question" => Self::Question,
-            "continue" => Self::Continue,
-            _ => return Err(unread(kind, "the word is unknown")),
-        })
+        if kind == MESSAGE {
+            return Ok(Self::Message);
+        }
+        let more: Result<Value, _> = serde_json::from_str(more.unwrap_or("null"));
+        let read = more.and_then(|more| Self::deserialize(json!({"kind": kind, "cause": more})));
+        read.map_err(|why| UnreadCause { kind: kind.to_owned(), why: why.to_string() })
     }
 
     /// As lists of items call it: a call that runs late is an event for people.
-    pub fn listed(&self) -> &'static str {
+    pub fn listed(&self) -> Cow<'static, str> {
         match self {
-            Self::Approved(_) => "event",
-            Self::Again(_) => "message",
-            other => other.kind(),
+            Self::Approved(_) => "event".into(),
+            Self::Again(_) => MESSAGE.into(),
+            other => other.stored().0,
         }
     }
 
@@ -155,14 +124,6 @@ impl Cause {
     pub fn joins(&self) -> bool {
         matches!(self, Self::Message | Self::Event)
     }
-}
-
-fn parse<T: DeserializeOwned>(kind: &str, more: Option<&str>) -> Result<T, UnreadCause> {
-    serde_json::from_str(more.unwrap_or("null")).map_err(|error| unread(kind, error))
-}
-
-fn unread(kind: &str, why: impl ToString) -> UnreadCause {
-    UnreadCause { kind: kind.to_owned(), why: why.to_string() }
 }
 
 #[cfg(test)]
@@ -183,27 +144,31 @@ mod tests {
             (Cause::Command(compact), "command", Some(json!({"compact": {"keep": "the plan"}}))),
             (Cause::Approved(ApprovalId::new("a")), "approved", Some(json!("a"))),
             (Cause::Again(call()), "again", Some(json!({"turn": "t", "call": "c"}))),
-            (Cause::Task { call: call() }, "task", Some(json!({"turn": "t", "call": "c"}))),
+            (
+                Cause::Task { call: call() },
+                "task",
+                Some(json!({"call": {"turn": "t", "call": "c"}})),
+            ),
             (Cause::Peer, "peer", None),
             (Cause::Event, "event", None),
             (Cause::Reminder, "reminder", None),
-            (Cause::Trigger { name: "daily".into() }, "trigger", Some(json!("daily"))),
+            (Cause::Trigger { name: "daily".into() }, "trigger", Some(json!({"name": "daily"}))),
             (Cause::Bootstrap, "bootstrap", None),
             (Cause::Escalation, "escalation", None),
             (Cause::Question, "question", None),
             (Cause::Continue, "continue", None),
         ];
         for (cause, kind, more) in table {
-            assert_eq!((cause.kind(), cause.more()), (kind, more));
-            let stored = cause.more().map(|more| more.to_string());
-            assert_eq!(Cause::read(kind, stored.as_deref()), Ok(cause));
+            let stored = cause.stored();
+            assert_eq!(stored, (kind.into(), more.map(|more| more.to_string())));
+            assert_eq!(Cause::read(&stored.0, stored.1.as_deref()), Ok(cause));
         }
     }
 
     #[test]
     fn what_a_newer_version_wrote_is_an_error_that_says_so() {
         let table = [
-            ("dream", None, "the cause `dream` of an item cannot be read (the word is unknown)"),
+            ("dream", None, "the cause `dream` of an item cannot be read (unknown variant `dream`"),
             ("command", Some(r#""dance""#), "unknown variant `dance`"),
             ("approved", None, "the cause `approved` of an item cannot be read (invalid type"),
         ];

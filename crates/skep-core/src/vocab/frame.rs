@@ -13,6 +13,12 @@ words! {
         Ack = "ack",
         Response = "response",
         Error = "error",
+        /// Something a person is to know though they asked nothing.
+        Notification = "notification",
+        /// An agent asks a person.
+        Question = "question",
+        /// A call waits for a person's decision.
+        Approval = "approval",
     }
 }
 

@@ -317,7 +317,7 @@ pub struct InboxItem {
     pub message_id: MessageId,
     pub agent: AgentName,
     pub session_key: SessionKey,
-    pub kind: &'static str,
+    pub kind: String,
     pub priority: &'static str,
     pub state: ItemState,
     pub attempts: i64,

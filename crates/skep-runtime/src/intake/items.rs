@@ -163,7 +163,7 @@ pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
         message_id: row.message_id,
         agent: row.agent_name,
         session_key: row.session_key,
-        kind: row.cause.listed(),
+        kind: row.cause.listed().into_owned(),
         priority: match row.priority {
             0 => "critical",
             1 => "high",

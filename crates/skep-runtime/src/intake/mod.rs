@@ -370,8 +370,7 @@ pub(crate) async fn accepted(
             if ready {
                 shared.env().lanes.wake();
             }
-            let state = if ack.state == "waiting" { AckState::Waiting } else { AckState::Queued };
-            Ok(receipt.say(state, ack.note))
+            Ok(receipt.say(ack.state, ack.note))
         }
         Accepted::Repeated(repeated) => receipt.repeat(&shared, repeated).await,
     }
@@ -423,18 +422,12 @@ impl ReceiptDraft {
             }
             None => Vec::new(),
         };
-        let state = match earlier.ack.as_str() {
-            "started" => AckState::Started,
-            "waiting" => AckState::Waiting,
-            "done" => AckState::Done,
-            _ => AckState::Queued,
-        };
         Ok(Receipt {
             message_id: earlier.message_id,
             item_id: earlier.item,
             agent: self.agent,
             session_key: self.session_key,
-            state,
+            state: earlier.ack,
             note: earlier.note,
             joined: true,
             repeated: frames,

@@ -11,6 +11,7 @@ use skep_core::frame::FrameKind;
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
 };
+use skep_core::inbound::AckState;
 use skep_core::message::{Body, Origin, Role};
 use skep_core::prompt;
 use skep_core::settings::{QueueMode, Think};
@@ -87,7 +88,7 @@ pub enum Accepted {
 /// The acknowledgement for the sender.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ack {
-    pub state: &'static str,
+    pub state: AckState,
     pub note: Option<String>,
 }
 
@@ -95,7 +96,7 @@ pub struct Ack {
 pub struct Repeated {
     pub item: ItemId,
     pub message_id: MessageId,
-    pub ack: String,
+    pub ack: AckState,
     pub note: Option<String>,
 }
 
@@ -132,7 +133,7 @@ impl Accept {
         slot: &Slot,
     ) -> Result<Accepted, Refusal> {
         let letter = &self.letter;
-        let ack = Ack { state: "started", note: letter.note.clone() };
+        let ack = Ack { state: AckState::Started, note: letter.note.clone() };
         if lane.fresh {
             forget_session(tx, &mut lane).await?;
         }
@@ -151,16 +152,9 @@ impl Accept {
         let how = Taken { state: ItemState::Running, turn: Some(&slot.turn) };
         insert(tx, letter, &opening.lane, ord, how, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
-        let first = leases::FirstItem {
-            item: &letter.item,
-            cause: &letter.cause,
-            from: letter.principal.as_str(),
-            text: &letter.text,
-            message: user_message(letter),
-        };
         let by = Tally { running: 1, turns: 1, served: Some(ord), ..Tally::default() };
         tally(tx, letter.agent, by).await?;
-        let lease = leases::begin(tx, opening, placed, first).await?;
+        let lease = leases::begin(tx, opening, placed, user_text(letter)).await?;
         Ok(Accepted::Started { lease: Box::new(lease) })
     }
 
@@ -176,9 +170,9 @@ impl Accept {
         let ack = match arrival {
             Arrival::Hold if !self.fresh => {
                 let waits_for = open.and_then(|turn| turn.waiting_for.clone());
-                Ack { state: "waiting", note: letter.note.clone().or(waits_for) }
+                Ack { state: AckState::Waiting, note: letter.note.clone().or(waits_for) }
             }
-            _ => Ack { state: "queued", note: letter.note.clone() },
+            _ => Ack { state: AckState::Queued, note: letter.note.clone() },
         };
         let how = Taken { state: ItemState::Pending, turn: None };
         insert(tx, letter, &lane, ord, how, &ack).await?;
@@ -258,7 +252,7 @@ impl Run for Order {
         let lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
         let ord = tx.next_ord();
         let (ended, answer) = self.act(tx, &lane).await?;
-        let ack = Ack { state: "done", note: None };
+        let ack = Ack { state: AckState::Done, note: None };
         let state = if answer.is_ok() { ItemState::Done } else { ItemState::Failed };
         let how = Taken { state, turn: None };
         insert(tx, letter, &lane, ord, how, &ack).await?;
@@ -397,10 +391,11 @@ pub(crate) async fn repeated(
     if row.blob(0)? != request.body_hash || row.int(5)? != letter.agent.0 {
         return Err(requests::reused(&request.id));
     }
+    let ack = row.text(3)?;
     Ok(Some(Repeated {
         item: ItemId(row.text(1)?),
         message_id: MessageId(row.text(2)?),
-        ack: row.text(3)?,
+        ack: AckState::parse(&ack).ok_or_else(|| SqlError::decode(format!("ack {ack}")))?,
         note: row.text_opt(4)?,
     }))
 }
@@ -426,19 +421,19 @@ async fn insert(
                   principal, channel, body, ack, note, state, created_at, fresh, files, \
                   think, turn, started_at, cause, origin_principal) VALUES ($1, $2, $3, $4, $5, \
                   $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
-    let more = letter.cause.more().map(|more| more.to_string());
+    let (kind, more) = letter.cause.stored();
     let args = [
         letter.item.as_str().into(),
         ord.into(),
         letter.agent.0.into(),
         lane.id.0.into(),
-        letter.cause.kind().into(),
+        kind.as_ref().into(),
         NORMAL.into(),
         letter.message_id.as_str().into(),
         letter.principal.as_str().into(),
         letter.channel.as_ref().map(ChannelId::as_str).into(),
         (&letter.text).into(),
-        ack.state.into(),
+        ack.state.as_str().into(),
         (&ack.note).into(),
         state.as_str().into(),
         letter.now.into(),
@@ -499,8 +494,8 @@ fn event(letter: &Letter, kind: EventKind) -> NewEvent {
     NewEvent { at, agent, agent_id, session: None, turn: None, kind }
 }
 
-fn user_message(letter: &Letter) -> Body {
-    user_body(UserText {
+fn user_text(letter: &Letter) -> UserText<'_> {
+    UserText {
         item: &letter.item,
         cause: &letter.cause,
         message_id: &letter.message_id,
@@ -509,7 +504,7 @@ fn user_message(letter: &Letter) -> Body {
         text: &letter.text,
         files: letter.files.clone(),
         now: letter.now,
-    })
+    }
 }
 
 /// A person's words on their way into history.

@@ -15,6 +15,7 @@ use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking};
 use crate::tables::history::{self, NewMessage, RowPlace};
+use crate::tables::inbox::user_body;
 use crate::tables::pending::{NEXT_ITEMS, PendingItem};
 use crate::tables::spend;
 
@@ -435,7 +436,7 @@ async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Ref
         let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
         let args = [item.id.as_str().into(), leased.turn.as_str().into(), leased.now.into()];
         tx.conn.run(join, &args).await?;
-        messages.push(NewMessage { id: item.id.0.clone(), body: item.message(leased.now) });
+        messages.push(NewMessage { id: item.id.0.clone(), body: user_body(item.text(leased.now)) });
     }
     let taken = i64::try_from(messages.len()).unwrap_or(0);
     let less = "UPDATE lanes SET pending = pending - $2 WHERE id = $1";

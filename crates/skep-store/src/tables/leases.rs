@@ -6,8 +6,8 @@ use std::sync::Arc;
 use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
-use skep_core::ids::{AgentId, AgentName, ItemId, LaneId, SessionId, SessionKey, Token, TurnId};
-use skep_core::message::{Body, Message};
+use skep_core::ids::{AgentId, AgentName, LaneId, SessionId, SessionKey, Token, TurnId};
+use skep_core::message::Message;
 use skep_core::settings::Think;
 
 use crate::engine::command::Run;
@@ -15,7 +15,7 @@ use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::history::{self, NewMessage, NewSession, RowPlace};
-use crate::tables::inbox::Slot;
+use crate::tables::inbox::{Slot, UserText, user_body};
 use crate::tables::lanes::{self, Chosen, Lane, turn_state};
 use crate::tables::pending::{NEXT_ITEMS, PendingItem, cause};
 
@@ -60,14 +60,6 @@ pub(crate) struct Opening<'a> {
     pub think: Option<Think>,
     pub slot: &'a Slot,
     pub now: Millis,
-}
-
-pub(crate) struct FirstItem<'a> {
-    pub item: &'a ItemId,
-    pub cause: &'a Cause,
-    pub from: &'a str,
-    pub text: &'a str,
-    pub message: Body,
 }
 
 /// A turn that has its row and nothing else yet.
@@ -115,13 +107,14 @@ pub(crate) async fn begin(
     tx: &mut Tx<'_>,
     opening: Opening<'_>,
     placed: Placed,
-    first: FirstItem<'_>,
+    first: UserText<'_>,
 ) -> Result<Lease, Refusal> {
     let Opening { lane, agent, agent_name, session_key, slot, now, .. } = opening;
     let Placed { session, token, chosen } = placed;
     let more = lane.pending > 0;
     let place = RowPlace { agent: agent_name, session: &session, turn: &slot.turn, now };
-    let message = NewMessage { id: first.item.0.clone(), body: first.message };
+    let (cause, from, text) = (first.cause.clone(), first.principal, first.text);
+    let message = NewMessage { id: first.item.0.clone(), body: user_body(first) };
     let rows = history::append(tx, &place, vec![message]).await?;
     let lease = Lease {
         turn: slot.turn.clone(),
@@ -130,7 +123,7 @@ pub(crate) async fn begin(
         agent_name: agent_name.clone(),
         session,
         session_key: session_key.clone(),
-        cause: first.cause.clone(),
+        cause,
         resumed: false,
         cancel: None,
         attempts: 0,
@@ -141,7 +134,7 @@ pub(crate) async fn begin(
         more,
         first: rows.into_iter().next(),
     };
-    tell_start(tx, &lease, first.from, first.text, now);
+    tell_start(tx, &lease, from, text, now);
     let seq = lease.first_seq;
     tx.event(lease.event(now, EventKind::HistoryUpdated { first: seq, last: seq }));
     Ok(lease)
@@ -319,19 +312,11 @@ impl Take {
             slot: &self.slot,
             now: self.now,
         };
-        let message = item.message(self.now);
-        let first = FirstItem {
-            item: &item.id,
-            cause: &item.cause,
-            from: &item.principal,
-            text: &item.body,
-            message,
-        };
         let placed = place(tx, &opening).await?;
         let point = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
         let args = [item.id.as_str().into(), self.slot.turn.as_str().into(), self.now.into()];
         tx.conn.run(point, &args).await?;
-        begin(tx, opening, placed, first).await
+        begin(tx, opening, placed, item.text(self.now)).await
     }
 }
 

@@ -4,14 +4,13 @@ use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::file::File;
 use skep_core::ids::{ItemId, MessageId};
-use skep_core::message::Body;
 use skep_core::settings::Think;
 
 use crate::engine::conn::Row;
 use crate::engine::error::SqlError;
 use crate::engine::tx::Tx;
 use crate::tables::files;
-use crate::tables::inbox::{UserText, user_body};
+use crate::tables::inbox::UserText;
 use crate::tables::lanes::think_level;
 
 /// The first pending items of a lane.
@@ -64,8 +63,8 @@ impl PendingItem {
         })
     }
 
-    pub fn message(&self, now: Millis) -> Body {
-        user_body(UserText {
+    pub fn text(&self, now: Millis) -> UserText<'_> {
+        UserText {
             item: &self.id,
             cause: &self.cause,
             message_id: &self.message_id,
@@ -74,6 +73,6 @@ impl PendingItem {
             text: &self.body,
             files: self.files.clone(),
             now,
-        })
+        }
     }
 }

@@ -290,7 +290,7 @@ impl Story {
         self.send("accept", expected, accept, |accepted| match accepted {
             Accepted::Started { lease } => Told::Started(held(&lease)),
             Accepted::Queued { ack, ready, interrupt } => Told::Queued {
-                ack: ack.state.to_owned(),
+                ack: ack.state.as_str().to_owned(),
                 note: ack.note,
                 ready,
                 ended: interrupt.map(ended),

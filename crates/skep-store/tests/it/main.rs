@@ -4,6 +4,7 @@
 
 mod audit;
 mod batches;
+mod causes;
 mod costs;
 mod damage;
 mod failures;
