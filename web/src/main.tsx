@@ -1,5 +1,5 @@
 import "./styles/index.css";
-import { createMemo, createSignal, Match, onCleanup, onMount, Show, Switch } from "solid-js";
+import { createMemo, createSignal, Match, onMount, Show, Switch } from "solid-js";
 import { render } from "solid-js/web";
 import { signIn } from "./api/session";
 import type { Me } from "./api/types";
@@ -12,6 +12,7 @@ import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
 import { headline, Home } from "./view/Home";
+import { onKey } from "./view/hooks";
 import { LogPage } from "./view/log/LogPage";
 import { Search } from "./view/Search";
 import { Shell, TITLES } from "./view/Shell";
@@ -39,18 +40,14 @@ function App(props: { me: Me }) {
     return route.page === "chat" ? route.agent : TITLES[route.page];
   };
 
-  function key(event: KeyboardEvent): void {
+  onMount(() => live.start());
+  onKey((event) => {
     const field = (event.target as HTMLElement).closest("input, textarea, [contenteditable]");
     if (field || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "/") {
       event.preventDefault();
       setSearching(true);
     }
-  }
-  onMount(() => {
-    live.start();
-    addEventListener("keydown", key);
-    onCleanup(() => removeEventListener("keydown", key));
   });
 
   return (

@@ -69,6 +69,19 @@ export async function remove(path: string): Promise<void> {
   await request(path, { method: "DELETE" });
 }
 
+/** Saves what the hive answers as a file of the person's. */
+export async function download(path: string, name: string): Promise<void> {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await (await request(path)).blob());
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+export function said(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 async function refusal(response: Response): Promise<Refusal> {
   try {
     const problem = (await response.json()) as Partial<Problem>;

@@ -139,9 +139,11 @@ export function createHive(live: Live) {
     event: apply,
   });
 
+  const agents = () => state.snapshot?.agents ?? [];
   return {
     state,
-    agents: () => state.snapshot?.agents ?? [],
+    agents,
+    names: () => agents().map((agent) => agent.name),
     turns: () => Object.values(state.turns).sort((a, b) => a.since - b.since),
     turnOf: (agent: string, session: string | undefined, key: string) =>
       Object.values(state.turns).find(

@@ -2,7 +2,7 @@
 // event after its `seq`; after a break the same again. Nothing is polled.
 
 import { createSignal } from "solid-js";
-import { forget, get, query, Refusal, request } from "../api/http";
+import { forget, get, query, Refusal, request, said } from "../api/http";
 import { events } from "../api/sse";
 import type { Event, Snapshot } from "../api/types";
 
@@ -51,8 +51,8 @@ export function createLive() {
         lostAt ??= Date.now();
         const pause = PAUSES[Math.min(failures, PAUSES.length - 1)] ?? 8000;
         failures += 1;
-        const why = error instanceof Error ? error.message : String(error);
-        setLink({ state: "offline", since: lostAt, again: Date.now() + pause, why });
+        const again = Date.now() + pause;
+        setLink({ state: "offline", since: lostAt, again, why: said(error) });
         await rest(pause);
       }
     }

@@ -2,7 +2,7 @@
 
 import { batch } from "solid-js";
 import { createStore, produce } from "solid-js/store";
-import { get, post, query, Refusal } from "../api/http";
+import { get, post, query, Refusal, said } from "../api/http";
 import type { ContextInfo, Event, HistoryPage, Message, Receipt } from "../api/types";
 import { fold, fromActive, type Saying } from "./fold";
 import type { Live } from "./live";
@@ -127,7 +127,7 @@ export function createTalk(place: Place, live: Live) {
         else set("before", page.before);
       }
       const arrived = new Set(page.messages.map((message) => message.origin?.item));
-      set("sending", (sending) => sending.filter((one) => !one.item || !arrived.has(one.item)));
+      drop((one) => one.item !== undefined && arrived.has(one.item));
     });
   }
 
@@ -196,8 +196,12 @@ export function createTalk(place: Place, live: Live) {
     void load();
   }
 
+  function drop(which: (one: Sending) => boolean): void {
+    set("sending", (sending) => sending.filter((one) => !which(one)));
+  }
+
   function ended(item: string, how: string): void {
-    set("sending", (sending) => sending.filter((one) => one.item !== item || how === "pending"));
+    drop((one) => one.item === item && how !== "pending");
   }
 
   function send(text: string, mode: Mode, attachments: Attachment[], id: string): void {
@@ -230,11 +234,10 @@ export function createTalk(place: Place, live: Live) {
       if (receipt.state === "done") {
         const note = { text: receipt.note ?? "Done.", at: Date.now(), bad: false };
         set("notes", (notes) => [...notes, note]);
-        set("sending", (sending) => sending.filter((other) => !which(other)));
-        return;
+        return drop(which);
       }
       const known = state.messages.some((message) => message.origin?.item === receipt.item_id);
-      if (known) set("sending", (sending) => sending.filter((other) => !which(other)));
+      if (known) drop(which);
       else {
         const next = receipt.state === "started" ? "started" : "queued";
         set("sending", which, { state: next, item: receipt.item_id });
@@ -254,7 +257,7 @@ export function createTalk(place: Place, live: Live) {
     if (!one?.item) return false;
     try {
       await post(`/inbox/${encodeURIComponent(one.item)}/cancel`, {});
-      set("sending", (sending) => sending.filter((other) => other.key !== key));
+      drop((other) => other.key === key);
       return true;
     } catch (error) {
       set("error", `Taking it back failed: ${said(error)}`);
@@ -280,13 +283,9 @@ export function createTalk(place: Place, live: Live) {
     send,
     withdraw,
     hurry,
-    dismiss: (key: string) => set("sending", (sending) => sending.filter((one) => one.key !== key)),
+    dismiss: (key: string) => drop((one) => one.key === key),
     close: off,
   };
 }
 
 export type Talk = ReturnType<typeof createTalk>;
-
-function said(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}

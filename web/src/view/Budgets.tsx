@@ -5,6 +5,7 @@ import { get } from "../api/http";
 import type { BudgetInfo, BudgetPage, CapsInfo } from "../api/types";
 import { count, money } from "../text/format";
 import { usePage } from "./context";
+import { Section } from "./parts";
 
 export function Budgets() {
   const { hive } = usePage();
@@ -17,13 +18,16 @@ export function Budgets() {
   return (
     <Show when={page()}>
       {(page) => (
-        <section class="gap-top" aria-labelledby="limits-h">
-          <div class="sec">
-            <h2 id="limits-h">Budgets</h2>
+        <Section
+          id="limits-h"
+          class="gap-top"
+          title="Budgets"
+          beside={
             <span class="small faint">
               taken before every model call, given back when it used less
             </span>
-          </div>
+          }
+        >
           <Lines name="All agents, today" budget={page().hive} />
           <For each={page().agents}>
             {(agent) => (
@@ -40,7 +44,7 @@ export function Budgets() {
               model calls for the rest of the day once they have cost that much.
             </p>
           </Show>
-        </section>
+        </Section>
       )}
     </Show>
   );

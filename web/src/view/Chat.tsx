@@ -10,7 +10,7 @@ import {
   Show,
   untrack,
 } from "solid-js";
-import { get, post } from "../api/http";
+import { get, post, said } from "../api/http";
 import type { Commands, Message, View } from "../api/types";
 import type { ChatRoute } from "../state/route";
 import { type Attachment, createTalk, type Mode } from "../state/talk";
@@ -18,8 +18,9 @@ import { money, title } from "../text/format";
 import { Composer } from "./Composer";
 import { usePage } from "./context";
 import { Inspector } from "./Inspector";
-import { Mark } from "./marks";
+import { Icon, Mark } from "./marks";
 import { textOf } from "./Message";
+import { Empty, Notice } from "./parts";
 import { mark, Side } from "./Side";
 import { Stream } from "./Stream";
 
@@ -95,7 +96,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
       setFork(undefined);
       router.go({ page: "chat", agent: props.route.agent, key });
     } catch (error) {
-      setProblem(`Forking failed: ${error instanceof Error ? error.message : String(error)}`);
+      setProblem(`Forking failed: ${said(error)}`);
       setDraft({ text });
     }
   }
@@ -114,9 +115,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
             aria-label="Agents and sessions"
             onClick={() => setSheet(!sheet())}
           >
-            <svg class="i" aria-hidden="true">
-              <use href="#i-menu" />
-            </svg>
+            <Icon name="menu" />
           </button>
           <div class="grow">
             <h1 class="clip">{name()}</h1>
@@ -140,25 +139,18 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
             </label>
           </div>
         </header>
-        <Show when={problem() ?? talk().state.error}>
-          {(text) => (
-            <div class="notice bad" role="alert">
-              <Mark name="fail" quiet />
-              <span class="grow">{text()}</span>
-              <button class="btn bare" onClick={() => setProblem(undefined)}>
-                Dismiss
-              </button>
-            </div>
-          )}
-        </Show>
+        <Notice
+          text={problem() ?? talk().state.error}
+          marked
+          dismiss={() => setProblem(undefined)}
+        />
         <Show when={talk().state.loaded && talk().state.messages.length === 0 && !turn()}>
-          <div class="empty first">
-            <h3>Nothing said yet</h3>
+          <Empty title="Nothing said yet" first>
             <p>
               Write below, or begin with <code>/</code> for commands. What you send is kept,
               whatever happens to this page.
             </p>
-          </div>
+          </Empty>
         </Show>
         <Show when={talk()} keyed>
           {(talk) => (

@@ -1,12 +1,13 @@
 // Where one writes: text of any length, files, commands; what to do while a turn runs.
 
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js";
-import { post } from "../api/http";
+import { post, said } from "../api/http";
 import type { CommandInfo } from "../api/types";
 import type { Attachment, Mode, Talk } from "../state/talk";
 import { bytes } from "../text/format";
 import { matching } from "../text/slash";
 import { Icon, Mark } from "./marks";
+import { Notice } from "./parts";
 
 const LARGEST_FILE = 5 * 1024 * 1024;
 const MOST_FILES = 10;
@@ -74,7 +75,7 @@ export function Composer(props: Props) {
       await post(`/agents/${agent}/stop`, { session_key: props.talk.place.key });
     } catch (error) {
       setStopping(false);
-      setProblem(`Stopping failed: ${error instanceof Error ? error.message : String(error)}`);
+      setProblem(`Stopping failed: ${said(error)}`);
     }
   }
 
@@ -155,17 +156,7 @@ export function Composer(props: Props) {
         </ul>
       </Show>
       <For each={waiting()}>{(one) => <Waiting one={one} talk={props.talk} />}</For>
-      <Show when={problem()}>
-        {(text) => (
-          <div class="notice bad" role="alert">
-            <Mark name="fail" quiet />
-            <span class="grow">{text()}</span>
-            <button class="btn bare" onClick={() => setProblem(undefined)}>
-              Dismiss
-            </button>
-          </div>
-        )}
-      </Show>
+      <Notice text={problem()} marked dismiss={() => setProblem(undefined)} />
       <Show when={props.forking}>
         {(forking) => (
           <div class="queued">

@@ -2,7 +2,7 @@
 // picture becomes an object address of this page.
 
 import { createResource, For, onCleanup, Show } from "solid-js";
-import { request } from "../api/http";
+import { download, request } from "../api/http";
 import type { File } from "../api/types";
 import { bytes } from "../text/format";
 import { Icon } from "./marks";
@@ -43,16 +43,9 @@ function Picture(props: { file: File }) {
 }
 
 function Named(props: { file: File }) {
-  async function save(): Promise<void> {
-    const blob = await (await request(`/files/${props.file.hash}`)).blob();
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
-    link.download = props.file.name;
-    link.click();
-    URL.revokeObjectURL(link.href);
-  }
+  const save = () => void download(`/files/${props.file.hash}`, props.file.name);
   return (
-    <button class="file" onClick={() => void save()}>
+    <button class="file" onClick={save}>
       <Icon name="file" />
       {props.file.name}, {bytes(props.file.size)}
     </button>

@@ -1,6 +1,6 @@
 // What needs a person, what runs, what it costs today.
 
-import { createResource, createSignal, For, onCleanup, Show } from "solid-js";
+import { createResource, For, Show } from "solid-js";
 import { get, post } from "../api/http";
 import type { SpendInfo, UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
@@ -11,8 +11,10 @@ import { first, group, spans, type Sum } from "../text/sums";
 import { Bars } from "./Bars";
 import { Coil } from "./Coil";
 import { usePage } from "./context";
+import { createClock } from "./hooks";
 import { Icon, Mark } from "./marks";
 import { NeedRow } from "./NeedRow";
+import { Empty, Section } from "./parts";
 import { costOf } from "./Usage";
 
 export function Home(props: { find: () => void }) {
@@ -32,19 +34,21 @@ export function Home(props: { find: () => void }) {
         </button>
       </header>
       <div class="home">
-        <section aria-labelledby="needs-h">
-          <div class="sec">
-            <h2 id="needs-h">What needs you</h2>
+        <Section
+          id="needs-h"
+          title="What needs you"
+          beside={
             <Show when={list().some((need) => need.kind === "approval")}>
               <span class="when hide-s">next expiry first</span>
             </Show>
-          </div>
+          }
+        >
           <Show when={list().length} fallback={<Nothing />}>
             <ul class="needs">
               <For each={list()}>{(need) => <NeedRow need={need} />}</For>
             </ul>
           </Show>
-        </section>
+        </Section>
         <div>
           <Running />
           <Spend />
@@ -77,8 +81,7 @@ function spentWords(spend: SpendInfo): string {
 
 function Nothing() {
   return (
-    <div class="empty">
-      <h3>Nothing needs you</h3>
+    <Empty title="Nothing needs you">
       <p>
         Calls that wait for your yes, failures, calls with an unknown outcome and broken settings
         come here by themselves. Until then, talk to an agent.
@@ -88,26 +91,21 @@ function Nothing() {
           Talk to main
         </a>
       </p>
-    </div>
+    </Empty>
   );
 }
 
 function Running() {
   const { hive } = usePage();
-  const [now, setNow] = createSignal(Date.now());
-  const timer = setInterval(() => setNow(Date.now()), 1000);
-  onCleanup(() => clearInterval(timer));
+  const now = createClock(1000);
   return (
-    <section aria-labelledby="run-h">
-      <div class="sec">
-        <h2 id="run-h">Running now</h2>
-      </div>
+    <Section id="run-h" title="Running now">
       <ul class="live" aria-live="off">
         <For each={hive.turns()} fallback={<li class="faint small">No turn is running.</li>}>
           {(turn) => <RunningTurnRow turn={turn} now={now()} />}
         </For>
       </ul>
-    </section>
+    </Section>
   );
 }
 
@@ -161,11 +159,12 @@ function Spend() {
   return (
     <Show when={hive.state.snapshot?.spend}>
       {(spend) => (
-        <section aria-labelledby="spend-h" class="gap-top">
-          <div class="sec">
-            <h2 id="spend-h">Spend today</h2>
-            <a href={href({ page: "usage", span: "today" })}>Usage</a>
-          </div>
+        <Section
+          id="spend-h"
+          class="gap-top"
+          title="Spend today"
+          beside={<a href={href({ page: "usage", span: "today" })}>Usage</a>}
+        >
           <div class="spend">
             <div class="row base">
               <span class="big">{money(spend().known_cost)}</span>
@@ -185,7 +184,7 @@ function Spend() {
               )}
             </Show>
           </div>
-        </section>
+        </Section>
       )}
     </Show>
   );
@@ -272,10 +271,7 @@ function Results() {
   const done = () => hive.state.recent.filter((item) => item.state === "done").slice(0, 8);
   return (
     <Show when={done().length}>
-      <section class="gap-top whole" aria-labelledby="res-h">
-        <div class="sec">
-          <h2 id="res-h">Recent results</h2>
-        </div>
+      <Section id="res-h" class="gap-top whole" title="Recent results">
         <table class="tbl stack">
           <thead>
             <tr>
@@ -306,7 +302,7 @@ function Results() {
             </For>
           </tbody>
         </table>
-      </section>
+      </Section>
     </Show>
   );
 }

@@ -1,6 +1,6 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
-import { createEffect, createMemo, createSignal, For, Index, onCleanup, Show } from "solid-js";
+import { createEffect, createMemo, For, Index, Show } from "solid-js";
 import type { ApprovalInfo, ContextInfo, Message } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { href } from "../state/route";
@@ -10,6 +10,7 @@ import { mainArgument } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
 import { count, span } from "../text/format";
 import { Coil } from "./Coil";
+import { createClock } from "./hooks";
 import { Mark } from "./marks";
 
 export function Inspector(props: {
@@ -161,9 +162,7 @@ function Changed(props: { messages: Message[] }) {
 }
 
 function ThisTurn(props: { turn: RunningTurn }) {
-  const [now, setNow] = createSignal(Date.now());
-  const timer = setInterval(() => setNow(Date.now()), 1000);
-  onCleanup(() => clearInterval(timer));
+  const now = createClock(1000);
   return (
     <section>
       <h2>This turn</h2>

@@ -1,6 +1,6 @@
 // One thing that needs a person, with what can be done about it on the spot.
 
-import { createSignal, Show } from "solid-js";
+import { Show } from "solid-js";
 import type { ApprovalInfo } from "../api/types";
 import type { Choice } from "../state/approvals";
 import type { Need } from "../state/needs";
@@ -8,11 +8,11 @@ import { href } from "../state/route";
 import { isShort, left } from "../text/asks";
 import { clock } from "../text/format";
 import { lineCount, visible } from "../text/visible";
-import { said } from "./approvals/Decide";
 import { usePage } from "./context";
+import { createAction } from "./hooks";
 import { Resolve } from "./log/UnknownCalls";
 import { Icon } from "./marks";
-import { Problem } from "./Problem";
+import { Problem } from "./parts";
 
 export function NeedRow(props: { need: Need }) {
   return (
@@ -41,16 +41,11 @@ function when(need: Need): string {
 /** Decided here only where all of it is seen here. */
 function Asked(props: { approval: ApprovalInfo }) {
   const { approvals, decides } = usePage();
-  const [problem, setProblem] = createSignal<string>();
+  const { problem, run } = createAction();
   const there = () => href({ page: "approvals", id: props.approval.id });
   const lines = () => lineCount(props.approval.shown);
-  async function decide(decision: Choice["decision"]): Promise<void> {
-    try {
-      await approvals.decide(props.approval, { decision, scope: "once" });
-    } catch (error) {
-      setProblem(`Not decided: ${said(error)}`);
-    }
-  }
+  const decide = (decision: Choice["decision"]) =>
+    run(() => approvals.decide(props.approval, { decision, scope: "once" }), "Not decided: ");
   return (
     <>
       <div class="inline-cmd">

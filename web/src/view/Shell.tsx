@@ -1,10 +1,12 @@
 // The frame around every page: the page list, the line of state, the notice when the link is down.
 
-import { createSignal, type JSX, onCleanup, Show } from "solid-js";
+import { For, type JSX, Show } from "solid-js";
+import type { Link } from "../state/live";
 import { href, type PageName, type Route } from "../state/route";
 import { clock } from "../text/format";
 import { usePage } from "./context";
-import { Brand, Icon, type IconName, Mark } from "./marks";
+import { createClock } from "./hooks";
+import { Brand, Icon, Mark } from "./marks";
 
 interface Props {
   children: JSX.Element;
@@ -15,6 +17,15 @@ interface Props {
 
 export function Shell(props: Props) {
   const { approvals, router } = usePage();
+  const links = (pages: PageName[], link: (link: JSX.Element) => JSX.Element) => (
+    <For each={pages}>
+      {(page) => link(<PageLink page={page} needs={needs(page)} />)}
+    </For>
+  );
+  const needs = (page: PageName) => {
+    if (page === "home") return props.needs;
+    return page === "approvals" ? approvals.state.open.length : 0;
+  };
   return (
     <>
       <a class="skip" href="#main" onClick={toMain}>
@@ -38,15 +49,8 @@ export function Shell(props: Props) {
               <span>{location.host}</span>
             </div>
           </div>
-          <ul>
-            <PageLink icon="home" page="home" needs={props.needs} />
-            <PageLink icon="chat" page="chat" />
-            <PageLink icon="approve" page="approvals" needs={approvals.state.open.length} />
-          </ul>
-          <ul>
-            <PageLink icon="usage" page="usage" />
-            <PageLink icon="log" page="log" />
-          </ul>
+          <ul>{links(["home", "chat", "approvals"], (link) => <li>{link}</li>)}</ul>
+          <ul>{links(["usage", "log"], (link) => <li>{link}</li>)}</ul>
           <LinkState />
         </nav>
         <main class="main" id="main" tabindex="-1">
@@ -54,16 +58,7 @@ export function Shell(props: Props) {
           {props.children}
         </main>
         <nav class="tabs" aria-label="Main pages">
-          <Tab icon="home" page="home" needs={props.needs} current={router.route().page} />
-          <Tab icon="chat" page="chat" current={router.route().page} />
-          <Tab
-            icon="approve"
-            page="approvals"
-            needs={approvals.state.open.length}
-            current={router.route().page}
-          />
-          <Tab icon="usage" page="usage" current={router.route().page} />
-          <Tab icon="log" page="log" current={router.route().page} />
+          {links(["home", "chat", "approvals", "usage", "log"], (link) => link)}
         </nav>
       </div>
     </>
@@ -103,39 +98,20 @@ function target(page: PageName): string {
   }
 }
 
-function PageLink(props: { icon: IconName; page: PageName; needs?: number }) {
+function PageLink(props: { page: PageName; needs: number }) {
   const { router } = usePage();
   const current = () => (router.route().page === props.page ? "page" : undefined);
   return (
-    <li>
-      <a href={target(props.page)} aria-current={current()}>
-        <Icon name={props.icon} />
-        {TITLES[props.page]}
-        <Needs count={props.needs} />
-      </a>
-    </li>
-  );
-}
-
-function Tab(props: { icon: IconName; page: PageName; current: PageName; needs?: number }) {
-  const current = () => (props.current === props.page ? "page" : undefined);
-  return (
     <a href={target(props.page)} aria-current={current()}>
-      <Icon name={props.icon} />
+      <Icon name={props.page === "approvals" ? "approve" : props.page} />
       {TITLES[props.page]}
-      <Needs count={props.needs} />
+      <Show when={props.needs}>
+        <span class="count need">
+          {props.needs}
+          <span class="sr"> waiting</span>
+        </span>
+      </Show>
     </a>
-  );
-}
-
-function Needs(props: { count: number | undefined }) {
-  return (
-    <Show when={props.count}>
-      <span class="count need">
-        {props.count}
-        <span class="sr"> waiting</span>
-      </span>
-    </Show>
   );
 }
 
@@ -173,21 +149,15 @@ function LinkState() {
 
 function LinkNotice() {
   const { live } = usePage();
-  const [now, setNow] = createSignal(Date.now());
-  const timer = setInterval(() => setNow(Date.now()), 1000);
-  onCleanup(() => clearInterval(timer));
-  const offline = () => {
+  const now = createClock(1000);
+  function link<S extends Link["state"]>(state: S): Extract<Link, { state: S }> | undefined {
     const link = live.link();
-    return link.state === "offline" ? link : undefined;
-  };
-  const resync = () => {
-    const link = live.link();
-    return link.state === "resync" ? link : undefined;
-  };
+    return link.state === state ? (link as Extract<Link, { state: S }>) : undefined;
+  }
   const rest = (again: number) => Math.max(0, Math.ceil((again - now()) / 1000));
   return (
     <div class="notices" role="status">
-      <Show when={offline()}>
+      <Show when={link("offline")}>
         {(link) => (
           <div class="notice">
             <Mark name="queue" quiet />
@@ -202,7 +172,7 @@ function LinkNotice() {
           </div>
         )}
       </Show>
-      <Show when={resync()}>
+      <Show when={link("resync")}>
         {(link) => (
           <div class="notice">
             <Mark name="run" quiet />

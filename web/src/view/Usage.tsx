@@ -1,7 +1,7 @@
 // What models used: money, tokens, turns and what came from the cache, by time, agent and model.
 
 import { createMemo, createResource, createSignal, For, Show } from "solid-js";
-import { get, query } from "../api/http";
+import { get, query, said } from "../api/http";
 import type { UsageInfo, UsagePage } from "../api/types";
 import { href, type UsageSpan } from "../state/route";
 import { count, money } from "../text/format";
@@ -9,6 +9,7 @@ import { group, spans, type Sum, total } from "../text/sums";
 import { Bars } from "./Bars";
 import { Budgets } from "./Budgets";
 import { usePage } from "./context";
+import { Choose, Empty, Notice, Section } from "./parts";
 
 const HOUR = 3600 * 1000;
 const DAY = 24 * HOUR;
@@ -40,24 +41,13 @@ export function Usage(props: { span: UsageSpan; agent: string | undefined }) {
           <h1>{title(sum(), days())}</h1>
           <p>{sentence(sum())}</p>
         </div>
-        <select
-          class="field"
-          aria-label="Agent"
-          onChange={(event) => {
-            const agent = event.currentTarget.value;
-            const span = props.span;
-            router.go(agent ? { page: "usage", span, agent } : { page: "usage", span });
-          }}
-        >
-          <option value="">All agents</option>
-          <For each={hive.agents()}>
-            {(agent) => (
-              <option value={agent.name} selected={agent.name === props.agent}>
-                {agent.name}
-              </option>
-            )}
-          </For>
-        </select>
+        <Choose
+          label="Agent"
+          of={hive.names()}
+          all="All agents"
+          chosen={props.agent}
+          choose={(agent) => router.go({ page: "usage", span: props.span, agent })}
+        />
         <nav class="seg" aria-label="Time">
           <For each={SPANS}>
             {([span, words]) => (
@@ -71,13 +61,7 @@ export function Usage(props: { span: UsageSpan; agent: string | undefined }) {
           </For>
         </nav>
       </header>
-      <Show when={usage.error}>
-        {(error) => (
-          <div class="notice bad" role="alert">
-            <span class="grow">Reading the usage failed: {String(error().message)}</span>
-          </div>
-        )}
-      </Show>
+      <Notice text={usage.error && `Reading the usage failed: ${said(usage.error)}`} />
       <Show when={page()}>{(page) => <Figures page={page()} />}</Show>
       <Budgets />
     </div>
@@ -145,18 +129,12 @@ function Figures(props: { page: UsagePage }) {
         <SumTable name={props.page.by === "hour" ? "Hour" : "Day"} sums={used(sums())} label={at} />
       </Show>
       <div class="halves gap-top">
-        <section aria-labelledby="by-agent">
-          <div class="sec">
-            <h2 id="by-agent">By agent</h2>
-          </div>
+        <Section id="by-agent" title="By agent">
           <SumTable name="Agent" sums={group(props.page.rows, (row) => row.agent)} link />
-        </section>
-        <section aria-labelledby="by-model">
-          <div class="sec">
-            <h2 id="by-model">By model</h2>
-          </div>
+        </Section>
+        <Section id="by-model" title="By model">
           <SumTable name="Model" sums={group(props.page.rows, model)} />
-        </section>
+        </Section>
       </div>
     </Show>
   );
@@ -164,10 +142,9 @@ function Figures(props: { page: UsagePage }) {
 
 function Nothing() {
   return (
-    <div class="empty">
-      <h3>Nothing to draw yet</h3>
+    <Empty title="Nothing to draw yet">
       <p>What each model call uses is counted here, by hour, day, agent and model.</p>
-    </div>
+    </Empty>
   );
 }
 

@@ -6,21 +6,17 @@ export type IconName =
   | "search"
   | "menu"
   | "warn"
-  | "mail"
   | "chev"
   | "stop"
   | "send"
   | "clip"
   | "slash"
   | "file"
-  | "more"
   | "x"
   | "pen"
-  | "plus"
   | "approve"
   | "usage"
   | "log"
-  | "term"
   | "ask";
 
 export function Icon(props: { name: IconName; class?: string }) {

@@ -1,21 +1,21 @@
 // Approvals: what waits at the left, the one that is read in the middle, the decision below it.
 
-import { createEffect, createMemo, createSignal, For, onCleanup, onMount, Show } from "solid-js";
+import { createEffect, createMemo, For, Show } from "solid-js";
 import type { ApprovalInfo } from "../../api/types";
 import { href } from "../../state/route";
 import { left, verdict, wish } from "../../text/asks";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
 import { usePage } from "../context";
+import { createClock, onKey } from "../hooks";
 import { Mark, type MarkName } from "../marks";
+import { Empty } from "../parts";
 import { Decide } from "./Decide";
 import { Detail } from "./Detail";
 
 export function ApprovalsPage(props: { id: string | undefined }) {
   const { approvals, router } = usePage();
-  const [now, setNow] = createSignal(Date.now());
-  const timer = setInterval(() => setNow(Date.now()), 10_000);
-  onCleanup(() => clearInterval(timer));
+  const now = createClock(10_000);
   const open = () => approvals.state.open;
   const picked = createMemo(() =>
     props.id === undefined ? open()[0] : approvals.find(props.id),
@@ -34,16 +34,12 @@ export function ApprovalsPage(props: { id: string | undefined }) {
     const next = open()[place() + by];
     if (next) router.go({ page: "approvals", id: next.id });
   }
-  function key(event: KeyboardEvent): void {
+  onKey((event) => {
     if (isTyping(event)) return;
     if (event.key === "j") step(1);
     if (event.key === "k") step(-1);
     const approval = picked();
     if (event.key === "o" && approval) router.go(talkOf(approval));
-  }
-  onMount(() => {
-    addEventListener("keydown", key);
-    onCleanup(() => removeEventListener("keydown", key));
   });
 
   return (
@@ -157,34 +153,31 @@ function Nothing(props: { id: string | undefined }) {
       fallback={
         <Show when={approvals.state.refused}>
           {(why) => (
-            <div class="empty">
-              <h3>Approvals are not for you</h3>
+            <Empty title="Approvals are not for you">
               <p>{why()}</p>
-            </div>
+            </Empty>
           )}
         </Show>
       }
     >
-      <div class="empty">
-        <Show
-          when={props.id}
-          fallback={
-            <>
-              <h3>Nothing waits for your word</h3>
-              <p>
-                When a rule of the policy says <code>ask</code>, the call comes here whole, and its
-                turn waits until you have decided.
-              </p>
-            </>
-          }
-        >
-          <h3>There is no such approval here</h3>
+      <Show
+        when={props.id}
+        fallback={
+          <Empty title="Nothing waits for your word">
+            <p>
+              When a rule of the policy says <code>ask</code>, the call comes here whole, and its
+              turn waits until you have decided.
+            </p>
+          </Empty>
+        }
+      >
+        <Empty title="There is no such approval here">
           <p>
             It may be older than what is kept at the side.{" "}
             <a href="#/approvals">To those that wait</a>
           </p>
-        </Show>
-      </div>
+        </Empty>
+      </Show>
     </Show>
   );
 }

@@ -1,45 +1,31 @@
 // An approval where the talk is: decided here when all of it can be read here, else over there.
 
-import { createSignal, onCleanup, onMount, Show } from "solid-js";
+import { Show } from "solid-js";
 import type { ApprovalInfo } from "../../api/types";
 import type { Choice } from "../../state/approvals";
 import { href } from "../../state/route";
 import { isShort, left, wish } from "../../text/asks";
 import { lineCount, visible } from "../../text/visible";
 import { usePage } from "../context";
+import { createAction, onKey } from "../hooks";
 import { Mark } from "../marks";
-import { Problem } from "../Problem";
+import { Problem } from "../parts";
 import { isTyping } from "./Approvals";
-import { said } from "./Decide";
 
 /** `keys`: y and n decide this one; a page has at most one card with them. */
 export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
   const { approvals, decides } = usePage();
-  const [problem, setProblem] = createSignal<string>();
-  const [busy, setBusy] = createSignal(false);
+  const { busy, problem, run } = createAction();
   const since = Date.now();
   const there = () => href({ page: "approvals", id: props.approval.id });
 
-  async function decide(decision: Choice["decision"]): Promise<void> {
-    if (busy()) return;
-    setBusy(true);
-    try {
-      await approvals.decide(props.approval, { decision, scope: "once" });
-    } catch (error) {
-      setProblem(`Not decided: ${said(error)}`);
-    } finally {
-      setBusy(false);
-    }
-  }
-  function key(event: KeyboardEvent): void {
+  const decide = (decision: Choice["decision"]) =>
+    run(() => approvals.decide(props.approval, { decision, scope: "once" }), "Not decided: ");
+  onKey((event) => {
     const early = event.repeat || Date.now() - since < 400;
     if (!decides || !props.keys || !isShort(props.approval) || isTyping(event) || early) return;
     if (event.key === "y") void decide("approve");
     if (event.key === "n") void decide("deny");
-  }
-  onMount(() => {
-    addEventListener("keydown", key);
-    onCleanup(() => removeEventListener("keydown", key));
   });
 
   return (

@@ -1,23 +1,16 @@
 // The decision on one approval. It opens on Once; Always is never preselected and needs a preview.
 
-import {
-  createEffect,
-  createResource,
-  createSignal,
-  For,
-  on,
-  onCleanup,
-  onMount,
-  Show,
-} from "solid-js";
-import { get, query } from "../../api/http";
+import { createEffect, createResource, createSignal, For, on, Show } from "solid-js";
+import { get, query, said } from "../../api/http";
 import type { ApprovalInfo, Covered, Scope } from "../../api/types";
 import type { Choice } from "../../state/approvals";
 import { verdict, wish } from "../../text/asks";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
 import { usePage } from "../context";
+import { createAction, onKey } from "../hooks";
 import { Mark } from "../marks";
+import { Notice } from "../parts";
 import { isTyping, markOf } from "./Approvals";
 
 /** A key pressed for the item before must not decide this one. */
@@ -31,20 +24,14 @@ const SCOPES: [Scope, string, (approval: ApprovalInfo) => string][] = [
 
 export function Decide(props: { approval: ApprovalInfo }) {
   const { approvals, decides } = usePage();
-  const [problem, setProblem] = createSignal<string>();
-  async function reopen(): Promise<void> {
-    try {
-      await approvals.reopen(props.approval);
-    } catch (error) {
-      setProblem(`Reopening failed: ${said(error)}`);
-    }
-  }
+  const { problem, run } = createAction();
+  const reopen = () => run(() => approvals.reopen(props.approval), "Reopening failed: ");
   return (
     <Show
       when={props.approval.state === "open"}
       fallback={
         <div class="decided">
-          <Show when={problem()}>{(text) => <Problem text={text()} />}</Show>
+          <Notice text={problem()} marked />
           <div class="row">
             <Mark name={markOf(props.approval)} label={props.approval.state} />
             <span class="grow">
@@ -82,8 +69,7 @@ function Form(props: { approval: ApprovalInfo }) {
   const [scope, setScope] = createSignal<Scope>("once");
   const [pattern, setPattern] = createSignal("");
   const [note, setNote] = createSignal("");
-  const [busy, setBusy] = createSignal(false);
-  const [problem, setProblem] = createSignal<string>();
+  const { busy, problem, run, forget } = createAction();
   let notes!: HTMLInputElement;
   let since = Date.now();
   createEffect(
@@ -94,7 +80,7 @@ function Form(props: { approval: ApprovalInfo }) {
         setScope("once");
         setPattern(props.approval.patterns[0] ?? "");
         setNote("");
-        setProblem(undefined);
+        forget();
       },
     ),
   );
@@ -120,22 +106,14 @@ function Form(props: { approval: ApprovalInfo }) {
   };
 
   async function decide(decision: Choice["decision"]): Promise<void> {
-    if (busy() || (decision === "approve" && blocked())) return;
-    setBusy(true);
-    setProblem(undefined);
+    if (decision === "approve" && blocked()) return;
     const choice: Choice = { decision, scope: decision === "deny" ? "once" : scope() };
     if (decision === "approve" && wide()) choice.pattern = pattern().trim();
     if (note().trim()) choice.note = note().trim();
-    try {
-      await approvals.decide(props.approval, choice);
-    } catch (error) {
-      setProblem(`Not decided: ${said(error)}`);
-    } finally {
-      setBusy(false);
-    }
+    await run(() => approvals.decide(props.approval, choice), "Not decided: ");
   }
 
-  function key(event: KeyboardEvent): void {
+  onKey((event) => {
     if (isTyping(event) || event.repeat || Date.now() - since < SETTLE) return;
     const chosen = SCOPES[Number(event.key) - 1];
     if (chosen) setScope(chosen[0]);
@@ -145,15 +123,11 @@ function Form(props: { approval: ApprovalInfo }) {
       event.preventDefault();
       notes.focus();
     }
-  }
-  onMount(() => {
-    addEventListener("keydown", key);
-    onCleanup(() => removeEventListener("keydown", key));
   });
 
   return (
     <form class="decide" aria-label="Decision" onSubmit={(event) => event.preventDefault()}>
-      <Show when={problem()}>{(text) => <Problem text={text()} />}</Show>
+      <Notice text={problem()} marked />
       <ScopeChoice approval={props.approval} scope={scope()} choose={setScope} />
       <div class="pattern">
         <Show when={wide()}>
@@ -320,17 +294,4 @@ function Preview(props: { approval: ApprovalInfo; covered: boolean; note: string
       <span class="faint">{props.note}</span>
     </li>
   );
-}
-
-function Problem(props: { text: string }) {
-  return (
-    <div class="notice bad" role="alert">
-      <Mark name="fail" quiet />
-      <span class="grow">{props.text}</span>
-    </div>
-  );
-}
-
-export function said(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -7,6 +7,7 @@ import { left, wish } from "../../text/asks";
 import { bytes, clock } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
 import { DiffView } from "../Diff";
+import { Section } from "../parts";
 import { Trace } from "../Trace";
 import { talkOf } from "./Approvals";
 
@@ -48,12 +49,9 @@ export function Detail(props: { approval: ApprovalInfo; now: number; place: numb
             <dd>{KINDS[approval().class] ?? approval().class}</dd>
           </dl>
         </div>
-        <section aria-labelledby="why-h">
-          <div class="sec tight">
-            <h2 id="why-h">Why you are asked</h2>
-          </div>
+        <Section id="why-h" title="Why you are asked" tight>
           <Trace verdict={approval().why} />
-        </section>
+        </Section>
       </div>
     </div>
   );

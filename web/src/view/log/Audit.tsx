@@ -3,15 +3,16 @@
 
 import { createEffect, createSignal, For, on, onCleanup, Show } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
-import { get, query, request } from "../../api/http";
+import { download, get, query, said } from "../../api/http";
 import type { AuditInfo, AuditPage, AuditVerdict } from "../../api/types";
 import { href } from "../../state/route";
 import { allArguments, mainArgument } from "../../text/calls";
 import { bytes, clock, span } from "../../text/format";
 import { visible } from "../../text/visible";
-import { said } from "../approvals/Decide";
 import { usePage } from "../context";
+import { createAction } from "../hooks";
 import { Icon, Mark, type MarkName } from "../marks";
+import { Choose, Empty, Notice } from "../parts";
 import { UnknownCalls } from "./UnknownCalls";
 
 const PAGE = 50;
@@ -26,7 +27,7 @@ const TELLING = new Set([
   "call_resolved",
   "config",
 ]);
-const KINDS = { call: "Calls", decision: "Decisions", change: "Changes" };
+const KINDS: Record<string, string> = { call: "Calls", decision: "Decisions", change: "Changes" };
 const OUTCOMES = ["ok", "error", "refused", "unknown"];
 
 export function Audit(props: { turn: string | undefined }) {
@@ -94,19 +95,17 @@ export function Audit(props: { turn: string | undefined }) {
       <div class="row choices">
         <label>
           What{" "}
-          <select class="field" onChange={(event) => setKind(event.currentTarget.value)}>
-            <option value="">All</option>
-            <For each={Object.entries(KINDS)}>
-              {([one, name]) => <option value={one}>{name}</option>}
-            </For>
-          </select>
+          <Choose
+            of={Object.keys(KINDS)}
+            words={(one) => KINDS[one] ?? one}
+            all="All"
+            chosen={kind()}
+            choose={setKind}
+          />
         </label>
         <label>
           Agent{" "}
-          <select class="field" onChange={(event) => setAgent(event.currentTarget.value)}>
-            <option value="">All</option>
-            <For each={hive.agents()}>{(one) => <option value={one.name}>{one.name}</option>}</For>
-          </select>
+          <Choose of={hive.names()} all="All" chosen={agent()} choose={setAgent} />
         </label>
         <label>
           Tool{" "}
@@ -118,10 +117,7 @@ export function Audit(props: { turn: string | undefined }) {
         </label>
         <label>
           Outcome{" "}
-          <select class="field" onChange={(event) => setOutcome(event.currentTarget.value)}>
-            <option value="">Any</option>
-            <For each={OUTCOMES}>{(one) => <option value={one}>{one}</option>}</For>
-          </select>
+          <Choose of={OUTCOMES} all="Any" chosen={outcome()} choose={setOutcome} />
         </label>
         <Show when={props.turn}>
           <a class="btn bare" href={href({ page: "log", tab: "audit" })}>
@@ -131,13 +127,7 @@ export function Audit(props: { turn: string | undefined }) {
         <span class="grow" />
         <Verify />
       </div>
-      <Show when={problem()}>
-        {(text) => (
-          <div class="notice bad" role="alert">
-            <span class="grow">{text()}</span>
-          </div>
-        )}
-      </Show>
+      <Notice text={problem()} />
       <div class="audit" role="list" aria-label="Audit trail">
         <For each={rows} fallback={<Nothing />}>
           {(row) => <Row row={row} />}
@@ -154,48 +144,27 @@ export function Audit(props: { turn: string | undefined }) {
 
 function Nothing() {
   return (
-    <div class="empty">
-      <h3>Nothing here</h3>
+    <Empty title="Nothing here">
       <p>
         Every tool call of every agent leaves a row, allowed or not; so does what a person decides
         or changes.
       </p>
-    </div>
+    </Empty>
   );
 }
 
 function Verify() {
   const [verdict, setVerdict] = createSignal<AuditVerdict>();
-  const [busy, setBusy] = createSignal(false);
-  const [problem, setProblem] = createSignal<string>();
-  async function ask(): Promise<void> {
-    if (busy()) return;
-    setBusy(true);
-    setProblem(undefined);
-    try {
-      setVerdict(await get<AuditVerdict>("/audit/verify"));
-    } catch (error) {
-      setProblem(said(error));
-    } finally {
-      setBusy(false);
-    }
-  }
-  async function save(): Promise<void> {
-    try {
-      const response = await request("/audit/export");
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(await response.blob());
-      link.download = "audit.jsonl";
-      link.click();
-      URL.revokeObjectURL(link.href);
-    } catch (error) {
-      setProblem(said(error));
-    }
-  }
+  const { busy, problem, run } = createAction();
+  const saving = createAction();
+  const ask = () => run(async () => setVerdict(await get<AuditVerdict>("/audit/verify")));
+  const save = () => saving.run(() => download("/audit/export", "audit.jsonl"));
   return (
     <>
       <span class="small" role="status">
-        <Show when={problem()}>{(text) => <span class="bad-text">{text()}</span>}</Show>
+        <Show when={problem() ?? saving.problem()}>
+          {(text) => <span class="bad-text">{text()}</span>}
+        </Show>
         <Show when={verdict()}>
           {(found) => (
             <Show

@@ -2,11 +2,11 @@
 
 import { createEffect, createSignal, For, on, onCleanup, Show } from "solid-js";
 import { createStore, produce } from "solid-js/store";
-import { get, query } from "../../api/http";
+import { get, query, said } from "../../api/http";
 import type { LogLine, Noted } from "../../api/types";
 import { visible } from "../../text/visible";
-import { said } from "../approvals/Decide";
 import { usePage } from "../context";
+import { Choose, Notice } from "../parts";
 
 const PAUSE = 1500;
 /** Lines kept on the page; older ones are in the file. */
@@ -59,33 +59,19 @@ export function Lines() {
       <div class="row choices">
         <label>
           From level{" "}
-          <select class="field" onChange={(event) => setLevel(event.currentTarget.value)}>
-            <For each={LEVELS}>
-              {(one) => (
-                <option value={one} selected={one === level()}>
-                  {one}
-                </option>
-              )}
-            </For>
-          </select>
+          <Choose of={LEVELS} chosen={level()} choose={setLevel} />
         </label>
         <label>
           Agent{" "}
-          <select class="field" onChange={(event) => setAgent(event.currentTarget.value)}>
-            <option value="">All, and the hive itself</option>
-            <For each={hive.agents()}>
-              {(one) => <option value={one.name}>{one.name}</option>}
-            </For>
-          </select>
+          <Choose
+            of={hive.names()}
+            all="All, and the hive itself"
+            chosen={agent()}
+            choose={setAgent}
+          />
         </label>
       </div>
-      <Show when={problem()}>
-        {(text) => (
-          <div class="notice bad" role="alert">
-            <span class="grow">{text()}</span>
-          </div>
-        )}
-      </Show>
+      <Notice text={problem()} />
       <div
         class="log-lines"
         ref={box}

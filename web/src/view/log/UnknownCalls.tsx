@@ -1,17 +1,17 @@
 // Calls that were under way when the hive stopped: nobody knows whether they happened. A person
 // looks and says it.
 
-import { createResource, createSignal, For, Show } from "solid-js";
+import { createResource, For, Show } from "solid-js";
 import { get, post } from "../../api/http";
 import type { Resolution, UnknownCall, UnknownCalls as Calls } from "../../api/types";
 import { href } from "../../state/route";
 import { allArguments } from "../../text/calls";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
-import { said } from "../approvals/Decide";
 import { usePage } from "../context";
+import { createAction } from "../hooks";
 import { Icon } from "../marks";
-import { Problem } from "../Problem";
+import { Problem, Section } from "../parts";
 
 export function UnknownCalls() {
   const { decides, hive } = usePage();
@@ -23,11 +23,12 @@ export function UnknownCalls() {
   const calls = () => (whole.error || known().length === 0 ? [] : (whole.latest?.calls ?? []));
   return (
     <Show when={calls().length}>
-      <section class="unknown" aria-labelledby="unknown-h">
-        <div class="sec">
-          <h2 id="unknown-h">Outcome unknown</h2>
-          <span class="small faint">under way when the hive stopped; not repeated</span>
-        </div>
+      <Section
+        id="unknown-h"
+        class="unknown"
+        title="Outcome unknown"
+        beside={<span class="small faint">under way when the hive stopped; not repeated</span>}
+      >
         <ul class="needs">
           <For each={calls()}>
             {(call) => (
@@ -54,7 +55,7 @@ export function UnknownCalls() {
             )}
           </For>
         </ul>
-      </section>
+      </Section>
     </Show>
   );
 }
@@ -67,21 +68,17 @@ const CHOICES: [Resolution, string][] = [
 
 export function Resolve(props: { call: UnknownCall }) {
   const { hive } = usePage();
-  const [problem, setProblem] = createSignal<string>();
+  const { problem, run } = createAction();
   async function choose(outcome: Resolution): Promise<void> {
     const [turn, call] = [props.call.turn, props.call.call_id].map(encodeURIComponent);
-    try {
-      await post(`/calls/unknown/${turn}/${call}`, { outcome });
-      await hive.refresh();
-    } catch (error) {
-      setProblem(said(error));
-    }
+    await post(`/calls/unknown/${turn}/${call}`, { outcome });
+    await hive.refresh();
   }
   return (
     <>
       <For each={CHOICES}>
         {([outcome, words]) => (
-          <button class="btn" onClick={() => void choose(outcome)}>
+          <button class="btn" onClick={() => void run(() => choose(outcome))}>
             {words}
           </button>
         )}

@@ -1,13 +1,13 @@
 // Why a call would be allowed, asked about or denied, without making it; and a yes for a while.
 
 import { createResource, createSignal, For, Show } from "solid-js";
-import { get, post, remove } from "../../api/http";
+import { get, post, remove, said } from "../../api/http";
 import type { GrantInfo, Grants, WhyInfo } from "../../api/types";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
-import { said } from "../approvals/Decide";
 import { usePage } from "../context";
-import { Problem } from "../Problem";
+import { createAction } from "../hooks";
+import { Choose, Problem, Section } from "../parts";
 import { Trace } from "../Trace";
 
 const TITLES = { allow: "It would run", ask: "You would be asked", deny: "It would be denied" };
@@ -36,10 +36,7 @@ export function WhyForm() {
 
   return (
     <div class="halves">
-      <section aria-labelledby="why-form">
-        <div class="sec tight">
-          <h2 id="why-form">What about this call?</h2>
-        </div>
+      <Section id="why-form" title="What about this call?" tight>
         <form
           class="why-form"
           onSubmit={(event) => {
@@ -49,15 +46,7 @@ export function WhyForm() {
         >
           <label>
             Agent
-            <select class="field" onChange={(event) => setAgent(event.currentTarget.value)}>
-              <For each={hive.agents()}>
-                {(one) => (
-                  <option value={one.name} selected={one.name === agent()}>
-                    {one.name}
-                  </option>
-                )}
-              </For>
-            </select>
+            <Choose of={hive.names()} chosen={agent()} choose={setAgent} />
           </label>
           <label>
             Tool
@@ -85,14 +74,11 @@ export function WhyForm() {
           </div>
         </form>
         <Problem text={problem()} />
-      </section>
+      </Section>
       <div>
         <Show when={verdict()}>
           {(verdict) => (
-            <section aria-labelledby="why-answer">
-              <div class="sec tight">
-                <h2 id="why-answer">{TITLES[verdict().effect]}</h2>
-              </div>
+            <Section id="why-answer" title={TITLES[verdict().effect]} tight>
               <p class="muted why-text">
                 <Show when={!verdict().listed}>
                   {agent()} does not have this tool: its allowed_tools do not name it.{" "}
@@ -111,7 +97,7 @@ export function WhyForm() {
                   }}
                 />
               </Show>
-            </section>
+            </Section>
           )}
         </Show>
         <Grants agent={agent()} stale={stale()} changed={() => setStale(stale() + 1)} />
@@ -132,34 +118,24 @@ function conditions(given: string): Record<string, string> {
 
 function GrantForm(props: { agent: string; tool: string; given: string; done: () => void }) {
   const [minutes, setMinutes] = createSignal(60);
-  const [problem, setProblem] = createSignal<string>();
+  const { problem, run } = createAction();
   async function grant(): Promise<void> {
-    try {
-      const body = { tool: props.tool, ...conditions(props.given), minutes: minutes() };
-      await post(`/agents/${encodeURIComponent(props.agent)}/grants`, body);
-      props.done();
-    } catch (error) {
-      setProblem(`Not granted: ${said(error)}`);
-    }
+    const body = { tool: props.tool, ...conditions(props.given), minutes: minutes() };
+    await post(`/agents/${encodeURIComponent(props.agent)}/grants`, body);
+    props.done();
   }
   return (
     <div class="row choices">
       <label>
         Allow this for{" "}
-        <select
-          class="field"
-          onChange={(event) => setMinutes(Number(event.currentTarget.value))}
-        >
-          <For each={MINUTES}>
-            {(one) => (
-              <option value={one} selected={one === minutes()}>
-                {one < 60 ? `${one} minutes` : `${one / 60} h`}
-              </option>
-            )}
-          </For>
-        </select>
+        <Choose
+          of={MINUTES.map(String)}
+          words={(one) => (Number(one) < 60 ? `${one} minutes` : `${Number(one) / 60} h`)}
+          chosen={String(minutes())}
+          choose={(one) => setMinutes(Number(one))}
+        />
       </label>
-      <button class="btn go" onClick={() => void grant()}>
+      <button class="btn go" onClick={() => void run(grant, "Not granted: ")}>
         Grant
       </button>
       <Problem text={problem()} inline />
@@ -173,25 +149,23 @@ function words(grant: GrantInfo): string {
 }
 
 function Grants(props: { agent: string; stale: number; changed: () => void }) {
-  const [problem, setProblem] = createSignal<string>();
+  const { problem, run } = createAction();
   const [grants] = createResource(
     () => ({ agent: props.agent, stale: props.stale }),
     ({ agent }) => get<Grants>(`/grants?agent=${encodeURIComponent(agent)}`),
   );
   const list = () => (grants.error ? [] : (grants.latest?.grants ?? []));
   async function revoke(grant: GrantInfo): Promise<void> {
-    try {
-      await remove(`/grants/${encodeURIComponent(grant.id)}`);
-      props.changed();
-    } catch (error) {
-      setProblem(`Not revoked: ${said(error)}`);
-    }
+    await remove(`/grants/${encodeURIComponent(grant.id)}`);
+    props.changed();
   }
   return (
-    <section class="gap-top" aria-labelledby="grants-h">
-      <div class="sec tight">
-        <h2 id="grants-h">Granted to {props.agent} for a while</h2>
-      </div>
+    <Section
+      id="grants-h"
+      class="gap-top"
+      title={`Granted to ${props.agent} for a while`}
+      tight
+    >
       <ul class="pinned">
         <For each={list()} fallback={<li class="faint small">Nothing is granted.</li>}>
           {(grant) => (
@@ -201,7 +175,10 @@ function Grants(props: { agent: string; stale: number; changed: () => void }) {
                 {grant.until ? `until ${clock(grant.until)}` : "until its session ends"}, by{" "}
                 {grant.made_by}
               </span>
-              <button class="btn bare" onClick={() => void revoke(grant)}>
+              <button
+                class="btn bare"
+                onClick={() => void run(() => revoke(grant), "Not revoked: ")}
+              >
                 Revoke
               </button>
             </li>
@@ -209,6 +186,6 @@ function Grants(props: { agent: string; stale: number; changed: () => void }) {
         </For>
       </ul>
       <Problem text={problem()} />
-    </section>
+    </Section>
   );
 }
