@@ -72,21 +72,26 @@ enum RootCommand {
     /// Check the home and say what is wrong with it
     Doctor(doctor::DoctorArgs),
     /// Check the files of the home, print their schemas
-    Config(config::ConfigArgs),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Talk to an agent in the terminal
     Chat(chat::ChatArgs),
     /// The models the hive can ask, and whether they answer
-    Provider(provider::ProviderArgs),
+    #[command(subcommand)]
+    Provider(provider::ProviderCommand),
     /// Send a message to an agent
     Send(send::SendArgs),
     /// Read what was said
-    History(history::HistoryArgs),
+    #[command(subcommand)]
+    History(history::HistoryCommand),
     /// Agents: list, show, make, stop
-    Agent(agent::AgentArgs),
+    #[command(subcommand)]
+    Agent(agent::AgentCommand),
     /// What was sent to the agents, newest first
     Inbox(inbox::InboxArgs),
     /// Single items of the inbox: show, cancel, try again
-    Task(inbox::TaskArgs),
+    #[command(subcommand)]
+    Task(inbox::TaskCommand),
     /// Let a call run that waits for a person
     Approve(approve::ApproveArgs),
     /// Keep a call from running that waits for a person
@@ -94,21 +99,26 @@ enum RootCommand {
     /// What would be decided about a tool call, and why
     Why(approve::WhyArgs),
     /// What is allowed for a time: grant, list, take back
-    Grant(approve::GrantArgs),
+    #[command(subcommand)]
+    Grant(approve::GrantCommand),
     /// Read what the hive noted
     Logs(logs::LogsArgs),
     /// The trail of every tool call and decision: list, verify, export
-    Audit(audit::AuditArgs),
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// What model calls may use today, and what is used of it
     Budget(budget::BudgetArgs),
     /// Calls whose outcome a crash left unknown: list, resolve
-    Calls(calls::CallsArgs),
+    #[command(subcommand)]
+    Calls(calls::CallsCommand),
     /// Sign a browser in to the dashboard
     Link(link::LinkArgs),
     /// Conversations: list and fork them
-    Session(session::SessionArgs),
+    #[command(subcommand)]
+    Session(session::SessionCommand),
     /// Tokens for programs and other machines
-    Token(token::TokenArgs),
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Completion for a shell
     Completions(completions::CompletionsArgs),
 }

@@ -11,22 +11,16 @@ use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
 use crate::hive::Home;
 use crate::hive::client::{Client, escaped};
-use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::table::OutputTable;
+use crate::print::output::{Tone, foreign, toned};
+use crate::print::table::table;
 use crate::print::values::{items, text};
 
 /// How long a running hive may take to notice a new folder.
 const NOTICE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
-#[derive(Args)]
-pub struct AgentArgs {
-    #[command(subcommand)]
-    command: AgentCommand,
-}
-
 #[derive(Subcommand)]
-enum AgentCommand {
+pub enum AgentCommand {
     /// List the agents
     #[command(after_help = "Examples:
   skep agent list
@@ -85,11 +79,11 @@ impl NewAgentArgs {
 }
 
 /// `make` creates the folder of a new agent and returns its path.
-pub async fn run<M>(command: AgentArgs, globals: &Globals, make: M) -> Result<(), Failure>
+pub async fn run<M>(command: AgentCommand, globals: &Globals, make: M) -> Result<(), Failure>
 where
     M: FnOnce(&Home, &NewAgentArgs) -> Result<PathBuf, Failure>,
 {
-    match command.command {
+    match command {
         AgentCommand::List => list(globals).await,
         AgentCommand::Show { agent } => show(&agent, globals).await,
         AgentCommand::New(new) => create(&new, globals, make).await,
@@ -104,26 +98,16 @@ async fn agents(client: &Client, attempted: &str) -> Result<Vec<Value>, Failure>
 
 async fn list(globals: &Globals) -> Result<(), Failure> {
     let agents = agents(&Client::open(globals)?, "list the agents").await?;
-    if globals.json {
-        output::json(&json!({ "agents": agents }));
-        return Ok(());
-    }
-    let mut table =
-        OutputTable::new(&["agent", "status", "engine", "model", "work", "what it is for"]);
-    for agent in &agents {
+    let row = |agent: &Value| {
         let count = |key: &str| agent[key].as_i64().unwrap_or(0);
         let (active, depth) = (count("active_turns"), count("queue_depth"));
         let about = agent["error"].as_str().or(agent["description"].as_str()).unwrap_or_default();
-        table.row([
-            text(&agent["name"]),
-            text(&agent["status"]),
-            text(&agent["engine"]),
-            text(&agent["model"]),
-            format!("{active} running, {depth} open"),
-            about.to_owned(),
-        ]);
-    }
-    table.lines().into_iter().for_each(output::line);
+        let [name, status, engine, model] =
+            ["name", "status", "engine", "model"].map(|key| text(&agent[key]));
+        [name, status, engine, model, format!("{active} running, {depth} open"), about.to_owned()]
+    };
+    let heads = ["agent", "status", "engine", "model", "work", "what it is for"];
+    globals.print(&json!({ "agents": agents }), table(heads, agents.iter().map(row)));
     Ok(())
 }
 
@@ -136,11 +120,7 @@ async fn show(name: &str, globals: &Globals) -> Result<(), Failure> {
         let why = format!("there is no such agent; there are: {}", known.join(", "));
         return Err(Failure::new(Exit::Failed, attempted, why).next("skep agent list"));
     };
-    if globals.json {
-        output::json(agent);
-        return Ok(());
-    }
-    lines(agent).into_iter().for_each(output::line);
+    globals.print(agent, lines(agent));
     Ok(())
 }
 
@@ -175,16 +155,13 @@ where
     }
     let folder = make(&globals.home()?, new)?;
     let running = noticed(globals, &new.name).await;
-    if globals.json {
-        let folder = folder.display().to_string();
-        output::json(&json!({ "agent": new.name, "folder": folder, "running": running }));
-        return Ok(());
-    }
-    output::line(format!("made {}", folder.display()));
-    output::line(match running {
+    let folder = folder.display().to_string();
+    let next = match running {
         true => format!("it is up: skep chat {}", new.name),
         false => "the hive takes it up when it starts: skep up".to_owned(),
-    });
+    };
+    let made = json!({ "agent": new.name, "folder": folder, "running": running });
+    globals.print(&made, [format!("made {folder}"), next]);
     Ok(())
 }
 
@@ -212,13 +189,10 @@ async fn stop(agent: &str, session: &str, globals: &Globals) -> Result<(), Failu
     let path = format!("/api/v1/agents/{}/stop", escaped(agent));
     let told =
         client.submit(&path, &json!({ "session_key": session }), format!("stop {agent}")).await?;
-    if globals.json {
-        output::json(&told);
-        return Ok(());
-    }
-    output::line(match told["stopped"] == true {
+    let line = match told["stopped"] == true {
         true => format!("stopping the turn of {agent} / {session}"),
         false => format!("nothing runs in {agent} / {session}"),
-    });
+    };
+    globals.print(&told, [line]);
     Ok(())
 }

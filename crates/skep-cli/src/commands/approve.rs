@@ -63,24 +63,16 @@ pub async fn run_approve(command: ApproveArgs, globals: &Globals) -> Result<(), 
         (_, true) => "session",
         _ => "once",
     };
-    let mut body = json!({"decision": "approve", "scope": scope});
-    fill(&mut body, "pattern", command.pattern);
-    fill(&mut body, "note", command.note);
+    let (pattern, note) = (command.pattern, command.note);
+    let body = json!({"decision": "approve", "scope": scope, "pattern": pattern, "note": note});
     decide_by_id(&client, globals, &id, body).await
 }
 
 pub async fn run_deny(command: DenyArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
     let Some(id) = command.id else { return ask_all(&client, globals).await };
-    let mut body = json!({"decision": "deny"});
-    fill(&mut body, "note", command.note);
+    let body = json!({"decision": "deny", "note": command.note});
     decide_by_id(&client, globals, &id, body).await
-}
-
-fn fill(body: &mut Value, key: &str, value: Option<String>) {
-    if let Some(value) = value {
-        body[key] = value.into();
-    }
 }
 
 /// A decision by id alone is about the approval as it is now: the current hash is sent.
@@ -106,25 +98,15 @@ async fn decide(client: &Client, id: &str, body: &Value) -> Result<Value, Failur
 }
 
 fn failure(client: &Client, attempted: &str, error: CallError) -> Failure {
-    let next = match &error {
-        CallError::Problem { status: 404 | 409, .. } => Some("skep approve"),
-        _ => None,
-    };
+    let gone = matches!(error, CallError::Problem { status: 404 | 409, .. });
     let failure = client.failure(attempted, error);
-    match next {
-        Some(next) => failure.next(next),
-        None => failure,
-    }
+    if gone { failure.next("skep approve") } else { failure }
 }
 
 fn show_decided(globals: &Globals, done: &Value) {
-    if globals.json {
-        output::json(done);
-        return;
-    }
     let scope = done["decision"]["scope"].as_str().unwrap_or_default();
     let (state, tool) = (text(&done["state"]), text(&done["tool"]));
-    output::line(format!("{state} {scope}: {tool} of {}", text(&done["agent"])));
+    globals.print(done, [format!("{state} {scope}: {tool} of {}", text(&done["agent"]))]);
 }
 
 /// Lists what waits, and asks about each where somebody can answer.
@@ -240,46 +222,40 @@ pub async fn run_why(command: WhyArgs, globals: &Globals) -> Result<(), Failure>
         Failure::new(Exit::Usage, "say why", why).next("skep why main bash '{\"command\": \"ls\"}'")
     })?;
     let client = Client::open(globals)?;
-    let mut body = json!({"tool": command.tool, "arguments": arguments});
-    fill(&mut body, "who", command.who);
+    let body = json!({"tool": command.tool, "arguments": arguments, "who": command.who});
     let path = format!("/api/v1/agents/{}/why", escaped(&command.agent));
     let why = client.submit(&path, &body, "say why").await?;
-    if globals.json {
-        output::json(&why);
-        return Ok(());
-    }
-    let effect = text(&why["effect"]);
-    let tone = if effect == "allow" { Tone::Good } else { Tone::Bad };
-    output::line(format!("{}: {}", toned(&effect, tone), text(&why["why"])));
-    if why["runs"].is_string() {
-        output::line(format!("runs: {}", text(&why["runs"])));
-    }
-    if why["listed"] == Value::Bool(false) {
-        output::line(format!("the tool is not on the list of {}", foreign(&command.agent)));
-    }
-    for part in items(&why["parts"]) {
-        let (of, who) = (text(&part["part"]), text(&part["who"]));
-        output::line(format!("{of} for {who}: {}", text(&part["effect"])));
-        for rule in items(&part["rules"]) {
-            let mark = if rule["matched"] == Value::Bool(true) { "+" } else { "-" };
-            let (rule_text, at) = (text(&rule["rule"]), text(&rule["place"]));
-            output::line(format!("  {mark} {at}  {rule_text}: {}", text(&rule["why"])));
-        }
-        if let Some(count) = part["untold"].as_u64() {
-            output::line(format!("  and {count} rules more, which are not told"));
-        }
-    }
+    globals.print(&why, why_lines(&command.agent, &why));
     Ok(())
 }
 
-#[derive(Args)]
-pub struct GrantArgs {
-    #[command(subcommand)]
-    command: GrantCommand,
+fn why_lines(agent: &str, why: &Value) -> Vec<String> {
+    let effect = text(&why["effect"]);
+    let tone = if effect == "allow" { Tone::Good } else { Tone::Bad };
+    let mut lines = vec![format!("{}: {}", toned(&effect, tone), text(&why["why"]))];
+    if why["runs"].is_string() {
+        lines.push(format!("runs: {}", text(&why["runs"])));
+    }
+    if why["listed"] == false {
+        lines.push(format!("the tool is not on the list of {}", foreign(agent)));
+    }
+    for part in items(&why["parts"]) {
+        let (of, who) = (text(&part["part"]), text(&part["who"]));
+        lines.push(format!("{of} for {who}: {}", text(&part["effect"])));
+        for rule in items(&part["rules"]) {
+            let mark = if rule["matched"] == true { "+" } else { "-" };
+            let (rule_text, at) = (text(&rule["rule"]), text(&rule["place"]));
+            lines.push(format!("  {mark} {at}  {rule_text}: {}", text(&rule["why"])));
+        }
+        if let Some(count) = part["untold"].as_u64() {
+            lines.push(format!("  and {count} rules more, which are not told"));
+        }
+    }
+    lines
 }
 
 #[derive(Subcommand)]
-enum GrantCommand {
+pub enum GrantCommand {
     /// Allow something for a time; what is denied stays denied
     #[command(after_help = "Examples:
   skep grant new main bash --command 'git push' --minutes 30
@@ -313,52 +289,36 @@ enum GrantCommand {
     },
 }
 
-pub async fn run_grant(command: GrantArgs, globals: &Globals) -> Result<(), Failure> {
+pub async fn run_grant(command: GrantCommand, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    match command.command {
+    match command {
         GrantCommand::New { agent, tool, command, path, host, minutes } => {
-            let mut body = json!({"tool": tool, "minutes": minutes});
-            for (key, value) in [("command", command), ("path", path), ("host", host)] {
-                fill(&mut body, key, value);
-            }
+            let body = json!({
+                "tool": tool, "minutes": minutes, "command": command, "path": path, "host": host,
+            });
             let at = format!("/api/v1/agents/{}/grants", escaped(&agent));
             let made = client.submit(&at, &body, "grant it").await?;
-            show_grants(globals, &made, std::slice::from_ref(&made));
+            globals.print(&made, [grant_line(&made)]);
         }
         GrantCommand::List => {
             let list = client.fetch("/api/v1/grants", "list the grants").await?;
-            let rows = items(&list["grants"]);
-            show_grants(globals, &list, rows);
+            globals.print(&list, items(&list["grants"]).iter().map(grant_line));
         }
         GrantCommand::Revoke { id } => {
             let gone = client.delete(&format!("/api/v1/grants/{}", escaped(&id))).await;
             gone.map_err(|error| client.failure("take the grant back", error))?;
-            if globals.json {
-                output::json(&json!({"revoked": id}));
-            } else {
-                output::line(format!("revoked {id}"));
-            }
+            globals.print(&json!({"revoked": id}), [format!("revoked {id}")]);
         }
     }
     Ok(())
 }
 
-fn show_grants(globals: &Globals, whole: &Value, rows: &[Value]) {
-    if globals.json {
-        return output::json(whole);
-    }
-    for row in rows {
-        let conditions = ["command", "path", "host"]
-            .iter()
-            .filter_map(|key| row[*key].as_str().map(|value| format!(" {key} {}", foreign(value))));
-        let until = row["until"].as_i64().map(time::stamp);
-        let until = until.unwrap_or_else(|| "the end of its session".to_owned());
-        output::line(format!(
-            "{}  {} may {}{} until {until}",
-            text(&row["id"]),
-            text(&row["agent"]),
-            text(&row["tool"]),
-            conditions.collect::<String>()
-        ));
-    }
+fn grant_line(row: &Value) -> String {
+    let conditions = ["command", "path", "host"]
+        .iter()
+        .filter_map(|key| row[*key].as_str().map(|value| format!(" {key} {}", foreign(value))));
+    let until = row["until"].as_i64().map(time::stamp);
+    let until = until.unwrap_or_else(|| "the end of its session".to_owned());
+    let (id, agent, tool) = (text(&row["id"]), text(&row["agent"]), text(&row["tool"]));
+    format!("{id}  {agent} may {tool}{} until {until}", conditions.collect::<String>())
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use skep_core::audit_export::{self, ExportReader};
@@ -14,22 +14,16 @@ use skep_core::audit_export::{self, ExportReader};
 use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
 use crate::hive::Home;
-use crate::hive::client::{CallError, Client, escaped};
+use crate::hive::client::{CallError, Client, with_query};
 use crate::print::output::{self, foreign};
-use crate::print::table::OutputTable;
+use crate::print::table::table;
 use crate::print::values::{items, stamp};
 
 /// Verifying a long trail takes minutes.
 const VERIFY: Duration = Duration::from_secs(600);
 
-#[derive(Args)]
-pub struct AuditArgs {
-    #[command(subcommand)]
-    command: AuditCommand,
-}
-
 #[derive(Subcommand)]
-enum AuditCommand {
+pub enum AuditCommand {
     /// List rows, newest first
     #[command(after_help = "Examples:
   skep audit list
@@ -80,11 +74,11 @@ later are named: the chain proves that they stood there, not what they said.")]
 }
 
 /// `at_rest` verifies the trail of a home whose hive does not run.
-pub async fn run<R>(command: AuditArgs, globals: &Globals, at_rest: R) -> Result<(), Failure>
+pub async fn run<R>(command: AuditCommand, globals: &Globals, at_rest: R) -> Result<(), Failure>
 where
     R: AsyncFnOnce(&Home) -> Result<Value, String>,
 {
-    match command.command {
+    match command {
         AuditCommand::List { agent, tool, outcome, turn, kind, limit } => {
             let wanted = [
                 ("agent", agent),
@@ -93,7 +87,7 @@ where
                 ("turn", turn),
                 ("kind", kind),
             ];
-            list(globals, &wanted, limit).await
+            list(globals, &with_query("/api/v1/audit", wanted), limit).await
         }
         AuditCommand::Verify { file: Some(file) } => verify_export(globals, &file),
         AuditCommand::Verify { file: None } => verify(globals, at_rest).await,
@@ -101,45 +95,28 @@ where
     }
 }
 
-async fn list(
-    globals: &Globals,
-    wanted: &[(&str, Option<String>)],
-    limit: usize,
-) -> Result<(), Failure> {
+async fn list(globals: &Globals, path: &str, limit: usize) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    let given = wanted.iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
-    let filter: String = given.map(|(key, value)| format!("&{key}={}", escaped(value))).collect();
     let mut rows: Vec<Value> = Vec::new();
-    let mut cursor = String::new();
+    let mut cursor = None;
     loop {
         let page = limit.saturating_sub(rows.len()).clamp(1, 500);
-        let path = format!("/api/v1/audit?limit={page}{filter}{cursor}");
+        let path = with_query(path, [("limit", Some(page.to_string())), ("cursor", cursor)]);
         let answer = client.fetch(&path, "list the audit trail").await?;
         rows.extend(items(&answer["rows"]).iter().cloned());
         match answer["next"].as_i64() {
-            Some(next) if rows.len() < limit => cursor = format!("&cursor={next}"),
+            Some(next) if rows.len() < limit => cursor = Some(next.to_string()),
             _ => break,
         }
     }
-    if globals.json {
-        output::json(&json!({ "rows": rows }));
-        return Ok(());
-    }
-    let mut table = OutputTable::new(&["row", "time", "who", "agent", "what", "outcome", "why"]);
-    for row in &rows {
+    let row = |row: &Value| {
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let what = if row["tool"].is_null() { text("kind") } else { text("tool") };
-        table.row([
-            row["id"].to_string(),
-            stamp(&row["at"]),
-            text("principal"),
-            text("agent"),
-            what,
-            text("outcome"),
-            why(row),
-        ]);
-    }
-    table.lines().into_iter().for_each(output::line);
+        let (id, at) = (row["id"].to_string(), stamp(&row["at"]));
+        [id, at, text("principal"), text("agent"), what, text("outcome"), why(row)]
+    };
+    let heads = ["row", "time", "who", "agent", "what", "outcome", "why"];
+    globals.print(&json!({ "rows": rows }), table(heads, rows.iter().map(row)));
     Ok(())
 }
 
@@ -198,12 +175,9 @@ fn verify_export(globals: &Globals, file: &Path) -> Result<(), Failure> {
 fn report(globals: &Globals, verdict: &Value) -> Result<(), Failure> {
     let (rows, last) = (&verdict["rows"], &verdict["last"]);
     let hash = verdict["hash"].as_str().unwrap_or_default();
-    let findings: Vec<String> = verdict["findings"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|finding| finding["text"].as_str().map(foreign))
-        .collect();
+    let findings = items(&verdict["findings"]).iter();
+    let findings: Vec<String> =
+        findings.filter_map(|finding| finding["text"].as_str().map(foreign)).collect();
     if globals.json {
         output::json(verdict);
     } else if findings.is_empty() {

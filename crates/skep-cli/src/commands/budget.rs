@@ -7,8 +7,7 @@ use skep_core::money::Money;
 use crate::failure::Failure;
 use crate::hive::Globals;
 use crate::hive::client::Client;
-use crate::print::output;
-use crate::print::table::OutputTable;
+use crate::print::table::table;
 use crate::print::values::items;
 
 #[derive(Args)]
@@ -23,24 +22,19 @@ pub struct BudgetArgs {}
 pub async fn run(_: BudgetArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
     let page = client.fetch("/api/v1/budgets", "read the budgets").await?;
-    if globals.json {
-        output::json(&page);
-        return Ok(());
-    }
     let heads = ["whose", "spent", "held", "unsettled", "limit", "tokens", "token limit", "a turn"];
-    let mut table = OutputTable::new(&heads);
-    table.row(cells("the hive", &page["hive"], &page["per_turn"]));
-    for agent in items(&page["agents"]) {
-        let name = agent["agent"].as_str().unwrap_or_default();
-        table.row(cells(name, agent, &agent["per_turn"]));
-    }
-    table.lines().into_iter().for_each(output::line);
+    let hive = cells("the hive", &page["hive"], &page["per_turn"]);
+    let agents = items(&page["agents"])
+        .iter()
+        .map(|agent| cells(agent["agent"].as_str().unwrap_or_default(), agent, &agent["per_turn"]));
+    globals.print(&page, table(heads, [hive].into_iter().chain(agents)));
     Ok(())
 }
 
 fn cells(whose: &str, budget: &Value, turn: &Value) -> [String; 8] {
     let limits = &budget["limits"];
-    let used = number(&budget["tokens"]) + number(&budget["unsettled_tokens"]);
+    let number = |key: &str| budget[key].as_u64().unwrap_or(0);
+    let used = number("tokens") + number("unsettled_tokens");
     [
         whose.to_owned(),
         money(&budget["cost"]),
@@ -48,27 +42,16 @@ fn cells(whose: &str, budget: &Value, turn: &Value) -> [String; 8] {
         money(&budget["unsettled_cost"]),
         money(&limits["cost"]),
         used.to_string(),
-        tokens(&limits["tokens"]),
-        match (turn["cost"].is_null(), turn["tokens"].is_null()) {
-            (true, true) => "-".to_owned(),
-            (false, true) => money(&turn["cost"]),
-            (true, false) => format!("{} tokens", tokens(&turn["tokens"])),
-            (false, false) => {
-                format!("{}, {} tokens", money(&turn["cost"]), tokens(&turn["tokens"]))
-            }
+        limits["tokens"].as_u64().map_or_else(|| "-".to_owned(), |tokens| tokens.to_string()),
+        match (money(&turn["cost"]), turn["tokens"].as_u64()) {
+            (cost, None) => cost,
+            (cost, Some(tokens)) if cost == "-" => format!("{tokens} tokens"),
+            (cost, Some(tokens)) => format!("{cost}, {tokens} tokens"),
         },
     ]
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
 }
 
 fn money(value: &Value) -> String {
     let amount = value.as_f64().and_then(Money::from_dollars);
     amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())
-}
-
-fn tokens(value: &Value) -> String {
-    value.as_u64().map_or_else(|| "-".to_owned(), |tokens| tokens.to_string())
 }

@@ -1,25 +1,18 @@
 //! `skep calls`: calls whose outcome a crash left unknown, and what became of them.
 
+use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use skep_core::event::Resolution;
 
 use crate::failure::Failure;
 use crate::hive::Globals;
 use crate::hive::client::{Client, escaped};
-use crate::print::output;
-use crate::print::table::OutputTable;
+use crate::print::table::table;
 use crate::print::values::{items, stamp};
 
-#[derive(Args)]
-pub struct CallsArgs {
-    #[command(subcommand)]
-    command: CallsCommand,
-}
-
 #[derive(Subcommand)]
-enum CallsCommand {
+pub enum CallsCommand {
     /// List calls that had begun when the hive was cut off
     #[command(after_help = "Examples:\n  skep calls list")]
     List,
@@ -42,51 +35,36 @@ enum CallsCommand {
     },
 }
 
-pub async fn run(command: CallsArgs, globals: &Globals) -> Result<(), Failure> {
+pub async fn run(command: CallsCommand, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    match command.command {
+    match command {
         CallsCommand::List => {
             let list = client.fetch("/api/v1/calls/unknown", "list the calls").await?;
-            show(globals, &list);
+            globals.print(&list, lines(&list));
         }
         CallsCommand::Resolve { turn, call, outcome, note } => {
             let path = format!("/api/v1/calls/unknown/{}/{}", escaped(&turn), escaped(&call));
-            let mut body = json!({ "outcome": outcome });
-            if let Some(note) = note {
-                body["note"] = note.into();
-            }
+            let body = json!({ "outcome": outcome, "note": note });
             let done = client.post(&path, &body, None).await;
             let done = done.map_err(|error| {
                 client.failure(format!("resolve the call {call}"), error).next("skep calls list")
             })?;
-            if globals.json {
-                output::json(&done);
-            } else if let Some(item) = done["item"].as_str() {
-                output::line(format!("it runs again; to follow it: skep task show {item}"));
-            } else {
-                output::line("on record");
-            }
+            let line = match done["item"].as_str() {
+                Some(item) => format!("it runs again; to follow it: skep task show {item}"),
+                None => "on record".to_owned(),
+            };
+            globals.print(&done, [line]);
         }
     }
     Ok(())
 }
 
-fn show(globals: &Globals, list: &Value) {
-    if globals.json {
-        output::json(list);
-        return;
-    }
-    let mut table = OutputTable::new(&["time", "agent", "turn", "call", "tool", "arguments"]);
-    for call in items(&list["calls"]) {
+fn lines(list: &Value) -> Vec<String> {
+    let row = |call: &Value| {
         let text = |key: &str| call[key].as_str().unwrap_or_default().to_owned();
-        table.row([
-            stamp(&call["at"]),
-            text("agent"),
-            text("turn"),
-            text("call_id"),
-            text("tool"),
-            call["arguments"].to_string(),
-        ]);
-    }
-    table.lines().into_iter().for_each(output::line);
+        let (at, arguments) = (stamp(&call["at"]), call["arguments"].to_string());
+        [at, text("agent"), text("turn"), text("call_id"), text("tool"), arguments]
+    };
+    let heads = ["time", "agent", "turn", "call", "tool", "arguments"];
+    table(heads, items(&list["calls"]).iter().map(row))
 }

@@ -11,7 +11,6 @@ use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
 use crate::hive::Home;
 use crate::hive::client::{CallError, Client};
-use crate::print::output;
 
 /// The hive bounds its own drain time; this bound only detects a hang.
 const PATIENCE: Duration = Duration::from_secs(3600 + 30);
@@ -47,11 +46,7 @@ pub async fn run(_: DownArgs, globals: &Globals) -> Result<(), Failure> {
     while started.elapsed() < PATIENCE {
         let gone = matches!(client.get("/health").await, Err(CallError::Unreachable { .. }));
         if gone && !is_held(&home) {
-            if globals.json {
-                output::json(&json!({ "stopped": true }));
-            } else {
-                output::line("stopped");
-            }
+            globals.print(&json!({ "stopped": true }), ["stopped".to_owned()]);
             return Ok(());
         }
         sleep(POLL).await;

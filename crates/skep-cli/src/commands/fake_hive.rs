@@ -27,7 +27,8 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Down(down::DownArgs),
-    History(history::HistoryArgs),
+    #[command(subcommand)]
+    History(history::HistoryCommand),
     Send(send::SendArgs),
     Status(status::StatusArgs),
 }

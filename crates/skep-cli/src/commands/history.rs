@@ -9,18 +9,12 @@ use skep_core::message::Usage;
 
 use crate::failure::Failure;
 use crate::hive::Globals;
-use crate::hive::client::{Client, escaped};
+use crate::hive::client::{Client, escaped, with_query};
 use crate::print::output::{self, Tone, foreign, toned};
 use crate::print::values::{items, stamp, text};
 
-#[derive(Args)]
-pub struct HistoryArgs {
-    #[command(subcommand)]
-    command: HistoryCommand,
-}
-
 #[derive(Subcommand)]
-enum HistoryCommand {
+pub enum HistoryCommand {
     /// Show the newest messages of a session
     Show(HistoryShowArgs),
     /// Find messages by their words
@@ -36,7 +30,7 @@ enum HistoryCommand {
   skep history show main
   skep history show main --view full --limit 20
   skep history show main --before 120        the messages before number 120")]
-struct HistoryShowArgs {
+pub struct HistoryShowArgs {
     /// The agent
     agent: String,
     /// Session key
@@ -53,8 +47,8 @@ struct HistoryShowArgs {
     before: Option<i64>,
 }
 
-pub async fn run(command: HistoryArgs, globals: &Globals) -> Result<(), Failure> {
-    match command.command {
+pub async fn run(command: HistoryCommand, globals: &Globals) -> Result<(), Failure> {
+    match command {
         HistoryCommand::Show(command) => show(command, globals).await,
         HistoryCommand::Search(command) => search::run(command, globals).await,
         HistoryCommand::Export(command) => transfer::export(command, globals).await,
@@ -64,29 +58,22 @@ pub async fn run(command: HistoryArgs, globals: &Globals) -> Result<(), Failure>
 
 async fn show(show: HistoryShowArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    let mut path = format!(
-        "/api/v1/agents/{}/history?session_key={}&view={}&limit={}",
-        escaped(&show.agent),
-        escaped(&show.session),
-        show.view,
-        show.limit
+    let path = with_query(
+        &format!("/api/v1/agents/{}/history", escaped(&show.agent)),
+        [
+            ("session_key", Some(show.session)),
+            ("view", Some(show.view)),
+            ("limit", Some(show.limit.to_string())),
+            ("before", show.before.map(|before| before.to_string())),
+        ],
     );
-    if let Some(before) = show.before {
-        path.push_str(&format!("&before={before}"));
-    }
     let attempted = format!("read the history of {}", show.agent);
     let page = client.fetch(&path, attempted).await?;
-    if globals.json {
-        output::json(&page);
-        return Ok(());
-    }
     let messages = items(&page["messages"]);
-    if messages.is_empty() {
+    if messages.is_empty() && !globals.json {
         output::note("nothing was said yet");
     }
-    for message in messages {
-        lines(message).into_iter().for_each(output::line);
-    }
+    globals.print(&page, messages.iter().flat_map(lines));
     Ok(())
 }
 

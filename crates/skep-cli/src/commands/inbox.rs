@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::hive::Globals;
-use crate::hive::client::{CallError, Client, escaped};
+use crate::hive::client::{CallError, Client, escaped, with_query};
 use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::table::OutputTable;
+use crate::print::table::table;
 use crate::print::time;
 use crate::print::values::{items, stamp, text};
 
@@ -28,7 +28,7 @@ pub struct InboxArgs {
 const STATES: [&str; 7] = ["pending", "running", "waiting", "done", "failed", "cancelled", "dead"];
 
 #[derive(Args)]
-struct ItemFilterArgs {
+pub struct ItemFilterArgs {
     /// Only items in this state
     #[arg(long, value_parser = STATES)]
     state: Option<String>,
@@ -38,55 +38,35 @@ struct ItemFilterArgs {
 }
 
 pub async fn run(command: InboxArgs, globals: &Globals) -> Result<(), Failure> {
-    list(command.agent.as_deref(), &command.which, globals).await
+    list(command.agent, command.which, globals).await
 }
 
 async fn list(
-    agent: Option<&str>,
-    which: &ItemFilterArgs,
+    agent: Option<String>,
+    which: ItemFilterArgs,
     globals: &Globals,
 ) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    let mut path = format!("/api/v1/inbox?limit={}", which.limit);
-    if let Some(agent) = agent {
-        path.push_str(&format!("&agent={}", escaped(agent)));
-    }
-    if let Some(state) = &which.state {
-        path.push_str(&format!("&state={state}"));
-    }
-    let page = client.fetch(&path, "read the inbox").await?;
-    if globals.json {
-        output::json(&page);
-        return Ok(());
-    }
+    let limit = Some(which.limit.to_string());
+    let parts = [("limit", limit), ("agent", agent), ("state", which.state)];
+    let page = client.fetch(&with_query("/api/v1/inbox", parts), "read the inbox").await?;
     let listed = items(&page["items"]);
-    if listed.is_empty() {
+    if listed.is_empty() && !globals.json {
         output::note("there are no such items");
         return Ok(());
     }
-    let mut table = OutputTable::new(&["id", "agent", "session", "state", "when", "message"]);
-    for item in listed {
-        table.row([
-            text(&item["item_id"]),
-            text(&item["agent"]),
-            text(&item["session_key"]),
-            text(&item["state"]),
-            stamp(&item["created_at"]),
-            text(&item["preview"]),
-        ]);
-    }
-    table.lines().into_iter().for_each(output::line);
+    let row = |item: &Value| {
+        let [id, agent, session, state, preview] =
+            ["item_id", "agent", "session_key", "state", "preview"].map(|key| text(&item[key]));
+        [id, agent, session, state, stamp(&item["created_at"]), preview]
+    };
+    let heads = ["id", "agent", "session", "state", "when", "message"];
+    globals.print(&page, table(heads, listed.iter().map(row)));
     Ok(())
 }
 
-#[derive(Args)]
-pub struct TaskArgs {
-    #[command(subcommand)]
-    command: TaskCommand,
-}
-
 #[derive(Subcommand)]
-enum TaskCommand {
+pub enum TaskCommand {
     /// List items, newest first
     #[command(after_help = "Examples:
   skep task list
@@ -120,32 +100,26 @@ The new item is linked to the old one; `skep task show` names both.")]
 }
 
 #[derive(Args)]
-struct ItemArgs {
+pub struct ItemArgs {
     /// The item, as `skep inbox` names it
     id: String,
 }
 
-pub async fn run_task(command: TaskArgs, globals: &Globals) -> Result<(), Failure> {
-    let (item, client) = match command.command {
-        TaskCommand::List { agent, which } => return list(agent.as_deref(), &which, globals).await,
-        TaskCommand::Show(item) => {
-            let client = Client::open(globals)?;
-            let path = format!("/api/v1/inbox/{}", escaped(&item.id));
-            (client.get(&path).await.map_err(|e| failed(&client, "show", &item.id, e))?, client)
-        }
-        TaskCommand::Cancel(item) => {
-            let client = Client::open(globals)?;
-            let path = format!("/api/v1/inbox/{}/cancel", escaped(&item.id));
-            let told = client.post(&path, &json!(null), None).await;
-            (told.map_err(|error| failed(&client, "cancel", &item.id, error))?, client)
-        }
+pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Failure> {
+    let (what, ItemArgs { id }) = match command {
+        TaskCommand::List { agent, which } => return list(agent, which, globals).await,
         TaskCommand::Retry(item) => return retry(&item.id, globals).await,
+        TaskCommand::Show(item) => ("show", item),
+        TaskCommand::Cancel(item) => ("cancel", item),
     };
-    drop(client);
-    match globals.json {
-        true => output::json(&item),
-        false => lines(&item).into_iter().for_each(output::line),
-    }
+    let client = Client::open(globals)?;
+    let path = format!("/api/v1/inbox/{}", escaped(&id));
+    let told = match what {
+        "show" => client.get(&path).await,
+        _ => client.post(&format!("{path}/cancel"), &json!(null), None).await,
+    };
+    let item = told.map_err(|error| failed(&client, what, &id, error))?;
+    globals.print(&item, lines(&item));
     Ok(())
 }
 
@@ -156,13 +130,9 @@ async fn retry(id: &str, globals: &Globals) -> Result<(), Failure> {
     let key = skep_guard::random::uuid().to_string();
     let told = client.post(&path, &json!(null), Some(&key)).await;
     let receipt = told.map_err(|error| failed(&client, "retry", id, error))?;
-    if globals.json {
-        output::json(&receipt);
-        return Ok(());
-    }
     let new = text(&receipt["item_id"]);
-    output::line(format!("{} as item {new}", text(&receipt["state"])));
-    output::line(format!("follow it: skep task show {new}"));
+    let done = format!("{} as item {new}", text(&receipt["state"]));
+    globals.print(&receipt, [done, format!("follow it: skep task show {new}")]);
     Ok(())
 }
 

@@ -24,16 +24,11 @@ pub struct LinkArgs {
 
 pub async fn run(command: LinkArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    let mut wanted = json!({ "role": command.role });
-    if let Some(name) = command.name {
-        wanted["name"] = json!(name);
-    }
+    let wanted = json!({ "role": command.role, "name": command.name });
     let made = client.submit("/api/v1/links", &wanted, "make a sign-in link").await?;
-    if globals.json {
-        output::json(&made);
-        return Ok(());
+    globals.print(&made, [text_or_empty(&made["link"])]);
+    if !globals.json {
+        output::note("open it within ten minutes; it works once");
     }
-    output::line(text_or_empty(&made["link"]));
-    output::note("open it within ten minutes; it works once");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `skep provider`: the models a hive can ask, and whether they answer.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -9,14 +9,8 @@ use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
 use crate::print::values::{items, text_or_empty};
 
-#[derive(Args)]
-pub struct ProviderArgs {
-    #[command(subcommand)]
-    command: ProviderCommand,
-}
-
 #[derive(Subcommand)]
-enum ProviderCommand {
+pub enum ProviderCommand {
     /// List the model profiles: vendor, model, where the key comes from
     #[command(after_help = "Examples:
   skep provider list
@@ -40,16 +34,12 @@ A real call: it costs a few tokens. The exit code is 0 when every one answered, 
     },
 }
 
-pub async fn run(command: ProviderArgs, globals: &Globals) -> Result<(), Failure> {
+pub async fn run(command: ProviderCommand, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    match command.command {
+    match command {
         ProviderCommand::List { check } => {
             let list = profiles(&client, if check { "?check=true" } else { "" }).await?;
-            if globals.json {
-                output::json(&list);
-            } else {
-                items(&list["providers"]).iter().flat_map(described).for_each(output::line);
-            }
+            globals.print(&list, items(&list["providers"]).iter().flat_map(described));
             Ok(())
         }
         ProviderCommand::Test { name } => test(&client, globals, name).await,
@@ -57,8 +47,7 @@ pub async fn run(command: ProviderArgs, globals: &Globals) -> Result<(), Failure
 }
 
 async fn profiles(client: &Client, query: &str) -> Result<Value, Failure> {
-    let list = client.get(&format!("/api/v1/providers{query}")).await;
-    list.map_err(|error| client.failure("list the providers", error))
+    client.fetch(&format!("/api/v1/providers{query}"), "list the providers").await
 }
 
 async fn test(client: &Client, globals: &Globals, name: Option<String>) -> Result<(), Failure> {

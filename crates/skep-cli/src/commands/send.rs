@@ -217,15 +217,10 @@ fn has_ended(followed: &Value) -> bool {
 }
 
 fn accepted(globals: &Globals, receipt: &Value) {
-    if globals.json {
-        output::json(receipt);
-        return;
-    }
     let text = |key: &str| receipt[key].as_str().unwrap_or("?").to_owned();
-    output::line(format!("accepted ({}), message {}", text("state"), text("message_id")));
-    if let Some(note) = receipt["note"].as_str() {
-        output::line(foreign(note));
-    }
+    let mut lines = vec![format!("accepted ({}), message {}", text("state"), text("message_id"))];
+    lines.extend(receipt["note"].as_str().map(foreign));
+    globals.print(receipt, lines);
 }
 
 /// Prints the part of the answer that was not streamed.

@@ -5,19 +5,13 @@ use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
-use crate::hive::client::{CallError, Client, escaped};
+use crate::hive::client::{Client, escaped, with_query};
 use crate::print::output::{self, Tone, foreign, toned};
 use crate::print::time;
 use crate::print::values::{items, text_or_empty};
 
-#[derive(Args)]
-pub struct SessionArgs {
-    #[command(subcommand)]
-    command: SessionCommand,
-}
-
 #[derive(Subcommand)]
-enum SessionCommand {
+pub enum SessionCommand {
     /// List the sessions of an agent, the one last spoken in first
     List(SessionListArgs),
     /// Begin a new session as a copy of another one's first part
@@ -30,7 +24,7 @@ enum SessionCommand {
 #[command(after_help = "Examples:
   skep session list
   skep session list main --limit 10")]
-struct SessionListArgs {
+pub struct SessionListArgs {
     /// The agent
     #[arg(default_value = "main")]
     agent: String,
@@ -47,7 +41,7 @@ struct SessionListArgs {
   skep session fork 0190a3… --at 12            go on after message 12, under a new key
   skep session fork 0190a3… --at 12 --key try  … under the key `try`
   skep send main \"and now?\" --session try")]
-struct ForkArgs {
+pub struct ForkArgs {
     /// The id of the session, as `skep session list` shows it
     id: String,
     /// The last message to keep, by its number (all of them)
@@ -67,7 +61,7 @@ struct ForkArgs {
   skep session compact 0190a3… --keep \"the plan and every path\"
 
 The history keeps every message: `skep history show --view full` has the notes too.")]
-struct CompactArgs {
+pub struct CompactArgs {
     /// The id of the session, as `skep session list` shows it
     id: String,
     /// What the notes have to hold above all
@@ -78,9 +72,9 @@ struct CompactArgs {
     agent: String,
 }
 
-pub async fn run(command: SessionArgs, globals: &Globals) -> Result<(), Failure> {
+pub async fn run(command: SessionCommand, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    match command.command {
+    match command {
         SessionCommand::List(list) => show_list(list, globals, &client).await,
         SessionCommand::Fork(fork) => make_fork(fork, globals, &client).await,
         SessionCommand::Compact(compact) => make_notes(compact, globals, &client).await,
@@ -92,20 +86,14 @@ async fn show_list(
     globals: &Globals,
     client: &Client,
 ) -> Result<(), Failure> {
-    let attempted = format!("list the sessions of {}", list.agent);
-    let page = page(client, &list.agent, list.limit, list.after.as_deref())
-        .await
-        .map_err(|error| client.failure(attempted, error))?;
+    let page = page(client, &list.agent, list.limit, list.after).await?;
+    let sessions = items(&page["sessions"]);
+    globals.print(&page, sessions.iter().flat_map(lines));
     if globals.json {
-        output::json(&page);
         return Ok(());
     }
-    let sessions = items(&page["sessions"]);
     if sessions.is_empty() {
         output::note("there is no session yet");
-    }
-    for session in sessions {
-        lines(session).into_iter().for_each(output::line);
     }
     if let Some(after) = page["after"].as_str() {
         output::note(format!("more: --after {after}"));
@@ -118,13 +106,11 @@ pub async fn page(
     client: &Client,
     agent: &str,
     limit: u32,
-    after: Option<&str>,
-) -> Result<Value, CallError> {
-    let mut path = format!("/api/v1/agents/{}/sessions?limit={limit}", escaped(agent));
-    if let Some(after) = after {
-        path.push_str(&format!("&after={}", escaped(after)));
-    }
-    client.get(&path).await
+    after: Option<String>,
+) -> Result<Value, Failure> {
+    let path = format!("/api/v1/agents/{}/sessions", escaped(agent));
+    let path = with_query(&path, [("limit", Some(limit.to_string())), ("after", after)]);
+    client.fetch(&path, format!("list the sessions of {agent}")).await
 }
 
 fn lines(session: &Value) -> Vec<String> {
@@ -162,22 +148,14 @@ fn title(text: &str) -> String {
 async fn make_fork(fork: ForkArgs, globals: &Globals, client: &Client) -> Result<(), Failure> {
     let (agent, id) = (escaped(&fork.agent), escaped(&fork.id));
     let path = format!("/api/v1/agents/{agent}/sessions/{id}/fork");
-    let mut body = json!({});
-    if let Some(at) = fork.at {
-        body["at"] = at.into();
-    }
-    if let Some(key) = &fork.key {
-        body["session_key"] = key.as_str().into();
-    }
+    let body = json!({ "at": fork.at, "session_key": fork.key });
     let attempted = format!("fork the session {}", fork.id);
     let made = client.submit(&path, &body, attempted).await?;
-    if globals.json {
-        output::json(&made);
-        return Ok(());
+    globals.print(&made, lines(&made));
+    if !globals.json {
+        let key = text_or_empty(&made["session_key"]);
+        output::note(format!("go on in it: skep send {} … --session {key}", fork.agent));
     }
-    lines(&made).into_iter().for_each(output::line);
-    let key = text_or_empty(&made["session_key"]);
-    output::note(format!("go on in it: skep send {} … --session {key}", fork.agent));
     Ok(())
 }
 
@@ -188,7 +166,7 @@ async fn make_notes(
 ) -> Result<(), Failure> {
     let (agent, id) = (escaped(&compact.agent), escaped(&compact.id));
     let path = format!("/api/v1/agents/{agent}/sessions/{id}/compact?wait=true&timeout=600");
-    let body = compact.keep.map_or_else(|| json!({}), |keep| json!({ "keep": keep }));
+    let body = json!({ "keep": compact.keep });
     let attempted = format!("compact the session {}", compact.id);
     let ended = client.submit(&path, &body, attempted.clone()).await?;
     if globals.json {

@@ -7,7 +7,7 @@ use skep_core::money::Money;
 use crate::failure::Failure;
 use crate::hive::Globals;
 use crate::hive::client::Client;
-use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::output::{Tone, foreign, toned};
 use crate::print::time;
 use crate::print::values::{items, stamp, text};
 
@@ -20,11 +20,7 @@ pub struct StatusArgs {}
 pub async fn run(_: StatusArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
     let state = client.fetch("/api/v1/state", "show the state").await?;
-    if globals.json {
-        output::json(&state);
-    } else {
-        lines(&state).into_iter().for_each(output::line);
-    }
+    globals.print(&state, lines(&state));
     Ok(())
 }
 

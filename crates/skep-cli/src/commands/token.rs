@@ -1,24 +1,18 @@
 //! `skep token`: credentials for programs and other machines. A token is shown once.
 
+use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use skep_core::role::Role;
 
 use crate::failure::Failure;
 use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
-use crate::print::output;
+use crate::print::output::{self, foreign};
 use crate::print::values::{items, stamp, text_or_empty};
 
-#[derive(Args)]
-pub struct TokenArgs {
-    #[command(subcommand)]
-    command: TokenCommand,
-}
-
 #[derive(Subcommand)]
-enum TokenCommand {
+pub enum TokenCommand {
     /// Make a token and show it, this once
     #[command(after_help = "Examples:
   skep token new laptop
@@ -52,25 +46,20 @@ enum TokenCommand {
     },
 }
 
-pub async fn run(command: TokenArgs, globals: &Globals) -> Result<(), Failure> {
+pub async fn run(command: TokenCommand, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
-    match command.command {
+    match command {
         TokenCommand::New { name, role, prefix, agent } => {
-            let mut body = json!({ "name": name, "role": role });
-            for (field, given) in [("prefix", prefix), ("agent", agent)] {
-                if let Some(given) = given {
-                    body[field] = given.into();
-                }
-            }
+            let body = json!({ "name": name, "role": role, "prefix": prefix, "agent": agent });
             let made = client.submit("/api/v1/tokens", &body, "make a token").await?;
-            show(globals, &made, |made| vec![text_or_empty(&made["token"])]);
+            globals.print(&made, [text_or_empty(&made["token"])]);
             if !globals.json {
                 output::note("keep it: it is not shown again");
             }
         }
         TokenCommand::List => {
             let list = client.fetch("/api/v1/tokens", "list the tokens").await?;
-            show(globals, &list, |list| items(&list["tokens"]).iter().map(row).collect());
+            globals.print(&list, items(&list["tokens"]).iter().map(row));
         }
         TokenCommand::Revoke { id } => {
             let gone = client.delete(&format!("/api/v1/tokens/{}", escaped(&id))).await;
@@ -79,20 +68,10 @@ pub async fn run(command: TokenArgs, globals: &Globals) -> Result<(), Failure> {
                 let failure = client.failure(format!("revoke the token {id}"), error);
                 if unknown { failure.next("skep token list") } else { failure }
             })?;
-            show(globals, &json!({ "revoked": id }), |gone| {
-                vec![format!("revoked {}", text_or_empty(&gone["revoked"]))]
-            });
+            globals.print(&json!({ "revoked": id }), [format!("revoked {}", foreign(&id))]);
         }
     }
     Ok(())
-}
-
-fn show(globals: &Globals, value: &Value, lines: impl Fn(&Value) -> Vec<String>) {
-    if globals.json {
-        output::json(value);
-    } else {
-        lines(value).into_iter().for_each(output::line);
-    }
 }
 
 fn row(token: &Value) -> String {

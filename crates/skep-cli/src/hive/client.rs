@@ -28,7 +28,7 @@ const DENIED: &str = "it belongs to another user, and only its owner may use it"
 
 const OWNER: &str = "run it as the owner of the home, or use --url with a token in SKEP_TOKEN";
 
-pub type Socket = WebSocketStream<Upgraded>;
+pub type HiveSocket = WebSocketStream<Upgraded>;
 
 pub struct Client {
     door: Transport,
@@ -157,7 +157,7 @@ impl Client {
     }
 
     /// A WebSocket at the path.
-    pub async fn socket(&self, path: &str) -> Result<Socket, CallError> {
+    pub async fn socket(&self, path: &str) -> Result<HiveSocket, CallError> {
         let key = generate_key();
         let request = self
             .request(Method::GET, path)
@@ -275,6 +275,15 @@ fn problem(status: u16, body: &[u8]) -> CallError {
         code: text("code").unwrap_or_else(|| status.to_string()),
         detail: text("detail").or_else(|| text("title")).unwrap_or_default(),
     }
+}
+
+/// The path with those parts of a query that are given.
+pub fn with_query<const N: usize>(path: &str, parts: [(&str, Option<String>); N]) -> String {
+    let given = parts.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    given.fold(path.to_owned(), |path, (name, value)| {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{sign}{name}={}", escaped(&value))
+    })
 }
 
 /// A piece of a path or query: everything but letters, digits and `-_.~` is escaped.

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
 use crate::hive::Home;
+use crate::print::output;
 
 /// Which hive to use, and the output format.
 #[derive(Args, Clone)]
@@ -27,5 +29,13 @@ impl Globals {
             Failure::new(Exit::Usage, "find the home folder", error.to_string())
                 .next("skep --home FOLDER …")
         })
+    }
+
+    /// Prints a result: JSON for programs, lines for people.
+    pub fn print(&self, result: &Value, lines: impl IntoIterator<Item = String>) {
+        match self.json {
+            true => output::json(result),
+            false => lines.into_iter().for_each(output::line),
+        }
     }
 }

@@ -61,7 +61,7 @@ impl TextSpan {
 pub type TextLine = Vec<TextSpan>;
 
 /// What the terminal can show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TermInfo {
     pub width: usize,
     pub colour: bool,

@@ -1,6 +1,6 @@
 //! `skep config`: checks the files of a home without a hive.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::{Value, json};
 use skep_cli::hive::Globals;
 use skep_cli::print::output::{self, Tone, toned};
@@ -9,14 +9,8 @@ use skep_guard::environment;
 
 use crate::home::{CheckReport, KnownNames, check, schema};
 
-#[derive(Args)]
-pub struct ConfigArgs {
-    #[command(subcommand)]
-    command: ConfigCommand,
-}
-
 #[derive(Subcommand)]
-enum ConfigCommand {
+pub enum ConfigCommand {
     /// Check every file and say everything that is wrong
     #[command(after_help = "Examples:
   skep config check
@@ -36,7 +30,7 @@ Nothing is started or changed. The exit code is 0 when every file is right, else
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum ConfigFile {
+pub enum ConfigFile {
     Skep,
     Providers,
     Channels,
@@ -55,8 +49,8 @@ impl ConfigFile {
     }
 }
 
-pub fn run(command: ConfigArgs, globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
-    match command.command {
+pub fn run(command: ConfigCommand, globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
+    match command {
         ConfigCommand::Check => examine(globals, known),
         ConfigCommand::Schema { file } => {
             show_schema(globals, file);
@@ -126,9 +120,5 @@ fn show_schema(globals: &Globals, file: Option<ConfigFile>) {
             Value::Object(named.collect())
         }
     };
-    if globals.json {
-        output::json(&value);
-    } else {
-        output::line(format!("{value:#}"));
-    }
+    globals.print(&value, [format!("{value:#}")]);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 use skep_cli::hive::Globals;
-use skep_cli::hive::client::{Client, escaped};
+use skep_cli::hive::client::{Client, with_query};
 use skep_cli::print::output::{self, Tone, foreign, toned};
 use skep_cli::{Exit, Failure};
 use skep_core::{Millis, time as utc};
@@ -96,8 +96,7 @@ impl LogSource {
                 Failure::new(Exit::Failed, ATTEMPTED, why).next("skep doctor")
             }),
             Self::Hive(client) => {
-                let answer = client.get(&path(query)).await;
-                let answer = answer.map_err(|error| client.failure(ATTEMPTED, error))?;
+                let answer = client.fetch(&path(query), ATTEMPTED).await?;
                 page_of(answer).ok_or_else(|| {
                     Failure::new(Exit::Failed, ATTEMPTED, "the hive answered strangely")
                 })
@@ -107,20 +106,15 @@ impl LogSource {
 }
 
 fn path(query: &LogQuery) -> String {
-    let mut path = format!("/api/v1/logs?limit={}", query.limit);
-    let texts = [
+    let parts = [
+        ("limit", Some(query.limit.to_string())),
         ("level", query.level.map(|level| format!("{level:?}").to_lowercase())),
         ("agent", query.agent.clone()),
         ("turn", query.turn.clone()),
         ("since", query.since.map(|since| since.to_string())),
         ("after", query.after.map(|place| place.to_string())),
     ];
-    for (name, text) in texts {
-        if let Some(text) = text {
-            path.push_str(&format!("&{name}={}", escaped(&text)));
-        }
-    }
-    path
+    with_query("/api/v1/logs", parts)
 }
 
 fn page_of(mut answer: Value) -> Option<LogPage> {

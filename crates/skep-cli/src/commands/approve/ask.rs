@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{decide, show_decided};
 use crate::failure::Failure;
 use crate::hive::Globals;
-use crate::hive::client::{Client, escaped};
+use crate::hive::client::{Client, escaped, with_query};
 use crate::print::output::{self, foreign};
 use crate::print::values::{items, text};
 
@@ -23,15 +23,16 @@ pub(super) async fn one(
         let Some(typed) = typed(prompt) else { return Ok(()) };
         match typed.as_str() {
             "y" | "yes" | "once" => break json!({"decision": "approve"}),
-            "s" | "session" => match lasting(client, question, "session").await {
-                Some(body) => break body,
-                None => continue,
-            },
-            "a" | "always" => match lasting(client, question, "always").await {
-                Some(body) => break body,
-                None => continue,
-            },
-            "n" | "no" => break no(),
+            "s" | "session" | "a" | "always" => {
+                let scope = if typed.starts_with('s') { "session" } else { "always" };
+                if let Some(body) = lasting(client, question, scope).await {
+                    break body;
+                }
+            }
+            "n" | "no" => {
+                let note = self::typed("why, for the agent (Enter for no reason): ");
+                break json!({"decision": "deny", "note": note});
+            }
             other => output::note(format!("{} is none of these", foreign(other))),
         }
     };
@@ -45,13 +46,6 @@ pub(super) async fn one(
         Err(failure) => output::note(failure.to_string()),
     }
     Ok(())
-}
-
-fn no() -> Value {
-    match typed("why, for the agent (Enter for no reason): ") {
-        Some(note) => json!({"decision": "deny", "note": note}),
-        None => json!({"decision": "deny"}),
-    }
 }
 
 /// The body of a decision that outlasts this call, after a preview of what it covers. `None`: ask
@@ -77,16 +71,14 @@ async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value
         "y" | "yes" => {}
         _ => return None,
     }
-    let mut body = json!({"decision": "approve", "scope": scope});
-    super::fill(&mut body, "pattern", pattern);
-    Some(body)
+    Some(json!({"decision": "approve", "scope": scope, "pattern": pattern}))
 }
 
 /// Shows what the pattern covers; false if it does not cover this call.
 async fn preview(client: &Client, question: &Value, scope: &str, pattern: Option<&str>) -> bool {
     let id = question["id"].as_str().unwrap_or_default();
-    let given = pattern.map(|pattern| format!("?pattern={}", escaped(pattern)));
-    let path = format!("/api/v1/approvals/{}/covers{}", escaped(id), given.unwrap_or_default());
+    let path = format!("/api/v1/approvals/{}/covers", escaped(id));
+    let path = with_query(&path, [("pattern", pattern.map(str::to_owned))]);
     let found = match client.get(&path).await {
         Ok(found) => found,
         Err(error) => {

@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::failure::Failure;
-use crate::hive::client::{CallError, Client, Socket, escaped};
+use crate::hive::client::{CallError, Client, HiveSocket, escaped};
+use crate::print::values::items;
 
 /// The hive pings every 30 s; after two missed pings the connection is lost.
 const SILENCE: Duration = Duration::from_secs(75);
@@ -131,19 +132,11 @@ struct ConnectionTask {
     unanswered: Vec<(String, String)>,
 }
 
-/// The receiver of updates was dropped.
-struct ListenerGone;
-
 /// Why reading the socket ended.
 enum SocketEnd {
+    /// The receiver of updates was dropped.
     ListenerGone,
     Lost(String),
-}
-
-impl From<mpsc::error::SendError<ChatUpdate>> for ListenerGone {
-    fn from(_: mpsc::error::SendError<ChatUpdate>) -> Self {
-        Self
-    }
 }
 
 impl From<mpsc::error::SendError<ChatUpdate>> for SocketEnd {
@@ -153,19 +146,18 @@ impl From<mpsc::error::SendError<ChatUpdate>> for SocketEnd {
 }
 
 impl ConnectionTask {
-    async fn keep(&mut self, mut socket: Socket) -> Result<(), ListenerGone> {
+    async fn keep(&mut self, mut socket: HiveSocket) -> Result<(), SocketEnd> {
         loop {
             match self.serve(&mut socket).await {
-                SocketEnd::ListenerGone => return Err(ListenerGone),
                 SocketEnd::Lost(why) => self.updates.send(ChatUpdate::Lost { why }).await?,
+                gone => return Err(gone),
             }
             match self.come_back().await {
                 Ok(again) => socket = again,
                 Err(error) => {
                     let attempted = format!("go on talking to {}", self.options.agent);
                     let failure = self.client.failure(attempted, error);
-                    self.updates.send(ChatUpdate::Ended(failure)).await?;
-                    return Err(ListenerGone);
+                    return Ok(self.updates.send(ChatUpdate::Ended(failure)).await?);
                 }
             }
             self.updates.send(ChatUpdate::Back).await?;
@@ -174,7 +166,7 @@ impl ConnectionTask {
     }
 
     /// Reconnects with back-off.
-    async fn come_back(&mut self) -> Result<Socket, CallError> {
+    async fn come_back(&mut self) -> Result<HiveSocket, CallError> {
         let since = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
@@ -208,7 +200,7 @@ impl ConnectionTask {
         let key = format!("session_key={}", escaped(&self.options.session));
         let limit = if self.cursor.session.is_none() { PAST } else { PAGE };
         let page = self.rows(&format!("{key}&limit={limit}")).await?;
-        let mut rows = items(&page["messages"]);
+        let mut rows = items(&page["messages"]).to_vec();
         let session = page["session"].as_str().map(str::to_owned);
         let newest = rows.last().and_then(|row| row["seq"].as_i64()).unwrap_or(0);
         let seen = match self.cursor.session == session && session.is_some() {
@@ -222,12 +214,12 @@ impl ConnectionTask {
     }
 
     /// A client that may not read approvals gets an empty list.
-    async fn read_questions(&self) -> Result<(), ListenerGone> {
+    async fn read_questions(&self) -> Result<(), SocketEnd> {
         let agent = escaped(&self.options.agent);
         let page = self.client.get(&format!("/api/v1/approvals?limit=200&agent={agent}")).await;
         // A user's session keys start with the user's name.
         let own = format!("/{}", self.options.session);
-        let mut open = page.map(|page| items(&page["approvals"])).unwrap_or_default();
+        let mut open = page.map(|page| items(&page["approvals"]).to_vec()).unwrap_or_default();
         open.retain(|question| {
             let key = question["session_key"].as_str().unwrap_or_default();
             key == self.options.session || key.ends_with(&own)
@@ -247,7 +239,7 @@ impl ConnectionTask {
         self.client.get(&format!("/api/v1/agents/{agent}/history?view=full&{which}")).await
     }
 
-    async fn connect(&mut self) -> Result<Socket, CallError> {
+    async fn connect(&mut self) -> Result<HiveSocket, CallError> {
         let path = match &self.channel {
             Some((id, seq)) => format!("/ws?channel={}&since={seq}", escaped(id)),
             None => "/ws".to_owned(),
@@ -275,7 +267,7 @@ impl ConnectionTask {
     }
 
     /// Reads and writes until the socket breaks or nobody listens.
-    async fn serve(&mut self, socket: &mut Socket) -> SocketEnd {
+    async fn serve(&mut self, socket: &mut HiveSocket) -> SocketEnd {
         let mut heard = Instant::now();
         let mut again: Option<Instant> = None;
         loop {
@@ -313,7 +305,11 @@ impl ConnectionTask {
         }
     }
 
-    async fn obey(&mut self, command: ChatCommand, socket: &mut Socket) -> Result<(), SocketEnd> {
+    async fn obey(
+        &mut self,
+        command: ChatCommand,
+        socket: &mut HiveSocket,
+    ) -> Result<(), SocketEnd> {
         let frame = match command {
             ChatCommand::Say { id, text } => {
                 let frame = self.message(&id, &text);
@@ -329,14 +325,14 @@ impl ConnectionTask {
         send(socket, &frame).await
     }
 
-    async fn send_again(&mut self, socket: &mut Socket) -> Result<(), SocketEnd> {
+    async fn send_again(&mut self, socket: &mut HiveSocket) -> Result<(), SocketEnd> {
         for (id, text) in self.unanswered.clone() {
             send(socket, &self.message(&id, &text)).await?;
         }
         Ok(())
     }
 
-    async fn take(&mut self, frame: Value, socket: &mut Socket) -> Result<(), SocketEnd> {
+    async fn take(&mut self, frame: Value, socket: &mut HiveSocket) -> Result<(), SocketEnd> {
         let durable = frame["seq"].as_i64().filter(|_| frame["type"] != "hello");
         if let (Some(channel), Some(seq)) = (&mut self.channel, durable) {
             channel.1 = channel.1.max(seq);
@@ -358,14 +354,14 @@ impl ConnectionTask {
                 let asks = event["type"] == "approval_asked";
                 self.updates.send(ChatUpdate::Frame(frame)).await?;
                 if asks {
-                    self.read_questions().await.map_err(|ListenerGone| SocketEnd::ListenerGone)?;
+                    self.read_questions().await?;
                 }
             }
             // Events were skipped: state and history say what happened.
             Some("resync") if frame["from"].is_null() => {
                 let opened = self.read_state().await.map_err(|error| lost_by(&error))?;
                 self.updates.send(opened).await?;
-                self.read_questions().await.map_err(|ListenerGone| SocketEnd::ListenerGone)?;
+                self.read_questions().await?;
                 send(socket, &self.subscription()).await?;
             }
             _ => {
@@ -390,7 +386,7 @@ impl ConnectionTask {
         let limit = (last - first + 1).min(PAGE);
         let which = format!("session={}&before={}&limit={limit}", escaped(session), last + 1);
         let page = self.rows(&which).await.map_err(|error| lost_by(&error))?;
-        self.updates.send(ChatUpdate::Rows(items(&page["messages"]))).await?;
+        self.updates.send(ChatUpdate::Rows(items(&page["messages"]).to_vec())).await?;
         self.cursor.row = last;
         Ok(())
     }
@@ -412,15 +408,10 @@ fn is_momentary(frame: &Value) -> bool {
 
 /// Whether the frame accepts or refuses the message.
 pub fn speaks_of(frame: &Value, id: &str) -> bool {
-    let replies = frame["in_reply_to"].as_array().into_iter().flatten();
-    frame["message_id"] == id || replies.into_iter().any(|reply| reply == id)
+    frame["message_id"] == id || items(&frame["in_reply_to"]).iter().any(|reply| reply == id)
 }
 
-fn items(list: &Value) -> Vec<Value> {
-    list.as_array().cloned().unwrap_or_default()
-}
-
-async fn send(socket: &mut Socket, frame: &Value) -> Result<(), SocketEnd> {
+async fn send(socket: &mut HiveSocket, frame: &Value) -> Result<(), SocketEnd> {
     let sent = socket.send(Message::text(frame.to_string())).await;
     sent.map_err(|error| SocketEnd::Lost(error.to_string()))
 }

@@ -12,7 +12,7 @@ const ROOM: usize = 10;
 pub fn render(text: &str, term: &TermInfo) -> Vec<TextLine> {
     let extensions =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut page = MarkdownRenderer::new(term);
+    let mut page = MarkdownRenderer { term: *term, ..MarkdownRenderer::default() };
     for event in Parser::new_ext(text, extensions) {
         page.take(event);
     }
@@ -29,8 +29,9 @@ struct Margin {
     rest: TextSpan,
 }
 
-struct MarkdownRenderer<'a> {
-    term: &'a TermInfo,
+#[derive(Default)]
+struct MarkdownRenderer {
+    term: TermInfo,
     lines: Vec<TextLine>,
     margins: Vec<Margin>,
     /// The text of the open block.
@@ -47,22 +48,7 @@ struct MarkdownRenderer<'a> {
     table: Option<MarkdownTable>,
 }
 
-impl<'a> MarkdownRenderer<'a> {
-    fn new(term: &'a TermInfo) -> Self {
-        Self {
-            term,
-            lines: Vec::new(),
-            margins: Vec::new(),
-            words: Vec::new(),
-            styles: Vec::new(),
-            lists: Vec::new(),
-            gap: false,
-            code: None,
-            links: Vec::new(),
-            table: None,
-        }
-    }
-
+impl MarkdownRenderer {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
@@ -185,7 +171,7 @@ impl<'a> MarkdownRenderer<'a> {
             }
             TagEnd::Table => {
                 if let Some(table) = self.table.take() {
-                    let lines = table.render(self.room(), self.term);
+                    let lines = table.render(self.room(), &self.term);
                     self.block(lines);
                 }
             }

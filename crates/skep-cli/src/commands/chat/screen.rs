@@ -49,16 +49,11 @@ impl Screen {
         picture: &LiveRegion,
         term: &TermInfo,
     ) -> io::Result<()> {
-        let live = part(picture, term);
-        if finished.is_empty() && live == self.painted {
+        if finished.is_empty() && part(picture, term) == self.painted {
             return Ok(());
         }
-        let mut text = String::from(HOLD);
-        if self.row > 0 {
-            text.push_str(&format!("\x1b[{}A", self.row));
-        }
-        text.push_str("\r\x1b[J");
-        self.finish(text, finished, picture, live, term)
+        let up = if self.row > 0 { format!("\x1b[{}A", self.row) } else { String::new() };
+        self.draw(&format!("{up}\r\x1b[J"), finished, picture, term)
     }
 
     /// Paints the whole screen: the newest finished lines and the live part.
@@ -68,18 +63,18 @@ impl Screen {
         picture: &LiveRegion,
         term: &TermInfo,
     ) -> io::Result<()> {
-        let live = part(picture, term);
-        self.finish(format!("{HOLD}\x1b[H\x1b[J"), finished, picture, live, term)
+        self.draw("\x1b[H\x1b[J", finished, picture, term)
     }
 
-    fn finish(
+    fn draw(
         &mut self,
-        mut text: String,
+        clear: &str,
         finished: &[TextLine],
         picture: &LiveRegion,
-        live: String,
         term: &TermInfo,
     ) -> io::Result<()> {
+        let live = part(picture, term);
+        let mut text = format!("{HOLD}{clear}");
         for line in finished {
             text.push_str(&encode(line, term));
             text.push_str("\r\n");

@@ -80,6 +80,7 @@ pub struct OutgoingMessage {
     pub state: Option<String>,
 }
 
+#[derive(Default)]
 pub struct ChatTranscript {
     pub entries: Vec<ChatEntry>,
     pub live: Option<LiveMessage>,
@@ -98,20 +99,8 @@ pub struct ChatTranscript {
 
 impl ChatTranscript {
     pub fn new(agent: &str, session: &str) -> Self {
-        Self {
-            entries: Vec::new(),
-            live: None,
-            calls: Vec::new(),
-            turn: None,
-            outgoing: Vec::new(),
-            approvals: PendingApprovals::default(),
-            connected: true,
-            ended: None,
-            agent: agent.to_owned(),
-            session: session.to_owned(),
-            model: String::new(),
-            answered: HashMap::new(),
-        }
+        let (agent, session) = (agent.to_owned(), session.to_owned());
+        Self { connected: true, agent, session, ..Self::default() }
     }
 
     pub fn take(&mut self, update: ChatUpdate) {

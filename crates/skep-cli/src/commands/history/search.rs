@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
-use crate::hive::client::{Client, escaped};
+use crate::hive::client::{Client, with_query};
 use crate::print::output::{self, Tone, foreign, toned};
 use crate::print::values::{items, stamp, text_or_empty};
 
@@ -44,25 +44,21 @@ pub async fn run(search: HistorySearchArgs, globals: &Globals) -> Result<(), Fai
         );
     }
     let client = Client::open(globals)?;
-    let query = search.words.join(" ");
-    let mut path = format!("/api/v1/search?q={}&limit={}", escaped(&query), search.limit);
-    if let Some(agent) = &search.agent {
-        path.push_str(&format!("&agent={}", escaped(agent)));
-    }
-    if let Some(before) = search.before {
-        path.push_str(&format!("&before={before}"));
-    }
+    let parts = [
+        ("q", Some(search.words.join(" "))),
+        ("limit", Some(search.limit.to_string())),
+        ("agent", search.agent),
+        ("before", search.before.map(|before| before.to_string())),
+    ];
+    let path = with_query("/api/v1/search", parts);
     let page = client.fetch(&path, "search the history").await?;
+    let hits = items(&page["hits"]);
+    globals.print(&page, hits.iter().flat_map(lines));
     if globals.json {
-        output::json(&page);
         return Ok(());
     }
-    let hits = items(&page["hits"]);
     if hits.is_empty() {
         output::note("nothing was found");
-    }
-    for hit in hits {
-        lines(hit).into_iter().for_each(output::line);
     }
     if let Some(behind) = page["unindexed"].as_i64() {
         output::note(format!("{behind} messages are still being indexed; search again later"));

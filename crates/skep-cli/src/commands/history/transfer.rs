@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::commands::session;
 use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
-use crate::hive::client::{Client, escaped};
+use crate::hive::client::{Client, escaped, with_query};
 use crate::print::output;
 use crate::print::values::items;
 
@@ -75,8 +75,7 @@ pub async fn export(command: HistoryExportArgs, globals: &Globals) -> Result<(),
 }
 
 async fn agents(client: &Client) -> Result<Vec<String>, Failure> {
-    let failed = |error| client.failure("list the agents", error);
-    let listed = client.get("/api/v1/agents").await.map_err(failed)?;
+    let listed = client.fetch("/api/v1/agents", "list the agents").await?;
     let agents = items(&listed["agents"]).iter();
     Ok(agents.filter_map(|agent| Some(agent["name"].as_str()?.to_owned())).collect())
 }
@@ -87,13 +86,10 @@ async fn sessions(
     agent: &str,
     wanted: Option<&str>,
 ) -> Result<Vec<String>, Failure> {
-    let attempted = format!("list the sessions of {agent}");
     let mut ids = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = session::page(client, agent, 500, after.as_deref())
-            .await
-            .map_err(|error| client.failure(&attempted, error))?;
+        let page = session::page(client, agent, 500, after).await?;
         for session in items(&page["sessions"]) {
             let Some(id) = session["id"].as_str() else { continue };
             let is_meant = match wanted {
@@ -190,9 +186,7 @@ async fn import_one(client: &Client, file: &Path, key: Option<&str>) -> Result<V
         let why = "line 1: `agentId` is missing; is this an export of `skep history`?";
         return Err(failed(why.to_owned()));
     };
-    let mut path = format!("/api/v1/agents/{}/sessions", escaped(agent));
-    if let Some(key) = key {
-        path.push_str(&format!("?session_key={}", escaped(key)));
-    }
+    let path = format!("/api/v1/agents/{}/sessions", escaped(agent));
+    let path = with_query(&path, [("session_key", key.map(str::to_owned))]);
     client.post_lines(&path, text).await.map_err(|error| client.failure(&attempted, error))
 }
