@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use skep_core::ids::CallId;
-use skep_core::message::Usage;
+use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use crate::failure;
@@ -82,6 +82,17 @@ pub(crate) fn parse_arguments(text: &str) -> Option<Value> {
     }
 }
 
+/// The last event of an answer; the profile is the engine's to name.
+pub(crate) fn end(
+    (provider, api): (&str, &str),
+    model: String,
+    usage: Usage,
+    stop_reason: StopReason,
+) -> ModelEvent {
+    let (provider, api) = (provider.to_owned(), api.to_owned());
+    ModelEvent::End(Meta { profile: None, provider, model, api, usage, stop_reason })
+}
+
 /// A call as its answer ends.
 #[derive(Debug, Default)]
 pub(crate) struct CallText {
@@ -108,6 +119,18 @@ impl CallText {
             return Err(garbage("endless arguments"));
         }
         self.arguments.push_str(piece);
+        Ok(())
+    }
+
+    /// Takes all arguments at once, which must be the sum of the pieces before.
+    pub(crate) fn fill(&mut self, all: String) -> Result<(), ModelError> {
+        if all.trim().is_empty() || self.arguments == all {
+            return Ok(());
+        }
+        if !self.is_blank() && parse_arguments(&self.arguments) != parse_arguments(&all) {
+            return Err(garbage("arguments that are not the sum of their pieces"));
+        }
+        self.arguments = all;
         Ok(())
     }
 
@@ -143,28 +166,32 @@ impl CallText {
 
 /// The part of a prompt that the cache had to do with, as the OpenAI wires tell it.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct CacheDetails {
-    #[serde(default, deserialize_with = "count")]
-    cached_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    cache_write_tokens: Option<u64>,
+    cached_tokens: TokenCount,
+    cache_write_tokens: TokenCount,
 }
 
 /// Tokens as a vendor counts them. An answer is not lost because its vendor cannot count: what is
 /// no count is as if it were not there.
-pub(crate) fn count<'de, D: Deserializer<'de>>(wire: D) -> Result<Option<u64>, D::Error> {
-    let told = Value::deserialize(wire)?;
-    let whole = |number: f64| (number.is_finite() && number >= 0.0).then_some(number as u64);
-    Ok(told.as_u64().or_else(|| told.as_f64().and_then(whole)))
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TokenCount(pub Option<u64>);
+
+impl<'de> Deserialize<'de> for TokenCount {
+    fn deserialize<D: Deserializer<'de>>(wire: D) -> Result<Self, D::Error> {
+        let told = Value::deserialize(wire)?;
+        let whole = |number: f64| (number.is_finite() && number >= 0.0).then_some(number as u64);
+        Ok(Self(told.as_u64().or_else(|| told.as_f64().and_then(whole))))
+    }
 }
 
 impl CacheDetails {
     /// These wires count what came from and went to the cache as part of the prompt; we count
     /// each token once.
-    pub(crate) fn usage(&self, prompt: Option<u64>, output: Option<u64>) -> Usage {
-        let (prompt, output) = (prompt.unwrap_or(0), output.unwrap_or(0));
-        let read = self.cached_tokens.unwrap_or(0);
-        let written = self.cache_write_tokens.unwrap_or(0);
+    pub(crate) fn usage(&self, prompt: TokenCount, output: TokenCount) -> Usage {
+        let (read, written) = (self.cached_tokens, self.cache_write_tokens);
+        let [prompt, output, read, written] =
+            [prompt, output, read, written].map(|count| count.0.unwrap_or(0));
         let fresh = prompt.saturating_sub(read).saturating_sub(written);
         Usage::new(fresh, output, read, written)
     }

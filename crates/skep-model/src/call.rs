@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::answer::{Decode, Last};
 use crate::body::{BodyPiece, ResponseBody};
 use crate::failure;
-use crate::link::{Link, Wire};
+use crate::link::{Wire, WireLink};
 use crate::sse::SseEvent;
 
 /// An explanation of an error is a few hundred bytes; a page of a proxy may be longer.
@@ -36,7 +36,7 @@ const DONE: &str = "[DONE]";
 const KEEP_ALIVE: &[&str] = &["ping", "keepalive", "keep-alive", "heartbeat"];
 
 pub(crate) fn open<W: Wire>(
-    link: Arc<Link<W>>,
+    link: Arc<WireLink<W>>,
     request: Arc<ModelRequest>,
 ) -> BoxStream<'static, Result<ModelEvent, ModelError>> {
     let call = Call {
@@ -52,7 +52,7 @@ pub(crate) fn open<W: Wire>(
 }
 
 struct Call<W: Wire> {
-    link: Arc<Link<W>>,
+    link: Arc<WireLink<W>>,
     request: Arc<ModelRequest>,
     state: State<W::Decoder>,
     /// Events already decoded, to be handed out one by one.
@@ -256,7 +256,7 @@ impl<D: Decode> Streaming<D> {
 }
 
 /// Sends the request, once more where the server refuses a part that can be left out.
-async fn send<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Response, ModelError> {
+async fn send<W: Wire>(link: &WireLink<W>, request: &ModelRequest) -> Result<Response, ModelError> {
     let key = link.key.expose_secret();
     let mut response = post(link, request).await?;
     if !response.status().is_success() {
@@ -278,7 +278,7 @@ async fn send<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Respons
     }
 }
 
-async fn post<W: Wire>(link: &Link<W>, request: &ModelRequest) -> Result<Response, ModelError> {
+async fn post<W: Wire>(link: &WireLink<W>, request: &ModelRequest) -> Result<Response, ModelError> {
     let key = link.key.expose_secret();
     let mut post = link
         .client

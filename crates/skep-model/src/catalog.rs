@@ -9,7 +9,7 @@ use skep_core::money::{LongPrice, Money, Price};
 
 /// A family of models. Ids with a date behind the name belong to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Model {
+pub struct CatalogModel {
     pub id: &'static str,
     /// Tokens of a request and its answer together.
     pub context_window: u32,
@@ -21,7 +21,7 @@ pub struct Model {
     pub adaptive: bool,
 }
 
-pub fn find(model: &str) -> Option<&'static Model> {
+pub fn find(model: &str) -> Option<&'static CatalogModel> {
     MODELS.iter().find(|known| {
         model.strip_prefix(known.id).is_some_and(|rest| {
             rest.is_empty() || rest.strip_prefix('-').is_some_and(is_date) || rest == "-latest"
@@ -73,23 +73,16 @@ const fn doubling(above: u64, price: Price) -> Price {
     Price { long: Some(long), ..price }
 }
 
-const fn claude(id: &'static str, window: u32, output: u32, price: Price) -> Model {
-    Model {
-        id,
-        context_window: window,
-        max_output_tokens: output,
-        sees_images: true,
-        price: Some(price),
-        adaptive: false,
-    }
+const fn claude(id: &'static str, window: u32, output: u32, price: Price) -> CatalogModel {
+    gpt(id, window, output, Some(price))
 }
 
-const fn adaptive(id: &'static str, price: Price) -> Model {
-    Model { adaptive: true, ..claude(id, 1_000_000, 128_000, price) }
+const fn adaptive(id: &'static str, price: Price) -> CatalogModel {
+    CatalogModel { adaptive: true, ..claude(id, 1_000_000, 128_000, price) }
 }
 
-const fn gpt(id: &'static str, window: u32, output: u32, price: Option<Price>) -> Model {
-    Model {
+const fn gpt(id: &'static str, window: u32, output: u32, price: Option<Price>) -> CatalogModel {
+    CatalogModel {
         id,
         context_window: window,
         max_output_tokens: output,
@@ -99,11 +92,11 @@ const fn gpt(id: &'static str, window: u32, output: u32, price: Option<Price>) -
     }
 }
 
-const fn large(id: &'static str, price: Option<Price>) -> Model {
+const fn large(id: &'static str, price: Option<Price>) -> CatalogModel {
     gpt(id, 1_050_000, 128_000, price)
 }
 
-const fn usual(id: &'static str, price: Price) -> Model {
+const fn usual(id: &'static str, price: Price) -> CatalogModel {
     gpt(id, 400_000, 128_000, Some(price))
 }
 
@@ -126,7 +119,7 @@ const HAIKU: Price = {
     Price { long: Some(long), ..rates(100, 500, 10, 125) }
 };
 
-const MODELS: &[Model] = &[
+const MODELS: &[CatalogModel] = &[
     adaptive("claude-fable-5-1", NEW_FABLE),
     adaptive("claude-mythos-5-1", NEW_FABLE),
     adaptive("claude-fable-5", FABLE),

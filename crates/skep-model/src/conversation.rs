@@ -113,6 +113,12 @@ pub(crate) fn joined<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().collect::<Vec<_>>().join("\n\n")
 }
 
+/// The whole system text as one.
+pub(crate) fn system_text(request: &ModelRequest) -> String {
+    let parts = [&request.system.shared, &request.system.agent];
+    joined(parts.into_iter().filter_map(|text| visible(text)))
+}
+
 /// All texts of a message as one, for wires that take no list.
 pub(crate) fn joined_text(parts: &[ContentPart<'_>]) -> String {
     joined(parts.iter().filter_map(|part| match part {
@@ -121,8 +127,14 @@ pub(crate) fn joined_text(parts: &[ContentPart<'_>]) -> String {
     }))
 }
 
+pub(crate) fn images<'a>(
+    parts: &'a [ContentPart<'a>],
+) -> impl Iterator<Item = &'a ContentPart<'a>> {
+    parts.iter().filter(|part| matches!(part, ContentPart::Image { .. }))
+}
+
 pub(crate) fn has_images(parts: &[ContentPart<'_>]) -> bool {
-    parts.iter().any(|part| matches!(part, ContentPart::Image { .. }))
+    images(parts).next().is_some()
 }
 
 /// A result as one text. For wires without a mark for errors: the word at the start is the mark.

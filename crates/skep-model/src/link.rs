@@ -31,7 +31,7 @@ pub trait Wire: Debug + Send + Sync + Sized + 'static {
     const VENDOR: &'static str;
     /// After the base address.
     const PATH: &'static str;
-    const HEADERS: &'static [(&'static str, &'static str)];
+    const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
     type Decoder: Decode;
 
@@ -39,7 +39,9 @@ pub trait Wire: Debug + Send + Sync + Sized + 'static {
     fn at(base_url: &str) -> Self;
 
     /// The header that carries the key.
-    fn key_header(key: &str) -> (&'static str, String);
+    fn key_header(key: &str) -> (&'static str, String) {
+        ("authorization", format!("Bearer {key}"))
+    }
 
     /// The body of a request.
     fn render(&self, request: &ModelRequest) -> String;
@@ -53,12 +55,12 @@ pub trait Wire: Debug + Send + Sync + Sized + 'static {
 
 #[derive(Debug)]
 pub struct WireProvider<W> {
-    link: Arc<Link<W>>,
+    link: Arc<WireLink<W>>,
 }
 
 /// What every call needs, shared by all of them.
 #[derive(Debug)]
-pub(crate) struct Link<W> {
+pub(crate) struct WireLink<W> {
     pub client: Client,
     pub url: String,
     pub key: SecretString,
@@ -70,7 +72,7 @@ pub(crate) struct Link<W> {
 impl<W: Wire> WireProvider<W> {
     pub fn new(settings: WireSettings) -> Result<Self, ClientError> {
         let base = settings.base_url.trim_end_matches('/');
-        let link = Link {
+        let link = WireLink {
             client: http::client(base, settings.timeouts.connect)?,
             url: format!("{base}{}", W::PATH),
             key: settings.key,

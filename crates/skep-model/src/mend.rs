@@ -1,10 +1,25 @@
 //! Events that do not have their wire's shape, put into it where they have one meaning. Only what
 //! the strict types refused comes here: a server that keeps to its wire pays nothing for it.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use skep_core::provider::ModelError;
+
+use crate::answer::garbage;
 
 /// What a model wrote or asks for: a null in there means something.
 const FOREIGN: &[&str] = &["arguments", "input"];
+
+/// Reads an event, and as `fix` leaves it where the wire's types refuse it as it came.
+pub(crate) fn read<T: DeserializeOwned>(
+    data: &str,
+    what: &str,
+    fix: impl FnOnce(&mut Map<String, Value>),
+) -> Result<T, ModelError> {
+    let strict = serde_json::from_str(data).ok();
+    let mend = || serde_json::from_str(&mended(data, fix)?).ok();
+    strict.or_else(mend).ok_or_else(|| garbage(what))
+}
 
 /// The event as `fix` leaves it, without the fields that are null; nothing if it is no object.
 pub(crate) fn mended(data: &str, fix: impl FnOnce(&mut Map<String, Value>)) -> Option<String> {

@@ -29,16 +29,11 @@ pub struct OpenAiChat {
 impl Wire for OpenAiChat {
     const VENDOR: &'static str = VENDOR;
     const PATH: &'static str = "/chat/completions";
-    const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
     type Decoder = decode::Decoder;
 
     fn at(base_url: &str) -> Self {
         Self { dialect: Dialect::of(base_url), refuses_counts: AtomicBool::new(false) }
-    }
-
-    fn key_header(key: &str) -> (&'static str, String) {
-        ("authorization", format!("Bearer {key}"))
     }
 
     fn render(&self, request: &ModelRequest) -> String {

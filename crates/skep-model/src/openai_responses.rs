@@ -24,16 +24,11 @@ pub struct OpenAiResponses;
 impl Wire for OpenAiResponses {
     const VENDOR: &'static str = VENDOR;
     const PATH: &'static str = "/responses";
-    const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
     type Decoder = decode::Decoder;
 
     fn at(_base_url: &str) -> Self {
         Self
-    }
-
-    fn key_header(key: &str) -> (&'static str, String) {
-        ("authorization", format!("Bearer {key}"))
     }
 
     fn render(&self, request: &ModelRequest) -> String {

@@ -22,7 +22,7 @@ pub enum SseError {
 }
 
 /// Takes bytes, gives complete events. After an error nothing more can be read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Parser {
     line: Vec<u8>,
     name: String,
@@ -32,21 +32,7 @@ pub struct Parser {
     size: usize,
     /// A line ended in CR; a LF that follows belongs to the same end.
     after_carriage_return: bool,
-    first_line: bool,
-}
-
-impl Default for Parser {
-    fn default() -> Self {
-        Self {
-            line: Vec::new(),
-            name: String::new(),
-            data: String::new(),
-            any_data: false,
-            size: 0,
-            after_carriage_return: false,
-            first_line: true,
-        }
-    }
+    after_first_line: bool,
 }
 
 impl Parser {
@@ -82,7 +68,8 @@ impl Parser {
 
     fn end_line(&mut self) -> Result<Option<SseEvent>, SseError> {
         let mut line = std::mem::take(&mut self.line);
-        if std::mem::take(&mut self.first_line) && line.starts_with(BYTE_ORDER_MARK) {
+        let first = !std::mem::replace(&mut self.after_first_line, true);
+        if first && line.starts_with(BYTE_ORDER_MARK) {
             line.drain(..BYTE_ORDER_MARK.len());
         }
         let line = String::from_utf8(line).map_err(|_| SseError::NotText)?;

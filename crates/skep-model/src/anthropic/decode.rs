@@ -6,13 +6,11 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use skep_core::message::{Meta, StopReason, Usage};
+use skep_core::message::{StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
-use crate::answer::{
-    CallText, Complete, Decode, Last, count, cut, garbage, parse_arguments, push_text,
-};
+use crate::answer::{CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, push_text};
 use crate::failure::{self, Detail};
 use crate::mend;
 use crate::sse::SseEvent;
@@ -25,17 +23,14 @@ enum Wire {
         message: WireMessage,
     },
     ContentBlockStart {
-        #[serde(default)]
         index: Option<u64>,
         content_block: WireBlock,
     },
     ContentBlockDelta {
-        #[serde(default)]
         index: Option<u64>,
         delta: WireDelta,
     },
     ContentBlockStop {
-        #[serde(default)]
         index: Option<u64>,
     },
     MessageDelta {
@@ -65,10 +60,9 @@ enum Wire {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WireMessage {
-    #[serde(default)]
     model: String,
-    #[serde(default)]
     usage: WireUsage,
 }
 
@@ -127,20 +121,16 @@ enum WireDelta {
 
 #[derive(Debug, Default, Deserialize)]
 struct WireEnd {
-    #[serde(default)]
     stop_reason: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WireUsage {
-    #[serde(default, deserialize_with = "count")]
-    input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    output_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    cache_creation_input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    cache_read_input_tokens: Option<u64>,
+    input_tokens: TokenCount,
+    output_tokens: TokenCount,
+    cache_creation_input_tokens: TokenCount,
+    cache_read_input_tokens: TokenCount,
 }
 
 /// A block that is being received. The vendor sends one at a time, others mix them.
@@ -186,12 +176,8 @@ impl Decode for Decoder {
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        let wire: Wire = serde_json::from_str(&event.data)
-            .or_else(|error| match mend::mended(&event.data, |fields| fix(fields, &event.name)) {
-                Some(mended) => serde_json::from_str(&mended),
-                None => Err(error),
-            })
-            .map_err(|_| garbage("unreadable event"))?;
+        let wire: Wire =
+            mend::read(&event.data, "unreadable event", |fields| fix(fields, &event.name))?;
         match wire {
             Wire::MessageStart { .. } if self.started => return Err(garbage("second start")),
             Wire::MessageStart { message } => self.start(message),
@@ -393,14 +379,8 @@ impl Decoder {
                 Kind::Text | Kind::Thinking { .. } | Kind::Opaque => {}
             }
         }
-        events.push(ModelEvent::End(Meta {
-            profile: None,
-            provider: VENDOR.to_owned(),
-            model: std::mem::take(&mut self.model),
-            api: API.to_owned(),
-            usage: self.usage.total(),
-            stop_reason,
-        }));
+        let model = std::mem::take(&mut self.model);
+        events.push(end((VENDOR, API), model, self.usage.total(), stop_reason));
         Ok(())
     }
 }
@@ -413,10 +393,7 @@ fn with_input(mut call: CallText, input: Value) -> Result<CallText, ModelError> 
         Value::String(text) => text,
         input => input.to_string(),
     };
-    if !call.is_blank() && parse_arguments(&call.arguments) != parse_arguments(&given) {
-        return Err(garbage("arguments that are not the sum of their pieces"));
-    }
-    call.arguments = given;
+    call.fill(given)?;
     Ok(call)
 }
 
@@ -494,22 +471,20 @@ fn kind_of(event: &Map<String, Value>) -> &'static str {
 
 impl WireUsage {
     /// Later counts are totals, not additions; what is absent stays.
-    fn take(&mut self, newer: WireUsage) {
-        self.input_tokens = newer.input_tokens.or(self.input_tokens);
-        self.output_tokens = newer.output_tokens.or(self.output_tokens);
-        self.cache_creation_input_tokens =
-            newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
-        self.cache_read_input_tokens =
-            newer.cache_read_input_tokens.or(self.cache_read_input_tokens);
+    fn take(&mut self, mut newer: WireUsage) {
+        for (count, newer) in self.counts().into_iter().zip(newer.counts()) {
+            count.0 = newer.0.or(count.0);
+        }
     }
 
-    fn total(&self) -> Usage {
-        Usage::new(
-            self.input_tokens.unwrap_or(0),
-            self.output_tokens.unwrap_or(0),
-            self.cache_read_input_tokens.unwrap_or(0),
-            self.cache_creation_input_tokens.unwrap_or(0),
-        )
+    fn counts(&mut self) -> [&mut TokenCount; 4] {
+        let Self { input_tokens, output_tokens, cache_read_input_tokens: read, .. } = self;
+        [input_tokens, output_tokens, read, &mut self.cache_creation_input_tokens]
+    }
+
+    fn total(&mut self) -> Usage {
+        let [input, output, read, written] = self.counts().map(|count| count.0.unwrap_or(0));
+        Usage::new(input, output, read, written)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use skep_core::ids::CallId;
+use skep_core::message::Meta;
 
 use super::*;
 

@@ -7,70 +7,55 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use skep_core::message::{Meta, StopReason, Usage};
+use skep_core::message::{StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
 use crate::answer::{
-    CacheDetails, CallText, Complete, Decode, Last, count, cut, garbage, parse_arguments, push_text,
+    CacheDetails, CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, parse_arguments,
+    push_text,
 };
 use crate::failure::{self, Detail};
 use crate::mend;
 use crate::sse::SseEvent;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Chunk {
-    #[serde(default)]
     model: String,
-    #[serde(default)]
     choices: Vec<Choice>,
-    #[serde(default)]
     usage: Option<WireUsage>,
-    #[serde(default)]
     error: Value,
 }
 
 #[derive(Debug, Deserialize)]
 struct Choice {
-    #[serde(default)]
     index: Option<i64>,
-    #[serde(default)]
     delta: Option<Piece>,
     /// The whole answer: in place of a stream, or said again at its end.
-    #[serde(default)]
     message: Option<Piece>,
-    #[serde(default)]
     finish_reason: Option<String>,
     /// Of Moonshot.
-    #[serde(default)]
     usage: Option<WireUsage>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Piece {
-    #[serde(default)]
     content: Option<String>,
-    #[serde(default)]
     refusal: Option<String>,
     /// Not of OpenAI: compatible servers show thinking under one of these three names.
-    #[serde(default)]
     reasoning_content: Option<String>,
-    #[serde(default)]
     reasoning: Value,
-    #[serde(default)]
     reasoning_details: Value,
-    #[serde(default)]
     tool_calls: Option<Vec<CallPiece>>,
     /// The name of calls before there could be several.
-    #[serde(default)]
     function_call: Option<FunctionPiece>,
 }
 
 #[derive(Debug, Deserialize)]
 struct CallPiece {
-    #[serde(default)]
     index: Option<i64>,
-    #[serde(default)]
     id: Option<String>,
     #[serde(default)]
     function: FunctionPiece,
@@ -78,19 +63,15 @@ struct CallPiece {
 
 #[derive(Debug, Default, Deserialize)]
 struct FunctionPiece {
-    #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
     arguments: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WireUsage {
-    #[serde(default, deserialize_with = "count")]
-    prompt_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    completion_tokens: Option<u64>,
-    #[serde(default)]
+    prompt_tokens: TokenCount,
+    completion_tokens: TokenCount,
     prompt_tokens_details: Option<CacheDetails>,
 }
 
@@ -120,12 +101,7 @@ impl Decode for Decoder {
         key: &str,
         events: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
-        let chunk: Chunk = serde_json::from_str(&event.data)
-            .or_else(|error| match mend::mended(&event.data, fix) {
-                Some(mended) => serde_json::from_str(&mended),
-                None => Err(error),
-            })
-            .map_err(|_| garbage("unreadable event"))?;
+        let chunk: Chunk = mend::read(&event.data, "unreadable event", fix)?;
         if failure::is_told(&chunk.error) {
             return Err(failure::from_event(&Detail::of(&chunk.error), key));
         }
@@ -163,14 +139,8 @@ impl Decode for Decoder {
         let calls = calls.map(|(index, call)| call.text.told(complete, index + 1));
         let calls = calls.collect::<Result<Vec<_>, _>>()?;
         events.extend(calls.into_iter().flatten());
-        events.push(ModelEvent::End(Meta {
-            profile: None,
-            provider: VENDOR.to_owned(),
-            model: std::mem::take(&mut self.model),
-            api: API.to_owned(),
-            usage: self.usage,
-            stop_reason,
-        }));
+        let model = std::mem::take(&mut self.model);
+        events.push(end((VENDOR, API), model, self.usage, stop_reason));
         Ok(())
     }
 }
@@ -237,30 +207,19 @@ impl Decoder {
         match known.filter(|call| continues(call, &id, &name, &arguments)) {
             Some(call) if is_repeated(call, &name, &arguments) => Ok(()),
             Some(call) => grow(call, id, &name, &arguments),
-            None => self.begin(piece.index, id, name, &arguments),
+            None => {
+                let mut text = CallText { id, name, arguments: String::new() };
+                text.add(&arguments)?;
+                self.calls.push(Call { index: piece.index, text });
+                Ok(())
+            }
         }
-    }
-
-    fn begin(
-        &mut self,
-        index: Option<i64>,
-        id: String,
-        name: String,
-        arguments: &str,
-    ) -> Result<(), ModelError> {
-        let mut text = CallText { id, name, arguments: String::new() };
-        text.add(arguments)?;
-        self.calls.push(Call { index, text });
-        Ok(())
     }
 
     fn stop_reason(&self) -> Result<StopReason, ModelError> {
         let calls = !self.calls.is_empty();
         let Some(reason) = &self.finish_reason else {
-            return Ok(match calls {
-                true => StopReason::ToolUse,
-                false => StopReason::EndTurn,
-            });
+            return Ok(if calls { StopReason::ToolUse } else { StopReason::EndTurn });
         };
         Ok(match reason.to_ascii_lowercase().as_str() {
             // Some servers end an answer with calls as if it had none.

@@ -81,9 +81,7 @@ fn tool(tool: &ToolSpec) -> Value {
 fn messages(request: &ModelRequest, dialect: Dialect) -> Vec<Value> {
     let mut rendered = Vec::with_capacity(request.messages.len() + 1);
     // One message: the templates of some local models take no second one.
-    let system = [&request.system.shared, &request.system.agent];
-    let system =
-        conversation::joined(system.into_iter().filter_map(|text| conversation::visible(text)));
+    let system = conversation::system_text(request);
     if !system.is_empty() {
         rendered.push(json!({"role": "system", "content": system}));
     }
@@ -133,8 +131,7 @@ fn pictures(results: &[CallResult<'_>]) -> Option<Value> {
     for result in results.iter().filter(|result| conversation::has_images(&result.parts)) {
         let text = format!("[pictures of the tool call {}]", result.id);
         parts.push(json!({"type": "text", "text": text}));
-        let images = result.parts.iter().filter(|part| matches!(part, ContentPart::Image { .. }));
-        parts.extend(images.map(part));
+        parts.extend(conversation::images(&result.parts).map(part));
     }
     (!parts.is_empty()).then(|| json!({"role": "user", "content": parts}))
 }

@@ -8,12 +8,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use skep_core::message::{Meta, StopReason, Usage};
+use skep_core::message::{StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
 use super::{API, VENDOR};
 use crate::answer::{
-    CacheDetails, CallText, Complete, Decode, Last, count, cut, garbage, parse_arguments, push_text,
+    CacheDetails, CallText, Complete, Decode, Last, TokenCount, cut, end, garbage, push_text,
 };
 use crate::failure::{self, Detail};
 use crate::mend;
@@ -23,56 +23,45 @@ use crate::sse::SseEvent;
 const PART_BREAK: &str = "\n\n";
 
 /// Every event, told apart by `kind`; a field is there for the kinds that have it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Wire<'a> {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     kind: String,
-    #[serde(default)]
     output_index: Option<u64>,
-    #[serde(default)]
     item_id: Option<String>,
-    #[serde(default)]
     summary_index: u64,
-    #[serde(default)]
     delta: Value,
-    #[serde(default)]
     arguments: Value,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     item: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     response: Option<WireResponse<'a>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WireResponse<'a> {
-    #[serde(default)]
     model: String,
-    #[serde(default)]
     status: String,
-    #[serde(default)]
     error: Value,
-    #[serde(default)]
     incomplete_details: Option<WireIncomplete>,
-    #[serde(default)]
     usage: Option<WireUsage>,
     /// Every item once more.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     output: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
 struct WireIncomplete {
-    #[serde(default)]
     reason: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct WireUsage {
-    #[serde(default, deserialize_with = "count")]
-    input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    output_tokens: Option<u64>,
-    #[serde(default)]
+    input_tokens: TokenCount,
+    output_tokens: TokenCount,
     input_tokens_details: Option<CacheDetails>,
 }
 
@@ -88,7 +77,6 @@ enum WireItem {
         summary: Vec<Value>,
         #[serde(default)]
         content: Vec<Value>,
-        #[serde(default)]
         encrypted_content: Option<String>,
     },
     FunctionCall {
@@ -100,7 +88,6 @@ enum WireItem {
         name: String,
         #[serde(default)]
         arguments: String,
-        #[serde(default)]
         status: Option<String>,
     },
     /// The vendor's own tools, which we never ask for, and kinds to come.
@@ -275,9 +262,8 @@ impl Decoder {
     fn end_arguments(&mut self, wire: &Wire<'_>) -> Result<(), ModelError> {
         let Some(at) = self.find(wire) else { return Ok(()) };
         let open = &mut self.open[at];
-        open.call.arguments = summed(&open.call, argument_text(&wire.arguments))?;
         open.whole = true;
-        Ok(())
+        open.call.fill(argument_text(&wire.arguments))
     }
 
     fn close_item(
@@ -309,10 +295,11 @@ impl Decoder {
                 }
             }
             WireItem::FunctionCall { id, call_id, name, arguments, status } => {
-                let arguments = summed(&open.call, arguments)?;
+                let mut call = open.call;
+                call.fill(arguments)?;
                 let or = |told: String, known: String| if told.is_empty() { known } else { told };
-                let id = or(call_id, or(open.call.id, id));
-                let call = CallText { id, name: or(name, open.call.name), arguments };
+                call.id = or(call_id, or(call.id, id));
+                call.name = or(name, call.name);
                 let cut = status.as_deref() == Some("incomplete");
                 self.tell(call, if cut { Complete::AtLimit } else { Complete::Told }, events)?;
             }
@@ -374,14 +361,8 @@ impl Decoder {
             _ if self.refused => StopReason::Refusal,
             _ => StopReason::EndTurn,
         };
-        events.push(ModelEvent::End(Meta {
-            profile: None,
-            provider: VENDOR.to_owned(),
-            model: response.model,
-            api: API.to_owned(),
-            usage: response.usage.unwrap_or_default().total(),
-            stop_reason,
-        }));
+        let usage = response.usage.unwrap_or_default().total();
+        events.push(end((VENDOR, API), response.model, usage, stop_reason));
         Ok(())
     }
 
@@ -443,12 +424,7 @@ fn id_of(wire: &Wire<'_>) -> String {
 }
 
 fn read_item(raw: &RawValue) -> Result<WireItem, ModelError> {
-    serde_json::from_str(raw.get())
-        .or_else(|error| match mend::mended(raw.get(), fix_item) {
-            Some(mended) => serde_json::from_str(&mended),
-            None => Err(error),
-        })
-        .map_err(|_| garbage("unreadable item"))
+    mend::read(raw.get(), "unreadable item", fix_item)
 }
 
 fn texts(parts: &[Value]) -> Vec<String> {
@@ -457,17 +433,6 @@ fn texts(parts: &[Value]) -> Vec<String> {
         part => part["text"].as_str().or(part["refusal"].as_str()).map(str::to_owned),
     };
     parts.iter().filter_map(text).collect()
-}
-
-/// Arguments as they are told at the end, which must be the sum of the pieces before.
-fn summed(call: &CallText, told: String) -> Result<String, ModelError> {
-    if told.trim().is_empty() || call.arguments == told {
-        return Ok(call.arguments.clone());
-    }
-    if !call.is_blank() && parse_arguments(&call.arguments) != parse_arguments(&told) {
-        return Err(garbage("arguments that are not the sum of their pieces"));
-    }
-    Ok(told)
 }
 
 fn argument_text(arguments: &Value) -> String {

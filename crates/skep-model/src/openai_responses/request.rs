@@ -34,9 +34,7 @@ pub fn render(request: &ModelRequest) -> Value {
     if !tools.is_empty() {
         body.insert("tools".into(), Value::Array(tools));
     }
-    let system = [&request.system.shared, &request.system.agent];
-    let system =
-        conversation::joined(system.into_iter().filter_map(|text| conversation::visible(text)));
+    let system = conversation::system_text(request);
     if !system.is_empty() {
         body.insert("instructions".into(), json!(system));
     }
@@ -92,9 +90,8 @@ fn output(result: &CallResult<'_>) -> Value {
     if !conversation::has_images(&result.parts) {
         return json!(text);
     }
-    let images = result.parts.iter().filter(|part| matches!(part, ContentPart::Image { .. }));
     let text = json!({"type": "input_text", "text": text});
-    [text].into_iter().chain(images.map(part)).collect()
+    [text].into_iter().chain(conversation::images(&result.parts).map(part)).collect()
 }
 
 fn assistant(body: &Body) -> Vec<Value> {
