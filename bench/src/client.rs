@@ -12,12 +12,12 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 /// Where to connect to.
 #[derive(Clone)]
-pub struct Target {
+pub struct Endpoint {
     pub url: String,
     pub token: Option<String>,
 }
 
-pub struct Client {
+pub struct LoadClient {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     sent: u64,
     name: String,
@@ -34,8 +34,8 @@ pub fn http() -> Result<reqwest::Client> {
 /// Longer than any turn over an instant model.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Client {
-    pub async fn connect(target: &Target, stream: bool) -> Result<Self> {
+impl LoadClient {
+    pub async fn connect(target: &Endpoint, stream: bool) -> Result<Self> {
         let address = target.url.replacen("http", "ws", 1);
         let query = if stream { "?stream=true" } else { "" };
         let mut request = format!("{address}/ws{query}").into_client_request()?;

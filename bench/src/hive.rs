@@ -9,20 +9,20 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::child::Child;
-use crate::client::Target;
+use crate::client::Endpoint;
 
-pub struct Hive {
+pub struct MeasuredHive {
     pub child: Child,
-    pub target: Target,
-    pub home: Home,
+    pub target: Endpoint,
+    pub home: BenchHome,
 }
 
 /// A home on the disk of the working folder: a temporary file system would make syncs free.
-pub struct Home {
+pub struct BenchHome {
     folder: TempDir,
 }
 
-impl Home {
+impl BenchHome {
     pub fn new(model: &str, agents: usize) -> Result<Self> {
         let folder = scratch()?;
         let root = folder.path();
@@ -75,8 +75,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
-impl Hive {
-    pub async fn start(program: &Path, home: Home) -> Result<Self> {
+impl MeasuredHive {
+    pub async fn start(program: &Path, home: BenchHome) -> Result<Self> {
         let child = Child::start(command(program, &home, &["up", "--port", "0"])).await?;
         let made = command(program, &home, &["token", "new", "bench", "--json"]).output().await?;
         if !made.status.success() {
@@ -84,7 +84,7 @@ impl Hive {
         }
         let made: Value = serde_json::from_slice(&made.stdout).context("reading the token")?;
         let token = made["token"].as_str().context("the answer has no token")?.to_owned();
-        let target = Target { url: child.url.clone(), token: Some(token) };
+        let target = Endpoint { url: child.url.clone(), token: Some(token) };
         Ok(Self { child, target, home })
     }
 
@@ -99,14 +99,14 @@ impl Hive {
     }
 
     /// From the start of the process until it listens, on a home that is already made.
-    pub async fn cold(program: &Path, home: &Home) -> Result<(Child, Duration)> {
+    pub async fn cold(program: &Path, home: &BenchHome) -> Result<(Child, Duration)> {
         let child = Child::start(command(program, home, &["up", "--port", "0"])).await?;
         let listening = child.listening;
         Ok((child, listening))
     }
 }
 
-fn command(program: &Path, home: &Home, arguments: &[&str]) -> Command {
+fn command(program: &Path, home: &BenchHome, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).arg("--home").arg(home.path());
     command.env_clear().env("SKEP_BENCH_KEY", "sk-ant-bench-only").env("SKEP_LOG", "error");

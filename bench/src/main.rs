@@ -2,12 +2,14 @@
 //!
 //! Every peer is a process of its own: the model, floor A, floor B, Skep. This one is the client.
 
+mod bench;
 mod child;
 mod client;
 mod floor;
 mod floor_store;
 mod hive;
 mod model;
+mod options;
 mod peer;
 mod report;
 mod scenario;
@@ -18,6 +20,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use options::RunOptions;
 
 #[derive(Parser)]
 #[command(name = "skep-bench", about = "Measures Skep next to bare floors in the same run")]
@@ -29,7 +32,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the scenarios and reports
-    Run(Run),
+    Run(RunOptions),
     /// The instant model: answers at once, over the Anthropic wire
     #[command(hide = true)]
     Model,
@@ -39,34 +42,6 @@ enum Command {
     /// Floor B: floor A with two durable commits a turn
     #[command(hide = true)]
     FloorB { model: String, folder: PathBuf },
-}
-
-#[derive(Parser, Clone)]
-pub struct Run {
-    /// Fewer rounds: under five minutes
-    #[arg(long, conflicts_with = "full")]
-    pub quick: bool,
-    /// Also 10 000 sockets, a million messages to search, and the soak
-    #[arg(long)]
-    pub full: bool,
-    /// How long the soak takes
-    #[arg(long, default_value_t = 30.0, value_name = "MINUTES")]
-    pub soak_minutes: f64,
-    /// JSON with one key per scenario
-    #[arg(long)]
-    pub json: bool,
-    /// Also the peers in this folder, put there by `bench/peers/install`
-    #[arg(long, value_name = "FOLDER")]
-    pub peers: Option<PathBuf>,
-    /// Only scenarios with this word in their name
-    #[arg(long)]
-    pub only: Option<String>,
-    /// The program to measure
-    #[arg(long, value_name = "PROGRAM")]
-    pub skep: PathBuf,
-    /// Only compare with this other build of the program, in ten interleaved rounds
-    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["full", "peers", "only"])]
-    pub against: Option<PathBuf>,
 }
 
 fn main() -> Result<()> {

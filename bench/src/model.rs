@@ -99,64 +99,51 @@ fn newest(messages: &[Value]) -> (String, usize) {
 }
 
 fn text(tokens: usize) -> Vec<Bytes> {
-    let mut pieces = vec![begin()];
-    let block = json!({ "type": "text", "text": "" });
-    pieces.push(event(
-        "content_block_start",
-        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
-    ));
-    for number in 0..tokens {
-        let delta = json!({ "type": "text_delta", "text": format!("tok{number} ") });
-        pieces.push(event(
-            "content_block_delta",
-            json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
-        ));
-    }
-    finish(&mut pieces, "end_turn", tokens);
-    pieces
+    let deltas =
+        (0..tokens).map(|number| json!({ "type": "text_delta", "text": format!("tok{number} ") }));
+    answered(json!({ "type": "text", "text": "" }), deltas, "end_turn", tokens)
 }
 
 fn call(number: usize) -> Vec<Bytes> {
-    let mut pieces = vec![begin()];
-    let block = json!({
-        "type": "tool_use", "id": format!("toolu_{number}"), "name": "read", "input": {}
-    });
-    pieces.push(event(
-        "content_block_start",
-        json!({ "type": "content_block_start", "index": 0, "content_block": block }),
-    ));
+    let id = format!("toolu_{number}");
+    let block = json!({ "type": "tool_use", "id": id, "name": "read", "input": {} });
     // Each another page of it: the same call ten times over would be a loop.
     let input = json!({ "file_path": "note.txt", "limit": number + 1 }).to_string();
     let delta = json!({ "type": "input_json_delta", "partial_json": input });
-    pieces.push(event(
-        "content_block_delta",
-        json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
-    ));
-    finish(&mut pieces, "tool_use", 20);
-    pieces
+    answered(block, [delta], "tool_use", 20)
 }
 
-fn begin() -> Bytes {
+/// The events of an answer of one block.
+fn answered(
+    block: Value,
+    deltas: impl IntoIterator<Item = Value>,
+    reason: &str,
+    tokens: usize,
+) -> Vec<Bytes> {
     let usage = json!({ "input_tokens": 10, "output_tokens": 1,
         "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0 });
     let message = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "instant",
         "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage,
     });
-    event("message_start", json!({ "type": "message_start", "message": message }))
+    let mut pieces = vec![
+        event("message_start", json!({ "message": message })),
+        event("content_block_start", json!({ "index": 0, "content_block": block })),
+    ];
+    let delta = |delta| event("content_block_delta", json!({ "index": 0, "delta": delta }));
+    pieces.extend(deltas.into_iter().map(delta));
+    let end = json!({ "stop_reason": reason, "stop_sequence": null });
+    pieces.extend([
+        event("content_block_stop", json!({ "index": 0 })),
+        event("message_delta", json!({ "delta": end, "usage": { "output_tokens": tokens } })),
+        event("message_stop", json!({})),
+    ]);
+    pieces
 }
 
-fn finish(pieces: &mut Vec<Bytes>, reason: &str, tokens: usize) {
-    pieces.push(event("content_block_stop", json!({ "type": "content_block_stop", "index": 0 })));
-    pieces.push(event(
-        "message_delta",
-        json!({ "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null },
-                "usage": { "output_tokens": tokens } }),
-    ));
-    pieces.push(event("message_stop", json!({ "type": "message_stop" })));
-}
-
-fn event(name: &str, data: Value) -> Bytes {
+/// An event; its data repeats its name.
+fn event(name: &str, mut data: Value) -> Bytes {
+    data["type"] = name.into();
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 

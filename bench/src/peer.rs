@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One of the programs, as `bench/peers/install` put it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
+pub enum PeerProgram {
     AiSdk,
     Pi,
     Claude,
 }
 
-impl Peer {
+impl PeerProgram {
     pub const ALL: [Self; 3] = [Self::AiSdk, Self::Pi, Self::Claude];
 
     pub fn key(self) -> &'static str {
@@ -121,8 +121,8 @@ impl Peer {
 }
 
 /// A peer that runs.
-pub struct Running {
-    peer: Peer,
+pub struct RunningPeer {
+    peer: PeerProgram,
     process: Process,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -131,8 +131,13 @@ pub struct Running {
     http: reqwest::Client,
 }
 
-impl Running {
-    pub async fn start(peer: Peer, cache: &Path, model: &str, folder: &Path) -> Result<Self> {
+impl RunningPeer {
+    pub async fn start(
+        peer: PeerProgram,
+        cache: &Path,
+        model: &str,
+        folder: &Path,
+    ) -> Result<Self> {
         let mut command = peer.command(cache, model, folder)?;
         let mut process =
             command.spawn().with_context(|| format!("starting the peer {}", peer.key()))?;
@@ -140,7 +145,7 @@ impl Running {
         let output = BufReader::new(process.stdout.take().context("no output")?).lines();
         let http = client::http()?;
         let mut running = Self { peer, process, input, output, url: None, http };
-        if peer == Peer::AiSdk {
+        if peer == PeerProgram::AiSdk {
             let line = running.line().await?;
             let url = line.strip_prefix("listening on ").context("the peer does not listen")?;
             running.url = Some(url.to_owned());

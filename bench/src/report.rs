@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 /// One measured figure with its goal.
-pub struct Row {
+pub struct ReportRow {
     pub key: String,
     pub what: String,
     pub value: f64,
@@ -26,7 +26,30 @@ pub enum Goal {
     None,
 }
 
-impl Row {
+impl ReportRow {
+    /// Without a floor, only looked at.
+    pub fn new(
+        key: impl Into<String>,
+        what: impl Into<String>,
+        value: f64,
+        unit: &'static str,
+    ) -> Self {
+        let (key, what, note) = (key.into(), what.into(), String::new());
+        Self { key, what, value, unit, floor: None, goal: Goal::None, note }
+    }
+
+    pub fn floor(self, floor: f64) -> Self {
+        Self { floor: Some(floor), ..self }
+    }
+
+    pub fn goal(self, goal: Goal) -> Self {
+        Self { goal, ..self }
+    }
+
+    pub fn note(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
+
     pub fn ratio(&self) -> Option<f64> {
         self.floor.map(|floor| self.value / floor)
     }
@@ -58,11 +81,11 @@ impl Row {
     }
 }
 
-pub fn json(rows: &[Row]) -> Value {
+pub fn json(rows: &[ReportRow]) -> Value {
     Value::Object(rows.iter().map(|row| (row.key.clone(), row.to_json())).collect::<Map<_, _>>())
 }
 
-pub fn text(rows: &[Row]) -> String {
+pub fn text(rows: &[ReportRow]) -> String {
     let mut out = String::new();
     let head = ["scenario", "value", "floor", "ratio", "goal", "", "of goal"];
     let mut table: Vec<Vec<String>> = vec![head.map(str::to_owned).to_vec()];
@@ -100,7 +123,7 @@ pub fn text(rows: &[Row]) -> String {
 }
 
 /// How much of the goal is used up: a full bar of ten is the goal itself.
-fn bar(row: &Row) -> String {
+fn bar(row: &ReportRow) -> String {
     let used = match row.goal {
         Goal::Times(most) => row.ratio().map(|ratio| ratio / most),
         Goal::Share(least) => row.ratio().map(|ratio| least / ratio),
@@ -130,9 +153,8 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn row(value: f64, floor: Option<f64>, goal: Goal) -> Row {
-        let (key, what) = ("k".to_owned(), "w".to_owned());
-        Row { key, what, value, unit: "ms", floor, goal, note: String::new() }
+    fn row(value: f64, floor: Option<f64>, goal: Goal) -> ReportRow {
+        ReportRow { floor, ..ReportRow::new("k", "w", value, "ms").goal(goal) }
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use crate::modules::Place;
-use crate::source::{Kind, Source, WrittenPath};
+use crate::modules::ModulePlace;
+use crate::source::{Kind, SourceFile, WrittenPath};
 use crate::tree::{Manifest, Tree};
 
 /// Longest chain of `use` lines that is followed: more is a circle of names.
@@ -21,7 +21,7 @@ pub struct Imports {
 }
 
 pub fn of_crate(tree: &Tree, manifest: &Manifest) -> Imports {
-    let mine = |source: &&Source| {
+    let mine = |source: &&SourceFile| {
         let owner = tree.crate_of(&source.path).map(|owner| &owner.path);
         !source.is_test && owner == Some(&manifest.path)
     };
@@ -41,8 +41,8 @@ pub fn of_crate(tree: &Tree, manifest: &Manifest) -> Imports {
 }
 
 struct File<'a> {
-    source: &'a Source,
-    place: &'a Place,
+    source: &'a SourceFile,
+    place: &'a ModulePlace,
     paths: Vec<WrittenPath>,
 }
 
@@ -66,7 +66,7 @@ fn imported(files: &[File], names: &Names, from: usize) -> BTreeMap<usize, usize
     found
 }
 
-fn is_word(token: &crate::source::Token, word: &str) -> bool {
+fn is_word(token: &crate::source::LexToken, word: &str) -> bool {
     token.kind == Kind::Word && token.text == word
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::source::{Kind, Source};
+use crate::source::{Kind, SourceFile};
 use crate::tree::Manifest;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Reach {
 
 /// Where a file stands among the modules of its crate.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct ModulePlace {
     pub reach: Reach,
     /// Path of the target's root file.
     pub root: String,
@@ -22,15 +22,18 @@ pub struct Place {
     pub module: Vec<String>,
 }
 
-pub fn places(sources: &[Source], manifests: &[Manifest]) -> HashMap<String, Place> {
-    let by_path: HashMap<&str, &Source> =
+pub fn places(sources: &[SourceFile], manifests: &[Manifest]) -> HashMap<String, ModulePlace> {
+    let by_path: HashMap<&str, &SourceFile> =
         sources.iter().map(|source| (source.path.as_str(), source)).collect();
-    let mut places: HashMap<String, Place> = HashMap::new();
-    let mut open: Vec<(String, Place)> = Vec::new();
+    let mut places: HashMap<String, ModulePlace> = HashMap::new();
+    let mut open: Vec<(String, ModulePlace)> = Vec::new();
     for manifest in manifests {
         for source in sources.iter().filter(|source| is_root(&source.path, manifest)) {
             let root = source.path.clone();
-            open.push((root.clone(), Place { reach: Reach::Product, root, module: Vec::new() }));
+            open.push((
+                root.clone(),
+                ModulePlace { reach: Reach::Product, root, module: Vec::new() },
+            ));
         }
     }
     while let Some((path, place)) = open.pop() {
@@ -75,7 +78,7 @@ fn is_root(path: &str, manifest: &Manifest) -> bool {
 }
 
 /// Every file the source may include, whether only tests do, and the modules down to it.
-fn children(source: &Source, is_root: bool) -> Vec<(String, bool, Vec<String>)> {
+fn children(source: &SourceFile, is_root: bool) -> Vec<(String, bool, Vec<String>)> {
     let (folder, file) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let stem = file.strip_suffix(".rs").unwrap_or(file);
     let owns_folder = is_root || stem == "mod";

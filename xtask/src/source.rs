@@ -5,22 +5,22 @@ mod lexer;
 mod paths;
 
 pub use items::{Function, ModuleDeclaration};
-pub use lexer::{Kind, Token};
+pub use lexer::{Kind, LexToken};
 pub use paths::WrittenPath;
 
 /// What the rules know about a file.
 #[derive(Debug)]
-pub struct Source {
+pub struct SourceFile {
     /// Path from the repository's root, with `/`.
     pub path: String,
     pub text: String,
     /// Empty for other languages.
-    pub tokens: Vec<Token>,
+    pub tokens: Vec<LexToken>,
     /// The whole file is test code: by its place, its name, or the `mod` that includes it.
     pub is_test: bool,
 }
 
-impl Source {
+impl SourceFile {
     pub fn new(path: String, text: String) -> Self {
         let mut tokens = Vec::new();
         if path.ends_with(".rs") {
@@ -67,13 +67,13 @@ impl Source {
     }
 
     /// Tokens that end up in the product.
-    pub fn product_tokens(&self) -> impl Iterator<Item = (usize, &Token)> {
+    pub fn product_tokens(&self) -> impl Iterator<Item = (usize, &LexToken)> {
         let whole = !self.is_test;
         self.tokens.iter().enumerate().filter(move |(_, token)| whole && !token.is_test)
     }
 
     /// Whether the tokens from `start` on spell `pattern`, written as Rust code.
-    pub fn spells(&self, start: usize, pattern: &[Token]) -> bool {
+    pub fn spells(&self, start: usize, pattern: &[LexToken]) -> bool {
         let Some(here) = self.tokens.get(start..start + pattern.len()) else {
             return false;
         };
@@ -82,7 +82,7 @@ impl Source {
 }
 
 /// Tokenises a pattern for [`Source::spells`].
-pub fn pattern(code: &str) -> Vec<Token> {
+pub fn pattern(code: &str) -> Vec<LexToken> {
     lexer::tokens(code)
 }
 

@@ -6,18 +6,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::modules::{self, Place, Reach};
+use crate::modules::{self, ModulePlace, Reach};
 use crate::packages::Package;
-use crate::source::Source;
+use crate::source::SourceFile;
 
 #[derive(Debug)]
 pub struct Tree {
     /// Sorted by path.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourceFile>,
     pub manifests: Vec<Manifest>,
     pub architecture: Option<String>,
     /// Rust files that some crate root includes, by path.
-    pub places: HashMap<String, Place>,
+    pub places: HashMap<String, ModulePlace>,
     /// Third-party crates, sorted by name and version; filled by the caller.
     pub packages: Vec<Package>,
 }
@@ -99,7 +99,7 @@ impl Tree {
             if is_manifest {
                 self.manifests.extend(parse_manifest(path, &text));
             } else {
-                self.sources.push(Source::new(path, text));
+                self.sources.push(SourceFile::new(path, text));
             }
         }
         Ok(())

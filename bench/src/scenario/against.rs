@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 
-use super::turn::{ALONE, Script, TALK, interleaved};
-use super::{Bench, Rounds, Side, throughput};
-use crate::report::{Goal, Row};
+use super::throughput;
+use super::turn::{ALONE, TALK, TurnScript, interleaved};
+use crate::bench::{Bench, Rounds, Side};
+use crate::report::{Goal, ReportRow};
 
 /// A change may cost this share of processor time more.
 const MOST: Goal = Goal::Times(1.05);
@@ -12,11 +13,11 @@ const MOST: Goal = Goal::Times(1.05);
 /// Pairs of processes, one counted round each.
 const PAIRS: usize = 10;
 
-pub async fn measure(bench: &mut Bench) -> Result<Vec<Row>> {
+pub async fn measure(bench: &mut Bench) -> Result<Vec<ReportRow>> {
     let scripts = [
-        ("turn", Script { words: "hello", turns: 300, talk: TALK, stream: false }),
-        ("stream", Script { words: "stream 200", turns: 60, talk: TALK, stream: true }),
-        ("tools", Script { words: "tools 10", turns: 30, talk: ALONE, stream: false }),
+        ("turn", TurnScript { words: "hello", turns: 300, talk: TALK, stream: false }),
+        ("stream", TurnScript { words: "stream 200", turns: 60, talk: TALK, stream: true }),
+        ("tools", TurnScript { words: "tools 10", turns: 30, talk: ALONE, stream: false }),
     ];
     let sides = [Side::Before, Side::Hive];
     let mut found: [[Rounds; 2]; 4] = Default::default();
@@ -46,14 +47,15 @@ fn add(found: &mut [Rounds; 2], more: [Rounds; 2]) {
     }
 }
 
-fn row(name: &str, figure: &str, goal: Goal, now: &Rounds, (value, before): (f64, f64)) -> Row {
-    Row {
-        key: format!("against_{name}_{}", figure.to_lowercase().replace(' ', "_")),
-        what: format!("{name}, {figure}, against the other build"),
-        value,
-        unit: "ms",
-        floor: Some(before),
-        goal,
-        note: if figure == "p50" { format!("rounds {}", now.said()) } else { String::new() },
-    }
+fn row(
+    name: &str,
+    figure: &str,
+    goal: Goal,
+    now: &Rounds,
+    (value, before): (f64, f64),
+) -> ReportRow {
+    let key = format!("against_{name}_{}", figure.to_lowercase().replace(' ', "_"));
+    let what = format!("{name}, {figure}, against the other build");
+    let note = if figure == "p50" { format!("rounds {}", now.said()) } else { String::new() };
+    ReportRow::new(key, what, value, "ms").floor(before).goal(goal).note(note)
 }

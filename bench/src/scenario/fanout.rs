@@ -15,15 +15,15 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
-use super::{Bench, Side};
-use crate::client::{Client, Target};
-use crate::report::{Goal, Row};
+use crate::bench::{Bench, Side};
+use crate::client::{Endpoint, LoadClient};
+use crate::report::{Goal, ReportRow};
 use crate::stats;
 
 const WATCHERS: usize = 100;
 const TOKENS: usize = 2000;
 
-pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn measure(bench: &Bench) -> Result<Vec<ReportRow>> {
     let rounds = bench.rounds();
     let (mut ours, mut bare, mut lost) = (Vec::new(), Vec::new(), 0);
     for _ in 0..rounds {
@@ -33,15 +33,13 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         lost += resyncs;
     }
     let (low, high) = stats::spread(&ours);
-    Ok(vec![Row {
-        key: "fanout_100".into(),
-        what: format!("tokens to {WATCHERS} watchers"),
-        value: stats::median(&ours),
-        unit: "/s",
-        floor: Some(stats::median(&bare)),
-        goal: Goal::Share(0.5),
-        note: format!("rounds {low:.0}–{high:.0}; {lost} watchers were told to resync"),
-    }])
+    let what = format!("tokens to {WATCHERS} watchers");
+    Ok(vec![
+        ReportRow::new("fanout_100", what, stats::median(&ours), "/s")
+            .floor(stats::median(&bare))
+            .goal(Goal::Share(0.5))
+            .note(format!("rounds {low:.0}–{high:.0}; {lost} watchers were told to resync")),
+    ])
 }
 
 /// Deltas that reached watchers, a second. A watcher that is told `resync` counts what it had.
@@ -49,7 +47,7 @@ async fn hive_rate(bench: &Bench) -> Result<(f64, usize)> {
     let (_, target) = bench.side(Side::Hive);
     let mut watchers = JoinSet::new();
     for _ in 0..WATCHERS {
-        let mut client = Client::connect(&target, true).await?;
+        let mut client = LoadClient::connect(&target, true).await?;
         client.raw(&json!({ "type": "subscribe", "agent": "main" })).await?;
         watchers.spawn(async move {
             let (mut deltas, mut resync) = (0_usize, false);
@@ -65,7 +63,7 @@ async fn hive_rate(bench: &Bench) -> Result<(f64, usize)> {
             }
         });
     }
-    let mut speaker = Client::connect(&target, false).await?;
+    let mut speaker = LoadClient::connect(&target, false).await?;
     // Everybody is subscribed before the first word.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let begun = Instant::now();
@@ -97,10 +95,10 @@ async fn broadcast_rate() -> Result<f64> {
         let _ = socket.set_nodelay(true);
     });
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
-    let target = Target { url, token: None };
+    let target = Endpoint { url, token: None };
     let mut watchers = JoinSet::new();
     for _ in 0..WATCHERS {
-        let mut client = Client::connect(&target, true).await?;
+        let mut client = LoadClient::connect(&target, true).await?;
         watchers.spawn(async move {
             let mut deltas = 0_usize;
             loop {

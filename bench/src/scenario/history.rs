@@ -7,19 +7,18 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::Bench;
+use crate::bench::Bench;
 use crate::client;
-use crate::hive::{self, Hive, Home};
-use crate::report::{Goal, Row};
+use crate::hive::{self, MeasuredHive};
+use crate::report::{Goal, ReportRow};
 use crate::stats::{self, ms};
 
 const LARGE: usize = 100_000;
 const SMALL: usize = 10;
 
 /// The newest 50 messages of a long session against those of a short one.
-pub async fn page(bench: &Bench) -> Result<Vec<Row>> {
-    let home = Home::new(&bench.model.url, 1)?;
-    let hive = Hive::start(&bench.program(), home).await?;
+pub async fn page(bench: &Bench) -> Result<Vec<ReportRow>> {
+    let hive = bench.start_hive(1).await?;
     let folder = hive::scratch()?;
     for (name, messages) in [("small", SMALL), ("large", LARGE)] {
         let file = folder.path().join(format!("{name}.jsonl"));
@@ -43,28 +42,25 @@ pub async fn page(bench: &Bench) -> Result<Vec<Row>> {
     }
     hive.child.stop().await?;
     let (low, high) = stats::spread(&long);
-    let p50 = Row {
-        key: "history_page".into(),
-        what: format!("newest 50 of {LARGE} messages, against a session of {SMALL}"),
-        value: stats::median(&long),
-        unit: "ms",
-        floor: Some(stats::median(&short)),
-        goal: Goal::Times(1.5),
-        note: format!("over HTTP, rounds {low:.3}–{high:.3}; the floor is the short session"),
-    };
-    let p99 = Row {
-        key: "history_page_p99".into(),
-        what: "the same, p99".into(),
-        value: stats::percentile(&mut all_long, 0.99),
-        unit: "ms",
-        floor: Some(stats::percentile(&mut all_short, 0.99)),
-        goal: Goal::None,
-        note: format!("of {} pages", all_long.len()),
-    };
-    Ok(vec![p50, p99])
+    let what = format!("newest 50 of {LARGE} messages, against a session of {SMALL}");
+    let slowest = stats::percentile(&mut all_long, 0.99);
+    Ok(vec![
+        ReportRow::new("history_page", what, stats::median(&long), "ms")
+            .floor(stats::median(&short))
+            .goal(Goal::Times(1.5))
+            .note(format!("over HTTP, rounds {low:.3}–{high:.3}; the floor is the short session")),
+        ReportRow::new("history_page_p99", "the same, p99", slowest, "ms")
+            .floor(stats::percentile(&mut all_short, 0.99))
+            .note(format!("of {} pages", all_long.len())),
+    ])
 }
 
-async fn newest(http: &reqwest::Client, hive: &Hive, name: &str, rows: usize) -> Result<f64> {
+async fn newest(
+    http: &reqwest::Client,
+    hive: &MeasuredHive,
+    name: &str,
+    rows: usize,
+) -> Result<f64> {
     let url = format!(
         "{}/api/v1/agents/main/history?session=bench-{name}&view=full&limit=50",
         hive.target.url
@@ -77,10 +73,9 @@ async fn newest(http: &reqwest::Client, hive: &Hive, name: &str, rows: usize) ->
 }
 
 /// Words found among a million messages.
-pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn search(bench: &Bench) -> Result<Vec<ReportRow>> {
     let sessions = if bench.options.full { 10 } else { 1 };
-    let home = Home::new(&bench.model.url, 1)?;
-    let hive = Hive::start(&bench.program(), home).await?;
+    let hive = bench.start_hive(1).await?;
     let folder = hive::scratch()?;
     for number in 0..sessions {
         let name = format!("search-{number}");
@@ -105,16 +100,12 @@ pub async fn search(bench: &Bench) -> Result<Vec<Row>> {
     let messages = sessions * LARGE;
     let note =
         format!("{} queries, p50 {half:.2} ms; rare, common, two words, prefix", times.len());
-    let mut row = |part: f64, goal, note| Row {
-        key: format!("search_p{:.0}", part * 100.0),
-        what: format!("search over {messages} messages, p{:.0}", part * 100.0),
-        value: stats::percentile(&mut times, part),
-        unit: "ms",
-        floor: None,
-        goal,
-        note,
+    let mut row = |part: f64| {
+        let (key, value) = (format!("p{:.0}", part * 100.0), stats::percentile(&mut times, part));
+        let what = format!("search over {messages} messages, {key}");
+        ReportRow::new(format!("search_{key}"), what, value, "ms")
     };
-    Ok(vec![row(0.95, Goal::Most(50.0), note), row(0.99, Goal::None, String::new())])
+    Ok(vec![row(0.95).goal(Goal::Most(50.0)).note(note), row(0.99)])
 }
 
 fn queries() -> impl Iterator<Item = String> {
@@ -127,7 +118,7 @@ fn queries() -> impl Iterator<Item = String> {
 }
 
 /// Waits until everything said stands in the index.
-async fn indexed(http: &reqwest::Client, hive: &Hive) -> Result<()> {
+async fn indexed(http: &reqwest::Client, hive: &MeasuredHive) -> Result<()> {
     let url = format!("{}/api/v1/search?q=rare1&limit=1", hive.target.url);
     let begun = Instant::now();
     loop {
@@ -140,7 +131,7 @@ async fn indexed(http: &reqwest::Client, hive: &Hive) -> Result<()> {
     }
 }
 
-async fn get(http: &reqwest::Client, hive: &Hive, url: &str) -> Result<String> {
+async fn get(http: &reqwest::Client, hive: &MeasuredHive, url: &str) -> Result<String> {
     let token = hive.target.token.as_deref().context("no token")?;
     let response = http.get(url).bearer_auth(token).send().await?;
     let status = response.status();

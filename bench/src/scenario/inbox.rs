@@ -7,40 +7,34 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::Bench;
-use crate::client::{self, Client, Target};
-use crate::hive::{Hive, Home};
-use crate::report::{Goal, Row};
+use crate::bench::Bench;
+use crate::client::{self, Endpoint, LoadClient};
+use crate::hive::{BenchHome, MeasuredHive};
+use crate::report::{Goal, ReportRow};
 use crate::stats::ms;
 
 const SESSIONS: usize = 500;
 const LOOKED_AT: usize = 400;
 
-pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn measure(bench: &Bench) -> Result<Vec<ReportRow>> {
     let large = if bench.options.quick { 20_000 } else { 100_000 };
     let few = turn_time(bench, SESSIONS).await?;
     let many = turn_time(bench, large).await?;
-    Ok(vec![Row {
-        key: "inbox_pending".into(),
-        what: format!("turn with {large} items waiting, against {SESSIONS}"),
-        value: many,
-        unit: "ms",
-        floor: Some(few),
-        goal: Goal::Times(1.5),
-        note: format!("one turn at a time, {LOOKED_AT} of them"),
-    }])
+    let what = format!("turn with {large} items waiting, against {SESSIONS}");
+    let row = ReportRow::new("inbox_pending", what, many, "ms").floor(few).goal(Goal::Times(1.5));
+    Ok(vec![row.note(format!("one turn at a time, {LOOKED_AT} of them"))])
 }
 
 /// Between the ends of two turns, with one slot and `items` waiting.
 async fn turn_time(bench: &Bench, items: usize) -> Result<f64> {
-    let home = Home::new(&bench.model.url, 1)?;
+    let home = BenchHome::new(&bench.model.url, 1)?;
     std::fs::write(home.path().join("skep.yaml"), "limits:\n  concurrent_turns: 1\n")?;
-    let hive = Hive::start(&bench.program(), home).await?;
+    let hive = MeasuredHive::start(&bench.program(), home).await?;
     let http = client::http()?;
     let control = |word: &str| http.post(format!("{}/{word}", bench.model.url)).send();
     control("hold").await?;
     fill(&hive.target, items).await?;
-    let mut watcher = Client::connect(&hive.target, false).await?;
+    let mut watcher = LoadClient::connect(&hive.target, false).await?;
     watcher.raw(&json!({ "type": "subscribe", "agent": "main" })).await?;
     control("release").await?;
     // Watchers are told of several ends at once: only the whole stretch says how long one takes.
@@ -62,13 +56,13 @@ async fn turn_time(bench: &Bench, items: usize) -> Result<f64> {
 }
 
 /// Accepted and durable, spread over sessions.
-async fn fill(target: &Target, items: usize) -> Result<()> {
+async fn fill(target: &Endpoint, items: usize) -> Result<()> {
     let senders = 16;
     let mut tasks = JoinSet::new();
     for sender in 0..senders {
         let target = target.clone();
         tasks.spawn(async move {
-            let mut client = Client::connect(&target, false).await?;
+            let mut client = LoadClient::connect(&target, false).await?;
             let mine = (sender..items).step_by(senders);
             let (mut sent, mut acked) = (0_usize, 0_usize);
             for number in mine {
@@ -90,6 +84,6 @@ async fn fill(target: &Target, items: usize) -> Result<()> {
     Ok(())
 }
 
-async fn is_ack(client: &mut Client) -> Result<bool> {
+async fn is_ack(client: &mut LoadClient) -> Result<bool> {
     Ok(client.next().await?["type"] == "ack")
 }

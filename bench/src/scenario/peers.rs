@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::{Bench, Side};
-use crate::client::{Client, Target};
-use crate::hive::{self, Hive, Home};
-use crate::peer::{Peer, Running};
-use crate::report::{Goal, Row};
+use crate::bench::{Bench, Side};
+use crate::client::{Endpoint, LoadClient};
+use crate::hive::{self, MeasuredHive};
+use crate::peer::{PeerProgram, RunningPeer};
+use crate::report::ReportRow;
 use crate::stats::{self, ms};
 
 /// Until a program that has started is at rest.
@@ -27,11 +27,11 @@ struct Figures {
     idle: Vec<f64>,
 }
 
-pub async fn measure(bench: &Bench, cache: &Path) -> Result<Vec<Row>> {
+pub async fn measure(bench: &Bench, cache: &Path) -> Result<Vec<ReportRow>> {
     let turns = if bench.options.quick { 20 } else { 40 };
     let mut skep = Figures::default();
-    let mut peers: Vec<(Peer, String, Figures)> = Vec::new();
-    for peer in Peer::ALL {
+    let mut peers: Vec<(PeerProgram, String, Figures)> = Vec::new();
+    for peer in PeerProgram::ALL {
         peers.push((peer, peer.title(cache)?, Figures::default()));
     }
     for round in 0..bench.rounds() {
@@ -45,15 +45,12 @@ pub async fn measure(bench: &Bench, cache: &Path) -> Result<Vec<Row>> {
     for (peer, title, figures) in &peers {
         let mut add = |key: &str, what: &str, unit: &'static str, of: fn(&Figures) -> &Vec<f64>| {
             let (low, high) = stats::spread(of(figures));
-            rows.push(Row {
-                key: format!("peer_{}_{key}", peer.key()),
-                what: format!("{title}: {what}"),
-                value: stats::median(of(figures)),
-                unit,
-                floor: Some(stats::median(of(&skep))),
-                goal: Goal::None,
-                note: format!("rounds {low:.2}–{high:.2}; the column floor is Skep"),
-            });
+            let (key, what) = (format!("peer_{}_{key}", peer.key()), format!("{title}: {what}"));
+            rows.push(
+                ReportRow::new(key, what, stats::median(of(figures)), unit)
+                    .floor(stats::median(of(&skep)))
+                    .note(format!("rounds {low:.2}–{high:.2}; the column floor is Skep")),
+            );
         };
         add("turn", "turn, 1 token, p50", "ms", |it| &it.turn);
         add("turn_cpu", "turn, 1 token, CPU", "ms", |it| &it.cpu);
@@ -67,14 +64,14 @@ pub async fn measure(bench: &Bench, cache: &Path) -> Result<Vec<Row>> {
 
 async fn one_of_peer(
     bench: &Bench,
-    peer: Peer,
+    peer: PeerProgram,
     cache: &Path,
     turns: usize,
     figures: &mut Figures,
 ) -> Result<()> {
     let folder = hive::scratch()?;
     let begun = Instant::now();
-    let mut running = Running::start(peer, cache, &bench.model.url, folder.path()).await?;
+    let mut running = RunningPeer::start(peer, cache, &bench.model.url, folder.path()).await?;
     running.turn("hello").await?;
     figures.first.push(ms(begun.elapsed()));
     tokio::time::sleep(SETTLE).await;
@@ -102,20 +99,19 @@ async fn one_of_skep(
     round: usize,
     figures: &mut Figures,
 ) -> Result<()> {
-    let made = Hive::start(&bench.program(), Home::new(&bench.model.url, 10)?).await?;
-    let Hive { child, home, target } = made;
+    let MeasuredHive { child, home, target } = bench.start_hive(10).await?;
     child.stop().await?;
     let begun = Instant::now();
-    let (child, _) = Hive::cold(&bench.program(), &home).await?;
-    let target = Target { url: child.url.clone(), token: target.token };
-    let mut client = Client::connect(&target, true).await?;
+    let (child, _) = MeasuredHive::cold(&bench.program(), &home).await?;
+    let target = Endpoint { url: child.url.clone(), token: target.token };
+    let mut client = LoadClient::connect(&target, true).await?;
     client.turn("hello", None).await?;
     figures.first.push(ms(begun.elapsed()));
     tokio::time::sleep(SETTLE).await;
     figures.idle.push(child.memory()?);
     child.stop().await?;
     let (child, target) = bench.side(Side::Hive);
-    let mut client = Client::connect(&target, true).await?;
+    let mut client = LoadClient::connect(&target, true).await?;
     for (words, time, cpu) in [
         ("hello", &mut figures.turn, &mut figures.cpu),
         ("stream 200", &mut figures.stream, &mut figures.stream_cpu),

@@ -2,25 +2,18 @@
 
 use anyhow::{Context, Result};
 
-use super::Bench;
+use crate::bench::Bench;
 use crate::child;
-use crate::report::{Goal, Row};
+use crate::report::{Goal, ReportRow};
 
-pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn measure(bench: &Bench) -> Result<Vec<ReportRow>> {
     let program = bench.program();
     let copy = crate::hive::scratch()?;
     let stripped = copy.path().join("skep");
     std::fs::copy(&program, &stripped)?;
     let strip = tokio::process::Command::new("strip").arg(&stripped).status().await;
     let ok = strip.context("running strip (Debian package binutils)")?.success();
-    let value = child::size(&stripped)?;
-    Ok(vec![Row {
-        key: "binary".into(),
-        what: "program, stripped".into(),
-        value,
-        unit: "MiB",
-        floor: None,
-        goal: Goal::Most(40.0),
-        note: if ok { String::new() } else { "strip failed: not stripped".into() },
-    }])
+    let row = ReportRow::new("binary", "program, stripped", child::size(&stripped)?, "MiB");
+    let note = if ok { "" } else { "strip failed: not stripped" };
+    Ok(vec![row.goal(Goal::Most(40.0)).note(note)])
 }

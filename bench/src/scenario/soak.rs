@@ -6,20 +6,18 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::task::JoinSet;
 
-use super::Bench;
-use crate::client::{Client, Target};
-use crate::hive::{Hive, Home};
-use crate::report::{Goal, Row};
+use crate::bench::Bench;
+use crate::client::{Endpoint, LoadClient};
+use crate::report::{Goal, ReportRow};
 
 const SESSIONS: usize = 16;
 /// Of the whole time, before anything counts.
 const WARM: f64 = 0.4;
 
-pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn measure(bench: &Bench) -> Result<Vec<ReportRow>> {
     let minutes = bench.options.soak_minutes;
     let time = Duration::from_secs_f64(minutes * 60.0);
-    let home = Home::new(&bench.model.url, 10)?;
-    let hive = Hive::start(&bench.program(), home).await?;
+    let hive = bench.start_hive(10).await?;
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
     for number in 0..SESSIONS {
@@ -40,19 +38,16 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     }
     hive.child.stop().await?;
     let (first, last) = (samples.first().map_or(0.0, |s| s.1), samples.last().map_or(0.0, |s| s.1));
-    Ok(vec![Row {
-        key: "soak_growth".into(),
-        what: format!("memory growth under load, {minutes} minutes"),
-        value: slope(&samples).max(0.0),
-        unit: "MiB/min",
-        floor: None,
-        goal: Goal::Most(0.5),
-        note: format!("{turns} turns; {first:.1} MiB after warming up, {last:.1} at the end"),
-    }])
+    let what = format!("memory growth under load, {minutes} minutes");
+    Ok(vec![
+        ReportRow::new("soak_growth", what, slope(&samples).max(0.0), "MiB/min")
+            .goal(Goal::Most(0.5))
+            .note(format!("{turns} turns; {first:.1} MiB after warming up, {last:.1} at the end")),
+    ])
 }
 
-async fn talk(target: Target, number: usize, begun: Instant, time: Duration) -> Result<u64> {
-    let mut client = Client::connect(&target, true).await?;
+async fn talk(target: Endpoint, number: usize, begun: Instant, time: Duration) -> Result<u64> {
+    let mut client = LoadClient::connect(&target, true).await?;
     let mut done = 0_u64;
     let words = ["hello", "stream 50", "tools 3"];
     while begun.elapsed() < time {
@@ -64,10 +59,10 @@ async fn talk(target: Target, number: usize, begun: Instant, time: Duration) -> 
     Ok(done)
 }
 
-async fn leave(target: Target, begun: Instant, time: Duration) -> Result<u64> {
+async fn leave(target: Endpoint, begun: Instant, time: Duration) -> Result<u64> {
     let mut done = 0_u64;
     while begun.elapsed() < time {
-        let mut client = Client::connect(&target, true).await?;
+        let mut client = LoadClient::connect(&target, true).await?;
         client.send("stream 200", None).await?;
         drop(client);
         done += 1;

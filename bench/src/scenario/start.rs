@@ -4,36 +4,34 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::Bench;
-use crate::client::{Client, Target};
-use crate::hive::{Hive, Home};
-use crate::report::{Goal, Row};
+use crate::bench::Bench;
+use crate::client::{Endpoint, LoadClient};
+use crate::hive::{BenchHome, MeasuredHive};
+use crate::report::{Goal, ReportRow};
 use crate::stats::{self, ms};
 
-pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn measure(bench: &Bench) -> Result<Vec<ReportRow>> {
     let rounds = if bench.options.quick { 5 } else { 11 };
-    let small = Home::new(&bench.model.url, 10)?;
-    let hive = Hive::start(&bench.program(), small).await?;
-    let token = hive.target.token.clone();
-    let Hive { child, home: small, .. } = hive;
+    let MeasuredHive { child, home: small, target: Endpoint { token, .. } } =
+        bench.start_hive(10).await?;
     child.stop().await?;
     let (mut listening, mut first) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         let begun = Instant::now();
-        let (child, time) = Hive::cold(&bench.program(), &small).await?;
+        let (child, time) = MeasuredHive::cold(&bench.program(), &small).await?;
         listening.push(ms(time));
-        let target = Target { url: child.url.clone(), token: token.clone() };
-        let mut client = Client::connect(&target, false).await?;
+        let target = Endpoint { url: child.url.clone(), token: token.clone() };
+        let mut client = LoadClient::connect(&target, false).await?;
         client.turn("hello", Some(&format!("cold-{round}"))).await?;
         first.push(ms(begun.elapsed()));
         child.stop().await?;
     }
-    let large = Home::new(&bench.model.url, 1000)?;
+    let large = BenchHome::new(&bench.model.url, 1000)?;
     // The first start makes the database and the rows of the agents.
-    Hive::cold(&bench.program(), &large).await?.0.stop().await?;
+    MeasuredHive::cold(&bench.program(), &large).await?.0.stop().await?;
     let mut many = Vec::new();
     for _ in 0..rounds.min(5) {
-        let (child, time) = Hive::cold(&bench.program(), &large).await?;
+        let (child, time) = MeasuredHive::cold(&bench.program(), &large).await?;
         many.push(ms(time));
         child.stop().await?;
     }
@@ -44,15 +42,9 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     ])
 }
 
-fn row(key: &str, what: &str, samples: &[f64], most: f64) -> Row {
+fn row(key: &str, what: &str, samples: &[f64], most: f64) -> ReportRow {
     let (low, high) = stats::spread(samples);
-    Row {
-        key: key.into(),
-        what: what.into(),
-        value: stats::median(samples),
-        unit: "ms",
-        floor: None,
-        goal: Goal::Most(most),
-        note: format!("{low:.1}–{high:.1} over {} starts", samples.len()),
-    }
+    ReportRow::new(key, what, stats::median(samples), "ms")
+        .goal(Goal::Most(most))
+        .note(format!("{low:.1}–{high:.1} over {} starts", samples.len()))
 }

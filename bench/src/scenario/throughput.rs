@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::task::JoinSet;
 
-use super::{Bench, Rounds, Side};
-use crate::client::{Client, Target};
-use crate::report::{Goal, Row};
+use crate::bench::{Bench, Rounds, Side};
+use crate::client::{Endpoint, LoadClient};
+use crate::report::{Goal, ReportRow};
 use crate::stats::{self, ms};
 
 /// Turns in a talk before the next begins.
 const TALK: u64 = 20;
 
-pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn measure(bench: &Bench) -> Result<Vec<ReportRow>> {
     let mut rows = Vec::new();
     let mut at_sixteen = None;
     for sessions in [1_usize, 16, 64, 256] {
@@ -41,15 +41,9 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         if let (256, Some(sixteen)) = (sessions, at_sixteen) {
             note.push_str(&format!("; {:.2} of that at 16", value / sixteen));
         }
-        rows.push(Row {
-            key: format!("throughput_{sessions}"),
-            what: format!("turns a second, {sessions} sessions"),
-            value,
-            unit: "/s",
-            floor: Some(stats::median(&floor)),
-            goal,
-            note,
-        });
+        let key = format!("throughput_{sessions}");
+        let row = ReportRow::new(key, format!("turns a second, {sessions} sessions"), value, "/s");
+        rows.push(row.floor(stats::median(&floor)).goal(goal).note(note));
     }
     Ok(rows)
 }
@@ -94,11 +88,11 @@ struct Load {
 
 impl Load {
     /// How many turns, and how long they took all together.
-    async fn run(self, target: &Target) -> Result<(f64, Duration)> {
+    async fn run(self, target: &Endpoint) -> Result<(f64, Duration)> {
         let Self { sessions, round, side, time } = self;
         let mut clients = Vec::new();
         for _ in 0..sessions {
-            clients.push(Client::connect(target, false).await?);
+            clients.push(LoadClient::connect(target, false).await?);
         }
         let begun = Instant::now();
         let mut tasks = JoinSet::new();

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Bench, Rounds, Side};
-use crate::client::Client;
-use crate::report::{Goal, Row};
+use crate::bench::{Bench, Rounds, Side};
+use crate::client::LoadClient;
+use crate::report::{Goal, ReportRow};
 use crate::stats::{self, ms};
 
 /// Turns in a talk before the next begins: a long talk costs its own length on every call.
@@ -17,58 +17,57 @@ pub(super) const ALONE: usize = 1;
 const BOUT: usize = 5;
 
 /// What is said, how often in a round, and how long the talks are.
-pub(super) struct Script {
+pub(super) struct TurnScript {
     pub words: &'static str,
     pub turns: usize,
     pub talk: usize,
     pub stream: bool,
 }
 
-pub async fn one_token(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn one_token(bench: &Bench) -> Result<Vec<ReportRow>> {
     let turns = if bench.options.quick { 200 } else { 500 };
-    let script = Script { words: "hello", turns, talk: TALK, stream: false };
+    let script = TurnScript { words: "hello", turns, talk: TALK, stream: false };
     let [b, hive] = interleaved(bench, [Side::B, Side::Hive], &script).await?;
     let note = format!("p50 of {turns} turns a round, rounds {} (floor {})", hive.said(), b.said());
     Ok(vec![
-        row("turn_p50", "turn, 1 token, p50", "ms", hive.time(), b.time(), Goal::Times(2.0), note),
+        ReportRow::new("turn_p50", "turn, 1 token, p50", hive.time(), "ms")
+            .floor(b.time())
+            .goal(Goal::Times(2.0))
+            .note(note),
         p99("turn_p99", "turn, 1 token, p99", &hive, &b, Goal::Times(3.0)),
         cpu("turn_cpu", "turn, 1 token, CPU", &hive, &b, 2.5),
     ])
 }
 
-pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn stream(bench: &Bench) -> Result<Vec<ReportRow>> {
     let turns = if bench.options.quick { 60 } else { 150 };
-    let script = Script { words: "stream 200", turns, talk: TALK, stream: true };
+    let script = TurnScript { words: "stream 200", turns, talk: TALK, stream: true };
     let [a, hive] = interleaved(bench, [Side::A, Side::Hive], &script).await?;
     let note = format!("rounds {} (floor A {})", hive.said(), a.said());
-    let goal = Goal::Times(2.0);
     Ok(vec![
-        row("stream_p50", "stream of 200, p50", "ms", hive.time(), a.time(), goal, note),
+        ReportRow::new("stream_p50", "stream of 200, p50", hive.time(), "ms")
+            .floor(a.time())
+            .goal(Goal::Times(2.0))
+            .note(note),
         p99("stream_p99", "stream of 200, p99", &hive, &a, Goal::None),
         cpu("stream_cpu", "stream of 200, CPU", &hive, &a, 3.0),
     ])
 }
 
 /// What each of ten calls adds to a turn, through the whole gate.
-pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
+pub async fn tools(bench: &Bench) -> Result<Vec<ReportRow>> {
     let turns = if bench.options.quick { 30 } else { 80 };
     let sides = [Side::B, Side::Hive];
-    let script = |words| Script { words, turns, talk: ALONE, stream: false };
+    let script = |words| TurnScript { words, turns, talk: ALONE, stream: false };
     let [b0, hive0] = interleaved(bench, sides, &script("hello alone")).await?;
     let [b, hive] = interleaved(bench, sides, &script("tools 10")).await?;
     let added = |with: &Rounds, without: &Rounds| (with.time() - without.time()) / 10.0;
     let (ours, floor) = (added(&hive, &hive0), added(&b, &b0));
     let over = ours - floor;
     let note = format!("a call takes {ours:.3} ms here and {floor:.3} ms on floor B");
-    let row = Row {
-        key: "tool_call_added".into(),
-        what: "tool call (read), added to floor B".into(),
-        value: over,
-        unit: "ms",
-        floor: None,
-        goal: Goal::Most(0.5),
-        note,
-    };
+    let row = ReportRow::new("tool_call_added", "tool call (read), added to floor B", over, "ms")
+        .goal(Goal::Most(0.5))
+        .note(note);
     let whole = p99("tools_p99", "turn of ten tool calls, p99", &hive, &b, Goal::None);
     Ok(vec![row, whole])
 }
@@ -76,7 +75,7 @@ pub async fn tools(bench: &Bench) -> Result<Vec<Row>> {
 pub(super) async fn interleaved(
     bench: &Bench,
     sides: [Side; 2],
-    &Script { words, turns, talk, stream }: &Script,
+    &TurnScript { words, turns, talk, stream }: &TurnScript,
 ) -> Result<[Rounds; 2]> {
     let mut found = [Rounds::default(), Rounds::default()];
     // The sides take short turns, and each is as often the first: a machine that grows slower
@@ -85,7 +84,7 @@ pub(super) async fn interleaved(
     for round in 0..=bench.rounds() {
         let mut clients = Vec::new();
         for side in sides {
-            clients.push(Client::connect(&bench.side(side).1, stream).await?);
+            clients.push(LoadClient::connect(&bench.side(side).1, stream).await?);
         }
         let mut times = [Vec::with_capacity(turns), Vec::with_capacity(turns)];
         let mut used = [Duration::ZERO; 2];
@@ -112,23 +111,11 @@ pub(super) async fn interleaved(
 }
 
 /// Over the turns of all rounds together.
-fn p99(key: &str, what: &str, hive: &Rounds, floor: &Rounds, goal: Goal) -> Row {
+fn p99(key: &str, what: &str, hive: &Rounds, floor: &Rounds, goal: Goal) -> ReportRow {
     let note = format!("of {} turns; says something on a quiet machine only", hive.turns.len());
-    row(key, what, "ms", hive.p99(), floor.p99(), goal, note)
+    ReportRow::new(key, what, hive.p99(), "ms").floor(floor.p99()).goal(goal).note(note)
 }
 
-fn cpu(key: &str, what: &str, hive: &Rounds, floor: &Rounds, most: f64) -> Row {
-    row(key, what, "ms", hive.cpu(), floor.cpu(), Goal::Times(most), String::new())
-}
-
-fn row(
-    key: &str,
-    what: &str,
-    unit: &'static str,
-    value: f64,
-    floor: f64,
-    goal: Goal,
-    note: String,
-) -> Row {
-    Row { key: key.into(), what: what.into(), value, unit, floor: Some(floor), goal, note }
+fn cpu(key: &str, what: &str, hive: &Rounds, floor: &Rounds, most: f64) -> ReportRow {
+    ReportRow::new(key, what, hive.cpu(), "ms").floor(floor.cpu()).goal(Goal::Times(most))
 }

@@ -87,7 +87,7 @@ impl Captured {
 
 /// What a command has said so far, while it runs. One hand fills it, any may look.
 #[derive(Debug, Clone, Default)]
-pub struct Live(Arc<Heard>);
+pub struct LiveOutput(Arc<Heard>);
 
 #[derive(Debug, Default)]
 struct Heard {
@@ -95,7 +95,7 @@ struct Heard {
     grown: Notify,
 }
 
-impl Live {
+impl LiveOutput {
     pub fn so_far(&self) -> Captured {
         self.0.captured.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -145,20 +145,20 @@ pub enum ProcessError {
 
 /// Runs a job. Cancelling the token or dropping the future ends its whole process tree.
 pub async fn run(job: Job, cancel: &CancellationToken) -> Result<JobOutput, ProcessError> {
-    run_behind(job, Wall::default(), &Live::default(), cancel).await
+    run_behind(job, Wall::default(), &LiveOutput::default(), cancel).await
 }
 
 pub(crate) async fn run_behind(
     job: Job,
     mut wall: Wall,
-    stdout_so_far: &Live,
+    stdout_so_far: &LiveOutput,
     cancel: &CancellationToken,
 ) -> Result<JobOutput, ProcessError> {
     let program = job.program.to_string_lossy().into_owned();
     let (mut child, mut tree) = start(&job, &mut wall)
         .map_err(|source| ProcessError::Start { program: program.clone(), source })?;
     let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let captured = (stdout_so_far, Live::default());
+    let captured = (stdout_so_far, LiveOutput::default());
     let (status, decided) = {
         let streams = async {
             tokio::join!(

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cgroup::Group;
 use crate::disk::{self, BelowFloor};
-use crate::process::{self, Ending, Job, JobOutput, Live, ProcessError, Wall};
+use crate::process::{self, Ending, Job, JobOutput, LiveOutput, ProcessError, Wall};
 use crate::size::{Size, Sizes};
 use crate::watchdog::Ceiling;
 use crate::workspace::Workspace;
@@ -82,7 +82,7 @@ pub struct CommandLimits {
 
 /// What one command gets to see.
 #[derive(Debug, Clone)]
-pub struct Room {
+pub struct SandboxRoom {
     /// Read and written; the command starts here.
     pub workspace: PathBuf,
     /// Shown read-only; the workspace may lie inside.
@@ -192,18 +192,18 @@ impl Sandbox {
     pub async fn run(
         &self,
         command: ShellCommand,
-        room: &Room,
+        room: &SandboxRoom,
         cancel: &CancellationToken,
     ) -> Result<JobOutput, SandboxError> {
-        self.run_live(command, room, &Live::default(), cancel).await
+        self.run_live(command, room, &LiveOutput::default(), cancel).await
     }
 
     /// As [`Self::run`]; what the command says can be seen in `live` as it comes.
     pub async fn run_live(
         &self,
         command: ShellCommand,
-        room: &Room,
-        live: &Live,
+        room: &SandboxRoom,
+        live: &LiveOutput,
         cancel: &CancellationToken,
     ) -> Result<JobOutput, SandboxError> {
         disk::check_floor(&room.workspace, self.settings.limits.disk_floor_bytes)?;
@@ -231,8 +231,8 @@ impl Sandbox {
     async fn confine(
         &self,
         command: ShellCommand,
-        room: &Room,
-        live: &Live,
+        room: &SandboxRoom,
+        live: &LiveOutput,
         cancel: &CancellationToken,
     ) -> Result<JobOutput, SandboxError> {
         let room = self.checked(room)?;
@@ -254,7 +254,7 @@ impl Sandbox {
         let line = arguments::line(&self.settings, named, &shown, (&notice, &command.line));
         let line = line.map_err(|error| broken(&error.to_string()))?;
         let joined = group.clone();
-        let enter = entrance::Entrance::new(user, staging, limits, line.handles)
+        let enter = entrance::SandboxEntrance::new(user, staging, limits, line.handles)
             .map_err(|why| broken(&why))?;
         let job = Job {
             program: program.into(),
@@ -293,7 +293,7 @@ impl Sandbox {
     }
 
     /// The room by its real paths, when it shows nothing that is hidden.
-    fn checked(&self, room: &Room) -> Result<Room, SandboxError> {
+    fn checked(&self, room: &SandboxRoom) -> Result<SandboxRoom, SandboxError> {
         let real = |path: &PathBuf| {
             path.canonicalize().map_err(|error| broken(&format!("{}: {error}", path.display())))
         };
@@ -305,14 +305,14 @@ impl Sandbox {
                 return Err(broken(&format!("it would show {}", hidden.display())));
             }
         }
-        Ok(Room { workspace, read_only })
+        Ok(SandboxRoom { workspace, read_only })
     }
 }
 
 /// Measures the workspace when the command is over, also when nobody waited for that.
 struct Measured<'a> {
     sizes: &'a Sizes,
-    room: &'a Room,
+    room: &'a SandboxRoom,
     most: u64,
 }
 
@@ -339,7 +339,7 @@ fn broken(why: &str) -> SandboxError {
     SandboxError::Room { why: format!("the sandbox could not be set up: {why}") }
 }
 
-fn on_host(command: ShellCommand, room: &Room) -> Job {
+fn on_host(command: ShellCommand, room: &SandboxRoom) -> Job {
     Job {
         program: "bash".into(),
         arguments: ["-c", "exec bash -c \"$1\" 2>&1", "bash", command.line.as_str()]
@@ -361,7 +361,7 @@ fn group(counting: Counting, limits: &CommandLimits) -> Option<Arc<Group>> {
     }
 }
 
-fn ceiling(limits: &CommandLimits, room: &Room, before: Option<Size>) -> Ceiling {
+fn ceiling(limits: &CommandLimits, room: &SandboxRoom, before: Option<Size>) -> Ceiling {
     // Bubblewrap itself is two processes.
     let processes = usize::try_from(limits.processes).unwrap_or(usize::MAX).saturating_add(2);
     Ceiling {

@@ -18,7 +18,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-pub use folder::{Entry, EntryKind, Folder};
+pub use folder::{EntryKind, Folder, FolderEntry};
 pub use refusal::PathRefusal;
 pub use target::{Folders, Target};
 pub use walk::{Facts, Walked};

@@ -11,7 +11,7 @@ use skep_core::provider::ToolSpec;
 use skep_core::settings::{SandboxLevel, SandboxSettings};
 use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::process::{Captured, Ending, JobOutput};
-use skep_guard::sandbox::{CommandLimits, Level, Room, Sandbox, ShellCommand};
+use skep_guard::sandbox::{CommandLimits, Level, Sandbox, SandboxRoom, ShellCommand};
 
 use crate::jobs::{self, Background, Jobs};
 
@@ -215,8 +215,11 @@ fn look(job: &Background) -> ToolAnswer {
     }
 }
 
-fn room(context: &ToolContext) -> Room {
-    Room { workspace: context.workspace.clone(), read_only: context.read_only().cloned().collect() }
+fn room(context: &ToolContext) -> SandboxRoom {
+    SandboxRoom {
+        workspace: context.workspace.clone(),
+        read_only: context.read_only().cloned().collect(),
+    }
 }
 
 /// The sandbox as this agent's settings want it.

@@ -11,7 +11,7 @@ use skep_core::tool::{Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 
 use crate::blocking::{self, ToolOutcome};
-use crate::walk::{self, Choice, Next, WalkEnd};
+use crate::walk::{self, FileFilter, Next, WalkEnd};
 
 /// The most paths in one answer.
 const MOST_PATHS: usize = 1000;
@@ -83,7 +83,7 @@ impl Tool for GlobTool {
         if arguments.pattern.is_empty() {
             return Err("pattern is empty; `**/*` finds all files".to_owned());
         }
-        let choice = Choice::new(Some(&arguments.pattern), None)?;
+        let choice = FileFilter::new(Some(&arguments.pattern), None)?;
         let output_bytes = self.output_bytes;
         Ok(Box::new(move |context| {
             Box::pin(blocking::in_workspace(context, move |workspace, context| {
@@ -95,7 +95,7 @@ impl Tool for GlobTool {
 
 fn answer(
     arguments: &Arguments,
-    choice: &Choice,
+    choice: &FileFilter,
     output_bytes: usize,
     workspace: &Workspace,
     context: &ToolContext,

@@ -18,7 +18,7 @@ use skep_guard::workspace::{Opened, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::{self, ToolOutcome};
-use crate::walk::{self, Choice, Next, WalkEnd};
+use crate::walk::{self, FileFilter, Next, WalkEnd};
 
 /// Matching lines in an answer unless `max` says otherwise, and the most it may say.
 const DEFAULT_MAX: u64 = 200;
@@ -122,7 +122,7 @@ impl Tool for GrepTool {
         }
         let search = Search {
             matcher: matcher(&arguments.pattern)?,
-            choice: Choice::new(arguments.glob.as_deref(), arguments.r#type.as_deref())?,
+            choice: FileFilter::new(arguments.glob.as_deref(), arguments.r#type.as_deref())?,
             context: arguments.context,
             max: arguments.max.unwrap_or(DEFAULT_MAX),
             room: self.output_bytes.saturating_sub(NOTE_BYTES),
@@ -139,7 +139,7 @@ impl Tool for GrepTool {
 #[derive(Debug)]
 struct Search {
     matcher: RegexMatcher,
-    choice: Choice,
+    choice: FileFilter,
     context: usize,
     max: u64,
     room: usize,

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use skep_core::ids::{AgentId, SessionKey};
 use skep_core::tool::ToolContext;
-use skep_guard::process::{Captured, JobOutput, Live};
+use skep_guard::process::{Captured, JobOutput, LiveOutput};
 use skep_guard::random;
-use skep_guard::sandbox::{Room, Sandbox, SandboxError, ShellCommand};
+use skep_guard::sandbox::{Sandbox, SandboxError, SandboxRoom, ShellCommand};
 use tokio_util::sync::CancellationToken;
 
 /// Commands of one conversation that may run beside it.
@@ -36,7 +36,7 @@ pub(crate) struct Jobs {
 pub(crate) struct Background {
     pub id: String,
     session: SessionKey,
-    live: Live,
+    live: LiveOutput,
     /// Bytes of what it said when somebody looked last.
     seen: AtomicUsize,
     stop: CancellationToken,
@@ -75,7 +75,7 @@ impl Jobs {
         context: &ToolContext,
         sandbox: Sandbox,
         command: ShellCommand,
-        room: Room,
+        room: SandboxRoom,
     ) -> Result<Arc<Background>, String> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
         let jobs = agents.entry(context.agent_id).or_default();
@@ -105,7 +105,7 @@ impl Jobs {
         let job = Arc::new(Background {
             id: format!("job-{}", &unique[unique.len() - 8..]),
             session: context.session_key.clone(),
-            live: Live::default(),
+            live: LiveOutput::default(),
             seen: AtomicUsize::new(0),
             stop: context.lasting.child_token(),
             over: CancellationToken::new(),
@@ -151,7 +151,7 @@ async fn follow(
     lasting: Arc<CancellationToken>,
     sandbox: Sandbox,
     command: ShellCommand,
-    room: Room,
+    room: SandboxRoom,
 ) {
     let ended = sandbox.run_live(command, &room, &job.live, &job.stop).await;
     // Set once, here alone.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
-use skep_guard::workspace::{Entry, EntryKind, Folder, Opened, Workspace};
+use skep_guard::workspace::{EntryKind, Folder, FolderEntry, Opened, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::ignores::{self, Ignores};
@@ -20,7 +20,7 @@ const MOST_HELD: usize = 150_000;
 
 /// Which files a walk gives.
 #[derive(Debug)]
-pub(crate) struct Choice {
+pub(crate) struct FileFilter {
     glob: Override,
     types: Types,
 }
@@ -49,7 +49,7 @@ pub(crate) enum WalkEnd {
     Cancelled,
 }
 
-impl Choice {
+impl FileFilter {
     /// `glob` in the syntax of ripgrep's `-g`, matched from the start of the walk on; `kind` one of
     /// its file types. Both narrow what the ignore rules leave; unlike with ripgrep, a glob brings
     /// back nothing that is ignored.
@@ -96,7 +96,7 @@ impl FoundFile<'_> {
 pub(crate) fn files(
     workspace: &Workspace,
     start: Folder,
-    choice: &Choice,
+    choice: &FileFilter,
     cancel: &CancellationToken,
     receive: &mut dyn FnMut(FoundFile<'_>) -> Next,
 ) -> WalkEnd {
@@ -111,7 +111,7 @@ pub(crate) fn files(
 }
 
 struct Walk<'a> {
-    choice: &'a Choice,
+    choice: &'a FileFilter,
     from: PathBuf,
     cancel: &'a CancellationToken,
     receive: &'a mut dyn FnMut(FoundFile<'_>) -> Next,
@@ -144,7 +144,7 @@ impl Walk<'_> {
     fn entries(
         &mut self,
         folder: &Folder,
-        entries: Vec<Entry>,
+        entries: Vec<FolderEntry>,
         rules: &Ignores,
         depth: usize,
     ) -> Option<WalkEnd> {

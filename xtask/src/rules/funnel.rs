@@ -2,7 +2,7 @@
 //! reached through skep-guard, so that walls, limits and tests have one place to act on.
 
 use crate::finding::Finding;
-use crate::source::{Source, Token, pattern};
+use crate::source::{LexToken, SourceFile, pattern};
 use crate::tree::Tree;
 
 const RULE: &str = "funnel";
@@ -46,7 +46,7 @@ const ENVIRONMENT: (&str, &[&str]) = (
 
 struct Funnelled {
     code: &'static str,
-    pattern: Vec<Token>,
+    pattern: Vec<LexToken>,
     what: &'static str,
 }
 
@@ -75,7 +75,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn is_exempt(source: &Source) -> bool {
+fn is_exempt(source: &SourceFile) -> bool {
     let path = source.path.as_str();
     path.ends_with("/build.rs") || EXCEPTIONS.iter().any(|exception| path.starts_with(exception))
 }

@@ -1,7 +1,7 @@
 //! A test either runs or does not exist.
 
 use crate::finding::Finding;
-use crate::source::Source;
+use crate::source::SourceFile;
 use crate::tree::Tree;
 
 const RULE: &str = "ignored";
@@ -11,7 +11,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// `#[ignore]`, `#[ignore = "…"]` and `#[cfg_attr(…, ignore)]`.
-fn check_source(source: &Source) -> Vec<Finding> {
+fn check_source(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut depth = 0_usize;
     let mut previous = ["", ""];

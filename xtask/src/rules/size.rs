@@ -2,7 +2,7 @@
 
 use super::generated;
 use crate::finding::Finding;
-use crate::source::Source;
+use crate::source::SourceFile;
 use crate::tree::Tree;
 
 const RULE: &str = "size";
@@ -15,7 +15,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     written.flat_map(check_source).collect()
 }
 
-fn check_source(source: &Source) -> Vec<Finding> {
+fn check_source(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut complain = |line: usize, text: String| {
         findings.push(Finding { path: source.path.clone(), line, rule: RULE, text });

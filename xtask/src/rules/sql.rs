@@ -1,7 +1,7 @@
 //! SQL stands in skep-store alone, and what only one database understands in its dialect file.
 
 use crate::finding::Finding;
-use crate::source::{Kind, Source, Token};
+use crate::source::{Kind, LexToken, SourceFile};
 use crate::tree::Tree;
 
 const RULE: &str = "sql";
@@ -84,7 +84,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn judge(source: &Source, token: &Token) -> Option<String> {
+fn judge(source: &SourceFile, token: &LexToken) -> Option<String> {
     let in_store = source.path.starts_with(STORE);
     match token.kind {
         Kind::Word if !in_store && token.text == "rusqlite" => {

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use super::not_yet::Measure;
 use crate::finding::Finding;
-use crate::source::{Kind, Source};
+use crate::source::{Kind, SourceFile};
 use crate::tree::Tree;
 
 const RULE: &str = "types";
 const KEYWORDS: [&str; 5] = ["struct", "enum", "union", "trait", "type"];
 
 pub fn measure(tree: &Tree) -> Vec<Measure> {
-    let mut defined: BTreeMap<&str, Vec<(&Source, usize)>> = BTreeMap::new();
+    let mut defined: BTreeMap<&str, Vec<(&SourceFile, usize)>> = BTreeMap::new();
     for source in &tree.sources {
         for (at, token) in source.product_tokens() {
             if token.kind == Kind::Word
@@ -33,7 +33,7 @@ pub fn measure(tree: &Tree) -> Vec<Measure> {
     vec![Measure { rule: RULE, scope, figure: defined.len(), limit: 0, findings }]
 }
 
-fn is_told_apart(places: &[(&Source, usize)]) -> bool {
+fn is_told_apart(places: &[(&SourceFile, usize)]) -> bool {
     places.iter().enumerate().all(|(index, (a, _))| {
         places[index + 1..].iter().all(|(b, _)| are_siblings(&a.path, &b.path))
     })
@@ -52,11 +52,11 @@ fn are_siblings(a: &str, b: &str) -> bool {
     }
 }
 
-fn judge(name: &str, places: &[(&Source, usize)]) -> Vec<Finding> {
+fn judge(name: &str, places: &[(&SourceFile, usize)]) -> Vec<Finding> {
     let others = places.len() - 1;
     let text =
         format!("type {name} is defined {others} times elsewhere: name each after its thing");
-    let finding = |(source, line): &(&Source, usize)| Finding {
+    let finding = |(source, line): &(&SourceFile, usize)| Finding {
         path: source.path.clone(),
         line: *line,
         rule: RULE,

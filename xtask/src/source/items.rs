@@ -1,6 +1,6 @@
 //! What the rules need to know of a file's structure: test items, functions, `mod` lines.
 
-use super::lexer::{Kind, Token};
+use super::lexer::{Kind, LexToken};
 
 const ITEM_KEYWORDS: [&str; 10] =
     ["fn", "impl", "trait", "struct", "enum", "mod", "use", "static", "const", "type"];
@@ -25,7 +25,7 @@ pub struct ModuleDeclaration {
 }
 
 /// Marks every item under `#[cfg(test)]`, `#[test]`, `#[tokio::test]` and the like.
-pub fn mark_tests(tokens: &mut [Token]) {
+pub fn mark_tests(tokens: &mut [LexToken]) {
     let mut at = 0;
     while at < tokens.len() {
         let Some(attribute) = outer_attribute(tokens, at) else {
@@ -45,12 +45,12 @@ pub fn mark_tests(tokens: &mut [Token]) {
 }
 
 /// Whether the file says `#![cfg(test)]`.
-pub fn is_test_as_a_whole(tokens: &[Token]) -> bool {
+pub fn is_test_as_a_whole(tokens: &[LexToken]) -> bool {
     let inner = ["#", "!", "[", "cfg", "(", "test", ")", "]"];
     tokens.windows(inner.len()).any(|window| spelled(window, &inner))
 }
 
-pub fn functions(tokens: &[Token]) -> Vec<Function> {
+pub fn functions(tokens: &[LexToken]) -> Vec<Function> {
     let mut found = Vec::new();
     for (at, pair) in tokens.windows(2).enumerate() {
         if !is_word(&pair[0], "fn") || pair[1].kind != Kind::Word {
@@ -69,7 +69,7 @@ pub fn functions(tokens: &[Token]) -> Vec<Function> {
     found
 }
 
-pub fn modules(tokens: &[Token]) -> Vec<ModuleDeclaration> {
+pub fn modules(tokens: &[LexToken]) -> Vec<ModuleDeclaration> {
     let mut found = Vec::new();
     let mut inline = InlineModules::default();
     let mut path = None;
@@ -107,7 +107,7 @@ pub struct InlineModules {
 
 impl InlineModules {
     /// To be called for every index in order.
-    pub fn see(&mut self, tokens: &[Token], at: usize) {
+    pub fn see(&mut self, tokens: &[LexToken], at: usize) {
         if is_mark(&tokens[at], "}") {
             self.open.pop();
         } else if is_mark(&tokens[at], "{") {
@@ -124,7 +124,7 @@ impl InlineModules {
 }
 
 /// The index after the attribute that starts at `at`, when one does.
-fn outer_attribute(tokens: &[Token], at: usize) -> Option<usize> {
+fn outer_attribute(tokens: &[LexToken], at: usize) -> Option<usize> {
     if !is_mark(tokens.get(at)?, "#") || !is_mark(tokens.get(at + 1)?, "[") {
         return None;
     }
@@ -143,7 +143,7 @@ fn outer_attribute(tokens: &[Token], at: usize) -> Option<usize> {
 }
 
 /// `#[test]`, `#[some::test]`, `#[some::test(…)]`, `#[cfg(test)]`, `#[cfg(any(test, …))]`.
-fn is_test_attribute(attribute: &[Token]) -> bool {
+fn is_test_attribute(attribute: &[LexToken]) -> bool {
     let words: Vec<&str> = attribute[2..].iter().map(|token| token.text.as_str()).collect();
     if words.first() == Some(&"cfg") {
         return words.contains(&"test") && !words.contains(&"not");
@@ -154,7 +154,7 @@ fn is_test_attribute(attribute: &[Token]) -> bool {
 
 /// The index after the item whose first tokens (perhaps more attributes) stand at `start`:
 /// after its body's closing brace, or after the `;` or `,` that ends it without a body.
-fn item_end(tokens: &[Token], start: usize) -> usize {
+fn item_end(tokens: &[LexToken], start: usize) -> usize {
     let mut at = start;
     while let Some(after) = outer_attribute(tokens, at) {
         at = after;
@@ -183,15 +183,15 @@ fn item_end(tokens: &[Token], start: usize) -> usize {
     tokens.len()
 }
 
-fn is_word(token: &Token, word: &str) -> bool {
+fn is_word(token: &LexToken, word: &str) -> bool {
     token.kind == Kind::Word && token.text == word
 }
 
-fn is_mark(token: &Token, mark: &str) -> bool {
+fn is_mark(token: &LexToken, mark: &str) -> bool {
     token.kind == Kind::Mark && token.text == mark
 }
 
-fn spelled(tokens: &[Token], words: &[&str]) -> bool {
+fn spelled(tokens: &[LexToken], words: &[&str]) -> bool {
     tokens.len() == words.len()
         && tokens
             .iter()

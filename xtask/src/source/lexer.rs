@@ -13,7 +13,7 @@ pub enum Kind {
 }
 
 #[derive(Debug, Clone)]
-pub struct Token {
+pub struct LexToken {
     pub kind: Kind,
     pub text: String,
     /// Counted from 1: the line on which the token starts.
@@ -22,7 +22,7 @@ pub struct Token {
     pub is_test: bool,
 }
 
-pub fn tokens(text: &str) -> Vec<Token> {
+pub fn tokens(text: &str) -> Vec<LexToken> {
     let mut lexer = Lexer { rest: text, line: 1, tokens: Vec::new() };
     while lexer.step() {}
     lexer.tokens
@@ -31,7 +31,7 @@ pub fn tokens(text: &str) -> Vec<Token> {
 struct Lexer<'a> {
     rest: &'a str,
     line: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<LexToken>,
 }
 
 impl Lexer<'_> {
@@ -64,7 +64,7 @@ impl Lexer<'_> {
 
     fn push(&mut self, kind: Kind, start: usize, end: usize, total: usize) {
         let text = self.rest[start..end].to_owned();
-        self.tokens.push(Token { kind, text, line: self.line, is_test: false });
+        self.tokens.push(LexToken { kind, text, line: self.line, is_test: false });
         self.skip(total);
     }
 

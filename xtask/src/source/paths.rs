@@ -1,7 +1,7 @@
 //! Paths as a file writes them: in `use` lines, in types and in expressions.
 
 use super::items::InlineModules;
-use super::lexer::{Kind, Token};
+use super::lexer::{Kind, LexToken};
 
 /// One path of two or more segments, or one leaf of a `use`.
 #[derive(Debug)]
@@ -10,12 +10,12 @@ pub struct WrittenPath {
     pub line: usize,
     /// Inline modules around it, outermost first.
     pub inside: Vec<String>,
-    pub import: Option<Import>,
+    pub import: Option<UseImport>,
 }
 
 /// What a leaf of a `use` brings into its module.
 #[derive(Debug)]
-pub struct Import {
+pub struct UseImport {
     /// `*` for everything.
     pub name: String,
     /// `pub use` of any reach.
@@ -23,7 +23,7 @@ pub struct Import {
 }
 
 /// Every path outside tests. Single names in expressions are left out: a `use` brought them.
-pub fn paths(tokens: &[Token]) -> Vec<WrittenPath> {
+pub fn paths(tokens: &[LexToken]) -> Vec<WrittenPath> {
     let mut found = Vec::new();
     let mut inline = InlineModules::default();
     let mut at = 0;
@@ -60,12 +60,12 @@ pub fn paths(tokens: &[Token]) -> Vec<WrittenPath> {
 }
 
 /// `use` as the start of an item, not of the bound `use<'a>`.
-fn is_import(tokens: &[Token], at: usize) -> bool {
+fn is_import(tokens: &[LexToken], at: usize) -> bool {
     tokens[at].text == "use" && tokens.get(at + 1).is_some_and(|next| next.text != "<")
 }
 
 /// Whether `pub` or `pub(…)` stands before the token.
-pub fn is_public(tokens: &[Token], at: usize) -> bool {
+pub fn is_public(tokens: &[LexToken], at: usize) -> bool {
     let mut before = tokens[..at].iter().rev();
     match before.next() {
         Some(token) if token.text == ")" => {
@@ -77,13 +77,13 @@ pub fn is_public(tokens: &[Token], at: usize) -> bool {
     }
 }
 
-fn follows_a_path(tokens: &[Token], at: usize) -> bool {
+fn follows_a_path(tokens: &[LexToken], at: usize) -> bool {
     let text = |back: usize| at.checked_sub(back).map_or("", |index| tokens[index].text.as_str());
     text(1) == "." || (text(1) == ":" && text(2) == ":")
 }
 
 /// The word after `::` at `at`.
-fn next_segment(tokens: &[Token], at: usize) -> Option<&Token> {
+fn next_segment(tokens: &[LexToken], at: usize) -> Option<&LexToken> {
     let [first, second, word] = tokens.get(at..at + 3)? else {
         return None;
     };
@@ -91,7 +91,7 @@ fn next_segment(tokens: &[Token], at: usize) -> Option<&Token> {
 }
 
 struct UseReader<'a> {
-    tokens: &'a [Token],
+    tokens: &'a [LexToken],
     at: usize,
     is_public: bool,
     inside: Vec<String>,
@@ -130,7 +130,7 @@ impl UseReader<'_> {
                 segments: prefix.clone(),
                 line,
                 inside: self.inside.clone(),
-                import: Some(Import { name, is_public: self.is_public }),
+                import: Some(UseImport { name, is_public: self.is_public }),
             });
         }
         prefix.truncate(depth);

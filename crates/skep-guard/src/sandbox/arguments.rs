@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::MemfdFlags;
 
 use super::entrance::{self, User};
-use super::{Room, Settings};
+use super::{SandboxRoom, Settings};
 use crate::environment;
 
 /// Programs and libraries of the system. Links among them are made again as links.
@@ -76,7 +76,7 @@ pub(super) fn find(program: &Path) -> Option<PathBuf> {
 /// What is to be staged by root, and where all that is shown comes from: read-only folders first,
 /// the workspace last.
 pub(super) fn staged(
-    room: &Room,
+    room: &SandboxRoom,
     settings: &Settings,
     as_root: bool,
 ) -> (Vec<PathBuf>, Vec<Shown>) {

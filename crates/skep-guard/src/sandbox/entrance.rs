@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit};
 use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use seccompiler::BpfProgram;
 
-use super::{CommandLimits, Gid, Room, SandboxError, Uid, Workspace, broken, filter};
+use super::{CommandLimits, Gid, SandboxError, SandboxRoom, Uid, Workspace, broken, filter};
 
 /// Where the child, being root, puts what the unprivileged user must reach although the folders
 /// above it are closed to that user. Covered by a file system of its own that only the child sees.
@@ -43,7 +43,7 @@ impl User {
 /// As root, the user the command runs as: the owner of the workspace, and where that is root, a
 /// user of its own made from the workspace's path, to whom its files are then given. The folders
 /// it may only read are opened to that user's group. Otherwise we have no privileges to drop.
-pub(super) fn user_for(room: &Room) -> Result<Option<User>, SandboxError> {
+pub(super) fn user_for(room: &SandboxRoom) -> Result<Option<User>, SandboxError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);
     }
@@ -95,7 +95,7 @@ pub(super) fn stage(index: usize) -> PathBuf {
 }
 
 /// Everything that `enter` needs, made before the fork.
-pub(super) struct Entrance {
+pub(super) struct SandboxEntrance {
     user: Option<User>,
     staged: Vec<(CString, CString)>,
     limits: [(Resource, u64); 5],
@@ -104,7 +104,7 @@ pub(super) struct Entrance {
     handles: Vec<OwnedFd>,
 }
 
-impl Entrance {
+impl SandboxEntrance {
     pub fn new(
         user: Option<User>,
         staging: Vec<PathBuf>,

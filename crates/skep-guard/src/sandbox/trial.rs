@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use tokio_util::sync::CancellationToken;
 
-use super::{INSTALL, Level, Room, Sandbox, SandboxError, ShellCommand};
-use crate::process::{Ending, JobOutput, Live};
+use super::{INSTALL, Level, Sandbox, SandboxError, SandboxRoom, ShellCommand};
+use crate::process::{Ending, JobOutput, LiveOutput};
 use crate::random;
 
 /// What the trial found, for `skep doctor` and for the refusal of a command.
@@ -146,9 +146,9 @@ async fn tried(sandbox: &Sandbox) -> Result<(JobOutput, bool), SandboxError> {
         timeout: Duration::from_secs(20),
         output_bytes: 64 * 1024,
     };
-    let room = Room { workspace: place.work(), read_only: Vec::new() };
+    let room = SandboxRoom { workspace: place.work(), read_only: Vec::new() };
     let output =
-        sandbox.confine(command, &room, &Live::default(), &CancellationToken::new()).await?;
+        sandbox.confine(command, &room, &LiveOutput::default(), &CancellationToken::new()).await?;
     drop(inherited);
     Ok((output, listener.accept().is_ok()))
 }
@@ -193,61 +193,33 @@ impl Facts {
         let limited: Vec<u64> = limited.map(|limit| limit.unwrap_or(u64::MAX)).collect();
         let holds = matches!(limited[..], [processes, files, 0]
             if processes <= limits.processes && files <= limits.open_files);
+        // A wall that stands leaves this fact empty.
+        let empty = |name, fact: &str, good, bad: &str| {
+            let found = self.get(fact);
+            check(name, found.is_empty(), good, format!("{bad}: {}", found.trim()))
+        };
+        let (loopback, interfaces) = (self.get("loopback"), self.get("interfaces"));
+        let alone = !connected && loopback == "refused" && interfaces == "lo";
+        let read = "a file outside the workspace was read".to_owned();
+        let shared_text = format!("shared with the server: {}", shared.join(", "));
+        let rights = format!("uid {}, capabilities {}", self.get("uid"), self.get("CapEff"));
+        let visible = format!("{processes} processes are visible");
+        let writes = self.get("workspace") == "written";
         vec![
-            check(
-                "files outside",
-                self.get("canary").is_empty(),
-                "not readable",
-                "a file outside the workspace was read".to_owned(),
-            ),
-            check(
-                "hive home",
-                self.get("hidden").is_empty(),
-                "not visible",
-                format!("visible: {}", self.get("hidden")),
-            ),
+            check("files outside", self.get("canary").is_empty(), "not readable", read),
+            empty("hive home", "hidden", "not visible", "visible"),
             check(
                 "network",
-                !connected && self.get("loopback") == "refused" && self.get("interfaces") == "lo",
+                alone,
                 "own loopback only",
-                format!("loopback {}, {}", self.get("loopback"), self.get("interfaces")),
+                format!("loopback {loopback}, {interfaces}"),
             ),
-            check(
-                "server",
-                processes <= MOST_PROCESSES,
-                "not visible",
-                format!("{processes} processes are visible"),
-            ),
-            check(
-                "namespaces",
-                shared.is_empty(),
-                "all its own",
-                format!("shared with the server: {}", shared.join(", ")),
-            ),
-            check(
-                "privileges",
-                privileges,
-                "none, and none to gain",
-                format!("uid {}, capabilities {}", self.get("uid"), self.get("CapEff")),
-            ),
-            check(
-                "system files",
-                self.get("wrote").is_empty(),
-                "read-only",
-                format!("written: {}", self.get("wrote")),
-            ),
-            check(
-                "workspace",
-                self.get("workspace") == "written",
-                "writable",
-                "cannot be written".to_owned(),
-            ),
-            check(
-                INHERITED,
-                self.get("descriptors").is_empty(),
-                "none inherited",
-                format!("inherited from the hive: {}", self.get("descriptors").trim()),
-            ),
+            check("server", processes <= MOST_PROCESSES, "not visible", visible),
+            check("namespaces", shared.is_empty(), "all its own", shared_text),
+            check("privileges", privileges, "none, and none to gain", rights),
+            empty("system files", "wrote", "read-only", "written"),
+            check("workspace", writes, "writable", "cannot be written".to_owned()),
+            empty(INHERITED, "descriptors", "none inherited", "inherited from the hive"),
             check("limits", holds, "set", format!("not as asked: {}", self.get("limits"))),
         ]
     }

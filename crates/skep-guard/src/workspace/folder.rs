@@ -19,7 +19,7 @@ pub struct Folder {
 
 /// One name in a folder. Links are listed as what they are, never followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct FolderEntry {
     pub name: OsString,
     pub kind: EntryKind,
     pub modified_ms: i64,
@@ -55,7 +55,7 @@ impl Folder {
     }
 
     /// At most `most` entries, sorted by name. What vanishes while being listed is left out.
-    pub fn entries(&self, most: usize) -> io::Result<Vec<Entry>> {
+    pub fn entries(&self, most: usize) -> io::Result<Vec<FolderEntry>> {
         let mut entries = Vec::new();
         for listed in Dir::read_from(&self.handle)?.take(most.saturating_add(2)) {
             let listed = listed?;
@@ -151,7 +151,7 @@ impl Folder {
         }
     }
 
-    fn entry(&self, name: &CStr) -> io::Result<Option<Entry>> {
+    fn entry(&self, name: &CStr) -> io::Result<Option<FolderEntry>> {
         if name == c"." || name == c".." {
             return Ok(None);
         }
@@ -164,7 +164,7 @@ impl Folder {
         let kind = EntryKind::of(FileType::from_raw_mode(status.st_mode));
         let milliseconds = i64::try_from(status.st_mtime_nsec / 1_000_000).unwrap_or(0);
         let modified_ms = status.st_mtime.saturating_mul(1000).saturating_add(milliseconds);
-        Ok(Some(Entry { name: name.to_owned(), kind, modified_ms }))
+        Ok(Some(FolderEntry { name: name.to_owned(), kind, modified_ms }))
     }
 
     pub(super) fn handle(&self) -> &OwnedFd {

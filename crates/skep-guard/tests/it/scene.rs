@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use skep_guard::process::JobOutput;
-use skep_guard::sandbox::{CommandLimits, Counting, Level, Room, Sandbox, Settings, ShellCommand};
+use skep_guard::sandbox::{
+    CommandLimits, Counting, Level, Sandbox, SandboxRoom, Settings, ShellCommand,
+};
 use tokio_util::sync::CancellationToken;
 
 pub const MIB: u64 = 1024 * 1024;
@@ -56,8 +58,8 @@ impl Scene {
         self.home.path().join("teams/main/work")
     }
 
-    pub fn room(&self) -> Room {
-        Room { workspace: self.work(), read_only: Vec::new() }
+    pub fn room(&self) -> SandboxRoom {
+        SandboxRoom { workspace: self.work(), read_only: Vec::new() }
     }
 
     pub async fn run(&self, line: &str) -> JobOutput {
