@@ -64,8 +64,10 @@ fn tree() -> Result<Tree> {
     Tree::read(&root).with_context(|| format!("read {}", root.display()))
 }
 
-/// The folder above this crate, as it stood when xtask was built.
+/// The folder above this crate: as cargo says it now, because two checkouts that share a target
+/// folder share this program too, else as it stood when xtask was built.
 fn repository_root() -> Result<PathBuf> {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let now = std::env::var_os("CARGO_MANIFEST_DIR");
+    let here = PathBuf::from(now.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()));
     here.parent().map(PathBuf::from).context("xtask must lie in a folder of the repository")
 }

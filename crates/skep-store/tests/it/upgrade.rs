@@ -32,8 +32,8 @@ skep_store::commands! {
 pub const AGENTS: &str = "INSERT INTO agents (id, name, created_at, status, status_reason) VALUES \
                       (1, 'main', 0, 'active', NULL), (2, 'bad', 0, 'failed', 'no key'), \
                       (3, 'gone', 0, '', NULL)";
-pub const CHANNELS: &str = "INSERT INTO channels (id, principal, last_seq, delivered_seq, created_at) \
-                        VALUES ('ws:1', 'operator', 3, 2, 0)";
+pub const CHANNELS: &str = "INSERT INTO channels (id, principal, last_seq, delivered_seq, \
+                            created_at) VALUES ('ws:1', 'operator', 3, 2, 0)";
 pub const LANES: &str = "INSERT INTO lanes (id, agent, key) VALUES (1, 1, 'a')";
 
 pub fn item(id: &str, ord: i64, state: &str) -> String {

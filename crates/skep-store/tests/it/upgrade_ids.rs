@@ -9,7 +9,8 @@ use skep_store::{Conn, watch};
 use crate::lab::Raw;
 use crate::upgrade::{AGENTS, CHANNELS, LANES, item, rows, upgraded};
 
-/// Rows that named an agent by its name are of the agent that had it; the trail is sealed as it was.
+/// Rows that named an agent by its name are of the agent that had it; the trail is sealed as it
+/// was.
 #[tokio::test]
 async fn what_named_an_agent_has_its_id() {
     let folder = tempfile::tempdir().unwrap();
@@ -25,8 +26,8 @@ async fn what_named_an_agent_has_its_id() {
     old.extend([token("g", "agent", "'gone'"), token("n", "agent", "'never'")]);
     let event = |seq: i64, agent: &str| {
         format!(
-            "INSERT INTO events (seq, at, agent, kind, body) VALUES ({seq}, 0, '{agent}', 'status', \
-             '{{\"at\":0,\"agent\":\"{agent}\",\"type\":\"status\",\"state\":\"active\",\
+            "INSERT INTO events (seq, at, agent, kind, body) VALUES ({seq}, 0, '{agent}', \
+             'status', '{{\"at\":0,\"agent\":\"{agent}\",\"type\":\"status\",\"state\":\"active\",\
              \"reason\":null}}')"
         )
     };
