@@ -7,6 +7,7 @@
 pub mod background;
 mod cgroup;
 pub mod clock;
+pub mod companion;
 pub mod descriptors;
 pub mod disk;
 pub mod environment;

@@ -26,12 +26,12 @@ use crate::{descriptors, environment, random};
 /// What a child inherits from us; everything else is given in `Job::environment`.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
 /// TERM to KILL for a cancelled tree. With `KILL_WINDOW` well under the promised 5 s.
-const GRACE: Duration = Duration::from_millis(1500);
+pub(crate) const GRACE: Duration = Duration::from_millis(1500);
 /// TERM to KILL for what a child left behind after ending by itself.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(200);
 /// How long KILL is repeated. Only a process stuck in the kernel outlives it.
-const KILL_WINDOW: Duration = Duration::from_millis(1500);
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const KILL_WINDOW: Duration = Duration::from_millis(1500);
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// A command to run to its end.
 #[derive(Debug, Clone)]
@@ -155,7 +155,8 @@ pub(crate) async fn run_behind(
     cancel: &CancellationToken,
 ) -> Result<JobOutput, ProcessError> {
     let program = job.program.to_string_lossy().into_owned();
-    let (mut child, mut tree) = start(&job, &mut wall)
+    let input = if job.input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let (mut child, mut tree) = start(&job, input, &mut wall)
         .map_err(|source| ProcessError::Start { program: program.clone(), source })?;
     let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let captured = (stdout_so_far, LiveOutput::default());
@@ -245,7 +246,7 @@ static LABEL: OnceLock<String> = OnceLock::new();
 /// be known before anyone can take it for an orphan.
 static ROOTS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-fn start(job: &Job, wall: &mut Wall) -> io::Result<(Child, Tree)> {
+pub(crate) fn start(job: &Job, input: Stdio, wall: &mut Wall) -> io::Result<(Child, ProcessTree)> {
     let label = LABEL.get().map_or("unclaimed", String::as_str);
     let marker = format!("{label}.{}", random::uuid());
     let mut command = Command::new(&job.program);
@@ -256,7 +257,7 @@ fn start(job: &Job, wall: &mut Wall) -> io::Result<(Child, Tree)> {
         .envs(inherited(wall))
         .envs(job.environment.iter().map(|(name, value)| (name, value)))
         .env(MARKER, &marker)
-        .stdin(if job.input.is_empty() { Stdio::null() } else { Stdio::piped() })
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
@@ -278,14 +279,17 @@ fn start(job: &Job, wall: &mut Wall) -> io::Result<(Child, Tree)> {
         .and_then(|pid| i32::try_from(pid).ok())
         .ok_or_else(|| io::Error::other("the child has no process id"))?;
     roots.push(root);
-    let tree =
-        Tree { root, members: Arc::new(Mutex::new(Members::new(root, marker))), ended: false };
+    let tree = ProcessTree {
+        root,
+        members: Arc::new(Mutex::new(Members::new(root, marker))),
+        ended: false,
+    };
     Ok((child, tree))
 }
 
 /// All processes below one child of ours. Dropped before its end, it kills them at once.
 #[derive(Debug)]
-struct Tree {
+pub(crate) struct ProcessTree {
     root: i32,
     /// Shared with the blocking thread that scans for us, because the future that waits for it may
     /// be dropped in the middle and the tree must still be ended then.
@@ -293,9 +297,14 @@ struct Tree {
     ended: bool,
 }
 
-impl Tree {
+impl ProcessTree {
+    /// What finds the tree again: its first process, when that began, and the mark of all of it.
+    pub fn identity(&self) -> (i32, u64, String) {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner).identity()
+    }
+
     /// TERM to all, and after `grace` KILL, until no process of the tree runs.
-    async fn end(&mut self, grace: Duration) {
+    pub async fn end(&mut self, grace: Duration) {
         let begun = Instant::now();
         let mut signal = Some(Signal::TERM);
         loop {
@@ -321,7 +330,7 @@ impl Tree {
     }
 }
 
-impl Drop for Tree {
+impl Drop for ProcessTree {
     fn drop(&mut self) {
         if !self.ended {
             // A few rounds: what forks during one is found by the next.
@@ -340,7 +349,7 @@ impl Drop for Tree {
 }
 
 /// Signals every living member and returns how many there were.
-fn signal_all(members: &Mutex<Members>, signal: Option<Signal>) -> usize {
+pub(crate) fn signal_all(members: &Mutex<Members>, signal: Option<Signal>) -> usize {
     let mut members = members.lock().unwrap_or_else(PoisonError::into_inner);
     let alive = members.alive();
     if let Some(signal) = signal {

@@ -75,6 +75,15 @@ impl Members {
         Self { root, root_started, marker, seen: HashSet::from([(root, root_started)]) }
     }
 
+    /// A tree of an earlier process of ours.
+    pub(crate) fn recorded(root: i32, root_started: u64, marker: String) -> Self {
+        Self { root, root_started, marker, seen: HashSet::from([(root, root_started)]) }
+    }
+
+    pub(crate) fn identity(&self) -> (i32, u64, String) {
+        (self.root, self.root_started, self.marker.clone())
+    }
+
     /// The tree's processes that still run. Dead ones that fell to us are reaped on the way; the
     /// root is left to its owner.
     pub(crate) fn alive(&mut self) -> Vec<ProcessRow> {
