@@ -17,7 +17,7 @@ mod decide;
 
 pub use decide::{
     arrival, brake, choice, compaction, count, fallback, fold, names, prompt, query, redelivery,
-    retry, slash, visible,
+    resume_text, retry, slash, visible,
 };
 pub use traits::{channel, engine, hook, inbound, provider, tool};
 pub use vocab::{

@@ -84,7 +84,7 @@ impl Engine for NativeEngine {
         let failures = Arc::clone(&self.failures);
         // Owned by the receiver: the task ends when that is dropped, or by the cancel token.
         tokio::spawn(run(candidates, failures, request, self.timing, sender));
-        TurnHandle { events, steer: None }
+        TurnHandle::new(events)
     }
 }
 
@@ -150,7 +150,7 @@ impl Turn {
                 // No answer of the model could use the results, so nothing is done for them.
                 break;
             }
-            match self.request.gate.call(calls).await {
+            match self.request.gate.run(calls).await {
                 Some(rows) => messages.extend(rows),
                 None => return Stop::Quiet,
             }

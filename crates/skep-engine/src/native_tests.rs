@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use skep_core::BoxStream;
-use skep_core::engine::{Allowance, Gate, GateBatch};
+use skep_core::engine::{Allowance, Gate, GateRequest};
 use skep_core::ids::{AgentName, CallId, SessionId, TurnId};
 use skep_core::message::{Body, Meta, StopReason, Usage};
 use skep_core::provider::{Provider, Providers, SystemPrompt, ToolSpec};
-use skep_core::settings::Profile;
+use skep_core::settings::{Profile, SandboxSettings};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +73,7 @@ impl Provider for FakeProvider {
 struct Rig {
     provider: Arc<FakeProvider>,
     events: mpsc::Receiver<EngineEvent>,
-    gate: mpsc::Receiver<GateBatch>,
+    gate: mpsc::Receiver<GateRequest>,
     cancel: CancellationToken,
 }
 
@@ -106,6 +107,8 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
         providers: Providers::new(BTreeMap::from([("default".to_owned(), shared)])),
         think: None,
         workspace: PathBuf::from("/nowhere"),
+        sandbox: SandboxSettings::default(),
+        resume: None,
         system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
         messages: vec![row("question")],
         gate: Gate::new(vec![spec].into(), sender),
@@ -120,6 +123,13 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
 }
 
 impl Rig {
+    async fn batch(&mut self) -> (Vec<ToolCall>, oneshot::Sender<Vec<Arc<Message>>>) {
+        match self.gate.recv().await {
+            Some(GateRequest::Run { calls, reply }) => (calls, reply),
+            _ => panic!("the engine asked for no calls"),
+        }
+    }
+
     async fn next(&mut self) -> EngineEvent {
         self.events.recv().await.expect("an event")
     }
@@ -218,14 +228,14 @@ async fn calls_go_to_the_gate_as_one_batch_and_its_rows_into_the_next_request() 
     provider.expect([text("I look"), call("one"), call("two"), end(StopReason::ToolUse)]);
     provider.expect([text("done"), end(StopReason::EndTurn)]);
     let mut rig = start(provider, 5);
-    let batch = rig.gate.recv().await.unwrap();
+    let batch = rig.batch().await;
     let expected: Vec<(String, Value)> =
         ["one", "two"].map(|id| (id.to_owned(), json!({"id": id}))).into();
     let calls: Vec<(String, Value)> =
-        batch.calls.iter().map(|call| (call.id.to_string(), call.arguments.clone())).collect();
+        batch.0.iter().map(|call| (call.id.to_string(), call.arguments.clone())).collect();
     assert_eq!(calls, expected);
     assert_eq!(rig.provider.calls(), 1);
-    batch.reply.send(vec![row("assistant"), row("one"), row("two"), row("steered")]).unwrap();
+    batch.1.send(vec![row("assistant"), row("one"), row("two"), row("steered")]).unwrap();
     assert_eq!(rig.end().await, TurnEnd::Finished);
     let (_, request) = rig.provider.requests.lock().unwrap()[1].clone();
     let expected = ["question", "assistant", "one", "two", "steered"];
@@ -298,8 +308,8 @@ async fn the_tries_are_counted_anew_for_each_step() {
     provider.expect_failures(&passing(None), 3);
     provider.expect([text("done"), end(StopReason::EndTurn)]);
     let mut rig = start(provider, 5);
-    let batch = rig.gate.recv().await.unwrap();
-    batch.reply.send(vec![]).unwrap();
+    let batch = rig.batch().await;
+    batch.1.send(vec![]).unwrap();
     assert_eq!(rig.end().await, TurnEnd::Finished);
     assert_eq!(rig.provider.calls(), 8);
 }
@@ -342,8 +352,8 @@ async fn the_step_limit_counts_model_answers() {
     provider.expect([call("one"), end(StopReason::ToolUse)]);
     provider.expect([call("two"), end(StopReason::ToolUse)]);
     let mut rig = start(provider, 2);
-    let batch = rig.gate.recv().await.unwrap();
-    batch.reply.send(vec![]).unwrap();
+    let batch = rig.batch().await;
+    batch.1.send(vec![]).unwrap();
     assert_eq!(rig.end().await, TurnEnd::StepLimit);
     assert_eq!(rig.provider.calls(), 2);
     assert!(rig.gate.recv().await.is_none(), "calls of the last answer do not run");
@@ -384,10 +394,10 @@ async fn cancelling_ends_a_pause_and_a_wait_for_the_gate() {
     let provider = FakeProvider::default();
     provider.expect([call("one"), end(StopReason::ToolUse)]);
     let mut rig = start(provider, 5);
-    let batch = rig.gate.recv().await.unwrap();
+    let batch = rig.batch().await;
     rig.cancel.cancel();
     assert_eq!(rig.end().await, TurnEnd::Cancelled);
-    assert!(batch.reply.is_closed());
+    assert!(batch.1.is_closed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -395,7 +405,7 @@ async fn a_gate_that_does_not_go_on_ends_the_run_quietly() {
     let provider = FakeProvider::default();
     provider.expect([call("one"), end(StopReason::ToolUse)]);
     let mut rig = start(provider, 5);
-    drop(rig.gate.recv().await.unwrap());
+    drop(rig.batch().await);
     let last = rig.rest().await.pop();
     assert_eq!(last, Some(EngineEvent::Meta(meta(StopReason::ToolUse))));
 }

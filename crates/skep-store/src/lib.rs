@@ -26,8 +26,9 @@ pub use engine::writer::WAITING_WRITES;
 pub use spine::{Command, Outcome};
 pub use tables::people::{browsers, grants, requests, tokens};
 pub use tables::{
-    agents, approvals, audit, begin, close, compactions, files, history, import, inbox, item_views,
-    journal, lanes, leases, outbox, outcomes, retention, search, sessions, spend, waits, watch,
+    agents, approvals, audit, begin, close, compactions, engine_sessions, files, history, import,
+    inbox, item_views, journal, lanes, leases, outbox, outcomes, retention, search, sessions,
+    spend, waits, watch,
 };
 
 /// The store of the product.

@@ -263,11 +263,9 @@ impl Story {
     }
 
     async fn journal(&mut self, lease: &Lease) {
-        let new = |id: &str| NewCall {
-            id: CallId::new(id),
-            tool: "x".into(),
-            retry_safe: false,
-            decision: None,
+        let new = |id: &str| {
+            let (id, tool) = (CallId::new(id), "x".into());
+            NewCall { id, tool, retry_safe: false, decision: None, own: false }
         };
         let message = |id: &str, body| NewMessage { id: id.to_owned(), body };
         let audit = Audit {

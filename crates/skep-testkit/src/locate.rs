@@ -33,6 +33,11 @@ pub fn shim_probe() -> Result<PathBuf> {
     existing(profile_folder()?.join("skep-shim-probe"))
 }
 
+/// An engine as a process, played by a script.
+pub fn fake_engine() -> Result<PathBuf> {
+    existing(profile_folder()?.join("skep-fake-engine"))
+}
+
 /// The preload library. Nothing depends on it, so cargo does not build it along: it is built here,
 /// once a process, which costs nothing when it is fresh.
 pub fn shim() -> Result<PathBuf> {

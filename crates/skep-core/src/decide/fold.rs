@@ -63,7 +63,12 @@ impl Fold {
                 self.blocks.push(Block::ToolCall { id, name, arguments });
                 None
             }
-            EngineEvent::Asking(_)
+            // The turn takes these before they come here.
+            EngineEvent::OwnCall { .. }
+            | EngineEvent::ToolResult { .. }
+            | EngineEvent::EngineSession { .. }
+            | EngineEvent::Raw(_)
+            | EngineEvent::Asking(_)
             | EngineEvent::Meta(_)
             | EngineEvent::Note(_)
             | EngineEvent::Notice(_)
@@ -71,11 +76,21 @@ impl Fold {
         }
     }
 
+    /// What was said so far, as a message of its own: a call in it is to run, and the model call
+    /// may still be under way.
+    pub fn cut(&mut self) -> Body {
+        Body::assistant(self.take_blocks(), None)
+    }
+
     /// The whole message of a model call that ended.
     pub fn finish(&mut self, meta: Meta) -> Body {
+        Body::assistant(self.take_blocks(), Some(meta))
+    }
+
+    fn take_blocks(&mut self) -> Vec<Block> {
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.retain(|block| !matches!(block, Block::Text { text } if text.is_empty()));
-        Body::assistant(blocks, Some(meta))
+        blocks
     }
 
     /// What is kept of a model call that was cut for good: its text, and thinking that was

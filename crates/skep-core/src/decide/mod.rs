@@ -11,6 +11,7 @@ pub mod names;
 pub mod prompt;
 pub mod query;
 pub mod redelivery;
+pub mod resume_text;
 pub mod retry;
 pub mod slash;
 pub mod visible;

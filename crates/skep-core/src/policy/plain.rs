@@ -512,6 +512,11 @@ impl Judged {
     }
 }
 
+/// A text that `Judged::run_as` gave, as `Judged::text` has it.
+pub fn without_prologue(line: &str) -> &str {
+    line.strip_prefix(PROLOGUE).unwrap_or(line)
+}
+
 /// The parts of a line as far as they are known without a look at files.
 pub fn line(text: &str) -> ParsedLine {
     let (plain, parts) = Plain::and_parts(text);

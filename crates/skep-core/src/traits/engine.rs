@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::settings::{AgentSettings, Profile, Think};
-use crate::traits::provider::{ModelRequest, Providers, SystemPrompt, ToolSpec};
+use crate::settings::{AgentSettings, Profile, SandboxSettings, Think};
+use crate::traits::provider::{ModelRequest, Providers, SystemPrompt};
 use crate::vocab::budget::Over;
 use crate::vocab::ids::{AgentName, CallId, SessionId, TurnId};
 use crate::vocab::message::{Message, Meta, Usage};
 use crate::{BoxFuture, Millis};
 
+pub use crate::traits::gate::{CallPermit, Gate, GateRequest, OwnTool, ToolCall, Waiting};
 pub use crate::vocab::failure::FailureCode;
 
 pub trait Engine: Send + Sync {
@@ -23,7 +24,32 @@ pub trait Engine: Send + Sync {
     fn capabilities(&self) -> Capabilities;
     /// The model as people know it.
     fn resolve_display_model(&self, agent: &AgentSettings) -> String;
+
+    /// Who keeps the course of a session from one turn to the next.
+    fn session_keeper(&self) -> SessionKeeper {
+        SessionKeeper::Hive
+    }
+
     fn start(&self, request: TurnRequest) -> TurnHandle;
+}
+
+/// Who keeps the course of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionKeeper {
+    /// The hive: each run is given the whole history, and every call goes through `Gate::run` once
+    /// its message is complete.
+    Hive,
+    /// The engine, under an id of its own: it runs its own loop, and may have tools of its own.
+    Engine { on_resume: ResumedTools },
+}
+
+/// What a resumed session of an engine does with tools that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResumedTools {
+    /// It takes the new ones.
+    Changed,
+    /// It keeps the old ones: with other tools a new session is needed.
+    Same,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -46,7 +72,10 @@ pub struct TurnRequest {
     /// Instead of the profile's own `thinking`, also for its fallbacks.
     pub think: Option<Think>,
     pub workspace: PathBuf,
+    pub sandbox: SandboxSettings,
     pub system: SystemPrompt,
+    /// The engine's session to go on with; without one it begins a new one from `messages`.
+    pub resume: Option<Resume>,
     /// The session so far, ending with what is to be answered.
     pub messages: Vec<Arc<Message>>,
     pub gate: Gate,
@@ -146,12 +175,62 @@ impl Drop for Hold {
     }
 }
 
-/// A running turn. `events` closes after `End`; closing without it is a crash of the engine.
+/// A session that an engine keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineSession {
+    /// The engine's own word for it. A hint: the engine may not know it any more.
+    pub id: String,
+    /// The last row of history that is part of it.
+    pub seen_seq: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resume {
+    pub session: EngineSession,
+    /// What the engine is told: the messages it has not seen, or that it was interrupted.
+    pub text: String,
+}
+
+/// A running turn. `events` closes after `End`; closing without it is a crash of the engine. What
+/// an engine cannot do, its handle does not have.
 pub struct TurnHandle {
     pub events: mpsc::Receiver<EngineEvent>,
-    /// Takes messages into the run, for engines that keep their own loop.
-    pub steer: Option<mpsc::Sender<Arc<Message>>>,
+    /// Takes messages into the run. An engine whose session the hive keeps has none: messages join
+    /// with the answers of the gate.
+    pub steer: Option<Steer>,
+    /// Ends the run so that the engine's session can go on. Without it, and where it does not help
+    /// in time, the run ends by `TurnRequest::cancel`.
+    pub interrupt: Option<Interrupt>,
+    /// The engine runs an own call with the arguments it is permitted with.
+    pub rewrite: Option<Rewrite>,
 }
+
+impl TurnHandle {
+    /// A run that can be listened to and cancelled.
+    pub fn new(events: mpsc::Receiver<EngineEvent>) -> Self {
+        Self { events, steer: None, interrupt: None, rewrite: None }
+    }
+}
+
+/// Where messages join a run.
+pub struct Steer {
+    pub mode: SteerMode,
+    pub messages: mpsc::Sender<Arc<Message>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SteerMode {
+    Any,
+    /// Only while a tool runs.
+    AtTool,
+}
+
+/// The wish that a run ends. The engine listens to the token.
+pub struct Interrupt(pub CancellationToken);
+
+/// See `TurnHandle::rewrite`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rewrite;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum EngineEvent {
@@ -169,8 +248,27 @@ pub enum EngineEvent {
         name: String,
         arguments: Value,
     },
+    /// The engine says that it starts a tool of its own. That is not yet our permission: some say
+    /// so before they ask.
+    OwnCall {
+        id: CallId,
+        name: String,
+        arguments: Value,
+    },
+    /// The engine says what came of a call. Of a call that the gate ran, the gate's answer counts.
+    ToolResult {
+        id: CallId,
+        text: String,
+        is_error: bool,
+    },
     /// The model call is complete: its message can be journalled.
     Meta(Meta),
+    /// The engine keeps this session, and what it was given is part of it.
+    EngineSession {
+        id: String,
+    },
+    /// A line as the engine wrote it, for whoever looks for a fault. Never kept.
+    Raw(String),
     /// Private words of the engine, for the log.
     Note(String),
     /// A notice that watchers see too.
@@ -198,45 +296,6 @@ pub enum TurnEnd {
     Retry {
         text: String,
     },
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolCall {
-    pub id: CallId,
-    pub name: String,
-    pub arguments: Value,
-}
-
-/// The engine's only way to a tool: a bounded sender of batches, one batch a step.
-#[derive(Clone)]
-pub struct Gate {
-    specs: Arc<[ToolSpec]>,
-    sender: mpsc::Sender<GateBatch>,
-}
-
-/// The calls of one model answer, to be run in their order (or side by side where none of them
-/// changes anything).
-pub struct GateBatch {
-    pub calls: Vec<ToolCall>,
-    pub reply: oneshot::Sender<Vec<Arc<Message>>>,
-}
-
-impl Gate {
-    pub fn new(specs: Arc<[ToolSpec]>, sender: mpsc::Sender<GateBatch>) -> Self {
-        Self { specs, sender }
-    }
-
-    /// The tools that the model is offered.
-    pub fn specs(&self) -> &Arc<[ToolSpec]> {
-        &self.specs
-    }
-
-    /// Runs a step's calls. The rows that come back (the assistant's message, the results in the
-    /// order of the calls, then messages that arrived meanwhile) are what the next request adds.
-    /// `None`: the turn does not go on here (it waits, or was ended); the engine stops quietly.
-    pub async fn call(&self, calls: Vec<ToolCall>) -> Option<Vec<Arc<Message>>> {
-        let (reply, answer) = oneshot::channel();
-        self.sender.send(GateBatch { calls, reply }).await.ok()?;
-        answer.await.ok()
-    }
+    /// The engine does not know the session it was to go on with.
+    StaleSession,
 }

@@ -3,6 +3,7 @@
 
 pub mod channel;
 pub mod engine;
+mod gate;
 pub mod hook;
 pub mod inbound;
 pub mod provider;

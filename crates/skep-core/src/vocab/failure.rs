@@ -14,6 +14,8 @@ words! {
         LimitTokens = "limit_tokens",
         LimitLoop = "limit_loop",
         EngineCrashed = "engine_crashed",
+        /// The engine made a call of its own that nobody permitted.
+        EngineUngated = "engine_ungated",
         AgentUnavailable = "agent_unavailable",
         Dead = "dead",
         Cancelled = "cancelled",

@@ -64,7 +64,7 @@ impl Engine for EchoEngine {
                 let _ = sender.send(event).await;
             }
         });
-        TurnHandle { events, steer: None }
+        TurnHandle::new(events)
     }
 }
 

@@ -124,6 +124,9 @@ ALTER TABLE sessions ADD COLUMN launch_hash TEXT;
 ALTER TABLE sessions ADD COLUMN pinned_at BIGINT;
 ALTER TABLE sessions ADD COLUMN archived_at BIGINT;
 
+-- Calls. `own`: an engine with a loop of its own asked for it; it is never run again by us.
+ALTER TABLE calls ADD COLUMN own BIGINT NOT NULL DEFAULT 0;
+
 -- Turns. `node`: the process that runs it; `lease_until`: until then no other takes it. NULL: taken
 -- by a program without leases, which runs no longer.
 ALTER TABLE turns ADD COLUMN node TEXT;

@@ -531,10 +531,12 @@ pub struct Call {
     pub state: CallState,
     pub reason: Option<String>,
     pub decision: Option<Decision>,
+    /// An engine with a loop of its own asked for it.
+    pub own: bool,
 }
 
 pub async fn calls(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Call>, SqlError> {
-    let select = "SELECT call_id, seq, position, tool, retry_safe, state, reason, decision \
+    let select = "SELECT call_id, seq, position, tool, retry_safe, state, reason, decision, own \
                   FROM calls WHERE turn = $1 ORDER BY seq, position";
     let rows = conn.rows(select, &[turn.as_str().into()]).await?;
     let calls = rows.iter().map(|row| {
@@ -550,6 +552,7 @@ pub async fn calls(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Call>, SqlError
                 .ok_or_else(|| SqlError::decode(format!("call state {state}")))?,
             reason: row.text_opt(6)?,
             decision: decision.map_err(|error| SqlError::decode(error.to_string()))?,
+            own: row.bool(8)?,
         })
     });
     calls.collect()

@@ -14,6 +14,7 @@ use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::{NewEvent, Tx};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking};
+use crate::tables::engine_sessions::LaunchedSession;
 use crate::tables::history::{self, NewMessage, RowPlace};
 use crate::tables::inbox::user_body;
 use crate::tables::pending::{NEXT_ITEMS, PendingItem};
@@ -52,6 +53,8 @@ pub enum Entry {
     Approved { approval: String },
     /// Nobody answered this question in time.
     Expired { approval: String },
+    /// The engine's own session has every row up to here.
+    Seen { session: LaunchedSession },
     /// The call has its answer, or will never have one.
     Result { message: NewMessage, call: CallId, state: CallState, audit: Option<Audit> },
 }
@@ -63,6 +66,8 @@ pub struct NewCall {
     pub retry_safe: bool,
     /// What was decided about it before it was written.
     pub decision: Option<Decision>,
+    /// An engine with a loop of its own asked for it: it is never run again by us.
+    pub own: bool,
 }
 
 impl Entry {
@@ -77,6 +82,7 @@ impl Entry {
             | Self::Unstarted { .. }
             | Self::Note { .. }
             | Self::Approved { .. }
+            | Self::Seen { .. }
             | Self::Expired { .. } => None,
         }
     }
@@ -87,6 +93,7 @@ impl Entry {
             Self::Started { .. }
             | Self::Unstarted { .. }
             | Self::Approved { .. }
+            | Self::Seen { .. }
             | Self::Note { .. } => true,
             // `Queued` is progress: a turn that waits behind others does not crash a process.
             Self::Queued
@@ -177,6 +184,7 @@ pub fn cost_of(entries: &[Entry]) -> usize {
         | Entry::Unstarted { .. }
         | Entry::Approved { .. }
         | Entry::Expired { .. } => 64,
+        Entry::Seen { .. } => 128,
         Entry::Note { text } => 128 + text.len(),
     });
     costs.sum()
@@ -291,6 +299,7 @@ pub(crate) async fn write_entries(
             Entry::Expired { approval } => {
                 approvals::mark_expired(tx, &leased.asking(), approval).await?;
             }
+            Entry::Seen { session } => session.mark_seen(tx, &leased.session).await?,
             Entry::Seam { message } => {
                 seqs.next();
                 tell_seam(tx, leased, &message.body);
@@ -337,7 +346,8 @@ async fn plan(
 ) -> Result<(), SqlError> {
     for (position, call) in (0_i64..).zip(calls) {
         let insert = "INSERT INTO calls (turn, call_id, seq, position, tool, retry_safe, state, \
-                      changed_at, decision) VALUES ($1, $2, $3, $4, $5, $6, 'planned', $7, $8)";
+                      changed_at, decision, own) \
+                      VALUES ($1, $2, $3, $4, $5, $6, 'planned', $7, $8, $9)";
         let decision = call.decision.as_ref().map(Decision::stored);
         let args = [
             leased.turn.as_str().into(),
@@ -348,6 +358,7 @@ async fn plan(
             call.retry_safe.into(),
             leased.now.into(),
             decision.as_deref().into(),
+            call.own.into(),
         ];
         tx.conn.run(insert, &args).await?;
     }

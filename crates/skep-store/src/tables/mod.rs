@@ -6,6 +6,7 @@ pub mod audit;
 pub mod begin;
 pub mod close;
 pub mod compactions;
+pub mod engine_sessions;
 pub mod files;
 pub mod history;
 pub mod import;

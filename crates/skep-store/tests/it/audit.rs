@@ -89,6 +89,7 @@ async fn audit_rows_come_with_their_result_and_only_once() {
             tool: "write".into(),
             retry_safe: false,
             decision: None,
+            own: false,
         }],
     };
     journal(lease.token, vec![said]).await.unwrap();

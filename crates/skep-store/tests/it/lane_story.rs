@@ -542,6 +542,7 @@ fn entry(doing: &Doing) -> Entry {
                     tool: "tool".to_owned(),
                     retry_safe: *safe,
                     decision: None,
+                    own: false,
                 })
                 .collect(),
         },

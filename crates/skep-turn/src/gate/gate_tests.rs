@@ -10,6 +10,7 @@ use skep_core::settings::{Budgets, Profile, QueueMode, SandboxLevel, SandboxSett
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{AT_ONCE, MOST_WAITING};
+use super::run::{CALL_TIME, GRACE};
 use super::*;
 use crate::gate::toolbox::Toolbox;
 
@@ -149,7 +150,7 @@ impl Scene {
             approval_time: Duration::from_secs(60),
             bound: *bound,
         };
-        let mut examined = gate.examine(&call, &context).await;
+        let mut examined = gate.examine(&call, None, &context).await;
         if let Examination::Cleared(mut cleared) = examined {
             examined = match Gate::admit_now(admission, context.agent_id, &mut cleared) {
                 true => Examination::Cleared(cleared),

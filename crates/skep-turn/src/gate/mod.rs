@@ -8,8 +8,11 @@ mod binding;
 mod bound;
 mod chain;
 mod hooks;
+mod own;
 mod plain;
 mod policy;
+mod rows;
+mod run;
 pub mod toolbox;
 
 use std::path::PathBuf;
@@ -18,12 +21,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use skep_core::decision::Decision;
-use skep_core::engine::ToolCall;
+use skep_core::engine::{OwnTool, ToolCall};
 use skep_core::hook::Hook;
 use skep_core::ids::AgentId;
 use skep_core::policy::{Class, Policy};
@@ -37,17 +38,14 @@ use admission::{AdmissionResult, Patience};
 pub use binding::{Bound, NamedFile};
 use bound::Rest;
 use chain::{Chain, Stage};
+pub(crate) use own::ForEngine;
 pub use policy::{CallerRights, about, decide, person, rule_of};
 use policy::{Moment, Permission};
 pub(crate) use policy::{Question, Records};
+pub(crate) use rows::{braked, expired, lost, never_ran, ungated};
 use toolbox::{Toolbox, is_listed};
 
 use crate::handles::HolderOf;
-
-/// A call may take this long; waiting for a decision does not count.
-const CALL_TIME: Duration = Duration::from_secs(600);
-/// A cancelled tool has this long to end by itself before it is dropped.
-const GRACE: Duration = Duration::from_millis(3500);
 
 /// What the gate of a hive is made of.
 pub struct GateParts {
@@ -97,6 +95,8 @@ pub(crate) enum End {
 
 /// What was seen of a call on its way.
 struct CallTrace {
+    /// The tool's own name.
+    tool: String,
     arguments: Option<Value>,
     chain: Chain,
     began: Instant,
@@ -118,8 +118,12 @@ impl GateRefusal {
 /// among the calls that run.
 pub(crate) struct ClearedCall {
     prepared: Prepared,
+    /// Where the engine runs it.
+    own: Option<OwnTool>,
     /// As the hooks left them.
     arguments: Option<Value>,
+    /// What runs in the place of its command.
+    run_as: Option<String>,
     /// What a person said about it, where somebody had to.
     approval: Option<String>,
     /// Kept until it has run.
@@ -144,8 +148,8 @@ impl ClearedCall {
         self.place = Some(place);
     }
 
-    fn seen(self) -> CallTrace {
-        CallTrace { arguments: self.arguments, chain: self.chain, began: self.began }
+    fn seen(self, tool: String) -> CallTrace {
+        CallTrace { tool, arguments: self.arguments, chain: self.chain, began: self.began }
     }
 }
 
@@ -157,20 +161,36 @@ pub(crate) enum Examination {
 }
 
 impl Gate<'_> {
-    /// Takes a call through every stage before it runs. Nothing has happened by then.
-    pub async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examination {
+    /// Takes a call through every stage before it runs. Nothing has happened by then. `own`: the
+    /// tool is the engine's.
+    pub async fn examine(
+        &self,
+        call: &ToolCall,
+        own: Option<&OwnTool>,
+        context: &ToolContext,
+    ) -> Examination {
         let began = Instant::now();
         let mut chain = Chain::default();
         let mut arguments = None;
-        match self.clear(call, context, &mut arguments, &mut chain).await {
-            Ok((prepared, Permission::Go { approval, .. })) => {
-                let place = None;
-                let cleared = ClearedCall { prepared, arguments, approval, place, chain, began };
-                Examination::Cleared(Box::new(cleared))
+        match self.clear(call, own, context, &mut arguments, &mut chain).await {
+            Ok((prepared, Permission::Go { approval, run_as })) => {
+                let (own, place) = (own.cloned(), None);
+                Examination::Cleared(Box::new(ClearedCall {
+                    prepared,
+                    own,
+                    arguments,
+                    run_as,
+                    approval,
+                    place,
+                    chain,
+                    began,
+                }))
             }
             Ok((_, Permission::Asks(question))) => Examination::Asks(question),
             Err(refused) => {
-                self.ended(call, context, CallTrace { arguments, chain, began }, refused).await
+                let tool = self.own_name(call, own);
+                self.ended(call, context, CallTrace { tool, arguments, chain, began }, refused)
+                    .await
             }
         }
     }
@@ -217,7 +237,8 @@ impl Gate<'_> {
                 GateRefusal { text, end: End::NotRun }
             }
         };
-        self.ended(call, context, cleared.seen(), refused).await
+        let tool = self.own_name(call, cleared.own.as_ref());
+        self.ended(call, context, cleared.seen(tool), refused).await
     }
 
     /// Directly before the start of a call that waited or was approved: whether it still may, and
@@ -231,7 +252,8 @@ impl Gate<'_> {
         let mut chain = Chain::default();
         let arguments = cleared.arguments.as_ref().unwrap_or(&call.arguments);
         let permitted = async {
-            let (tool, moment) = (&**self.listed(call, &mut chain)?, Moment::Start);
+            let tool = &*self.listed(call, cleared.own.as_ref(), &mut chain)?;
+            let moment = Moment::Start;
             let permitted =
                 self.permitted(tool, call, arguments, context, moment, &mut chain).await?;
             // The files that its command names may be others by now.
@@ -246,13 +268,16 @@ impl Gate<'_> {
         let permitted = permitted.await;
         cleared.chain.add_new(chain);
         match permitted {
-            Ok((Permission::Go { approval, .. }, prepared)) => {
-                cleared.approval = approval;
+            Ok((Permission::Go { approval, run_as }, prepared)) => {
+                (cleared.approval, cleared.run_as) = (approval, run_as);
                 cleared.prepared = prepared.unwrap_or(cleared.prepared);
                 Examination::Cleared(cleared)
             }
             Ok((Permission::Asks(question), _)) => Examination::Asks(question),
-            Err(refused) => self.ended(call, context, cleared.seen(), refused).await,
+            Err(refused) => {
+                let tool = self.own_name(call, cleared.own.as_ref());
+                self.ended(call, context, cleared.seen(tool), refused).await
+            }
         }
     }
 
@@ -263,29 +288,40 @@ impl Gate<'_> {
         cleared: ClearedCall,
         mut context: ToolContext,
     ) -> CallOutcome {
-        let ClearedCall { prepared, arguments, place, mut chain, began, .. } = cleared;
+        let ClearedCall { prepared, arguments, place, chain, began, .. } = cleared;
         // A person's word on whether it runs says nothing to the tool itself.
         context.decision = context.decision.filter(|it| !matches!(it, Decision::Approval { .. }));
         let seen_context = context.clone();
-        let (answer, end) = run(prepared, context).await;
+        let (answer, end) = run::to_end(prepared, context).await;
         drop(place);
+        let seen = CallTrace { tool: self.own_name(call, None), arguments, chain, began };
+        self.after_run(call, &seen_context, seen, answer, end).await
+    }
+
+    /// What came of a call that ran, as the hooks leave it.
+    async fn after_run(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        mut seen: CallTrace,
+        answer: ToolAnswer,
+        end: End,
+    ) -> CallOutcome {
         let word = match (&answer, end) {
             (_, End::Cut) => "told to end, no answer",
             (ToolAnswer::Wait { .. }, _) => "waits",
             _ => "answered",
         };
-        chain.note(Stage::Run, word);
+        seen.chain.note(Stage::Run, word);
         let answer = match end {
             End::Answered => {
-                let (hooks, name) = (self.hooks, self.own_name(call));
-                let final_arguments = arguments.as_ref().unwrap_or(&call.arguments);
-                let context = &seen_context;
-                hooks::after(hooks, &name, call, final_arguments, context, answer, &mut chain).await
+                let final_arguments = seen.arguments.as_ref().unwrap_or(&call.arguments);
+                let (hooks, chain) = (self.hooks, &mut seen.chain);
+                hooks::after(hooks, &seen.tool, call, final_arguments, context, answer, chain).await
             }
             End::Refused | End::NotRun | End::Cut => answer,
         };
-        let seen = CallTrace { arguments, chain, began };
-        self.conclude(call, &seen_context, seen, answer, end).await
+        self.conclude(call, context, seen, answer, end).await
     }
 
     async fn ended(
@@ -295,8 +331,18 @@ impl Gate<'_> {
         seen: CallTrace,
         refused: GateRefusal,
     ) -> Examination {
+        Examination::Ended(Box::new(self.refused(call, context, seen, refused).await))
+    }
+
+    async fn refused(
+        &self,
+        call: &ToolCall,
+        context: &ToolContext,
+        seen: CallTrace,
+        refused: GateRefusal,
+    ) -> CallOutcome {
         let answer = ToolAnswer::error(refused.text);
-        Examination::Ended(Box::new(self.conclude(call, context, seen, answer, refused.end).await))
+        self.conclude(call, context, seen, answer, refused.end).await
     }
 
     /// The answer as the model gets it, and the row that tells of the call.
@@ -308,7 +354,7 @@ impl Gate<'_> {
         answer: ToolAnswer,
         end: End,
     ) -> CallOutcome {
-        let CallTrace { arguments, mut chain, began } = seen;
+        let CallTrace { tool, arguments, mut chain, began } = seen;
         let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
         // Whole first: a cut could leave half of a secret, which nobody would recognise.
         let answer = scrubbed(answer, &arguments, &mut chain);
@@ -326,7 +372,7 @@ impl Gate<'_> {
         };
         let audit = Audit {
             call: call.id.clone(),
-            tool: self.own_name(call),
+            tool,
             arguments,
             decision: chain.text(),
             outcome,
@@ -336,7 +382,10 @@ impl Gate<'_> {
         CallOutcome { answer, audit, end }
     }
 
-    fn own_name(&self, call: &ToolCall) -> String {
+    fn own_name(&self, call: &ToolCall, own: Option<&OwnTool>) -> String {
+        if let Some(own) = own {
+            return own.key.clone();
+        }
         let tool = self.toolbox.find(&call.name);
         tool.map_or_else(|| call.name.clone(), |tool| tool.spec().name.clone())
     }
@@ -344,11 +393,12 @@ impl Gate<'_> {
     async fn clear(
         &self,
         call: &ToolCall,
+        own: Option<&OwnTool>,
         context: &ToolContext,
         arguments: &mut Option<Value>,
         chain: &mut Chain,
     ) -> Result<(Prepared, Permission), GateRefusal> {
-        let tool = &**self.listed(call, chain)?;
+        let tool = &*self.listed(call, own, chain)?;
         let mut prepared = typed(tool, &call.name, &call.arguments, chain)?;
         if !self.hooks.is_empty() {
             let name = &tool.spec().name;
@@ -367,14 +417,19 @@ impl Gate<'_> {
         Ok((prepared, permitted))
     }
 
-    fn listed(&self, call: &ToolCall, chain: &mut Chain) -> Result<&Arc<dyn Tool>, GateRefusal> {
+    fn listed(
+        &self,
+        call: &ToolCall,
+        own: Option<&OwnTool>,
+        chain: &mut Chain,
+    ) -> Result<Arc<dyn Tool>, GateRefusal> {
         let (name, offered) = (&call.name, || self.offered());
-        let Some(tool) = self.toolbox.find(name) else {
+        let Some(tool) = own.map(own::tool).or_else(|| self.toolbox.find(name).cloned()) else {
             chain.note(Stage::AllowList, "refused: unknown tool");
             let text = format!("unknown_tool: there is no tool `{name}`. {}", offered());
             return Err(GateRefusal::new(text));
         };
-        if !is_listed(self.agent, &**tool) {
+        if !is_listed(self.agent, &*tool) {
             chain.note(Stage::AllowList, "refused: not listed");
             let text =
                 format!("not_listed: the tool `{name}` is not on this agent's list. {}", offered());
@@ -488,85 +543,6 @@ fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAns
         }
         ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
     }
-}
-
-/// In a task of its own, so that a tool that panics ends no turn.
-async fn run(prepared: Prepared, mut context: ToolContext) -> (ToolAnswer, End) {
-    // Of this call alone: one that takes too long does not end its turn.
-    let cancel = context.cancel.child_token();
-    context.cancel = cancel.clone();
-    let mut task = AbortOnDrop(tokio::spawn(prepared(context).in_current_span()));
-    let ended = tokio::select! {
-        ended = &mut task.0 => Some(ended),
-        () = cancel.cancelled() => None,
-        () = tokio::time::sleep(CALL_TIME) => {
-            cancel.cancel();
-            None
-        }
-    };
-    let ended = match ended {
-        Some(ended) => Some(ended),
-        None => tokio::time::timeout(GRACE, &mut task.0).await.ok(),
-    };
-    let said = |text: &str| ToolAnswer::error(text);
-    match ended {
-        Some(Ok(answer)) => (answer, End::Answered),
-        Some(Err(_)) => (said("tool_failed: the tool failed inside; see the log"), End::Answered),
-        None => (said("tool_cut: the tool was told to end and did not answer"), End::Cut),
-    }
-}
-
-struct AbortOnDrop(JoinHandle<ToolAnswer>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// A call that went in a circle too often: it does not reach the first stage.
-pub(crate) fn braked(call: &ToolCall, text: String) -> CallOutcome {
-    let mut chain = Chain::default();
-    chain.note(Stage::Brake, "refused: the same call, the same answer, again and again");
-    let audit = Audit {
-        call: call.id.clone(),
-        tool: call.name.clone(),
-        arguments: call.arguments.clone(),
-        decision: chain.text(),
-        outcome: "refused",
-        took_ms: 0,
-        bytes: i64::try_from(text.len()).unwrap_or(i64::MAX),
-    };
-    CallOutcome { answer: ToolAnswer::error(text), audit, end: End::Refused }
-}
-
-/// The row of a call that had begun when the process ended: what came of it, nobody knows.
-pub(crate) fn lost(call: &ToolCall) -> Audit {
-    let mut chain = Chain::default();
-    chain.note(Stage::Run, "begun, and the process ended");
-    Audit {
-        call: call.id.clone(),
-        tool: call.name.clone(),
-        arguments: call.arguments.clone(),
-        decision: chain.text(),
-        outcome: "unknown",
-        took_ms: 0,
-        bytes: 0,
-    }
-}
-
-/// The row of a call that never began.
-pub(crate) fn never_ran(call: &ToolCall, why: &str) -> Audit {
-    let mut chain = Chain::default();
-    chain.note(Stage::Run, format!("not begun: {why}"));
-    Audit { outcome: "cancelled", decision: chain.text(), ..lost(call) }
-}
-
-/// The row of a call that nobody decided on in time.
-pub(crate) fn expired(call: &ToolCall) -> Audit {
-    let mut chain = Chain::default();
-    chain.note(Stage::Policy, "refused: nobody decided in time");
-    Audit { outcome: "refused", decision: chain.text(), ..lost(call) }
 }
 
 /// The call as the model made it, for the gate.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use skep_core::event::{CancelReason, Event, EventKind};
@@ -54,6 +55,7 @@ pub struct Running {
     used: AtomicU64,
     /// A message came in behind the turn, and may not have joined it yet.
     arrivals: AtomicBool,
+    arrived: Notify,
     /// What the model says right now. Shared with late watchers; the turn locks it per delta.
     so_far: Mutex<Fold>,
 }
@@ -77,6 +79,12 @@ impl Running {
 
     pub fn note_arrival(&self) {
         self.arrivals.store(true, Ordering::Relaxed);
+        self.arrived.notify_one();
+    }
+
+    /// Returns when a message came in, also one that was taken in meanwhile. One task may wait.
+    pub async fn arrived(&self) {
+        self.arrived.notified().await;
     }
 
     pub fn has_arrivals(&self) -> bool {
@@ -118,6 +126,7 @@ impl Registry {
                     reason: OnceLock::new(),
                     used: AtomicU64::new(0),
                     arrivals: AtomicBool::new(false),
+                    arrived: Notify::new(),
                     so_far: Mutex::default(),
                 };
                 self.lock().insert(Arc::new(running));

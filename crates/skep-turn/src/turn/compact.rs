@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use skep_core::compaction::{self, Reason, Seam};
-use skep_core::engine::{EngineEvent, FailureCode, TurnEnd};
+use skep_core::engine::{EngineEvent, FailureCode, SessionKeeper, TurnEnd};
 use skep_core::fold::Fold;
 use skep_core::ids::TurnId;
 use skep_core::message::{Body, Message};
@@ -17,9 +17,9 @@ use skep_store::journal::Entry;
 
 use super::context::ModelContext;
 use super::engine::EngineRun;
-use super::persist::{Lost, Steer};
+use super::persist::{Joining, Lost};
 use super::redact::Redactor;
-use super::state::{EndRequest, Turn, TurnState};
+use super::state::{EndRequest, EngineMemory, Turn, TurnState};
 use super::step;
 
 const INSTRUCTION: &str = include_str!("prompts/notes.md");
@@ -69,9 +69,15 @@ impl Turn {
                     }
                 }
             }
-            let end = match self.run_engine(state, context.all(), may_rest).await? {
+            let run = match self.keeper() {
+                SessionKeeper::Hive => self.run_engine(state, context.all(), may_rest).await?,
+                SessionKeeper::Engine { on_resume } => {
+                    self.run_own_loop(state, &context, on_resume).await?
+                }
+            };
+            let end = match run {
                 EngineRun::Over => return Ok(()),
-                EngineRun::Full => {
+                EngineRun::Full | EngineRun::Stale => {
                     context = self.read_context(state).await?;
                     continue;
                 }
@@ -151,7 +157,9 @@ impl Turn {
         let mut body = compaction::seam(&Seam { upto, messages: at, reason }, &notes);
         body.meta = meta;
         let seam = Entry::Seam { message: step::new_message(body) };
-        self.write(state, vec![seam], Steer::No).await?;
+        // A session that an engine keeps has the rows, not the notes.
+        state.engine_session = EngineMemory::Stale;
+        self.write(state, vec![seam], Joining::Later).await?;
         // What the model is shown begins elsewhere from here on.
         state.session = None;
         Ok(Room::Made)
@@ -199,8 +207,8 @@ impl Turn {
         }
         rows.push(self.aside(&TurnId::new("notes"), i64::MAX, text));
         // Nobody listens at this gate: a call that is asked for does not run.
-        let (batches, _) = mpsc::channel(1);
-        let mut request = self.request(rows, batches, 0);
+        let (requests, _) = mpsc::channel(1);
+        let mut request = self.request(rows, requests, 0);
         request.steps_left = 1;
         request.cancel = self.ender.child_token();
         let mut handle = engine.start(request);

@@ -93,6 +93,7 @@ fn may_wait(entry: &Entry) -> bool {
         | Entry::Unstarted { .. }
         | Entry::Seam { .. }
         | Entry::Approved { .. }
+        | Entry::Seen { .. }
         | Entry::Expired { .. } => false,
     }
 }

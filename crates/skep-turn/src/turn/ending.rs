@@ -11,7 +11,7 @@ use skep_store::journal::{Entry, NewCall};
 use skep_store::leases::Release;
 use skep_store::waits::Park;
 
-use super::persist::{Lost, Steer};
+use super::persist::{Joining, Lost};
 use super::state::{EndRequest, Turn, TurnState, millis};
 use super::step;
 
@@ -57,6 +57,10 @@ impl Turn {
                     now: self.env.now(),
                 };
                 self.park(state, park).await
+            }
+            TurnEnd::StaleSession => {
+                let text = "The engine does not know a session it was not asked for.".to_owned();
+                self.retry(state, FailureCode::EngineCrashed, text).await
             }
             TurnEnd::Retry { text } => {
                 self.retry(state, FailureCode::ProviderUnavailable, text).await
@@ -112,7 +116,7 @@ impl Turn {
                     now: self.env.now(),
                 };
                 if !state.deferred.is_empty() {
-                    let deferred = self.journal(state, Vec::new(), Steer::No);
+                    let deferred = self.journal(state, Vec::new(), Joining::Later);
                     self.env.store.write(deferred).await.map_err(|_| Lost::Stopping)?;
                 }
                 let written = self.env.store.write(release).await;
@@ -189,6 +193,7 @@ impl Turn {
             tool: call.name.clone(),
             retry_safe: true,
             decision: None,
+            own: false,
         });
         let calls_planned = planned.collect();
         let mut entries =

@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use skep_core::engine::{EngineEvent, FailureCode, Gate, GateBatch, TurnEnd, TurnRequest};
+use skep_core::engine::{
+    CallPermit, EngineEvent, FailureCode, Gate, GateRequest, TurnEnd, TurnRequest,
+};
 use skep_core::event::EventKind;
-use skep_core::message::Message;
+use skep_core::message::{Body, Message, Meta};
 
 use super::persist::Lost;
 use super::prompt::system_prompt;
@@ -28,6 +30,8 @@ pub(crate) enum EngineRun {
     Full,
     /// The vendor refused the request for its length.
     TooLong(TurnEnd),
+    /// The engine does not know the session it was to go on with.
+    Stale,
 }
 
 impl Turn {
@@ -43,8 +47,8 @@ impl Turn {
             resume::close_unable(&self.env, &self.lease, &reason).await?;
             return Ok(EngineRun::Over);
         };
-        let (batches, mut asked) = mpsc::channel(1);
-        let mut handle = engine.start(self.request(rows, batches, state.steps));
+        let (requests, mut asked) = mpsc::channel(1);
+        let mut handle = engine.start(self.request(rows, requests, state.steps));
         // One for all words: its timer is not set anew with each of them.
         let mut ended = std::pin::pin!(self.ended());
         loop {
@@ -64,7 +68,15 @@ impl Turn {
                     continue;
                 }
                 event = handle.events.recv() => event,
-                Some(batch) = asked.recv() => {
+                Some(asked) = asked.recv() => {
+                    let reply = match asked {
+                        GateRequest::Run { reply, .. } => reply,
+                        GateRequest::Permit { reply, .. } => {
+                            let reason = "this engine has no tools of its own".to_owned();
+                            let _ = reply.send(CallPermit::Deny { reason });
+                            continue;
+                        }
+                    };
                     self.write_deferred_for_watchers(state).await?;
                     // What the engine said before it asked stands in its events.
                     while let Ok(event) = handle.events.try_recv() {
@@ -76,7 +88,7 @@ impl Turn {
                         Some(_) if may_rest && self.is_full(state.used) => {
                             return Ok(EngineRun::Full);
                         }
-                        Some(rows) => drop(batch.reply.send(rows)),
+                        Some(rows) => drop(reply.send(rows)),
                         None => {
                             self.ender.cancel();
                             return Ok(EngineRun::Over);
@@ -107,7 +119,11 @@ impl Turn {
     }
 
     /// Lets an engine that was told to end do so, and keeps what it still says.
-    async fn hear_out(&self, state: &mut TurnState, events: &mut mpsc::Receiver<EngineEvent>) {
+    pub(super) async fn hear_out(
+        &self,
+        state: &mut TurnState,
+        events: &mut mpsc::Receiver<EngineEvent>,
+    ) {
         let ended = async {
             while let Some(event) = events.recv().await {
                 let _ = self.hear(state, event);
@@ -119,26 +135,26 @@ impl Turn {
     }
 
     /// Keeps and tells what the engine said; gives back its end.
-    fn hear(&self, state: &mut TurnState, event: EngineEvent) -> Option<TurnEnd> {
+    pub(super) fn hear(&self, state: &mut TurnState, event: EngineEvent) -> Option<TurnEnd> {
         let mut end = None;
         for event in state.redactor.take(event) {
             match event {
                 EngineEvent::End(how) => end = Some(how),
+                // Of an engine without tools of its own nobody expects these.
+                EngineEvent::OwnCall { name, .. } => {
+                    let text = format!("The engine called its own tool `{name}`, and has none.");
+                    end = Some(TurnEnd::Failed { code: FailureCode::EngineUngated, text });
+                }
                 event => self.keep(state, event),
             }
         }
         end
     }
 
-    fn keep(&self, state: &mut TurnState, event: EngineEvent) {
+    pub(super) fn keep(&self, state: &mut TurnState, event: EngineEvent) {
         match event {
             EngineEvent::Meta(meta) => {
-                self.env.ledger.note_answer(&meta);
-                self.count(state, &meta);
-                state.steps += 1;
-                state.used = Some(meta.usage.total_tokens);
-                self.running.note_used(meta.usage.total_tokens);
-                let mut body = self.running.fold().finish(meta);
+                let mut body = self.complete(state, meta);
                 make_calls_usable(&mut body, &mut state.call_ids);
                 state.said = Some(body);
             }
@@ -148,6 +164,7 @@ impl Turn {
                 state.notes.push(text);
             }
             EngineEvent::Note(text) => tracing::debug!(text, "engine"),
+            EngineEvent::Raw(line) => tracing::trace!(line, "engine"),
             EngineEvent::End(_) => {}
             event => {
                 // Published under the lock: a late watcher's snapshot and the deltas after it fit.
@@ -163,6 +180,16 @@ impl Turn {
                 }
             }
         }
+    }
+
+    /// The message of a model call that ended, once what it used is counted.
+    pub(super) fn complete(&self, state: &mut TurnState, meta: Meta) -> Body {
+        self.env.ledger.note_answer(&meta);
+        self.count(state, &meta);
+        state.steps += 1;
+        state.used = Some(meta.usage.total_tokens);
+        self.running.note_used(meta.usage.total_tokens);
+        self.running.fold().finish(meta)
     }
 
     /// Runs a step's calls; their rows, or nothing where the turn is over for this lease.
@@ -188,7 +215,7 @@ impl Turn {
     pub(crate) fn request(
         &self,
         messages: Vec<Arc<Message>>,
-        batches: mpsc::Sender<GateBatch>,
+        requests: mpsc::Sender<GateRequest>,
         steps: u32,
     ) -> TurnRequest {
         let specs = self.env.gate.toolbox.specs(&self.agent);
@@ -201,9 +228,11 @@ impl Turn {
             providers: self.settings.providers.clone(),
             think: self.agent.think,
             workspace: self.agent.workspace.clone(),
+            sandbox: self.agent.sandbox,
+            resume: None,
             system: system_prompt(&self.settings, &self.agent, &specs),
             messages,
-            gate: Gate::new(specs, batches),
+            gate: Gate::new(specs, requests),
             steps_left: self.agent.max_steps.saturating_sub(used.saturating_add(steps)),
             allowance: self.env.ledger.allowance(&self.agent, self.payer()),
             cancel: self.ender.clone(),

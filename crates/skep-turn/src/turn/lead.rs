@@ -120,7 +120,11 @@ impl Turn {
                 return self.close_open_calls(state, ending, open).await;
             }
             if let Some(calls) = open {
-                match step::run(self, state, None, calls).await? {
+                let end = match calls.iter().any(|call| call.own) {
+                    true => self.close_engine_calls(state, calls).await?,
+                    false => step::run(self, state, None, calls).await?,
+                };
+                match end {
                     StepEnd::Parked => return Ok(()),
                     StepEnd::Ended { request, open } => {
                         return self.end(state, request, open).await;

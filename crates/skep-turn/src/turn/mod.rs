@@ -8,8 +8,12 @@ mod context;
 mod deferred;
 mod ending;
 mod engine;
+mod engine_calls;
 mod env;
+mod launch;
 mod lead;
+mod own_loop;
+mod own_request;
 mod persist;
 mod prompt;
 mod redact;
@@ -30,3 +34,11 @@ pub use state::millis;
 #[cfg(test)]
 #[path = "turn_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "conformance_tests.rs"]
+mod conformance;
+
+#[cfg(test)]
+#[path = "stdio_engine_tests.rs"]
+mod stdio_engine;

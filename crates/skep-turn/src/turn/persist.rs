@@ -14,7 +14,7 @@ use skep_store::{Command, Member, Pending, Refusal, StoreError};
 
 use super::env::TurnEnv;
 use super::redact;
-use super::state::{EndRequest, Turn, TurnState};
+use super::state::{EndRequest, EngineMemory, Turn, TurnState};
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -35,9 +35,9 @@ pub(crate) enum Lost {
 
 /// Whether messages that wait in the lane join the turn now.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Steer {
-    Yes,
-    No,
+pub(crate) enum Joining {
+    Now,
+    Later,
 }
 
 enum Never {}
@@ -103,19 +103,22 @@ impl TurnEnv {
 impl Turn {
     /// These entries, after what was deferred and what is still to be told.
     pub fn entries(&self, state: &mut TurnState, entries: Vec<Entry>) -> Vec<Entry> {
-        let entries = state.with_notes(entries);
+        let mut entries = state.with_notes(entries);
+        if let EngineMemory::Kept(session) = &state.engine_session {
+            entries.push(Entry::Seen { session: session.clone() });
+        }
         state.deferred.with(entries)
     }
 
-    pub fn journal(&self, state: &mut TurnState, entries: Vec<Entry>, steer: Steer) -> Journal {
-        if steer == Steer::Yes {
+    pub fn journal(&self, state: &mut TurnState, entries: Vec<Entry>, joining: Joining) -> Journal {
+        if joining == Joining::Now {
             self.running.forget_arrivals();
         }
         Journal {
             turn: self.lease.turn.clone(),
             token: self.lease.token,
             entries: self.entries(state, entries),
-            steer: steer == Steer::Yes && self.can_steer,
+            steer: joining == Joining::Now && self.can_steer,
             active_ms: self.active_ms(),
             now: self.env.now(),
         }
@@ -147,9 +150,9 @@ impl Turn {
         &self,
         state: &mut TurnState,
         entries: Vec<Entry>,
-        steer: Steer,
+        joining: Joining,
     ) -> Result<Vec<Arc<Message>>, Lost> {
-        let written = self.persist(self.journal(state, entries, steer)).await?;
+        let written = self.persist(self.journal(state, entries, joining)).await?;
         Ok(self.rows_of(state, written))
     }
 
@@ -163,7 +166,7 @@ impl Turn {
         state: &mut TurnState,
         entries: Vec<Entry>,
     ) -> Result<Result<Vec<Arc<Message>>, EndRequest>, Lost> {
-        let journal = self.journal(state, entries, Steer::No);
+        let journal = self.journal(state, entries, Joining::Later);
         let stopping = &self.env.stop.cut_hard;
         let written = self.env.persist_unless(stopping, self.ended(), journal).await?;
         Ok(written.map(|written| self.rows_of(state, written)))
@@ -171,7 +174,7 @@ impl Turn {
 
     pub async fn write_deferred(&self, state: &mut TurnState) -> Result<(), Lost> {
         if !state.deferred.is_empty() {
-            self.write(state, Vec::new(), Steer::No).await?;
+            self.write(state, Vec::new(), Joining::Later).await?;
         }
         Ok(())
     }

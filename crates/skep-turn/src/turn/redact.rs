@@ -82,6 +82,15 @@ impl<'s> Redactor<'s> {
                 let (id, name) = (CallId(clean(id.0)), clean(name));
                 EngineEvent::ToolCall { id, name, arguments }
             }
+            EngineEvent::OwnCall { id, name, mut arguments } => {
+                self.scrubber.clean_json(&mut arguments);
+                let (id, name) = (CallId(clean(id.0)), clean(name));
+                EngineEvent::OwnCall { id, name, arguments }
+            }
+            EngineEvent::ToolResult { id, text, is_error } => {
+                EngineEvent::ToolResult { id: CallId(clean(id.0)), text: clean(text), is_error }
+            }
+            EngineEvent::Raw(line) => EngineEvent::Raw(clean(line)),
             EngineEvent::Meta(mut meta) => {
                 meta.model = clean(meta.model);
                 EngineEvent::Meta(meta)
@@ -92,12 +101,16 @@ impl<'s> Redactor<'s> {
                 TurnEnd::Failed { code, text } => TurnEnd::Failed { code, text: clean(text) },
                 TurnEnd::Park { until, reason } => TurnEnd::Park { until, reason: clean(reason) },
                 TurnEnd::Retry { text } => TurnEnd::Retry { text: clean(text) },
-                end @ (TurnEnd::Finished | TurnEnd::Cancelled | TurnEnd::StepLimit) => end,
+                end @ (TurnEnd::Finished
+                | TurnEnd::Cancelled
+                | TurnEnd::StepLimit
+                | TurnEnd::StaleSession) => end,
             }),
             // Named one by one: a new kind of event has to be thought of here.
             event @ (EngineEvent::RedactedThinking(_)
             | EngineEvent::Asking(_)
             | EngineEvent::CallStart
+            | EngineEvent::EngineSession { .. }
             | EngineEvent::Text(_)
             | EngineEvent::Thinking(_)
             | EngineEvent::Signature(_)) => event,

@@ -56,7 +56,14 @@ impl Turn {
         let turn = self.lease.turn.clone();
         let read = self.env.store.read(async |conn| history::calls(conn, &turn).await);
         let calls = read.await.map_err(|error| Lost::Refused(error.to_string()))?;
-        let mut planned = step::replan(&last.body, &calls);
+        let mut planned = match calls.iter().any(|call| call.own) {
+            false => step::replan(&last.body, &calls),
+            // Its messages are on record as they were said, and their calls may end in any order.
+            true => {
+                let own = rows.iter().filter(|row| row.turn == self.lease.turn);
+                own.flat_map(|row| step::replan(&row.body, &calls)).collect()
+            }
+        };
         if planned.iter().any(|call| call.again == Again::Wait) {
             let read = self.env.store.read(async |conn| approvals::open_of_turn(conn, &turn).await);
             let open = read.await.map_err(|error| Lost::Refused(error.to_string()))?;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use skep_core::engine::ToolCall;
+use skep_core::engine::{OwnTool, ToolCall};
 use skep_core::message::Message;
 use skep_core::tool::ToolContext;
 use skep_store::journal::Entry;
@@ -44,18 +44,20 @@ impl StepLog {
 }
 
 /// Takes a call through the gate until it could start: it has its place, and what a person said yes
-/// to is what would run. `Err`: the turn ends first, and the call is still planned.
+/// to is what would run. `own`: the tool is the engine's. `Err`: the turn ends first, and the call
+/// is still planned.
 pub(crate) async fn reach_start(
     turn: &Turn,
     state: &mut TurnState,
     call: &ToolCall,
+    own: Option<&OwnTool>,
     context: &ToolContext,
     log: &mut StepLog,
 ) -> Result<Result<Examination, EndRequest>, Lost> {
     if let Some(refused) = state.braked(call) {
         return Ok(Ok(Examination::Ended(Box::new(refused))));
     }
-    let (ended, examined) = turn.guarded(turn.examine(call, context)).await;
+    let (ended, examined) = turn.guarded(turn.examine(call, own, context)).await;
     let mut cleared = match (ended, examined) {
         (Some(request), _) => return Ok(Err(request)),
         (None, Examination::Cleared(cleared)) => cleared,
@@ -103,9 +105,14 @@ pub(crate) fn started(call: &ToolCall) -> Entry {
 
 impl Turn {
     /// Takes a call through the gate as far as it can go without running.
-    pub async fn examine(&self, call: &ToolCall, context: &ToolContext) -> Examination {
+    pub async fn examine(
+        &self,
+        call: &ToolCall,
+        own: Option<&OwnTool>,
+        context: &ToolContext,
+    ) -> Examination {
         let policy = self.live_policy();
-        self.gate(&policy).examine(call, context).await
+        self.gate(&policy).examine(call, own, context).await
     }
 
     pub fn admit_now(&self, cleared: &mut ClearedCall) -> bool {

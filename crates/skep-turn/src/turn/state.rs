@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use skep_core::Millis;
 use skep_core::brake::Brake;
 use skep_core::decision::Decision;
+use skep_core::engine::SessionKeeper;
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Body, Usage};
@@ -17,6 +18,7 @@ use skep_core::policy::Policy;
 use skep_core::settings::{AgentSettings, HiveSettings, Profile};
 use skep_core::tool::ToolContext;
 use skep_guard::scrub;
+use skep_store::engine_sessions::LaunchedSession;
 use skep_store::leases::Lease;
 
 use super::deferred::DeferredSteps;
@@ -64,7 +66,19 @@ pub(crate) struct TurnState {
     pub used: Option<u64>,
     /// Of all calls the turn made.
     pub call_ids: HashSet<CallId>,
+    /// Where the engine keeps the session itself.
+    pub engine_session: EngineMemory,
     pub redactor: Redactor<'static>,
+}
+
+/// What is known of the session that an engine keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum EngineMemory {
+    Unknown,
+    /// It has every row that is written from now on.
+    Kept(LaunchedSession),
+    /// The engine does not know the one on record.
+    Stale,
 }
 
 /// Why a running turn is to end before its engine is done.
@@ -105,6 +119,7 @@ impl TurnState {
             steps: 0,
             used: None,
             call_ids: HashSet::new(),
+            engine_session: EngineMemory::Unknown,
             redactor: Redactor::new(scrub::known()),
         }
     }
@@ -157,6 +172,12 @@ impl Turn {
             approval_time: self.env.settings.current().limits.approval,
             bound: self.settings.limits.tool_output_bytes,
         }
+    }
+
+    /// Who keeps the session from one turn to the next.
+    pub fn keeper(&self) -> SessionKeeper {
+        let engine = self.env.engine(&self.agent);
+        engine.map_or(SessionKeeper::Hive, |engine| engine.session_keeper())
     }
 
     pub fn active_ms(&self) -> Millis {

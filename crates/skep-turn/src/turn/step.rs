@@ -24,7 +24,7 @@ use skep_store::waits::Park;
 
 use skep_guard::random;
 
-use super::persist::{Lost, Steer};
+use super::persist::{Joining, Lost};
 use super::start::{StepLog, mark_started, reach_start, started};
 use super::state::{EndRequest, Turn, TurnState};
 use crate::gate::{self, CallOutcome, ClearedCall, End, Examination, Question};
@@ -43,15 +43,17 @@ pub(crate) struct PlannedCall {
     pub reason: Option<String>,
     /// The question it waits for, where that is one to a person, and until when.
     pub question: Option<(String, Millis)>,
+    /// An engine with a loop of its own asked for it: it is never run again by us.
+    pub own: bool,
 }
 
 /// A call that waits.
 pub(crate) struct WaitingCall {
-    call: ToolCall,
-    reason: String,
+    pub call: ToolCall,
+    pub reason: String,
     /// To be asked with the wait.
-    approval: Option<NewApproval>,
-    until: Option<Millis>,
+    pub approval: Option<NewApproval>,
+    pub until: Option<Millis>,
 }
 
 /// How a step's calls ended.
@@ -73,6 +75,7 @@ pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<PlannedCall> {
         again: Again::Run,
         reason: None,
         question: None,
+        own: false,
     });
     calls.collect()
 }
@@ -88,6 +91,7 @@ pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<PlannedCall> {
             again: redelivery::decide(row.state, row.retry_safe, row.decision.is_some()),
             reason: row.reason.clone(),
             question: None,
+            own: row.own,
         })
     });
     calls.collect()
@@ -107,6 +111,7 @@ pub(crate) async fn run(
             tool: planned.call.name.clone(),
             retry_safe: planned.retry_safe,
             decision: planned.decision.clone(),
+            own: false,
         });
         entries.push(Entry::Assistant { message, calls: planned.collect() });
     }
@@ -166,7 +171,7 @@ async fn side_by_side(
             }
         }
         entries.extend(marks_of(&mut begun));
-        let before = turn.journal(state, std::mem::take(&mut entries), Steer::No);
+        let before = turn.journal(state, std::mem::take(&mut entries), Joining::Later);
         submitted.push((turn.submit(before.clone()), before));
     };
     entries.extend(marks_of(&mut begun));
@@ -185,7 +190,7 @@ async fn side_by_side(
             turn.confirm(state, submitted, before).await?;
         }
         if !entries.is_empty() {
-            turn.write(state, entries, Steer::No).await?;
+            turn.write(state, entries, Joining::Later).await?;
         }
         never_ran.extend(waiting.into_iter().map(|waits| waits.call));
         return end_step(turn, state, request, results, never_ran).await;
@@ -199,8 +204,8 @@ async fn side_by_side(
             Err(entries) => entries,
         };
     }
-    let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
-    let after = turn.journal(state, entries, steer);
+    let joining = if waiting.is_empty() { Joining::Now } else { Joining::Later };
+    let after = turn.journal(state, entries, joining);
     let written = turn.submit(after.clone());
     for (submitted, before) in submitted {
         rows.extend(turn.confirm(state, submitted, before).await?);
@@ -245,9 +250,9 @@ async fn one_by_one(
             return end_step(turn, state, request, log.entries, open).await;
         }
     }
-    let steer = if waiting.is_empty() { Steer::Yes } else { Steer::No };
+    let joining = if waiting.is_empty() { Joining::Now } else { Joining::Later };
     let StepLog { entries, mut rows } = log;
-    rows.extend(turn.write(state, entries, steer).await?);
+    rows.extend(turn.write(state, entries, joining).await?);
     finish(turn, state, rows.split_off(earlier), waiting).await
 }
 
@@ -260,7 +265,7 @@ async fn run_alone(
 ) -> Result<Result<(Option<EndRequest>, GateResult), EndRequest>, Lost> {
     let call = &planned.call;
     let context = turn.tool_context(&call.id, planned.decision.clone());
-    let cleared = match reach_start(turn, state, call, &context, log).await? {
+    let cleared = match reach_start(turn, state, call, None, &context, log).await? {
         Ok(Examination::Cleared(cleared)) => cleared,
         Ok(Examination::Asks(question)) => return Ok(Ok((None, GateResult::Asks(question)))),
         Ok(Examination::Ended(ran)) => return Ok(Ok((None, GateResult::Ran(ran)))),
@@ -273,7 +278,7 @@ async fn run_alone(
     Ok(Ok((ended, GateResult::Ran(Box::new(ran)))))
 }
 
-async fn finish(
+pub(crate) async fn finish(
     turn: &Turn,
     state: &mut TurnState,
     rows: Vec<Arc<Message>>,
@@ -300,7 +305,7 @@ async fn finish(
 }
 
 impl WaitingCall {
-    fn asks(call: &ToolCall, question: Question) -> Self {
+    pub fn asks(call: &ToolCall, question: Question) -> Self {
         let Question { approval, reason } = question;
         let until = Some(approval.expires_at);
         Self { call: call.clone(), reason, until, approval: Some(approval) }
@@ -325,7 +330,7 @@ async fn run_one(
     }
     let call = &planned.call;
     let context = turn.tool_context(&call.id, planned.decision.clone());
-    let mut examined = turn.examine(call, &context).await;
+    let mut examined = turn.examine(call, None, &context).await;
     if let Examination::Cleared(mut cleared) = examined {
         turn.admit_now(&mut cleared);
         examined = turn.admit(call, cleared, &context).await;
@@ -340,7 +345,7 @@ async fn run_one(
     }
 }
 
-enum CallEnd {
+pub(crate) enum CallEnd {
     Answered(Vec<Entry>),
     Waits(Box<WaitingCall>),
     /// The turn ended first.
@@ -348,20 +353,28 @@ enum CallEnd {
 }
 
 fn settle(state: &mut TurnState, planned: &PlannedCall, passed: GateResult) -> CallEnd {
-    let (call, id) = (&planned.call, planned.call.id.clone());
-    let ran = match passed {
-        GateResult::Asks(question) => {
-            return CallEnd::Waits(Box::new(WaitingCall::asks(call, *question)));
-        }
-        GateResult::Ran(ran) => state.watched(call, *ran),
-    };
+    let call = &planned.call;
+    match passed {
+        GateResult::Asks(question) => CallEnd::Waits(Box::new(WaitingCall::asks(call, *question))),
+        GateResult::Ran(ran) => call_end(state, call, planned.retry_safe, *ran),
+    }
+}
+
+/// What a call that came out of the gate is written as.
+pub(crate) fn call_end(
+    state: &mut TurnState,
+    call: &ToolCall,
+    retry_safe: bool,
+    ran: CallOutcome,
+) -> CallEnd {
+    let (ran, id) = (state.watched(call, ran), call.id.clone());
     match ran.answer {
         ToolAnswer::Wait { reason } => {
             let call = call.clone();
             CallEnd::Waits(Box::new(WaitingCall { call, reason, approval: None, until: None }))
         }
         _ if ran.end == End::NotRun => CallEnd::NotRun,
-        _ if ran.end == End::Cut && !planned.retry_safe => {
+        _ if ran.end == End::Cut && !retry_safe => {
             let audit = Some(ran.audit);
             CallEnd::Answered(vec![last_word(call, UNKNOWN, CallState::Unknown, audit)])
         }
@@ -380,7 +393,7 @@ fn settle(state: &mut TurnState, planned: &PlannedCall, passed: GateResult) -> C
 }
 
 /// The answer to a call whose question nobody answered in time. It is not a no.
-fn expired(planned: &PlannedCall) -> Vec<Entry> {
+pub(crate) fn expired(planned: &PlannedCall) -> Vec<Entry> {
     let text = format!(
         "approval_expired: the call of `{}` was not run: it had to be approved, and nobody decided \
          in time. That is not a no. Go on without it, or say what you need.",
@@ -406,7 +419,12 @@ pub(crate) fn not_run(call: &ToolCall, why: &str) -> Entry {
     last_word(call, &text, CallState::Done, Some(gate::never_ran(call, why)))
 }
 
-fn last_word(call: &ToolCall, text: &str, state: CallState, audit: Option<Audit>) -> Entry {
+pub(crate) fn last_word(
+    call: &ToolCall,
+    text: &str,
+    state: CallState,
+    audit: Option<Audit>,
+) -> Entry {
     let body = Body::tool_result(call.id.clone(), &call.name, text.to_owned(), true);
     Entry::Result { message: new_message(body), call: call.id.clone(), state, audit }
 }
@@ -416,7 +434,7 @@ pub(crate) fn new_message(body: Body) -> NewMessage {
 }
 
 impl Turn {
-    async fn run_cleared(
+    pub async fn run_cleared(
         &self,
         call: &ToolCall,
         cleared: ClearedCall,
@@ -441,7 +459,7 @@ async fn end_step(
         // Planned calls run in the next lease; a call that was cut has no result and will be
         // called unknown there.
         let known: Vec<Entry> = results.into_iter().filter(is_known).collect();
-        turn.write(state, known, Steer::No).await?;
+        turn.write(state, known, Joining::Later).await?;
         return Ok(StepEnd::Ended { request, open: Vec::new() });
     }
     let mut open = results;

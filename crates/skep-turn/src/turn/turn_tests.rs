@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -13,9 +14,10 @@ use tokio::sync::{Barrier, Notify, mpsc};
 use skep_core::approval::Scope;
 use skep_core::cause::Cause;
 use skep_core::engine::{
-    Capabilities, Engine, EngineEvent, ToolCall, TurnEnd, TurnHandle, TurnRequest,
+    Capabilities, Engine, EngineEvent, SessionKeeper, ToolCall, TurnEnd, TurnHandle, TurnRequest,
 };
 use skep_core::event::{CancelReason, EventKind, ItemState};
+use skep_core::hook::Hook;
 use skep_core::ids::{
     AgentId, AgentName, CallId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
 };
@@ -49,7 +51,7 @@ thread_local! {
     static AHEAD: Cell<Millis> = const { Cell::new(0) };
 }
 
-fn fake_clock() -> Millis {
+pub(super) fn fake_clock() -> Millis {
     clock::now_ms() + AHEAD.get()
 }
 
@@ -61,6 +63,47 @@ const CAPABILITIES: Capabilities = Capabilities {
     approvals: false,
     own_tools: false,
 };
+
+/// An engine that can what it says it can: its handles have the parts for it.
+struct CheckedEngine(Arc<dyn Engine>);
+
+impl Engine for CheckedEngine {
+    fn id(&self) -> &str {
+        self.0.id()
+    }
+
+    fn display_name(&self) -> &str {
+        self.0.display_name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn resolve_display_model(&self, agent: &AgentSettings) -> String {
+        self.0.resolve_display_model(agent)
+    }
+
+    fn session_keeper(&self) -> SessionKeeper {
+        self.0.session_keeper()
+    }
+
+    fn start(&self, request: TurnRequest) -> TurnHandle {
+        let handle = self.0.start(request);
+        let Capabilities { queue_while_streaming, interrupt, own_tools, .. } = self.capabilities();
+        match self.session_keeper() {
+            SessionKeeper::Engine { .. } => {
+                assert_eq!(queue_while_streaming, handle.steer.is_some());
+                assert_eq!(interrupt, handle.interrupt.is_some());
+            }
+            // Messages join with the answers of the gate, and `cancel` is all it needs.
+            SessionKeeper::Hive => {
+                assert!(handle.steer.is_none() && handle.interrupt.is_none() && !own_tools);
+            }
+        }
+        handle
+    }
+}
 
 /// Says what the script has for the step it is asked for: calls, or the last word.
 struct ScriptedEngine {
@@ -109,7 +152,7 @@ impl Engine for ScriptedEngine {
                     let _ = sender.send(EngineEvent::ToolCall { id, name, arguments }).await;
                 }
                 let _ = sender.send(EngineEvent::Meta(meta(StopReason::ToolUse))).await;
-                if request.gate.call(calls).await.is_none() {
+                if request.gate.run(calls).await.is_none() {
                     return;
                 }
                 answered.notify_one();
@@ -126,11 +169,11 @@ impl Engine for ScriptedEngine {
                 let _ = sender.send(event).await;
             }
         });
-        TurnHandle { events, steer: None }
+        TurnHandle::new(events)
     }
 }
 
-fn meta(stop_reason: StopReason) -> Meta {
+pub(super) fn meta(stop_reason: StopReason) -> Meta {
     Meta {
         profile: None,
         provider: "scripted".to_owned(),
@@ -170,19 +213,24 @@ impl Tool for FakeTool {
 }
 
 /// What a test has in hand: the parts of a `TurnEnv` that outlive a crash, and what the fakes saw.
-struct Bench {
-    _folder: TempDir,
-    store: Store,
+pub(super) struct Bench {
+    pub folder: TempDir,
+    pub store: Store,
+    pub hooks: Vec<Hook>,
+    pub providers: Providers,
+    pub listed: Vec<String>,
     registry: Arc<Registry>,
     agent: AgentId,
     ran: Arc<Mutex<Vec<String>>>,
     /// A slow tool began.
-    began: Arc<Notify>,
+    pub began: Arc<Notify>,
+    /// A tool that pauses goes on.
+    pub go: Arc<Notify>,
     answered: Arc<Notify>,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let registry = Arc::new(Registry::default());
         let noted = Arc::clone(&registry);
@@ -195,7 +243,10 @@ impl Bench {
         let register = RegisterAgents { agents: vec![main], now: 1 };
         let agent = store.write(register).await.unwrap()[0].1;
         let (ran, began, answered) = (Arc::default(), Arc::default(), Arc::default());
-        Self { _folder: folder, store, registry, agent, ran, began, answered }
+        let (hooks, providers) = (Vec::new(), Providers::default());
+        let listed = ["meet", "change", "slow", "pause", "shell"].map(str::to_owned).to_vec();
+        let go = Arc::default();
+        Self { folder, store, hooks, providers, listed, registry, agent, ran, began, go, answered }
     }
 
     fn tool(&self, name: &str, class: Class, body: ToolBody) -> Arc<dyn Tool> {
@@ -227,7 +278,17 @@ impl Bench {
                 ToolAnswer::ok("told to end")
             })
         });
+        let (began, go) = (Arc::clone(&self.began), Arc::clone(&self.go));
+        let pause: ToolBody = Arc::new(move |_| {
+            let (began, go) = (Arc::clone(&began), Arc::clone(&go));
+            Box::pin(async move {
+                began.notify_one();
+                go.notified().await;
+                ToolAnswer::ok("paused")
+            })
+        });
         vec![
+            self.tool("pause", Class::Read, pause),
             self.tool("meet", Class::Read, meet),
             self.tool("change", Class::Write, change),
             self.tool("slow", Class::Read, slow),
@@ -235,10 +296,15 @@ impl Bench {
     }
 
     /// The handles of a process that begins.
-    async fn env(&self, engine: ScriptedEngine, write: Effect) -> Arc<TurnEnv> {
+    pub async fn env(&self, engine: impl Engine + 'static, write: Effect) -> Arc<TurnEnv> {
+        self.env_of(Arc::new(engine), write).await
+    }
+
+    pub async fn env_of(&self, engine: Arc<dyn Engine>, write: Effect) -> Arc<TurnEnv> {
+        let engine: Arc<dyn Engine> = Arc::new(CheckedEngine(engine));
         let ids = BTreeMap::from([(AgentName::new("main"), self.agent)]);
         let settings = Arc::new(SettingsCell::new(ActiveSettings {
-            settings: Arc::new(settings(self._folder.path().to_path_buf(), write)),
+            settings: Arc::new(self.settings(write)),
             ids: Arc::new(ids),
             config: Arc::default(),
         }));
@@ -247,24 +313,23 @@ impl Bench {
         let lanes = Lanes::open(self.store.clone(), registry, cell, Arc::clone(&holder_of));
         let meters = Arc::new(Meters::default());
         let ledger = Ledger::load(self.store.clone(), Arc::clone(&settings), meters, 1);
-        let engine: Arc<dyn Engine> = Arc::new(engine);
         Arc::new(TurnEnv {
             store: self.store.clone(),
             settings,
             engines: HashMap::from([("scripted".to_owned(), engine)]),
             gate: GateParts {
                 toolbox: Toolbox::new(self.tools()).unwrap(),
-                hooks: Vec::new(),
+                hooks: self.hooks.clone(),
                 admission: Admission::default(),
                 holder_of,
-                outputs: self._folder.path().join("output"),
+                outputs: self.folder.path().join("output"),
             },
             ledger: Arc::new(ledger.await.unwrap()),
             lanes: lanes.await.unwrap(),
             session_cache: SessionCache::default(),
             session_scopes: SessionScopes::default(),
             bus: Arc::new(Bus::default()),
-            retry: RetryPolicy::default(),
+            retry: RetryPolicy { requeue: Duration::ZERO, ..RetryPolicy::default() },
             stop: StopTokens::default(),
             clock: fake_clock,
         })
@@ -276,10 +341,17 @@ impl Bench {
     }
 
     /// A message whose turn begins with it.
-    async fn accept(&self) -> Lease {
+    pub async fn accept(&self) -> Lease {
+        match self.store.write(self.message("item", "do it")).await.unwrap() {
+            Accepted::Started { lease } => *lease,
+            _ => panic!("the turn did not begin with its message"),
+        }
+    }
+
+    pub fn message(&self, item: &str, text: &str) -> Accept {
         let letter = Letter {
-            item: ItemId::new("item"),
-            message_id: MessageId::new("message"),
+            item: ItemId::new(item),
+            message_id: MessageId::new(item),
             agent: self.agent,
             agent_name: AgentName::new("main"),
             session_key: SessionKey::new("key"),
@@ -287,7 +359,7 @@ impl Bench {
             principal: Principal::new("operator"),
             origin: None,
             channel: None,
-            text: "do it".to_owned(),
+            text: text.to_owned(),
             note: None,
             files: Vec::new(),
             think: None,
@@ -295,31 +367,27 @@ impl Bench {
             room: None,
             now: clock::now_ms(),
         };
-        let accept = Accept {
+        Accept {
             letter,
             mode: QueueMode::Queue,
             engine: CAPABILITIES,
             take: Some(Slot {
-                turn: TurnId::new("turn"),
+                turn: TurnId::new(if item == "item" { "turn" } else { item }),
                 session: SessionId::new("session"),
                 idle_ms: 1_000_000,
             }),
             fresh: false,
-        };
-        match self.store.write(accept).await.unwrap() {
-            Accepted::Started { lease } => *lease,
-            _ => panic!("the turn did not begin with its message"),
         }
     }
 
-    async fn item(&self) -> ItemRow {
+    pub async fn item(&self) -> ItemRow {
         let id = ItemId::new("item");
         let read = self.store.read(async |conn| watch::item_by_id(conn, &id).await);
         read.await.unwrap().unwrap()
     }
 
     /// Role and text of every row, calls by their names.
-    async fn rows(&self) -> Vec<String> {
+    pub async fn rows(&self) -> Vec<String> {
         let (agent, session) = (AgentName::new("main"), SessionId::new("session"));
         let read = self.store.read(async |conn| history::whole(conn, &agent, &session, 0).await);
         let line = |row: Message| {
@@ -335,13 +403,30 @@ impl Bench {
         read.await.unwrap().into_iter().map(line).collect()
     }
 
-    fn ran(&self) -> Vec<String> {
+    pub fn ran(&self) -> Vec<String> {
         let mut ran = self.ran.lock().unwrap().clone();
         ran.sort();
         ran
     }
 
-    async fn question(&self) -> approvals::Approval {
+    pub async fn decide(&self, row: approvals::Approval, approve: bool) {
+        let answer = Answer {
+            id: row.id,
+            approve,
+            scope: Scope::Once,
+            pattern: None,
+            note: None,
+            hash: row.hash,
+            by: "operator".to_owned(),
+            from: "test".to_owned(),
+            grants: Vec::new(),
+            event: None,
+            now: clock::now_ms(),
+        };
+        self.store.write(answer).await.unwrap();
+    }
+
+    pub async fn question(&self) -> approvals::Approval {
         let turn = TurnId::new("turn");
         let read = self.store.read(async |conn| approvals::open_of_turn(conn, &turn).await);
         let mut open = read.await.unwrap();
@@ -350,52 +435,55 @@ impl Bench {
     }
 }
 
-fn settings(folder: std::path::PathBuf, write: Effect) -> HiveSettings {
-    let profile = Profile {
-        name: "default".to_owned(),
-        provider: "scripted".to_owned(),
-        model: "scripted".to_owned(),
-        max_output_tokens: 100,
-        thinking: None,
-        temperature: None,
-        fallback: Vec::new(),
-        context_window: None,
-        price: None,
-        sees_images: false,
-    };
-    let classes = ClassPolicy { write, ..ClassPolicy::default() };
-    let agent = AgentSettings {
-        name: AgentName::new("main"),
-        description: String::new(),
-        engine: "scripted".to_owned(),
-        profile: Arc::new(profile),
-        think: None,
-        allowed_tools: ["meet", "change", "slow"].map(str::to_owned).to_vec(),
-        max_steps: 10,
-        budgets: Budgets::default(),
-        queue_mode: QueueMode::Queue,
-        workspace: folder.clone(),
-        folder,
-        sandbox: SandboxSettings::default(),
-        policy: Policy { classes, ..Policy::default() },
-        org_rules: Vec::new(),
-        team_rules: Vec::new(),
-    };
-    HiveSettings {
-        server: ServerSettings {
-            bind: [127, 0, 0, 1].into(),
-            port: 0,
-            public_url: None,
-            allowed_origins: Vec::new(),
-            ws_enabled: true,
-        },
-        limits: Limits::default(),
-        hive_rules: Vec::new(),
-        profiles: BTreeMap::new(),
-        reached: BTreeMap::new(),
-        providers: Providers::default(),
-        agents: BTreeMap::from([(agent.name.clone(), AgentState::Active(Arc::new(agent)))]),
-        model_note: String::new(),
+impl Bench {
+    fn settings(&self, write: Effect) -> HiveSettings {
+        let folder = self.folder.path().to_path_buf();
+        let profile = Profile {
+            name: "default".to_owned(),
+            provider: "scripted".to_owned(),
+            model: "scripted".to_owned(),
+            max_output_tokens: 100,
+            thinking: None,
+            temperature: None,
+            fallback: Vec::new(),
+            context_window: None,
+            price: None,
+            sees_images: false,
+        };
+        let classes = ClassPolicy { write, ..ClassPolicy::default() };
+        let agent = AgentSettings {
+            name: AgentName::new("main"),
+            description: String::new(),
+            engine: "scripted".to_owned(),
+            profile: Arc::new(profile),
+            think: None,
+            allowed_tools: self.listed.clone(),
+            max_steps: 10,
+            budgets: Budgets::default(),
+            queue_mode: QueueMode::Queue,
+            workspace: folder.clone(),
+            folder,
+            sandbox: SandboxSettings::default(),
+            policy: Policy { classes, ..Policy::default() },
+            org_rules: Vec::new(),
+            team_rules: Vec::new(),
+        };
+        HiveSettings {
+            server: ServerSettings {
+                bind: [127, 0, 0, 1].into(),
+                port: 0,
+                public_url: None,
+                allowed_origins: Vec::new(),
+                ws_enabled: true,
+            },
+            limits: Limits::default(),
+            hive_rules: Vec::new(),
+            profiles: BTreeMap::new(),
+            reached: BTreeMap::new(),
+            providers: self.providers.clone(),
+            agents: BTreeMap::from([(agent.name.clone(), AgentState::Active(Arc::new(agent)))]),
+            model_note: String::new(),
+        }
     }
 }
 
@@ -431,20 +519,7 @@ async fn engine_a_call_that_asks_waits_without_a_lease_and_runs_once_approved() 
     let row = bench.question().await;
     assert_eq!((row.tool.as_str(), row.call.as_str()), ("change", "a"));
     assert!(env.lanes.take(None, None).await.is_none(), "nobody has answered");
-    let answer = Answer {
-        id: row.id,
-        approve: true,
-        scope: Scope::Once,
-        pattern: None,
-        note: None,
-        hash: row.hash,
-        by: "operator".to_owned(),
-        from: "test".to_owned(),
-        grants: Vec::new(),
-        event: None,
-        now: clock::now_ms(),
-    };
-    bench.store.write(answer).await.unwrap();
+    bench.decide(row, true).await;
     let lease = env.lanes.take(None, None).await.unwrap();
     assert!(lease.resumed);
     run(Arc::clone(&env), lease, None).await;
