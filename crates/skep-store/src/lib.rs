@@ -21,7 +21,7 @@ pub use engine::integrity::Integrity;
 pub use engine::loss::Loss;
 pub use engine::open::{OpenOptions, OpenReport};
 pub use engine::store::{Pending, StoreOf};
-pub use engine::tx::{Committed, NewEvent, Tx};
+pub use engine::tx::{Committed, Tx};
 pub use engine::writer::WAITING_WRITES;
 pub use spine::{Command, Outcome};
 pub use tables::people::{browsers, grants, requests, tokens};

@@ -424,7 +424,7 @@ impl Story {
 
     async fn rest(&mut self) {
         let (id, name, grant, by) = ("k".into(), "k".into(), Grant::operator(), Some("p".into()));
-        let token = NewToken { id, name, grant, agent_name: None, hash: [1; 32], by, now: 1 };
+        let token = NewToken { id, name, grant, hash: [1; 32], by, now: 1 };
         self.store.write(token).await.unwrap();
         self.store.write(RevokeToken { id: "k".into(), by: "p".into(), now: 1 }).await.unwrap();
         for _ in 0..2 {

@@ -35,6 +35,23 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+impl Event {
+    /// About an agent. It has its `seq` once it is durable.
+    pub fn of(agent: AgentId, name: &AgentName, at: Millis, kind: EventKind) -> Self {
+        Self { agent: name.clone(), agent_id: Some(agent), ..Self::of_hive(at, kind) }
+    }
+
+    /// About the hive as a whole.
+    pub fn of_hive(at: Millis, kind: EventKind) -> Self {
+        let (seq, agent, agent_id) = (None, AgentName::nobody(), None);
+        Self { seq, at, agent, agent_id, session: None, turn: None, kind }
+    }
+
+    pub fn within(self, session: &SessionId, turn: Option<&TurnId>) -> Self {
+        Self { session: Some(session.clone()), turn: turn.cloned(), ..self }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {

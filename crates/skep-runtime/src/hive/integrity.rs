@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use skep_core::event::{Event, EventKind};
-use skep_core::ids::AgentName;
 use skep_guard::{clock, limits};
 use skep_store::Integrity;
 
@@ -47,14 +46,7 @@ pub(crate) async fn check(shared: Arc<Shared>) {
             IntegrityInfo::unchecked()
         }
     };
-    shared.env().bus.publish(Event {
-        seq: None,
-        at: clock::now_ms(),
-        agent: AgentName::nobody(),
-        agent_id: None,
-        session: None,
-        turn: None,
-        kind: EventKind::Integrity { state: info.state.to_owned(), text: info.text.clone() },
-    });
+    let kind = EventKind::Integrity { state: info.state.to_owned(), text: info.text.clone() };
+    shared.env().bus.publish(Event::of_hive(clock::now_ms(), kind));
     shared.facts.set_integrity(info);
 }

@@ -340,6 +340,19 @@ impl Shared {
         }
     }
 
+    /// The one agent whose rows somebody wants, or sees at all.
+    pub async fn only_agent(
+        &self,
+        wanted: Option<&AgentName>,
+        sight: &Sight,
+    ) -> Result<Option<AgentId>, DoorError> {
+        match (sight, wanted) {
+            (Sight::Agent(own), _) => Ok(Some(*own)),
+            (_, Some(agent)) => self.read_agent(agent, sight).await.map(|(id, _)| Some(id)),
+            (_, None) => Ok(None),
+        }
+    }
+
     /// An agent that has a row, in the settings or not.
     pub async fn stored_agent(
         &self,

@@ -22,7 +22,6 @@ pub struct FreshToken {
     id: String,
     name: String,
     grant: Grant,
-    agent_name: Option<AgentName>,
     /// What its owner writes; shown once.
     pub text: String,
 }
@@ -31,7 +30,7 @@ impl FreshToken {
     pub fn new(name: &str, grant: Grant) -> Self {
         let text = format!("skep_{}", random::token());
         let id = random::uuid().simple().to_string();
-        Self { id, name: name.to_owned(), grant, agent_name: None, text }
+        Self { id, name: name.to_owned(), grant, text }
     }
 }
 
@@ -68,9 +67,8 @@ impl Hive {
         if let Some(mistake) = grant.mistake() {
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_grant", mistake));
         }
-        let agent_name = grant.agent.clone();
         let grant = grant.resolve(|agent| self.shared.agent_id(&agent))?;
-        let mut token = FreshToken { agent_name, ..FreshToken::new(name, grant) };
+        let mut token = FreshToken::new(name, grant);
         if let Some(request) = request {
             token.id = hash(request).iter().take(16).map(|b| format!("{b:02x}")).collect();
         }
@@ -85,23 +83,15 @@ impl Hive {
         by: Option<&Principal>,
     ) -> Result<TokenInfo, DoorError> {
         let (hash, now) = (hash(&token.text), clock::now_ms());
-        let FreshToken { id, name, grant, agent_name, text } = token.clone();
-        let command = NewToken {
-            id: id.clone(),
-            name: name.clone(),
-            grant: grant.clone(),
-            agent_name: agent_name.clone(),
-            hash,
-            by: by.map(ToString::to_string),
-            now,
-        };
-        self.shared.store.write(command).await.map_err(door_error)?;
+        let FreshToken { id, name, grant, text } = token.clone();
+        let by = by.map(ToString::to_string);
+        let command =
+            NewToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, by, now };
+        let agent = self.shared.store.write(command).await.map_err(door_error)?;
         hide(&id, &text);
         let Grant { role, prefix, .. } = grant.clone();
-        let valid = ValidToken { id: id.clone(), name: name.clone(), hash, grant };
-        self.shared.tokens.add(valid);
-        let (agent, created_at, revoked_at) = (agent_name, now, None);
-        Ok(TokenInfo { id, name, role, prefix, agent, created_at, revoked_at })
+        self.shared.tokens.add(ValidToken { id: id.clone(), name: name.clone(), hash, grant });
+        Ok(TokenInfo { id, name, role, prefix, agent, created_at: now, revoked_at: None })
     }
 
     pub async fn tokens(&self) -> Result<Vec<TokenInfo>, DoorError> {

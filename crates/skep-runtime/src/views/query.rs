@@ -246,11 +246,7 @@ impl Hive {
         credential: &Credential,
         sight: &Sight,
     ) -> Result<Vec<InboxItem>, DoorError> {
-        let agent = match (sight, &query.agent) {
-            (Sight::Agent(own), _) => Some(*own),
-            (_, Some(agent)) => Some(self.shared.read_agent(agent, sight).await?.0),
-            (_, None) => None,
-        };
+        let agent = self.shared.only_agent(query.agent.as_ref(), sight).await?;
         let limit = query.limit.clamp(1, 500);
         let InboxQuery { state, after, .. } = query;
         let sight = sight.clone();

@@ -26,14 +26,12 @@ impl Hive {
     ) -> Result<SearchPage, DoorError> {
         let query = query::parse(&wish.query)
             .map_err(|why| DoorError::new(ErrorKind::Invalid, "bad_query", format!("{why}.")))?;
-        let agent = match (sight, &wish.agent) {
-            (Sight::Agent(own), Some(other)) if self.shared.agent_id(other).ok() != Some(*own) => {
-                return Ok(SearchPage { hits: Vec::new(), before: None, unindexed: None });
-            }
-            (Sight::Agent(own), _) => Some(*own),
-            (_, Some(agent)) => Some(self.shared.read_agent(agent, sight).await?.0),
-            (_, None) => None,
-        };
+        if let (Sight::Agent(own), Some(other)) = (sight, &wish.agent)
+            && self.shared.agent_id(other).ok() != Some(*own)
+        {
+            return Ok(SearchPage { hits: Vec::new(), before: None, unindexed: None });
+        }
+        let agent = self.shared.only_agent(wish.agent.as_ref(), sight).await?;
         let unindexed = self.catch_up().await?;
         let expression = search::expression(&query.notation(), agent);
         let prefix = match sight {

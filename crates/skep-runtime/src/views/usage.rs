@@ -68,10 +68,7 @@ pub struct UsageInfo {
 
 impl Hive {
     pub async fn usage(&self, wish: UsageWish) -> Result<UsagePage, DoorError> {
-        let agent = match &wish.agent {
-            Some(agent) => Some(self.shared.read_agent(agent, &Sight::All).await?.0),
-            None => None,
-        };
+        let agent = self.shared.only_agent(wish.agent.as_ref(), &Sight::All).await?;
         let (now, width) = (spend::hour_of(clock::now_ms()), wish.by.hours());
         let end = (now.div_euclid(width) + 1) * width;
         let (usual, most) = match wish.by {

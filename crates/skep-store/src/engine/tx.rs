@@ -1,29 +1,15 @@
 //! What a command runs on: the writer's connection, the counters, and the events and frames to
 //! publish once the commit is durable.
 
-use skep_core::Millis;
 use skep_core::audit::Head;
-use skep_core::event::{Event, EventKind};
+use skep_core::event::Event;
 use skep_core::frame::Frame;
-use skep_core::ids::{AgentId, AgentName, SessionId, TurnId};
 
 use crate::engine::audit_chain;
 use crate::engine::command::Schema;
 use crate::engine::conn::{Conn, Value};
 use crate::engine::dialect;
 use crate::engine::error::SqlError;
-
-/// A durable event before it has its `seq`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NewEvent {
-    pub at: Millis,
-    pub agent: AgentName,
-    /// Nothing where the event is about the hive as a whole.
-    pub agent_id: Option<AgentId>,
-    pub session: Option<SessionId>,
-    pub turn: Option<TurnId>,
-    pub kind: EventKind,
-}
 
 /// Handed to `notify` after the commit, in commit order, before the callers are answered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,19 +30,10 @@ impl<'c> Tx<'c> {
 
     /// Gives the event its `seq`. Its row is written with the batch, watchers hear of it after
     /// the commit.
-    pub fn event(&mut self, event: NewEvent) -> i64 {
+    pub fn event(&mut self, event: Event) {
         self.gathered.counters.seq += 1;
-        let seq = self.gathered.counters.seq;
-        self.gathered.told.events.push(Event {
-            seq: Some(seq),
-            at: event.at,
-            agent: event.agent,
-            agent_id: event.agent_id,
-            session: event.session,
-            turn: event.turn,
-            kind: event.kind,
-        });
-        seq
+        let seq = Some(self.gathered.counters.seq);
+        self.gathered.told.events.push(Event { seq, ..event });
     }
 
     /// Tells the frame's channel after the commit; its row is the command's business.

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use skep_core::Millis;
-use skep_core::event::EventKind;
+use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName};
 
 use crate::engine::command::Run;
 use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
 /// A change of status becomes an event.
@@ -77,8 +77,7 @@ impl RegisterAgents {
         let update = "UPDATE agents SET installed = $2, failure = $3 WHERE id = $1";
         tx.conn.run(update, &[id.0.into(), is.installed.into(), (&is.failure).into()]).await?;
         let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
-        let (at, agent) = (self.now, name.clone());
-        tx.event(NewEvent { at, agent, agent_id: Some(id), session: None, turn: None, kind });
+        tx.event(Event::of(id, name, self.now, kind));
         Ok(())
     }
 }

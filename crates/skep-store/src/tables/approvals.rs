@@ -8,7 +8,7 @@ use skep_core::approval::{ApprovalState, Scope};
 use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::cause::Cause;
 use skep_core::decision::Decision;
-use skep_core::event::EventKind;
+use skep_core::event::{Event, EventKind};
 use skep_core::ids::{
     AgentId, AgentName, ApprovalId, CallId, ItemId, SessionId, SessionKey, TurnId,
 };
@@ -17,7 +17,7 @@ use skep_core::policy::Class;
 use crate::engine::command::Run;
 use crate::engine::conn::{Conn, Row};
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::inbox::{Accept, Accepted};
 use crate::tables::pending::cause;
 use crate::tables::people::grants::{GrantRow, NewGrant};
@@ -51,15 +51,9 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    pub fn event(&self, kind: EventKind) -> NewEvent {
-        NewEvent {
-            at: self.now,
-            agent: self.agent_name.clone(),
-            agent_id: Some(self.agent),
-            session: Some(self.session.clone()),
-            turn: Some(self.turn.clone()),
-            kind,
-        }
+    pub fn event(&self, kind: EventKind) -> Event {
+        let event = Event::of(self.agent, self.agent_name, self.now, kind);
+        event.within(self.session, Some(self.turn))
     }
 }
 

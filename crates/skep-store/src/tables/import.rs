@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use skep_core::Millis;
-use skep_core::event::EventKind;
+use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, LaneId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Message, View};
 
 use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::history::{self, Sum};
 use crate::tables::inbox::NORMAL;
 use crate::tables::lanes;
@@ -51,14 +51,9 @@ impl Run for Import {
         }
         let point = "UPDATE lanes SET session = $2 WHERE id = $1 AND session IS NULL";
         tx.conn.run(point, &[lane.id.0.into(), self.session.as_str().into()]).await?;
-        tx.event(NewEvent {
-            at: self.now,
-            agent: self.agent_name.clone(),
-            agent_id: Some(self.agent),
-            session: Some(self.session.clone()),
-            turn: None,
-            kind: EventKind::HistoryUpdated { first: 1, last: self.last().seq },
-        });
+        let kind = EventKind::HistoryUpdated { first: 1, last: self.last().seq };
+        let event = Event::of(self.agent, &self.agent_name, self.now, kind);
+        tx.event(event.within(&self.session, None));
         Ok(Imported::New)
     }
 

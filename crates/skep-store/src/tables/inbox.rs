@@ -5,7 +5,7 @@ use skep_core::Millis;
 use skep_core::arrival::{self, Arrival, LaneActivity};
 use skep_core::cause::Cause;
 use skep_core::engine::Capabilities;
-use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
+use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::file::File;
 use skep_core::frame::FrameKind;
 use skep_core::ids::{
@@ -18,7 +18,7 @@ use skep_core::settings::{QueueMode, Think};
 
 use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::files;
 use crate::tables::lanes::{self, Lane, OpenTurn};
@@ -489,9 +489,8 @@ async fn tell_accepted(tx: &mut Tx<'_>, letter: &Letter, ack: &Ack) -> Result<()
     Ok(())
 }
 
-fn event(letter: &Letter, kind: EventKind) -> NewEvent {
-    let (at, agent, agent_id) = (letter.now, letter.agent_name.clone(), Some(letter.agent));
-    NewEvent { at, agent, agent_id, session: None, turn: None, kind }
+fn event(letter: &Letter, kind: EventKind) -> Event {
+    Event::of(letter.agent, &letter.agent_name, letter.now, kind)
 }
 
 fn user_text(letter: &Letter) -> UserText<'_> {

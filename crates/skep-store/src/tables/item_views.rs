@@ -4,14 +4,14 @@ use serde_json::json;
 use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::engine::FailureCode;
-use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
+use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::frame::FrameKind;
 use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId, SessionId, TurnId};
 
 use crate::engine::command::Run;
 use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::inbox::{self, Accept, Accepted, EndedTurn};
 use crate::tables::lanes::{self, turn_state};
@@ -175,18 +175,12 @@ impl CancelItem {
             let frame = NewFrame { id, channel, item: &self.item, kind, payload, now };
             outbox::push(tx, frame).await?;
         }
-        tx.event(NewEvent {
-            at: self.now,
-            agent: found.agent_name.clone(),
-            agent_id: Some(found.agent),
-            session: None,
-            turn: None,
-            kind: EventKind::InboxEnded {
-                item: self.item.clone(),
-                message_id: found.message_id.clone(),
-                state: ItemState::Cancelled,
-            },
-        });
+        let kind = EventKind::InboxEnded {
+            item: self.item.clone(),
+            message_id: found.message_id.clone(),
+            state: ItemState::Cancelled,
+        };
+        tx.event(Event::of(found.agent, &found.agent_name, self.now, kind));
         Ok(())
     }
 }

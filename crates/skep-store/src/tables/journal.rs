@@ -5,13 +5,13 @@ use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::compaction::{self, Seam};
 use skep_core::decision::Decision;
-use skep_core::event::{CallState, EventKind};
+use skep_core::event::{CallState, Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
 use skep_core::message::{Body, Message};
 
 use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking};
 use crate::tables::engine_sessions::LaunchedSession;
@@ -259,7 +259,7 @@ impl<'a> Leased<'a> {
         }
     }
 
-    pub fn event(&self, kind: EventKind) -> NewEvent {
+    pub fn event(&self, kind: EventKind) -> Event {
         self.asking().event(kind)
     }
 }

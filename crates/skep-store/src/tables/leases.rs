@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use skep_core::Millis;
 use skep_core::cause::Cause;
-use skep_core::event::{CancelReason, EventKind, ItemState, TurnState};
+use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::ids::{AgentId, AgentName, LaneId, SessionId, SessionKey, Token, TurnId};
 use skep_core::message::Message;
 use skep_core::settings::Think;
 
 use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::history::{self, NewMessage, NewSession, RowPlace};
 use crate::tables::inbox::{Slot, UserText, user_body};
@@ -154,15 +154,9 @@ fn tell_start(tx: &mut Tx<'_>, lease: &Lease, from: &str, body: &str, now: Milli
 }
 
 impl Lease {
-    pub(crate) fn event(&self, at: Millis, kind: EventKind) -> NewEvent {
-        NewEvent {
-            at,
-            agent: self.agent_name.clone(),
-            agent_id: Some(self.agent),
-            session: Some(self.session.clone()),
-            turn: Some(self.turn.clone()),
-            kind,
-        }
+    pub fn event(&self, at: Millis, kind: EventKind) -> Event {
+        let event = Event::of(self.agent, &self.agent_name, at, kind);
+        event.within(&self.session, Some(&self.turn))
     }
 }
 

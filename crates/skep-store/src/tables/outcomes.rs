@@ -4,14 +4,14 @@ use serde_json::{Value as Json, json};
 use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow};
 use skep_core::cause::CallRef;
-use skep_core::event::{EventKind, Resolution};
+use skep_core::event::{Event, EventKind, Resolution};
 use skep_core::ids::{AgentId, AgentName, CallId, Principal, SessionId, SessionKey, TurnId};
 use skep_core::message::Body;
 
 use crate::engine::command::Run;
 use crate::engine::conn::{Conn, Row};
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::inbox::{Accept, Accepted};
 
 /// A call of unknown outcome that nobody has resolved yet.
@@ -114,14 +114,9 @@ impl Run for Resolve {
         })
         .await?;
         let (call_id, outcome) = (self.call.clone(), self.outcome);
-        tx.event(NewEvent {
-            at: self.now,
-            agent,
-            agent_id: Some(agent_id),
-            session: Some(SessionId(session)),
-            turn: Some(self.turn.clone()),
-            kind: EventKind::CallResolved { call_id, tool, outcome },
-        });
+        let kind = EventKind::CallResolved { call_id, tool, outcome };
+        let event = Event::of(agent_id, &agent, self.now, kind);
+        tx.event(event.within(&SessionId(session), Some(&self.turn)));
         match &self.again {
             Some(accept) => accept.run(tx).await.map(Some),
             None => Ok(None),

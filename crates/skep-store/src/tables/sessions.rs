@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use skep_core::Millis;
-use skep_core::event::EventKind;
+use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey};
 use skep_core::message::{Body, Role, View};
 use skep_core::money::Money;
@@ -12,7 +12,7 @@ use skep_core::settings::Think;
 use crate::engine::command::Run;
 use crate::engine::conn::{Conn, Row};
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::history;
 use crate::tables::lanes::{self, Chosen};
 
@@ -167,14 +167,9 @@ impl Run for Fork {
             chosen.think.map(Think::as_str).into(),
         ];
         tx.conn.run(point, &args).await?;
-        tx.event(NewEvent {
-            at: self.now,
-            agent: self.agent_name.clone(),
-            agent_id: Some(self.agent),
-            session: Some(self.session.clone()),
-            turn: None,
-            kind: EventKind::HistoryUpdated { first: 1, last: at },
-        });
+        let kind = EventKind::HistoryUpdated { first: 1, last: at };
+        let event = Event::of(self.agent, &self.agent_name, self.now, kind);
+        tx.event(event.within(&self.session, None));
         Ok(at)
     }
 }

@@ -12,7 +12,7 @@ use skep_core::settings::Think;
 use crate::engine::command::Run;
 use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
 use crate::engine::error::{Refusal, SqlError};
-use crate::engine::tx::{NewEvent, Tx};
+use crate::engine::tx::Tx;
 use crate::tables::lanes::think_level;
 use crate::tables::pending::cause;
 
@@ -27,9 +27,7 @@ impl Run for NoteEvent {
     type Out = ();
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
-        let (at, kind) = (self.now, self.kind.clone());
-        let agent = AgentName::nobody();
-        tx.event(NewEvent { at, agent, agent_id: None, session: None, turn: None, kind });
+        tx.event(Event::of_hive(self.now, self.kind.clone()));
         Ok(tx.audit(self.audit.clone()).await?)
     }
 }

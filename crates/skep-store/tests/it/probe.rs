@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use skep_core::event::EventKind;
+use skep_core::event::{Event, EventKind};
 use skep_core::frame::{Frame, FrameKind};
 use skep_core::ids::{AgentId, AgentName, ChannelId, SessionId};
 use skep_store::{
-    Committed, MigrationFile, NewEvent, OpenError, OpenOptions, Refusal, Run, Schema, StoreError,
-    StoreOf, Tx, Value,
+    Committed, MigrationFile, OpenError, OpenOptions, Refusal, Run, Schema, StoreError, StoreOf,
+    Tx, Value,
 };
 use tokio::sync::Notify;
 
@@ -42,15 +42,11 @@ impl Run for Put {
         let ord = tx.next_ord();
         let args = [Value::from(ord), Value::from(&self.0)];
         tx.conn.run("INSERT INTO notes (ord, text) VALUES ($1, $2)", &args).await?;
-        tx.event(NewEvent {
-            at: 7,
-            agent: AgentName::new("main"),
-            agent_id: Some(AgentId(1)),
-            // As long as the images of damaged logs were made with: pages fill as they did.
-            session: Some(SessionId::new("s-0123456789-0123456789")),
-            turn: None,
-            kind: EventKind::HistoryUpdated { first: ord, last: ord },
-        });
+        // As long as the images of damaged logs were made with: pages fill as they did.
+        let session = SessionId::new("s-0123456789-0123456789");
+        let kind = EventKind::HistoryUpdated { first: ord, last: ord };
+        let event = Event::of(AgentId(1), &AgentName::new("main"), 7, kind);
+        tx.event(event.within(&session, None));
         tx.frame(Frame {
             channel: ChannelId::new("ws:1"),
             seq: ord,

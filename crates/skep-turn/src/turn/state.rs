@@ -11,7 +11,7 @@ use skep_core::Millis;
 use skep_core::brake::Brake;
 use skep_core::decision::Decision;
 use skep_core::engine::SessionKeeper;
-use skep_core::event::{CancelReason, Event, EventKind};
+use skep_core::event::{CancelReason, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Body, Usage};
 use skep_core::policy::Policy;
@@ -252,15 +252,7 @@ impl Turn {
     }
 
     pub fn publish(&self, kind: EventKind) {
-        self.env.bus.publish(Event {
-            seq: None,
-            at: self.env.now(),
-            agent: self.agent.name.clone(),
-            agent_id: Some(self.lease.agent),
-            session: Some(self.lease.session.clone()),
-            turn: Some(self.lease.turn.clone()),
-            kind,
-        });
+        self.env.bus.publish(self.lease.event(self.env.now(), kind));
     }
 }
 

@@ -62,10 +62,7 @@ impl Hive {
         query: ApprovalQuery,
         sight: &Sight,
     ) -> Result<ApprovalPage, DoorError> {
-        let agent = match &query.agent {
-            Some(agent) => Some(self.shared.read_agent(agent, sight).await?.0),
-            None => None,
-        };
+        let agent = self.shared.only_agent(query.agent.as_ref(), sight).await?;
         let before = query.cursor.unwrap_or(i64::MAX);
         let limit = query.limit.clamp(1, 500);
         let read = self.shared.store.read(async |conn| {

@@ -15,7 +15,6 @@ pub struct NewToken {
     pub id: String,
     pub name: String,
     pub grant: Grant,
-    pub agent_name: Option<AgentName>,
     /// SHA-256 of the token.
     pub hash: [u8; 32],
     /// Nobody, for the one of a first start.
@@ -24,9 +23,10 @@ pub struct NewToken {
 }
 
 impl Run for NewToken {
-    type Out = ();
+    /// The name of its agent.
+    type Out = Option<AgentName>;
 
-    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let known = "SELECT 1 FROM tokens WHERE id = $1";
         if tx.conn.row(known, &[(&self.id).into()]).await?.is_some() {
             let detail = format!(
@@ -37,7 +37,8 @@ impl Run for NewToken {
             return Err(Refusal::Conflict { code: "id_reused", detail });
         }
         let insert = "INSERT INTO tokens (id, name, role, prefix, agent, hash, created_at) \
-                      VALUES ($1, $2, $3, $4, $5, $6, $7)";
+                      VALUES ($1, $2, $3, $4, $5, $6, $7) \
+                      RETURNING (SELECT a.name FROM agents a WHERE a.id = agent)";
         let args = [
             (&self.id).into(),
             (&self.name).into(),
@@ -47,14 +48,15 @@ impl Run for NewToken {
             self.hash.as_slice().into(),
             self.now.into(),
         ];
-        tx.conn.run(insert, &args).await?;
+        let row = tx.conn.row(insert, &args).await?;
+        let agent_name = row.map(|row| row.text_opt(0)).transpose()?.flatten();
         if let Some(by) = &self.by {
             let Grant { role, prefix, agent } = &self.grant;
             let what = json!({"token": self.id, "name": self.name, "role": role.as_str(),
-                              "prefix": prefix, "agent": self.agent_name, "agent_id": agent});
+                              "prefix": prefix, "agent": agent_name, "agent_id": agent});
             tx.audit(AuditRow::change("token_made", Some(by), &what, self.now)).await?;
         }
-        Ok(())
+        Ok(agent_name.map(AgentName))
     }
 }
 
