@@ -191,7 +191,7 @@ test("who is signed in to look sees what waits and decides nothing", async (t) =
     assert.equal(await page.getByRole("button", { name: "Approve once" }).count(), 0);
     await approvals(page).click();
     await exact(page).waitFor();
-    await page.getByText("Whoever runs the hive decides this").waitFor();
+    await page.getByText("only role:operator may decide this").waitFor();
     await page.keyboard.press("y");
     await page.getByText("Waiting, 1").waitFor();
     faultless(page);

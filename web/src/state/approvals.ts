@@ -15,6 +15,8 @@ export interface Choice {
 interface State {
   /** Soonest expiry first. */
   open: ApprovalInfo[];
+  /** Approved, and no call ran with it; newest first. */
+  unused: ApprovalInfo[];
   /** Decided or expired, newest first. */
   past: ApprovalInfo[];
   loaded: boolean;
@@ -26,21 +28,25 @@ interface State {
 const SETTLE = 100;
 
 export function createApprovals(live: Live) {
-  const [state, set] = createStore<State>({ open: [], past: [], loaded: false });
+  const [state, set] = createStore<State>({ open: [], unused: [], past: [], loaded: false });
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   async function refresh(): Promise<void> {
     timer = undefined;
     if (state.refused !== undefined) return;
     try {
-      const [open, decided, expired] = await Promise.all([
+      const [open, unused, decided, expired] = await Promise.all([
         get<ApprovalPage>("/approvals?state=open"),
+        get<ApprovalPage>("/approvals?state=unused"),
         get<ApprovalPage>("/approvals?state=decided"),
         get<ApprovalPage>("/approvals?state=expired"),
       ]);
       const waiting = open.approvals.sort((a, b) => a.expires_at - b.expires_at);
-      const past = [...decided.approvals, ...expired.approvals].sort((a, b) => when(b) - when(a));
+      const idle = new Set(unused.approvals.map((one) => one.id));
+      const used = decided.approvals.filter((one) => !idle.has(one.id));
+      const past = [...used, ...expired.approvals].sort((a, b) => when(b) - when(a));
       set("open", reconcile(waiting, { key: "id" }));
+      set("unused", reconcile(unused.approvals, { key: "id" }));
       set("past", reconcile(past, { key: "id" }));
       set("loaded", true);
     } catch (error) {
@@ -82,7 +88,7 @@ export function createApprovals(live: Live) {
     decide,
     reopen,
     find: (id: string) =>
-      state.open.find((one) => one.id === id) ?? state.past.find((one) => one.id === id),
+      [...state.open, ...state.unused, ...state.past].find((one) => one.id === id),
     of: (agent: string, session: string | undefined) =>
       state.open.filter((one) => one.agent === agent && one.session === session),
   };

@@ -45,6 +45,11 @@ export function left(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** Who may answer: one of each list. */
+export function approverWords(approval: ApprovalInfo): string {
+  return approval.approvers.map((list) => list.join(" or ")).join(", and ");
+}
+
 /** Who decided, how far and from where, in one line. */
 export function verdict(approval: ApprovalInfo): string {
   const decision = approval.decision;
@@ -54,6 +59,6 @@ export function verdict(approval: ApprovalInfo): string {
   const note = decision.note ? `: ${decision.note}` : "";
   const from = decision.from ? `, from ${decision.from}` : "";
   if (approval.state === "denied") return `${decision.by} denied${note}${from}`;
-  const unused = decision.used == null ? ", not used yet" : "";
+  const unused = decision.used == null ? ", not used" : "";
   return `${decision.by}, ${decision.scope}${from}${note}${unused}`;
 }

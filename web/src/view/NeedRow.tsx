@@ -40,7 +40,7 @@ function when(need: Need): string {
 
 /** Decided here only where all of it is seen here. */
 function Asked(props: { approval: ApprovalInfo }) {
-  const { approvals, decides } = usePage();
+  const { approvals } = usePage();
   const { problem, run } = createAction();
   const there = () => href({ page: "approvals", id: props.approval.id });
   const lines = () => lineCount(props.approval.shown);
@@ -64,7 +64,10 @@ function Asked(props: { approval: ApprovalInfo }) {
         >
           <code class="cmd wrap">{visible(props.approval.shown)}</code>
           <span class="acts">
-            <Show when={decides}>
+            <Show
+              when={props.approval.refused === undefined}
+              fallback={<span class="small faint">{props.approval.refused}</span>}
+            >
               <button class="btn" onClick={() => void decide("approve")}>
                 Approve once
               </button>

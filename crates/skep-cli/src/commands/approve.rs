@@ -13,8 +13,9 @@ use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
+use crate::print::table::OutputTable;
 use crate::print::time;
-use crate::print::values::{items, text};
+use crate::print::values::{items, stamp, text};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -22,6 +23,7 @@ use crate::print::values::{items, text};
   skep approve 019a2b3c-…                       let exactly this call run
   skep approve 019a2b3c-… --session             and calls like it in this session
   skep approve 019a2b3c-… --always --pattern 'git push'
+  skep approve --unused                         what was approved and never ran
 
 Without an id it lists what waits and asks, on a terminal; elsewhere it exits 2.")]
 pub struct ApproveArgs {
@@ -39,6 +41,9 @@ pub struct ApproveArgs {
     /// For the record
     #[arg(long)]
     note: Option<String>,
+    /// List what was approved and no call ran with
+    #[arg(long, conflicts_with_all = ["id", "always", "session", "note"])]
+    unused: bool,
 }
 
 #[derive(Args)]
@@ -57,6 +62,9 @@ pub struct DenyArgs {
 
 pub async fn run_approve(command: ApproveArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
+    if command.unused {
+        return list_unused(&client, globals).await;
+    }
     let Some(id) = command.id else { return ask_all(&client, globals).await };
     let scope = match (command.always, command.session) {
         (true, _) => "always",
@@ -109,6 +117,24 @@ fn show_decided(globals: &Globals, done: &Value) {
     globals.print(done, [format!("{state} {scope}: {tool} of {}", text(&done["agent"]))]);
 }
 
+async fn list_unused(client: &Client, globals: &Globals) -> Result<(), Failure> {
+    let path = "/api/v1/approvals?state=unused&limit=200";
+    let page = client.fetch(path, "list what was not used").await?;
+    if globals.json {
+        output::json(&page);
+        return Ok(());
+    }
+    let mut table = OutputTable::new(&["id", "agent", "tool", "approved", "by", "how far"]);
+    for approval in items(&page["approvals"]) {
+        let (named, decision) = (|key: &str| text(&approval[key]), &approval["decision"]);
+        let (by, scope) = (text(&decision["by"]), text(&decision["scope"]));
+        let at = stamp(&decision["at"]);
+        table.row([named("id"), named("agent"), named("tool"), at, by, scope]);
+    }
+    table.lines().into_iter().for_each(output::line);
+    Ok(())
+}
+
 /// Lists what waits, and asks about each where somebody can answer.
 async fn ask_all(client: &Client, globals: &Globals) -> Result<(), Failure> {
     let page = client.fetch("/api/v1/approvals?limit=200", "list what waits").await?;
@@ -131,7 +157,7 @@ async fn ask_all(client: &Client, globals: &Globals) -> Result<(), Failure> {
         if !globals.json {
             lines(question).into_iter().for_each(output::line);
         }
-        if asks {
+        if asks && question["refused"].is_null() {
             ask::one(client, globals, question).await?;
         }
     }
@@ -177,7 +203,12 @@ pub fn facts(question: &Value) -> Vec<String> {
         format!("until    {}", stamp("expires_at")),
         format!("why      {}", text(&question["why"]["why"])),
         format!("in       {}", text(&question["cwd"])),
+        format!("sandbox  {}", level(&question["sandbox"])),
+        format!("decides  {}", approvers(&question["approvers"])),
     ];
+    if let Some(why) = question["refused"].as_str() {
+        lines.push(format!("you may not decide this: {}", one_line(why)));
+    }
     for file in items(&question["files"]) {
         let target = file["target"].as_str().map(|to| format!(" -> {}", one_line(to)));
         let hash: String = file["sha256"].as_str().unwrap_or("").chars().take(12).collect();
@@ -190,6 +221,23 @@ pub fn facts(question: &Value) -> Vec<String> {
     let shown = question["shown"].as_str().unwrap_or_default();
     lines.extend(foreign(shown).lines().map(|line| format!("  {line}")));
     lines
+}
+
+/// One of each list.
+fn approvers(lists: &Value) -> String {
+    let names = |list: &Value| {
+        let names: Vec<String> = items(list).iter().map(|name| one_line(&text(name))).collect();
+        names.join(" or ")
+    };
+    items(lists).iter().map(names).collect::<Vec<_>>().join(", and ")
+}
+
+fn level(level: &Value) -> &'static str {
+    match level.as_str() {
+        Some("confined") => "confined: its workspace alone",
+        Some("host") => "host: with the rights of the hive itself, no walls",
+        _ => "the agent is not there any more",
+    }
 }
 
 /// Shows hidden characters and line breaks, so that no detail can imitate another line.

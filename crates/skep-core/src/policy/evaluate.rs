@@ -15,7 +15,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::rule::{Piece, Rule, Specificity, Who};
+use super::approvers::Approvers;
+use super::rule::{GrantTo, Piece, Rule, Specificity, Who};
 use super::{Class, Effect, Policy};
 use crate::vocab::configuration::SandboxLevel;
 
@@ -41,6 +42,9 @@ pub struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     pub parts: Vec<PartVerdict>,
+    /// Where it asks: who may answer, one of each list.
+    #[serde(skip_serializing_if = "Approvers::is_empty")]
+    pub approvers: Approvers,
     /// The command that runs instead of the given one: the same words, quoted again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<String>,
@@ -53,7 +57,11 @@ impl Verdict {
     /// The stricter of two decisions on the same call; this one where they are alike.
     #[must_use]
     pub fn or_stricter(self, other: Self) -> Self {
-        if strictness(other.effect) > strictness(self.effect) { other } else { self }
+        let mut approvers = self.approvers.clone();
+        approvers.join(&other.approvers);
+        let stricter =
+            if strictness(other.effect) > strictness(self.effect) { other } else { self };
+        Self { approvers, ..stricter }
     }
 }
 
@@ -68,6 +76,9 @@ pub struct PartVerdict {
     pub why: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// Of the rule that asks.
+    #[serde(skip)]
+    pub approvers: Vec<GrantTo>,
     /// The rules, and why each matched or did not.
     pub rules: Vec<Looked>,
     /// How many compared rules are left out of `rules`.
@@ -99,8 +110,8 @@ impl Policy {
         if let Some(broken) = &self.broken {
             let why = format!("the policy cannot be read, so everything is denied: {broken}");
             let rule = Some(broken.clone());
-            let (effect, parts) = (Effect::Deny, Vec::new());
-            return Verdict { effect, why, rule, parts, runs: None, by_command: false };
+            let (effect, parts, approvers) = (Effect::Deny, Vec::new(), Approvers::default());
+            return Verdict { effect, why, rule, parts, approvers, runs: None, by_command: false };
         }
         let nobody = [Who {
             principal: crate::vocab::ids::Principal::new("nobody"),
@@ -132,7 +143,10 @@ impl Policy {
                 (Effect::Deny, why, None)
             }
         };
-        Verdict { effect, why, rule, parts, runs: None, by_command }
+        let mut approvers = Approvers::default();
+        let asking = parts.iter().filter(|part| part.effect == Effect::Ask);
+        asking.for_each(|part| approvers.require(&part.approvers));
+        Verdict { effect, why, rule, parts, approvers, runs: None, by_command }
     }
 
     fn decide_part(
@@ -171,7 +185,8 @@ impl Policy {
         let (part, who) = (piece.text(), who.principal.to_string());
         let by_command = effect == Effect::Allow && by.is_some_and(|rule| rule.command.is_some());
         let rule = by.map(|rule| rule.place.clone());
-        (PartVerdict { part, who, effect, why, rule, rules, untold }, by_command)
+        let approvers = by.map(|rule| rule.approvers.clone()).unwrap_or_default();
+        (PartVerdict { part, who, effect, why, rule, approvers, rules, untold }, by_command)
     }
 }
 

@@ -21,6 +21,7 @@ fn rule(text: &str) -> Rule {
         command: None,
         host: None,
         grants: Vec::new(),
+        approvers: Vec::new(),
         place: text.to_owned(),
     };
     for part in parts {

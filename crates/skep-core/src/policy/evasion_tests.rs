@@ -210,6 +210,7 @@ fn gate_a_trace_is_bounded() {
         command: Some(CommandPattern::parse(&format!("program{number} x")).unwrap()),
         host: None,
         grants: Vec::new(),
+        approvers: Vec::new(),
         place: format!("teams/main/config.yaml:{number}"),
     };
     let policy = Policy { rules: (0..1000).map(rule).collect(), ..Policy::default() };

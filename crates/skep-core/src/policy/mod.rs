@@ -2,6 +2,7 @@
 //! rule matches. Pure: the same call, rules and people give the same answer and the same trace.
 
 pub mod allow;
+pub mod approvers;
 pub mod evaluate;
 #[cfg(test)]
 mod evasion_tests;

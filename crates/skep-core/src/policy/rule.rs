@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::pattern::{CommandPattern, HostPattern, Narrowness, PathPattern, never};
@@ -22,12 +22,15 @@ pub struct Rule {
     pub host: Option<HostPattern>,
     /// For whom; empty is for anyone.
     pub grants: Vec<GrantTo>,
+    /// Of a rule that asks: who may answer; empty is operators.
+    pub approvers: Vec<GrantTo>,
     /// Where it was written, for people.
     pub place: String,
 }
 
 /// Somebody a rule is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum GrantTo {
     Any,
     Role(Role),
@@ -99,7 +102,7 @@ impl GrantTo {
         }
     }
 
-    fn covers(&self, who: &Who) -> bool {
+    pub(super) fn covers(&self, who: &Who) -> bool {
         match self {
             Self::Any => true,
             Self::Role(role) => who.role == Some(*role),
@@ -125,6 +128,20 @@ impl fmt::Display for GrantTo {
             Self::Role(role) => write!(f, "role:{}", role.as_str()),
             Self::User(user) => write!(f, "user:{user}"),
         }
+    }
+}
+
+impl From<GrantTo> for String {
+    fn from(to: GrantTo) -> Self {
+        to.to_string()
+    }
+}
+
+impl TryFrom<String> for GrantTo {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("{text} names nobody"))
     }
 }
 
@@ -276,6 +293,10 @@ impl fmt::Display for Rule {
             let to: Vec<String> = self.grants.iter().map(GrantTo::to_string).collect();
             write!(f, " for {}", to.join(", "))?;
         }
+        if !self.approvers.is_empty() {
+            let by: Vec<String> = self.approvers.iter().map(GrantTo::to_string).collect();
+            write!(f, ", approved by {}", by.join(" or "))?;
+        }
         Ok(())
     }
 }
@@ -293,6 +314,9 @@ pub struct RuleInfo {
     pub host: Option<String>,
     /// `any`, `role:…`, `user:…`.
     pub grants: Vec<String>,
+    /// Of a rule that asks: who may answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<String>,
     /// File and line.
     pub place: String,
 }
@@ -301,6 +325,9 @@ impl From<&Rule> for RuleInfo {
     fn from(rule: &Rule) -> Self {
         let any = || vec![GrantTo::Any.to_string()];
         let grants: Vec<String> = rule.grants.iter().map(GrantTo::to_string).collect();
+        let operators = || vec![GrantTo::Role(Role::Operator).to_string()];
+        let approvers: Vec<String> = rule.approvers.iter().map(GrantTo::to_string).collect();
+        let asks = rule.effect == Effect::Ask;
         Self {
             effect: rule.effect,
             tool: rule.tool.clone(),
@@ -308,6 +335,7 @@ impl From<&Rule> for RuleInfo {
             command: rule.command.as_ref().map(CommandPattern::to_string),
             host: rule.host.as_ref().map(HostPattern::to_string),
             grants: if grants.is_empty() { any() } else { grants },
+            approvers: if asks && approvers.is_empty() { operators() } else { approvers },
             place: rule.place.clone(),
         }
     }

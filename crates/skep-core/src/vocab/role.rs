@@ -12,7 +12,8 @@ words! {
         Operator = "operator",
         /// Talks to agents and sees its own conversations.
         User = "user",
-        /// Reads everything but credentials and logs; changes nothing.
+        /// Reads everything but credentials and logs; changes nothing, and decides only where a
+        /// rule names it.
         Viewer = "viewer",
         /// A program that brings messages in: conversations under its own prefix.
         Channel = "channel",
@@ -41,8 +42,9 @@ words! {
         ReadAudit = "read_audit",
         /// List, make and revoke tokens.
         ManageTokens = "manage_tokens",
-        /// Decide what calls wait for, grant for a time: never whoever asks, unless they run the
-        /// hive.
+        /// Decide what calls wait for: the questions that name one as an approver.
+        Decide = "decide",
+        /// Grant for a time, ask again: never whoever asks, unless they run the hive.
         Approve = "approve",
         /// Change the hive itself: settings, tries of providers, imports.
         Configure = "configure",
@@ -72,6 +74,7 @@ pub fn decide(role: Role, action: Action) -> Reach {
         ReadLogs => [All, Nothing, Nothing, Nothing, Nothing],
         ReadAudit => [All, Nothing, All, Nothing, Nothing],
         ManageTokens => [All, Nothing, Nothing, Nothing, Nothing],
+        Decide => [All, Own, All, Nothing, Nothing],
         Approve => [All, Nothing, Nothing, Nothing, Nothing],
         Configure => [All, Nothing, Nothing, Nothing, Nothing],
         Shutdown => [All, Nothing, Nothing, Nothing, Nothing],

@@ -8,9 +8,11 @@ use utoipa::ToSchema;
 
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::ids::{AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
+use skep_core::policy::approvers::Approvers;
 use skep_core::policy::evaluate::Verdict;
 use skep_core::policy::rule::RuleInfo;
 use skep_core::policy::{Class, Effect};
+use skep_core::settings::SandboxLevel;
 use skep_core::{BoxFuture, Millis};
 
 pub use skep_turn::gate::{Bound, NamedFile};
@@ -35,6 +37,10 @@ pub struct ApprovalInfo {
     pub shown: String,
     /// The folder it would run in.
     pub cwd: String,
+    /// The walls around what it starts, as the agent has them now; other walls than those of the
+    /// question ask again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxLevel>,
     /// What the arguments name in the workspace, as it was when the question was asked.
     pub files: Vec<NamedFile>,
     /// Which files a yes is tied to.
@@ -44,6 +50,11 @@ pub struct ApprovalInfo {
     /// Why it was asked: the whole decision of the policy.
     #[schema(value_type = Verdict)]
     pub why: Value,
+    /// Who may answer, as the rules said when it was asked: one of each list.
+    pub approvers: Approvers,
+    /// Why whoever reads this may not answer; absent: they may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
     pub state: ApprovalState,
     /// It expired once and was asked again: a yes runs the call as an item of its own.
     pub reopened: bool,

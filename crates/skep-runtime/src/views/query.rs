@@ -22,6 +22,7 @@ use crate::door::{
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::items::inbox_item;
+use crate::people::approvals::sees;
 use crate::views::page::Page;
 use crate::views::watch::{self as watching, Told, Watch};
 
@@ -68,6 +69,11 @@ impl Hive {
             tool: call.tool,
             at: call.at,
         });
+        let who = match sight {
+            Sight::Keys { principal, .. } => self.shared.person(principal.as_str()),
+            // Their sight covers all they may decide.
+            Sight::All | Sight::Agent(_) => self.shared.person(""),
+        };
         Ok(Snapshot {
             seq,
             hive: HiveInfo {
@@ -90,7 +96,7 @@ impl Hive {
             unknown_calls: unknown.collect(),
             approvals: open
                 .into_iter()
-                .filter(|row| sight.covers(row.agent, &row.session_key))
+                .filter(|row| sees(&who, sight, row))
                 .map(|row| ApprovalBrief {
                     preview: shown_arguments(&row.arguments).chars().take(PREVIEW).collect(),
                     id: row.id,

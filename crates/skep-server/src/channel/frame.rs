@@ -109,7 +109,7 @@ impl ClientFrame {
         match self {
             Self::Message(_) | Self::Interrupt(_) => Action::Talk,
             Self::Subscribe { .. } => Action::Watch,
-            Self::Approve { .. } => Action::Approve,
+            Self::Approve { .. } => Action::Decide,
         }
     }
 

@@ -53,6 +53,7 @@ fn rule(effect: Effect, tool: &str, command: Option<&str>, path: Option<&str>) -
         command: command.map(|command| CommandPattern::parse(command).unwrap()),
         host: None,
         grants: Vec::new(),
+        approvers: Vec::new(),
         place: "config.yaml:1".to_owned(),
     }
 }

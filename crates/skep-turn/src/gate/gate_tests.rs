@@ -549,6 +549,7 @@ async fn gate_policy_decides_on_rewritten_arguments() {
         command: None,
         host: None,
         grants: Vec::new(),
+        approvers: Vec::new(),
         place: "teams/main/config.yaml:3".into(),
     };
     let folder = tempfile::tempdir().unwrap();

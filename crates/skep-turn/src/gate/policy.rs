@@ -98,6 +98,7 @@ pub fn rule_of(row: &GrantRow) -> Option<Rule> {
         command: row.command.as_deref().map(CommandPattern::parse).transpose().ok()?,
         host: row.host.as_deref().map(HostPattern::parse).transpose().ok()?,
         grants: row.grants.iter().map(|to| GrantTo::parse(to)).collect::<Option<_>>()?,
+        approvers: Vec::new(),
         place: format!("grant {}", row.id),
     })
 }

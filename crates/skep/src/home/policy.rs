@@ -4,6 +4,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use skep_core::policy::Effect;
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
 use skep_core::policy::rule::{GrantTo, Rule};
 use skep_core::role::Role;
@@ -40,6 +41,10 @@ pub struct RawRule {
     #[serde(default)]
     #[schemars(extend("x-holds" = "grant"))]
     grants: Vec<TextScalar>,
+    /// With `ask`: who may answer, `role:ROLE` or `user:NAME`; operators where it is left out.
+    #[serde(default)]
+    #[schemars(extend("x-holds" = "approver"))]
+    approvers: Vec<TextScalar>,
 }
 
 pub fn rules(
@@ -76,8 +81,31 @@ fn resolve(raw: &RawRule, reader: &Reader<'_>, known: &KnownNames) -> Result<Rul
         command: pattern(reader, &raw.command, CommandPattern::parse)?,
         host: pattern(reader, &raw.host, HostPattern::parse)?,
         grants: grants?,
+        approvers: approvers(raw, reader)?,
         place: format!("teams/{folder}/config.yaml:{}", raw.tool.at().0),
     })
+}
+
+fn approvers(raw: &RawRule, reader: &Reader<'_>) -> Result<Vec<GrantTo>, Mistake> {
+    let effect: Effect = raw.effect.into();
+    let people = [Role::Operator, Role::User, Role::Viewer];
+    let approver = |text: &TextScalar| {
+        let written = reader.text(text)?;
+        if effect != Effect::Ask {
+            let why = format!("a rule that says {} is answered by nobody", effect.as_str());
+            return Err(reader.mistake(text, why).expecting("approvers only with effect: ask"));
+        }
+        match GrantTo::parse(&written) {
+            Some(to @ GrantTo::User(_)) => Ok(to),
+            Some(GrantTo::Role(role)) if people.contains(&role) => Ok(GrantTo::Role(role)),
+            _ => {
+                let roles = people.map(Role::as_str).join(", ");
+                let mistake = reader.mistake(text, format!("`{written}` cannot decide"));
+                Err(mistake.expecting(format!("user:NAME, or role: and one of {roles}")))
+            }
+        }
+    };
+    raw.approvers.iter().map(approver).collect()
 }
 
 fn pattern<T>(

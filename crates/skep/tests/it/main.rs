@@ -5,6 +5,7 @@ mod stage;
 
 mod attack_answers;
 mod attack_approvals;
+mod attack_approvers;
 mod attack_browser;
 mod attack_budget;
 mod attack_doors;

@@ -102,33 +102,38 @@ function List(props: { picked: string | undefined; now: number }) {
           )}
         </For>
       </ul>
-      <Show when={approvals.state.past.length}>
-        <h2>Decided lately</h2>
-        <ul>
-          <For each={approvals.state.past}>
-            {(approval) => (
-              <li>
-                <a
-                  href={href({ page: "approvals", id: approval.id })}
-                  aria-current={approval.id === props.picked ? "page" : undefined}
-                >
-                  <Mark name={markOf(approval)} label={approval.state} />
-                  <span class="row">
-                    <span class="grow clip">
-                      <b>{approval.agent}</b> {wish(approval)}
-                    </span>
-                    <span class="when">
-                      {clock(approval.decision?.at ?? approval.expires_at)}
-                    </span>
-                  </span>
-                  <span class="small faint clip">{verdict(approval)}</span>
-                </a>
-              </li>
-            )}
-          </For>
-        </ul>
-      </Show>
+      <Past title="Approved, not used" approvals={approvals.state.unused} picked={props.picked} />
+      <Past title="Decided lately" approvals={approvals.state.past} picked={props.picked} />
     </aside>
+  );
+}
+
+function Past(props: { title: string; approvals: ApprovalInfo[]; picked: string | undefined }) {
+  return (
+    <Show when={props.approvals.length}>
+      <h2>{props.title}</h2>
+      <ul>
+        <For each={props.approvals}>
+          {(approval) => (
+            <li>
+              <a
+                href={href({ page: "approvals", id: approval.id })}
+                aria-current={approval.id === props.picked ? "page" : undefined}
+              >
+                <Mark name={markOf(approval)} label={approval.state} />
+                <span class="row">
+                  <span class="grow clip">
+                    <b>{approval.agent}</b> {wish(approval)}
+                  </span>
+                  <span class="when">{clock(approval.decision?.at ?? approval.expires_at)}</span>
+                </span>
+                <span class="small faint clip">{verdict(approval)}</span>
+              </a>
+            </li>
+          )}
+        </For>
+      </ul>
+    </Show>
   );
 }
 

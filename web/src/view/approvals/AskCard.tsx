@@ -14,7 +14,8 @@ import { isTyping } from "./Approvals";
 
 /** `keys`: y and n decide this one; a page has at most one card with them. */
 export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
-  const { approvals, decides } = usePage();
+  const { approvals } = usePage();
+  const decides = () => props.approval.refused === undefined;
   const { busy, problem, run } = createAction();
   const since = Date.now();
   const there = () => href({ page: "approvals", id: props.approval.id });
@@ -23,7 +24,7 @@ export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
     run(() => approvals.decide(props.approval, { decision, scope: "once" }), "Not decided: ");
   onKey((event) => {
     const early = event.repeat || Date.now() - since < 400;
-    if (!decides || !props.keys || !isShort(props.approval) || isTyping(event) || early) return;
+    if (!decides() || !props.keys || !isShort(props.approval) || isTyping(event) || early) return;
     if (event.key === "y") void decide("approve");
     if (event.key === "n") void decide("deny");
   });
@@ -51,7 +52,10 @@ export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
       >
         <code class="cmd wrap">{visible(props.approval.shown)}</code>
         <div class="acts">
-          <Show when={decides}>
+          <Show
+            when={decides()}
+            fallback={<span class="small faint">{props.approval.refused}</span>}
+          >
             <button
               class="btn"
               classList={{ go: props.keys }}

@@ -49,23 +49,27 @@ export function Decide(props: { approval: ApprovalInfo }) {
         </div>
       }
     >
-      <Show when={decides} fallback={<OnlyOperators />}>
+      <Show
+        when={props.approval.refused === undefined}
+        fallback={<NotYours why={props.approval.refused} />}
+      >
         <Form approval={props.approval} />
       </Show>
     </Show>
   );
 }
 
-function OnlyOperators() {
+function NotYours(props: { why: string | null | undefined }) {
   return (
     <div class="decided">
-      <p class="muted">Whoever runs the hive decides this; you are signed in to look.</p>
+      <p class="muted">You are signed in to look: {props.why}.</p>
     </div>
   );
 }
 
 function Form(props: { approval: ApprovalInfo }) {
-  const { approvals } = usePage();
+  const { approvals, decides } = usePage();
+  const scopes = decides ? SCOPES : SCOPES.slice(0, 1);
   const [scope, setScope] = createSignal<Scope>("once");
   const [pattern, setPattern] = createSignal("");
   const [note, setNote] = createSignal("");
@@ -115,7 +119,7 @@ function Form(props: { approval: ApprovalInfo }) {
 
   onKey((event) => {
     if (isTyping(event) || event.repeat || Date.now() - since < SETTLE) return;
-    const chosen = SCOPES[Number(event.key) - 1];
+    const chosen = scopes[Number(event.key) - 1];
     if (chosen) setScope(chosen[0]);
     else if (event.key === "y") void decide("approve");
     else if (event.key === "n") void decide("deny");
@@ -128,7 +132,12 @@ function Form(props: { approval: ApprovalInfo }) {
   return (
     <form class="decide" aria-label="Decision" onSubmit={(event) => event.preventDefault()}>
       <Notice text={problem()} marked />
-      <ScopeChoice approval={props.approval} scope={scope()} choose={setScope} />
+      <ScopeChoice
+        approval={props.approval}
+        scopes={scopes}
+        scope={scope()}
+        choose={setScope}
+      />
       <div class="pattern">
         <Show when={wide()}>
           <Pattern
@@ -179,6 +188,8 @@ function Form(props: { approval: ApprovalInfo }) {
 
 interface ScopeProps {
   approval: ApprovalInfo;
+  /** What allows more than one call is for operators. */
+  scopes: typeof SCOPES;
   scope: Scope;
   choose: (scope: Scope) => void;
 }
@@ -187,7 +198,7 @@ function ScopeChoice(props: ScopeProps) {
   return (
     <fieldset class="scope">
       <legend class="sr">How far the yes goes</legend>
-      <For each={SCOPES}>
+      <For each={props.scopes}>
         {([name, word, reach], at) => (
           <label>
             <input

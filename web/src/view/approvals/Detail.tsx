@@ -3,7 +3,7 @@
 import { createMemo, For, Show } from "solid-js";
 import type { ApprovalInfo } from "../../api/types";
 import { href } from "../../state/route";
-import { left, wish } from "../../text/asks";
+import { approverWords, left, wish } from "../../text/asks";
 import { bytes, clock } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
 import { DiffView } from "../Diff";
@@ -45,6 +45,12 @@ export function Detail(props: { approval: ApprovalInfo; now: number; place: numb
             <dd>
               <code>{visible(approval().cwd)}</code>
             </dd>
+            <dt>Sandbox</dt>
+            <dd classList={{ "bad-text": approval().sandbox === "host" }}>
+              {LEVELS[approval().sandbox ?? ""] ?? "the agent is not there any more"}
+            </dd>
+            <dt>Decided by</dt>
+            <dd>{approverWords(approval())}</dd>
             <dt>Kind</dt>
             <dd>{KINDS[approval().class] ?? approval().class}</dd>
           </dl>
@@ -56,6 +62,11 @@ export function Detail(props: { approval: ApprovalInfo; now: number; place: numb
     </div>
   );
 }
+
+const LEVELS: Record<string, string> = {
+  confined: "confined: its workspace alone, no network of its own",
+  host: "host: with the rights of the hive itself, no walls",
+};
 
 const KINDS: Record<string, string> = {
   read: "reads",

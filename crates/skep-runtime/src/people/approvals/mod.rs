@@ -12,8 +12,10 @@ use skep_core::approval::{ApprovalState, Scope};
 use skep_core::audit::AuditRow;
 use skep_core::cause::Cause;
 use skep_core::ids::{ApprovalId, Principal};
-use skep_core::policy::rule::Rule;
+use skep_core::policy::approvers::Approvers;
+use skep_core::policy::rule::{Rule, Who};
 use skep_core::policy::{Effect, Policy};
+use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::visible::shown_arguments;
 use skep_guard::{clock, random, scrub};
@@ -60,6 +62,7 @@ impl Hive {
     pub async fn approvals(
         &self,
         query: ApprovalQuery,
+        by: &Principal,
         sight: &Sight,
     ) -> Result<ApprovalPage, DoorError> {
         let agent = self.shared.only_agent(query.agent.as_ref(), sight).await?;
@@ -80,13 +83,20 @@ impl Hive {
         let full = rows.len() >= limit as usize;
         rows.truncate(limit as usize);
         let next = rows.last().filter(|_| full).map(|row| row.number);
-        rows.retain(|row| sight.covers(row.agent, &row.session_key));
-        let approvals = rows.into_iter().map(|row| self.approval_info(row)).collect();
+        let who = self.shared.person(by.as_str());
+        rows.retain(|row| sees(&who, sight, row));
+        let approvals = rows.into_iter().map(|row| self.approval_info(row, &who)).collect();
         Ok(ApprovalPage { approvals, next })
     }
 
-    pub async fn approval(&self, id: &str, sight: &Sight) -> Result<ApprovalInfo, DoorError> {
-        self.seen_approval(id, sight).await.map(|row| self.approval_info(row))
+    pub async fn approval(
+        &self,
+        id: &str,
+        by: &Principal,
+        sight: &Sight,
+    ) -> Result<ApprovalInfo, DoorError> {
+        let who = self.shared.person(by.as_str());
+        self.seen_approval(id, &who, sight).await.map(|row| self.approval_info(row, &who))
     }
 
     /// What a pattern would cover, before anybody says yes to it.
@@ -94,19 +104,21 @@ impl Hive {
         &self,
         id: &str,
         pattern: Option<&str>,
+        by: &Principal,
         sight: &Sight,
     ) -> Result<Covered, DoorError> {
-        let row = self.seen_approval(id, sight).await?;
+        let who = self.shared.person(by.as_str());
+        let row = self.seen_approval(id, &who, sight).await?;
         let agent = self.agent_of(row.agent, &row.agent_name)?;
         let rules = self.draft_rules(&row, &agent, pattern).await?;
         let policy = with_rules(&agent.policy, &rules);
         let verdict = self.imagined(&row, &agent, &policy, Vec::new()).await?;
         let others = self.also_covered(&row, &agent, &policy, Vec::new()).await?;
-        let seen = others.into_iter().filter(|row| sight.covers(row.agent, &row.session_key));
+        let seen = others.into_iter().filter(|row| sees(&who, sight, row));
         Ok(Covered {
             covers: verdict.effect == Effect::Allow,
             why: verdict.why,
-            others: seen.map(|row| self.approval_info(row)).collect(),
+            others: seen.map(|row| self.approval_info(row, &who)).collect(),
         })
     }
 
@@ -142,7 +154,9 @@ impl Hive {
         }
         // One after the other: a rule is written for the answer that counts and for no other.
         let _answering = self.shared.approvals.answering.lock().await;
-        let row = self.seen_approval(id, sight).await?;
+        let who = self.shared.person(wish.by.as_str());
+        let row = self.seen_approval(id, &who, &Sight::All).await?;
+        self.check_approver(&row, &who, &wish).await?;
         if lasting && Bound::of(&files_of(&row.files)) == Bound::Nothing {
             let text = "The workspace has too many files to tell whether one changed, so this \
                         call is bound to none of them. Approve it once.";
@@ -166,6 +180,9 @@ impl Hive {
             error
         })?;
         for other in lasts.also {
+            if approvers_of(&other).refuse(&who).is_some() {
+                continue;
+            }
             let note = format!("covered by what was decided about {id}");
             let covered = DecisionWish {
                 approve: true,
@@ -181,7 +198,32 @@ impl Hive {
                 tracing::info!(%error, approval = other.id, "not answered by a pattern");
             }
         }
-        self.approval(id, sight).await
+        self.approval(id, &who.principal, sight).await
+    }
+
+    /// Refuses whoever is no approver of this question, by the rules as they stand now: a role
+    /// that was lost since the question gives no right.
+    async fn check_approver(
+        &self,
+        row: &Approval,
+        who: &Who,
+        wish: &DecisionWish,
+    ) -> Result<(), DoorError> {
+        let now = match self.agent_of(row.agent, &row.agent_name) {
+            Ok(agent) => self.imagined(row, &agent, &agent.policy, Vec::new()).await.ok(),
+            Err(_) => None,
+        };
+        // Where the rules do not ask any more, those who were asked may still answer.
+        let now = now.filter(|verdict| verdict.effect == Effect::Ask);
+        let approvers = now.map_or_else(|| approvers_of(row), |verdict| verdict.approvers);
+        let refused = approvers.refuse(who).map(|why| ("not_approver", why)).or_else(|| {
+            let beyond = wish.scope != Scope::Once && who.role != Some(Role::Operator);
+            let why = "what allows more than this call is for operators; approve it once";
+            beyond.then(|| ("scope", why.to_owned()))
+        });
+        let Some((code, why)) = refused else { return Ok(()) };
+        self.keep_refused(&row.id, who, format!("{why}, through {}", wish.from)).await;
+        Err(DoorError::new(ErrorKind::Forbidden, code, format!("Nothing was decided: {why}.")))
     }
 
     async fn answer(
@@ -383,30 +425,39 @@ impl Hive {
         by: &Principal,
         sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
-        let row = self.seen_approval(id, sight).await?;
+        let row = self.seen_approval(id, &self.shared.person(by.as_str()), sight).await?;
         let now = clock::now_ms();
         let time = self.shared.settings().limits.approval.as_millis();
         let expires_at = now.saturating_add(i64::try_from(time).unwrap_or(i64::MAX));
         let command = Reopen { id: row.id, by: by.to_string(), expires_at, now };
         self.shared.store.write(command).await.map_err(door_error)?;
         self.shared.approvals.reopened.notify_one();
-        self.approval(id, sight).await
+        self.approval(id, by, sight).await
     }
 
     /// Somebody whose role is not enough wanted to decide: the trail keeps it.
     pub async fn note_refused(&self, id: &str, by: &Identity, from: &str) {
         let why = format!("the role {} may not, through {from}", by.role.as_str());
-        let (id, by) = (id.to_owned(), by.principal.to_string());
+        self.keep_refused(id, &self.shared.person(by.principal.as_str()), why).await;
+    }
+
+    async fn keep_refused(&self, id: &str, who: &Who, why: String) {
+        let (id, by) = (id.to_owned(), who.principal.to_string());
         let command = NoteRefused { id, by, why, now: clock::now_ms() };
         if let Err(error) = self.shared.store.write(command).await {
             tracing::warn!(%error, "a refused decision is not in the audit trail");
         }
     }
 
-    async fn seen_approval(&self, id: &str, sight: &Sight) -> Result<Approval, DoorError> {
+    async fn seen_approval(
+        &self,
+        id: &str,
+        who: &Who,
+        sight: &Sight,
+    ) -> Result<Approval, DoorError> {
         let read = self.shared.store.read(async |conn| approvals::find(conn, id).await);
         let found = read.await.map_err(door_error)?;
-        let seen = found.filter(|row| sight.covers(row.agent, &row.session_key));
+        let seen = found.filter(|row| sees(who, sight, row));
         seen.ok_or_else(|| {
             let shown: String = id.chars().take(64).collect();
             let text = format!("There is no approval `{shown}`; GET /api/v1/approvals lists them.");
@@ -414,7 +465,10 @@ impl Hive {
         })
     }
 
-    fn approval_info(&self, row: Approval) -> ApprovalInfo {
+    fn approval_info(&self, row: Approval, who: &Who) -> ApprovalInfo {
+        let approvers = approvers_of(&row);
+        let sandbox =
+            self.agent_of(row.agent, &row.agent_name).ok().map(|agent| agent.sandbox.level);
         let subject =
             self.shared.env().gate.toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
         let decision = match (row.decided_by, row.decided_at, row.decided_from) {
@@ -446,8 +500,11 @@ impl Hive {
             class: row.class,
             arguments: row.arguments,
             cwd: row.cwd,
+            sandbox,
             hash: row.hash,
             why: row.why,
+            refused: approvers.refuse(who),
+            approvers,
             state: row.state,
             reopened: row.reopened,
             asked_by: row.asked_by,
@@ -456,6 +513,16 @@ impl Hive {
             decision,
         }
     }
+}
+
+/// Those whom the rules named when the question was asked.
+fn approvers_of(row: &Approval) -> Approvers {
+    Approvers::deserialize(&row.why["approvers"]).unwrap_or_default()
+}
+
+/// An approver sees the question, whosever conversation it comes from.
+pub(crate) fn sees(who: &Who, sight: &Sight, row: &Approval) -> bool {
+    sight.covers(row.agent, &row.session_key) || approvers_of(row).refuse(who).is_none()
 }
 
 fn files_of(files: &Value) -> Vec<NamedFile> {
