@@ -65,3 +65,27 @@ test("the first page is read once where nothing comes in between", async () => {
   await vi.waitFor(() => expect(talk.state.loaded).toBe(true));
   expect(asked.length).toBe(1);
 });
+
+test("new rows are read from the last known one on, however many come meanwhile", async () => {
+  const { asked, live, tell } = hive();
+  const talk = createTalk({ agent: "main", key: "main" }, live);
+  await vi.waitFor(() => expect(asked.length).toBe(1));
+  asked[0]?.answer(page("one"));
+  await vi.waitFor(() => expect(talk.state.loaded).toBe(true));
+  const rows = page("one", "two", "three", "four").messages;
+  const context = { used: 7, window: 10 };
+  tell(row(2));
+  tell(row(3));
+  await vi.waitFor(() => expect(asked.length).toBe(3));
+  expect(asked[1]?.path).toContain("limit=1&after=1");
+  expect(asked[2]?.path).toContain("limit=2&after=1");
+  // The later answer is there first; a fourth row was committed by then.
+  asked[2]?.answer({ ...page(), messages: rows.slice(1, 3), after: 3, context });
+  asked[1]?.answer({ ...page(), messages: rows.slice(1, 2), after: 2 });
+  tell(row(4));
+  await vi.waitFor(() => expect(asked.length).toBe(4));
+  expect(asked[3]?.path).toMatch(/after=[13]/);
+  asked[3]?.answer({ ...page(), messages: rows.slice(3) });
+  await vi.waitFor(() => expect(talk.state.messages.map((one) => one.seq)).toEqual([1, 2, 3, 4]));
+  expect(talk.state.context).toEqual(context);
+});

@@ -134,16 +134,19 @@ export function createTalk(place: Place, live: Live) {
   /** Rows up to `last` are new: they take the place of what was provisional. */
   async function update(last: number): Promise<void> {
     set("saying", {}, "stored", true);
-    const known = state.messages.at(-1)?.seq ?? 0;
-    if (last <= known) return;
-    const missing = Math.min(LARGEST, Math.max(1, last - known));
+    let known = state.messages.at(-1)?.seq ?? 0;
     try {
-      const page = await get<HistoryPage>(path({ limit: missing }));
-      batch(() => {
-        if (page.context) set("context", page.context);
-        merge(page);
-        set("saying", (saying) => saying.filter((one) => !one.stored));
-      });
+      // From what is known on: rows that come meanwhile push none of these out of the page.
+      while (known < last) {
+        const limit = Math.min(LARGEST, last - known);
+        const page = await get<HistoryPage>(path({ limit, after: known }));
+        batch(() => {
+          if (page.context) set("context", page.context);
+          merge(page);
+          set("saying", (saying) => saying.filter((one) => !one.stored));
+        });
+        known = page.messages.at(-1)?.seq ?? last;
+      }
     } catch {
       // The stream breaks as well; reading starts anew when it is back.
     }

@@ -140,7 +140,8 @@ pub struct HistoryPage {
     /// Where `after` was given: give this for the page after; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
-    /// On the newest page, once a model has answered.
+    /// On the newest page, once a model has answered; where `after` was given, as of the last call
+    /// in the page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextInfo>,
 }

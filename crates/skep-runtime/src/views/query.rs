@@ -230,8 +230,7 @@ impl Hive {
         let forward = query.after.is_some();
         let before = seqs.first().copied().filter(|seq| *seq > 1 && (whole || forward));
         let after = seqs.last().copied().filter(|_| whole && forward);
-        let newest = query.before.is_none() && !forward;
-        let meta = if newest { page.newest_meta(seam) } else { None };
+        let meta = query.before.is_none().then(|| page.newest_meta(seam)).flatten();
         let context = meta.map(|meta| self.meter(agent, &query.agent, &meta));
         let messages = page.into_json()?;
         Ok(HistoryPage {

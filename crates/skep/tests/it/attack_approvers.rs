@@ -125,7 +125,7 @@ async fn attack_a_role_that_was_lost_gives_no_right() {
     assert_eq!(code(&decide(&bot, &question, "once").await), (403, "role"));
     // The rule names others by now.
     let changed = RULES.replace("[user:anna, 'role:viewer']", "[user:bert]");
-    fault_config::change(&stage, &play, "teams/main/config.yaml", &changed).await;
+    fault_config::noticed(&play, || stage.write("teams/main/config.yaml", &changed)).await;
     let refused = decide(&viewer, &question, "once").await;
     assert_eq!(code(&refused), (403, "not_approver"), "{}", refused.text);
     let (_, bert) = token(&play, json!({"name": "bert", "role": "user"})).await;
@@ -148,7 +148,7 @@ async fn attack_approvers_that_cannot_decide_are_refused_in_the_file() {
     for (effect, who, why) in cases {
         let rule = format!("  - {{effect: {effect}, tool: bash, approvers: ['{who}']}}\n");
         let text = format!("allowed_tools: ['*']\npolicy:\n{rule}");
-        fault_config::change(&stage, &play, "teams/main/config.yaml", &text).await;
+        fault_config::noticed(&play, || stage.write("teams/main/config.yaml", &text)).await;
         let status = play.state().await["hive"]["config"].to_string();
         assert!(status.contains(why), "{who}: {status}");
     }
