@@ -10,7 +10,8 @@ pub use approvals::{
 };
 pub use hive::{IntegrityInfo, ProviderInfo, ProviderTry, Reached};
 pub use sessions::{
-    ForkWish, ForkedFrom, ImportReport, SearchHit, SearchPage, SearchWish, SessionInfo, SessionPage,
+    ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage, SearchWish,
+    SessionInfo, SessionPage,
 };
 
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! Sessions as doors list, fork, carry and search them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use skep_core::Millis;
@@ -65,6 +65,17 @@ pub struct ForkWish {
     pub at: Option<i64>,
     /// Leads to the fork from then on.
     pub session_key: SessionKey,
+}
+
+/// How messages are written as lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryForm {
+    /// As they are stored.
+    #[default]
+    Skep,
+    /// Time, role, content and meta alone.
+    Seed,
 }
 
 /// What became of an import.

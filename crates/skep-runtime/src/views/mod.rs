@@ -12,6 +12,7 @@ mod page;
 mod providers;
 mod query;
 mod search;
+mod seed;
 mod sessions;
 mod transcript;
 pub(crate) mod watch;

@@ -10,8 +10,8 @@ use skep_store::sessions::{self, Cursor, Fork, SessionRow};
 use skep_store::{Conn, SqlError, files, history};
 
 use crate::door::{
-    Credential, DoorError, ErrorKind, ForkWish, ForkedFrom, ImportReport, SessionInfo, SessionPage,
-    Sight,
+    Credential, DoorError, ErrorKind, ForkWish, ForkedFrom, HistoryForm, ImportReport, SessionInfo,
+    SessionPage, Sight,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake;
@@ -98,11 +98,13 @@ impl Hive {
         &self,
         agent: &AgentName,
         session: &SessionId,
+        form: HistoryForm,
         credential: &Credential,
         sight: &Sight,
     ) -> Result<BoxStream<'static, Result<String, DoorError>>, DoorError> {
         let (_, agent, row) = self.seen_session(agent, session, sight).await?;
-        let export = Export { agent, session: session.clone(), last: row.messages, seen: 0 };
+        let (session, last) = (session.clone(), row.messages);
+        let export = Export { agent, session, form, last, seen: 0 };
         let begin = (self.shared.store.clone(), credential.name().to_owned(), export);
         Ok(Box::pin(stream::try_unfold(begin, |(store, who, export)| async move {
             if export.seen >= export.last {
@@ -154,6 +156,7 @@ impl Hive {
 struct Export {
     agent: AgentName,
     session: SessionId,
+    form: HistoryForm,
     last: i64,
     seen: i64,
 }
@@ -179,7 +182,7 @@ impl Export {
             if has_files {
                 files::fill(conn, std::iter::once(&mut message), |_| true).await?;
             }
-            match transcript::write(&message) {
+            match transcript::write(&message, self.form) {
                 Ok(line) => piece.push_str(&line),
                 Err(error) => return Ok((Err(error), self)),
             }

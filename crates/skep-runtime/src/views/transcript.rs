@@ -10,14 +10,22 @@ use skep_core::ids::{AgentName, CallId, is_session_id};
 use skep_core::message::{Block, Message, Role, history_tag};
 use skep_guard::scrub;
 
-use crate::door::{DoorError, ErrorKind};
+use crate::door::{DoorError, ErrorKind, HistoryForm};
+use crate::views::seed;
 
 /// More than a hive ever writes into one row. Rows lie beside each other and are looked up through
 /// each other: one of the size of a session would make all of them slow.
 const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-pub(crate) fn write(message: &Message) -> Result<String, DoorError> {
-    let line = serde_json::to_string(message).map_err(|error| {
+pub(crate) fn write(message: &Message, form: HistoryForm) -> Result<String, DoorError> {
+    let line = match form {
+        HistoryForm::Skep => serde_json::to_string(message),
+        HistoryForm::Seed => match seed::write(message) {
+            Some(line) => serde_json::to_string(&line),
+            None => return Ok(String::new()),
+        },
+    };
+    let line = line.map_err(|error| {
         tracing::error!(%error, "a message could not be written as JSON");
         let text = "A message could not be written; see the log of the hive.";
         DoorError::new(ErrorKind::Internal, "internal", text)
@@ -28,7 +36,11 @@ pub(crate) fn write(message: &Message) -> Result<String, DoorError> {
 
 /// The messages of one session, complete and in order. Secrets in them stay outside.
 pub(crate) fn read(agent: &AgentName, text: &str) -> Result<Vec<Message>, String> {
-    let mut messages = read_all(agent, &scrub::known().clean(text))?;
+    let text = scrub::known().clean(text);
+    let mut messages = match seed::is_seed(&text) {
+        true => read_all(agent, &seed::canonical(agent, &text)?)?,
+        false => read_all(agent, &text)?,
+    };
     for block in messages.iter_mut().flat_map(|message| &mut message.body.content) {
         // A signature proves nothing about words that were replaced.
         if let Block::Thinking { thinking, signature } = block

@@ -38,7 +38,7 @@ fn read_all(lines: &[String]) -> Result<Vec<Message>, String> {
 }
 
 fn write_all(messages: &[Message]) -> String {
-    messages.iter().map(|message| write(message).unwrap()).collect()
+    messages.iter().map(|message| write(message, HistoryForm::Skep).unwrap()).collect()
 }
 
 fn with_file(data: Value) -> Value {

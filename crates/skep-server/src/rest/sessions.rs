@@ -9,7 +9,8 @@ use serde::Deserialize;
 use skep_core::ids::{SessionId, SessionKey};
 use skep_guard::random;
 use skep_runtime::door::{
-    Followed, ForkWish, ImportReport, Inbound, Receipt, SessionInfo, SessionPage, Source,
+    Followed, ForkWish, HistoryForm, ImportReport, Inbound, Receipt, SessionInfo, SessionPage,
+    Source,
 };
 use utoipa::{IntoParams, ToSchema};
 
@@ -174,15 +175,26 @@ pub(crate) async fn compact(
     messages::submit(&doors, &permit, wait, OnClose::Keep, inbound).await
 }
 
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExportParams {
+    /// `skep` where it is left out.
+    #[param(inline)]
+    format: Option<HistoryForm>,
+}
+
 /// Every message of a session as JSON lines.
 ///
 /// One message a line, as it is stored. Posted to the sessions of an agent of the same name it
-/// becomes the same session again.
+/// becomes the same session again. With the format `seed` a line has `timestamp` (seconds), `role`,
+/// `content` and `meta`, and of a tool's result which call it answers.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/sessions/{id}/export", tag = "sessions",
     params(
         ("agent" = String, Path, description = "The name of an agent."),
-        ("id" = String, Path, description = "The id of a session.")
+        ("id" = String, Path, description = "The id of a session."),
+        ExportParams
     ),
     responses(
         (status = 200, description = "Messages, oldest first.", body = String,
@@ -194,11 +206,12 @@ pub(crate) async fn export(
     State(doors): State<Doors>,
     permit: Permit,
     Segments((agent, session)): Segments<(String, String)>,
-    Params(Nothing {}): Params<Nothing>,
+    Params(params): Params<ExportParams>,
 ) -> Result<Response, Problem> {
     let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
+    let form = params.format.unwrap_or_default();
     let (credential, sight) = (permit.credential(), permit.sight());
-    let pieces = doors.hive.export(&agent, &session, credential, &sight).await?;
+    let pieces = doors.hive.export(&agent, &session, form, credential, &sight).await?;
     let mut response = Body::from_stream(pieces).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(LINES));
@@ -220,8 +233,8 @@ pub(crate) struct ImportParams {
 
 /// Takes in a session that was exported: all of it, or nothing.
 ///
-/// Ids, numbers and times stay. The same session again changes nothing; one of the same id with
-/// other messages is refused.
+/// Ids, numbers and times stay; lines without them (the format `seed`) get some. The same session
+/// again changes nothing; one of the same id with other messages is refused.
 #[utoipa::path(
     post, path = "/api/v1/agents/{agent}/sessions", tag = "sessions",
     params(("agent" = String, Path, description = "The name of an agent."), ImportParams),

@@ -19,7 +19,8 @@ use crate::print::values::items;
 #[command(after_help = "Examples:
   skep history export                        every session of every agent
   skep history export main --out backup      those of main, into backup/history/
-  skep history export main --session main    the present session of the key main")]
+  skep history export main --session main    the present session of the key main
+  skep history export --format seed          time, role, content and meta alone")]
 pub struct HistoryExportArgs {
     /// The agent (all of them)
     agent: Option<String>,
@@ -29,18 +30,26 @@ pub struct HistoryExportArgs {
     /// Folder in which `history/AGENT-SESSION.jsonl` is written
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     out: PathBuf,
+    /// `skep`: as it is stored; `seed`: time, role, content and meta alone
+    #[arg(long, default_value = "skep", value_parser = ["skep", "seed"])]
+    format: String,
 }
 
 #[derive(Args)]
 #[command(after_help = "Examples:
   skep history import history/*.jsonl
   skep history import main-0190a3….jsonl --session old
+  skep history import old.jsonl --agent main
 
-An imported session keeps its ids, numbers and times. To go on in it: skep session fork")]
+An imported session keeps its ids, numbers and times; a file in the format seed gets ids of its own
+and needs --agent. To go on in it: skep session fork")]
 pub struct HistoryImportArgs {
     /// Files that `skep history export` wrote
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// The agent of files that name none
+    #[arg(long)]
+    agent: Option<String>,
     /// Session key that leads to it, if that leads nowhere yet (`import:ID`)
     #[arg(long, value_name = "KEY")]
     session: Option<String>,
@@ -61,7 +70,7 @@ pub async fn export(command: HistoryExportArgs, globals: &Globals) -> Result<(),
     let mut written = Vec::new();
     for agent in agents {
         for id in sessions(&client, &agent, command.session.as_deref()).await? {
-            let file = write_session(&client, &agent, &id, &folder).await?;
+            let file = write_session(&client, &agent, &id, &command.format, &folder).await?;
             if !globals.json {
                 output::line(file.display().to_string());
             }
@@ -122,6 +131,7 @@ async fn write_session(
     client: &Client,
     agent: &str,
     id: &str,
+    format: &str,
     folder: &Path,
 ) -> Result<PathBuf, Failure> {
     let attempted = format!("export the session {id} of {agent}");
@@ -133,7 +143,8 @@ async fn write_session(
     }
     let file = folder.join(format!("{agent}-{id}.jsonl"));
     let unfinished = folder.join(format!("{agent}-{id}.jsonl.part"));
-    let path = format!("/api/v1/agents/{}/sessions/{}/export", escaped(agent), escaped(id));
+    let session = format!("/api/v1/agents/{}/sessions/{}", escaped(agent), escaped(id));
+    let path = format!("{session}/export?format={format}");
     let response = client.stream(&path).await.map_err(|error| client.failure(&attempted, error))?;
     let done = save(response, &unfinished).await;
     let done = done.and_then(|()| fs::rename(&unfinished, &file).map_err(|e| e.to_string()));
@@ -158,7 +169,7 @@ pub async fn import(command: HistoryImportArgs, globals: &Globals) -> Result<(),
     let client = Client::open(globals)?;
     let mut reports = Vec::new();
     for file in &command.files {
-        let report = import_one(&client, file, command.session.as_deref()).await?;
+        let report = import_one(&client, file, &command).await?;
         if !globals.json {
             let session = report["session"].as_str().unwrap_or("?");
             let count = report["messages"].as_i64().unwrap_or(0);
@@ -176,17 +187,22 @@ pub async fn import(command: HistoryImportArgs, globals: &Globals) -> Result<(),
     Ok(())
 }
 
-async fn import_one(client: &Client, file: &Path, key: Option<&str>) -> Result<Value, Failure> {
+async fn import_one(
+    client: &Client,
+    file: &Path,
+    command: &HistoryImportArgs,
+) -> Result<Value, Failure> {
     let attempted = format!("import {}", file.display());
     let failed = |why: String| Failure::new(Exit::Failed, &attempted, why);
     let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let first: Value = serde_json::from_str(text.lines().next().unwrap_or_default())
         .map_err(|error| failed(format!("line 1: this is not JSON ({error})")))?;
-    let Some(agent) = first["agentId"].as_str() else {
-        let why = "line 1: `agentId` is missing; is this an export of `skep history`?";
+    let Some(agent) = first["agentId"].as_str().or(command.agent.as_deref()) else {
+        let why = "line 1: `agentId` is missing; is this an export of `skep history`? Name the \
+                   agent of a file in the format seed with --agent";
         return Err(failed(why.to_owned()));
     };
     let path = format!("/api/v1/agents/{}/sessions", escaped(agent));
-    let path = with_query(&path, [("session_key", key.map(str::to_owned))]);
+    let path = with_query(&path, [("session_key", command.session.clone())]);
     client.post_lines(&path, text).await.map_err(|error| client.failure(&attempted, error))
 }
