@@ -1,14 +1,15 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
-import { createEffect, createMemo, For, Index, Show } from "solid-js";
-import type { ApprovalInfo, ContextInfo, Message } from "../api/types";
+import { createEffect, createMemo, createResource, For, Index, Show } from "solid-js";
+import { get } from "../api/http";
+import type { ApprovalInfo, ContextInfo, Message, SessionInfo } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { href } from "../state/route";
 import type { Talk } from "../state/talk";
 import { wish } from "../text/asks";
 import { mainArgument } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
-import { count, span } from "../text/format";
+import { clock, count, span } from "../text/format";
 import { Coil } from "./Coil";
 import { createClock } from "./hooks";
 import { Mark } from "./marks";
@@ -21,6 +22,7 @@ export function Inspector(props: {
   return (
     <aside class="insp" aria-label="This session">
       <ContextFacts talk={props.talk} />
+      <CacheBreaks talk={props.talk} />
       <Show when={props.asked.length}>
         <section>
           <h2>Waits for you</h2>
@@ -77,6 +79,39 @@ function ContextFacts(props: { talk: Talk }) {
           </Show>
         </section>
       )}
+    </Show>
+  );
+}
+
+/** Why the vendor's cache did not help, newest first: the last few calls that it cost. */
+function CacheBreaks(props: { talk: Talk }) {
+  const [info] = createResource(
+    () => {
+      const { session, context } = props.talk.state;
+      // Again after each call of the model.
+      return session && context ? { session, used: context.used } : undefined;
+    },
+    async ({ session }) => {
+      const agent = encodeURIComponent(props.talk.place.agent);
+      return get<SessionInfo>(`/agents/${agent}/sessions/${encodeURIComponent(session)}`);
+    },
+  );
+  const breaks = () => (info.error ? [] : (info.latest?.cache_breaks ?? [])).slice(-3).reverse();
+  return (
+    <Show when={breaks().length}>
+      <section>
+        <h2>Cache broken</h2>
+        <ul>
+          <For each={breaks()}>
+            {(broke) => (
+              <li title={`${count(broke.tokens)} tokens were read anew`}>
+                <span>{broke.why}</span>
+                <span class="muted">{clock(broke.since ?? broke.at)}</span>
+              </li>
+            )}
+          </For>
+        </ul>
+      </section>
     </Show>
   );
 }

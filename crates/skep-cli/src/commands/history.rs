@@ -73,8 +73,32 @@ async fn show(show: HistoryShowArgs, globals: &Globals) -> Result<(), Failure> {
     if messages.is_empty() && !globals.json {
         output::note("nothing was said yet");
     }
-    globals.print(&page, messages.iter().flat_map(lines));
+    let breaks = match page["session"].as_str().filter(|_| show.view == "full" && !globals.json) {
+        Some(session) => cache_breaks(&client, &show.agent, session).await?,
+        None => Vec::new(),
+    };
+    let told = |message: &Value| {
+        let mut lines = lines(message);
+        let broke = breaks.iter().filter(|broke| broke["seq"] == message["seq"]);
+        let said = broke.map(|broke| format!("  {}", toned(&cache_line(broke), Tone::Faint)));
+        let end = lines.len().saturating_sub(1);
+        lines.splice(end..end, said);
+        lines
+    };
+    globals.print(&page, messages.iter().flat_map(told));
     Ok(())
+}
+
+async fn cache_breaks(client: &Client, agent: &str, id: &str) -> Result<Vec<Value>, Failure> {
+    let path = format!("/api/v1/agents/{}/sessions/{}", escaped(agent), escaped(id));
+    let info = client.fetch(&path, format!("read the session {id} of {agent}")).await?;
+    Ok(items(&info["cache_breaks"]).to_vec())
+}
+
+fn cache_line(broke: &Value) -> String {
+    let since = broke["since"].as_i64().map(|_| format!(", {}", stamp(&broke["since"])));
+    let (tokens, why) = (&broke["tokens"], text(&broke["why"]));
+    format!("{tokens} tokens were read anew: {why}{}", since.unwrap_or_default())
 }
 
 pub fn lines(message: &Value) -> Vec<String> {

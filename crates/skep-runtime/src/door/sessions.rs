@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use skep_core::Millis;
+use skep_core::cache_break::CacheBreak;
 use skep_core::ids::{AgentName, SessionId, SessionKey};
 use skep_core::message::Role;
 use skep_core::money::Money;
@@ -37,6 +38,10 @@ pub struct SessionInfo {
     pub think: Option<Think>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// Where the vendor's cache did not help its newest calls, and why; only of one that is asked
+    /// for by its id.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cache_breaks: Vec<CacheBreak>,
 }
 
 /// Where a fork began.

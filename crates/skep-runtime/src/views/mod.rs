@@ -5,6 +5,7 @@ pub mod budgets;
 pub mod logs;
 pub mod usage;
 
+mod cache_breaks;
 mod context_meter;
 mod files;
 mod follow;

@@ -222,5 +222,6 @@ fn described(agent: &AgentName, row: SessionRow) -> SessionInfo {
         profile: chosen.profile,
         think: chosen.think,
         forked_from,
+        cache_breaks: Vec::new(),
     }
 }

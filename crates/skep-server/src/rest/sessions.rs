@@ -69,7 +69,9 @@ pub(crate) async fn show(
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<SessionInfo>, Problem> {
     let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
-    Ok(Json(doors.hive.session(&agent, &session, &permit.sight()).await?))
+    let info = doors.hive.session(&agent, &session, &permit.sight()).await?;
+    let cache_breaks = doors.hive.cache_breaks(&agent, &session, permit.credential()).await?;
+    Ok(Json(SessionInfo { cache_breaks, ..info }))
 }
 
 #[derive(Default, Deserialize, ToSchema)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use skep_testkit::hive::{Finished, Start};
 use skep_testkit::locate;
-use skep_testkit::model::Reply;
+use skep_testkit::model::{Reply, Usage};
 
 use crate::stage::{Play, Stage};
 
@@ -315,4 +315,70 @@ async fn channel_files_go_where_their_session_goes() {
         assert_eq!(done.code, Some(0), "{}", done.stderr);
     }
     assert_eq!(elsewhere.api().get(&export).await.unwrap().text, lines);
+}
+
+/// Out as a seed and in again, by the command line: the same words, calls, results and usage.
+#[tokio::test]
+async fn channel_a_session_in_the_seed_s_form_goes_out_and_comes_in() {
+    let stage = Stage::new().await;
+    let play = stage.up().await;
+    talk(&stage, &play).await;
+    let out = |name: &str| stage.folder().join(name).to_str().unwrap().to_owned();
+    let export = ["history", "export", "main", "--format", "seed", "--out"];
+    let done = skep(&stage, &[&export[..], &[&out("a")]].concat()).await;
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let (name, seed) = exported(Path::new(&out("a"))).remove(0);
+    for line in seed.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&line["seq"], &line["turn"]), (&Value::Null, &Value::Null), "{line}");
+    }
+    let other = Stage::new().await;
+    let elsewhere = other.up().await;
+    let file = format!("{}/history/{name}", out("a"));
+    let nobody = skep(&other, &["history", "import", &file]).await;
+    assert!(nobody.code == Some(1) && nobody.stderr.contains("--agent"), "{}", nobody.stderr);
+    let import = ["history", "import", &file, "--agent", "main", "--session", "old"];
+    for said in ["7 messages imported", "was there already, the same"] {
+        let done = skep(&other, &import).await;
+        assert!(done.stdout.contains(said), "{} {}", done.stdout, done.stderr);
+    }
+    let parts = |rows: Vec<Value>| -> Vec<Value> {
+        let keys = ["role", "content", "meta", "toolCallId", "toolName", "isError", "timestamp"];
+        rows.iter().map(|row| keys.iter().map(|key| row[*key].clone()).collect()).collect()
+    };
+    let there = elsewhere.history("main", "old").await;
+    assert_eq!(parts(there), parts(play.history("main", "main").await));
+    let again = [&export[..], &[&out("b")], &["--session", "old"]].concat();
+    assert_eq!(skep(&other, &again).await.code, Some(0));
+    assert_eq!(exported(Path::new(&out("b")))[0].1, seed);
+}
+
+#[tokio::test]
+async fn channel_a_break_of_the_cache_is_explained() {
+    let stage = Stage::new().await;
+    let said = |read, made| {
+        let (input, output) = (Some(10), Some(5));
+        Reply::say("well").usage(Usage {
+            input_tokens: input,
+            output_tokens: output,
+            cache_creation_input_tokens: made,
+            cache_read_input_tokens: read,
+        })
+    };
+    stage.model.push_all([said(0, 5000), said(5000, 100), said(0, 5300)]);
+    let play = stage.up().await;
+    play.ask("main", "one").await;
+    play.ask("main", "two").await;
+    let rules = "allowed_tools: ['*']\nmax_steps: 7\n";
+    crate::fault_config::change(&play, || stage.write("teams/main/config.yaml", rules)).await;
+    play.ask("main", "three").await;
+    let id = session(&play, "main").await["id"].as_str().unwrap().to_owned();
+    let info = get(&play, &format!("/api/v1/agents/main/sessions/{id}")).await;
+    let breaks = info["cache_breaks"].as_array().unwrap();
+    assert_eq!(breaks.len(), 1, "{info}");
+    let broke = (&breaks[0]["seq"], &breaks[0]["part"], &breaks[0]["tokens"]);
+    assert_eq!(broke, (&json!(6), &json!("settings"), &json!(5110)), "{info}");
+    let shown = skep(&stage, &["history", "show", "main", "--view", "full"]).await;
+    let line = "5110 tokens were read anew: tools, rules or settings of the agent changed, ";
+    assert!(shown.stdout.contains(line), "{}", shown.stdout);
 }

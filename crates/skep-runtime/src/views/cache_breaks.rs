@@ -1,0 +1,68 @@
+//! Why the vendor's cache did not help a session's calls, from what is kept anyway.
+
+use serde_json::Value;
+
+use skep_core::audit::{AuditKind, AuditRow};
+use skep_core::cache_break::{CacheBreak, CacheChanges, CachedCall, explain};
+use skep_core::ids::{AgentName, SessionId};
+use skep_core::message::{Message, View};
+use skep_store::audit::{self, Wanted};
+use skep_store::{compactions, history};
+
+use crate::door::{Credential, DoorError};
+use crate::hive::{Hive, door_error};
+
+/// The newest rows are looked at, and the newest changes of files.
+const ROWS: u32 = 500;
+const CHANGES: usize = 100;
+
+impl Hive {
+    /// Breaks of the cache in the newest part of a session, oldest first. Whoever asks sees it.
+    pub async fn cache_breaks(
+        &self,
+        agent: &AgentName,
+        session: &SessionId,
+        credential: &Credential,
+    ) -> Result<Vec<CacheBreak>, DoorError> {
+        let (agent, session) = (agent.clone(), session.clone());
+        let read = self.shared.store.read_page(credential.name(), async move |conn| {
+            let rows = history::page(conn, &agent, &session, View::Full, None, ROWS).await?;
+            let calls: Vec<CachedCall> = rows.iter().filter_map(call_of).collect();
+            let compaction = compactions::newest(conn, &session).await?;
+            let wanted = Wanted {
+                agent: None,
+                tool: None,
+                outcome: Some("config_applied".to_owned()),
+                turn: None,
+                kind: Some(AuditKind::Change),
+            };
+            let changed = audit::page(conn, &wanted, None, CHANGES).await?.rows;
+            let changed = changed.iter().map(|(row, _)| row).filter(|row| touches(row, &agent));
+            let mut settings: Vec<_> = changed.map(|row| row.at).collect();
+            settings.reverse();
+            let compaction = compaction.map(|compaction| (compaction.seam, compaction.at));
+            Ok(explain(&calls, &CacheChanges { compaction, settings }))
+        });
+        read.await.map_err(door_error)
+    }
+}
+
+fn call_of(row: &Message) -> Option<CachedCall> {
+    let meta = row.body.meta.as_ref().filter(|meta| !meta.api.is_empty())?;
+    let usage = &meta.usage;
+    Some(CachedCall {
+        seq: row.seq,
+        at: row.timestamp,
+        model: format!("{}/{}", meta.provider, meta.model),
+        prompt: usage.total_tokens.saturating_sub(usage.output),
+        cached: usage.cache_read,
+        written: usage.cache_write,
+    })
+}
+
+/// Whether changed files are this agent's, or everybody's.
+fn touches(row: &AuditRow, agent: &AgentName) -> bool {
+    let what: Value = serde_json::from_str(&row.arguments).unwrap_or_default();
+    let named = what["agents_changed"].as_array().into_iter().flatten();
+    what["hive_changed"] == true || named.into_iter().any(|name| name == agent.as_str())
+}
