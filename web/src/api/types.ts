@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 50bb63be75af5006.
+// Do not edit; checksum d0d187dad0c23cd7.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -78,6 +78,7 @@ export interface ApprovalInfo {
   shown: string;
   /** The folder it would run in. */
   cwd: string;
+  sandbox?: SandboxLevel | null;
   /** What the arguments name in the workspace, as it was when the question was asked. */
   files: NamedFile[];
   /** Which files a yes is tied to. */
@@ -86,6 +87,10 @@ export interface ApprovalInfo {
   hash: string;
   /** Why it was asked: the whole decision of the policy. */
   why: Verdict;
+  /** Who may answer, as the rules said when it was asked: one of each list. */
+  approvers: Approvers;
+  /** Why whoever reads this may not answer; absent: they may. */
+  refused?: string | null;
   state: ApprovalState;
   /** It expired once and was asked again: a yes runs the call as an item of its own. */
   reopened: boolean;
@@ -106,6 +111,9 @@ export interface ApprovalPage {
 }
 
 export type ApprovalState = "open" | "approved" | "denied" | "expired" | "withdrawn";
+
+/** Lists of people: whoever answers is on each. A call is asked about once, also where several rules ask about parts of it. */
+export type Approvers = string[][];
 
 export interface AuditFinding {
   kind: FindingKind;
@@ -230,6 +238,21 @@ export interface BudgetPage {
   /** When the sums begin anew. */
   until: i64;
 }
+
+/** A call that found little of what the one before it had left in the cache. */
+export interface CacheBreak {
+  /** The message that the call became. */
+  seq: number;
+  at: i64;
+  part: CachePart;
+  /** In a sentence. */
+  why: string;
+  since?: i64 | null;
+  /** Tokens that were read anew. */
+  tokens: number;
+}
+
+export type CachePart = "model" | "compaction" | "settings" | "pause" | "unknown";
 
 export interface CachedTokens {
   cached_tokens: number;
@@ -1242,9 +1265,14 @@ export interface RuleInfo {
   host?: string | null;
   /** `any`, `role:…`, `user:…`. */
   grants: string[];
+  /** Of a rule that asks: who may answer. */
+  approvers?: string[];
   /** File and line. */
   place: string;
 }
+
+/** Whether the programs an agent starts are walled in. */
+export type SandboxLevel = "confined" | "host";
 
 export type Scope = "once" | "session" | "always";
 
@@ -1308,6 +1336,8 @@ export interface SessionInfo {
   profile?: string | null;
   think?: Think | null;
   forked_from?: ForkedFrom | null;
+  /** Where the vendor's cache did not help its newest calls, and why; only of one that is asked for by its id. */
+  cache_breaks?: CacheBreak[];
 }
 
 /** What a door calls a conversation: `main`, a channel id, a topic. It leads to a session. */
@@ -1506,6 +1536,8 @@ export interface Verdict {
   /** The rule that decided; absent where the class did. */
   rule?: string | null;
   parts: PartVerdict[];
+  /** Where it asks: who may answer, one of each list. */
+  approvers?: Approvers;
   /** The command that runs instead of the given one: the same words, quoted again. */
   runs?: string | null;
 }

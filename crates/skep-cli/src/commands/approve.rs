@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::table::OutputTable;
+use crate::print::table::table;
 use crate::print::time;
 use crate::print::values::{items, stamp, text};
 
@@ -120,18 +120,13 @@ fn show_decided(globals: &Globals, done: &Value) {
 async fn list_unused(client: &Client, globals: &Globals) -> Result<(), Failure> {
     let path = "/api/v1/approvals?state=unused&limit=200";
     let page = client.fetch(path, "list what was not used").await?;
-    if globals.json {
-        output::json(&page);
-        return Ok(());
-    }
-    let mut table = OutputTable::new(&["id", "agent", "tool", "approved", "by", "how far"]);
-    for approval in items(&page["approvals"]) {
+    let row = |approval: &Value| {
         let (named, decision) = (|key: &str| text(&approval[key]), &approval["decision"]);
         let (by, scope) = (text(&decision["by"]), text(&decision["scope"]));
-        let at = stamp(&decision["at"]);
-        table.row([named("id"), named("agent"), named("tool"), at, by, scope]);
-    }
-    table.lines().into_iter().for_each(output::line);
+        [named("id"), named("agent"), named("tool"), stamp(&decision["at"]), by, scope]
+    };
+    let heads = ["id", "agent", "tool", "approved", "by", "how far"];
+    globals.print(&page, table(heads, items(&page["approvals"]).iter().map(row)));
     Ok(())
 }
 

@@ -62,7 +62,7 @@ async fn show(show: HistoryShowArgs, globals: &Globals) -> Result<(), Failure> {
         &format!("/api/v1/agents/{}/history", escaped(&show.agent)),
         [
             ("session_key", Some(show.session)),
-            ("view", Some(show.view)),
+            ("view", Some(show.view.clone())),
             ("limit", Some(show.limit.to_string())),
             ("before", show.before.map(|before| before.to_string())),
         ],

@@ -17,13 +17,13 @@ const ADDED: &str = "added";
 
 type Line = Map<String, Value>;
 
-/// Whether its first line is one of these.
+/// Whether its first line is one of these: a message without a place.
 pub(crate) fn is_seed(text: &str) -> bool {
     let first: Option<Line> = text.lines().next().and_then(|line| serde_json::from_str(line).ok());
+    let has = |line: &Line, key: &str| line.contains_key(key);
     first.is_some_and(|line| {
-        line.contains_key("role")
-            && line.contains_key("content")
-            && line.get("type") != Some(&tag())
+        ["role", "content"].iter().all(|key| has(&line, key))
+            && !["seq", "turn"].iter().any(|key| has(&line, key))
     })
 }
 

@@ -5,13 +5,7 @@ use super::*;
 use crate::door::HistoryForm;
 use crate::views::transcript;
 
-const LINES: &str = r#"{"timestamp":1726000000,"role":"user","content":"hello"}
-{"timestamp":1726000001.25,"role":"assistant","content":[{"type":"thinking","thinking":"hm"},{"type":"toolCall","id":"c1","name":"read","arguments":{"path":"a"}},{"type":"toolCall","id":"c2","name":"bash","arguments":{}}],"meta":{"model":"m-1","provider":"p","mood":"fine"}}
-{"timestamp":1726000002,"role":"toolResult","toolCallId":"c1","toolName":"read","content":[{"type":"text","text":"a file"}],"isError":false,"details":{"diff":"-a"}}
-{"timestamp":1726000003000,"role":"assistant","content":[{"type":"text","text":"done"}],"topic":"t1","meta":{"channel":"x"}}
-{"timestamp":1726000004,"role":"user","content":[{"type":"text","text":"and?"}],"id":"own-id"}
-{"role":"user","content":[{"type":"text","text":"well"}]}
-"#;
+const LINES: &str = include_str!("seed_history.jsonl");
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

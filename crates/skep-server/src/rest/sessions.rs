@@ -70,7 +70,7 @@ pub(crate) async fn show(
 ) -> Result<Json<SessionInfo>, Problem> {
     let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
     let info = doors.hive.session(&agent, &session, &permit.sight()).await?;
-    let cache_breaks = doors.hive.cache_breaks(&agent, &session, permit.credential()).await?;
+    let cache_breaks = doors.hive.cache_breaks(&info.agent, &session, permit.credential()).await?;
     Ok(Json(SessionInfo { cache_breaks, ..info }))
 }
 

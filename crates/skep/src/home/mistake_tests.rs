@@ -207,6 +207,13 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
         ],
         "host pattern" => &[("'https://h'", &["is a host without port, *.host or *"])],
         "grant" => &[("role:boss", &["names nobody", "one of operator, user, viewer"])],
+        "approver" => &[
+            ("role:boss", &["cannot decide", "one of operator, user, viewer"]),
+            ("role:agent", &["cannot decide", "one of operator, user, viewer"]),
+            ("any", &["cannot decide"]),
+            // The rule it stands in does not ask.
+            ("user:anna", &["a rule that says allow is answered by nobody"]),
+        ],
         other => panic!("no bad value for a key that holds `{other}`: add one here"),
     };
     cases.to_vec()
@@ -262,7 +269,7 @@ fn every_key_of_a_rule_misspelt_wrong_or_meaningless_is_found() {
     let schema = &schema::all()[3].1;
     let rule = &schema["properties"]["policy"]["items"]["properties"];
     let keys = rule.as_object().unwrap();
-    assert_eq!(keys.len(), 6, "{keys:?}");
+    assert_eq!(keys.len(), 7, "{keys:?}");
     let check = |name: &str, value: &str, said: &[&str]| {
         let (text, line) = rule_with(name, value);
         let (file, message) = told("agent.json", &text);

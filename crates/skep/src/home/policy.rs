@@ -91,19 +91,20 @@ fn approvers(raw: &RawRule, reader: &Reader<'_>) -> Result<Vec<GrantTo>, Mistake
     let people = [Role::Operator, Role::User, Role::Viewer];
     let approver = |text: &TextScalar| {
         let written = reader.text(text)?;
+        let to = match GrantTo::parse(&written) {
+            Some(to @ GrantTo::User(_)) => to,
+            Some(GrantTo::Role(role)) if people.contains(&role) => GrantTo::Role(role),
+            _ => {
+                let roles = people.map(Role::as_str).join(", ");
+                let mistake = reader.mistake(text, format!("`{written}` cannot decide"));
+                return Err(mistake.expecting(format!("user:NAME, or role: and one of {roles}")));
+            }
+        };
         if effect != Effect::Ask {
             let why = format!("a rule that says {} is answered by nobody", effect.as_str());
             return Err(reader.mistake(text, why).expecting("approvers only with effect: ask"));
         }
-        match GrantTo::parse(&written) {
-            Some(to @ GrantTo::User(_)) => Ok(to),
-            Some(GrantTo::Role(role)) if people.contains(&role) => Ok(GrantTo::Role(role)),
-            _ => {
-                let roles = people.map(Role::as_str).join(", ");
-                let mistake = reader.mistake(text, format!("`{written}` cannot decide"));
-                Err(mistake.expecting(format!("user:NAME, or role: and one of {roles}")))
-            }
-        }
+        Ok(to)
     };
     raw.approvers.iter().map(approver).collect()
 }

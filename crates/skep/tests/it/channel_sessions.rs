@@ -348,7 +348,8 @@ async fn channel_a_session_in_the_seed_s_form_goes_out_and_comes_in() {
     };
     let there = elsewhere.history("main", "old").await;
     assert_eq!(parts(there), parts(play.history("main", "main").await));
-    let again = [&export[..], &[&out("b")], &["--session", "old"]].concat();
+    let folder = out("b");
+    let again = [&export[..], &[&folder], &["--session", "old"]].concat();
     assert_eq!(skep(&other, &again).await.code, Some(0));
     assert_eq!(exported(Path::new(&out("b")))[0].1, seed);
 }
