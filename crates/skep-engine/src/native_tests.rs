@@ -80,12 +80,8 @@ struct Rig {
 fn start(provider: FakeProvider, steps_left: u32) -> Rig {
     let provider = Arc::new(provider);
     let (sender, gate) = mpsc::channel(1);
-    let spec = ToolSpec {
-        name: "read".to_owned(),
-        description: String::new(),
-        input_schema: json!({}),
-        retry_safe: true,
-    };
+    let spec =
+        ToolSpec { name: "read".to_owned(), description: String::new(), input_schema: json!({}) };
     let cancel = CancellationToken::new();
     let shared: Arc<dyn Provider> = Arc::clone(&provider) as Arc<dyn Provider>;
     let request = TurnRequest {

@@ -61,7 +61,6 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         name: name.to_owned(),
         description: format!("does {name}"),
         input_schema: json!({"type": "object", "properties": {"z": {}, "a": {}}}),
-        retry_safe: true,
     };
     ModelRequest {
         model: "model".to_owned(),

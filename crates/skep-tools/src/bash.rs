@@ -1,15 +1,15 @@
 //! `bash`: a shell command in the sandbox.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use skep_core::brake::WAITS;
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{SandboxLevel, SandboxSettings};
-use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::process::{Captured, Ending, JobOutput};
 use skep_guard::sandbox::{CommandLimits, Level, Sandbox, SandboxRoom, ShellCommand};
 
@@ -85,7 +85,6 @@ impl BashTool {
                 },
                 "additionalProperties": false,
             }),
-            retry_safe: false,
         };
         Self { spec, sandbox, jobs: Arc::default() }
     }
@@ -96,8 +95,11 @@ impl Tool for BashTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        Class::Run
+    fn manner(&self, arguments: &Value, _: &Path) -> Manner {
+        match arguments.get("output_of") {
+            Some(Value::String(_)) => Manner::POLL,
+            _ => Manner::effect(Class::Run),
+        }
     }
 
     fn aliases(&self) -> &[&'static str] {
@@ -209,8 +211,7 @@ fn look(job: &Background) -> ToolAnswer {
             let mut text = shown(&job.look());
             end_line(&mut text);
             text.push_str(&format!("[{} still runs]", job.id));
-            let details = Some(json!({ WAITS: true }));
-            ToolAnswer::Done { text, is_error: false, details, files: Vec::new() }
+            ToolAnswer::ok(text)
         }
     }
 }

@@ -1,13 +1,13 @@
 //! `edit`: replaces a piece of a file that is named by its text.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 
 use crate::blocking::{self, ToolOutcome};
@@ -63,7 +63,6 @@ impl EditTool {
                 "required": ["file_path", "old_string", "new_string"],
                 "additionalProperties": false,
             }),
-            retry_safe: false,
         };
         Self { spec, governance }
     }
@@ -74,8 +73,8 @@ impl Tool for EditTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        Class::Write
+    fn manner(&self, arguments: &Value, folder: &Path) -> Manner {
+        Manner::effect(governance::class(arguments, folder))
     }
 
     fn aliases(&self) -> &[&'static str] {
@@ -123,7 +122,8 @@ fn answer(
     if context.cancel.is_cancelled() {
         return Err(blocking::cancelled());
     }
-    let commit = governance::put("edit", governance, workspace, context, &target, &after.content)?;
+    let commit =
+        governance::put("edit", governance, workspace, context, (&target, path), &after.content)?;
     let places = if after.places == 1 { "1 place" } else { &format!("{} places", after.places) };
     Ok(ToolAnswer::Done {
         text: format!("edited {path}: {places}{}", governance::note(&commit)),

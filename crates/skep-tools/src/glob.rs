@@ -1,13 +1,14 @@
 //! `glob`: files by the pattern of their path, newest first.
 
+use std::path::Path;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Subject, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Manner, Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 
 use crate::blocking::{self, ToolOutcome};
@@ -54,7 +55,6 @@ impl GlobTool {
                 "required": ["pattern"],
                 "additionalProperties": false,
             }),
-            retry_safe: true,
         };
         Self { spec, output_bytes }
     }
@@ -65,8 +65,8 @@ impl Tool for GlobTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        Class::Read
+    fn manner(&self, _: &Value, _: &Path) -> Manner {
+        Manner::READ
     }
 
     fn aliases(&self) -> &[&'static str] {

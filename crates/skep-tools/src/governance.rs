@@ -1,9 +1,11 @@
 //! What an agent may change about itself: its rules, skills and subagents. Each change is a commit
 //! by that agent before it is made, so that it can be seen and taken back.
 
-use std::path::Path;
+use std::path::{Component, Path};
 use std::sync::Arc;
 
+use serde_json::Value;
+use skep_core::policy::Class;
 use skep_core::tool::ToolContext;
 use skep_core::visible::is_plain_name;
 use skep_guard::repository::{Commit, Repository};
@@ -102,13 +104,36 @@ impl Governance {
     }
 }
 
+/// The class of a call that writes `file_path`: a file of the settings shapes the hive.
+pub(crate) fn class(arguments: &Value, folder: &Path) -> Class {
+    match arguments.get("file_path").and_then(Value::as_str) {
+        Some(path) if is_settings(path, folder) => Class::Shape,
+        _ => Class::Write,
+    }
+}
+
+/// As the workspace reads a path: settings are named by their absolute one, without a way back.
+fn is_settings(path: &str, folder: &Path) -> bool {
+    let path = Path::new(path);
+    let governed = |root: &Path| {
+        let Ok(inside) = path.strip_prefix(root) else { return false };
+        let plain = inside.components().all(|part| matches!(part, Component::Normal(_)));
+        plain
+            && inside.iter().next().is_some_and(|first| GOVERNED.iter().any(|name| first == *name))
+    };
+    if path.is_relative() || path.starts_with(folder) {
+        return governed(folder);
+    }
+    folder.canonicalize().is_ok_and(|root| governed(&root))
+}
+
 /// Writes the target: a file of the workspace at once, one of the settings after its commit.
 pub(crate) fn put(
     doing: &str,
     governance: Option<&Governance>,
     workspace: &Workspace,
     context: &ToolContext,
-    target: &Target,
+    (target, requested): (&Target, &str),
     content: &[u8],
 ) -> Result<Option<String>, String> {
     let floor = context.sandbox.limits.disk_floor_bytes.unwrap_or(disk::FLOOR_BYTES);
@@ -116,6 +141,12 @@ pub(crate) fn put(
     match (target.settings(), governance) {
         (None, _) => target.replace(content).map(|()| None).map_err(|refusal| refusal.to_string()),
         (Some(path), None) => Err(format!("settings_read_only: {path} can only be read here")),
+        // It was judged as a file of the workspace.
+        (Some(path), _)
+            if !context.folder.as_ref().is_some_and(|it| is_settings(requested, it)) =>
+        {
+            Err(format!("bad_path: {path} belongs to the settings; name it by its plain path"))
+        }
         (Some(path), Some(governance)) => {
             governance.change(doing, workspace, context, (target, path), content)
         }

@@ -11,9 +11,8 @@ use grep_searcher::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Subject, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Manner, Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +83,6 @@ impl GrepTool {
                 "required": ["pattern"],
                 "additionalProperties": false,
             }),
-            retry_safe: true,
         };
         Self { spec, output_bytes }
     }
@@ -95,8 +93,8 @@ impl Tool for GrepTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        Class::Read
+    fn manner(&self, _: &Value, _: &Path) -> Manner {
+        Manner::READ
     }
 
     fn aliases(&self) -> &[&'static str] {

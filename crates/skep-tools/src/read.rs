@@ -1,5 +1,7 @@
 //! `read`: a text file of the workspace as numbered lines, in pages; a picture as a picture.
 
+use std::path::Path;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,9 +9,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use skep_core::file::{self, IMAGE_BYTES};
-use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::Workspace;
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +67,6 @@ impl ReadTool {
                 "required": ["file_path"],
                 "additionalProperties": false,
             }),
-            retry_safe: true,
         };
         Self { spec, page_bytes: output_bytes.min(PAGE_BYTES) }
     }
@@ -77,8 +77,8 @@ impl Tool for ReadTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        Class::Read
+    fn manner(&self, _: &Value, _: &Path) -> Manner {
+        Manner::READ
     }
 
     fn aliases(&self) -> &[&'static str] {

@@ -1,12 +1,12 @@
 //! `write`: puts a whole file in place, atomically.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 
 use crate::blocking::{self, ToolOutcome};
@@ -46,7 +46,6 @@ impl WriteTool {
                 "required": ["file_path", "content"],
                 "additionalProperties": false,
             }),
-            retry_safe: false,
         };
         Self { spec, governance }
     }
@@ -57,8 +56,8 @@ impl Tool for WriteTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        Class::Write
+    fn manner(&self, arguments: &Value, folder: &Path) -> Manner {
+        Manner::effect(governance::class(arguments, folder))
     }
 
     fn aliases(&self) -> &[&'static str] {
@@ -96,7 +95,8 @@ fn answer(
         Some(Err(PathRefusal::TooLarge { .. } | PathRefusal::NoPermission { .. })) => None,
         Some(Err(refusal)) => return Err(refused(refusal)),
     };
-    let commit = governance::put("write", governance, workspace, context, &target, content)?;
+    let commit =
+        governance::put("write", governance, workspace, context, (&target, path), content)?;
     let done = if target.exists() { "replaced" } else { "created" };
     let diff = before.and_then(|before| diff::unified(path, &before, content));
     Ok(ToolAnswer::Done {

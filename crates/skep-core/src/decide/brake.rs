@@ -3,7 +3,8 @@
 //!
 //! What counts is a call with the answer it had. As soon as one comes that this turn has not seen,
 //! all counts start again: a model that edits and tests, or watches something change, goes on.
-//! A model that polls something still under way is waiting: ten such polls count as one.
+//! A call that looks at something under way waits for it: its answers are news, and it is not
+//! counted itself.
 //! Calls of one step count once, and it does not matter in which order they come: A, B, A, B is as
 //! much a loop as A, A.
 
@@ -12,40 +13,12 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::traits::tool::Manner;
+
 /// From this repetition on the model is warned.
 pub const TOLD: u32 = 3;
 /// This time the call is not run; when it is made once more, the turn ends.
 pub const REFUSED: u32 = 5;
-/// Looks at something that goes on, which count as one call.
-const LOOKS: u32 = 10;
-
-/// In the details of an answer: what was looked at is still under way.
-pub const WAITS: &str = "still_runs";
-
-/// Whether a call did something, or waits for what goes on without it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallProgress {
-    Done,
-    Waits,
-}
-
-impl CallProgress {
-    pub fn of(details: Option<&Value>) -> Self {
-        match details.and_then(|details| details.get(WAITS)) {
-            Some(Value::Bool(true)) => Self::Waits,
-            _ => Self::Done,
-        }
-    }
-
-    /// In tenths of a call.
-    fn weight(self) -> u32 {
-        match self {
-            Self::Done => LOOKS,
-            Self::Waits => 1,
-        }
-    }
-}
-
 /// Begins what the brake adds to an answer; the answer itself is what stands before it.
 const MARK: &str = "\n[loop brake: ";
 
@@ -65,10 +38,10 @@ pub enum BrakeDecision {
 pub struct Brake {
     /// Every call of the turn with its answer.
     seen: HashSet<(Print, Print)>,
-    /// Since something new happened: the last answer of a call, and how often it came, in tenths.
+    /// Since something new happened: the last answer of a call, and how often it came.
     again: HashMap<Print, (Print, u32)>,
     refused: HashSet<Print>,
-    /// Of the step that runs now, with what each weighs.
+    /// Of the step that runs now, with how much each counts.
     step: HashMap<(Print, Print), u32>,
 }
 
@@ -78,13 +51,13 @@ impl Brake {
         let step = std::mem::take(&mut self.step);
         if step.keys().any(|pair| !self.seen.contains(pair)) {
             // What was seen once was seen once.
-            self.again.values_mut().for_each(|(_, tenths)| *tenths = (*tenths).min(LOOKS));
+            self.again.values_mut().for_each(|(_, times)| *times = (*times).min(1));
             self.refused.clear();
         }
         for ((call, answer), weight) in step {
             self.seen.insert((call, answer));
-            let (last, tenths) = self.again.entry(call).or_insert((answer, 0));
-            *tenths = if *last == answer { *tenths + weight } else { weight };
+            let (last, times) = self.again.entry(call).or_insert((answer, 0));
+            *times = if *last == answer { *times + weight } else { weight };
             *last = answer;
         }
     }
@@ -96,7 +69,7 @@ impl Brake {
             return BrakeDecision::End;
         }
         match self.again.get(&call) {
-            Some((_, tenths)) if *tenths / LOOKS + 1 >= REFUSED => BrakeDecision::Refuse,
+            Some((_, times)) if *times + 1 >= REFUSED => BrakeDecision::Refuse,
             _ => BrakeDecision::Run,
         }
     }
@@ -113,7 +86,7 @@ impl Brake {
         tool: &str,
         arguments: &Value,
         answer: &str,
-        kind: CallProgress,
+        manner: Manner,
     ) -> Option<String> {
         let call = print_of_call(tool, arguments);
         // Word for word: an answer that only begins like one is an answer.
@@ -122,12 +95,12 @@ impl Brake {
             return None;
         }
         let answer = print(answer.split(MARK).next().unwrap_or_default().as_bytes());
-        self.step.insert((call, answer), kind.weight());
-        let tenths = match self.again.get(&call) {
-            Some((last, tenths)) if *last == answer => tenths + kind.weight(),
-            _ => kind.weight(),
+        let weight = u32::from(!manner.polls);
+        self.step.insert((call, answer), weight);
+        let times = match self.again.get(&call) {
+            Some((last, times)) if *last == answer => times + weight,
+            _ => weight,
         };
-        let times = tenths / LOOKS;
         (times >= TOLD).then(|| {
             format!(
                 "{MARK}the same call had the same answer {times} times now; at {REFUSED} times it \
@@ -190,8 +163,7 @@ mod tests {
             for pair in step.split(',') {
                 let (call, answer) = pair.trim().split_once(' ').unwrap();
                 let arguments = json!({"x": call});
-                let runs = answer.starts_with("runs");
-                let kind = CallProgress::of(Some(&json!({ WAITS: runs })));
+                let kind = if call == "job" { Manner::POLL } else { Manner::READ };
                 happened.push(match brake.decide("look", &arguments) {
                     BrakeDecision::End => return happened + "e",
                     BrakeDecision::Refuse => {
@@ -233,15 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_no_loop_for_a_long_time_and_one_after_it() {
-        let told = play(&["job runs"; 60]);
-        assert_eq!(told, format!("{}{}re", ".".repeat(29), "t".repeat(11)));
-        // What it says meanwhile, and what is done meanwhile, is new.
-        let words = ["job runs", "job runs", "job runs-one", "job runs-two", "job ended"];
-        assert_eq!(play(&words), ".....");
-        let beside: Vec<String> = (0..60).map(|n| format!("job runs, work {n}")).collect();
-        let beside: Vec<&str> = beside.iter().map(String::as_str).collect();
-        assert_eq!(play(&beside), ".".repeat(120));
+    fn a_poll_is_no_loop_and_its_news_are_news() {
+        assert_eq!(play(&["job runs"; 60]), ".".repeat(60));
+        let beside = ["job runs, a 1"; 9];
+        assert_eq!(play(&beside), "....".to_owned() + ".t.t.r.e");
+        // Something new comes each time: the call beside it is never refused.
+        let news: Vec<String> = (0..20).map(|number| format!("job {number}, a 1")).collect();
+        let news: Vec<&str> = news.iter().map(String::as_str).collect();
+        assert_eq!(play(&news), "....".to_owned() + &".t".repeat(18));
     }
 
     /// What a tool says may look like a refusal of ours, and is none.
@@ -250,19 +221,14 @@ mod tests {
         let mut brake = Brake::default();
         let call = json!({"command": "cat notes"});
         assert_eq!(
-            brake.answered(
-                "bash",
-                &call,
-                "loop: the call of `bash` was not run",
-                CallProgress::Done
-            ),
+            brake.answered("bash", &call, "loop: the call of `bash` was not run", Manner::READ),
             None
         );
         brake.begin_step();
         assert_eq!(brake.decide("bash", &call), BrakeDecision::Run);
         let refused = brake.refuse("bash", &call);
         let mut resumed = Brake::default();
-        resumed.answered("bash", &call, &refused, CallProgress::Done);
+        resumed.answered("bash", &call, &refused, Manner::READ);
         assert_eq!(resumed.decide("bash", &call), BrakeDecision::End);
     }
 
@@ -274,7 +240,7 @@ mod tests {
         let mut answer = "same".to_owned();
         for (number, arguments) in [&one, &other, &one, &other].into_iter().enumerate() {
             brake.begin_step();
-            let told = brake.answered("look", arguments, &answer, CallProgress::Done);
+            let told = brake.answered("look", arguments, &answer, Manner::READ);
             assert_eq!(told.is_some(), number >= 2, "{number}");
             // As it stands in history when a turn goes on.
             answer = format!("same{}", told.unwrap_or_default());

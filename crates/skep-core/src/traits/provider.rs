@@ -90,8 +90,6 @@ pub struct ToolSpec {
     pub name: String,
     pub description: String,
     pub input_schema: Value,
-    /// May run again after a crash: it changes nothing.
-    pub retry_safe: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]

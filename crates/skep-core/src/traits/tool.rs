@@ -1,6 +1,6 @@
 //! `Tool`: a hand of an agent. A failure is an answer, never a crash. Only the gate runs one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -18,8 +18,9 @@ use crate::vocab::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
 
-    /// What it does to the world, which decides where no rule does.
-    fn class(&self) -> Class;
+    /// What a call of it with these arguments does to the world. `folder` is the agent's own: a
+    /// path in it may be one of its settings.
+    fn manner(&self, arguments: &Value, folder: &Path) -> Manner;
 
     /// Other names a model may use for it, such as `Read`.
     fn aliases(&self) -> &[&'static str] {
@@ -35,6 +36,29 @@ pub trait Tool: Send + Sync {
     /// Reads the arguments into their type. `Err` says which argument is wrong and what was
     /// expected; nothing has run then.
     fn prepare(&self, arguments: Value) -> Result<Prepared, String>;
+}
+
+/// How a call treats the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Decides where no rule does.
+    pub class: Class,
+    /// It may run again after a crash, and beside others.
+    pub retry_safe: bool,
+    /// It looks at something that goes on by itself: the loop brake does not count it.
+    pub polls: bool,
+}
+
+impl Manner {
+    /// Looks, and changes nothing.
+    pub const READ: Self = Self { class: Class::Read, retry_safe: true, polls: false };
+    /// Looks at something that goes on by itself.
+    pub const POLL: Self = Self { polls: true, ..Self::READ };
+
+    /// Has an effect, which is not to happen twice.
+    pub const fn effect(class: Class) -> Self {
+        Self { class, retry_safe: false, polls: false }
+    }
 }
 
 /// What a call is about.

@@ -77,7 +77,6 @@ pub fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         name: "read".to_owned(),
         description: "Reads a file.".to_owned(),
         input_schema: json!({"type": "object", "properties": {"file_path": {"type": "string"}}}),
-        retry_safe: true,
     };
     ModelRequest {
         model: "test-model".to_owned(),

@@ -35,7 +35,8 @@ impl PolicyTrial<'_> {
         let level = self.agent.sandbox.level;
         let work = move || gate::about(&subject, Some((&workspace, level)));
         let about = tokio::task::spawn_blocking(work).await.unwrap_or_default();
-        gate::decide(self.policy, self.tool, level, &about, self.known)
+        let class = self.tool.manner(self.arguments, &self.agent.folder).class;
+        gate::decide(self.policy, (&self.tool.spec().name, class), level, &about, self.known)
     }
 }
 
@@ -78,7 +79,7 @@ impl Hive {
         Ok(WhyInfo {
             agent: wish.agent,
             tool: tool.spec().name.clone(),
-            class: tool.class(),
+            class: tool.manner(&wish.arguments, &agent.folder).class,
             listed,
             verdict,
         })

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use skep_core::file::{File, IMAGE_BYTES};
-use skep_core::tool::{Tool, ToolAnswer};
+use skep_core::tool::{Manner, Tool, ToolAnswer};
 use skep_tools::ReadTool;
 
 use crate::lab::{OUTPUT_BYTES, context, use_tool};
@@ -102,7 +102,7 @@ async fn a_picture_is_answered_as_a_picture() {
 fn wrong_arguments_say_what_was_expected() {
     let tool = ReadTool::new(OUTPUT_BYTES);
     assert_eq!((tool.spec().name.as_str(), tool.aliases()), ("read", ["Read"].as_slice()));
-    assert!(tool.spec().retry_safe);
+    assert_eq!(tool.manner(&json!({}), Path::new("/agent")), Manner::READ);
     let table = [
         (json!({}), "missing field `file_path`"),
         (json!({"file_path": 1}), "expected a string"),

@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
 
 use serde_json::json;
 
@@ -136,7 +137,8 @@ fn every_tool_has_its_names_and_takes_nothing_it_does_not_know() {
     assert_eq!(tools(Vec::new()).len(), table.len());
     for (name, alias, retry_safe, arguments) in table {
         let tool = tool(name);
-        assert_eq!((tool.aliases(), tool.spec().retry_safe), ([alias].as_slice(), retry_safe));
+        let manner = tool.manner(&arguments, Path::new("/agent"));
+        assert_eq!((tool.aliases(), manner.retry_safe), ([alias].as_slice(), retry_safe));
         assert!(tool.prepare(arguments.clone()).is_ok(), "{name}");
         let schema = &tool.spec().input_schema;
         assert_eq!(schema["additionalProperties"], json!(false));

@@ -13,6 +13,7 @@ use skep_core::policy::pattern::{CommandPattern, PathPattern};
 use skep_core::policy::rule::Rule;
 use skep_core::provider::ToolSpec;
 use skep_core::settings::SandboxLevel;
+use skep_core::tool::Manner;
 
 use super::tests::{Scene, chain};
 use super::*;
@@ -24,8 +25,8 @@ impl Tool for Shell {
         &self.0
     }
 
-    fn class(&self) -> Class {
-        Class::Run
+    fn manner(&self, _: &Value, _: &Path) -> Manner {
+        Manner::effect(Class::Run)
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
@@ -76,7 +77,6 @@ impl Rig {
             name: "bash".to_owned(),
             description: String::new(),
             input_schema: json!({"type": "object"}),
-            retry_safe: false,
         };
         let mut scene = Scene::new(&["*"]);
         scene.toolbox = Toolbox::new(vec![Arc::new(Shell(spec))]).unwrap();

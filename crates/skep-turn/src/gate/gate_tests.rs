@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::path::Path;
+
 use serde_json::json;
 use skep_core::BoxFuture;
 use skep_core::hook::{After, Before, HookedCall};
@@ -7,6 +9,7 @@ use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::ToolSpec;
 use skep_core::settings::{Budgets, Profile, QueueMode, SandboxLevel, SandboxSettings};
+use skep_core::tool::Manner;
 use tokio_util::sync::CancellationToken;
 
 use super::admission::{AT_ONCE, MOST_WAITING};
@@ -23,8 +26,11 @@ impl Tool for TestTool {
         &self.0
     }
 
-    fn class(&self) -> Class {
-        self.1
+    fn manner(&self, _: &Value, _: &Path) -> Manner {
+        match self.1 {
+            Class::Read => Manner::READ,
+            class => Manner::effect(class),
+        }
     }
 
     fn aliases(&self) -> &[&'static str] {
@@ -44,7 +50,6 @@ fn tool(name: &str, class: Class, body: Body) -> Arc<dyn Tool> {
         name: name.to_owned(),
         description: String::new(),
         input_schema: json!({"type": "object"}),
-        retry_safe: class == Class::Read,
     };
     Arc::new(TestTool(spec, class, body))
 }

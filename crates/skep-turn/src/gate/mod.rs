@@ -408,7 +408,8 @@ impl Gate<'_> {
             }
         }
         let arguments = arguments.as_ref().unwrap_or(&call.arguments);
-        without_secrets(tool, &call.name, arguments, chain)?;
+        let class = tool.manner(arguments, &self.agent.folder).class;
+        without_secrets(class, &call.name, arguments, chain)?;
         let permitted =
             self.permitted(tool, call, arguments, context, Moment::First, chain).await?;
         if let Permission::Go { run_as: Some(line), .. } = &permitted {
@@ -506,12 +507,12 @@ fn typed(
 
 /// No program gets a secret by its arguments.
 fn without_secrets(
-    tool: &dyn Tool,
+    class: Class,
     name: &str,
     arguments: &Value,
     chain: &mut Chain,
 ) -> Result<(), GateRefusal> {
-    if tool.class() != Class::Run || !scrub::known().is_json_marked(arguments) {
+    if class != Class::Run || !scrub::known().is_json_marked(arguments) {
         return Ok(());
     }
     chain.note(Stage::Secrets, "refused: in the arguments");

@@ -1,6 +1,7 @@
 //! Calls of tools that the engine runs itself: the same stages up to the start, and from the result
 //! on. What lies between is the engine's.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use skep_core::engine::{OwnTool, Rewrite, ToolCall};
 use skep_core::policy::{Class, plain};
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 
 use super::chain::Stage;
 use super::{CallOutcome, ClearedCall, End, Gate, GateRefusal};
@@ -72,12 +73,8 @@ impl Gate<'_> {
 
 /// A tool of the engine, for the stages that look at one.
 pub(super) fn tool(own: &OwnTool) -> Arc<dyn Tool> {
-    let spec = ToolSpec {
-        name: own.key.clone(),
-        description: String::new(),
-        input_schema: Value::Null,
-        retry_safe: false,
-    };
+    let spec =
+        ToolSpec { name: own.key.clone(), description: String::new(), input_schema: Value::Null };
     Arc::new(EngineTool { spec, class: own.class })
 }
 
@@ -91,8 +88,8 @@ impl Tool for EngineTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        self.class
+    fn manner(&self, _: &Value, _: &Path) -> Manner {
+        Manner::effect(self.class)
     }
 
     /// Its types are the engine's business, and it never runs here.

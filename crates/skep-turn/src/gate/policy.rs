@@ -15,7 +15,7 @@ use skep_core::policy::evaluate::{Asked, Verdict};
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
 use skep_core::policy::plain::{Access, Judged, Plain};
 use skep_core::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
-use skep_core::policy::{Effect, Policy};
+use skep_core::policy::{Class, Effect, Policy};
 use skep_core::settings::SandboxLevel;
 use skep_core::tool::{Subject, Tool, ToolContext};
 use skep_guard::workspace::Workspace;
@@ -187,15 +187,17 @@ pub fn about(subject: &Subject, look: Option<(&Path, SandboxLevel)>) -> About {
     about
 }
 
+/// A tool's own name, and the class of this call of it.
+pub type Called<'a> = (&'a str, Class);
+
 pub fn decide(
     policy: &Policy,
-    tool: &dyn Tool,
+    (tool, class): Called<'_>,
     level: SandboxLevel,
     about: &About,
     known: &CallerRights,
 ) -> Verdict {
-    let (name, class) = (tool.spec().name.as_str(), tool.class());
-    let asked = Asked { tool: name, class, level, pieces: &about.pieces, who: &known.who };
+    let asked = Asked { tool, class, level, pieces: &about.pieces, who: &known.who };
     let mut verdict = policy.decide(&asked, &known.grants);
     if !verdict.by_command && !about.written.is_empty() {
         let written = Asked { pieces: &about.written, ..asked };
@@ -216,7 +218,8 @@ impl Gate<'_> {
         moment: Moment,
         chain: &mut Chain,
     ) -> Result<Permission, GateRefusal> {
-        let needs = self.policy.needs(&tool.spec().name);
+        let called = (&*tool.spec().name, tool.manner(arguments, &self.agent.folder).class);
+        let needs = self.policy.needs(called.0);
         let subject = tool.subject(arguments);
         let mut known = match (needs.people, self.records) {
             (true, Some(records)) => records.known().await?,
@@ -224,14 +227,14 @@ impl Gate<'_> {
         };
         let level = self.agent.sandbox.level;
         let mut about = self.about(&subject, context, needs.paths || needs.commands).await;
-        let mut verdict = decide(self.policy, tool, level, &about, &known);
+        let mut verdict = decide(self.policy, called, level, &about, &known);
         if verdict.effect == Effect::Ask {
             // A question is worth a closer look: at grants, and at where every path leads.
             if let Some(records) = self.records {
                 known = records.known().await?;
             }
             about = self.about(&subject, context, true).await;
-            verdict = decide(self.policy, tool, level, &about, &known);
+            verdict = decide(self.policy, called, level, &about, &known);
         }
         let run_as = about.judged.filter(|_| verdict.by_command).map(|judged| judged.run_as());
         let approval = match (&context.decision, verdict.effect) {
@@ -256,12 +259,12 @@ impl Gate<'_> {
         };
         match verdict.effect {
             Effect::Allow => {
-                chain.note(Stage::Policy, word(tool, &verdict));
+                chain.note(Stage::Policy, word(called.1, &verdict));
                 Ok(Permission::Go { approval: approval.map(|yes| yes.id.to_owned()), run_as })
             }
             Effect::Deny => {
-                chain.note(Stage::Policy, format!("refused: {}", word(tool, &verdict)));
-                Err(GateRefusal::new(self.denied(tool, call, &verdict)))
+                chain.note(Stage::Policy, format!("refused: {}", word(called.1, &verdict)));
+                Err(GateRefusal::new(self.denied(called.1, call, &verdict)))
             }
             Effect::Ask => match approval.filter(|_| moment == Moment::First) {
                 Some(yes) => {
@@ -269,7 +272,7 @@ impl Gate<'_> {
                     Ok(Permission::Go { approval: Some(yes.id.to_owned()), run_as })
                 }
                 None => {
-                    let asked = Asking { tool, arguments, subject, verdict, run_as, known };
+                    let asked = Asking { called, arguments, subject, verdict, run_as, known };
                     self.ask(call, context, approval, asked, chain).await
                 }
             },
@@ -312,8 +315,8 @@ impl Gate<'_> {
         }
     }
 
-    fn denied(&self, tool: &dyn Tool, call: &ToolCall, verdict: &Verdict) -> String {
-        let (name, class) = (&call.name, tool.class().as_str());
+    fn denied(&self, class: Class, call: &ToolCall, verdict: &Verdict) -> String {
+        let (name, class) = (&call.name, class.as_str());
         match &verdict.rule {
             None => format!(
                 "policy_deny: the call of `{name}` was not run: a call of the class `{class}` is \
@@ -337,9 +340,9 @@ impl Gate<'_> {
         asked: Asking<'_>,
         chain: &mut Chain,
     ) -> Result<Permission, GateRefusal> {
-        let Asking { tool, arguments, subject, verdict, run_as, known } = asked;
+        let Asking { called, arguments, subject, verdict, run_as, known } = asked;
         let bind = Arc::new(Bind {
-            tool: tool.spec().name.clone(),
+            tool: called.0.to_owned(),
             arguments: arguments.clone(),
             subject,
             context: context.clone(),
@@ -356,7 +359,7 @@ impl Gate<'_> {
             let changed = changed(&row, arguments, &found);
             reason = format!("approval of {} again, because {changed} changed", call.name);
         }
-        chain.note(Stage::Policy, format!("ask: {}", word(tool, &verdict)));
+        chain.note(Stage::Policy, format!("ask: {}", word(called.1, &verdict)));
         let binding = self.bound_for_question(&bind).await?;
         if Bound::of(&binding.files) == Bound::Nothing {
             reason.push_str("; files are not bound");
@@ -366,8 +369,8 @@ impl Gate<'_> {
         let new = NewApproval {
             id: random::uuid().to_string(),
             call: call.id.clone(),
-            tool: tool.spec().name.clone(),
-            class: tool.class(),
+            tool: called.0.to_owned(),
+            class: called.1,
             arguments: arguments.clone(),
             cwd: binding.cwd,
             files: json!(binding.files),
@@ -396,7 +399,7 @@ impl ApprovedBy<'_> {
 
 /// A question as far as it is known.
 struct Asking<'a> {
-    tool: &'a dyn Tool,
+    called: Called<'a>,
     arguments: &'a Value,
     subject: Subject,
     verdict: Verdict,
@@ -430,12 +433,12 @@ fn changed(row: &Approval, arguments: &Value, found: &Binding) -> String {
 }
 
 /// For the chain: by rule, or by class.
-fn word(tool: &dyn Tool, verdict: &Verdict) -> String {
+fn word(class: Class, verdict: &Verdict) -> String {
     let effect = verdict.effect.as_str();
     let runs = if verdict.effect == Effect::Allow { runs(verdict) } else { String::new() };
     match &verdict.rule {
         Some(rule) => format!("{effect} by {rule}{runs}"),
-        None => format!("{}: {effect}{runs}", tool.class().as_str()),
+        None => format!("{}: {effect}{runs}", class.as_str()),
     }
 }
 

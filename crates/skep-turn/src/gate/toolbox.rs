@@ -69,11 +69,6 @@ impl Toolbox {
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.by_name.get(name).and_then(|place| self.tools.get(*place)).map(|boxed| &boxed.tool)
     }
-
-    /// False for what is unknown: nothing of it runs, so nothing is at stake.
-    pub fn is_effectful(&self, name: &str) -> bool {
-        self.find(name).is_some_and(|tool| !tool.spec().retry_safe)
-    }
 }
 
 /// Whether the agent's list names the tool, by the tool's own name.

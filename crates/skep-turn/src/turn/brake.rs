@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use skep_core::brake::{Brake, BrakeDecision, CallProgress};
+use skep_core::brake::{Brake, BrakeDecision};
 use skep_core::engine::ToolCall;
 use skep_core::ids::CallId;
 use skep_core::message::{Message, Role};
-use skep_core::tool::ToolAnswer;
+use skep_core::tool::{Manner, ToolAnswer};
 
 use super::state::{Turn, TurnState};
 use super::step::PlannedCall;
@@ -32,8 +32,8 @@ pub(crate) fn of_rows(rows: &[Arc<Message>], turn: &Turn) -> Brake {
         }
         let answered = row.body.tool_call_id.as_ref().and_then(|id| calls.remove(id));
         if let Some((tool, arguments)) = answered {
-            let kind = CallProgress::of(row.body.details.as_ref());
-            brake.answered(&tool, &arguments, &row.body.plain_text(), kind);
+            let manner = turn.manner(&tool, &arguments);
+            brake.answered(&tool, &arguments, &row.body.plain_text(), manner);
         }
     }
     brake
@@ -61,10 +61,14 @@ impl TurnState {
     }
 
     /// Takes note of an answer, and tells the model where it has had it before.
-    pub fn watched(&mut self, call: &ToolCall, mut ran: CallOutcome) -> CallOutcome {
-        if let ToolAnswer::Done { text, details, .. } = &mut ran.answer {
-            let kind = CallProgress::of(details.as_ref());
-            if let Some(more) = self.brake.answered(&call.name, &call.arguments, text, kind) {
+    pub fn watched(
+        &mut self,
+        call: &ToolCall,
+        manner: Manner,
+        mut ran: CallOutcome,
+    ) -> CallOutcome {
+        if let ToolAnswer::Done { text, .. } = &mut ran.answer {
+            if let Some(more) = self.brake.answered(&call.name, &call.arguments, text, manner) {
                 text.push_str(&more);
             }
         }

@@ -298,7 +298,7 @@ impl Turn {
                 let policy = self.live_policy();
                 let gate = self.gate(&policy);
                 let ran = gate.reported(&call, *cleared, &context, Some(answer)).await;
-                if let CallEnd::Answered(entries) = step::call_end(state, &call, false, ran) {
+                if let CallEnd::Answered(entries) = step::call_end(self, state, &call, false, ran) {
                     run.log.entries.extend(entries);
                 }
                 self.flush(state, run).await?;
@@ -519,7 +519,8 @@ impl Turn {
                     let context = self.tool_context(&call.id, None);
                     let policy = self.live_policy();
                     let cut = self.gate(&policy).reported(&call, *cleared, &context, None).await;
-                    if let CallEnd::Answered(known) = step::call_end(state, &call, false, cut) {
+                    if let CallEnd::Answered(known) = step::call_end(self, state, &call, false, cut)
+                    {
                         entries.extend(known);
                     }
                 }

@@ -179,7 +179,7 @@ impl Turn {
             return Ok(Some(request));
         }
         let (ended, ran) = self.guarded(self.run_cleared(&call, cleared, context)).await;
-        match step::call_end(state, &call, false, ran) {
+        match step::call_end(self, state, &call, false, ran) {
             CallEnd::Answered(entries) => {
                 run.log.entries.extend(entries);
                 set(run, at, CallStage::Done);
@@ -202,7 +202,7 @@ impl Turn {
             ToolAnswer::Done { text, .. } => text.clone(),
             ToolAnswer::Wait { reason } => reason.clone(),
         };
-        match step::call_end(state, call, false, outcome) {
+        match step::call_end(self, state, call, false, outcome) {
             CallEnd::Answered(entries) => {
                 run.log.entries.extend(entries);
                 set(run, at, CallStage::Denied(reason));

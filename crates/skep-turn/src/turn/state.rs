@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +17,7 @@ use skep_core::ids::CallId;
 use skep_core::message::{Body, Usage};
 use skep_core::policy::Policy;
 use skep_core::settings::{AgentSettings, HiveSettings, Profile};
-use skep_core::tool::ToolContext;
+use skep_core::tool::{Manner, ToolContext};
 use skep_guard::scrub;
 use skep_store::engine_sessions::LaunchedSession;
 use skep_store::leases::Lease;
@@ -178,6 +179,12 @@ impl Turn {
     pub fn keeper(&self) -> SessionKeeper {
         let engine = self.env.engine(&self.agent);
         engine.map_or(SessionKeeper::Hive, |engine| engine.session_keeper())
+    }
+
+    /// A call of an unknown tool does nothing.
+    pub fn manner(&self, tool: &str, arguments: &Value) -> Manner {
+        let tool = self.env.gate.toolbox.find(tool);
+        tool.map_or(Manner::READ, |tool| tool.manner(arguments, &self.agent.folder))
     }
 
     pub fn active_ms(&self) -> Millis {

@@ -70,7 +70,7 @@ pub(crate) enum StepEnd {
 pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<PlannedCall> {
     let calls = body.tool_calls().map(|(id, name, arguments)| PlannedCall {
         call: gate::call_of(id, name, arguments),
-        retry_safe: !turn.env.gate.toolbox.is_effectful(name),
+        retry_safe: turn.manner(name, arguments).retry_safe,
         decision: None,
         again: Again::Run,
         reason: None,
@@ -177,7 +177,7 @@ async fn side_by_side(
     entries.extend(marks_of(&mut begun));
     let (mut results, mut never_ran) = (Vec::new(), Vec::new());
     for (planned, passed) in calls.iter().zip(ran) {
-        match settle(state, planned, passed) {
+        match settle(turn, state, planned, passed) {
             CallEnd::Answered(entries) => results.extend(entries),
             CallEnd::Waits(waits) => waiting.push(*waits),
             CallEnd::NotRun => never_ran.push(planned.call.clone()),
@@ -239,7 +239,7 @@ async fn one_by_one(
                 return end_step(turn, state, request, log.entries, open).await;
             }
         };
-        match settle(state, &planned, passed) {
+        match settle(turn, state, &planned, passed) {
             CallEnd::Answered(known) => log.entries.extend(known),
             CallEnd::Waits(waits) => waiting.push(*waits),
             CallEnd::NotRun => log.entries.push(not_run(&planned.call, "the turn ended")),
@@ -352,22 +352,29 @@ pub(crate) enum CallEnd {
     NotRun,
 }
 
-fn settle(state: &mut TurnState, planned: &PlannedCall, passed: GateResult) -> CallEnd {
+fn settle(
+    turn: &Turn,
+    state: &mut TurnState,
+    planned: &PlannedCall,
+    passed: GateResult,
+) -> CallEnd {
     let call = &planned.call;
     match passed {
         GateResult::Asks(question) => CallEnd::Waits(Box::new(WaitingCall::asks(call, *question))),
-        GateResult::Ran(ran) => call_end(state, call, planned.retry_safe, *ran),
+        GateResult::Ran(ran) => call_end(turn, state, call, planned.retry_safe, *ran),
     }
 }
 
 /// What a call that came out of the gate is written as.
 pub(crate) fn call_end(
+    turn: &Turn,
     state: &mut TurnState,
     call: &ToolCall,
     retry_safe: bool,
     ran: CallOutcome,
 ) -> CallEnd {
-    let (ran, id) = (state.watched(call, ran), call.id.clone());
+    let manner = turn.manner(&call.name, &call.arguments);
+    let (ran, id) = (state.watched(call, manner, ran), call.id.clone());
     match ran.answer {
         ToolAnswer::Wait { reason } => {
             let call = call.clone();

@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use skep_core::settings::{
     AgentSettings, AgentState, Budgets, HiveSettings, Limits, Profile, QueueMode, SandboxSettings,
     ServerSettings,
 };
-use skep_core::tool::{Prepared, Tool, ToolAnswer};
+use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer};
 use skep_core::{BoxFuture, Millis};
 use skep_guard::clock;
 use skep_store::agents::{NewAgent, RegisterAgents};
@@ -199,8 +200,11 @@ impl Tool for FakeTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        self.class
+    fn manner(&self, _: &Value, _: &Path) -> Manner {
+        match self.class {
+            Class::Read => Manner::READ,
+            class => Manner::effect(class),
+        }
     }
 
     fn prepare(&self, _: Value) -> Result<Prepared, String> {
@@ -254,7 +258,6 @@ impl Bench {
             name: name.to_owned(),
             description: String::new(),
             input_schema: json!({"type": "object"}),
-            retry_safe: class == Class::Read,
         };
         Arc::new(FakeTool { spec, class, ran: Arc::clone(&self.ran), body })
     }

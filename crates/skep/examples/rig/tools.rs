@@ -10,7 +10,7 @@ use skep_core::BoxFuture;
 use skep_core::decision::Decision;
 use skep_core::policy::Class;
 use skep_core::provider::ToolSpec;
-use skep_core::tool::{Prepared, Tool, ToolAnswer, ToolContext};
+use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 use skep_guard::process::{self, Job};
 use skep_testkit::effects::Effects;
 
@@ -35,7 +35,7 @@ type Body = fn(Arguments, ToolContext) -> BoxFuture<'static, ToolAnswer>;
 
 struct RigTool {
     spec: ToolSpec,
-    class: Class,
+    manner: Manner,
     body: Body,
 }
 
@@ -44,8 +44,8 @@ impl Tool for RigTool {
         &self.spec
     }
 
-    fn class(&self) -> Class {
-        self.class
+    fn manner(&self, _: &Value, _: &Path) -> Manner {
+        self.manner
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
@@ -66,16 +66,15 @@ pub fn all() -> Vec<Arc<dyn Tool>> {
                 "properties": {"text": {"type": "string"}, "ms": {"type": "integer"}},
                 "additionalProperties": false,
             }),
-            retry_safe,
         };
-        let class = match name {
-            "reach" => Class::Reach,
-            "shape" => Class::Shape,
-            "spawn" => Class::Run,
-            _ if retry_safe => Class::Read,
-            _ => Class::Write,
+        let manner = match name {
+            "reach" => Manner::effect(Class::Reach),
+            "shape" => Manner::effect(Class::Shape),
+            "spawn" => Manner::effect(Class::Run),
+            _ if retry_safe => Manner::READ,
+            _ => Manner::effect(Class::Write),
         };
-        Arc::new(RigTool { spec, class, body }) as Arc<dyn Tool>
+        Arc::new(RigTool { spec, manner, body }) as Arc<dyn Tool>
     };
     vec![
         tool("effect", false, |arguments, context| Box::pin(effect(arguments, context))),

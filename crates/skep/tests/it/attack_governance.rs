@@ -35,6 +35,8 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let stage = Stage::new().await;
+        // Nobody stands between the model and its settings.
+        stage.write("skep.yaml", "defaults:\n  policy: {shape: allow}\n");
         for file in GOVERNING {
             let list = "allowed_tools: ['@files', bash]\n";
             let text = if file.ends_with("config.yaml") { list } else { "" };
@@ -237,6 +239,26 @@ async fn tools_change_own_rules_and_skills_and_each_change_is_a_commit() {
 }
 
 #[tokio::test]
+async fn tools_writing_settings_shapes_the_hive_and_a_person_is_asked() {
+    let stage = Stage::new().await;
+    let rule = stage.home().join("teams/main/team-rules/manners.md");
+    let write = json!({"file_path": rule, "content": "Say please.\n"});
+    let notes = json!({"file_path": "team-rules/notes.md", "content": "x"});
+    let step = Reply::new().tool("write", notes).tool("write", write);
+    stage.model.push_all([step, Reply::say("done")]);
+    let play = stage.up().await;
+    let item = play.item("main", "main", "go").await;
+    let asked = play.question().await;
+    assert_eq!((asked["tool"].as_str(), asked["class"].as_str()), (Some("write"), Some("shape")));
+    assert!(!rule.exists(), "it is asked first");
+    let note = stage.home().join("teams/main/work/team-rules/notes.md");
+    assert!(note.exists(), "a file of the workspace is none of the settings");
+    play.answer(&asked, "approve").await.good().unwrap();
+    assert_eq!(play.ended("main", &item).await["state"], "done");
+    assert_eq!(fs::read_to_string(&rule).unwrap(), "Say please.\n");
+}
+
+#[tokio::test]
 async fn attack_own_rules_cannot_be_made_to_break_the_agent_or_the_history() {
     let scene = Scene::new().await;
     let own = |path: &str| scene.path(&format!("teams/main/{path}"));
@@ -289,6 +311,7 @@ async fn attack_own_rules_cannot_be_made_to_break_the_agent_or_the_history() {
 #[tokio::test]
 async fn tools_leave_settings_alone_where_no_history_can_be_kept() {
     let stage = Stage::new().await;
+    stage.write("skep.yaml", "defaults:\n  policy: {shape: allow}\n");
     let play = stage.run(stage.start().env("PATH", "/nonexistent")).await;
     let scene = Scene { stage, play };
     let rule = scene.path("teams/main/team-rules/x.md");
