@@ -26,6 +26,16 @@ pub struct HiveSettings {
 }
 
 impl HiveSettings {
+    /// These agents as they are now; `None` for one that is gone.
+    pub fn set_agents(&mut self, agents: BTreeMap<AgentName, Option<AgentState>>) {
+        for (name, state) in agents {
+            match state {
+                Some(state) => self.agents.insert(name, state),
+                None => self.agents.remove(&name),
+            };
+        }
+    }
+
     /// The agent's settings, or why it cannot run.
     pub fn agent(&self, name: &AgentName) -> Result<Arc<AgentSettings>, String> {
         match self.agents.get(name) {

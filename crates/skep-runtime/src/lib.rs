@@ -12,12 +12,13 @@ mod outbox;
 mod people;
 mod views;
 
-pub use door::{RuleDraft, WriteRules};
-pub use hive::{Hive, HiveError, Parts};
+pub use door::{PutInForce, RuleDraft, WriteRules};
+pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use people::browsers::SignedIn;
 pub use people::outcomes;
 pub use people::tokens::FreshToken;
 pub use skep_turn::Live;
 pub use skep_turn::handles::Meters;
+pub use skep_turn::snapshot::Offer;
 pub use views::watch::{Told, Watch};
 pub use views::{audit, budgets, logs, usage};

@@ -1,7 +1,7 @@
 //! The commands of the product, joined, and the schema they run on.
 
 use crate::engine::command::{MigrationFile, Schema};
-use crate::tables::agents::RegisterAgents;
+use crate::tables::agents::{RegisterAgent, RegisterAgents};
 use crate::tables::approvals::{Answer, ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
 use crate::tables::begin::BeginSession;
@@ -29,6 +29,7 @@ crate::commands! {
     /// Every write there is.
     pub enum Command -> Outcome, SCHEMA;
     RegisterAgents,
+    RegisterAgent,
     Accept,
     Order,
     StopLane,

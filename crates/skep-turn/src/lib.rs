@@ -9,6 +9,7 @@ pub mod gate;
 pub mod handles;
 pub mod lane;
 pub mod ledger;
+pub mod snapshot;
 pub mod turn;
 mod turns;
 

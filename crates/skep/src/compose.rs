@@ -11,18 +11,18 @@ use skep_cli::hive::Home;
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
 use skep_core::engine::Engine;
-use skep_core::hook::Hook;
 use skep_core::retry::RetryPolicy;
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
 use skep_guard::sandbox::{self, Sandbox};
 use skep_guard::{clock, footprint};
 use skep_runtime::door::Grant;
-use skep_runtime::{FreshToken, Hive, HiveError, Parts};
+use skep_runtime::{FreshToken, Hive, HiveError, Offer, Parts};
 use skep_server::{BindOptions, CallTimes, Listening, Server};
 use skep_store::OpenError;
 use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
 
+use crate::apply::Applier;
 use crate::home::{KnownNames, LoadedHome};
 use crate::reload;
 use crate::rule_writer;
@@ -44,11 +44,10 @@ pub fn known() -> KnownNames {
     KnownNames::new(&["native"], BUILT_IN)
 }
 
-/// What another program adds: engines, tools, hooks and pauses of the test rig.
+/// What another program adds: engines, tools and hooks, and pauses of the test rig.
 pub struct Extras {
     pub engines: MoreEngines,
-    pub tools: Vec<Arc<dyn Tool>>,
-    pub hooks: Vec<Hook>,
+    pub offer: Offer,
     pub retry: RetryPolicy,
     pub call_times: CallTimes,
     pub opened: Box<dyn FnOnce(&Hive) + Send>,
@@ -61,8 +60,7 @@ impl Default for Extras {
     fn default() -> Self {
         Self {
             engines: Box::new(|_| Vec::new()),
-            tools: Vec::new(),
-            hooks: Vec::new(),
+            offer: Offer::default(),
             retry: RetryPolicy::default(),
             call_times: CallTimes::default(),
             opened: Box::new(|_| {}),
@@ -99,16 +97,14 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     let mut engines: Vec<Arc<dyn Engine>> = (extras.engines)(&native);
     engines.push(native);
     let governance = Governance::at(&home.settings_history());
-    let mut tools = built_in(&home, loaded.settings.limits.tool_output_bytes, &governance);
-    tools.extend(extras.tools);
+    let mut offer = extras.offer;
+    offer.tools.extend(built_in(&home, loaded.settings.limits.tool_output_bytes, &governance));
     let parts = Parts {
         run: home.run(),
         accept_loss: loaded.accept_loss.then(|| home.damaged(clock::now_ms())),
         settings: loaded.settings.clone(),
         engines,
-        tools,
-        hooks: extras.hooks,
-        write_rules: Some(rule_writer::writer(&home, governance)),
+        built_in: offer,
         retry: extras.retry,
         version: env!("CARGO_PKG_VERSION"),
     };
@@ -134,10 +130,12 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
             Failure::new(Exit::Failed, "keep the operator token", why).next("skep up")
         })?;
     }
+    let applier = Applier::new(&home, &hive, vendors, loaded);
+    hive.write_rules_with(rule_writer::writer(&home, governance, Arc::clone(&applier)));
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     let housekeeping = tokio::spawn(give_memory_back());
-    let reload = reload::start(&home, &hive, vendors, loaded);
+    let reload = reload::start(&home, &hive, applier);
     let asked = hive.shutdown_requested();
     tokio::select! {
         _ = terminate.recv() => {}

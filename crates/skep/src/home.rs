@@ -42,7 +42,10 @@ pub use agent::{policy_mistake as agent_policy_mistake, rule_count as agent_rule
 pub use create::{HomeError, write_file};
 pub use hive::policy_mistake as hive_policy_mistake;
 pub use known_names::KnownNames;
-pub use load::{CheckReport, LoadError, LoadedHome, check, load, load_again, load_looking};
+pub use load::{
+    CheckReport, LoadError, LoadedHome, ReadAgents, check, load, load_again, load_agents,
+    load_looking,
+};
 pub use local::LocalModel;
 pub use mistake::Mistake;
 pub use providers::{Vendor, VendorConnection};

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod compose;
 pub mod home;
 
+mod apply;
 mod log;
 mod reload;
 mod rule_writer;

@@ -1,22 +1,24 @@
 //! Writes a rule into an agent's `config.yaml` when a person says "always": a change of settings
-//! like any other, committed in that person's name. The text is changed as little as possible,
-//! and read again before it is kept.
+//! like any other, committed in that person's name and in force at once. The text is changed as
+//! little as possible, and read again before it is kept.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 use skep_cli::hive::Home;
-use skep_runtime::{RuleDraft, WriteRules};
+use skep_runtime::{PutInForce, RuleDraft, WriteRules};
 use skep_tools::Governance;
 
+use crate::apply::Applier;
 use crate::home::{agent_rule_count, write_file};
 
 /// The function that the hive calls.
-pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {
+pub fn writer(home: &Home, governance: Arc<Governance>, applier: Arc<Applier>) -> WriteRules {
     let home = home.clone();
     Arc::new(move |agent, author, drafts| {
         let (home, governance) = (home.clone(), Arc::clone(&governance));
+        let applier = Arc::clone(&applier);
         Box::pin(async move {
             let folder = home.agent(agent.as_str());
             let file = folder.join("config.yaml");
@@ -45,7 +47,13 @@ pub fn writer(home: &Home, governance: Arc<Governance>) -> WriteRules {
             if read(&file)? != before {
                 return Err("config.yaml was changed at the same time; decide again".to_owned());
             }
-            write_file(&file, &after).map_err(|error| format!("{}: {error}", file.display()))
+            write_file(&file, &after).map_err(|error| format!("{}: {error}", file.display()))?;
+            let put_in_force: PutInForce = Box::pin(async move {
+                if let Err(error) = applier.apply_agent(&agent).await {
+                    tracing::warn!(%agent, %error, "a written rule is not in force yet");
+                }
+            });
+            Ok(put_in_force)
         })
     })
 }

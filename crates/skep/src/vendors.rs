@@ -18,6 +18,8 @@ use crate::home::{Vendor, VendorConnection};
 #[derive(Default)]
 pub struct Vendors {
     held: BTreeMap<String, (VendorConnection, Arc<dyn Provider>)>,
+    /// Why the provider of a profile could not be made.
+    failed: BTreeMap<String, String>,
 }
 
 impl Vendors {
@@ -29,6 +31,7 @@ impl Vendors {
         connections: &BTreeMap<String, VendorConnection>,
     ) {
         let mut held = BTreeMap::new();
+        self.failed.clear();
         for (name, connection) in connections {
             let same = self.held.get(name).filter(|(before, _)| before.same_as(connection));
             let made = match same {
@@ -39,9 +42,12 @@ impl Vendors {
                 Ok(provider) => {
                     held.insert(name.clone(), (connection.clone(), provider));
                 }
-                Err(reason) => disable(settings, name, &reason.to_string()),
+                Err(reason) => {
+                    self.failed.insert(name.clone(), reason.to_string());
+                }
             }
         }
+        settings.agents.values_mut().for_each(|state| self.disable(state));
         // An agent that keeps its old settings may use a removed profile.
         for state in settings.agents.values() {
             let AgentState::Active(agent) = state else { continue };
@@ -55,6 +61,16 @@ impl Vendors {
         let providers = held.iter().map(|(name, (_, provider))| (name.clone(), provider.clone()));
         settings.providers = Providers::new(providers.collect());
         self.held = held;
+    }
+
+    /// Disables an agent whose profile has no provider.
+    pub fn disable(&self, state: &mut AgentState) {
+        let AgentState::Active(agent) = state else { return };
+        let profile = &agent.profile.name;
+        if let Some(reason) = self.failed.get(profile) {
+            let reason = format!("its profile {profile} cannot be used: {reason}");
+            *state = AgentState::Failed { reason };
+        }
     }
 }
 
@@ -71,13 +87,4 @@ fn provider(connection: &VendorConnection) -> Result<Arc<dyn Provider>, ClientEr
         Vendor::OpenAiResponses => Arc::new(OpenAiResponsesProvider::new(settings)?),
         Vendor::Rehearsal => Arc::new(RehearsalProvider),
     })
-}
-
-fn disable(settings: &mut HiveSettings, profile: &str, reason: &str) {
-    for state in settings.agents.values_mut() {
-        if matches!(state, AgentState::Active(agent) if agent.profile.name == profile) {
-            let reason = format!("its profile {profile} cannot be used: {reason}");
-            *state = AgentState::Failed { reason };
-        }
-    }
 }

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum d0d187dad0c23cd7.
+// Do not edit; checksum 3dde42c95d38aa8a.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -32,6 +32,8 @@ export interface AgentInfo {
   capabilities?: Capabilities | null;
   /** Where the programs it starts run: `confined`, or `host` without any walls. */
   sandbox?: string | null;
+  /** Tools in its list or rules that are not there now: whoever brings them is not there either. */
+  missing_tools?: string[];
   /** Items that are not ended; for those who see all of them. */
   queue_depth?: number | null;
   active_turns?: number | null;
@@ -872,6 +874,19 @@ export interface HiveInfo {
   integrity: IntegrityInfo;
 }
 
+/** The hive at one moment: everything with a durable `seq` up to `seq` is in it. */
+export interface HiveState {
+  seq: number;
+  hive: HiveInfo;
+  agents: AgentInfo[];
+  turns: TurnInfo[];
+  queue?: QueueInfo | null;
+  unknown_calls: UnknownCall[];
+  /** Calls that wait for a person, the newest first. */
+  approvals: ApprovalBrief[];
+  spend?: SpendInfo | null;
+}
+
 export interface ImageUrl {
   /** The picture itself, as a data URL; the hive fetches nothing. */
   url: string;
@@ -1348,19 +1363,6 @@ export interface SessionPage {
   sessions: SessionInfo[];
   /** Give this as `after` for the next page; absent on the last. */
   after?: string | null;
-}
-
-/** The hive at one moment: everything with a durable `seq` up to `seq` is in it. */
-export interface Snapshot {
-  seq: number;
-  hive: HiveInfo;
-  agents: AgentInfo[];
-  turns: TurnInfo[];
-  queue?: QueueInfo | null;
-  unknown_calls: UnknownCall[];
-  /** Calls that wait for a person, the newest first. */
-  approvals: ApprovalBrief[];
-  spend?: SpendInfo | null;
 }
 
 export type Span = "hour" | "day";

@@ -3,7 +3,7 @@
 import { batch } from "solid-js";
 import { createStore, produce, reconcile } from "solid-js/store";
 import { get } from "../api/http";
-import type { Event, Inbox, InboxItem, Snapshot, TurnInfo } from "../api/types";
+import type { Event, HiveState, Inbox, InboxItem, TurnInfo } from "../api/types";
 import type { Live } from "./live";
 
 /** A piece of a turn's strip: model time or a tool call. */
@@ -21,7 +21,7 @@ export interface RunningTurn extends TurnInfo {
 }
 
 interface HiveState {
-  snapshot?: Snapshot;
+  snapshot?: HiveState;
   turns: Record<string, RunningTurn>;
   /** Newest first. */
   recent: InboxItem[];
@@ -34,7 +34,7 @@ export function createHive(live: Live) {
   const [state, set] = createStore<HiveState>({ turns: {}, recent: [] });
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  function takeIn(snapshot: Snapshot): void {
+  function takeIn(snapshot: HiveState): void {
     batch(() => {
       set("snapshot", reconcile(snapshot));
       const turns: Record<string, RunningTurn> = {};
@@ -51,7 +51,7 @@ export function createHive(live: Live) {
     timer = undefined;
     try {
       const [snapshot, inbox] = await Promise.all([
-        get<Snapshot>("/state"),
+        get<HiveState>("/state"),
         get<Inbox>("/inbox?limit=100"),
       ]);
       takeIn(snapshot);

@@ -4,7 +4,7 @@
 import { createSignal } from "solid-js";
 import { forget, get, query, Refusal, request, said } from "../api/http";
 import { events } from "../api/sse";
-import type { Event, Snapshot } from "../api/types";
+import type { Event, HiveState } from "../api/types";
 
 export type Link =
   | { state: "connecting" }
@@ -14,7 +14,7 @@ export type Link =
   | { state: "out" };
 
 export interface Listener {
-  snapshot(snapshot: Snapshot): void;
+  snapshot(snapshot: HiveState): void;
   event(event: Event): void;
 }
 
@@ -34,7 +34,7 @@ export function createLive() {
     for (;;) {
       try {
         if (seq() > 0) setLink({ state: "resync", since: seq() });
-        const snapshot = await get<Snapshot>("/state");
+        const snapshot = await get<HiveState>("/state");
         setSeq(snapshot.seq);
         for (const listener of listeners) listener.snapshot(snapshot);
         await listen(snapshot.seq, () => {

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import type { InboxItem, Snapshot } from "../api/types";
+import type { HiveState, InboxItem } from "../api/types";
 import { needs } from "./needs";
 
 const now = 1_800_000_000_000;
 
-function snapshot(over: Partial<Snapshot>): Snapshot {
+function snapshot(over: Partial<HiveState>): HiveState {
   const config = { problems: [], needs_restart: [] };
   const integrity = { state: "ok" };
   const times = { started_at: 0, uptime_ms: 0 };
@@ -56,15 +56,17 @@ test("unknown outcomes and broken agents", () => {
     queue_depth: 0,
     active_turns: 0,
   };
+  const lacking = { ...broken, name: "plug", status: "active", missing_tools: ["a.b"] };
   const place = { turn: "t", call_id: "c", agent: "main", session_key: "main" };
   const call = { ...place, tool: "bash", at: now - 5 };
   const list = needs(
-    { snapshot: snapshot({ agents: [broken], unknown_calls: [call] }), recent: [] },
+    { snapshot: snapshot({ agents: [broken, lacking], unknown_calls: [call] }), recent: [] },
     [],
     now,
   );
   expect(list.map((need) => [need.agent, need.what])).toEqual([
     ["books", "cannot work"],
+    ["plug", "has tools that are not there now"],
     ["main", "does not know whether bash happened"],
   ]);
 });

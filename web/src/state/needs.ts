@@ -1,6 +1,6 @@
 // What needs a person: the one list behind the title of Home.
 
-import type { ApprovalInfo, InboxItem, Snapshot, UnknownCall } from "../api/types";
+import type { ApprovalInfo, HiveState, InboxItem, UnknownCall } from "../api/types";
 import { wish } from "../text/asks";
 import { href } from "./route";
 
@@ -20,7 +20,7 @@ export interface Need {
 const DAY = 24 * 3600 * 1000;
 
 export function needs(
-  state: { snapshot?: Snapshot; recent: InboxItem[] },
+  state: { snapshot?: HiveState; recent: InboxItem[] },
   approvals: ApprovalInfo[],
   now = Date.now(),
 ): Need[] {
@@ -28,6 +28,14 @@ export function needs(
   if (!snapshot) return [];
   const list: Need[] = [];
   for (const agent of snapshot.agents) {
+    if (agent.missing_tools?.length) {
+      list.push({
+        kind: "failure",
+        agent: agent.name,
+        what: "has tools that are not there now",
+        why: agent.missing_tools.join(", "),
+      });
+    }
     if (agent.status !== "failed") continue;
     list.push({
       kind: "failure",

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::status::missing_tools;
 use crate::failure::{Exit, Failure};
 use crate::hive::Globals;
 use crate::hive::Home;
@@ -134,6 +135,7 @@ pub fn lines(agent: &Value) -> Vec<String> {
     let described = agent["description"].as_str().filter(|text| !text.is_empty());
     lines.extend(described.map(|text| format!("for     {}", foreign(text))));
     lines.push(format!("engine  {} · {}", text(&agent["engine"]), text(&agent["model"])));
+    lines.extend(missing_tools(agent).map(|names| format!("lacks   {names} (not there now)")));
     let able = agent["capabilities"].as_object().into_iter().flatten();
     let able: Vec<&str> =
         able.filter(|(_, can)| **can == true).map(|(name, _)| name.as_str()).collect();

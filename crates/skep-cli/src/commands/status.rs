@@ -120,7 +120,16 @@ fn agent(agent: &Value) -> String {
         Some("host") => format!("  {}", toned("on the host, without walls", Tone::Bad)),
         _ => String::new(),
     };
-    format!("agent {name}  {status}  {engine} · {model}  {active} running, {depth} queued{walls}")
+    let missing = missing_tools(agent).map(|names| format!("  not there now: {names}"));
+    let missing = missing.unwrap_or_default();
+    let work = format!("{active} running, {depth} queued");
+    format!("agent {name}  {status}  {engine} · {model}  {work}{walls}{missing}")
+}
+
+/// The tools its settings name that nobody brings now.
+pub fn missing_tools(agent: &Value) -> Option<String> {
+    let names: Vec<String> = agent["missing_tools"].as_array()?.iter().map(text).collect();
+    Some(names.join(", "))
 }
 
 fn turn(turn: &Value) -> String {

@@ -8,6 +8,12 @@ pub fn allows(patterns: &[String], tool: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern.as_bytes(), tool.as_bytes()))
 }
 
+/// Whether a name is that of a tool which a source brings while the hive runs: an MCP server, a
+/// plugin, a team. The program's own tools have plain names.
+pub fn may_come(name: &str) -> bool {
+    !name.contains('*') && (name.contains('.') || name.contains("__"))
+}
+
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     match pattern.split_first() {
         None => name.is_empty(),

@@ -79,6 +79,16 @@ impl Policy {
             people: about(tool) || (commands && (about("read") || about("write"))),
         }
     }
+
+    /// Whether every call of the tool is denied that asks for nothing in particular: by a rule
+    /// without conditions, or by its class where no rule says otherwise. A policy that cannot be
+    /// read counts as one that will be.
+    pub fn always_denies(&self, tool: &str, class: Class, level: SandboxLevel) -> bool {
+        let mut own = self.rules.iter().filter(|rule| rule.is_about(tool));
+        let denies = |rule: &Rule| rule.effect == Effect::Deny;
+        own.clone().any(|rule| denies(rule) && rule.is_unconditional())
+            || (self.classes.decide(class, level) == Effect::Deny && own.all(denies))
+    }
 }
 
 /// One effect for each class.
@@ -121,6 +131,7 @@ impl ClassPolicy {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -144,6 +155,40 @@ mod tests {
         ];
         for (policy, class, level, effect) in cases {
             assert_eq!(policy.decide(class, level), effect, "{class:?} {level:?} {policy:?}");
+        }
+    }
+
+    #[test]
+    fn gate_policy_denies_in_every_case() {
+        let rule = |effect: Effect, tool: &str, path: Option<&str>, grants: &[&str]| Rule {
+            effect,
+            tool: tool.to_owned(),
+            path: path.map(|path| pattern::PathPattern::parse(path).unwrap()),
+            command: None,
+            host: None,
+            grants: grants.iter().map(|to| rule::GrantTo::parse(to).unwrap()).collect(),
+            approvers: Vec::new(),
+            place: "config.yaml:1".to_owned(),
+        };
+        let (deny, ask, allow) = (Effect::Deny, Effect::Ask, Effect::Allow);
+        let cases: [(Vec<Rule>, bool, bool); 8] = [
+            (vec![], false, true),
+            (vec![rule(deny, "wri*", None, &[])], true, true),
+            (vec![rule(deny, "write", None, &["any"])], true, true),
+            (vec![rule(allow, "write", None, &[]), rule(deny, "*", None, &[])], true, true),
+            (vec![rule(deny, "write", Some("src/**"), &[])], false, true),
+            (vec![rule(deny, "write", None, &["role:viewer"])], false, true),
+            (vec![rule(ask, "write", Some("src/**"), &[])], false, false),
+            (vec![rule(deny, "read", None, &[])], false, true),
+        ];
+        for (rules, usually, by_class) in cases {
+            let mut policy = Policy { rules, ..Policy::default() };
+            let denies = |policy: &Policy| {
+                policy.always_denies("write", Class::Write, SandboxLevel::Confined)
+            };
+            assert_eq!(denies(&policy), usually, "{policy:?}");
+            policy.classes.write = Effect::Deny;
+            assert_eq!(denies(&policy), by_class, "{policy:?}");
         }
     }
 }

@@ -150,6 +150,13 @@ impl Rule {
         allow::allows(std::slice::from_ref(&self.tool), tool)
     }
 
+    /// It matches every call of its tools, whoever asks.
+    pub fn is_unconditional(&self) -> bool {
+        let conditions = (&self.path, &self.command, &self.host);
+        matches!(conditions, (None, None, None))
+            && (self.grants.is_empty() || self.grants.contains(&GrantTo::Any))
+    }
+
     pub fn is_granted(&self) -> bool {
         !self.grants.is_empty() && !self.grants.contains(&GrantTo::Any)
     }

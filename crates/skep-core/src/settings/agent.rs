@@ -1,5 +1,6 @@
 //! What an agent's own files say.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,14 @@ pub struct AgentSettings {
     pub policy: Policy,
     pub org_rules: Vec<RuleFile>,
     pub team_rules: Vec<RuleFile>,
+}
+
+impl AgentSettings {
+    /// The tools that its list and its rules name, patterns among them; each once.
+    pub fn named_tools(&self) -> BTreeSet<&str> {
+        let ruled = self.policy.rules.iter().map(|rule| rule.tool.as_str());
+        self.allowed_tools.iter().map(String::as_str).chain(ruled).collect()
+    }
 }
 
 /// An agent as the hive knows it: usable, or disabled by its own broken folder.

@@ -47,9 +47,24 @@ type Looks<I, O> = Arc<dyn Fn(I) -> BoxFuture<'static, Result<O, String>> + Send
 #[derive(Clone)]
 pub struct Hook {
     pub name: String,
+    /// The agent whose calls it looks at; absent: those of every agent.
+    pub agent: Option<AgentName>,
+    /// A higher one looks first; of equal ones the name decides.
+    pub priority: i32,
     pub before: Option<Looks<HookedCall, Before>>,
     /// Receives the call and the text of its result.
     pub after: Option<Looks<(HookedCall, String), After>>,
+}
+
+impl Hook {
+    /// One that looks at nothing yet, of every agent.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), agent: None, priority: 0, before: None, after: None }
+    }
+
+    pub fn is_for(&self, agent: &AgentName) -> bool {
+        self.agent.as_ref().is_none_or(|own| own == agent)
+    }
 }
 
 impl fmt::Debug for Hook {

@@ -226,10 +226,13 @@ pub struct RuleDraft {
     pub host: Option<String>,
 }
 
-/// Writes rules into an agent's file, in the name of a person. Whoever composes the program knows
-/// the files.
+/// Puts written rules in force.
+pub type PutInForce = BoxFuture<'static, ()>;
+
+/// Writes rules into an agent's file, in the name of a person; what it gives puts them in force.
+/// Whoever composes the program knows the files.
 pub type WriteRules = Arc<
-    dyn Fn(AgentName, String, Vec<RuleDraft>) -> BoxFuture<'static, Result<(), String>>
+    dyn Fn(AgentName, String, Vec<RuleDraft>) -> BoxFuture<'static, Result<PutInForce, String>>
         + Send
         + Sync,
 >;

@@ -6,7 +6,8 @@ mod sessions;
 
 pub use approvals::{
     ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo,
-    DecisionWish, GrantInfo, GrantWish, PolicyInfo, RuleDraft, WhyInfo, WhyWish, WriteRules,
+    DecisionWish, GrantInfo, GrantWish, PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish,
+    WriteRules,
 };
 pub use hive::{IntegrityInfo, ProviderInfo, ProviderTry, Reached};
 pub use sessions::{
@@ -204,6 +205,9 @@ pub struct AgentInfo {
     /// Where the programs it starts run: `confined`, or `host` without any walls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<&'static str>,
+    /// Tools in its list or rules that are not there now: whoever brings them is not there either.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_tools: Vec<String>,
     /// Items that are not ended; for those who see all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_depth: Option<i64>,
@@ -213,7 +217,7 @@ pub struct AgentInfo {
 
 /// The hive at one moment: everything with a durable `seq` up to `seq` is in it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Snapshot {
+pub struct HiveState {
     pub seq: i64,
     pub hive: HiveInfo,
     pub agents: Vec<AgentInfo>,

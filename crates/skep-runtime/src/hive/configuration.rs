@@ -1,6 +1,7 @@
 //! Settings in force, and how others take their place while turns run.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -11,12 +12,22 @@ use skep_core::ids::{AgentId, AgentName};
 use skep_core::settings::{AgentState, ConfigStanding, HiveSettings};
 use skep_guard::{clock, scrub};
 use skep_store::StoreError;
-use skep_store::agents::{NewAgent, RegisterAgents};
+use skep_store::agents::{NewAgent, RegisterAgent, RegisterAgents};
 use skep_store::watch::NoteEvent;
-use skep_turn::handles::ActiveSettings;
+use skep_turn::snapshot::Snapshot;
 
 use super::{Hive, Shared, door_error};
 use crate::door::DoorError;
+
+type AgentIds = Arc<BTreeMap<AgentName, AgentId>>;
+
+/// Other settings than those in force.
+pub enum SettingsChange {
+    /// Everything the files say.
+    All(Box<HiveSettings>),
+    /// These agents alone; `None` for one that is gone.
+    Agents(BTreeMap<AgentName, Option<AgentState>>),
+}
 
 impl Hive {
     /// The settings in force now. Whoever needs them twice keeps the first answer.
@@ -26,30 +37,36 @@ impl Hive {
 
     /// How the files of the home stand to what is in force.
     pub fn config(&self) -> Arc<ConfigStanding> {
-        self.shared.env().settings.active().config
+        Arc::clone(&self.shared.snapshot().config)
     }
 
     /// Puts other settings in force for every turn that begins from now on; turns under way keep
-    /// theirs. Called by one task only.
-    pub async fn reconfigure(
+    /// theirs. When it returns, they are in force. Called by one caller at a time.
+    pub async fn apply(
         &self,
-        settings: HiveSettings,
+        change: SettingsChange,
         config: ConfigStanding,
         outcome: ConfigOutcome,
     ) -> Result<(), DoorError> {
-        let shared = &self.shared;
-        let ids = register(&shared.store, &settings).await.map_err(door_error)?;
-        let (env, settings, config) = (shared.env(), Arc::new(settings), Arc::new(config));
-        let active = ActiveSettings {
-            settings: Arc::clone(&settings),
-            ids: Arc::new(ids),
-            config: Arc::clone(&config),
-        };
-        let before = env.settings.replace(active);
-        let what = difference(&before.settings, &settings);
+        let (shared, env) = (&self.shared, self.shared.env());
+        let ids = shared.register(&change).await.map_err(door_error)?;
+        let (config, of) = (Arc::new(config), change.agents());
+        let Ok(before) = env.snapshot.replace(|now| {
+            let mut settings = Arc::clone(&now.settings);
+            match change {
+                SettingsChange::All(all) => settings = Arc::from(all),
+                SettingsChange::Agents(agents) => Arc::make_mut(&mut settings).set_agents(agents),
+            }
+            Ok::<_, Infallible>(Snapshot { settings, ids, config: config.clone(), ..now.clone() })
+        });
+        let (after, settings) = (shared.snapshot(), shared.settings());
+        let what = difference(&before.settings, &settings, of.clone());
         // A broken one cannot be asked for its jobs either.
-        let stays: HashSet<AgentId> = env.settings.active().able().collect();
-        env.session_scopes.keep(|agent| stays.contains(&agent));
+        let names = of.unwrap_or_else(|| before.ids.keys().cloned().collect());
+        let had = names.iter().filter_map(|name| Some((name, *before.ids.get(name)?)));
+        let gone = had.filter(|(name, id)| after.agent(*id, name).is_err());
+        let gone: HashSet<AgentId> = gone.map(|(_, id)| id).collect();
+        env.session_scopes.keep(|agent| !gone.contains(&agent));
         let (slots, many) = (Arc::clone(&env.lanes.slots), before.settings.limits.concurrent_turns);
         shared.tasks.spawn(async move { slots.resize(many, &settings.limits).await });
         // Work of an agent that is gone ends now, and a new limit may have made room.
@@ -76,27 +93,71 @@ impl Hive {
     }
 
     fn replace_config(&self, config: ConfigStanding) -> Arc<ConfigStanding> {
-        let settings = &self.shared.env().settings;
         let config = Arc::new(config);
-        settings.replace(ActiveSettings { config: Arc::clone(&config), ..settings.active() });
+        let Ok(_) =
+            self.shared.env().snapshot.replace(|now| {
+                Ok::<_, Infallible>(Snapshot { config: config.clone(), ..now.clone() })
+            });
         config
     }
 }
 
+impl SettingsChange {
+    /// The agents it is about; nothing where that is all of them.
+    fn agents(&self) -> Option<Vec<AgentName>> {
+        match self {
+            Self::All(_) => None,
+            Self::Agents(agents) => Some(agents.keys().cloned().collect()),
+        }
+    }
+}
+
+impl Shared {
+    /// Gives the agents of a change their rows.
+    async fn register(&self, change: &SettingsChange) -> Result<AgentIds, StoreError> {
+        let changed = match change {
+            SettingsChange::All(settings) => {
+                return Ok(Arc::new(register_all(&self.store, settings).await?));
+            }
+            SettingsChange::Agents(agents) => agents,
+        };
+        let now = self.snapshot();
+        let mut ids = Arc::clone(&now.ids);
+        for (name, state) in changed {
+            let (before, after) = (now.settings.agents.get(name), state.as_ref());
+            // What its row says stays as it is.
+            if before.map(failed) == after.map(failed) {
+                continue;
+            }
+            let agent = NewAgent { name: name.clone(), failed: after.and_then(failed) };
+            let (installed, now) = (after.is_some(), clock::now_ms());
+            let id = self.store.write(RegisterAgent { agent, installed, now }).await?;
+            let ids = Arc::make_mut(&mut ids);
+            match installed {
+                true => ids.insert(name.clone(), id),
+                false => ids.remove(name),
+            };
+        }
+        Ok(ids)
+    }
+}
+
 /// Gives every agent of the settings its row.
-pub(crate) async fn register(
+pub(super) async fn register_all(
     store: &skep_store::Store,
     settings: &HiveSettings,
 ) -> Result<BTreeMap<AgentName, AgentId>, StoreError> {
-    let agents = settings.agents.iter().map(|(name, state)| NewAgent {
-        name: name.clone(),
-        failed: match state {
-            AgentState::Active(_) => None,
-            AgentState::Failed { reason } => Some(reason.clone()),
-        },
-    });
+    let agents = settings.agents.iter();
+    let agents = agents.map(|(name, state)| NewAgent { name: name.clone(), failed: failed(state) });
     let register = RegisterAgents { agents: agents.collect(), now: clock::now_ms() };
     Ok(store.write(register).await?.into_iter().collect())
+}
+
+fn failed(state: &AgentState) -> Option<String> {
+    match state {
+        AgentState::Active(_) => None,
+        AgentState::Failed { reason } => Some(reason.clone()),
+    }
 }
 
 fn told(state: ConfigOutcome, config: &ConfigStanding) -> EventKind {
@@ -107,19 +168,31 @@ fn told(state: ConfigOutcome, config: &ConfigStanding) -> EventKind {
     }
 }
 
-/// What changed, for the audit trail.
-fn difference(before: &HiveSettings, after: &HiveSettings) -> Value {
+/// What changed, for the audit trail. `of`: the agents that can have changed, where not all can.
+fn difference(before: &HiveSettings, after: &HiveSettings, of: Option<Vec<AgentName>>) -> Value {
     let (old, new) = (&before.agents, &after.agents);
-    let added = new.keys().filter(|name| !old.contains_key(*name));
-    let removed = old.keys().filter(|name| !new.contains_key(*name));
-    let changed = new.iter().filter(|(name, state)| old.get(*name).is_some_and(|it| it != *state));
-    let mut hive = before.clone();
-    hive.agents = new.clone();
+    let hive_changed = of.is_none() && {
+        let before = HiveSettings { agents: new.clone(), ..before.clone() };
+        before != *after
+    };
+    let names: BTreeSet<AgentName> = match of {
+        Some(names) => names.into_iter().collect(),
+        None => old.keys().chain(new.keys()).cloned().collect(),
+    };
+    let (mut added, mut removed, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    for name in names {
+        match (old.get(&name), new.get(&name)) {
+            (None, Some(_)) => added.push(name),
+            (Some(_), None) => removed.push(name),
+            (before, after) if before != after => changed.push(name),
+            _ => {}
+        }
+    }
     json!({
-        "agents_added": added.collect::<Vec<_>>(),
-        "agents_removed": removed.collect::<Vec<_>>(),
-        "agents_changed": changed.map(|(name, _)| name).collect::<Vec<_>>(),
-        "hive_changed": hive != *after,
+        "agents_added": added,
+        "agents_removed": removed,
+        "agents_changed": changed,
+        "hive_changed": hive_changed,
     })
 }
 

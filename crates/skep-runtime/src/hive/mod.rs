@@ -9,7 +9,7 @@ mod integrity;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -20,31 +20,33 @@ use skep_core::Millis;
 use skep_core::channel::Channel;
 use skep_core::engine::Engine;
 use skep_core::event::EventKind;
-use skep_core::hook::Hook;
 use skep_core::ids::{AgentId, AgentName, Principal};
 use skep_core::policy::rule::Who;
 use skep_core::retry::RetryPolicy;
 use skep_core::role::Role;
 use skep_core::settings::HiveSettings;
-use skep_core::tool::Tool;
 use skep_guard::clock;
 use skep_store::agents;
 use skep_store::audit::AddAudit;
 use skep_store::leases::Recover;
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 use skep_turn::Turns;
-use skep_turn::gate::toolbox::Toolbox;
 use skep_turn::gate::{self, Admission, GateParts};
-use skep_turn::handles::{ActiveSettings, Bus, HolderOf, Meters, SettingsCell, StopTokens};
+use skep_turn::handles::{Bus, HolderOf, Meters, StopTokens};
 use skep_turn::lane::{Lanes, Registry};
 use skep_turn::ledger::Ledger;
+use skep_turn::snapshot::{Offer, Snapshot, SnapshotCell};
 use skep_turn::turn::{SessionCache, SessionScopes, TurnEnv};
 
 use crate::door::{DoorError, ErrorKind, IntegrityInfo, Sight, WriteRules};
 use crate::outbox::{self, Dispatcher, Waiters};
+pub use configuration::SettingsChange;
 pub(crate) use credentials::{Browsers, SignInLink, TokenCache, ValidToken};
 pub(crate) use error::door_error;
 use indexer::Indexer;
+
+/// The source of the tools that are part of the program.
+const BUILT_IN: &str = "built-in";
 
 /// What a hive is made of. The composition root names the concrete ones.
 pub struct Parts {
@@ -54,11 +56,8 @@ pub struct Parts {
     pub accept_loss: Option<PathBuf>,
     pub settings: HiveSettings,
     pub engines: Vec<Arc<dyn Engine>>,
-    pub tools: Vec<Arc<dyn Tool>>,
-    /// What looks at every call, in this order.
-    pub hooks: Vec<Hook>,
-    /// Absent where the files of the home are not to be changed.
-    pub write_rules: Option<WriteRules>,
+    /// What the program itself brings.
+    pub built_in: Offer,
     pub retry: RetryPolicy,
     /// The program's version, shown to whoever asks.
     pub version: &'static str,
@@ -91,7 +90,7 @@ pub(crate) struct Shared {
 /// How people's answers become decisions.
 pub(crate) struct ApprovalParts {
     /// Absent where the files of the home are not to be changed.
-    pub write_rules: Option<WriteRules>,
+    pub write_rules: OnceLock<WriteRules>,
     /// Locked while a question is answered.
     pub answering: tokio::sync::Mutex<()>,
     /// A question was asked again: its time is counted too.
@@ -123,10 +122,9 @@ impl Hive {
     /// Opens the store, takes back what a crash left running, and starts to work.
     pub async fn open(parts: Parts) -> Result<(Self, OpenReport), HiveError> {
         let (dispatcher, frames) = Dispatcher::new();
-        let toolbox = Toolbox::new(parts.tools).map_err(HiveError::Tools)?;
         let listeners = Listeners {
             registry: Arc::default(),
-            meters: Arc::new(Meters::new(toolbox.names())),
+            meters: Arc::default(),
             indexer: Arc::default(),
             waiters: Arc::default(),
             bus: Arc::default(),
@@ -144,26 +142,21 @@ impl Hive {
         let Listeners { registry, meters, indexer, waiters, bus, dispatcher } = listeners;
         let tokens = Arc::new(TokenCache::load(&store).await?);
         let browsers = Browsers::load(&store, now).await?;
-        let settings = Arc::new(SettingsCell::new(ActiveSettings {
-            settings: Arc::new(parts.settings),
-            ids: Arc::new(ids),
-            config: Arc::default(),
-        }));
+        let snapshot = Snapshot::new(parts.settings, ids, parts.engines);
+        let snapshot = snapshot.with_offer(BUILT_IN, parts.built_in).map_err(HiveError::Tools)?;
+        meters.know(snapshot.toolbox.names());
+        let snapshot = Arc::new(SnapshotCell::new(snapshot));
         let known = Arc::clone(&tokens);
         let holder_of: HolderOf = Arc::new(move |principal| known.holder(principal));
         let lanes =
-            Lanes::open(store.clone(), registry, Arc::clone(&settings), Arc::clone(&holder_of));
+            Lanes::open(store.clone(), registry, Arc::clone(&snapshot), Arc::clone(&holder_of));
         let lanes = lanes.await?;
         let ledger =
-            Ledger::load(store.clone(), Arc::clone(&settings), Arc::clone(&meters), now).await?;
-        let engines = parts.engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
+            Ledger::load(store.clone(), Arc::clone(&snapshot), Arc::clone(&meters), now).await?;
         let env = TurnEnv {
             store: store.clone(),
-            settings,
-            engines: engines.collect(),
+            snapshot,
             gate: GateParts {
-                toolbox,
-                hooks: parts.hooks,
                 admission: Admission::default(),
                 holder_of,
                 outputs: parts.run.join("output"),
@@ -179,7 +172,7 @@ impl Hive {
         };
         let tasks = TaskTracker::new();
         let approvals = ApprovalParts {
-            write_rules: parts.write_rules,
+            write_rules: OnceLock::new(),
             answering: tokio::sync::Mutex::default(),
             reopened: Notify::new(),
         };
@@ -218,6 +211,21 @@ impl Hive {
     /// Frames for channel ids that begin with the channel's word go to it.
     pub fn add_channel(&self, channel: Arc<dyn Channel>) {
         self.shared.dispatcher.add(channel);
+    }
+
+    /// Takes what a source offers from now on, in the place of what it offered before. `Err`: one
+    /// of its names is taken, and nothing changed.
+    pub fn offer(&self, source: &str, offer: Offer) -> Result<(), String> {
+        let snapshot = &self.shared.env().snapshot;
+        snapshot.replace(|now| now.with_offer(source, offer))?;
+        self.shared.meters.know(snapshot.current().toolbox.names());
+        Ok(())
+    }
+
+    /// Named once, after the hive is open: whoever writes rules also puts them in force.
+    pub fn write_rules_with(&self, write: WriteRules) {
+        // A second one is as good as the first.
+        let _ = self.shared.approvals.write_rules.set(write);
     }
 
     /// What is counted, to be shown.
@@ -299,7 +307,7 @@ async fn take_over(
         tracing::error!(finding = finding.text, "the audit trail is not as it was left");
         store.write(AddAudit { row: finding.told(now) }).await?;
     }
-    let ids = configuration::register(store, settings).await?;
+    let ids = configuration::register_all(store, settings).await?;
     let taken_back = store.write(Recover { now }).await?;
     if taken_back > 0 {
         tracing::info!(turns = taken_back, "turns that were running go on");
@@ -312,13 +320,17 @@ impl Shared {
         self.turns.env()
     }
 
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.env().snapshot.current()
+    }
+
     pub fn settings(&self) -> Arc<HiveSettings> {
-        self.env().settings.current()
+        Arc::clone(&self.snapshot().settings)
     }
 
     /// The agent that has this name now.
     pub fn agent_id(&self, name: &AgentName) -> Result<AgentId, DoorError> {
-        let ids = self.env().settings.active().ids;
+        let ids = &self.snapshot().ids;
         ids.get(name).copied().ok_or_else(|| {
             let known: Vec<&str> = ids.keys().map(AgentName::as_str).collect();
             let text = format!("There is no agent `{name}`. This hive has: {}.", known.join(", "));

@@ -139,7 +139,7 @@ impl Hive {
         id: AgentId,
         name: &AgentName,
     ) -> Result<Arc<AgentSettings>, DoorError> {
-        self.shared.env().settings.active().agent(id, name).map_err(|reason| {
+        self.shared.snapshot().agent(id, name).map_err(|reason| {
             let text = format!("The agent {name} is disabled: {reason}");
             DoorError::new(ErrorKind::Conflict, "agent_failed", text)
         })
@@ -215,7 +215,7 @@ impl Hive {
         opens: Opens,
     ) -> Result<(Accept, Option<Slot>), DoorError> {
         let shared = &self.shared;
-        let engine = shared.env().engine(agent).map(|engine| engine.capabilities());
+        let engine = shared.snapshot().engine(agent).map(|engine| engine.capabilities());
         let engine = engine.ok_or_else(|| {
             let text = format!("The agent {} names no engine of this hive.", agent.name);
             DoorError::new(ErrorKind::Conflict, "agent_failed", text)

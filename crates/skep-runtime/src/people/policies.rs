@@ -1,6 +1,8 @@
 //! Policies as people see them: what is in force, why a call would be decided so, and what was
 //! granted for a time.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use skep_core::ids::{AgentId, AgentName, Principal};
@@ -11,8 +13,8 @@ use skep_core::settings::AgentSettings;
 use skep_core::tool::Tool;
 use skep_guard::{clock, random};
 use skep_store::grants::{self, GrantRow, NewGrant, RevokeGrant};
-use skep_turn::gate::toolbox::is_listed;
 use skep_turn::gate::{self, CallerRights};
+use skep_turn::snapshot::is_listed;
 
 use crate::door::{ClassEffect, Sight};
 use crate::door::{DoorError, ErrorKind, GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish};
@@ -73,9 +75,10 @@ impl Hive {
             grants: lasting.filter_map(gate::rule_of).collect(),
         };
         let (policy, arguments) = (&agent.policy, &wish.arguments);
-        let imagined = PolicyTrial { agent: &agent, policy, tool, arguments, known: &known };
+        let imagined =
+            PolicyTrial { agent: &agent, policy, tool: &*tool, arguments, known: &known };
         let verdict = imagined.verdict().await;
-        let listed = is_listed(&agent, tool);
+        let listed = is_listed(&agent, &*tool);
         Ok(WhyInfo {
             agent: wish.agent,
             tool: tool.spec().name.clone(),
@@ -85,10 +88,10 @@ impl Hive {
         })
     }
 
-    pub(crate) fn tool(&self, name: &str) -> Result<&dyn Tool, DoorError> {
-        let tool = self.shared.env().gate.toolbox.find(name);
-        tool.map(|tool| &**tool).ok_or_else(|| {
-            let names: Vec<String> = self.shared.env().gate.toolbox.names().collect();
+    pub(crate) fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, DoorError> {
+        let toolbox = &self.shared.snapshot().toolbox;
+        toolbox.find(name).cloned().ok_or_else(|| {
+            let names: Vec<String> = toolbox.names().collect();
             let shown: String = name.chars().take(64).collect();
             let text = format!("There is no tool `{shown}`. There are: {}.", names.join(", "));
             DoorError::new(ErrorKind::NotFound, "unknown_tool", text)
@@ -129,7 +132,7 @@ impl Hive {
     ) -> Result<Vec<GrantInfo>, DoorError> {
         let ids = match agent {
             Some(name) => vec![self.shared.agent_id(name)?],
-            None => self.shared.env().settings.active().ids.values().copied().collect(),
+            None => self.shared.snapshot().ids.values().copied().collect(),
         };
         let mut found = Vec::new();
         for id in ids {

@@ -94,7 +94,7 @@ impl BudgetInfo {
 impl Hive {
     pub fn budgets(&self) -> BudgetPage {
         let now = clock::now_ms();
-        let active = self.shared.env().settings.active();
+        let active = self.shared.snapshot();
         let settings = &active.settings;
         let mut accounts = self.shared.env().ledger.agents(now);
         let mut agents = Vec::new();

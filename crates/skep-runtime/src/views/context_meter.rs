@@ -15,7 +15,7 @@ const BYTES_PER_TOKEN: usize = 4;
 impl Hive {
     /// After the newest call of a session's model.
     pub(crate) fn meter(&self, id: AgentId, name: &AgentName, meta: &Meta) -> ContextInfo {
-        let active = self.shared.env().settings.active();
+        let active = self.shared.snapshot();
         let agent = active.agent(id, name).ok();
         let parts = agent.as_ref().map(|agent| self.parts(&active.settings, agent, &meta.usage));
         let named = meta.profile.as_ref().and_then(|name| active.settings.profiles.get(name));
@@ -27,7 +27,7 @@ impl Hive {
 
     /// With the tools and rules the agent has now: its next call has these.
     fn parts(&self, settings: &HiveSettings, agent: &AgentSettings, usage: &Usage) -> ContextParts {
-        let specs = self.shared.env().gate.toolbox.specs(agent);
+        let specs = self.shared.snapshot().toolbox.specs(agent);
         let prompt = system_prompt(settings, agent, &specs);
         let tools = specs.iter().map(|tool| {
             tool.name.len() + tool.description.len() + tool.input_schema.to_string().len()
@@ -43,7 +43,7 @@ impl Hive {
     /// The same for a turn that runs here.
     pub(crate) fn meter_of(&self, turn: &TurnRow) -> Option<ContextInfo> {
         let used = self.shared.env().lanes.registry.get(&turn.turn)?.used()?;
-        let agent = self.shared.env().settings.active().agent(turn.agent, &turn.agent_name);
+        let agent = self.shared.snapshot().agent(turn.agent, &turn.agent_name);
         let window = agent.ok().and_then(|agent| agent.profile.context_window);
         Some(ContextInfo { used, window, parts: None })
     }

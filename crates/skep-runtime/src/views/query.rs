@@ -17,8 +17,8 @@ use skep_turn::Live;
 
 use crate::door::{
     ActiveTurn, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, HistoryPage,
-    HistoryQuery, HiveInfo, InboxItem, InboxQuery, OpenedChannel, QueueInfo, SessionChoice, Sight,
-    Snapshot, SpendInfo, SpendLimits, TurnInfo, UnknownCall,
+    HistoryQuery, HiveInfo, HiveState, InboxItem, InboxQuery, OpenedChannel, QueueInfo,
+    SessionChoice, Sight, SpendInfo, SpendLimits, TurnInfo, UnknownCall,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::items::inbox_item;
@@ -32,7 +32,7 @@ const PREVIEW: usize = 200;
 
 impl Hive {
     /// The hive at one moment, as far as one sees it, and the `seq` from which events go on.
-    pub async fn snapshot(&self, sight: &Sight) -> Result<Snapshot, DoorError> {
+    pub async fn snapshot(&self, sight: &Sight) -> Result<HiveState, DoorError> {
         let read = self.shared.store.read(async |conn| {
             let (_, seq) = watch::event_range(conn).await?;
             let counts = agents::counts(conn).await?;
@@ -74,7 +74,7 @@ impl Hive {
             // Their sight covers all they may decide.
             Sight::All | Sight::Agent(_) => self.shared.person(""),
         };
-        Ok(Snapshot {
+        Ok(HiveState {
             seq,
             hive: HiveInfo {
                 version: self.shared.facts.version,
@@ -85,7 +85,7 @@ impl Hive {
                 store: self.shared.env().lanes.health.word(),
                 // Paths and keys are for those who see the whole hive.
                 config: match sight {
-                    Sight::All => (*self.shared.env().settings.active().config).clone(),
+                    Sight::All => (*self.shared.snapshot().config).clone(),
                     Sight::Keys { .. } | Sight::Agent(_) => ConfigStanding::default(),
                 },
                 integrity: self.shared.facts.integrity(),
@@ -148,7 +148,7 @@ impl Hive {
 
     fn describe(&self, counts: &[AgentCounts], sight: &Sight) -> Vec<AgentInfo> {
         let counts = (*sight == Sight::All).then_some(counts);
-        let active = self.shared.env().settings.active();
+        let active = self.shared.snapshot();
         let agents = active.ids.iter().filter(|(_, id)| sight.covers_agent(**id));
         let seen =
             agents.filter_map(|(name, id)| Some((name, *id, active.settings.agents.get(name)?)));
@@ -163,6 +163,7 @@ impl Hive {
                 model: String::new(),
                 capabilities: None,
                 sandbox: None,
+                missing_tools: Vec::new(),
                 queue_depth: count.map(|c| c.map_or(0, |c| c.pending + c.running + c.waiting)),
                 active_turns: count.map(|c| c.map_or(0, |c| c.turns)),
             };
@@ -173,7 +174,8 @@ impl Hive {
                     info.description = agent.description.clone();
                     info.engine = agent.engine.clone();
                     info.sandbox = Some(agent.sandbox.level.as_str());
-                    if let Some(engine) = self.shared.env().engine(agent) {
+                    info.missing_tools = active.toolbox.missing(agent);
+                    if let Some(engine) = active.engine(agent) {
                         info.model = engine.resolve_display_model(agent);
                         info.capabilities = Some(engine.capabilities());
                     }

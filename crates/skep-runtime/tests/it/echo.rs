@@ -14,7 +14,7 @@ use skep_core::settings::{
     AgentSettings, AgentState, Budgets, HiveSettings, Limits, Profile, QueueMode, SandboxSettings,
     ServerSettings,
 };
-use skep_runtime::{Hive, Parts};
+use skep_runtime::{Hive, Offer, Parts};
 use tokio::sync::mpsc;
 
 pub struct EchoEngine;
@@ -119,9 +119,7 @@ pub async fn hive(run: &Path) -> Hive {
         accept_loss: None,
         settings,
         engines: vec![Arc::new(EchoEngine)],
-        tools: Vec::new(),
-        hooks: Vec::new(),
-        write_rules: None,
+        built_in: Offer::default(),
         retry: RetryPolicy::default(),
         version: "test",
     };

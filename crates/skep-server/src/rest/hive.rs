@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use skep_core::event::ItemState;
-use skep_runtime::door::{InboxItem, InboxQuery, Sight, Snapshot};
+use skep_runtime::door::{HiveState, InboxItem, InboxQuery, Sight};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::admission::Peer;
@@ -69,13 +69,13 @@ pub(crate) async fn ready(State(doors): State<Doors>) -> Response {
 /// The hive at one moment, with the `seq` from which events go on.
 #[utoipa::path(
     get, path = "/api/v1/state", tag = "hive",
-    responses((status = 200, description = "What you may see of it.", body = Snapshot))
+    responses((status = 200, description = "What you may see of it.", body = HiveState))
 )]
 pub(crate) async fn state(
     State(doors): State<Doors>,
     permit: Permit,
     Params(Nothing {}): Params<Nothing>,
-) -> Result<Json<Snapshot>, Problem> {
+) -> Result<Json<HiveState>, Problem> {
     let sight = permit.sight();
     let mut snapshot = doors.hive.snapshot(&sight).await?;
     if sight == Sight::All {

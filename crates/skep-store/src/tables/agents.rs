@@ -7,7 +7,7 @@ use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName};
 
 use crate::engine::command::Run;
-use crate::engine::conn::Conn;
+use crate::engine::conn::{Conn, Row};
 use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::Tx;
 
@@ -28,58 +28,70 @@ impl Run for RegisterAgents {
     type Out = Vec<(AgentName, AgentId)>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let living = "SELECT name, id, wanted, installed, failure FROM agents \
+        let living = "SELECT id, wanted, installed, failure, name FROM agents \
                       WHERE removed_at IS NULL";
         let mut known = HashMap::new();
         for row in tx.conn.rows(living, &[]).await? {
-            let status =
-                Status { wanted: row.text(2)?, installed: row.bool(3)?, failure: row.text_opt(4)? };
-            known.insert(row.text(0)?, (AgentId(row.int(1)?), status));
+            known.insert(row.text(4)?, Status::read(&row)?);
         }
         let mut ids = Vec::with_capacity(self.agents.len());
         for agent in &self.agents {
-            let (id, was) = match known.remove(agent.name.as_str()) {
-                Some(found) => found,
-                None => (self.insert(tx, agent).await?, Status::of_new()),
-            };
-            let failure = agent.failed.clone();
-            let is = Status { wanted: was.wanted.clone(), installed: true, failure };
-            if was != is {
-                self.set_status(tx, id, &agent.name, is).await?;
-            }
-            ids.push((agent.name.clone(), id));
+            let found = known.remove(agent.name.as_str());
+            ids.push((agent.name.clone(), settle(tx, found, agent, true, self.now).await?));
         }
-        for (name, (id, was)) in known {
-            if was.installed {
-                let is = Status { installed: false, failure: None, ..was };
-                self.set_status(tx, id, &AgentName(name), is).await?;
-            }
+        for (name, found) in known {
+            let gone = NewAgent { name: AgentName(name), failed: None };
+            settle(tx, Some(found), &gone, false, self.now).await?;
         }
         Ok(ids)
     }
 }
 
-impl RegisterAgents {
-    async fn insert(&self, tx: &mut Tx<'_>, agent: &NewAgent) -> Result<AgentId, SqlError> {
-        let insert = "INSERT INTO agents (name, created_at) VALUES ($1, $2) RETURNING id";
-        let args = [agent.name.as_str().into(), self.now.into()];
-        let row = tx.conn.row(insert, &args).await?;
-        Ok(AgentId(row.ok_or_else(|| SqlError::decode("an insert gave no id"))?.int(0)?))
-    }
+/// Gives one agent its row, or notes that it is gone. The others are not looked at.
+pub struct RegisterAgent {
+    pub agent: NewAgent,
+    /// The settings name it.
+    pub installed: bool,
+    pub now: Millis,
+}
 
-    async fn set_status(
-        &self,
-        tx: &mut Tx<'_>,
-        id: AgentId,
-        name: &AgentName,
-        is: Status,
-    ) -> Result<(), SqlError> {
-        let update = "UPDATE agents SET installed = $2, failure = $3 WHERE id = $1";
-        tx.conn.run(update, &[id.0.into(), is.installed.into(), (&is.failure).into()]).await?;
-        let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
-        tx.event(Event::of(id, name, self.now, kind));
-        Ok(())
+impl Run for RegisterAgent {
+    type Out = AgentId;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let living = "SELECT id, wanted, installed, failure FROM agents \
+                      WHERE name = $1 AND removed_at IS NULL";
+        let row = tx.conn.row(living, &[self.agent.name.as_str().into()]).await?;
+        let found = row.as_ref().map(Status::read).transpose()?;
+        Ok(settle(tx, found, &self.agent, self.installed, self.now).await?)
     }
+}
+
+/// Writes what an agent is now, where its row says something else.
+async fn settle(
+    tx: &mut Tx<'_>,
+    found: Option<(AgentId, Status)>,
+    agent: &NewAgent,
+    installed: bool,
+    now: Millis,
+) -> Result<AgentId, SqlError> {
+    let (id, was) = match found {
+        Some(found) => found,
+        None => {
+            let insert = "INSERT INTO agents (name, created_at) VALUES ($1, $2) RETURNING id";
+            let row = tx.conn.row(insert, &[agent.name.as_str().into(), now.into()]).await?;
+            let row = row.ok_or_else(|| SqlError::decode("an insert gave no id"))?;
+            (AgentId(row.int(0)?), Status::of_new())
+        }
+    };
+    let is = Status { wanted: was.wanted.clone(), installed, failure: agent.failed.clone() };
+    if was != is {
+        let update = "UPDATE agents SET installed = $2, failure = $3 WHERE id = $1";
+        tx.conn.run(update, &[id.0.into(), installed.into(), (&is.failure).into()]).await?;
+        let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
+        tx.event(Event::of(id, &agent.name, now, kind));
+    }
+    Ok(id)
 }
 
 /// What the shown status of an agent follows from.
@@ -94,6 +106,12 @@ struct Status {
 }
 
 impl Status {
+    /// From `id, wanted, installed, failure`.
+    fn read(row: &Row) -> Result<(AgentId, Self), SqlError> {
+        let (wanted, installed) = (row.text(1)?, row.bool(2)?);
+        Ok((AgentId(row.int(0)?), Self { wanted, installed, failure: row.text_opt(3)? }))
+    }
+
     fn of_new() -> Self {
         Self { wanted: "active".to_owned(), installed: false, failure: None }
     }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{AT_ONCE, MOST_WAITING};
 use super::run::{CALL_TIME, GRACE};
 use super::*;
-use crate::gate::toolbox::Toolbox;
+use crate::snapshot::Toolbox;
 
 type Body = fn(ToolContext) -> BoxFuture<'static, ToolAnswer>;
 
@@ -289,7 +289,7 @@ async fn gate_names_on_the_wire_lead_back_by_the_table() {
     let scene = Scene::new(&["server.*"]);
     let specs = scene.toolbox.specs(&scene.agent);
     assert_eq!(specs.len(), 1);
-    assert!(specs[0].name.starts_with("server_with_dots_"), "{}", specs[0].name);
+    assert_eq!(specs[0].name, "server__with__dots");
     let ran = scene.call("c1", &specs[0].name, json!({})).await;
     assert_eq!((text(&ran).0, ran.audit.tool.as_str()), ("done", "server.with.dots"));
     let twice = vec![tool("say", Class::Read, done), tool("Say", Class::Read, done)];
@@ -426,11 +426,10 @@ async fn gate_a_turn_that_ends_ends_its_calls_within_their_grace() {
 
 fn hook(name: &str, before: fn(Value) -> Result<Before, String>) -> Hook {
     Hook {
-        name: name.to_owned(),
         before: Some(Arc::new(move |call: HookedCall| {
             Box::pin(async move { before(call.arguments) })
         })),
-        after: None,
+        ..Hook::new(name)
     }
 }
 
@@ -438,7 +437,7 @@ fn after(name: &str, after: fn(String) -> Result<After, String>) -> Hook {
     let look = move |(_, text): (HookedCall, String)| -> BoxFuture<'static, _> {
         Box::pin(async move { after(text) })
     };
-    Hook { name: name.to_owned(), before: None, after: Some(Arc::new(look)) }
+    Hook { after: Some(Arc::new(look)), ..Hook::new(name) }
 }
 
 /// Hooks, the call's arguments, what it says, its outcome, and a word in its chain.
@@ -565,7 +564,7 @@ async fn gate_policy_decides_on_rewritten_arguments() {
         let look = move |_| -> BoxFuture<'static, _> {
             Box::pin(async move { Ok(Before::Rewrite(json!({"path": rewritten}))) })
         };
-        scene.hooks = vec![Hook { name: "h".into(), before: Some(Arc::new(look)), after: None }];
+        scene.hooks = vec![Hook { before: Some(Arc::new(look)), ..Hook::new("h") }];
         let ran = scene.call("c1", "any", json!({"path": "other"})).await;
         assert_eq!(ran.audit.outcome, outcome, "{rewritten}: {}", chain(&ran));
         assert_eq!(ran.audit.arguments, json!({"path": rewritten}));

@@ -25,7 +25,7 @@ pub(super) async fn before(
     chain: &mut Chain,
 ) -> Result<Option<Value>, GateRefusal> {
     let mut rewritten = None;
-    for hook in hooks {
+    for hook in hooks.iter().filter(|hook| hook.is_for(&context.agent)) {
         let Some(look) = &hook.before else { continue };
         let arguments = rewritten.as_ref().unwrap_or(&call.arguments).clone();
         let wish = look(hooked(tool, call, context, arguments));
@@ -75,7 +75,7 @@ pub(super) async fn after(
     let ToolAnswer::Done { mut text, mut is_error, mut details, mut files } = answer else {
         return answer;
     };
-    for hook in hooks {
+    for hook in hooks.iter().filter(|hook| hook.is_for(&context.agent)) {
         let Some(look) = &hook.after else { continue };
         let wish = look((hooked(tool, call, context, arguments.clone()), text.clone()));
         // The turn may have ended by now; what was done is still looked at.

@@ -13,7 +13,6 @@ mod plain;
 mod policy;
 mod rows;
 mod run;
-pub mod toolbox;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,15 +42,12 @@ pub use policy::{CallerRights, about, decide, person, rule_of};
 use policy::{Moment, Permission};
 pub(crate) use policy::{Question, Records};
 pub(crate) use rows::{braked, expired, lost, never_ran, ungated};
-use toolbox::{Toolbox, is_listed};
 
 use crate::handles::HolderOf;
+use crate::snapshot::{Toolbox, is_listed};
 
 /// What the gate of a hive is made of.
 pub struct GateParts {
-    pub toolbox: Toolbox,
-    /// What looks at every call, in this order.
-    pub hooks: Vec<Hook>,
     pub admission: Admission,
     pub holder_of: HolderOf,
     /// Where whole answers are kept: a folder for each agent, in it one for each conversation. It

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -16,6 +16,8 @@ use skep_core::message::Meta;
 
 /// Profiles told apart; calls of further ones are counted together.
 const PROFILES: usize = 64;
+/// Tools told apart, likewise.
+const TOOLS: usize = 1024;
 const OTHER: &str = "other";
 
 #[derive(Default)]
@@ -27,9 +29,14 @@ pub struct Meters {
     tools: Family<Tool, Counter>,
     approvals: Family<Decided, Counter>,
     over_budget: Family<Outcome, Counter>,
-    known_tools: BTreeSet<String>,
-    /// Locked for a look-up per model call.
-    known_profiles: Mutex<BTreeSet<String>>,
+    known: Mutex<KnownLabels>,
+}
+
+/// Locked for a look-up per call.
+#[derive(Default)]
+struct KnownLabels {
+    tools: BTreeSet<String>,
+    profiles: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -60,8 +67,14 @@ struct Decided {
 }
 
 impl Meters {
-    pub fn new(tools: impl IntoIterator<Item = String>) -> Self {
-        Self { known_tools: tools.into_iter().collect(), ..Self::default() }
+    /// Tools there are now; what was counted of others stays.
+    pub fn know(&self, tools: impl IntoIterator<Item = String>) {
+        let known = &mut self.known().tools;
+        known.extend(tools.into_iter().take(TOOLS.saturating_sub(known.len())));
+    }
+
+    fn known(&self) -> MutexGuard<'_, KnownLabels> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Names them to whoever shows them.
@@ -86,7 +99,8 @@ impl Meters {
                 self.turns.get_or_create(&Outcome { outcome: outcome.clone() }).inc();
             }
             EventKind::ToolEnd { tool, is_error, .. } => {
-                let tool = self.known_tools.get(tool).map_or(OTHER, String::as_str).to_owned();
+                let tool =
+                    self.known().tools.get(tool).cloned().unwrap_or_else(|| OTHER.to_owned());
                 let outcome = if *is_error { "error" } else { "ok" };
                 self.tools.get_or_create(&Tool { tool, outcome }).inc();
             }
@@ -128,7 +142,7 @@ impl Meters {
     }
 
     fn profile(&self, name: &str) -> String {
-        let mut known = self.known_profiles.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &mut self.known().profiles;
         if known.len() < PROFILES {
             known.insert(name.to_owned());
         }
@@ -142,7 +156,9 @@ mod tests {
 
     #[test]
     fn names_do_not_make_the_list_longer() {
-        let meters = Meters::new(["read".to_owned()]);
+        let meters = Meters::default();
+        meters.know((0..2000).map(|number| format!("t{number}")));
+        assert_eq!(meters.known().tools.len(), TOOLS);
         for number in 0..1000 {
             meters.profile(&format!("p{number}"));
         }

@@ -18,7 +18,8 @@ use skep_store::{Store, StoreError};
 
 use super::registry::Registry;
 use super::slots::{Slot, Slots};
-use crate::handles::{HolderOf, SettingsCell, StoreHealth};
+use crate::handles::{HolderOf, StoreHealth};
+use crate::snapshot::SnapshotCell;
 
 /// After a store that failed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ pub struct Lanes {
     pub slots: Arc<Slots>,
     pub health: StoreHealth,
     store: Store,
-    settings: Arc<SettingsCell>,
+    snapshot: Arc<SnapshotCell>,
     /// The scheduler has something to look at.
     wake: Arc<Notify>,
     /// When the next parked or retrying turn may go on.
@@ -43,15 +44,15 @@ impl Lanes {
     pub async fn open(
         store: Store,
         registry: Arc<Registry>,
-        settings: Arc<SettingsCell>,
+        snapshot: Arc<SnapshotCell>,
         holder_of: HolderOf,
     ) -> Result<Self, StoreError> {
         let wake = Arc::new(Notify::new());
         let held = store.read(lanes::held).await?;
-        let limits = &settings.current().limits;
+        let limits = &snapshot.current().settings.limits;
         let slots = Arc::new(Slots::new(limits, held, Arc::clone(&wake), holder_of));
         let (health, next_due) = (StoreHealth::default(), AtomicI64::new(i64::MIN));
-        Ok(Self { registry, slots, health, store, settings, wake, next_due })
+        Ok(Self { registry, slots, health, store, snapshot, wake, next_due })
     }
 
     /// There may be work that is ready.
@@ -124,7 +125,7 @@ impl Lanes {
 
     /// Ids for a turn that may begin.
     pub fn turn_ids(&self) -> inbox::Slot {
-        let idle = self.settings.current().limits.session_idle.as_millis();
+        let idle = self.snapshot.current().settings.limits.session_idle.as_millis();
         inbox::Slot {
             turn: TurnId(random::uuid().to_string()),
             session: SessionId(random::uuid().to_string()),

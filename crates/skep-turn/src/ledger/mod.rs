@@ -21,7 +21,8 @@ use skep_guard::clock;
 use skep_store::spend::Unsettled;
 use skep_store::{Store, StoreError};
 
-use crate::handles::{Meters, SettingsCell};
+use crate::handles::Meters;
+use crate::snapshot::SnapshotCell;
 
 /// A call that fits as soon as others give back what they hold waits for that, no longer than this.
 const WAIT: Duration = Duration::from_secs(120);
@@ -32,7 +33,7 @@ pub struct Ledger {
     /// Something was given back.
     freed: Notify,
     store: Store,
-    settings: Arc<SettingsCell>,
+    snapshot: Arc<SnapshotCell>,
     meters: Arc<Meters>,
 }
 
@@ -131,7 +132,7 @@ impl Bounds<'_> {
 impl Ledger {
     pub async fn load(
         store: Store,
-        settings: Arc<SettingsCell>,
+        snapshot: Arc<SnapshotCell>,
         meters: Arc<Meters>,
         now: Millis,
     ) -> Result<Self, StoreError> {
@@ -144,7 +145,7 @@ impl Ledger {
                 account.unsettled.join(&used.unsettled);
             }
         }
-        Ok(Self { books: Mutex::new(books), freed: Notify::new(), store, settings, meters })
+        Ok(Self { books: Mutex::new(books), freed: Notify::new(), store, snapshot, meters })
     }
 
     /// As vendors counted it.
@@ -215,7 +216,7 @@ impl Ledger {
 
     /// What people are to be told now, each once a day.
     pub(crate) fn warnings(&self, agent: &AgentSettings, payer: &Payer) -> Vec<String> {
-        let limits = &self.settings.current().limits;
+        let limits = &self.snapshot.current().settings.limits;
         let bounds = Bounds { agent, limits };
         if !bounds.any() {
             return Vec::new();
@@ -241,7 +242,7 @@ impl Ledger {
 
     /// Whether anything limits the calls of an agent.
     pub(crate) fn is_limited(&self, agent: &AgentSettings) -> bool {
-        let limits = &self.settings.current().limits;
+        let limits = &self.snapshot.current().settings.limits;
         Bounds { agent, limits }.any()
     }
 
@@ -295,7 +296,7 @@ impl Call {
             tokio::pin!(freed);
             // Heard from here on, also what is given back while the limits are looked at.
             freed.as_mut().enable();
-            let active = ledger.settings.active();
+            let active = ledger.snapshot.current();
             let limits = &active.settings.limits;
             // The limits are those that hold now, not those of the turn's beginning.
             let agent = active.agent(self.payer.agent, &self.agent.name);

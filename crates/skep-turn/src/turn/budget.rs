@@ -24,8 +24,8 @@ impl Turn {
             return Ok(());
         }
         let profile = &self.agent.profile;
-        let specs = self.env.gate.toolbox.specs(&self.agent);
-        let system = system_prompt(&self.settings, &self.agent, &specs);
+        let specs = self.snapshot.toolbox.specs(&self.agent);
+        let system = system_prompt(&self.snapshot.settings, &self.agent, &specs);
         let words = count::of_text(&system.shared) + count::of_text(&system.agent);
         let rows = context.all();
         let prompt = words

@@ -198,7 +198,7 @@ impl Turn {
         mut rows: Vec<Arc<Message>>,
         wish: Option<&str>,
     ) -> Result<Notes, Lost> {
-        let Some(engine) = self.env.engine(&self.agent) else {
+        let Some(engine) = self.snapshot.engine(&self.agent) else {
             return Ok(Notes::Empty(None));
         };
         let mut text = INSTRUCTION.to_owned();

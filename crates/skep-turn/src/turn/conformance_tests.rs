@@ -302,13 +302,12 @@ fn counting(hook: impl Fn(Value) -> Before + Send + Sync + 'static) -> (Hook, Ar
     let (looks, hook) = (Arc::new(AtomicUsize::new(0)), Arc::new(hook));
     let counted = Arc::clone(&looks);
     let hook = Hook {
-        name: "counting".to_owned(),
         before: Some(Arc::new(move |call| {
             counted.fetch_add(1, Ordering::Relaxed);
             let wish = hook(call.arguments);
             Box::pin(async move { Ok(wish) })
         })),
-        after: None,
+        ..Hook::new("counting")
     };
     (hook, looks)
 }

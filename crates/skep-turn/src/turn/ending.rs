@@ -85,7 +85,7 @@ impl Turn {
         };
         let before = if state.progressed { 0 } else { self.lease.attempts };
         let attempts = before + 1;
-        if attempts >= i64::from(self.settings.limits.attempts) {
+        if attempts >= i64::from(self.snapshot.settings.limits.attempts) {
             let entries = self.partial(state, StopReason::Error);
             let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
             return self.close(state, entries, outcome).await;

@@ -17,7 +17,7 @@ use super::prompt::system_prompt;
 use super::resume;
 use super::state::{Turn, TurnState};
 use super::step::{self, StepEnd};
-use crate::gate::toolbox::make_calls_usable;
+use crate::snapshot::make_calls_usable;
 
 /// An engine that was told to end has this long before it is dropped.
 const ENGINE_GRACE: Duration = Duration::from_millis(3500);
@@ -42,7 +42,7 @@ impl Turn {
         rows: Vec<Arc<Message>>,
         may_rest: bool,
     ) -> Result<EngineRun, Lost> {
-        let Some(engine) = self.env.engine(&self.agent) else {
+        let Some(engine) = self.snapshot.engine(&self.agent) else {
             let reason = format!("there is no engine `{}`", self.agent.engine);
             resume::close_unable(&self.env, &self.lease, &reason).await?;
             return Ok(EngineRun::Over);
@@ -155,7 +155,7 @@ impl Turn {
         match event {
             EngineEvent::Meta(meta) => {
                 let mut body = self.complete(state, meta);
-                make_calls_usable(&mut body, &mut state.call_ids);
+                make_calls_usable(&self.snapshot.toolbox, &mut body, &mut state.call_ids);
                 state.said = Some(body);
             }
             EngineEvent::Asking(profile) => state.asking = profile,
@@ -218,19 +218,19 @@ impl Turn {
         requests: mpsc::Sender<GateRequest>,
         steps: u32,
     ) -> TurnRequest {
-        let specs = self.env.gate.toolbox.specs(&self.agent);
+        let specs = self.snapshot.toolbox.specs(&self.agent);
         let used = u32::try_from(self.lease.steps).unwrap_or(u32::MAX);
         TurnRequest {
             agent: self.agent.name.clone(),
             turn: self.lease.turn.clone(),
             session: self.lease.session.clone(),
             profile: Arc::clone(&self.agent.profile),
-            providers: self.settings.providers.clone(),
+            providers: self.snapshot.settings.providers.clone(),
             think: self.agent.think,
             workspace: self.agent.workspace.clone(),
             sandbox: self.agent.sandbox,
             resume: None,
-            system: system_prompt(&self.settings, &self.agent, &specs),
+            system: system_prompt(&self.snapshot.settings, &self.agent, &specs),
             messages,
             gate: Gate::new(specs, requests),
             steps_left: self.agent.max_steps.saturating_sub(used.saturating_add(steps)),

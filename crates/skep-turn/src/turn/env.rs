@@ -1,25 +1,22 @@
 //! What every turn of a hive works with: handles, made once and shared.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use skep_core::Millis;
-use skep_core::engine::Engine;
 use skep_core::retry::RetryPolicy;
-use skep_core::settings::AgentSettings;
 use skep_store::Store;
 
 use super::session_cache::SessionCache;
 use super::session_scope::SessionScopes;
 use crate::gate::GateParts;
-use crate::handles::{Bus, SettingsCell, StopTokens};
+use crate::handles::{Bus, StopTokens};
 use crate::lane::Lanes;
 use crate::ledger::Ledger;
+use crate::snapshot::SnapshotCell;
 
 pub struct TurnEnv {
     pub store: Store,
-    pub settings: Arc<SettingsCell>,
-    pub engines: HashMap<String, Arc<dyn Engine>>,
+    pub snapshot: Arc<SnapshotCell>,
     pub gate: GateParts,
     pub ledger: Arc<Ledger>,
     pub lanes: Lanes,
@@ -33,10 +30,6 @@ pub struct TurnEnv {
 }
 
 impl TurnEnv {
-    pub fn engine(&self, agent: &AgentSettings) -> Option<Arc<dyn Engine>> {
-        self.engines.get(&agent.engine).cloned()
-    }
-
     pub(crate) fn now(&self) -> Millis {
         (self.clock)()
     }

@@ -60,7 +60,7 @@ pub async fn run(env: Arc<TurnEnv>, lease: Lease, slot: Option<Slot>) {
 
 /// A call may be past the policy when its agent goes away; what it started ends with the turn.
 fn end_jobs_of_gone(env: &TurnEnv, lease: &Lease) {
-    if env.settings.active().agent(lease.agent, &lease.agent_name).is_err() {
+    if env.snapshot.current().agent(lease.agent, &lease.agent_name).is_err() {
         env.session_scopes.keep(|agent| agent != lease.agent);
     }
 }
@@ -69,11 +69,10 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
     let Some(running) = env.lanes.registry.get(&lease.turn) else {
         return Err(Lost::Stale);
     };
-    let active = env.settings.active();
-    let settings = Arc::clone(&active.settings);
-    let agent = match active
+    let snapshot = env.snapshot.current();
+    let agent = match snapshot
         .agent(lease.agent, &lease.agent_name)
-        .and_then(|agent| as_chosen(agent, &lease.chosen, &settings.profiles))
+        .and_then(|agent| as_chosen(agent, &lease.chosen, &snapshot.settings.profiles))
     {
         Ok(agent) => agent,
         Err(reason) => return resume::close_unable(&env, &lease, &reason).await,
@@ -83,7 +82,7 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
         running.note_arrival();
     }
     let mut state = TurnState::new(&agent);
-    Turn::new(env, lease, settings, agent, running).go(&mut state).await
+    Turn::new(env, lease, snapshot, agent, running).go(&mut state).await
 }
 
 /// The agent as this lane wants it. A profile that is gone is not replaced: nobody chose another.

@@ -29,7 +29,8 @@ use super::resume;
 use super::start::StepLog;
 use super::state::{EndRequest, EngineMemory, Turn, TurnState};
 use super::step::{self, CallEnd};
-use crate::gate::{self, toolbox::make_calls_usable};
+use crate::gate;
+use crate::snapshot::make_calls_usable;
 
 /// An engine that was interrupted has this long to end by itself before it is cancelled.
 const INTERRUPT_GRACE: Duration = Duration::from_millis(1500);
@@ -104,7 +105,7 @@ impl Turn {
         context: &ModelContext,
         on_resume: ResumedTools,
     ) -> Result<EngineRun, Lost> {
-        let Some(engine) = self.env.engine(&self.agent) else {
+        let Some(engine) = self.snapshot.engine(&self.agent) else {
             let reason = format!("there is no engine `{}`", self.agent.engine);
             resume::close_unable(&self.env, &self.lease, &reason).await?;
             return Ok(EngineRun::Over);
@@ -126,7 +127,7 @@ impl Turn {
             Flow::Finished(end) => {
                 self.close_calls(state, &mut run, "the engine did not ask for it").await?;
                 if let Some(body) = &mut state.said {
-                    make_calls_usable(body, &mut state.call_ids);
+                    make_calls_usable(&self.snapshot.toolbox, body, &mut state.call_ids);
                 }
                 if let TurnEnd::Failed { code: FailureCode::ContextTooLong, .. } = end {
                     return Ok(EngineRun::TooLong(end));
@@ -358,7 +359,7 @@ impl Turn {
             return None;
         }
         let ids: Vec<CallId> = body.tool_calls().map(|(id, ..)| id.clone()).collect();
-        make_calls_usable(&mut body, &mut state.call_ids);
+        make_calls_usable(&self.snapshot.toolbox, &mut body, &mut state.call_ids);
         let calls: Vec<ToolCall> =
             body.tool_calls().map(|(id, name, args)| gate::call_of(id, name, args)).collect();
         let planned = calls.iter().map(|call| NewCall {

@@ -121,7 +121,7 @@ impl Turn {
             let ended = ended(ItemState::Cancelled, ending::code_of(reason), text);
             return Some((ended, request.because()));
         }
-        if self.lease.attempts >= i64::from(self.settings.limits.attempts) {
+        if self.lease.attempts >= i64::from(self.snapshot.settings.limits.attempts) {
             let text = format!(
                 "Given up after {} attempts that ended without a step. Send it again to retry.",
                 self.lease.attempts

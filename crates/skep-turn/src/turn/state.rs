@@ -16,7 +16,7 @@ use skep_core::event::{CancelReason, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Body, Usage};
 use skep_core::policy::Policy;
-use skep_core::settings::{AgentSettings, HiveSettings, Profile};
+use skep_core::settings::{AgentSettings, Profile};
 use skep_core::tool::{Manner, ToolContext};
 use skep_guard::scrub;
 use skep_store::engine_sessions::LaunchedSession;
@@ -29,13 +29,14 @@ use super::session_cache::CachedSession;
 use crate::gate::{Gate, Records};
 use crate::lane::Running;
 use crate::ledger::Payer;
+use crate::snapshot::Snapshot;
 
 /// What holds for the whole lease. Its parts only read it.
 pub(crate) struct Turn {
     pub env: Arc<TurnEnv>,
     pub lease: Lease,
-    /// As they were when this lease began.
-    pub settings: Arc<HiveSettings>,
+    /// As it was when this lease began.
+    pub snapshot: Arc<Snapshot>,
     pub agent: Arc<AgentSettings>,
     pub can_steer: bool,
     pub running: Arc<Running>,
@@ -130,14 +131,14 @@ impl Turn {
     pub fn new(
         env: Arc<TurnEnv>,
         lease: Lease,
-        settings: Arc<HiveSettings>,
+        snapshot: Arc<Snapshot>,
         agent: Arc<AgentSettings>,
         running: Arc<Running>,
     ) -> Self {
         let since = Instant::now();
         let used = Duration::from_millis(u64::try_from(lease.active_ms).unwrap_or(0));
-        let longest = agent.budgets.turn_time.unwrap_or(settings.limits.turn);
-        let engine = env.engine(&agent);
+        let longest = agent.budgets.turn_time.unwrap_or(snapshot.settings.limits.turn);
+        let engine = snapshot.engine(&agent);
         Self {
             deadline: since + longest.saturating_sub(used),
             since,
@@ -146,7 +147,7 @@ impl Turn {
             running,
             agent,
             lease,
-            settings,
+            snapshot,
             env,
         }
     }
@@ -154,7 +155,7 @@ impl Turn {
     /// Calls are decided by the policy in force now, not by that of the turn's beginning: what is
     /// denied by now is denied.
     pub fn live_policy(&self) -> Policy {
-        match self.env.settings.active().agent(self.lease.agent, &self.agent.name) {
+        match self.env.snapshot.current().agent(self.lease.agent, &self.agent.name) {
             Ok(agent) => agent.policy.clone(),
             Err(reason) => Policy { broken: Some(reason), ..Policy::default() },
         }
@@ -164,26 +165,26 @@ impl Turn {
         let parts = &self.env.gate;
         let (store, holder_of, lease) = (&self.env.store, &parts.holder_of, &self.lease);
         Gate {
-            toolbox: &parts.toolbox,
+            toolbox: &self.snapshot.toolbox,
             admission: &parts.admission,
-            hooks: &parts.hooks,
+            hooks: &self.snapshot.hooks,
             agent: &self.agent,
             policy,
             records: Some(Records { store, holder_of, lease }),
-            approval_time: self.env.settings.current().limits.approval,
-            bound: self.settings.limits.tool_output_bytes,
+            approval_time: self.env.snapshot.current().settings.limits.approval,
+            bound: self.snapshot.settings.limits.tool_output_bytes,
         }
     }
 
     /// Who keeps the session from one turn to the next.
     pub fn keeper(&self) -> SessionKeeper {
-        let engine = self.env.engine(&self.agent);
+        let engine = self.snapshot.engine(&self.agent);
         engine.map_or(SessionKeeper::Hive, |engine| engine.session_keeper())
     }
 
     /// A call of an unknown tool does nothing.
     pub fn manner(&self, tool: &str, arguments: &Value) -> Manner {
-        let tool = self.env.gate.toolbox.find(tool);
+        let tool = self.snapshot.toolbox.find(tool);
         tool.map_or(Manner::READ, |tool| tool.manner(arguments, &self.agent.folder))
     }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -41,11 +41,11 @@ use skep_store::watch::{self, ItemRow};
 use skep_store::{Committed, OpenOptions, Store, history};
 
 use super::{SessionCache, SessionScopes, TurnEnv, lead, run};
-use crate::gate::toolbox::Toolbox;
 use crate::gate::{Admission, GateParts};
-use crate::handles::{ActiveSettings, Bus, HolderOf, Meters, SettingsCell, StopTokens};
+use crate::handles::{Bus, HolderOf, Meters, StopTokens};
 use crate::lane::{Lanes, Registry};
 use crate::ledger::Ledger;
+use crate::snapshot::{Offer, Snapshot, SnapshotCell};
 
 thread_local! {
     /// A test and its turn share one thread.
@@ -306,23 +306,20 @@ impl Bench {
     pub async fn env_of(&self, engine: Arc<dyn Engine>, write: Effect) -> Arc<TurnEnv> {
         let engine: Arc<dyn Engine> = Arc::new(CheckedEngine(engine));
         let ids = BTreeMap::from([(AgentName::new("main"), self.agent)]);
-        let settings = Arc::new(SettingsCell::new(ActiveSettings {
-            settings: Arc::new(self.settings(write)),
-            ids: Arc::new(ids),
-            config: Arc::default(),
-        }));
+        let mut snapshot = Snapshot::new(self.settings(write), ids, Vec::new());
+        snapshot.engines = Arc::new(BTreeMap::from([("scripted".to_owned(), engine)]));
+        let offer = Offer { tools: self.tools(), hooks: self.hooks.clone() };
+        let snapshot = snapshot.with_offer("test", offer).unwrap();
+        let snapshot = Arc::new(SnapshotCell::new(snapshot));
         let holder_of: HolderOf = Arc::new(|_| (None, None));
-        let (registry, cell) = (Arc::clone(&self.registry), Arc::clone(&settings));
+        let (registry, cell) = (Arc::clone(&self.registry), Arc::clone(&snapshot));
         let lanes = Lanes::open(self.store.clone(), registry, cell, Arc::clone(&holder_of));
         let meters = Arc::new(Meters::default());
-        let ledger = Ledger::load(self.store.clone(), Arc::clone(&settings), meters, 1);
+        let ledger = Ledger::load(self.store.clone(), Arc::clone(&snapshot), meters, 1);
         Arc::new(TurnEnv {
             store: self.store.clone(),
-            settings,
-            engines: HashMap::from([("scripted".to_owned(), engine)]),
+            snapshot,
             gate: GateParts {
-                toolbox: Toolbox::new(self.tools()).unwrap(),
-                hooks: self.hooks.clone(),
                 admission: Admission::default(),
                 holder_of,
                 outputs: self.folder.path().join("output"),

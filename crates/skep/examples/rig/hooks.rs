@@ -13,14 +13,17 @@ use skep_core::hook::{After, Before, Hook, HookedCall};
 const HOOKS: &str = "RIG_HOOKS";
 
 pub fn all() -> Vec<Hook> {
-    let Ok(folder) = std::env::var(HOOKS) else { return Vec::new() };
-    ["first", "second"].into_iter().map(|name| hook(Path::new(&folder), name)).collect()
+    match std::env::var_os(HOOKS) {
+        Some(_) => ["first", "second"].map(named).into(),
+        None => Vec::new(),
+    }
 }
 
-fn hook(folder: &Path, name: &str) -> Hook {
-    let (place, after_place) = (folder.join(name), folder.join(name));
+/// The hook of this name; its files are in the test's folder.
+pub fn named(name: &str) -> Hook {
+    let place = Path::new(&std::env::var(HOOKS).unwrap()).join(name);
+    let after_place = place.clone();
     Hook {
-        name: name.to_owned(),
         before: Some(Arc::new(move |call| {
             let place = place.clone();
             Box::pin(async move { before(&place, call).await })
@@ -29,6 +32,7 @@ fn hook(folder: &Path, name: &str) -> Hook {
             let place = after_place.clone();
             Box::pin(async move { after(&place, call, &answer).await })
         })),
+        ..Hook::new(name)
     }
 }
 

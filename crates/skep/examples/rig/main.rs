@@ -1,9 +1,9 @@
 //! The test rig: the product's own root with tools and an engine that only tests need, short
-//! pauses, and a door for decisions. Everything else is what `skep` runs.
+//! pauses, and a door for decisions and for a source of tools. Everything else is what `skep` runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod blunt;
-mod decide;
+mod door;
 mod hooks;
 mod tools;
 mod unclosed;
@@ -16,6 +16,7 @@ use skep::cli::{self, Program};
 use skep::compose::{self, Extras};
 use skep::home::KnownNames;
 use skep_core::retry::RetryPolicy;
+use skep_runtime::Offer;
 use skep_server::CallTimes;
 
 fn main() -> ExitCode {
@@ -29,8 +30,7 @@ fn main() -> ExitCode {
 fn extras() -> Extras {
     Extras {
         engines: Box::new(|native| vec![Arc::new(blunt::BluntEngine::new(Arc::clone(native)))]),
-        tools: tools::all(),
-        hooks: hooks::all(),
+        offer: Offer { tools: tools::all(), hooks: hooks::all() },
         retry: RetryPolicy {
             tries: 4,
             first_pause: Duration::from_millis(20),
@@ -39,7 +39,7 @@ fn extras() -> Extras {
             requeue: Duration::from_millis(200),
         },
         call_times: call_times(),
-        opened: Box::new(decide::open),
+        opened: Box::new(door::open),
     }
 }
 

@@ -56,36 +56,42 @@ impl Tool for RigTool {
     }
 }
 
-pub fn all() -> Vec<Arc<dyn Tool>> {
-    let tool = |name: &str, retry_safe: bool, body: Body| {
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: format!("Rig tool {name}."),
-            input_schema: json!({
-                "type": "object",
-                "properties": {"text": {"type": "string"}, "ms": {"type": "integer"}},
-                "additionalProperties": false,
-            }),
-        };
-        let manner = match name {
-            "reach" => Manner::effect(Class::Reach),
-            "shape" => Manner::effect(Class::Shape),
-            "spawn" => Manner::effect(Class::Run),
-            _ if retry_safe => Manner::READ,
-            _ => Manner::effect(Class::Write),
-        };
-        Arc::new(RigTool { spec, manner, body }) as Arc<dyn Tool>
+/// A tool that looks, of a source.
+pub fn look(name: &str) -> Arc<dyn Tool> {
+    tool(name, true, |arguments, _| {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(arguments.ms)).await;
+            ToolAnswer::ok(format!("looked at {}", arguments.text))
+        })
+    })
+}
+
+fn tool(name: &str, retry_safe: bool, body: Body) -> Arc<dyn Tool> {
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        description: format!("Rig tool {name}."),
+        input_schema: json!({
+            "type": "object",
+            "properties": {"text": {"type": "string"}, "ms": {"type": "integer"}},
+            "additionalProperties": false,
+        }),
     };
+    let manner = match name {
+        "reach" => Manner::effect(Class::Reach),
+        "shape" => Manner::effect(Class::Shape),
+        "spawn" => Manner::effect(Class::Run),
+        _ if retry_safe => Manner::READ,
+        _ => Manner::effect(Class::Write),
+    };
+    Arc::new(RigTool { spec, manner, body })
+}
+
+pub fn all() -> Vec<Arc<dyn Tool>> {
     vec![
         tool("effect", false, |arguments, context| Box::pin(effect(arguments, context))),
         tool("ask", false, |arguments, context| Box::pin(ask(arguments, context))),
         tool("spawn", false, |arguments, context| Box::pin(spawn(arguments, context))),
-        tool("look", true, |arguments, _| {
-            Box::pin(async move {
-                tokio::time::sleep(Duration::from_millis(arguments.ms)).await;
-                ToolAnswer::ok(format!("looked at {}", arguments.text))
-            })
-        }),
+        look("look"),
         tool("boom", false, |_, _| Box::pin(async { panic!("boom") })),
         tool("flood", true, |arguments, _| {
             let size = usize::try_from(arguments.ms).unwrap();

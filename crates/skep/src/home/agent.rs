@@ -11,11 +11,11 @@ use skep_cli::hive::Home;
 use skep_core::budget::Caps;
 use skep_core::ids::{AgentName, is_agent_name};
 use skep_core::policy::Policy;
-use skep_core::settings::{AgentSettings, Budgets, Profile, QueueMode, Think};
+use skep_core::settings::{AgentSettings, Budgets, Limits, Profile, QueueMode, Think};
 
 use super::confinement::{self, RawSandbox};
 use super::environment::{Reader, Variables};
-use super::hive::{self, HiveFile};
+use super::hive::{self, AgentDefaults};
 use super::known_names::KnownNames;
 use super::mistake::Mistake;
 use super::policy::{self, RawRule};
@@ -112,11 +112,12 @@ enum RawThink {
 /// What an agent's file is resolved against.
 pub struct AgentContext<'a> {
     pub home: &'a Home,
-    pub hive: &'a HiveFile,
+    pub defaults: &'a AgentDefaults,
+    pub limits: &'a Limits,
     pub profiles: &'a BTreeMap<String, Arc<Profile>>,
     pub known: &'a KnownNames,
     pub variables: Variables<'a>,
-    pub filled: FilledFiles,
+    pub filled: FilledFiles<'a>,
 }
 
 pub fn read(name: &str, around: &AgentContext<'_>) -> Result<AgentSettings, Mistake> {
@@ -178,7 +179,7 @@ fn resolve(
     around: &AgentContext<'_>,
 ) -> Result<AgentSettings, Mistake> {
     check_name(name, raw, reader)?;
-    let defaults = &around.hive.defaults;
+    let defaults = around.defaults;
     let allowed_tools = match &raw.allowed_tools {
         None => defaults.allowed_tools.clone(),
         Some(listed) => hive::tools(reader, listed, around.known)?,
@@ -198,7 +199,7 @@ fn resolve(
             RawThink::High => Think::High,
         }),
         allowed_tools,
-        max_steps: raw.max_steps.map_or(around.hive.limits.steps, |n| n.0 as u32),
+        max_steps: raw.max_steps.map_or(around.limits.steps, |n| n.0 as u32),
         budgets: raw.budgets.resolve(),
         queue_mode: match raw.queue_mode {
             Some(RawQueueMode::Interrupt) => QueueMode::Interrupt,
@@ -238,7 +239,7 @@ fn engine(
             Err(mistake.expecting("only one of the two keys"))
         }
         (Some(text), None) | (None, Some(text)) => hive::engine(reader, text, around.known),
-        (None, None) => Ok(around.hive.defaults.engine.clone()),
+        (None, None) => Ok(around.defaults.engine.clone()),
     }
 }
 
@@ -250,7 +251,7 @@ fn profile(
     match &raw.profile {
         Some(text) => hive::profile(reader, text, around.profiles),
         None => {
-            around.hive.defaults.profile.clone().ok_or_else(|| {
+            around.defaults.profile.clone().ok_or_else(|| {
                 Mistake::of_file(&reader.source.file, "there is no profile `default`")
             })
         }

@@ -81,16 +81,18 @@ fn publish_schemas(home: &Home) -> io::Result<()> {
 
 /// The workspaces that belong to the home; others are the operator's.
 pub fn workspaces(home: &Home, loaded: &LoadedHome) -> Result<(), HomeError> {
-    for (name, state) in &loaded.settings.agents {
-        let AgentState::Active(agent) = state else {
-            continue;
-        };
-        if agent.workspace.starts_with(home.agent(name.as_str())) {
+    loaded.settings.agents.values().try_for_each(|state| workspace(home, state))
+}
+
+/// The workspace of one agent, where it belongs to the home.
+pub fn workspace(home: &Home, state: &AgentState) -> Result<(), HomeError> {
+    match state {
+        AgentState::Active(agent) if agent.workspace.starts_with(&agent.folder) => {
             let path = agent.workspace.clone();
-            make_folder(&path).map_err(|source| error(home, path, source))?;
+            make_folder(&path).map_err(|source| error(home, path, source))
         }
+        AgentState::Active(_) | AgentState::Failed { .. } => Ok(()),
     }
-    Ok(())
 }
 
 fn generated(home: &Home, costs: bool) -> [(PathBuf, Cow<'static, str>); 5] {

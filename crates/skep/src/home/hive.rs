@@ -132,6 +132,8 @@ pub struct HiveFile {
     pub defaults: AgentDefaults,
 }
 
+/// What holds for an agent whose file says nothing else.
+#[derive(Clone, Debug)]
 pub struct AgentDefaults {
     pub engine: String,
     /// `None` if providers.yaml is broken.
@@ -338,8 +340,8 @@ pub fn profile_name(
     reference(reader, text, "profile", names)
 }
 
-/// Tool names are checked; a pattern with `*` may name tools that come later. A preset stands for
-/// its tools from here on.
+/// Tool names are checked; a pattern with `*`, and a name with `.` or `__`, may mean tools that
+/// come later. A preset stands for its tools from here on.
 pub fn tools(
     reader: &Reader<'_>,
     raw: &[TextScalar],
@@ -354,7 +356,7 @@ pub fn tools(
             let tools = allow::PRESETS.iter().find(|preset| preset.0 == name);
             let tools = tools.map_or(&[][..], |preset| preset.1);
             allowed.extend(tools.iter().map(|tool| (*tool).to_owned()));
-        } else if text.as_str().contains('*') {
+        } else if text.as_str().contains('*') || allow::may_come(text.as_str()) {
             allowed.push(reader.text(text)?);
         } else {
             allowed.push(reference(reader, text, "tool", &names)?);

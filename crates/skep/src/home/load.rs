@@ -11,13 +11,14 @@ use reqwest::Url;
 use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
+use skep_core::policy::allow;
 use skep_core::settings::{AgentState, HiveSettings, Reached};
 use skep_guard::scrub::{self, Secret};
 
 use super::agent::{self, AgentContext};
 use super::channels;
 use super::environment::Variables;
-use super::hive;
+use super::hive::{self, AgentDefaults};
 use super::known_names::KnownNames;
 use super::local;
 use super::mistake::Mistake;
@@ -44,9 +45,27 @@ pub struct LoadedHome {
     pub broken: BTreeMap<AgentName, Mistake>,
     /// The files that were not empty.
     pub filled: BTreeSet<PathBuf>,
+    /// What agents are resolved with that are read alone.
+    pub defaults: AgentDefaults,
 }
 
 impl LoadedHome {
+    /// Agents as they were read again, `None` for one that is gone, with their problems.
+    pub fn take_in(
+        &mut self,
+        home: &Home,
+        states: BTreeMap<AgentName, Option<AgentState>>,
+        read: ReadAgents,
+    ) {
+        for name in states.keys() {
+            self.broken.remove(name);
+            self.filled.remove(&home.agent(name.as_str()).join("config.yaml"));
+        }
+        self.settings.set_agents(states);
+        self.broken.extend(read.broken);
+        self.filled.extend(read.filled);
+    }
+
     /// Whether a model call may cost money: a known price, or an unknown one of a remote model.
     pub fn costs_money(&self) -> bool {
         self.settings.profiles.iter().any(|(name, profile)| match profile.price {
@@ -120,6 +139,38 @@ pub fn load_again(
     Ok(LoadedHome { port: before.port, ..loaded })
 }
 
+/// Some agents of a home, read alone.
+pub struct ReadAgents {
+    /// `None` for one whose folder is gone.
+    pub states: BTreeMap<AgentName, Option<AgentState>>,
+    pub broken: BTreeMap<AgentName, Mistake>,
+    filled: BTreeSet<PathBuf>,
+}
+
+/// Reads these agents again and no other file: what the hive's own files say is as it was read
+/// before.
+pub fn load_agents(
+    home: &Home,
+    names: &BTreeSet<AgentName>,
+    variables: Variables,
+    before: &LoadedHome,
+) -> ReadAgents {
+    let around = AgentContext {
+        home,
+        defaults: &before.defaults,
+        limits: &before.settings.limits,
+        profiles: &before.settings.profiles,
+        known: &before.known,
+        variables,
+        filled: FilledFiles::since(&before.filled),
+    };
+    let there = names.iter().filter(|name| home.agent(name.as_str()).is_dir());
+    let (found, broken) = agents(&around, there.map(ToString::to_string).collect());
+    let mut states: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), None)).collect();
+    states.extend(found.into_iter().map(|(name, state)| (name, Some(state))));
+    ReadAgents { states, broken, filled: around.filled.into_now() }
+}
+
 /// All problems and warnings of the files of a home.
 pub struct CheckReport {
     pub mistakes: Vec<Mistake>,
@@ -135,10 +186,11 @@ pub fn check(home: &Home, known: &KnownNames, variables: Variables) -> CheckRepo
         Ok(loaded) => {
             let agents = loaded.settings.agents.iter();
             let able = agents.filter(|(_, state)| matches!(state, AgentState::Active(_)));
+            let missing = missing_tools(&loaded.settings, known);
             CheckReport {
                 agents: able.map(|(name, _)| name.to_string()).collect(),
                 mistakes: loaded.broken.into_values().collect(),
-                warnings: loaded.warnings,
+                warnings: loaded.warnings.into_iter().chain(missing).collect(),
             }
         }
         Err(mut error) => {
@@ -150,11 +202,28 @@ pub fn check(home: &Home, known: &KnownNames, variables: Variables) -> CheckRepo
     }
 }
 
+/// Tools that files name and the program itself does not have.
+fn missing_tools(settings: &HiveSettings, known: &KnownNames) -> Vec<String> {
+    let mut told = Vec::new();
+    for (name, state) in &settings.agents {
+        let AgentState::Active(agent) = state else { continue };
+        let mut missing = agent.named_tools();
+        missing.retain(|tool| allow::may_come(tool) && !known.tools.iter().any(|it| it == tool));
+        told.extend(missing.into_iter().map(|tool| {
+            format!(
+                "teams/{name}/config.yaml: the tool `{tool}` is not there now; it is used once \
+                 somebody brings it"
+            )
+        }));
+    }
+    told
+}
+
 fn read_all(
     home: &Home,
     known: &KnownNames,
     variables: Variables,
-    filled: FilledFiles,
+    filled: FilledFiles<'_>,
 ) -> Result<LoadedHome, LoadError> {
     let mut mistakes = Vec::new();
     let providers = source(&home.providers_yaml(), &filled);
@@ -179,8 +248,15 @@ fn read_all(
         return Err(LoadError { mistakes });
     };
     hive.server.ws_enabled = channels.ws_enabled;
-    let around =
-        AgentContext { home, hive: &hive, profiles: &providers.profiles, known, variables, filled };
+    let around = AgentContext {
+        home,
+        defaults: &hive.defaults,
+        limits: &hive.limits,
+        profiles: &providers.profiles,
+        known,
+        variables,
+        filled,
+    };
     let (agents, broken) = agents(&around, names);
     let filled = around.filled.into_now();
     Ok(LoadedHome {
@@ -203,6 +279,7 @@ fn read_all(
         accept_loss: false,
         broken,
         filled,
+        defaults: hive.defaults,
     })
 }
 
@@ -238,7 +315,7 @@ fn keep<T>(mistakes: &mut Vec<Mistake>, result: Result<T, Mistake>) -> Option<T>
 }
 
 /// A file of the hive; absent is the same as empty.
-fn source(file: &Path, filled: &FilledFiles) -> Result<SourceText, Mistake> {
+fn source(file: &Path, filled: &FilledFiles<'_>) -> Result<SourceText, Mistake> {
     let found = SourceText::read(file, FILE_BYTES)?;
     let found =
         found.unwrap_or_else(|| SourceText { file: file.to_path_buf(), text: String::new() });
@@ -247,7 +324,7 @@ fn source(file: &Path, filled: &FilledFiles) -> Result<SourceText, Mistake> {
 }
 
 /// Every folder in `teams/` is an agent, whatever its name; files and hidden folders are not.
-fn agent_names(home: &Home, filled: &FilledFiles) -> Result<Vec<String>, Mistake> {
+fn agent_names(home: &Home, filled: &FilledFiles<'_>) -> Result<Vec<String>, Mistake> {
     let teams = home.teams();
     let unreadable =
         |error: std::io::Error| Mistake::of_file(&teams, format!("cannot be read: {error}"));

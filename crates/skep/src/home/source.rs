@@ -69,14 +69,14 @@ impl SourceText {
 
 /// The files that are not empty, now and at the last reading.
 #[derive(Default)]
-pub struct FilledFiles {
-    before: BTreeSet<PathBuf>,
+pub struct FilledFiles<'a> {
+    before: Option<&'a BTreeSet<PathBuf>>,
     now: RefCell<BTreeSet<PathBuf>>,
 }
 
-impl FilledFiles {
-    pub fn since(before: &BTreeSet<PathBuf>) -> Self {
-        Self { before: before.clone(), now: RefCell::default() }
+impl<'a> FilledFiles<'a> {
+    pub fn since(before: &'a BTreeSet<PathBuf>) -> Self {
+        Self { before: Some(before), now: RefCell::default() }
     }
 
     pub fn into_now(self) -> BTreeSet<PathBuf> {
@@ -87,7 +87,7 @@ impl FilledFiles {
     pub fn check(&self, path: &Path, is_filled: bool) -> Result<(), Mistake> {
         if is_filled {
             self.now.borrow_mut().insert(path.to_path_buf());
-        } else if self.before.contains(path) {
+        } else if self.before.is_some_and(|before| before.contains(path)) {
             let mistake = Mistake::of_file(path, "is gone or empty, and was not before");
             // Stays listed, so that the next reading refuses it too.
             self.now.borrow_mut().insert(path.to_path_buf());

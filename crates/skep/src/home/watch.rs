@@ -1,7 +1,7 @@
-//! Detects changes of a home's files. It reports that something changed, never what: the reader
-//! loads everything again. It watches folders, not files, because editors replace files.
+//! Detects changes of a home's files. It reports whose files changed, never what: the reader loads
+//! them again. It watches folders, not files, because editors replace files.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use skep_cli::hive::Home;
+use skep_core::ids::AgentName;
 
 /// After the last event files rest this long before they are read: a save is several events.
 const QUIET: Duration = Duration::from_millis(100);
@@ -29,6 +30,30 @@ pub struct HomeWatcher {
     flag: Arc<ChangeFlag>,
 }
 
+/// What has to be read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadScope {
+    /// The folders of these agents.
+    Agents(BTreeSet<AgentName>),
+    /// Everything.
+    Home,
+}
+
+impl Default for ReadScope {
+    fn default() -> Self {
+        Self::Agents(BTreeSet::new())
+    }
+}
+
+impl ReadScope {
+    pub fn merge(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::Agents(names), Self::Agents(more)) => names.extend(more),
+            _ => *self = Self::Home,
+        }
+    }
+}
+
 /// Shared by the watcher's thread and the reader: one flag for any number of events.
 #[derive(Default)]
 struct ChangeFlag {
@@ -36,6 +61,8 @@ struct ChangeFlag {
     /// Files written and not closed yet: probably incomplete. A mutex, because the watcher's own
     /// thread fills it; both sides hold it only briefly.
     open: Mutex<HashSet<PathBuf>>,
+    /// What changed since it was taken; as briefly held.
+    changed: Mutex<ReadScope>,
 }
 
 impl HomeWatcher {
@@ -50,21 +77,28 @@ impl HomeWatcher {
         });
         let watcher = watcher.map_err(|error| error.to_string())?;
         let mut watch = Self { home: home.clone(), watcher, watched: HashSet::new(), flag };
-        watch.follow()?;
+        watch.follow(&ReadScope::Home)?;
         Ok(watch)
     }
 
     /// Watches the current folders. Called before every reading: a later change in a new folder is
     /// reported, an earlier one is read.
-    pub fn follow(&mut self) -> Result<(), String> {
-        let wanted = folders(&self.home);
-        let gone: Vec<PathBuf> = self.watched.difference(&wanted).cloned().collect();
-        for folder in gone {
-            // Usually the folder is gone, and its watch with it.
-            let _ = self.watcher.unwatch(&folder);
-            self.watched.remove(&folder);
-        }
-        for folder in wanted {
+    pub fn follow(&mut self, scope: &ReadScope) -> Result<(), String> {
+        let folders: HashSet<PathBuf> = match scope {
+            ReadScope::Agents(names) => {
+                let folders = names.iter().map(|name| self.home.agent(name.as_str()));
+                folders.flat_map(agent_folders).collect()
+            }
+            ReadScope::Home => self.watched.iter().cloned().chain(folders(&self.home)).collect(),
+        };
+        for folder in folders {
+            if !folder.is_dir() {
+                if self.watched.remove(&folder) {
+                    // Usually its watch is gone with it.
+                    let _ = self.watcher.unwatch(&folder);
+                }
+                continue;
+            }
             // Watched folders too: a folder recreated under its old name is a different one.
             match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
                 Ok(()) => {
@@ -78,8 +112,8 @@ impl HomeWatcher {
         Ok(())
     }
 
-    /// Waits until something changed and the files have settled.
-    pub async fn changed(&self) {
+    /// Waits until something changed and the files have settled; says what to read.
+    pub async fn changed(&self) -> ReadScope {
         self.flag.mark.notified().await;
         let latest = Instant::now() + LONGEST;
         loop {
@@ -90,7 +124,7 @@ impl HomeWatcher {
             if late || (quiet && self.flag.open().is_empty()) {
                 // A writer that never closes is waited for once.
                 self.flag.open().clear();
-                return;
+                return std::mem::take(&mut *self.flag.changed());
             }
         }
     }
@@ -105,8 +139,8 @@ impl HomeWatcher {
     }
 
     /// Requests another reading without a change.
-    pub fn again(&self) {
-        self.flag.mark.notify_one();
+    pub fn again(&self, scope: ReadScope) {
+        self.flag.note(scope);
     }
 }
 
@@ -115,9 +149,20 @@ impl ChangeFlag {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn changed(&self) -> MutexGuard<'_, ReadScope> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, scope: ReadScope) {
+        self.changed().merge(scope);
+        self.mark.notify_one();
+    }
+
     fn hear(&self, root: &Path, event: &Event) {
         let about: Vec<&PathBuf> =
             event.paths.iter().filter(|path| is_configuration(root, path)).collect();
+        let mut scope = ReadScope::default();
+        about.iter().for_each(|path| scope.merge(scope_of(root, path)));
         // Without a path some events were lost: anything may have happened.
         if about.is_empty() && !event.need_rescan() {
             return;
@@ -146,7 +191,7 @@ impl ChangeFlag {
             }
             _ => {}
         }
-        self.mark.notify_one();
+        self.note(if event.need_rescan() { ReadScope::Home } else { scope });
     }
 }
 
@@ -156,11 +201,22 @@ fn folders(home: &Home) -> HashSet<PathBuf> {
     folders.extend([home.rules(), home.teams()].into_iter().filter(|folder| folder.is_dir()));
     let agents = std::fs::read_dir(home.teams()).into_iter().flatten().flatten();
     for agent in agents.map(|entry| entry.path()).filter(|path| path.is_dir()) {
-        let rules = ["org-rules", "team-rules"].map(|name| agent.join(name));
-        folders.extend(rules.into_iter().filter(|folder| folder.is_dir()));
-        folders.insert(agent);
+        folders.extend(agent_folders(agent).into_iter().filter(|folder| folder.is_dir()));
     }
     folders
+}
+
+fn agent_folders(agent: PathBuf) -> [PathBuf; 3] {
+    [agent.join("org-rules"), agent.join("team-rules"), agent]
+}
+
+/// Whose files a path of the configuration belongs to.
+fn scope_of(root: &Path, path: &Path) -> ReadScope {
+    let inside = path.strip_prefix(root.join("teams")).ok();
+    match inside.and_then(|inside| inside.iter().next()).and_then(OsStr::to_str) {
+        Some(name) => ReadScope::Agents(BTreeSet::from([AgentName::new(name)])),
+        None => ReadScope::Home,
+    }
 }
 
 /// Whether a change at this path matters. Workspaces and editors' temporary files do not.
@@ -184,6 +240,25 @@ fn is_configuration(root: &Path, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_is_read_as_far_as_it_reaches() {
+        let root = Path::new("/h");
+        let of = |path: &str| scope_of(root, Path::new(path));
+        let main = ReadScope::Agents(BTreeSet::from([AgentName::new("main")]));
+        for path in ["/h/teams/main", "/h/teams/main/config.yaml", "/h/teams/main/org-rules/a.md"] {
+            assert_eq!(of(path), main, "{path}");
+        }
+        for path in ["/h", "/h/skep.yaml", "/h/rules/a.md", "/h/teams"] {
+            assert_eq!(of(path), ReadScope::Home, "{path}");
+        }
+        let mut scope = main.clone();
+        scope.merge(of("/h/teams/other/config.yaml"));
+        assert!(matches!(&scope, ReadScope::Agents(names) if names.len() == 2), "{scope:?}");
+        scope.merge(ReadScope::Home);
+        scope.merge(main);
+        assert_eq!(scope, ReadScope::Home);
+    }
 
     #[test]
     fn what_can_mean_something() {

@@ -315,6 +315,22 @@ async fn fault_config_a_storm_of_changes_is_read_a_few_times() {
 }
 
 #[tokio::test]
+async fn fault_config_a_tool_that_is_not_there_now_is_no_mistake() {
+    let stage = Stage::new().await;
+    let list = "allowed_tools: [look, mcp__git__log]\npolicy:\n  - {effect: ask, tool: a.b}\n";
+    stage.write("teams/main/config.yaml", list);
+    let checked = command(stage.home(), &["config", "check"]).await;
+    assert_eq!(checked.code, Some(0), "{}", checked.stderr);
+    for tool in ["a.b", "mcp__git__log"] {
+        let told = format!("look  teams/main/config.yaml: the tool `{tool}` is not there now");
+        assert!(checked.stdout.contains(&told), "{}", checked.stdout);
+    }
+    stage.write("teams/main/config.yaml", "allowed_tools: [look, mcp_git]\n");
+    let checked = command(stage.home(), &["config", "check"]).await;
+    assert_eq!(checked.code, Some(2), "a plain name is the program's own: {}", checked.stdout);
+}
+
+#[tokio::test]
 async fn fault_config_check_tells_every_mistake_and_the_schemas_are_printed() {
     let stage = Stage::new().await;
     let right = command(stage.home(), &["config", "check"]).await;

@@ -205,13 +205,25 @@ impl Play {
 
     /// Decides a waiting call through the rig's own door.
     pub async fn decide(&self, turn: &str, call: &str, value: Value) -> u16 {
+        let body = json!({"turn": turn, "call": call, "value": value});
+        self.rig("/decide", &body).await.0
+    }
+
+    /// From now on the rig's source of tools offers these; hooks as `{name, agent, priority}`.
+    pub async fn offer(&self, tools: &[&str], hooks: Value) {
+        let (status, why) = self.rig("/offer", &json!({"tools": tools, "hooks": hooks})).await;
+        assert_eq!(status, 204, "{why}");
+    }
+
+    /// Asks at the rig's own door.
+    pub async fn rig(&self, path: &str, body: &Value) -> (u16, String) {
         let named = wait::until("the rig's door for decisions", PATIENCE, || {
             let shown = self.hive.stdout();
             let (_, after) = shown.split_once("deciding on ")?;
             Some(after.split_once('\n')?.0.to_owned())
         });
         let door = Api::tcp(&named.await.unwrap(), None).unwrap();
-        let body = json!({"turn": turn, "call": call, "value": value});
-        door.post("/decide", &body).await.unwrap().status
+        let answer = door.post(path, body).await.unwrap();
+        (answer.status, answer.text)
     }
 }

@@ -3,7 +3,6 @@
 mod drafts;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,8 +38,6 @@ use drafts::{exactly, patterned, suggestions};
 const TRIED: u32 = 200;
 /// A note is a sentence or two.
 const NOTE_CHARACTERS: usize = 2000;
-/// How long a written rule may take to be in force.
-const IN_FORCE: Duration = Duration::from_secs(10);
 
 /// What a lasting yes comes to.
 #[derive(Default)]
@@ -318,12 +315,12 @@ impl Hive {
             return Ok(Lasting { also, grants, written: false });
         }
         let drafts: Vec<RuleDraft> = rules.iter().map(draft_of).collect();
-        let Some(write) = &self.shared.approvals.write_rules else {
+        let Some(write) = self.shared.approvals.write_rules.get() else {
             let text = "This hive cannot change its files; write the rule by hand.";
             return Err(DoorError::new(ErrorKind::Conflict, "rule_not_written", text));
         };
         let (name, by) = (row.agent_name.clone(), wish.by.clone());
-        write(name, by, drafts.clone()).await.map_err(|why| {
+        let put_in_force = write(name, by, drafts.clone()).await.map_err(|why| {
             let text = format!("The rule was not written, and nothing was decided: {why}");
             DoorError::new(ErrorKind::Conflict, "rule_not_written", text)
         })?;
@@ -336,26 +333,8 @@ impl Hive {
             ..AuditRow::change("rule_written", Some(&wish.by), &what, clock::now_ms())
         };
         self.shared.store.write(AddAudit { row: told }).await.map_err(door_error)?;
-        self.until_in_force(row).await;
+        put_in_force.await;
         Ok(Lasting { also, grants: Vec::new(), written: true })
-    }
-
-    /// The files are read by their watcher; the next call is to find the rule.
-    async fn until_in_force(&self, row: &Approval) {
-        let looked = async {
-            loop {
-                if let Ok(agent) = self.agent_of(row.agent, &row.agent_name)
-                    && let Ok(now) = self.imagined(row, &agent, &agent.policy, Vec::new()).await
-                    && now.effect == Effect::Allow
-                {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        if tokio::time::timeout(IN_FORCE, looked).await.is_err() {
-            tracing::warn!(agent = %row.agent_name, "a written rule is not in force yet");
-        }
     }
 
     async fn imagined(
@@ -369,7 +348,7 @@ impl Hive {
         let who = row.asked_by.iter().map(|name| self.shared.person(name)).collect();
         let known = CallerRights { who, grants };
         let arguments = &row.arguments;
-        Ok(PolicyTrial { agent, policy, tool, arguments, known: &known }.verdict().await)
+        Ok(PolicyTrial { agent, policy, tool: &*tool, arguments, known: &known }.verdict().await)
     }
 
     async fn also_covered(
@@ -470,7 +449,7 @@ impl Hive {
         let sandbox =
             self.agent_of(row.agent, &row.agent_name).ok().map(|agent| agent.sandbox.level);
         let subject =
-            self.shared.env().gate.toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
+            self.shared.snapshot().toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
         let decision = match (row.decided_by, row.decided_at, row.decided_from) {
             (Some(by), Some(at), Some(from)) => Some(DecisionInfo {
                 by,

@@ -1,0 +1,108 @@
+//! What is in force: settings, agents, engines, tools and hooks, replaced as a whole while turns
+//! run. A turn keeps the snapshot it began with.
+
+mod toolbox;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use skep_core::engine::Engine;
+use skep_core::hook::Hook;
+use skep_core::ids::{AgentId, AgentName};
+use skep_core::settings::{AgentSettings, ConfigStanding, HiveSettings};
+use skep_core::tool::Tool;
+
+pub(crate) use toolbox::make_calls_usable;
+pub use toolbox::{Toolbox, is_listed};
+
+/// Everything that is in force at one moment. To clone it copies no settings.
+#[derive(Clone)]
+pub struct Snapshot {
+    /// What the files of the home say, with the providers they name.
+    pub settings: Arc<HiveSettings>,
+    /// The rows of the agents in them.
+    pub ids: Arc<BTreeMap<AgentName, AgentId>>,
+    pub engines: Arc<BTreeMap<String, Arc<dyn Engine>>>,
+    /// What each source offers, by its name; toolbox and hooks are made of it.
+    pub sources: BTreeMap<String, Offer>,
+    pub toolbox: Arc<Toolbox>,
+    /// Of all sources, in the order in which they look at a call.
+    pub hooks: Arc<[Hook]>,
+    /// How the files stand to what is in force.
+    pub config: Arc<ConfigStanding>,
+}
+
+/// What a source of tools offers now: its whole list, each time.
+#[derive(Clone, Default)]
+pub struct Offer {
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub hooks: Vec<Hook>,
+}
+
+impl Snapshot {
+    /// Without tools and hooks; sources bring them.
+    pub fn new(
+        settings: HiveSettings,
+        ids: BTreeMap<AgentName, AgentId>,
+        engines: Vec<Arc<dyn Engine>>,
+    ) -> Self {
+        let engines = engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
+        Self {
+            settings: Arc::new(settings),
+            ids: Arc::new(ids),
+            engines: Arc::new(engines.collect()),
+            sources: BTreeMap::new(),
+            toolbox: Arc::default(),
+            hooks: Arc::from([]),
+            config: Arc::default(),
+        }
+    }
+
+    /// The same with what a source offers now. `Err`: a name is taken, by which tool.
+    pub fn with_offer(&self, source: &str, offer: Offer) -> Result<Self, String> {
+        let mut sources = self.sources.clone();
+        sources.insert(source.to_owned(), offer);
+        let tools = sources.values().flat_map(|offer| &offer.tools).cloned();
+        let toolbox = Toolbox::new(tools.collect())?;
+        let mut hooks: Vec<Hook> =
+            sources.values().flat_map(|offer| &offer.hooks).cloned().collect();
+        hooks.sort_by(|a, b| b.priority.cmp(&a.priority).then_with(|| a.name.cmp(&b.name)));
+        Ok(Self { sources, toolbox: Arc::new(toolbox), hooks: hooks.into(), ..self.clone() })
+    }
+
+    /// The settings of an agent; none where the name is another agent's by now.
+    pub fn agent(&self, id: AgentId, name: &AgentName) -> Result<Arc<AgentSettings>, String> {
+        match self.ids.get(name) {
+            Some(own) if *own == id => self.settings.agent(name),
+            _ => Err("it is no longer configured".to_owned()),
+        }
+    }
+
+    pub fn engine(&self, agent: &AgentSettings) -> Option<Arc<dyn Engine>> {
+        self.engines.get(&agent.engine).cloned()
+    }
+}
+
+/// The snapshot in force. Locked to copy or to replace it, never across anything that waits.
+pub struct SnapshotCell(RwLock<Arc<Snapshot>>);
+
+impl SnapshotCell {
+    pub fn new(snapshot: Snapshot) -> Self {
+        Self(RwLock::new(Arc::new(snapshot)))
+    }
+
+    /// Whoever needs it twice keeps the first answer.
+    pub fn current(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts one in force that is made of the one that was, which it gives back.
+    pub fn replace<E>(
+        &self,
+        make: impl FnOnce(&Snapshot) -> Result<Snapshot, E>,
+    ) -> Result<Arc<Snapshot>, E> {
+        let mut cell = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let next = Arc::new(make(&cell)?);
+        Ok(std::mem::replace(&mut *cell, next))
+    }
+}

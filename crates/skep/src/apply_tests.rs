@@ -1,0 +1,185 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{EventKind, RecursiveMode, Watcher as _};
+use skep_core::policy::Effect;
+use skep_core::retry::RetryPolicy;
+use skep_engine::{NativeEngine, Timing};
+use skep_runtime::door::Sight;
+use skep_runtime::{Offer, Parts};
+use tempfile::TempDir;
+
+use super::*;
+use crate::compose;
+use crate::home::load;
+
+struct Lab {
+    _folder: TempDir,
+    home: Home,
+    hive: Hive,
+    applier: Arc<Applier>,
+}
+
+impl Lab {
+    /// A hive with agents `a0` and so on, and nobody who watches its files.
+    async fn new(agents: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path().join("home"));
+        fs::create_dir_all(home.run()).unwrap();
+        for number in 0..agents {
+            let agent = home.agent(&format!("a{number}"));
+            fs::create_dir_all(&agent).unwrap();
+            fs::write(agent.join("config.yaml"), "description: as it was\n").unwrap();
+        }
+        let mut loaded = load(&home, &compose::known(), &|_| None).unwrap();
+        let mut vendors = Vendors::default();
+        vendors.furnish(&mut loaded.settings, &loaded.connections);
+        let parts = Parts {
+            run: home.run(),
+            accept_loss: None,
+            settings: loaded.settings.clone(),
+            engines: vec![Arc::new(NativeEngine::new(Timing::default()))],
+            built_in: Offer::default(),
+            retry: RetryPolicy::default(),
+            version: "test",
+        };
+        let hive = Hive::open(parts).await.unwrap().0;
+        let applier = Applier::new(&home, &hive, vendors, loaded);
+        Self { _folder: folder, home, hive, applier }
+    }
+
+    fn write(&self, agent: &str, text: &str) {
+        fs::create_dir_all(self.home.agent(agent)).unwrap();
+        fs::write(self.home.agent(agent).join("config.yaml"), text).unwrap();
+    }
+
+    async fn apply(&self, agent: &str) {
+        self.applier.apply_agent(&AgentName::new(agent)).await.unwrap();
+    }
+
+    fn described(&self, agent: &str) -> Option<String> {
+        match self.hive.settings().agents.get(&AgentName::new(agent))? {
+            AgentState::Active(agent) => Some(agent.description.clone()),
+            AgentState::Failed { reason } => Some(format!("failed: {reason}")),
+        }
+    }
+
+    /// The agents that have a row and settings.
+    async fn names(&self) -> Vec<String> {
+        let agents = self.hive.agents(&Sight::All).await.unwrap();
+        agents.into_iter().map(|agent| agent.name.0).collect()
+    }
+
+    /// The files that are opened while one changed agent is put in force.
+    async fn opened(&self, round: usize) -> BTreeSet<PathBuf> {
+        let (sender, events) = std::sync::mpsc::channel();
+        let mut watcher = notify::recommended_watcher(sender).unwrap();
+        self.write("a1", &format!("description: round {round}\n"));
+        watcher.watch(&self.home.teams(), RecursiveMode::Recursive).unwrap();
+        self.apply("a1").await;
+        fs::write(self.home.teams().join("end"), "").unwrap();
+        let mut opened = BTreeSet::new();
+        loop {
+            let event = events.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+            if event.paths.iter().any(|path| path.ends_with("end")) {
+                return opened;
+            }
+            if event.kind == EventKind::Access(AccessKind::Open(AccessMode::Any)) {
+                let teams = self.home.teams();
+                let files = event.paths.iter().filter(|path| path.is_file());
+                opened.extend(files.map(|path| path.strip_prefix(&teams).unwrap().to_path_buf()));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_agent_among_a_thousand_costs_what_it_costs_among_ten() {
+    let mut took = BTreeMap::new();
+    for agents in [10, 1000] {
+        let lab = Lab::new(agents).await;
+        assert_eq!(lab.opened(0).await, BTreeSet::from(["a1/config.yaml".into()]), "{agents}");
+        let mut times: Vec<Duration> = Vec::new();
+        for round in 1..=21 {
+            lab.write("a1", &format!("description: round {round}\n"));
+            let began = Instant::now();
+            lab.apply("a1").await;
+            times.push(began.elapsed());
+            assert_eq!(lab.described("a1"), Some(format!("round {round}")));
+        }
+        times.sort();
+        took.insert(agents, times[10]);
+    }
+    println!("applying one agent, median: {took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_put_in_force_alone_when_it_comes_changes_breaks_and_goes() {
+    let lab = Lab::new(3).await;
+    // Nobody looks at what is wrong elsewhere.
+    lab.write("a2", "no: such key\n");
+    lab.write("new", "description: came\n");
+    lab.apply("new").await;
+    assert_eq!(lab.described("new").as_deref(), Some("came"));
+    assert!(lab.home.agent("new").join("work").is_dir());
+    assert!(lab.names().await.contains(&"new".to_owned()), "it has its row");
+    assert_eq!(lab.hive.config().problems, []);
+    lab.write("new", "description: [\n");
+    lab.apply("new").await;
+    assert_eq!(lab.described("new").as_deref(), Some("came"), "the version before goes on");
+    assert_eq!(lab.hive.config().problems.len(), 1);
+    let rules = "policy:\n  - {effect: deny, tool: bash}\n";
+    lab.write("new", &format!("description: mended\n{rules}"));
+    lab.apply("new").await;
+    let settings = lab.hive.settings();
+    let agent = settings.agent(&AgentName::new("new")).unwrap();
+    assert_eq!(agent.policy.rules[0].effect, Effect::Deny);
+    assert_eq!(lab.hive.config().problems, []);
+    fs::remove_dir_all(lab.home.agent("new")).unwrap();
+    lab.apply("new").await;
+    assert_eq!(lab.described("new"), None);
+    assert_eq!(lab.names().await, ["a0", "a1", "a2"]);
+    assert_eq!(lab.described("a2").as_deref(), Some("as it was"));
+}
+
+/// A reading of the watcher that began before a rule was written does not take it back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reading_is_not_put_in_force_over_a_later_one() {
+    let lab = Lab::new(2).await;
+    lab.write("a0", "description: first\n");
+    let reading = lab.applier.read(&ReadScope::Home).await;
+    lab.write("a0", "description: second\n");
+    lab.apply("a0").await;
+    assert!(!lab.applier.install(reading, None).await.unwrap());
+    assert_eq!(lab.described("a0").as_deref(), Some("second"));
+    let reading = lab.applier.read(&ReadScope::Home).await;
+    assert!(lab.applier.install(reading, None).await.unwrap());
+    assert_eq!(lab.described("a0").as_deref(), Some("second"));
+}
+
+/// While the hive's own policy cannot be read, an agent alone does not lift what it denies.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_alone_does_not_lift_the_denial_of_a_broken_hive() {
+    let lab = Lab::new(2).await;
+    fs::write(lab.home.skep_yaml(), "defaults: {policy: {run: nonsense}}\n").unwrap();
+    let reading = lab.applier.read(&ReadScope::Home).await;
+    assert!(lab.applier.install(reading, None).await.unwrap());
+    let broken = || {
+        let agent = lab.hive.settings().agent(&AgentName::new("a0")).unwrap();
+        agent.policy.broken.is_some()
+    };
+    assert!(broken());
+    lab.write("a0", "description: other\n");
+    lab.apply("a0").await;
+    assert!(broken());
+    assert_eq!(lab.described("a0").as_deref(), Some("as it was"));
+    fs::write(lab.home.skep_yaml(), "{}\n").unwrap();
+    lab.apply("a0").await;
+    assert!(!broken());
+    assert_eq!(lab.described("a0").as_deref(), Some("other"));
+}
