@@ -190,6 +190,7 @@ fn meta_of(given: &Value) -> Option<Value> {
     let nothing = Meta { profile: None, provider, model, api, usage, stop_reason };
     let mut meta = serde_json::to_value(nothing).ok()?;
     let known = meta.as_object_mut()?;
+    known.extend(given.get("profile").map(|profile| ("profile".to_owned(), profile.clone())));
     for (key, value) in known.iter_mut() {
         match (given.get(key), value) {
             (Some(Value::Object(given)), Value::Object(inner)) => {

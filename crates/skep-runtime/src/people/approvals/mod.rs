@@ -195,7 +195,8 @@ impl Hive {
                 tracing::info!(%error, approval = other.id, "not answered by a pattern");
             }
         }
-        self.approval(id, &who.principal, sight).await
+        // Whoever decided it sees it, also where the question had named others.
+        self.approval(id, &who.principal, &Sight::All).await
     }
 
     /// Refuses whoever is no approver of this question, by the rules as they stand now: a role
