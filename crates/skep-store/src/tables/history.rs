@@ -31,19 +31,6 @@ pub(crate) struct RowPlace<'a> {
     pub now: Millis,
 }
 
-/// The numbers of new rows, and what they add to their session. A session is as recent as what was
-/// last said in it: a step that only calls tools leaves the index of recent sessions alone.
-macro_rules! reserve {
-    ($said:literal) => {
-        concat!(
-            "UPDATE sessions SET last_seq = last_seq + $2, tokens = tokens + $3, \
-             cost = cost + $4, unpriced = unpriced + $5",
-            $said,
-            " WHERE id = $1 RETURNING last_seq, agent",
-        )
-    };
-}
-
 /// Appends rows in order.
 pub(crate) async fn append(
     tx: &mut Tx<'_>,
@@ -55,12 +42,10 @@ pub(crate) async fn append(
     }
     let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
     let sum = Sum::of(messages.iter().map(|message| &message.body));
-    let spoken = messages.iter().any(|message| message.body.is_spoken());
-    let reserve = if spoken {
-        reserve!(", last_at = $6, title = CASE title WHEN '' THEN $7 ELSE title END")
-    } else {
-        reserve!("")
-    };
+    let reserve = "UPDATE sessions SET last_seq = last_seq + $2, tokens = tokens + $3, \
+                   cost = cost + $4, unpriced = unpriced + $5, last_at = $6, \
+                   title = CASE title WHEN '' THEN $7 ELSE title END \
+                   WHERE id = $1 RETURNING last_seq, agent";
     let args = [
         place.session.as_str().into(),
         count.into(),
@@ -70,8 +55,7 @@ pub(crate) async fn append(
         place.now.into(),
         (&sum.title).into(),
     ];
-    let args = if spoken { &args[..] } else { &args[..5] };
-    let row = tx.conn.row(reserve, args).await?;
+    let row = tx.conn.row(reserve, &args).await?;
     let row = row.ok_or_else(|| SqlError::decode("the session of a turn is gone"))?;
     let (last, agent) = (row.int(0)? - count, AgentId(row.int(1)?));
     let mut rows = Vec::with_capacity(messages.len());
