@@ -67,10 +67,10 @@ impl TurnState {
         manner: Manner,
         mut ran: CallOutcome,
     ) -> CallOutcome {
-        if let ToolAnswer::Done { text, .. } = &mut ran.answer {
-            if let Some(more) = self.brake.answered(&call.name, &call.arguments, text, manner) {
-                text.push_str(&more);
-            }
+        if let ToolAnswer::Done { text, .. } = &mut ran.answer
+            && let Some(more) = self.brake.answered(&call.name, &call.arguments, text, manner)
+        {
+            text.push_str(&more);
         }
         ran
     }

@@ -72,7 +72,7 @@ impl Engine for StdioEngine {
             steered,
             interrupt: interrupt.clone(),
         };
-        tokio::spawn(run.to_end());
+        tokio::spawn(run.until_end());
         TurnHandle {
             steer: self.steer.map(|mode| Steer { mode, messages }),
             interrupt: self.interrupts.then_some(Interrupt(interrupt)),
@@ -92,7 +92,7 @@ struct Run {
 
 impl Run {
     /// Closing the events without an end is a crash of the engine.
-    async fn to_end(mut self) {
+    async fn until_end(mut self) {
         let job = Job {
             program: locate::fake_engine().unwrap().into(),
             arguments: vec![self.folder.clone().into()],
