@@ -131,7 +131,7 @@ pub(crate) async fn decide(
         Credential::Owner | Credential::Token { .. } => "rest",
     };
     let wish = body.wish(&permit, from);
-    Ok(Json(doors.hive.decide_approval(&id, wish, &permit.sight()).await?))
+    Ok(Json(doors.hive.decide_approval(&id, wish).await?))
 }
 
 /// Asks again what nobody answered in time; a yes then runs exactly that call.

@@ -11,7 +11,7 @@ use skep_core::BoxFuture;
 use skep_core::event::Event;
 use skep_core::frame::Frame;
 use skep_core::ids::ChannelId;
-use skep_runtime::door::{DecisionWish, DoorError, Inbound, Sight, Source};
+use skep_runtime::door::{DecisionWish, DoorError, Inbound, Source};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -61,7 +61,7 @@ enum Wish {
     Message(Told),
     Interrupt(Place),
     Subscribe(EventFilter, Option<i64>),
-    Approve { id: String, decision: DecisionWish, sight: Sight },
+    Approve { id: String, decision: DecisionWish },
 }
 
 struct Told {
@@ -125,8 +125,8 @@ impl Incoming<'_> {
                 self.interrupt(place);
                 Ok(())
             }
-            Ok(Wish::Approve { id, decision, sight }) => {
-                self.approve(id, decision, sight);
+            Ok(Wish::Approve { id, decision }) => {
+                self.approve(id, decision);
                 Ok(())
             }
             Ok(Wish::Subscribe(filter, since)) => self.subscribe(filter, since).await,
@@ -157,7 +157,7 @@ impl Incoming<'_> {
             }
             ClientFrame::Approve { id, decision } => {
                 let decision = decision.wish(&permit, "websocket");
-                Wish::Approve { id, decision, sight: permit.sight() }
+                Wish::Approve { id, decision }
             }
         })
     }
@@ -206,10 +206,10 @@ impl Incoming<'_> {
         }
     }
 
-    fn approve(&mut self, id: String, decision: DecisionWish, sight: Sight) {
+    fn approve(&mut self, id: String, decision: DecisionWish) {
         let hive = self.doors.hive.clone();
         let outcome = async move {
-            match hive.decide_approval(&id, decision, &sight).await {
+            match hive.decide_approval(&id, decision).await {
                 Ok(approval) => Ok(Done::Say(frame::approval(&approval))),
                 Err(error) => Err(Refused { error, message_id: Some(id) }),
             }

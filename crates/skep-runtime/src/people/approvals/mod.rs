@@ -124,20 +124,14 @@ impl Hive {
         &self,
         id: &str,
         wish: DecisionWish,
-        sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
-        let (hive, id, sight) = (self.clone(), id.to_owned(), sight.clone());
+        let (hive, id) = (self.clone(), id.to_owned());
         // Of what is decided nothing is left half done by a caller that goes away.
-        let task = self.shared.tasks.spawn(async move { hive.decided(&id, wish, &sight).await });
+        let task = self.shared.tasks.spawn(async move { hive.decided(&id, wish).await });
         task.await.unwrap_or_else(|_| Err(DoorError::failed()))
     }
 
-    async fn decided(
-        &self,
-        id: &str,
-        wish: DecisionWish,
-        sight: &Sight,
-    ) -> Result<ApprovalInfo, DoorError> {
+    async fn decided(&self, id: &str, wish: DecisionWish) -> Result<ApprovalInfo, DoorError> {
         let note = wish.note.as_deref().map(|note| scrub::known().clean(note).into_owned());
         if note.as_ref().is_some_and(|note| note.chars().count() > NOTE_CHARACTERS) {
             let text = format!("A note has at most {NOTE_CHARACTERS} characters.");
