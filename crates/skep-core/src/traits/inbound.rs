@@ -72,8 +72,8 @@ pub struct DoorError {
     /// A stable word for programs.
     pub code: &'static str,
     pub text: String,
-    /// The limit that was met.
-    pub quota: Option<Quota>,
+    /// The limit that was met. Boxed: few errors have one.
+    pub quota: Option<Box<Quota>>,
 }
 
 /// A limit as `RateLimit` headers name it.
@@ -127,7 +127,7 @@ impl DoorError {
     }
 
     pub fn limited(self, quota: Quota) -> Self {
-        Self { quota: Some(quota), ..self }
+        Self { quota: Some(Box::new(quota)), ..self }
     }
 
     /// A task of the hive's own broke.

@@ -84,7 +84,7 @@ pub(crate) struct Problem {
     more: Vec<(&'static str, Value)>,
     retry_after: Option<u32>,
     /// The limit that was met.
-    quota: Option<Quota>,
+    quota: Option<Box<Quota>>,
     /// The part of the request it is about.
     param: Option<String>,
 }
@@ -148,7 +148,7 @@ impl Problem {
     }
 
     pub(crate) fn limited(mut self, quota: Quota) -> Self {
-        self.quota = Some(quota);
+        self.quota = Some(Box::new(quota));
         self
     }
 
@@ -203,7 +203,7 @@ impl IntoResponse for Problem {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(quota) = self.quota {
-            headers.extend(rate_limit(quota));
+            headers.extend(rate_limit(*quota));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
