@@ -4,6 +4,7 @@
 use serde_json::json;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::cause::{CallRef, Cause};
+use skep_core::channel::Delivery;
 use skep_core::compaction::{self, Reason, Seam};
 use skep_core::decision::Decision;
 use skep_core::engine::{Capabilities, FailureCode};
@@ -30,7 +31,7 @@ use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, Unhold, WakeLanes};
 use crate::leases::{Lease, Recover, Release, Take};
-use crate::outbox::{self, OpenChannel};
+use crate::outbox::{self, FrameRecord, OpenChannel, RecordFrames};
 use crate::outcomes::{self, Resolve};
 use crate::retention::Expire;
 use crate::search::{self, IndexSpoken, Search};
@@ -144,7 +145,7 @@ impl Story {
         self.close(&third, Outcome::Ended { state, code, text: "no".into() }).await;
         self.cancel_and_retry().await;
         self.accept(None, true, QueueMode::Queue).await;
-        self.rest().await;
+        self.rest(&channel).await;
         self.sessions(&first).await;
         self.reads(&channel, &first).await;
         self.reckon(&first).await;
@@ -422,7 +423,10 @@ impl Story {
         self.store.write(close).await.unwrap();
     }
 
-    async fn rest(&mut self) {
+    async fn rest(&mut self, channel: &ChannelId) {
+        let (channel, delivery) = (channel.clone(), Delivery::Retry { at: 1 });
+        let records = vec![FrameRecord { channel, from: 1, to: 1, delivery }];
+        self.store.write(RecordFrames { records }).await.unwrap();
         let (id, name, grant, by) = ("k".into(), "k".into(), Grant::operator(), Some("p".into()));
         let token = NewToken { id, name, grant, hash: [1; 32], by, now: 1 };
         self.store.write(token).await.unwrap();
@@ -553,6 +557,9 @@ impl Story {
             outbox::frames_since(conn, channel, 0).await?;
             outbox::frames_of_item(conn, channel, &ItemId::new("i1")).await?;
             outbox::channel(conn, channel).await?;
+            outbox::next_undelivered(conn, channel, 0).await?;
+            outbox::first_undelivered(conn, "ws", "").await?;
+            outbox::undelivered_of_item(conn, &ItemId::new("i1")).await?;
             tokens::all(conn).await?;
             for turn in [None, Some(turn.0.clone())] {
                 let agent = Some(agent);

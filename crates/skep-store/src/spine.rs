@@ -12,7 +12,7 @@ use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{Unhold, WakeLanes};
 use crate::tables::leases::{Recover, Release, Take};
-use crate::tables::outbox::OpenChannel;
+use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
 use crate::tables::people::grants::{NewGrant, RevokeGrant};
@@ -54,6 +54,7 @@ crate::commands! {
     OpenChannel,
     BeginRequest,
     CloseRequest,
+    RecordFrames,
     NewToken,
     RevokeToken,
     NoteEvent,

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 3dde42c95d38aa8a.
+// Do not edit; checksum ec88fb2a97565f41.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -825,6 +825,10 @@ export interface ForkedFrom {
   at: number;
 }
 
+export type FrameKind = "ack" | "response" | "error";
+
+export type FrameState = "pending" | "delivered" | "refused";
+
 /** Something allowed for a time or a session. */
 export interface GrantInfo {
   id: string;
@@ -961,6 +965,8 @@ export type ItemInfo = InboxItem & {
   response?: string | null;
   retry_of?: ItemId | null;
   retried_as?: ItemId | null;
+  /** Frames about it that its channel refused or put off. */
+  undelivered?: UndeliveredFrame[];
 };
 
 export type ItemState = "pending" | "running" | "waiting" | "done" | "failed" | "cancelled" | "dead";
@@ -1457,6 +1463,17 @@ export interface TurnInfo {
   steps: number;
   waiting_for?: string | null;
   context?: ContextInfo | null;
+}
+
+/** A frame that its channel refused, or put off. */
+export interface UndeliveredFrame {
+  kind: FrameKind;
+  state: FrameState;
+  /** How often it was sent. */
+  attempts: number;
+  next_at?: i64 | null;
+  /** Why it was refused. */
+  reason?: string | null;
 }
 
 export interface UnknownCall {

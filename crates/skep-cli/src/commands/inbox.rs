@@ -183,6 +183,16 @@ pub fn lines(item: &Value) -> Vec<String> {
     for (name, key) in optional {
         lines.extend(item[key].as_str().map(|value| format!("{name:<9}{}", foreign(value))));
     }
+    for frame in items(&item["undelivered"]) {
+        let (kind, tries) = (text(&frame["kind"]), frame["attempts"].as_i64().unwrap_or(0));
+        let what = match (frame["reason"].as_str(), frame["next_at"].as_i64()) {
+            (Some(why), _) => {
+                toned(&format!("the channel refuses it: {}", foreign(why)), Tone::Bad)
+            }
+            (None, at) => format!("sent {tries} times, again {}", time::stamp(at.unwrap_or(0))),
+        };
+        lines.push(format!("{kind:<9}{what}"));
+    }
     lines.extend(block("message", item["text"].as_str()));
     lines.extend(block("answer", item["response"].as_str()));
     if let Some(error) = item["error"]["error"].as_str() {

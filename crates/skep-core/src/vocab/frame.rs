@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::Millis;
 use crate::vocab::ids::ChannelId;
@@ -22,6 +23,14 @@ words! {
     }
 }
 
+words! {
+    FrameState {
+        Pending = "pending",
+        Delivered = "delivered",
+        Refused = "refused",
+    }
+}
+
 /// One durable frame of one channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
@@ -32,6 +41,21 @@ pub struct Frame {
     pub at: Millis,
     /// The fields of this kind, as they go on the wire beside `type`, `id` and `seq`.
     pub payload: Value,
+}
+
+/// A frame that its channel refused, or put off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct UndeliveredFrame {
+    pub kind: FrameKind,
+    pub state: FrameState,
+    /// How often it was sent.
+    pub attempts: i64,
+    /// It is sent again at this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<Millis>,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Frame {

@@ -22,6 +22,7 @@ use skep_core::Millis;
 use skep_core::engine::Capabilities;
 use skep_core::event::ItemState;
 use skep_core::file::Attachment;
+use skep_core::frame::UndeliveredFrame;
 use skep_core::ids::{
     AgentId, AgentName, CallId, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey,
     Token, TurnId,
@@ -367,6 +368,9 @@ pub struct ItemInfo {
     /// Its newest try.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retried_as: Option<ItemId>,
+    /// Frames about it that its channel refused or put off.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub undelivered: Vec<UndeliveredFrame>,
 }
 
 #[derive(Clone, Debug, Default)]

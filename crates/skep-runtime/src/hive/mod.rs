@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use skep_core::Millis;
-use skep_core::channel::Channel;
+use skep_core::channel::{Channel, InboundHandle};
 use skep_core::engine::Engine;
 use skep_core::event::EventKind;
 use skep_core::ids::{AgentId, AgentName, Principal};
@@ -39,7 +39,7 @@ use skep_turn::snapshot::{Offer, Snapshot, SnapshotCell};
 use skep_turn::turn::{SessionCache, SessionScopes, TurnEnv};
 
 use crate::door::{DoorError, ErrorKind, IntegrityInfo, Sight, WriteRules};
-use crate::outbox::{self, Dispatcher, Waiters};
+use crate::outbox::{self, Dispatcher, Waiters, Wake};
 pub use configuration::SettingsChange;
 pub(crate) use credentials::{Browsers, SignInLink, TokenCache, ValidToken};
 pub(crate) use error::door_error;
@@ -121,14 +121,13 @@ pub enum HiveError {
 impl Hive {
     /// Opens the store, takes back what a crash left running, and starts to work.
     pub async fn open(parts: Parts) -> Result<(Self, OpenReport), HiveError> {
-        let (dispatcher, frames) = Dispatcher::new();
         let listeners = Listeners {
             registry: Arc::default(),
             meters: Arc::default(),
             indexer: Arc::default(),
             waiters: Arc::default(),
             bus: Arc::default(),
-            dispatcher,
+            dispatcher: Dispatcher::default(),
         };
         let options = OpenOptions {
             accept_loss: parts.accept_loss,
@@ -193,12 +192,11 @@ impl Hive {
             tasks: tasks.clone(),
             goodbyes: TaskTracker::new(),
             shutdown: CancellationToken::new(),
-            dispatcher: dispatcher.clone(),
+            dispatcher,
             meters,
         });
         let stop = shared.env().stop.clone();
         tasks.spawn(shared.turns.clone().schedule());
-        tasks.spawn(outbox::run(dispatcher, frames, stop.cut_hard));
         tasks.spawn(drain::expire(Arc::clone(&shared)));
         tasks.spawn(drain::expire_questions(Arc::clone(&shared)));
         if report.unclean {
@@ -208,9 +206,20 @@ impl Hive {
         Ok((Self { shared }, report))
     }
 
-    /// Frames for channel ids that begin with the channel's word go to it.
+    /// Starts a channel. Frames for channel ids that begin with its word go to it, also those that
+    /// it was not sent before.
     pub fn add_channel(&self, channel: Arc<dyn Channel>) {
-        self.shared.dispatcher.add(channel);
+        let Shared { store, dispatcher, tasks, .. } = &*self.shared;
+        let (inlet, wakes) = dispatcher.add(channel.id());
+        let hive = self.clone();
+        let inbound = InboundHandle::new(
+            move |inbound| hive.submit(inbound),
+            move |channel| inlet.wake(Wake::Present(channel)),
+        );
+        let cut_hard = self.shared.env().stop.cut_hard.clone();
+        let reading = Arc::clone(&channel).start(inbound);
+        tasks.spawn(cut_hard.clone().run_until_cancelled_owned(reading));
+        tasks.spawn(outbox::run(channel, store.clone(), wakes, cut_hard));
     }
 
     /// Takes what a source offers from now on, in the place of what it offered before. `Err`: one

@@ -7,9 +7,9 @@ use skep_core::cause::Cause;
 use skep_core::event::CancelReason;
 use skep_core::ids::{AgentName, ItemId, Principal};
 use skep_guard::clock;
-use skep_store::files;
 use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
 use skep_store::watch::{self, CallRow, ItemRow};
+use skep_store::{files, outbox};
 
 use crate::door::{
     DoorError, EarlierCall, ErrorKind, Failure, Inbound, InboxItem, ItemInfo, Receipt, Sight,
@@ -24,8 +24,11 @@ const PREVIEW: usize = 200;
 impl Hive {
     pub async fn item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
         let row = self.seen_item(id, sight).await?;
-        let read = self.shared.store.read(async |conn| item_views::trace(conn, id).await);
-        let trace = read.await.map_err(door_error)?;
+        let read = self.shared.store.read(async |conn| {
+            let trace = item_views::trace(conn, id).await?;
+            Ok((trace, outbox::undelivered_of_item(conn, id).await?))
+        });
+        let (trace, undelivered) = read.await.map_err(door_error)?;
         Ok(ItemInfo {
             text: row.body.clone(),
             from: row.principal.clone(),
@@ -38,6 +41,7 @@ impl Hive {
             response: row.answer.clone(),
             retry_of: trace.retry_of,
             retried_as: trace.retried_as,
+            undelivered,
             item: inbox_item(row),
         })
     }

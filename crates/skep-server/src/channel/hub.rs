@@ -3,16 +3,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use axum::extract::ws::Utf8Bytes;
 use futures_util::{FutureExt, StreamExt};
-use skep_core::channel::{Channel, ChannelCapabilities, Delivery};
+use skep_core::channel::{Channel, Delivery, InboundHandle};
 use skep_core::event::{DeltaPart, Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{ChannelId, SessionKey, TurnId};
 use skep_core::{BoxFuture, BoxStream};
-use skep_runtime::door::{Sight, TurnInfo};
+use skep_runtime::door::{DoorError, Inbound, OpenedChannel, Receipt, Sight, TurnInfo};
 use skep_runtime::{Hive, Live};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -54,6 +54,8 @@ pub(crate) struct Hub {
     registry: Mutex<Registry>,
     next_seat: AtomicU64,
     frames: mpsc::Sender<Arc<Frame>>,
+    /// The way in, from the start on.
+    inbound: OnceLock<InboundHandle>,
     /// Live events as sockets get them.
     texts: EventTexts,
 }
@@ -79,6 +81,8 @@ struct Seat {
     number: u64,
     queue: mpsc::Sender<Push>,
     lagging: Arc<AtomicBool>,
+    /// The socket reads the channel's frames up to this one by itself.
+    after: i64,
 }
 
 impl Seat {
@@ -115,7 +119,8 @@ impl Hub {
     pub(crate) fn new(live: BoxStream<'static, Live>) -> (Arc<Self>, Feed) {
         let (sender, frames) = mpsc::channel(FRAMES);
         let (registry, texts) = (Mutex::default(), EventTexts::new(frame::event));
-        let hub = Self { registry, next_seat: AtomicU64::new(0), frames: sender, texts };
+        let (next_seat, inbound) = (AtomicU64::new(0), OnceLock::new());
+        let hub = Self { registry, next_seat, frames: sender, inbound, texts };
         (Arc::new(hub), Feed { live, frames })
     }
 
@@ -123,17 +128,18 @@ impl Hub {
         self.texts.of(event)
     }
 
-    /// From now on frames of the channel are queued for this socket; with `stream` also what is
-    /// said in that conversation.
+    /// From now on frames of the channel after its newest are queued for this socket; with
+    /// `stream` also what is said in that conversation.
     pub(crate) fn sit(
         self: &Arc<Self>,
-        channel: &ChannelId,
+        opened: &OpenedChannel,
         stream: Option<SessionKey>,
     ) -> (Seated, Queue) {
+        let OpenedChannel { channel, seq: after, .. } = opened;
         let (queue, pushes) = mpsc::channel(QUEUE);
         let lagging = Arc::new(AtomicBool::new(false));
         let number = self.next_seat.fetch_add(1, Ordering::Relaxed);
-        let seat = Seat { number, queue, lagging: Arc::clone(&lagging) };
+        let seat = Seat { number, queue, lagging: Arc::clone(&lagging), after: *after };
         let mut registry = self.registry();
         registry.channels.entry(channel.clone()).or_default().push(seat.clone());
         let mut keys = Vec::new();
@@ -142,6 +148,11 @@ impl Hub {
             keys.push(key);
         }
         drop(registry);
+        if *after > 0
+            && let Some(inbound) = self.inbound.get()
+        {
+            inbound.present(channel.clone());
+        }
         let seated = Seated {
             hub: Arc::clone(self),
             channel: channel.clone(),
@@ -212,7 +223,8 @@ impl Hub {
 
 impl Registry {
     fn deliver(&self, frame: &Arc<Frame>) {
-        for seat in self.channels.get(&frame.channel).into_iter().flatten() {
+        let seats = self.channels.get(&frame.channel).into_iter().flatten();
+        for seat in seats.filter(|seat| frame.seq > seat.after) {
             seat.push(Push::Durable(Arc::clone(frame)));
         }
     }
@@ -285,17 +297,13 @@ impl Channel for Hub {
         "ws"
     }
 
-    fn capabilities(&self) -> ChannelCapabilities {
-        ChannelCapabilities {
-            typing: false,
-            edits: false,
-            buttons: false,
-            attachments: false,
-            max_message_bytes: None,
-        }
+    /// Sockets read what comes in.
+    fn start(self: Arc<Self>, inbound: InboundHandle) -> BoxFuture<'static, ()> {
+        let _ = self.inbound.set(inbound);
+        std::future::ready(()).boxed()
     }
 
-    fn send<'a>(&'a self, frame: Arc<Frame>) -> BoxFuture<'a, Delivery> {
+    fn send(self: Arc<Self>, frame: Arc<Frame>) -> BoxFuture<'static, Delivery> {
         std::future::ready(self.accept(frame)).boxed()
     }
 }
@@ -303,6 +311,17 @@ impl Channel for Hub {
 impl Seated {
     pub(crate) fn queue(&self) -> &mpsc::Sender<Push> {
         &self.seat.queue
+    }
+
+    /// Hands a message in.
+    pub(crate) fn submit(
+        &self,
+        inbound: Inbound,
+    ) -> BoxFuture<'static, Result<Receipt, DoorError>> {
+        match self.hub.inbound.get() {
+            Some(handle) => handle.submit(inbound),
+            None => std::future::ready(Err(DoorError::failed())).boxed(),
+        }
     }
 
     /// Conversations with an open turn whose stream comes to this socket.

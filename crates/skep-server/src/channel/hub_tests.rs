@@ -8,6 +8,10 @@ fn new_hub() -> (Arc<Hub>, Feed) {
     Hub::new(futures_util::stream::pending().boxed())
 }
 
+fn opened(channel: &ChannelId) -> OpenedChannel {
+    OpenedChannel { channel: channel.clone(), seq: 0, floor: 0 }
+}
+
 fn frame_of(channel: &ChannelId, seq: i64) -> Arc<Frame> {
     Arc::new(Frame {
         channel: channel.clone(),
@@ -71,9 +75,9 @@ fn frames_reach_every_socket_of_their_channel_and_no_other() {
     let (hub, _feed) = new_hub();
     let (one, other) = (ChannelId::new("ws:1"), ChannelId::new("ws:2"));
     assert_eq!(hub.accept(frame_of(&one, 1)), Delivery::Absent);
-    let (first, mut first_queue) = hub.sit(&one, None);
-    let (_second, mut second_queue) = hub.sit(&one, None);
-    let (_third, mut third_queue) = hub.sit(&other, None);
+    let (first, mut first_queue) = hub.sit(&opened(&one), None);
+    let (_second, mut second_queue) = hub.sit(&opened(&one), None);
+    let (_third, mut third_queue) = hub.sit(&opened(&other), None);
     assert_eq!(hub.accept(frame_of(&one, 1)), Delivery::Delivered);
     hub.registry().deliver(&frame_of(&one, 2));
     drop(first);
@@ -87,7 +91,7 @@ fn frames_reach_every_socket_of_their_channel_and_no_other() {
 fn a_reader_that_falls_behind_is_marked_and_never_waited_for() {
     let (hub, _feed) = new_hub();
     let channel = ChannelId::new("ws:1");
-    let (_seated, mut queue) = hub.sit(&channel, None);
+    let (_seated, mut queue) = hub.sit(&opened(&channel), None);
     for seq in 1..=(QUEUE as i64 + 5) {
         hub.registry().deliver(&frame_of(&channel, seq));
     }
@@ -100,8 +104,8 @@ fn a_reader_that_falls_behind_is_marked_and_never_waited_for() {
 fn streams_go_to_sockets_that_asked_for_the_conversation() {
     let (hub, _feed) = new_hub();
     let (streaming, mut streaming_queue) =
-        hub.sit(&ChannelId::new("ws:1"), Some(SessionKey::new("ws:1")));
-    let (_quiet, mut quiet_queue) = hub.sit(&ChannelId::new("ws:1"), None);
+        hub.sit(&opened(&ChannelId::new("ws:1")), Some(SessionKey::new("ws:1")));
+    let (_quiet, mut quiet_queue) = hub.sit(&opened(&ChannelId::new("ws:1")), None);
     let route = |event: Event| hub.registry().route(&event);
     route(event("main", "t0", words(0)));
     route(event("main", "t1", start("ws:1")));
@@ -136,7 +140,7 @@ fn streams_go_to_sockets_that_asked_for_the_conversation() {
 #[test]
 fn an_empty_hub_keeps_nothing() {
     let (hub, _feed) = new_hub();
-    let (seated, _queue) = hub.sit(&ChannelId::new("ws:1"), Some(SessionKey::new("ws:1")));
+    let (seated, _queue) = hub.sit(&opened(&ChannelId::new("ws:1")), Some(SessionKey::new("ws:1")));
     drop(seated);
     let registry = hub.registry();
     assert!(registry.channels.is_empty() && registry.streams.is_empty());

@@ -167,7 +167,7 @@ impl Incoming<'_> {
         if self.stream {
             self.seated.follow(&place);
         }
-        let receipt = self.doors.hive.submit(Inbound {
+        let receipt = self.seated.submit(Inbound {
             agent: place.agent,
             session_key: place.session,
             text: content,

@@ -83,7 +83,7 @@ impl Socket {
         let (sink, mut source) = connection.split();
         let stay = self.doors.standing.stay(&self.doors.hive, self.permit.credential());
         let stream = self.stream.then(|| self.session.clone());
-        let (seated, queue) = self.doors.hub.sit(&self.opened.channel, stream);
+        let (seated, queue) = self.doors.hub.sit(&self.opened, stream);
         let (doors, opened, permit) = (&self.doors, &self.opened, &self.permit);
         let mut outgoing = Outgoing::new(sink, queue, &seated, doors, opened, permit, self.stream);
         let mut incoming = Incoming {

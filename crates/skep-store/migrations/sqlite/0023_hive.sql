@@ -99,6 +99,7 @@ DROP TABLE outbox;
 ALTER TABLE outbox_with_state RENAME TO outbox;
 CREATE INDEX outbox_item ON outbox (item, channel);
 CREATE INDEX outbox_at ON outbox (at);
+CREATE INDEX outbox_pending ON outbox (channel, seq) WHERE state = 'pending';
 ALTER TABLE channels DROP COLUMN delivered_seq;
 
 -- Agents. `installed`: the settings name it. `failure`: why it cannot run, when it cannot. `wanted`:

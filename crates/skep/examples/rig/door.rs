@@ -12,7 +12,7 @@ use skep_core::hook::Hook;
 use skep_core::ids::{AgentName, CallId, TurnId};
 use skep_runtime::{Hive, Offer};
 
-use crate::{hooks, tools};
+use crate::{channel, hooks, tools};
 
 #[derive(Deserialize)]
 struct Decision {
@@ -36,7 +36,7 @@ struct OfferedHook {
 
 pub fn open(hive: &Hive) {
     let router = Router::new().route("/decide", post(decide)).route("/offer", post(offer));
-    let router = router.with_state(hive.clone());
+    let router = router.with_state(hive.clone()).merge(channel::routes(hive));
     tokio::spawn(async move {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("deciding on http://{}", listener.local_addr().unwrap());

@@ -1,8 +1,10 @@
 //! The test rig: the product's own root with tools and an engine that only tests need, short
-//! pauses, and a door for decisions and for a source of tools. Everything else is what `skep` runs.
+//! pauses, a second channel, and a door for decisions and for a source of tools. Everything else is
+//! what `skep` runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod blunt;
+mod channel;
 mod door;
 mod hooks;
 mod tools;

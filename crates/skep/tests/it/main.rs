@@ -19,6 +19,7 @@ mod channel_calls;
 mod channel_chat;
 mod channel_deaf;
 mod channel_decide;
+mod channel_delivery;
 mod channel_keys;
 mod channel_metrics;
 mod channel_origins;

@@ -217,13 +217,17 @@ impl Play {
 
     /// Asks at the rig's own door.
     pub async fn rig(&self, path: &str, body: &Value) -> (u16, String) {
+        let answer = self.rig_door().await.post(path, body).await.unwrap();
+        (answer.status, answer.text)
+    }
+
+    /// The rig's own door.
+    pub async fn rig_door(&self) -> Api {
         let named = wait::until("the rig's door for decisions", PATIENCE, || {
             let shown = self.hive.stdout();
             let (_, after) = shown.split_once("deciding on ")?;
             Some(after.split_once('\n')?.0.to_owned())
         });
-        let door = Api::tcp(&named.await.unwrap(), None).unwrap();
-        let answer = door.post(path, body).await.unwrap();
-        (answer.status, answer.text)
+        Api::tcp(&named.await.unwrap(), None).unwrap()
     }
 }
