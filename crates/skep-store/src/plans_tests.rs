@@ -30,7 +30,7 @@ use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Slot, StopLa
 use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, Unhold, WakeLanes};
-use crate::leases::{Lease, Recover, Release, Take};
+use crate::leases::{self, Lease, Recover, Release, RenewLeases, Take, TakeOver};
 use crate::outbox::{self, FrameRecord, OpenChannel, RecordFrames};
 use crate::outcomes::{self, Resolve};
 use crate::retention::Expire;
@@ -59,6 +59,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("", "SCAN tokens", "tokens are few"),
     ("FROM tokens", "USE TEMP B-TREE FOR ORDER BY", "tokens are few"),
     ("FROM turns", "SCAN turns USING INDEX turns_open", "holds the open turns alone"),
+    ("SET lease_until", "SCAN turns USING INDEX turns_open", "the open turns, once in ten seconds"),
     ("FROM turns t", "SCAN t USING INDEX turns_open", "holds the open turns alone"),
     ("FROM calls WHERE turn = $1", "USE TEMP B-TREE FOR ORDER BY", "the calls of one turn"),
 ];
@@ -131,7 +132,11 @@ impl Story {
         self.accept(None, false, QueueMode::Interrupt).await;
         self.park_and_decide(&first).await;
         self.answer_questions(self.agent).await;
-        self.store.write(Recover { now: 5 }).await.unwrap();
+        let node = NodeName::new("n");
+        self.store.write(RenewLeases { node: node.clone(), now: 5 }).await.unwrap();
+        self.store.read(async |conn| leases::next_over(conn, &node).await).await.unwrap();
+        self.store.write(TakeOver { node: node.clone(), now: 5 }).await.unwrap();
+        self.store.write(Recover { node, now: 5 }).await.unwrap();
         self.hold().await;
         let second = self.take(None).await.unwrap();
         self.close(&second, Outcome::Answered { text: "yes".into() }).await;
@@ -178,7 +183,8 @@ impl Story {
     fn slot(&mut self) -> Slot {
         self.made += 1;
         let turn = TurnId(format!("t{}", self.made));
-        Slot { turn, session: SessionId(format!("s{}", self.made)), idle_ms: 1000 }
+        let session = SessionId(format!("s{}", self.made));
+        Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") }
     }
 
     fn letter(&mut self, id: Option<&str>) -> Letter {

@@ -11,7 +11,7 @@ use crate::tables::inbox::{Accept, Order, StopLane};
 use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{Unhold, WakeLanes};
-use crate::tables::leases::{Recover, Release, Take};
+use crate::tables::leases::{Recover, Release, RenewLeases, Take, TakeOver};
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -49,6 +49,8 @@ crate::commands! {
     NewGrant,
     RevokeGrant,
     Recover,
+    RenewLeases,
+    TakeOver,
     WakeLanes,
     Unhold,
     OpenChannel,

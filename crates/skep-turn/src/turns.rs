@@ -38,6 +38,11 @@ impl Turns {
         self.env.lanes.schedule(&self.env.stop.draining, begin).await;
     }
 
+    /// Keeps the leases of what runs, until the hive ends.
+    pub async fn keep_leases(self) {
+        self.env.lanes.keep_leases(&self.env.stop.cut_hard).await;
+    }
+
     /// Ends a turn whose wish to end is on record: by its task, or here when none runs it. An idle
     /// turn needs no slot for that.
     pub fn end(&self, ended: &EndedTurn, reason: CancelReason) {

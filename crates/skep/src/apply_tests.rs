@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{EventKind, RecursiveMode, Watcher as _};
+use skep_core::ids::NodeName;
 use skep_core::policy::Effect;
 use skep_core::retry::RetryPolicy;
 use skep_engine::{NativeEngine, Timing};
@@ -41,6 +42,7 @@ impl Lab {
         vendors.furnish(&mut loaded.settings, &loaded.connections);
         let parts = Parts {
             run: home.run(),
+            node: NodeName::new("main"),
             accept_loss: None,
             settings: loaded.settings.clone(),
             engines: vec![Arc::new(NativeEngine::new(Timing::default()))],

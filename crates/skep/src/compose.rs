@@ -11,6 +11,7 @@ use skep_cli::hive::Home;
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
 use skep_core::engine::Engine;
+use skep_core::ids::NodeName;
 use skep_core::retry::RetryPolicy;
 use skep_core::tool::Tool;
 use skep_engine::{NativeEngine, Timing};
@@ -101,6 +102,8 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     offer.tools.extend(built_in(&home, loaded.settings.limits.tool_output_bytes, &governance));
     let parts = Parts {
         run: home.run(),
+        // One process at a time works on a home: the name is the same for each.
+        node: NodeName::new("main"),
         accept_loss: loaded.accept_loss.then(|| home.damaged(clock::now_ms())),
         settings: loaded.settings.clone(),
         engines,

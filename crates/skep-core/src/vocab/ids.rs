@@ -34,6 +34,8 @@ macro_rules! text_id {
 text_id! {
     /// The name of an agent; unique among the living ones.
     AgentName,
+    /// One process that works on the store; it keeps its name over restarts.
+    NodeName,
     /// One conversation of one agent (UUIDv7).
     SessionId,
     /// What a door calls a conversation: `main`, a channel id, a topic. It leads to a session.

@@ -20,7 +20,7 @@ use skep_core::Millis;
 use skep_core::channel::{Channel, InboundHandle};
 use skep_core::engine::Engine;
 use skep_core::event::EventKind;
-use skep_core::ids::{AgentId, AgentName, Principal};
+use skep_core::ids::{AgentId, AgentName, NodeName, Principal};
 use skep_core::policy::rule::Who;
 use skep_core::retry::RetryPolicy;
 use skep_core::role::Role;
@@ -52,6 +52,8 @@ const BUILT_IN: &str = "built-in";
 pub struct Parts {
     /// The home's `run/` folder; the caller holds its lock.
     pub run: PathBuf,
+    /// The name this process works under: turns it left running are its own.
+    pub node: NodeName,
     /// Start although answered messages are missing; the damaged files are copied to this folder.
     pub accept_loss: Option<PathBuf>,
     pub settings: HiveSettings,
@@ -137,7 +139,7 @@ impl Hive {
         let store = Store::open(options, move |committed| told.note(committed)).await?;
         let report = store.report();
         let now = clock::now_ms();
-        let ids = take_over(&store, &report, &parts.settings, now).await?;
+        let ids = take_over(&store, &report, &parts.settings, &parts.node, now).await?;
         let Listeners { registry, meters, indexer, waiters, bus, dispatcher } = listeners;
         let tokens = Arc::new(TokenCache::load(&store).await?);
         let browsers = Browsers::load(&store, now).await?;
@@ -147,8 +149,13 @@ impl Hive {
         let snapshot = Arc::new(SnapshotCell::new(snapshot));
         let known = Arc::clone(&tokens);
         let holder_of: HolderOf = Arc::new(move |principal| known.holder(principal));
-        let lanes =
-            Lanes::open(store.clone(), registry, Arc::clone(&snapshot), Arc::clone(&holder_of));
+        let lanes = Lanes::open(
+            store.clone(),
+            parts.node,
+            registry,
+            Arc::clone(&snapshot),
+            Arc::clone(&holder_of),
+        );
         let lanes = lanes.await?;
         let ledger =
             Ledger::load(store.clone(), Arc::clone(&snapshot), Arc::clone(&meters), now).await?;
@@ -197,6 +204,7 @@ impl Hive {
         });
         let stop = shared.env().stop.clone();
         tasks.spawn(shared.turns.clone().schedule());
+        tasks.spawn(shared.turns.clone().keep_leases());
         tasks.spawn(drain::expire(Arc::clone(&shared)));
         tasks.spawn(drain::expire_questions(Arc::clone(&shared)));
         if report.unclean {
@@ -309,6 +317,7 @@ async fn take_over(
     store: &Store,
     report: &OpenReport,
     settings: &HiveSettings,
+    node: &NodeName,
     now: Millis,
 ) -> Result<BTreeMap<AgentName, AgentId>, StoreError> {
     // Before any other row: until it is there, the head says what it said.
@@ -317,7 +326,7 @@ async fn take_over(
         store.write(AddAudit { row: finding.told(now) }).await?;
     }
     let ids = configuration::register_all(store, settings).await?;
-    let taken_back = store.write(Recover { now }).await?;
+    let taken_back = store.write(Recover { node: node.clone(), now }).await?;
     if taken_back > 0 {
         tracing::info!(turns = taken_back, "turns that were running go on");
     }

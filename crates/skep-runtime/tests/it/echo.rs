@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skep_core::engine::{Capabilities, Engine, EngineEvent, TurnEnd, TurnHandle, TurnRequest};
-use skep_core::ids::AgentName;
+use skep_core::ids::{AgentName, NodeName};
 use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::policy::Policy;
 use skep_core::provider::Providers;
@@ -16,6 +16,9 @@ use skep_core::settings::{
 };
 use skep_runtime::{Hive, Offer, Parts};
 use tokio::sync::mpsc;
+
+/// A message that is never answered.
+pub const HANG: &str = "hang";
 
 pub struct EchoEngine;
 
@@ -47,6 +50,10 @@ impl Engine for EchoEngine {
         let (sender, events) = mpsc::channel(8);
         tokio::spawn(async move {
             let heard = request.messages.last().unwrap().body.plain_text();
+            if heard == HANG {
+                let _ = sender.closed().await;
+                return;
+            }
             let meta = Meta {
                 profile: None,
                 provider: "echo".to_owned(),
@@ -69,6 +76,11 @@ impl Engine for EchoEngine {
 }
 
 pub async fn hive(run: &Path) -> Hive {
+    hive_of(run, "main").await
+}
+
+/// As a process of this name.
+pub async fn hive_of(run: &Path, node: &str) -> Hive {
     let profile = Profile {
         name: "default".to_owned(),
         provider: "echo".to_owned(),
@@ -116,6 +128,7 @@ pub async fn hive(run: &Path) -> Hive {
     };
     let parts = Parts {
         run: run.to_path_buf(),
+        node: NodeName::new(node),
         accept_loss: None,
         settings,
         engines: vec![Arc::new(EchoEngine)],

@@ -3,3 +3,4 @@
 
 mod channels;
 mod echo;
+mod leases;

@@ -30,7 +30,7 @@ impl Tx<'_> {
     }
 
     async fn add_sealed(&mut self, row: &AuditRow) -> Result<(), SqlError> {
-        let before = self.trail();
+        let before = self.next_trail().await?;
         let row = AuditRow { id: before.id + 1, ..row.clone() };
         let seal = before.seal.next(&row);
         let args = [

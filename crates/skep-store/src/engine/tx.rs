@@ -28,12 +28,10 @@ impl<'c> Tx<'c> {
         Self { conn, gathered }
     }
 
-    /// Gives the event its `seq`. Its row is written with the batch, watchers hear of it after
-    /// the commit.
+    /// Its row is written with the batch and gets its `seq` then; watchers hear of it after the
+    /// commit.
     pub fn event(&mut self, event: Event) {
-        self.gathered.counters.seq += 1;
-        let seq = Some(self.gathered.counters.seq);
-        self.gathered.told.events.push(Event { seq, ..event });
+        self.gathered.told.events.push(event);
     }
 
     /// Tells the frame's channel after the commit; its row is the command's business.
@@ -41,9 +39,9 @@ impl<'c> Tx<'c> {
         self.gathered.told.frames.push(frame);
     }
 
-    /// The newest row of the audit trail.
-    pub(crate) fn trail(&self) -> Head {
-        self.gathered.counters.trail
+    /// The newest row of the audit trail, which the next one goes behind.
+    pub(crate) async fn next_trail(&mut self) -> Result<Head, SqlError> {
+        Ok(self.gathered.counters.trail)
     }
 
     pub(crate) fn set_trail(&mut self, trail: Head) {
@@ -51,14 +49,15 @@ impl<'c> Tx<'c> {
     }
 
     /// The next place in the order of items.
-    pub fn next_ord(&mut self) -> i64 {
+    pub async fn next_ord(&mut self) -> Result<i64, SqlError> {
         self.gathered.counters.ord += 1;
-        self.gathered.counters.ord
+        Ok(self.gathered.counters.ord)
     }
 }
 
-/// The highest numbers given so far. They live in memory between commits, because the writer is
-/// the only one who gives them.
+/// The highest numbers given so far. Commands ask their transaction for the next one, which may ask
+/// the database. Here they live in memory between commits, because the writer is the only one who
+/// gives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub seq: i64,
@@ -119,8 +118,12 @@ impl Gathered {
         self.told.frames.truncate(mark.frames);
     }
 
-    /// Writes the batch's event rows, many to a statement.
-    pub(crate) async fn write_events(&self, conn: &mut Conn) -> Result<(), SqlError> {
+    /// Numbers the batch's events and writes their rows, many to a statement.
+    pub(crate) async fn write_events(&mut self, conn: &mut Conn) -> Result<(), SqlError> {
+        for event in &mut self.told.events {
+            self.counters.seq += 1;
+            event.seq = Some(self.counters.seq);
+        }
         for chunk in self.told.events.chunks(dialect::EVENTS_PER_INSERT) {
             let mut bodies = Vec::with_capacity(chunk.len());
             for event in chunk {

@@ -156,7 +156,7 @@ impl<S: CommandSet> Writer<S> {
         let Some(conn) = self.conn.as_mut() else {
             return Err(StoreError::Closed);
         };
-        let done = match run_all(conn, counters, commands, Apart::No).await? {
+        let mut done = match run_all(conn, counters, commands, Apart::No).await? {
             Some(done) => done,
             // Rare enough that its work may be done twice.
             None => {

@@ -43,6 +43,7 @@ impl Run for BeginSession {
         storage::charge(tx, &self.principal, sizes.sum(), self.room).await?;
         let wanted = NewSession { id: &self.session, key, now: self.now, idle_ms: 0 };
         let session = history::resolve(tx, &lane, self.agent, &wanted).await?;
+        let ord = tx.next_ord().await?;
         let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
                       first_seq, outcome, started_at, changed_at, ended_at) \
                       VALUES ($1, $2, $3, $4, 2, $5, 0, 'ended', 1, 'given', $6, $6, $6)";
@@ -51,7 +52,7 @@ impl Run for BeginSession {
             lane.id.0.into(),
             self.agent.0.into(),
             session.as_str().into(),
-            tx.next_ord().into(),
+            ord.into(),
             self.now.into(),
         ];
         tx.conn.run(insert, &args).await?;

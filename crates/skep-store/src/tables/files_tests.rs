@@ -55,7 +55,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
         own_tools: false,
     };
     let (turn, session) = (TurnId(format!("t{number}")), SessionId(format!("s{number}")));
-    let take = Some(Slot { turn, session, idle_ms: 1000 });
+    let take = Some(Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") });
     let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
     match store.write(accept).await.unwrap() {
         Accepted::Started { lease } => Some(*lease),

@@ -148,7 +148,7 @@ impl Import {
             turn.2 = at;
         }
         for (turn, (first_seq, began, ended)) in turns {
-            let ord = tx.next_ord();
+            let ord = tx.next_ord().await?;
             let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, \
                           state, first_seq, outcome, started_at, changed_at, ended_at) VALUES \
                           ($1, $2, $3, $4, $5, $6, 0, 'ended', $7, 'imported', $8, $9, $9) \

@@ -9,7 +9,8 @@ use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::file::File;
 use skep_core::frame::FrameKind;
 use skep_core::ids::{
-    AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
+    AgentId, AgentName, ChannelId, ItemId, MessageId, NodeName, Principal, SessionId, SessionKey,
+    TurnId,
 };
 use skep_core::inbound::AckState;
 use skep_core::message::{Body, Origin, Role};
@@ -74,6 +75,8 @@ pub struct Slot {
     pub turn: TurnId,
     pub session: SessionId,
     pub idle_ms: i64,
+    /// Who runs it.
+    pub node: NodeName,
 }
 
 pub enum Accepted {
@@ -110,7 +113,7 @@ impl Run for Accept {
         let letter = &self.letter;
         let mut lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
         lane.fresh |= self.fresh;
-        let ord = tx.next_ord();
+        let ord = tx.next_ord().await?;
         match &self.take {
             Some(slot) if lane.open.is_none() && lane.pending == 0 => {
                 self.start(tx, lane, ord, slot).await
@@ -250,7 +253,7 @@ impl Run for Order {
         }
         let letter = &self.letter;
         let lane = lanes::find_or_make(tx, letter.agent, letter.session_key.as_str()).await?;
-        let ord = tx.next_ord();
+        let ord = tx.next_ord().await?;
         let (ended, answer) = self.act(tx, &lane).await?;
         let ack = Ack { state: AckState::Done, note: None };
         let state = if answer.is_ok() { ItemState::Done } else { ItemState::Failed };

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
-use skep_core::ids::{AgentId, AgentName, LaneId, SessionId, SessionKey, Token, TurnId};
+use skep_core::ids::{AgentId, AgentName, LaneId, NodeName, SessionId, SessionKey, Token, TurnId};
 use skep_core::message::Message;
 use skep_core::settings::Think;
 
 use crate::engine::command::Run;
+use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
@@ -18,6 +19,9 @@ use crate::tables::history::{self, NewMessage, NewSession, RowPlace};
 use crate::tables::inbox::{Slot, UserText, user_body};
 use crate::tables::lanes::{self, Chosen, Lane, turn_state};
 use crate::tables::pending::{NEXT_ITEMS, PendingItem, cause};
+
+/// How long a turn belongs to its node after the node was last heard of, in milliseconds.
+pub const LEASE_MS: Millis = 30_000;
 
 /// A turn in hand.
 #[derive(Clone, Debug)]
@@ -83,9 +87,10 @@ pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Plac
     let Chosen { profile, think } = lane.chosen.clone();
     let chosen = Chosen { profile, think: opening.think.or(think) };
     let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
-                  first_seq, started_at, changed_at, profile, think) VALUES ($1, $2, $3, $4, \
-                  $5, $6, $7, 'running', (SELECT last_seq + 1 FROM sessions WHERE id = $4), \
-                  $8, $8, $9, $10)";
+                  first_seq, started_at, changed_at, profile, think, node, lease_until) VALUES \
+                  ($1, $2, $3, $4, $5, $6, $7, 'running', \
+                  (SELECT last_seq + 1 FROM sessions WHERE id = $4), \
+                  $8, $8, $9, $10, $11, $12)";
     let args = [
         slot.turn.as_str().into(),
         lane.id.0.into(),
@@ -97,6 +102,8 @@ pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Plac
         (*now).into(),
         (&chosen.profile).into(),
         chosen.think.map(Think::as_str).into(),
+        slot.node.as_str().into(),
+        (now + LEASE_MS).into(),
     ];
     tx.conn.run(insert, &args).await?;
     Ok(Placed { session, token, chosen })
@@ -161,12 +168,9 @@ impl Lease {
 }
 
 async fn next_token(tx: &mut Tx<'_>, lane: LaneId) -> Result<Token, SqlError> {
-    let last = "SELECT token FROM lanes WHERE id = $1";
-    let row = tx.conn.row(last, &[lane.0.into()]).await?;
-    let token = row.ok_or_else(|| SqlError::decode("a lane is gone"))?.int(0)? + 1;
-    let next = "UPDATE lanes SET token = $2 WHERE id = $1";
-    tx.conn.run(next, &[lane.0.into(), token.into()]).await?;
-    Ok(Token(token))
+    let next = "UPDATE lanes SET token = token + 1 WHERE id = $1 RETURNING token";
+    let row = tx.conn.row(next, &[lane.0.into()]).await?;
+    Ok(Token(row.ok_or_else(|| SqlError::decode("a lane is gone"))?.int(0)?))
 }
 
 /// Takes the best ready work there is, or one open turn that nobody runs.
@@ -194,7 +198,7 @@ impl Run for Take {
         let Some((lane, agent)) = place else {
             return Ok(None);
         };
-        let served = tx.next_ord();
+        let served = tx.next_ord().await?;
         let serve = "UPDATE agents SET served = $2 WHERE id = $1 RETURNING name";
         let row = tx.conn.row(serve, &[agent.0.into(), served.into()]).await?;
         let row = row.ok_or_else(|| SqlError::decode("an agent is gone"))?;
@@ -242,10 +246,17 @@ impl Take {
         let row = tx.conn.row(was, &[turn.as_str().into()]).await?;
         let was = turn_state(&row.ok_or_else(|| SqlError::decode("a turn is gone"))?.text(0)?)?;
         let update = "UPDATE turns SET token = $2, state = 'running', marks_leased = marks, \
-                      available_at = NULL, waiting_for = NULL, changed_at = $3 WHERE id = $1 \
+                      available_at = NULL, waiting_for = NULL, changed_at = $3, node = $4, \
+                      lease_until = $5 WHERE id = $1 \
                       RETURNING session, cancel, attempts, steps, active_ms, first_seq, \
                       profile, think, client_gone";
-        let args = [turn.as_str().into(), token.0.into(), self.now.into()];
+        let args = [
+            turn.as_str().into(),
+            token.0.into(),
+            self.now.into(),
+            self.slot.node.as_str().into(),
+            (self.now + LEASE_MS).into(),
+        ];
         let row = tx.conn.row(update, &args).await?;
         let row = row.ok_or_else(|| SqlError::decode("a turn is gone"))?;
         let head = "SELECT principal, body, kind, cause FROM items WHERE turn = $1 \
@@ -440,10 +451,30 @@ pub(crate) async fn agent_name(tx: &mut Tx<'_>, agent: AgentId) -> Result<AgentN
     Ok(AgentName(row.ok_or_else(|| SqlError::decode("an agent is gone"))?.text(0)?))
 }
 
-/// At start: the file lock proves that no other process runs these turns, so all of them are
-/// taken back.
+/// The node is alive: its turns stay its own for [`LEASE_MS`] from now on.
+#[derive(Clone)]
+pub struct RenewLeases {
+    pub node: NodeName,
+    pub now: Millis,
+}
+
+impl Run for RenewLeases {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let renew = "UPDATE turns SET lease_until = $2 \
+                     WHERE ended_at IS NULL AND state = 'running' AND node = $1";
+        let args = [self.node.as_str().into(), (self.now + LEASE_MS).into()];
+        tx.conn.run(renew, &args).await?;
+        Ok(())
+    }
+}
+
+/// Takes back turns that run no longer: those of this node, which has only just started, and those
+/// of another whose lease is over.
 #[derive(Clone)]
 pub struct Recover {
+    pub node: NodeName,
     pub now: Millis,
 }
 
@@ -452,17 +483,53 @@ impl Run for Recover {
     type Out = usize;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let running = "SELECT id, lane, agent FROM turns \
-                       WHERE ended_at IS NULL AND state = 'running'";
-        let rows = tx.conn.rows(running, &[]).await?;
-        for row in &rows {
-            let turn = TurnId(row.text(0)?);
-            let count = "UPDATE turns SET attempts = CASE WHEN marks > marks_leased THEN 0 \
-                         ELSE attempts + 1 END, lost = 1 WHERE id = $1";
-            tx.conn.run(count, &[turn.as_str().into()]).await?;
-            let (lane, agent) = (LaneId(row.int(1)?), AgentId(row.int(2)?));
-            make_ready(tx, &turn, lane, agent, None, self.now).await?;
-        }
-        Ok(rows.len())
+        let lost = "SELECT id, lane, agent FROM turns WHERE ended_at IS NULL \
+                    AND state = 'running' \
+                    AND (node = $1 OR lease_until IS NULL OR lease_until <= $2)";
+        take_back(tx, lost, &self.node, self.now).await
     }
+}
+
+/// Takes turns from other nodes whose lease is over.
+#[derive(Clone)]
+pub struct TakeOver {
+    pub node: NodeName,
+    pub now: Millis,
+}
+
+impl Run for TakeOver {
+    /// How many there were.
+    type Out = usize;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let lost = "SELECT id, lane, agent FROM turns WHERE ended_at IS NULL \
+                    AND state = 'running' AND node <> $1 AND lease_until <= $2";
+        take_back(tx, lost, &self.node, self.now).await
+    }
+}
+
+async fn take_back(
+    tx: &mut Tx<'_>,
+    lost: &'static str,
+    node: &NodeName,
+    now: Millis,
+) -> Result<usize, Refusal> {
+    let rows = tx.conn.rows(lost, &[node.as_str().into(), now.into()]).await?;
+    for row in &rows {
+        let turn = TurnId(row.text(0)?);
+        let count = "UPDATE turns SET attempts = CASE WHEN marks > marks_leased THEN 0 \
+                     ELSE attempts + 1 END, lost = 1 WHERE id = $1";
+        tx.conn.run(count, &[turn.as_str().into()]).await?;
+        let (lane, agent) = (LaneId(row.int(1)?), AgentId(row.int(2)?));
+        make_ready(tx, &turn, lane, agent, None, now).await?;
+    }
+    Ok(rows.len())
+}
+
+/// When the first lease of another node is over, if it is not renewed.
+pub async fn next_over(conn: &mut Conn, node: &NodeName) -> Result<Option<Millis>, SqlError> {
+    let select = "SELECT min(lease_until) FROM turns \
+                  WHERE ended_at IS NULL AND state = 'running' AND node <> $1";
+    let row = conn.row(select, &[node.as_str().into()]).await?;
+    row.map_or(Ok(None), |row| row.int_opt(0))
 }

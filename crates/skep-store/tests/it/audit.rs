@@ -49,7 +49,8 @@ async fn leased(store: &Store) -> Lease {
         approvals: true,
         own_tools: false,
     };
-    let slot = Slot { turn: TurnId::new("t"), session: SessionId::new("s"), idle_ms: 1000 };
+    let (turn, session) = (TurnId::new("t"), SessionId::new("s"));
+    let slot = Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") };
     let (mode, take) = (QueueMode::Queue, Some(slot));
     match store.write(Accept { letter, mode, engine, take, fresh: false }).await.unwrap() {
         Accepted::Started { lease } => *lease,

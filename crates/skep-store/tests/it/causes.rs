@@ -15,7 +15,8 @@ use skep_store::watch;
 use crate::lab::{LabStore, Raw, furnished};
 
 fn slot(number: i64) -> Slot {
-    Slot { turn: TurnId(format!("t{number}")), session: SessionId::new("s"), idle_ms: 1000 }
+    let (turn, session) = (TurnId(format!("t{number}")), SessionId::new("s"));
+    Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") }
 }
 
 async fn accept(store: &LabStore, number: i64, cause: Cause) -> Option<Lease> {

@@ -61,7 +61,8 @@ async fn crowded(agents: u32, lanes: u32, items: u32) -> (tempfile::TempDir, Lab
 
 fn take() -> Take {
     let (turn, session) = (TurnId::new("turn"), SessionId::new("session"));
-    Take { slot: Slot { turn, session, idle_ms: 1000 }, only: None, admits: None, now: 1 }
+    let slot = Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") };
+    Take { slot, only: None, admits: None, now: 1 }
 }
 
 /// Into the busiest lane of the first agent.

@@ -47,7 +47,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         own_tools: false,
     };
     let (turn, session) = (TurnId(format!("t-{now}")), SessionId(format!("s-{now}")));
-    let take = Some(Slot { turn, session, idle_ms: 1000 });
+    let take = Some(Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") });
     let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
     store.write(accept).await.unwrap()
 }

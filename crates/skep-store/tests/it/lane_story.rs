@@ -106,7 +106,8 @@ impl Story {
         self.store = open(folder).await;
         let expected = self.model.recover();
         let now = self.model.now;
-        self.send("recover", expected, Recover { now }, Told::Count);
+        let node = NodeName::new("n");
+        self.send("recover", expected, Recover { node, now }, Told::Count);
     }
 
     /// Ends whatever is open: every lane can still be emptied, and then all are answered.
@@ -139,7 +140,7 @@ impl Story {
 
     fn slot(&mut self) -> Slot {
         let (turn, session) = (TurnId(self.name("t")), SessionId(self.name("s")));
-        Slot { turn, session, idle_ms: IDLE_MS }
+        Slot { turn, session, idle_ms: IDLE_MS, node: NodeName::new("n") }
     }
 
     fn send<C: Member<Lab> + 'static>(

@@ -39,7 +39,7 @@ impl Run for Put {
     type Out = i64;
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<i64, Refusal> {
-        let ord = tx.next_ord();
+        let ord = tx.next_ord().await?;
         let args = [Value::from(ord), Value::from(&self.0)];
         tx.conn.run("INSERT INTO notes (ord, text) VALUES ($1, $2)", &args).await?;
         // As long as the images of damaged logs were made with: pages fill as they did.

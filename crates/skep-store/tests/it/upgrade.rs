@@ -4,7 +4,7 @@
 use serde_json::json;
 use skep_core::cause::{CallRef, Cause, Slash};
 use skep_core::decision::Decision;
-use skep_core::ids::{ApprovalId, CallId, SessionId, TurnId};
+use skep_core::ids::{ApprovalId, CallId, NodeName, SessionId, TurnId};
 use skep_store::inbox::Slot;
 use skep_store::leases::{Lease, Recover, Take};
 use skep_store::{
@@ -196,6 +196,7 @@ async fn take(store: &lab::LabStore, number: i64, only: Option<&str>) -> Lease {
         turn: TurnId(format!("new{number}")),
         session: SessionId(format!("new{number}")),
         idle_ms: 1000,
+        node: NodeName::new("n"),
     };
     let take = Take { slot, only: only.map(TurnId::new), admits: None, now: 10 };
     *store.write(take).await.unwrap().unwrap()
@@ -209,7 +210,7 @@ async fn asked_by(store: &lab::LabStore, turn: &TurnId) -> Vec<String> {
 async fn items_and_decisions_go_on_as_what_they_were() {
     let folder = tempfile::tempdir().unwrap();
     let store = upgraded(folder.path(), old_work()).await;
-    assert_eq!(store.write(Recover { now: 10 }).await.unwrap(), 1);
+    assert_eq!(store.write(Recover { node: NodeName::new("n"), now: 10 }).await.unwrap(), 1);
 
     let died = take(&store, 1, Some("died")).await;
     let again = CallRef { turn: TurnId::new("asked"), call: CallId::new("c1") };

@@ -138,6 +138,10 @@ impl Registry {
         }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.lock().by_id.is_empty()
+    }
+
     pub fn get(&self, turn: &TurnId) -> Option<Arc<Running>> {
         self.lock().by_id.get(turn).cloned()
     }

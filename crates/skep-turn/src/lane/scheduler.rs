@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use skep_core::Millis;
-use skep_core::ids::{SessionId, TurnId};
+use skep_core::ids::{NodeName, SessionId, TurnId};
 use skep_guard::{clock, random};
 use skep_store::inbox;
 use skep_store::lanes::{self, WakeLanes};
-use skep_store::leases::{Admits, Lease, Take};
+use skep_store::leases::{self, Admits, Lease, RenewLeases, Take, TakeOver};
 use skep_store::{Store, StoreError};
 
 use super::registry::Registry;
@@ -25,6 +25,8 @@ use crate::snapshot::SnapshotCell;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The wall clock may jump: the timer looks at it at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// How often this node says that its turns run: two may fail before a lease is over.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The lanes of a hive: who runs in them, who may, and what wakes their scheduler.
 pub struct Lanes {
@@ -32,6 +34,7 @@ pub struct Lanes {
     pub slots: Arc<Slots>,
     pub health: StoreHealth,
     store: Store,
+    node: NodeName,
     snapshot: Arc<SnapshotCell>,
     /// The scheduler has something to look at.
     wake: Arc<Notify>,
@@ -43,6 +46,7 @@ impl Lanes {
     /// Lanes that a process before this one held are made ready first.
     pub async fn open(
         store: Store,
+        node: NodeName,
         registry: Arc<Registry>,
         snapshot: Arc<SnapshotCell>,
         holder_of: HolderOf,
@@ -52,7 +56,7 @@ impl Lanes {
         let limits = &snapshot.current().settings.limits;
         let slots = Arc::new(Slots::new(limits, held, Arc::clone(&wake), holder_of));
         let (health, next_due) = (StoreHealth::default(), AtomicI64::new(i64::MIN));
-        Ok(Self { registry, slots, health, store, snapshot, wake, next_due })
+        Ok(Self { registry, slots, health, store, node, snapshot, wake, next_due })
     }
 
     /// There may be work that is ready.
@@ -72,6 +76,49 @@ impl Lanes {
     pub fn look_for_more(&self, more: bool) {
         if more {
             self.wake();
+        }
+    }
+
+    /// Keeps the leases of the turns that run, with one write for all of them. While another node
+    /// has turns, those whose lease is over are taken from it.
+    pub async fn keep_leases(&self, cut_hard: &CancellationToken) {
+        let mut others_over = Some(i64::MIN);
+        loop {
+            let now = clock::now_ms();
+            if others_over.is_some_and(|over| over <= now) {
+                others_over = self.take_over(now).await;
+            }
+            tokio::select! {
+                () = cut_hard.cancelled() => return,
+                () = tokio::time::sleep(HEARTBEAT) => {}
+            }
+            if !self.registry.is_empty() {
+                let renew = RenewLeases { node: self.node.clone(), now: clock::now_ms() };
+                if let Err(error) = self.store.write(renew).await {
+                    tracing::warn!(%error, "the leases of running turns are not renewed");
+                }
+            }
+        }
+    }
+
+    /// Takes over what other nodes left, and learns when to look again.
+    async fn take_over(&self, now: Millis) -> Option<Millis> {
+        let next = self.store.read(async |conn| leases::next_over(conn, &self.node).await).await;
+        match next {
+            Ok(Some(over)) if over <= now => {
+                let taken = self.store.write(TakeOver { node: self.node.clone(), now }).await;
+                match taken {
+                    Ok(turns) => tracing::info!(turns, "turns of a node that ended go on here"),
+                    Err(error) => tracing::warn!(%error, "turns of another node are not taken"),
+                }
+                self.wake();
+                Some(now)
+            }
+            Ok(next) => next,
+            Err(error) => {
+                tracing::warn!(%error, "the leases of other nodes cannot be read");
+                Some(now)
+            }
         }
     }
 
@@ -130,6 +177,7 @@ impl Lanes {
             turn: TurnId(random::uuid().to_string()),
             session: SessionId(random::uuid().to_string()),
             idle_ms: i64::try_from(idle).unwrap_or(i64::MAX),
+            node: self.node.clone(),
         }
     }
 
