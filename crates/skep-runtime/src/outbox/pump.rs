@@ -4,7 +4,7 @@
 //! Frames of one channel id go out one after the other, in order. Channel ids do not wait for each
 //! other, and no pump waits for another.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,10 +44,12 @@ pub(crate) struct Pump {
     wakes: Wakes,
     /// Channel ids with something to send, or under way.
     lanes: HashMap<ChannelId, Lane>,
-    /// Those of them that are [`Lane::Ready`].
+    /// Those of the lanes that are [`Lane::Ready`].
     ready: VecDeque<ChannelId>,
-    /// Those of them that are [`Lane::Waits`], by time.
+    /// Those that are [`Lane::Waits`], by time.
     due: BTreeSet<(Millis, ChannelId)>,
+    /// Channel ids whose first frame nobody took: what comes later goes out behind it.
+    absent: HashSet<ChannelId>,
     sending: FuturesUnordered<BoxFuture<'static, Sent>>,
     /// The rows of channel ids after this one are still to be looked at.
     sweep: Option<String>,
@@ -98,6 +100,7 @@ pub(crate) async fn run(
         store,
         wakes,
         lanes: HashMap::new(),
+        absent: HashSet::new(),
         ready: VecDeque::new(),
         due: BTreeSet::new(),
         sending: FuturesUnordered::new(),
@@ -162,7 +165,8 @@ impl Pump {
     /// A frame that was just committed goes out without being read, where nothing is before it.
     fn take_frame(&mut self, frame: Frame) {
         let swept = self.sweep.as_ref().is_none_or(|upto| frame.channel.as_str() <= upto.as_str());
-        if !swept || self.lanes.contains_key(&frame.channel) {
+        let behind = self.lanes.contains_key(&frame.channel) || self.absent.remove(&frame.channel);
+        if !swept || behind {
             self.look_at(frame.channel);
         } else if self.records.over_until(&frame.channel, frame.seq).is_none() {
             self.send(frame, Rows::Empty);
@@ -281,7 +285,14 @@ impl Pump {
         let channel = &frame.channel;
         self.lanes.remove(channel);
         let goes_on = match delivery {
-            Delivery::Absent => listener == Listener::Came,
+            Delivery::Absent => {
+                // Beyond the bound it is the order alone that is not kept.
+                if self.absent.len() >= LANES {
+                    self.absent.clear();
+                }
+                self.absent.insert(channel.clone());
+                listener == Listener::Came
+            }
             Delivery::Retry { at } => {
                 let at = at.max(later(PAUSE));
                 self.records.add(frame, Delivery::Retry { at });

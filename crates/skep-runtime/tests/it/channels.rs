@@ -234,14 +234,15 @@ async fn what_nobody_took_goes_out_when_somebody_listens_or_after_a_restart() {
     assert_eq!(places(&frames)[1..], FIRST_TWO);
     scene.channel.set(Manner::Absent);
     scene.say("later").await;
-    scene.sent(5).await;
-    let missed = ids(&scene.channel.sent()[3..]);
+    // Its ack is tried again when its answer is there: nothing overtakes it.
+    let tries = scene.sent(5).await;
+    assert_eq!(places(&tries)[3..], [(FrameKind::Ack, 3); 2]);
     let id = scene.id.clone();
     scene.stop().await;
     let scene = Scene::again(run.path(), &id, Manner::Take).await;
     let frames = scene.sent(2).await;
     assert_eq!(places(&frames), [(FrameKind::Ack, 3), (FrameKind::Response, 4)]);
-    assert_eq!(ids(&frames), missed);
+    assert_eq!(frames[0].id, tries[3].id);
     scene.stop().await;
     // All of it is recorded: nothing comes a second time.
     let scene = Scene::again(run.path(), &id, Manner::Take).await;
