@@ -44,7 +44,9 @@ impl ScriptedChannel {
     /// Takes frames again, and says so for this channel id.
     pub fn come_back(&self, channel: &ChannelId) {
         self.set(Manner::Take);
-        self.inbound().present(channel.clone());
+        if let Some(inbound) = self.inbound() {
+            inbound.present(channel.clone());
+        }
     }
 
     /// Every frame it was handed, as often as it was.
@@ -53,8 +55,8 @@ impl ScriptedChannel {
     }
 
     /// The way into the hive it was added to.
-    pub fn inbound(&self) -> &InboundHandle {
-        self.inbound.get().expect("the channel was added to a hive")
+    pub fn inbound(&self) -> Option<&InboundHandle> {
+        self.inbound.get()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Frame>>> {

@@ -1,10 +1,10 @@
 //! What the tests of every crate are built with: a model that plays a script over the real wire,
 //! a WebSocket client, a process harness, a shim that breaks and takes back disk writes, a client
-//! that records what was promised to it, a channel that a test drives, a terminal to look at, effect
-//! counters and canaries.
+//! that records what was promised to it, a channel that a test drives, a terminal to look at,
+//! effect counters and canaries.
 //!
-//! It knows of the product only the vocabulary and the traits of `skep-core`: everything here sees Skep
-//! from outside, as a vendor, a client, a disk or an operator would. It is never part of the
+//! It knows of the product only the vocabulary and the traits of `skep-core`: everything here sees
+//! Skep from outside, as a vendor, a client, a disk or an operator would. It is never part of the
 //! shipped program.
 
 pub mod canary;

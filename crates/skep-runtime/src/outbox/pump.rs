@@ -22,7 +22,7 @@ use skep_store::outbox::{self, PendingFrame};
 use skep_store::{Pending, Store, StoreError};
 
 use crate::outbox::dispatch::{Wake, Wakes};
-use crate::outbox::records::Records;
+use crate::outbox::records::DeliveryRecords;
 
 /// Frames under way at once, each of another channel id.
 const SENDING: usize = 64;
@@ -53,7 +53,7 @@ pub(crate) struct Pump {
     sending: FuturesUnordered<BoxFuture<'static, Sent>>,
     /// The rows of channel ids after this one are still to be looked at.
     sweep: Option<String>,
-    records: Records,
+    records: DeliveryRecords,
     /// A record that people look for is not collected.
     urgent: bool,
     writing: Option<Pending<()>>,
@@ -105,7 +105,7 @@ pub(crate) async fn run(
         due: BTreeSet::new(),
         sending: FuturesUnordered::new(),
         sweep: Some(String::new()),
-        records: Records::default(),
+        records: DeliveryRecords::default(),
         urgent: false,
         writing: None,
     };

@@ -11,13 +11,13 @@ type ByChannel = HashMap<ChannelId, Vec<FrameRecord>>;
 
 /// By channel, in the order of sending; neighbours that were delivered are one record.
 #[derive(Default)]
-pub(crate) struct Records {
+pub(crate) struct DeliveryRecords {
     unwritten: ByChannel,
     /// Those of the write under way.
     writing: ByChannel,
 }
 
-impl Records {
+impl DeliveryRecords {
     pub fn add(&mut self, frame: &Frame, delivery: Delivery) {
         let records = match self.unwritten.get_mut(&frame.channel) {
             Some(records) => records,

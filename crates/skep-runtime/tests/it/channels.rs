@@ -82,7 +82,7 @@ async fn say(channel: &ScriptedChannel, id: &ChannelId, text: &str) -> Receipt {
         principal: Principal::new("operator"),
         source: Source::Socket { channel: id.clone(), id: Some(text.to_owned()) },
     };
-    channel.inbound().submit(inbound).await.unwrap()
+    channel.inbound().unwrap().submit(inbound).await.unwrap()
 }
 
 /// The frames a channel was handed, once there are this many.

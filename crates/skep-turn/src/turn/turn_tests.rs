@@ -19,9 +19,9 @@ use skep_core::engine::{
 };
 use skep_core::event::{CancelReason, EventKind, ItemState};
 use skep_core::hook::Hook;
+use skep_core::ids::NodeName;
 use skep_core::ids::{
-    AgentId, AgentName, CallId, ItemId, MessageId, NodeName, Principal, SessionId, SessionKey,
-    TurnId,
+    AgentId, AgentName, CallId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
 };
 use skep_core::message::{Message, Meta, Role, StopReason, Usage};
 use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
@@ -175,6 +175,10 @@ impl Engine for ScriptedEngine {
     }
 }
 
+fn node() -> NodeName {
+    NodeName::new("n")
+}
+
 pub(super) fn meta(stop_reason: StopReason) -> Meta {
     Meta {
         profile: None,
@@ -314,13 +318,8 @@ impl Bench {
         let snapshot = Arc::new(SnapshotCell::new(snapshot));
         let holder_of: HolderOf = Arc::new(|_| (None, None));
         let (registry, cell) = (Arc::clone(&self.registry), Arc::clone(&snapshot));
-        let lanes = Lanes::open(
-            self.store.clone(),
-            NodeName::new("n"),
-            registry,
-            cell,
-            Arc::clone(&holder_of),
-        );
+        let holder = Arc::clone(&holder_of);
+        let lanes = Lanes::open(self.store.clone(), node(), registry, cell, holder);
         let meters = Arc::new(Meters::default());
         let ledger = Ledger::load(self.store.clone(), Arc::clone(&snapshot), meters, 1);
         Arc::new(TurnEnv {
@@ -374,18 +373,10 @@ impl Bench {
             room: None,
             now: clock::now_ms(),
         };
-        Accept {
-            letter,
-            mode: QueueMode::Queue,
-            engine: CAPABILITIES,
-            take: Some(Slot {
-                turn: TurnId::new(if item == "item" { "turn" } else { item }),
-                session: SessionId::new("session"),
-                idle_ms: 1_000_000,
-                node: NodeName::new("n"),
-            }),
-            fresh: false,
-        }
+        let turn = TurnId::new(if item == "item" { "turn" } else { item });
+        let session = SessionId::new("session");
+        let take = Some(Slot { turn, session, idle_ms: 1_000_000, node: node() });
+        Accept { letter, mode: QueueMode::Queue, engine: CAPABILITIES, take, fresh: false }
     }
 
     pub async fn item(&self) -> ItemRow {
@@ -593,8 +584,7 @@ async fn engine_a_crash_after_a_result_goes_on_behind_it() {
     let rows = ["asks do it", "calls change", "result changed"];
     assert_eq!(bench.rows().await, rows);
     // The next process.
-    let recover = Recover { node: NodeName::new("n"), now: clock::now_ms() };
-    assert_eq!(bench.store.write(recover).await.unwrap(), 1);
+    assert_eq!(bench.store.write(Recover { node: node(), now: fake_clock() }).await.unwrap(), 1);
     let env = bench.env(bench.script(steps), Effect::Allow).await;
     let lease = env.lanes.take(None, None).await.unwrap();
     assert!(lease.resumed && lease.token != first);

@@ -1,5 +1,5 @@
 //! The rig's second channel, there when `RIG_CHANNEL` says what it does: `take`, `absent`.
-//! `POST /say {channel?, text}` hands a message in through it, `GET /frames` names what it was sent.
+//! `POST /say {channel?, text}` hands a message in through it, `GET /frames` gives its frames.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn say(State((hive, channel)): State<Rig>, Json(saying): Json<Saying>) -> 
         principal,
         source: Source::Socket { channel: opened.channel.clone(), id: None },
     };
-    let receipt = channel.inbound().submit(inbound).await.unwrap();
+    let receipt = channel.inbound().unwrap().submit(inbound).await.unwrap();
     Json(json!({"channel": opened.channel, "item_id": receipt.item_id}))
 }
 
