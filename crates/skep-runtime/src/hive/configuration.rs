@@ -121,16 +121,12 @@ impl Shared {
             }
             SettingsChange::Agents(agents) => agents,
         };
-        let now = self.snapshot();
-        let mut ids = Arc::clone(&now.ids);
+        let mut ids = Arc::clone(&self.snapshot().ids);
         for (name, state) in changed {
-            let (before, after) = (now.settings.agents.get(name), state.as_ref());
-            // What its row says stays as it is.
-            if before.map(failed) == after.map(failed) {
-                continue;
-            }
-            let agent = NewAgent { name: name.clone(), failed: after.and_then(failed) };
-            let (installed, now) = (after.is_some(), clock::now_ms());
+            // Also where its row says the same: a removed agent's name may be a new one's.
+            let failed = state.as_ref().and_then(failed);
+            let agent = NewAgent { name: name.clone(), failed };
+            let (installed, now) = (state.is_some(), clock::now_ms());
             let id = self.store.write(RegisterAgent { agent, installed, now }).await?;
             let ids = Arc::make_mut(&mut ids);
             match installed {

@@ -112,7 +112,7 @@ async fn attack_no_credential_and_no_word_of_an_agent_answers_a_question() {
             let refused = api.post(&path, body).await.unwrap();
             assert_eq!((refused.status, &refused.json["code"]), (403, &json!("role")));
             let said = refused.json["detail"].as_str().unwrap();
-            assert!(said.starts_with("the role agent may not do this (approve)"), "{said}");
+            assert!(said.starts_with("the role agent may not do this (decide)"), "{said}");
         }
         for path in ["/api/v1/approvals", &format!("/api/v1/approvals/{id}")] {
             assert_eq!(api.get(path).await.unwrap().status, 403, "{path}: not even to be read");
