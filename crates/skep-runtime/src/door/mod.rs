@@ -393,6 +393,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Whoever owns the home, as the local socket knows them; also the hive for itself.
+    pub fn owner() -> Self {
+        Self::operator(Principal::new("operator"), Credential::Owner)
+    }
+
     /// Whoever runs the hive, known by this name.
     pub fn operator(principal: Principal, credential: Credential) -> Self {
         Self { principal, role: Role::Operator, credential, own: Sight::All }

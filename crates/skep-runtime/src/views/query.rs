@@ -17,7 +17,7 @@ use skep_turn::Live;
 
 use crate::door::{
     ActiveTurn, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, HistoryPage,
-    HistoryQuery, HiveInfo, HiveState, InboxItem, InboxQuery, OpenedChannel, QueueInfo,
+    HistoryQuery, HiveInfo, HiveState, Identity, InboxItem, InboxQuery, OpenedChannel, QueueInfo,
     SessionChoice, Sight, SpendInfo, SpendLimits, TurnInfo, UnknownCall,
 };
 use crate::hive::{Hive, door_error};
@@ -32,7 +32,7 @@ const PREVIEW: usize = 200;
 
 impl Hive {
     /// The hive at one moment, as far as one sees it, and the `seq` from which events go on.
-    pub async fn snapshot(&self, sight: &Sight) -> Result<HiveState, DoorError> {
+    pub async fn snapshot(&self, by: &Identity, sight: &Sight) -> Result<HiveState, DoorError> {
         let read = self.shared.store.read(async |conn| {
             let (_, seq) = watch::event_range(conn).await?;
             let counts = agents::counts(conn).await?;
@@ -69,11 +69,7 @@ impl Hive {
             tool: call.tool,
             at: call.at,
         });
-        let who = match sight {
-            Sight::Keys { principal, .. } => self.shared.person(principal.as_str()),
-            // Their sight covers all they may decide.
-            Sight::All | Sight::Agent(_) => self.shared.person(""),
-        };
+        let who = self.visitor(by);
         Ok(HiveState {
             seq,
             hive: HiveInfo {

@@ -12,7 +12,7 @@ use skep_core::event::{DeltaPart, Event, EventKind};
 use skep_core::frame::Frame;
 use skep_core::ids::{ChannelId, SessionKey, TurnId};
 use skep_core::{BoxFuture, BoxStream};
-use skep_runtime::door::{DoorError, Inbound, OpenedChannel, Receipt, Sight, TurnInfo};
+use skep_runtime::door::{DoorError, Identity, Inbound, OpenedChannel, Receipt, Sight, TurnInfo};
 use skep_runtime::{Hive, Live};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -277,7 +277,7 @@ fn covers(wanted: &Option<Place>, place: &Place) -> bool {
 
 /// Turns that began before we listened.
 async fn open_turns(hive: &Hive) -> HashMap<TurnId, Place> {
-    match hive.snapshot(&Sight::All).await {
+    match hive.snapshot(&Identity::owner(), &Sight::All).await {
         Ok(snapshot) => {
             let place = |turn: TurnInfo| {
                 let TurnInfo { turn, agent, agent_id, session_key: session, .. } = turn;

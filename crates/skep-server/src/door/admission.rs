@@ -11,9 +11,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use skep_core::ids::Principal;
 use skep_guard::random;
-use skep_runtime::door::{Credential, Identity};
+use skep_runtime::door::Identity;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::door::browser::{self, Carried};
@@ -194,7 +193,7 @@ async fn check(
         }
         Peer::Owner => {
             check_origin(doors, headers, None)?;
-            Ok(Some(Identity::operator(Principal::new("operator"), Credential::Owner)))
+            Ok(Some(Identity::owner()))
         }
         Peer::Network { remote, local } => {
             check_host(doors, uri, headers, local)?;

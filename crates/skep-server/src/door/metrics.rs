@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use skep_guard::footprint;
 use skep_runtime::Hive;
-use skep_runtime::door::{DoorError, ErrorKind, Sight};
+use skep_runtime::door::{DoorError, ErrorKind, Identity, Sight};
 
 /// Counts at the doors, and everything that is shown with them.
 pub(crate) struct Metrics {
@@ -73,7 +73,7 @@ impl Metrics {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let seen = &self.seen;
         seen.sockets.set(i64::try_from(sockets).unwrap_or(i64::MAX));
-        let queue = hive.snapshot(&Sight::All).await?.queue.unwrap_or_default();
+        let queue = hive.snapshot(&Identity::owner(), &Sight::All).await?.queue.unwrap_or_default();
         let counts =
             [("pending", queue.pending), ("running", queue.running), ("waiting", queue.waiting)];
         for (state, count) in counts {

@@ -64,7 +64,7 @@ pub(crate) async fn list(
         cursor: params.cursor,
         limit: page_size(params.limit)?,
     };
-    Ok(Json(doors.hive.approvals(query, permit.principal(), &permit.sight()).await?))
+    Ok(Json(doors.hive.approvals(query, permit.identity(), &permit.sight()).await?))
 }
 
 /// One approval, whole.
@@ -79,7 +79,7 @@ pub(crate) async fn show(
     Segments(id): Segments<String>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<ApprovalInfo>, Problem> {
-    Ok(Json(doors.hive.approval(&id, permit.principal(), &permit.sight()).await?))
+    Ok(Json(doors.hive.approval(&id, permit.identity(), &permit.sight()).await?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -106,7 +106,7 @@ pub(crate) async fn covers(
     Params(params): Params<PatternParams>,
 ) -> Result<Json<Covered>, Problem> {
     let pattern = params.pattern.as_deref();
-    Ok(Json(doors.hive.covers(&id, pattern, permit.principal(), &permit.sight()).await?))
+    Ok(Json(doors.hive.covers(&id, pattern, permit.identity(), &permit.sight()).await?))
 }
 
 /// Decides. The first answer counts; what was shown has to be what would run.
@@ -131,7 +131,7 @@ pub(crate) async fn decide(
         Credential::Owner | Credential::Token { .. } => "rest",
     };
     let wish = body.wish(&permit, from);
-    Ok(Json(doors.hive.decide_approval(&id, wish).await?))
+    Ok(Json(doors.hive.decide_approval(&id, wish, permit.identity()).await?))
 }
 
 /// Asks again what nobody answered in time; a yes then runs exactly that call.
@@ -149,5 +149,5 @@ pub(crate) async fn reopen(
     Segments(id): Segments<String>,
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<ApprovalInfo>, Problem> {
-    Ok(Json(doors.hive.reopen(&id, permit.principal(), &permit.sight()).await?))
+    Ok(Json(doors.hive.reopen(&id, permit.identity(), &permit.sight()).await?))
 }

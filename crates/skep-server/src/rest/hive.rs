@@ -77,7 +77,7 @@ pub(crate) async fn state(
     Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<HiveState>, Problem> {
     let sight = permit.sight();
-    let mut snapshot = doors.hive.snapshot(&sight).await?;
+    let mut snapshot = doors.hive.snapshot(permit.identity(), &sight).await?;
     if sight == Sight::All {
         snapshot.hive.home = Some(doors.home.display().to_string());
     }

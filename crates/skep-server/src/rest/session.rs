@@ -15,6 +15,7 @@ use crate::door::state::Doors;
 use crate::request::extract::{JsonBody, Nothing, Params};
 use crate::request::permit::Permit;
 use crate::request::problem::{BadBody, NotKept, Problem};
+use crate::rest::tokens::RESERVED;
 
 const ONCE_BYTES: usize = 128;
 const NAME_CHARACTERS: usize = 64;
@@ -146,6 +147,10 @@ pub(crate) async fn link(
     let plain = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' '));
     if !fits || !plain {
         let detail = "a name has 1 to 64 letters, digits, spaces, dots, dashes";
+        return Err(Problem::bad_request("invalid_name", detail));
+    }
+    if role != Role::Operator && RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+        let detail = format!("{name} means somebody else in rules; give the link another name");
         return Err(Problem::bad_request("invalid_name", detail));
     }
     let link = doors.site.link(&doors.hive.new_link(name, role));

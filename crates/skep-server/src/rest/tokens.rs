@@ -17,7 +17,7 @@ use crate::request::permit::Permit;
 use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
 
 /// Rules name people by the names of their tokens; these have a meaning of their own there.
-const RESERVED: [&str; 2] = ["operator", "any"];
+pub(crate) const RESERVED: [&str; 2] = ["operator", "any"];
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Tokens {

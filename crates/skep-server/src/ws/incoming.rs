@@ -207,9 +207,9 @@ impl Incoming<'_> {
     }
 
     fn approve(&mut self, id: String, decision: DecisionWish) {
-        let hive = self.doors.hive.clone();
+        let (hive, by) = (self.doors.hive.clone(), self.permit.identity().clone());
         let outcome = async move {
-            match hive.decide_approval(&id, decision).await {
+            match hive.decide_approval(&id, decision, &by).await {
                 Ok(approval) => Ok(Done::Say(frame::approval(&approval))),
                 Err(error) => Err(Refused { error, message_id: Some(id) }),
             }

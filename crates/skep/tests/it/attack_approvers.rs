@@ -2,10 +2,12 @@
 
 use std::fs;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use skep_testkit::Reply;
-use skep_testkit::http::{Answer, Api};
+use skep_testkit::http::{self, Answer, Api};
 
+use crate::attack_browser::{Browser, link, sign_in};
 use crate::fault_config;
 use crate::stage::{Play, Stage};
 
@@ -130,6 +132,33 @@ async fn attack_a_role_that_was_lost_gives_no_right() {
     assert_eq!(code(&refused), (403, "not_approver"), "{}", refused.text);
     let (_, bert) = token(&play, json!({"name": "bert", "role": "user"})).await;
     decide(&bert, &question, "once").await.good().unwrap();
+    play.ended("main", &item).await;
+    assert!(stage.home().join("teams/main/work/made").exists());
+}
+
+/// Somebody at a browser has the role of the sign-in, and no name that means somebody else.
+#[tokio::test]
+async fn attack_an_approver_at_a_browser_decides_until_signed_out() {
+    let stage = stage().await;
+    let play = stage.up().await;
+    let named = json!({"role": "viewer", "name": "Operator"});
+    let refused = play.api().post("/api/v1/links", &named).await.unwrap();
+    assert_eq!(code(&refused), (400, "invalid_name"), "{}", refused.text);
+    let (item, question) = asked(&play, "one", "touch made").await;
+    let ines = sign_in(&play, &link(&play, "viewer", "ines").await).await.ok().unwrap();
+    let paul = sign_in(&play, &link(&play, "user", "paul").await).await.ok().unwrap();
+    let path = format!("/api/v1/approvals/{}/decision", question["id"].as_str().unwrap());
+    let decide = async |browser: &Browser<'_>| {
+        let body = json!({"decision": "approve", "hash": question["hash"]});
+        http::answer(browser.request(Method::POST, &path).json(&body)).await.unwrap()
+    };
+    let refused = decide(&paul).await;
+    assert_eq!(code(&refused), (403, "not_approver"), "{}", refused.text);
+    assert!(refused.text.contains("and paul (user) is not among them"), "{}", refused.text);
+    let gone = sign_in(&play, &link(&play, "viewer", "ines").await).await.ok().unwrap();
+    http::answer(gone.request(Method::DELETE, "/api/v1/session")).await.unwrap();
+    assert_eq!(decide(&gone).await.status, 401);
+    decide(&ines).await.good().unwrap();
     play.ended("main", &item).await;
     assert!(stage.home().join("teams/main/work/made").exists());
 }

@@ -9,7 +9,7 @@ use skep_testkit::{WsClient, http};
 use crate::stage::{Play, Stage};
 
 /// A browser that is signed in.
-struct Browser<'a> {
+pub struct Browser<'a> {
     api: Api,
     play: &'a Play,
     cookie: String,
@@ -17,13 +17,13 @@ struct Browser<'a> {
 }
 
 /// The word of a new link.
-async fn link(play: &Play, role: &str, name: &str) -> String {
+pub async fn link(play: &Play, role: &str, name: &str) -> String {
     let made = play.api().post("/api/v1/links", &json!({"role": role, "name": name})).await;
     let link = made.unwrap().good().unwrap()["link"].as_str().unwrap().to_owned();
     link.split_once("#once=").unwrap().1.to_owned()
 }
 
-async fn sign_in<'a>(play: &'a Play, once: &str) -> Result<Browser<'a>, http::Answer> {
+pub async fn sign_in<'a>(play: &'a Play, once: &str) -> Result<Browser<'a>, http::Answer> {
     let api = play.hive.api(None).unwrap();
     let entered = api.post("/api/v1/session", &json!({"once": once})).await.unwrap();
     if entered.status != 201 {
@@ -36,7 +36,7 @@ async fn sign_in<'a>(play: &'a Play, once: &str) -> Result<Browser<'a>, http::An
 }
 
 impl Browser<'_> {
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.api.request(method, path);
         request.header("cookie", &self.cookie).header("x-skep-key", &self.key)
     }

@@ -59,7 +59,7 @@ impl Hive {
     pub async fn approvals(
         &self,
         query: ApprovalQuery,
-        by: &Principal,
+        by: &Identity,
         sight: &Sight,
     ) -> Result<ApprovalPage, DoorError> {
         let agent = self.shared.only_agent(query.agent.as_ref(), sight).await?;
@@ -80,7 +80,7 @@ impl Hive {
         let full = rows.len() >= limit as usize;
         rows.truncate(limit as usize);
         let next = rows.last().filter(|_| full).map(|row| row.number);
-        let who = self.shared.person(by.as_str());
+        let who = self.visitor(by);
         rows.retain(|row| sees(&who, sight, row));
         let approvals = rows.into_iter().map(|row| self.approval_info(row, &who)).collect();
         Ok(ApprovalPage { approvals, next })
@@ -89,10 +89,10 @@ impl Hive {
     pub async fn approval(
         &self,
         id: &str,
-        by: &Principal,
+        by: &Identity,
         sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
-        let who = self.shared.person(by.as_str());
+        let who = self.visitor(by);
         self.seen_approval(id, &who, sight).await.map(|row| self.approval_info(row, &who))
     }
 
@@ -101,10 +101,10 @@ impl Hive {
         &self,
         id: &str,
         pattern: Option<&str>,
-        by: &Principal,
+        by: &Identity,
         sight: &Sight,
     ) -> Result<Covered, DoorError> {
-        let who = self.shared.person(by.as_str());
+        let who = self.visitor(by);
         let row = self.seen_approval(id, &who, sight).await?;
         let agent = self.agent_of(row.agent, &row.agent_name)?;
         let rules = self.draft_rules(&row, &agent, pattern).await?;
@@ -124,14 +124,20 @@ impl Hive {
         &self,
         id: &str,
         wish: DecisionWish,
+        by: &Identity,
     ) -> Result<ApprovalInfo, DoorError> {
-        let (hive, id) = (self.clone(), id.to_owned());
+        let (hive, id, by) = (self.clone(), id.to_owned(), by.clone());
         // Of what is decided nothing is left half done by a caller that goes away.
-        let task = self.shared.tasks.spawn(async move { hive.decided(&id, wish).await });
+        let task = self.shared.tasks.spawn(async move { hive.decided(&id, wish, &by).await });
         task.await.unwrap_or_else(|_| Err(DoorError::failed()))
     }
 
-    async fn decided(&self, id: &str, wish: DecisionWish) -> Result<ApprovalInfo, DoorError> {
+    async fn decided(
+        &self,
+        id: &str,
+        wish: DecisionWish,
+        by: &Identity,
+    ) -> Result<ApprovalInfo, DoorError> {
         let note = wish.note.as_deref().map(|note| scrub::known().clean(note).into_owned());
         if note.as_ref().is_some_and(|note| note.chars().count() > NOTE_CHARACTERS) {
             let text = format!("A note has at most {NOTE_CHARACTERS} characters.");
@@ -145,7 +151,7 @@ impl Hive {
         }
         // One after the other: a rule is written for the answer that counts and for no other.
         let _answering = self.shared.approvals.answering.lock().await;
-        let who = self.shared.person(wish.by.as_str());
+        let who = self.visitor(by);
         let row = self.seen_approval(id, &who, &Sight::All).await?;
         self.check_approver(&row, &who, &wish).await?;
         if lasting && Bound::of(&files_of(&row.files)) == Bound::Nothing {
@@ -190,7 +196,7 @@ impl Hive {
             }
         }
         // Whoever decided it sees it, also where the question had named others.
-        self.approval(id, &who.principal, &Sight::All).await
+        self.approval(id, by, &Sight::All).await
     }
 
     /// Refuses whoever is no approver of this question, by the rules as they stand now: a role
@@ -396,14 +402,14 @@ impl Hive {
     pub async fn reopen(
         &self,
         id: &str,
-        by: &Principal,
+        by: &Identity,
         sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
-        let row = self.seen_approval(id, &self.shared.person(by.as_str()), sight).await?;
+        let row = self.seen_approval(id, &self.visitor(by), sight).await?;
         let now = clock::now_ms();
         let time = self.shared.settings().limits.approval.as_millis();
         let expires_at = now.saturating_add(i64::try_from(time).unwrap_or(i64::MAX));
-        let command = Reopen { id: row.id, by: by.to_string(), expires_at, now };
+        let command = Reopen { id: row.id, by: by.principal.to_string(), expires_at, now };
         self.shared.store.write(command).await.map_err(door_error)?;
         self.shared.approvals.reopened.notify_one();
         self.approval(id, by, sight).await
@@ -412,7 +418,7 @@ impl Hive {
     /// Somebody whose role is not enough wanted to decide: the trail keeps it.
     pub async fn note_refused(&self, id: &str, by: &Identity, from: &str) {
         let why = format!("the role {} may not, through {from}", by.role.as_str());
-        self.keep_refused(id, &self.shared.person(by.principal.as_str()), why).await;
+        self.keep_refused(id, &self.visitor(by), why).await;
     }
 
     async fn keep_refused(&self, id: &str, who: &Who, why: String) {
@@ -421,6 +427,13 @@ impl Hive {
         if let Err(error) = self.shared.store.write(command).await {
             tracing::warn!(%error, "a refused decision is not in the audit trail");
         }
+    }
+
+    /// Whoever is here, with the role of their credential; none where it is not good any more.
+    /// Of somebody at a browser nothing else knows the role.
+    pub(crate) fn visitor(&self, by: &Identity) -> Who {
+        let role = self.is_good(&by.credential).then_some(by.role);
+        Who { role, ..self.shared.person(by.principal.as_str()) }
     }
 
     async fn seen_approval(
