@@ -188,6 +188,7 @@ async fn bash_walls_background_is_bounded_and_belongs_to_its_agent_and_session()
     assert_eq!(refused.class(), "too_many_jobs", "{refused:?}");
     let mut other = context.clone();
     other.agent = skep_core::ids::AgentName::new("other");
+    other.agent_id = skep_core::ids::AgentId(other.agent_id.0 + 1);
     for arguments in [json!({"output_of": jobs[0]}), json!({"stop": jobs[0]})] {
         let refused = call(bash.as_ref(), arguments, other.clone()).await;
         assert_eq!(refused.class(), "no_such_job", "{refused:?}");
