@@ -20,7 +20,7 @@ export interface RunningTurn extends TurnInfo {
   strip: Step[];
 }
 
-interface HiveState {
+interface PageState {
   snapshot?: HiveState;
   turns: Record<string, RunningTurn>;
   /** Newest first. */
@@ -31,7 +31,7 @@ interface HiveState {
 const SETTLE = 400;
 
 export function createHive(live: Live) {
-  const [state, set] = createStore<HiveState>({ turns: {}, recent: [] });
+  const [state, set] = createStore<PageState>({ turns: {}, recent: [] });
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   function takeIn(snapshot: HiveState): void {
