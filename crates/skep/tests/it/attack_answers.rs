@@ -77,14 +77,14 @@ async fn attack_no_tool_of_an_agent_answers_a_question_of_another() {
 }
 
 /// The doors through which somebody wanted to decide, as the trail has it.
-async fn tried(play: &Play, asked: &Value, who: &str) -> Vec<String> {
+async fn tried(play: &Play, asked: &Value, who: &str, why: &str) -> Vec<String> {
     let rows = play.audit("kind=decision&outcome=refused").await.into_iter();
     let doors = rows.filter(|row| row["principal"] == who).map(|row| {
         assert_eq!((&row["agent"], &row["call_id"]), (&json!("main"), &asked["call"]));
         assert_eq!(row["decision"][0]["stage"], "approval");
         let word = row["decision"][0]["word"].as_str().unwrap();
-        let (why, door) = word.rsplit_once(", through ").unwrap();
-        assert!(why.starts_with("refused: the role ") && why.ends_with(" may not"), "{word}");
+        let (told, door) = word.rsplit_once(", through ").unwrap();
+        assert!(told.starts_with(why), "{word}");
         door.to_owned()
     });
     doors.collect()
@@ -104,15 +104,16 @@ async fn attack_no_credential_and_no_word_of_an_agent_answers_a_question() {
             (made["token"].as_str(), format!("token:{}", made["id"].as_str().unwrap()));
         let api = play.hive.api(token).unwrap();
         let yes = json!({"decision": "approve", "hash": asked["hash"]});
-        for (path, body) in [
-            (format!("/api/v1/approvals/{id}/decision"), &yes),
-            (format!("/api/v1/approvals/{id}/decision"), &yes),
-            (format!("/api/v1/approvals/{id}/reopen"), &json!({})),
+        for (path, action, body) in [
+            ("decision", "decide", &yes),
+            ("decision", "decide", &yes),
+            ("reopen", "approve", &json!({})),
         ] {
-            let refused = api.post(&path, body).await.unwrap();
+            let refused = api.post(&format!("/api/v1/approvals/{id}/{path}"), body).await.unwrap();
             assert_eq!((refused.status, &refused.json["code"]), (403, &json!("role")));
             let said = refused.json["detail"].as_str().unwrap();
-            assert!(said.starts_with("the role agent may not do this (decide)"), "{said}");
+            let told = format!("the role agent may not do this ({action})");
+            assert!(said.starts_with(&told), "{said}");
         }
         for path in ["/api/v1/approvals", &format!("/api/v1/approvals/{id}")] {
             assert_eq!(api.get(path).await.unwrap().status, 403, "{path}: not even to be read");
@@ -124,7 +125,8 @@ async fn attack_no_credential_and_no_word_of_an_agent_answers_a_question() {
         let refused = WsClient::try_connect(&target).await.unwrap().err().unwrap();
         assert_eq!(refused.status, Some(403), "no socket either");
         // Who tried is told, once, with what and why; nobody gets more room by trying more often.
-        assert_eq!(tried(&play, &asked, &who).await, ["rest"]);
+        let why = "refused: the role agent may not";
+        assert_eq!(tried(&play, &asked, &who, why).await, ["rest"]);
     }
     // A person who may talk and not decide, on the socket they talk through.
     let body = json!({"name": "anna", "role": "user"});
@@ -136,10 +138,11 @@ async fn attack_no_credential_and_no_word_of_an_agent_answers_a_question() {
                            "hash": asked["hash"]});
         client.send(&frame).await.unwrap();
         let error = client.find("a refusal", |frame| frame["type"] == "error").await.unwrap();
-        assert_eq!((&error["code"], &error["message_id"]), (&json!("role"), &json!(id)));
+        assert_eq!((&error["code"], &error["message_id"]), (&json!("not_approver"), &json!(id)));
     }
     let who = format!("token:{}", made["id"].as_str().unwrap());
-    assert_eq!(tried(&play, &asked, &who).await, ["websocket"]);
+    let why = "refused: only role:operator may decide this, and anna (user) is not among them";
+    assert_eq!(tried(&play, &asked, &who, why).await, ["websocket"]);
     // What an agent says, and what is said to it, is talk: also in the words of a door.
     let frame = json!({"type": "approve", "id": id, "decision": "approve", "hash": asked["hash"]});
     for words in [frame.to_string(), format!("skep approve {id}"), "yes, approved".to_owned()] {
