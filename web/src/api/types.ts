@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum ec88fb2a97565f41.
+// Do not edit; checksum 7fe773ad683080af.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -825,7 +825,7 @@ export interface ForkedFrom {
   at: number;
 }
 
-export type FrameKind = "ack" | "response" | "error";
+export type FrameKind = "ack" | "response" | "error" | "notification" | "question" | "approval";
 
 export type FrameState = "pending" | "delivered" | "refused";
 
