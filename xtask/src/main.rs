@@ -35,7 +35,7 @@ fn main() -> Result<ExitCode> {
 fn tidy() -> Result<ExitCode> {
     let mut tree = tree()?;
     tree.packages = packages::list(&repository_root()?)?;
-    let findings = rules::check(&tree, rules::NOT_YET);
+    let findings = rules::check(&tree);
     for finding in &findings {
         println!("{finding}");
     }

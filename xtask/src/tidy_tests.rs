@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::packages;
-use crate::rules::{self, NotYet};
+use crate::rules;
 use crate::tree::Tree;
 
 const CORE_MANIFEST: &str = "[package]\nname = \"skep-core\"\n";
@@ -20,8 +20,8 @@ const RUNTIME: &str = "crates/skep-runtime/src/lib.rs";
 const STORE: &str = "crates/skep-store/src/lib.rs";
 
 /// The findings of a small clean repository with `files` laid over it.
-fn findings(files: &[(&str, &str)], not_yet: &[NotYet]) -> Vec<String> {
-    rules::check(&tree(files), not_yet).iter().map(ToString::to_string).collect()
+fn findings(files: &[(&str, &str)]) -> Vec<String> {
+    rules::check(&tree(files)).iter().map(ToString::to_string).collect()
 }
 
 fn tree(files: &[(&str, &str)]) -> Tree {
@@ -56,7 +56,7 @@ fn write(root: &Path, path: &str, text: &str) {
 /// One finding for each expected beginning, in order, and nothing else.
 #[track_caller]
 fn assert_found(files: &[(&str, &str)], expected: &[&str]) {
-    assert_starts(&findings(files, &[]), expected);
+    assert_starts(&findings(files), expected);
 }
 
 #[track_caller]
@@ -511,20 +511,12 @@ fn types() {
 }
 
 #[test]
-fn not_yet() {
-    let twice = [(CORE, "pub struct Call;\n"), (RUNTIME, "pub struct Call;\n")];
-    let known = |ceiling| [NotYet { scope: "workspace", rule: "types", ceiling }];
-    assert_starts(&findings(&twice, &known(1)), &[]);
-    assert_starts(
-        &findings(&[], &known(1)),
-        &["xtask/src/rules/not_yet.rs:1: not_yet: workspace keeps the rule types now: take its"],
-    );
+fn every_type_defined_twice_is_named() {
     let four =
         [(CORE, "pub struct A;\npub struct B;\n"), (RUNTIME, "pub enum A {}\npub enum B {}\n")];
-    let found = findings(&four, &known(1));
-    assert_eq!(found.len(), 4, "a figure above the ceiling: {found:#?}");
-    let other = [NotYet { scope: "skep-core", rule: "types", ceiling: 9 }];
-    assert_eq!(findings(&twice, &other).len(), 2, "an entry of another scope helps nobody");
+    assert_eq!(findings(&four).len(), 4);
+    let made = "macro_rules! make { ($name:ident) => { pub struct $name; }; }\n";
+    assert_found(&[(CORE, made), (RUNTIME, made)], &[]);
 }
 
 #[test]
@@ -548,7 +540,7 @@ fn supply() {
         let mut tree = tree(&[]);
         tree.packages = packages::parse(listing);
         let supply = |text: &String| text.starts_with("Cargo.lock:1: supply: ");
-        let all = rules::check(&tree, &[]);
+        let all = rules::check(&tree);
         // Entries for versions that this small listing has but once are no part of the case.
         let stale = |text: &String| text.contains("has one version now");
         all.iter().map(ToString::to_string).filter(supply).filter(|text| !stale(text)).collect()
@@ -573,7 +565,7 @@ fn supply() {
     let alone = packages::parse("a v1.0.0;MIT");
     let mut tree = tree(&[]);
     tree.packages = alone;
-    let stale = rules::check(&tree, &[]);
+    let stale = rules::check(&tree);
     assert!(stale.iter().all(|finding| finding.text.ends_with("remove its entry")), "{stale:?}");
     assert!(!stale.is_empty(), "an entry nobody needs is found");
 }

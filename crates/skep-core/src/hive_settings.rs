@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::settings::{
-    AgentSettings, AgentState, Limits, Profile, Reached, RuleFile, ServerSettings,
+    AgentSettings, AgentState, Limits, Profile, RuleFile, ServerSettings, VendorAddress,
 };
 use crate::traits::provider::Providers;
 use crate::vocab::ids::AgentName;
@@ -18,7 +18,7 @@ pub struct HiveSettings {
     pub hive_rules: Vec<RuleFile>,
     pub profiles: BTreeMap<String, Arc<Profile>>,
     /// How each profile's vendor is reached, as far as people may know.
-    pub reached: BTreeMap<String, Reached>,
+    pub reached: BTreeMap<String, VendorAddress>,
     pub providers: Providers,
     pub agents: BTreeMap<AgentName, AgentState>,
     /// One line for people about which model answers and why.

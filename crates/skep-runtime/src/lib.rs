@@ -20,5 +20,5 @@ pub use people::tokens::FreshToken;
 pub use skep_turn::Live;
 pub use skep_turn::handles::Meters;
 pub use skep_turn::snapshot::Offer;
-pub use views::watch::{Told, Watch};
+pub use views::watch::{Watch, WatchItem};
 pub use views::{audit, budgets, logs, usage};

@@ -16,4 +16,4 @@ mod stream;
 mod ws;
 
 pub use door::calls::CallTimes;
-pub use server::{BindError, BindOptions, Listening, Server};
+pub use server::{BindError, BindOptions, Listeners, Server};

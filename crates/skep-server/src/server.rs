@@ -65,7 +65,7 @@ pub enum BindError {
 }
 
 /// The port and the local socket, taken. Nothing is answered yet.
-pub struct Listening {
+pub struct Listeners {
     address: SocketAddr,
     network: TcpListener,
     local: UnixListener,
@@ -95,7 +95,7 @@ pub struct Server {
     feed: Feed,
 }
 
-impl Listening {
+impl Listeners {
     /// Takes the port and the local socket, before a hive is opened for them.
     pub fn open(settings: &ServerSettings, options: BindOptions) -> Result<Self, BindError> {
         let BindOptions { home, run, insecure_bind } = options;
@@ -128,13 +128,13 @@ impl Server {
 
     /// Registers the WebSocket channel with the hive.
     pub fn new(
-        listening: Listening,
+        listening: Listeners,
         settings: &ServerSettings,
         hive: Hive,
         times: CallTimes,
     ) -> Self {
         let address = listening.address();
-        let Listening { network, local, file, home, owner, .. } = listening;
+        let Listeners { network, local, file, home, owner, .. } = listening;
         let (hub, feed) = Hub::new(hive.events());
         hive.add_channel(hub.clone());
         let doors = Arc::new(DoorState {

@@ -21,15 +21,17 @@ use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
-use crate::approvals::{self, Answer, Approval, ExpireReopened, NewApproval, NoteRefused, Reopen};
+use crate::approvals::{
+    self, AnswerApproval, Approval, ExpireReopened, NewApproval, NoteRefused, Reopen,
+};
 use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
 use crate::engine::{audit_chain, conn::seen};
-use crate::grants::{self, GrantRow, NewGrant, RevokeGrant};
-use crate::history::{self, NewMessage, Rows};
+use crate::grants::{self, AddGrant, GrantRow, RevokeGrant};
+use crate::history::{self, NewHistoryRow, Rows};
 use crate::import::Import;
-use crate::inbox::{Accept, Accepted, Action, Choice, Letter, Order, Slot, StopLane};
+use crate::inbox::{Accept, Accepted, Action, LaneChoice, Letter, NewTurn, Order, StopLane};
 use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, Unhold, WakeLanes};
@@ -38,9 +40,9 @@ use crate::outbox::{self, FrameRecord, OpenChannel, RecordFrames};
 use crate::outcomes::{self, Resolve};
 use crate::retention::Expire;
 use crate::search::{self, IndexSpoken, Search};
-use crate::sessions::{self, Fork};
+use crate::sessions::{self, ForkSession};
 use crate::spend::{self, ChargeLost, Unsettled};
-use crate::tokens::{self, NewToken, RevokeToken};
+use crate::tokens::{self, AddToken, RevokeToken};
 use crate::waits::{Decide, Park};
 use crate::{OpenOptions, Store, Value, compactions, files, requests::Request, watch};
 
@@ -160,11 +162,11 @@ impl Story {
         assert_eq!(read.await.unwrap(), Some(("x".to_owned(), json!({}))));
     }
 
-    fn slot(&mut self) -> Slot {
+    fn slot(&mut self) -> NewTurn {
         self.made += 1;
         let turn = TurnId(format!("t{}", self.made));
         let session = SessionId(format!("s{}", self.made));
-        Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") }
+        NewTurn { turn, session, idle_ms: 1000, node: NodeName::new("n") }
     }
 
     fn letter(&mut self, id: Option<&str>) -> Letter {
@@ -254,7 +256,7 @@ impl Story {
             let (id, tool) = (CallId::new(id), "x".into());
             NewCall { id, tool, retry_safe: false, decision: None, own: false }
         };
-        let message = |id: &str, body| NewMessage { id: id.to_owned(), body };
+        let message = |id: &str, body| NewHistoryRow { id: id.to_owned(), body };
         let audit = Audit {
             call: CallId::new("a"),
             tool: "x".into(),
@@ -341,7 +343,7 @@ impl Story {
         };
         let open = page(ApprovalState::Open).await;
         assert!(!open.is_empty());
-        let answer = |row: &Approval, now| Answer {
+        let answer = |row: &Approval, now| AnswerApproval {
             id: row.id.clone(),
             approve: true,
             scope: Scope::Once,
@@ -387,7 +389,7 @@ impl Story {
             made_at: 1,
             until: Some(50),
         };
-        self.store.write(NewGrant(grant.clone())).await.unwrap();
+        self.store.write(AddGrant(grant.clone())).await.unwrap();
         let read = self.store.read(async |conn| grants::of_agent(conn, agent, 2).await);
         assert_eq!(read.await.unwrap(), [grant]);
         self.store.write(RevokeGrant { id: "g".into(), by: "p".into(), now: 3 }).await.unwrap();
@@ -414,7 +416,7 @@ impl Story {
         let records = vec![FrameRecord { channel, from: 1, to: 1, delivery }];
         self.store.write(RecordFrames { records }).await.unwrap();
         let (id, name, grant, by) = ("k".into(), "k".into(), Grant::operator(), Some("p".into()));
-        let token = NewToken { id, name, grant, hash: [1; 32], by, now: 1 };
+        let token = AddToken { id, name, grant, hash: [1; 32], by, now: 1 };
         self.store.write(token).await.unwrap();
         self.store.write(RevokeToken { id: "k".into(), by: "p".into(), now: 1 }).await.unwrap();
         for _ in 0..2 {
@@ -425,7 +427,7 @@ impl Story {
                 session_key: SessionKey::new("given"),
                 session: SessionId::new("given"),
                 turn: TurnId::new("given"),
-                messages: vec![NewMessage { id: "given".into(), body }],
+                messages: vec![NewHistoryRow { id: "given".into(), body }],
                 principal: Principal::new("token:p"),
                 room: Some(1 << 20),
                 now: 1,
@@ -445,10 +447,12 @@ impl Story {
 
     async fn sessions(&mut self, lease: &Lease) {
         let (agent, agent_name) = (self.agent, AgentName::new("main"));
-        for choice in [Choice::Profile(Some("fast".into())), Choice::Think(Some(Think::Low))] {
+        for choice in
+            [LaneChoice::Profile(Some("fast".into())), LaneChoice::Think(Some(Think::Low))]
+        {
             self.order(Action::Choose { choice, say: "yes".into() }).await;
         }
-        let fork = |at, session: &str| Fork {
+        let fork = |at, session: &str| ForkSession {
             agent,
             agent_name: agent_name.clone(),
             from: lease.session.clone(),

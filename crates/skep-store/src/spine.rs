@@ -2,7 +2,7 @@
 
 use crate::engine::command::{MigrationFile, Schema};
 use crate::tables::agents::{RegisterAgent, RegisterAgents};
-use crate::tables::approvals::{Answer, ExpireReopened, NoteRefused, Reopen};
+use crate::tables::approvals::{AnswerApproval, ExpireReopened, NoteRefused, Reopen};
 use crate::tables::audit::AddAudit;
 use crate::tables::begin::BeginSession;
 use crate::tables::close::Close;
@@ -15,12 +15,12 @@ use crate::tables::leases::{Recover, Release, RenewLeases, Take, TakeOver};
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
-use crate::tables::people::grants::{NewGrant, RevokeGrant};
+use crate::tables::people::grants::{AddGrant, RevokeGrant};
 use crate::tables::people::requests::{BeginRequest, CloseRequest};
-use crate::tables::people::tokens::{NewToken, RevokeToken};
+use crate::tables::people::tokens::{AddToken, RevokeToken};
 use crate::tables::retention::Expire;
 use crate::tables::search::IndexSpoken;
-use crate::tables::sessions::Fork;
+use crate::tables::sessions::ForkSession;
 use crate::tables::spend::{ChargeLost, Unsettled};
 use crate::tables::waits::{Decide, Park};
 use crate::tables::watch::NoteEvent;
@@ -42,11 +42,11 @@ crate::commands! {
     Release,
     Close,
     Decide,
-    Answer,
+    AnswerApproval,
     Reopen,
     ExpireReopened,
     NoteRefused,
-    NewGrant,
+    AddGrant,
     RevokeGrant,
     Recover,
     RenewLeases,
@@ -57,14 +57,14 @@ crate::commands! {
     BeginRequest,
     CloseRequest,
     RecordFrames,
-    NewToken,
+    AddToken,
     RevokeToken,
     NoteEvent,
     Expire,
     SignIn,
     SignOut,
     IndexSpoken,
-    Fork,
+    ForkSession,
     Import,
     AddAudit,
     Unsettled,

@@ -19,7 +19,7 @@ use skep_guard::sandbox::{self, Sandbox};
 use skep_guard::{clock, footprint};
 use skep_runtime::door::Grant;
 use skep_runtime::{FreshToken, Hive, HiveError, Offer, Parts};
-use skep_server::{BindOptions, CallTimes, Listening, Server};
+use skep_server::{BindOptions, CallTimes, Listeners, Server};
 use skep_store::OpenError;
 use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
 
@@ -84,7 +84,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
         // `skep up` has checked the address before.
         insecure_bind: true,
     };
-    let listening = Listening::open(&loaded.settings.server, bind)
+    let listening = Listeners::open(&loaded.settings.server, bind)
         .map_err(|error| Failure::new(Exit::Failed, "open the doors", error.to_string()))?;
     let address = listening.address();
     end_leftovers(&home);

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::not_yet::Measure;
+use super::Measure;
 use crate::finding::Finding;
 use crate::imports::{self, Imports};
 use crate::tree::{Manifest, Tree};

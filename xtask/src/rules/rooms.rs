@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::not_yet::Measure;
+use super::Measure;
 use crate::finding::Finding;
 use crate::tree::Tree;
 

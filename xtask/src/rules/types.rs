@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::not_yet::Measure;
+use super::Measure;
 use crate::finding::Finding;
 use crate::source::{Kind, SourceFile};
 use crate::tree::Tree;
@@ -22,6 +22,8 @@ pub fn measure(tree: &Tree) -> Vec<Measure> {
                 && KEYWORDS.contains(&token.text.as_str())
                 && source.is_public(at)
                 && let Some(name) = source.tokens.get(at + 1)
+                // `struct $name` in a macro names no type.
+                && name.kind == Kind::Word
             {
                 defined.entry(&name.text).or_default().push((source, token.line));
             }

@@ -22,7 +22,7 @@ use crate::vocab::configuration::SandboxLevel;
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct PolicyQuery<'a> {
     pub tool: &'a str,
     pub class: Class,
     pub level: SandboxLevel,
@@ -106,7 +106,7 @@ pub struct Looked {
 
 impl Policy {
     /// Decides by the rules and the grants.
-    pub fn decide(&self, asked: &Asked<'_>, grants: &[Rule]) -> Verdict {
+    pub fn decide(&self, asked: &PolicyQuery<'_>, grants: &[Rule]) -> Verdict {
         if let Some(broken) = &self.broken {
             let why = format!("the policy cannot be read, so everything is denied: {broken}");
             let rule = Some(broken.clone());
@@ -151,7 +151,7 @@ impl Policy {
 
     fn decide_part(
         &self,
-        asked: &Asked<'_>,
+        asked: &PolicyQuery<'_>,
         grants: &[Rule],
         piece: &Piece,
         who: &Who,

@@ -83,7 +83,8 @@ fn decide(rules: &[&str], call: &str, who: &[&str]) -> Verdict {
     let (tool, pieces) = pieces(call);
     let who: Vec<Who> = who.iter().map(|name| person(name)).collect();
     let class = class_of(tool);
-    let asked = Asked { tool, class, level: SandboxLevel::Confined, pieces: &pieces, who: &who };
+    let asked =
+        PolicyQuery { tool, class, level: SandboxLevel::Confined, pieces: &pieces, who: &who };
     policy.decide(&asked, &[])
 }
 
@@ -307,7 +308,7 @@ fn gate_policy_that_is_broken_denies_everything() {
     let policy = Policy { rules, broken, classes: ClassPolicy::default() };
     let pieces = [Piece::Whole];
     let (class, level) = (Class::Read, SandboxLevel::Confined);
-    let asked = Asked { tool: "read", class, level, pieces: &pieces, who: &[] };
+    let asked = PolicyQuery { tool: "read", class, level, pieces: &pieces, who: &[] };
     let verdict = policy.decide(&asked, &[rule("allow read")]);
     assert_eq!(verdict.effect, Deny);
     assert!(verdict.why.contains("config.yaml:3"), "{}", verdict.why);
@@ -326,7 +327,7 @@ fn gate_policy_grants_answer_questions_and_never_refusals() {
         let policy = Policy { rules, ..Policy::default() };
         let (tool, pieces) = pieces("bash $ ls");
         let (class, level, who) = (Class::Run, SandboxLevel::Confined, [person("anna")]);
-        let asked = Asked { tool, class, level, pieces: &pieces, who: &who };
+        let asked = PolicyQuery { tool, class, level, pieces: &pieces, who: &who };
         assert_eq!(policy.decide(&asked, &[rule(grant)]).effect, expected, "{grant}");
     }
 }
@@ -489,7 +490,7 @@ proptest! {
             plain::line(&words.join(" ")).0.into_iter().map(Piece::Command).collect();
         let people = [person(who)];
         let (class, level) = (Class::Run, SandboxLevel::Confined);
-        let asked = Asked { tool: "bash", class, level, pieces: &pieces, who: &people };
+        let asked = PolicyQuery { tool: "bash", class, level, pieces: &pieces, who: &people };
         let mut policy = Policy { rules, ..Policy::default() };
         let first = policy.decide(&asked, &[]);
         prop_assert_eq!(first.effect, expected, "{:#?}", first);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::evaluate::Asked;
+use super::evaluate::PolicyQuery;
 use super::pattern::{CommandPattern, HostPattern, PathPattern, host_of};
 use super::plain;
 use super::rule::{Piece, Rule};
@@ -218,7 +218,7 @@ fn gate_a_trace_is_bounded() {
     for line in ["ls; ".repeat(300), "$x; ".repeat(300), format!("{long} {long}")] {
         let pieces: Vec<Piece> = plain::line(&line).0.into_iter().map(Piece::Command).collect();
         let (class, level) = (Class::Run, SandboxLevel::Confined);
-        let asked = Asked { tool: "bash", class, level, pieces: &pieces, who: &[] };
+        let asked = PolicyQuery { tool: "bash", class, level, pieces: &pieces, who: &[] };
         let verdict = policy.decide(&asked, &[]);
         let told = verdict.parts.iter().map(|part| part.rules.len() + part.untold);
         assert!(told.clone().all(|count| count == 1000), "every rule counts");

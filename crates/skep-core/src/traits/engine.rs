@@ -119,14 +119,14 @@ impl Allowance {
 /// What a model call may use, taken before it is made. One that is let go without a word has
 /// broken off.
 pub struct Hold {
-    settle: Option<Box<dyn FnOnce(Ended) + Send>>,
+    settle: Option<Box<dyn FnOnce(Settlement) + Send>>,
     /// Tokens of the answer so far, as we count.
     heard: u64,
 }
 
 /// How a model call ended, as far as money goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Ended {
+pub enum Settlement {
     /// The vendor reported its usage.
     Answered(Usage),
     /// The vendor did not begin to answer.
@@ -136,7 +136,7 @@ pub enum Ended {
 }
 
 impl Hold {
-    pub fn new(settle: impl FnOnce(Ended) + Send + 'static) -> Self {
+    pub fn new(settle: impl FnOnce(Settlement) + Send + 'static) -> Self {
         Self { settle: Some(Box::new(settle)), heard: 0 }
     }
 
@@ -149,18 +149,18 @@ impl Hold {
     pub fn answered(self, usage: Usage) {
         let heard = self.heard;
         self.end(match usage.total_tokens {
-            0 => Ended::Untold { heard },
-            _ => Ended::Answered(usage),
+            0 => Settlement::Untold { heard },
+            _ => Settlement::Answered(usage),
         });
     }
 
     /// The call failed: before the first piece of its answer it has used nothing.
     pub fn failed(self) {
         let heard = self.heard;
-        self.end(if heard == 0 { Ended::Refused } else { Ended::Untold { heard } });
+        self.end(if heard == 0 { Settlement::Refused } else { Settlement::Untold { heard } });
     }
 
-    fn end(mut self, ended: Ended) {
+    fn end(mut self, ended: Settlement) {
         if let Some(settle) = self.settle.take() {
             settle(ended);
         }
@@ -170,7 +170,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(settle) = self.settle.take() {
-            settle(Ended::Untold { heard: self.heard });
+            settle(Settlement::Untold { heard: self.heard });
         }
     }
 }

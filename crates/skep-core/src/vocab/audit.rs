@@ -173,15 +173,14 @@ impl Head {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = AuditFinding)]
-pub struct Finding {
+pub struct AuditFinding {
     pub kind: FindingKind,
     /// The row it is about, or the first of several.
     pub row: i64,
     pub text: String,
 }
 
-impl Finding {
+impl AuditFinding {
     pub fn new(kind: FindingKind, row: i64, text: impl Into<String>) -> Self {
         Self { kind, row, text: text.into() }
     }
@@ -222,7 +221,7 @@ pub struct AuditVerdict {
     pub last: i64,
     /// Of the last row, in hexadecimal: kept elsewhere, it proves everything before it.
     pub hash: String,
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AuditFinding>,
     /// How many findings are not listed.
     pub more: u64,
 }
@@ -246,7 +245,7 @@ pub struct ChainReader {
     computed: Option<Seal>,
     misfits: Vec<Misfit>,
     unkept: u64,
-    findings: Vec<Finding>,
+    findings: Vec<AuditFinding>,
 }
 
 struct Misfit {
@@ -277,7 +276,7 @@ impl ChainReader {
         let id = found.id;
         if id <= 0 {
             let text = format!("row {id} is none of ours: rows are numbered from 1");
-            self.findings.push(Finding::new(FindingKind::Foreign, id, text));
+            self.findings.push(AuditFinding::new(FindingKind::Foreign, id, text));
             return;
         }
         if self.rows == 0 {
@@ -316,7 +315,7 @@ impl ChainReader {
             && row.kind == AuditKind::Break
         {
             let text = format!("row {} tells of an earlier finding: {}", row.id, row.arguments);
-            self.findings.push(Finding::new(FindingKind::Break, row.id, text));
+            self.findings.push(AuditFinding::new(FindingKind::Break, row.id, text));
         }
         if let Some(head) = self.head
             && head.id == found.id
@@ -327,7 +326,7 @@ impl ChainReader {
                  it was written anew",
                 head.id
             );
-            self.findings.push(Finding::new(FindingKind::Rewritten, head.id, text));
+            self.findings.push(AuditFinding::new(FindingKind::Rewritten, head.id, text));
         }
     }
 
@@ -363,7 +362,7 @@ impl ChainReader {
             let Some(before) = before else {
                 // There is no row to compare with, but values that no row can hold are reported.
                 let text = changed(id, &misfit.found);
-                self.findings.push(Finding::new(FindingKind::Changed, id, text));
+                self.findings.push(AuditFinding::new(FindingKind::Changed, id, text));
                 continue;
             };
             if misfit.found.fits(id, before) {
@@ -375,7 +374,7 @@ impl ChainReader {
             if let Some(moved) = moved {
                 true_seals.insert(id, moved.seal);
                 let text = format!("row {id} stands in the place of row {}", moved.id);
-                self.findings.push(Finding::new(FindingKind::Reordered, id, text));
+                self.findings.push(AuditFinding::new(FindingKind::Reordered, id, text));
                 continue;
             }
             if let Some(gone) = renumbered(misfit, misfits.get(place + 1)) {
@@ -384,7 +383,11 @@ impl ChainReader {
                 self.unkept = 0;
                 return;
             }
-            self.findings.push(Finding::new(FindingKind::Changed, id, changed(id, &misfit.found)));
+            self.findings.push(AuditFinding::new(
+                FindingKind::Changed,
+                id,
+                changed(id, &misfit.found),
+            ));
         }
     }
 }
@@ -396,14 +399,14 @@ fn changed(id: i64, found: &StoredRow) -> String {
     format!("row {id} was changed, or row {} with its hash made anew", id - 1)
 }
 
-fn missing(kind: FindingKind, from: i64, to: i64, why: &str) -> Finding {
+fn missing(kind: FindingKind, from: i64, to: i64, why: &str) -> AuditFinding {
     let text = match (kind, from == to) {
         (FindingKind::CutOff, true) => format!("row {from} was cut off{why}"),
         (FindingKind::CutOff, false) => format!("rows {from} to {to} were cut off{why}"),
         (_, true) => format!("row {from} is missing{why}"),
         (_, false) => format!("rows {from} to {to} are missing{why}"),
     };
-    Finding::new(kind, from, text)
+    AuditFinding::new(kind, from, text)
 }
 
 /// How many rows are gone before this one, where it and its neighbour fit with higher numbers.

@@ -6,7 +6,8 @@ use serde::Deserialize;
 
 use crate::Millis;
 use crate::vocab::audit::{
-    AuditKind, AuditRow, AuditVerdict, ChainReader, Finding, FindingKind, Head, Seal, StoredRow,
+    AuditFinding, AuditKind, AuditRow, AuditVerdict, ChainReader, FindingKind, Head, Seal,
+    StoredRow,
 };
 use crate::vocab::ids::AgentId;
 
@@ -83,7 +84,7 @@ pub struct ExportReader {
     chain: ChainReader,
     last: i64,
     redacted: Vec<i64>,
-    findings: Vec<Finding>,
+    findings: Vec<AuditFinding>,
 }
 
 impl ExportReader {
@@ -100,13 +101,13 @@ impl ExportReader {
                 Ok(Number { id }) => StoredRow { id, row: None, seal: None, redacted: false },
                 Err(_) => {
                     let text = format!("line {number} is no row of an export");
-                    return self.findings.push(Finding::new(FindingKind::Foreign, 0, text));
+                    return self.findings.push(AuditFinding::new(FindingKind::Foreign, 0, text));
                 }
             },
         };
         if found.id <= self.last {
             let text = format!("row {} stands behind row {}", found.id, self.last);
-            return self.findings.push(Finding::new(FindingKind::Reordered, found.id, text));
+            return self.findings.push(AuditFinding::new(FindingKind::Reordered, found.id, text));
         }
         self.last = found.id;
         if found.redacted {

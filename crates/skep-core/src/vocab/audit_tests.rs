@@ -145,7 +145,7 @@ fn a_trail_may_begin_where_a_checkpoint_says_and_nowhere_else() {
     let other = Head { seal: Seal([1; 32]), ..start };
     assert_eq!(read_from(4, other)[0].kind, FindingKind::Changed);
     let found = read_from(5, start);
-    assert_eq!(found, [Finding::new(FindingKind::Removed, 1, "rows 1 to 5 are missing")]);
+    assert_eq!(found, [AuditFinding::new(FindingKind::Removed, 1, "rows 1 to 5 are missing")]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use skep_core::Millis;
 use skep_core::ids::AgentName;
 use skep_core::message::Usage;
 
-use super::Failure;
+use super::MessageFailure;
 
 /// unchecked → running → whole | damaged | unchecked (it could not be done, or the hive stopped).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
@@ -73,5 +73,5 @@ pub struct ProviderTry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<MessageFailure>,
 }

@@ -46,7 +46,7 @@ pub struct Followed {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<Response>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<MessageFailure>,
 }
 
 impl Followed {
@@ -92,7 +92,8 @@ pub struct Response {
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Failure {
+#[schema(as = Failure)]
+pub struct MessageFailure {
     pub code: String,
     pub error: String,
 }
@@ -331,7 +332,7 @@ pub struct InboxItem {
     /// The first 200 characters.
     pub preview: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Failure>,
+    pub error: Option<MessageFailure>,
     pub created_at: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Millis>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_core::choice::{self, DEFAULT_WORD, did_you_mean};
 use skep_core::names::nearest;
 use skep_core::settings::{AgentSettings, Profile, Think};
-use skep_store::inbox::{Action, Choice};
+use skep_store::inbox::{Action, LaneChoice};
 use skep_store::lanes::Chosen;
 
 type Profiles = BTreeMap<String, Arc<Profile>>;
@@ -32,12 +32,12 @@ fn choose_model(agent: &AgentSettings, wanted: &str, profiles: &Profiles) -> Act
     let own = &agent.profile;
     if wanted == DEFAULT_WORD {
         let say = format!("From the next turn on: {}, the agent's own.", described(own));
-        return Action::Choose { choice: Choice::Profile(None), say };
+        return Action::Choose { choice: LaneChoice::Profile(None), say };
     }
     match choice::profile(wanted, own, profiles) {
         Ok(profile) => {
             let say = format!("From the next turn on: {}.", described(&profile));
-            Action::Choose { choice: Choice::Profile(Some(wanted.to_owned())), say }
+            Action::Choose { choice: LaneChoice::Profile(Some(wanted.to_owned())), say }
         }
         Err(text) => Action::Fail { code: "unknown_model", text },
     }
@@ -46,12 +46,12 @@ fn choose_model(agent: &AgentSettings, wanted: &str, profiles: &Profiles) -> Act
 fn choose_think(agent: &AgentSettings, wanted: &str) -> Action {
     if wanted == DEFAULT_WORD {
         let say = format!("From the next turn on: {}, the agent's own.", level(agent.think));
-        return Action::Choose { choice: Choice::Think(None), say };
+        return Action::Choose { choice: LaneChoice::Think(None), say };
     }
     match Think::parse(wanted) {
         Some(think) => {
             let say = format!("From the next turn on: {}.", level(Some(think)));
-            Action::Choose { choice: Choice::Think(Some(think)), say }
+            Action::Choose { choice: LaneChoice::Think(Some(think)), say }
         }
         None => {
             let words: Vec<&str> = Think::ALL.into_iter().map(Think::as_str).collect();

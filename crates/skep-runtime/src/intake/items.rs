@@ -12,8 +12,8 @@ use skep_store::watch::{self, CallRow, ItemRow};
 use skep_store::{files, outbox};
 
 use crate::door::{
-    DoorError, EarlierCall, ErrorKind, Failure, Inbound, InboxItem, ItemInfo, Receipt, Sight,
-    Source,
+    DoorError, EarlierCall, ErrorKind, Inbound, InboxItem, ItemInfo, MessageFailure, Receipt,
+    Sight, Source,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::{Opens, ReceiptDraft, accepted};
@@ -177,7 +177,7 @@ pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {
         state: row.state,
         attempts: row.attempts,
         preview: row.body.chars().take(PREVIEW).collect(),
-        error: row.error.map(|(code, error)| Failure { code, error }),
+        error: row.error.map(|(code, error)| MessageFailure { code, error }),
         created_at: row.created_at,
         finished_at: row.finished_at,
         ord: row.ord,

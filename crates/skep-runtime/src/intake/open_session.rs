@@ -4,7 +4,7 @@ use skep_core::ids::{AgentName, ItemId, MessageId, Principal, SessionId, Session
 use skep_core::message::{Block, Body, Origin};
 use skep_guard::{clock, random, scrub};
 use skep_store::begin::BeginSession;
-use skep_store::history::NewMessage;
+use skep_store::history::NewHistoryRow;
 
 use crate::door::{DoorError, Earlier};
 use crate::hive::{Hive, door_error};
@@ -36,9 +36,9 @@ impl Hive {
                     Body::assistant(vec![Block::text(scrub::known().clean_owned(text))], None)
                 }
             };
-            Ok(NewMessage { id, body })
+            Ok(NewHistoryRow { id, body })
         });
-        let messages: Result<Vec<NewMessage>, DoorError> = messages.collect();
+        let messages: Result<Vec<NewHistoryRow>, DoorError> = messages.collect();
         let command = BeginSession {
             agent: self.shared.agent_id(agent)?,
             agent_name: agent.clone(),

@@ -15,7 +15,7 @@ use skep_core::settings::QueueMode;
 use skep_guard::{clock, scrub};
 use skep_store::approvals;
 use skep_store::inbox::{Accept, Accepted};
-use skep_store::outcomes::{self, Resolve, UnknownCall};
+use skep_store::outcomes::{self, Resolve, UnknownCallRow};
 use skep_turn::lane::Slot;
 
 use crate::door::{DoorError, ErrorKind, Inbound, Source};
@@ -63,9 +63,10 @@ impl Hive {
             Ok(calls)
         });
         let calls = read.await.map_err(door_error)?;
-        let info = |(call, mut arguments): (UnknownCall, Value)| {
+        let info = |(call, mut arguments): (UnknownCallRow, Value)| {
             scrub::known().clean_json(&mut arguments);
-            let UnknownCall { turn, call_id, agent_name: agent, tool, at, session_key, .. } = call;
+            let UnknownCallRow { turn, call_id, agent_name: agent, tool, at, session_key, .. } =
+                call;
             UnknownCallInfo { turn, call_id, agent, session_key, tool, arguments, at }
         };
         Ok(calls.into_iter().map(info).collect())

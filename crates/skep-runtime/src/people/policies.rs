@@ -12,7 +12,7 @@ use skep_core::policy::{Class, Policy};
 use skep_core::settings::AgentSettings;
 use skep_core::tool::Tool;
 use skep_guard::{clock, random};
-use skep_store::grants::{self, GrantRow, NewGrant, RevokeGrant};
+use skep_store::grants::{self, AddGrant, GrantRow, RevokeGrant};
 use skep_turn::gate::{self, CallerRights};
 use skep_turn::snapshot::is_listed;
 
@@ -120,7 +120,7 @@ impl Hive {
             until: Some(now.saturating_add(i64::from(wish.minutes) * 60_000)),
         };
         check_row(&row)?;
-        self.shared.store.write(NewGrant(row.clone())).await.map_err(door_error)?;
+        self.shared.store.write(AddGrant(row.clone())).await.map_err(door_error)?;
         Ok(grant_info(row))
     }
 

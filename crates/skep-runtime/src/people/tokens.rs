@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use skep_core::ids::{AgentName, Principal};
 use skep_guard::scrub::{self, Secret};
 use skep_guard::{clock, random};
-use skep_store::tokens::{self, NewToken, RevokeToken, TokenRow};
+use skep_store::tokens::{self, AddToken, RevokeToken, TokenRow};
 
 use crate::door::{Credential, DoorError, ErrorKind, Grant, Identity, TokenInfo};
 use crate::hive::{Hive, ValidToken, door_error};
@@ -86,7 +86,7 @@ impl Hive {
         let FreshToken { id, name, grant, text } = token.clone();
         let by = by.map(ToString::to_string);
         let command =
-            NewToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, by, now };
+            AddToken { id: id.clone(), name: name.clone(), grant: grant.clone(), hash, by, now };
         let agent = self.shared.store.write(command).await.map_err(door_error)?;
         hide(&id, &text);
         let Grant { role, prefix, .. } = grant.clone();

@@ -7,7 +7,7 @@ use skep_core::message::{Block, Message, Role};
 use skep_store::history;
 use skep_store::watch::{self, ItemRow};
 
-use crate::door::{DoorError, ErrorKind, Failure, Followed, Response, Sight, Spoken};
+use crate::door::{DoorError, ErrorKind, Followed, MessageFailure, Response, Sight, Spoken};
 use crate::hive::{Hive, door_error};
 
 impl Hive {
@@ -50,7 +50,7 @@ impl Hive {
             state,
             turn,
             response: answer.map(|content| Response { content, in_reply_to: together }),
-            error: error.map(|(code, error)| Failure { code, error }),
+            error: error.map(|(code, error)| MessageFailure { code, error }),
         })
     }
 

@@ -15,7 +15,7 @@ use skep_core::settings::Profile;
 use skep_guard::clock;
 use skep_turn::turn::millis;
 
-use crate::door::{DoorError, ErrorKind, Failure, ProviderInfo, ProviderTry, Reached};
+use crate::door::{DoorError, ErrorKind, MessageFailure, ProviderInfo, ProviderTry, Reached};
 use crate::hive::Hive;
 
 /// No wire takes less for an answer.
@@ -92,7 +92,7 @@ impl Hive {
             Ok(Err(error)) => (None, Some(failure(&error))),
             Err(_) => {
                 let error = format!("no answer within {} seconds", PATIENCE.as_secs());
-                (None, Some(Failure { code: "provider_unavailable".to_owned(), error }))
+                (None, Some(MessageFailure { code: "provider_unavailable".to_owned(), error }))
             }
         };
         let (name, model) = (profile.name.clone(), profile.model.clone());
@@ -152,12 +152,12 @@ fn request(profile: &Profile) -> ModelRequest {
     }
 }
 
-fn failure(error: &ModelError) -> Failure {
+fn failure(error: &ModelError) -> MessageFailure {
     let code = match error {
         ModelError::Passing { .. } => "provider_unavailable",
         ModelError::Auth { .. } => "provider_auth",
         ModelError::Rejected { .. } => "provider_rejected",
         ModelError::ContextTooLong { .. } => "context_too_long",
     };
-    Failure { code: code.to_owned(), error: error.to_string() }
+    MessageFailure { code: code.to_owned(), error: error.to_string() }
 }

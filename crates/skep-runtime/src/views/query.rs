@@ -24,7 +24,7 @@ use crate::hive::{Hive, door_error};
 use crate::intake::items::inbox_item;
 use crate::people::approvals::sees;
 use crate::views::page::Page;
-use crate::views::watch::{self as watching, Told, Watch};
+use crate::views::watch::{self as watching, Watch, WatchItem};
 
 /// Rows a snapshot shows of open turns and unknown calls; the counters tell the whole.
 const SHOWN: u32 = 500;
@@ -276,7 +276,7 @@ impl Hive {
         credential: &Credential,
         since: Option<i64>,
         watch: W,
-    ) -> BoxStream<'static, Told<W::Page>> {
+    ) -> BoxStream<'static, WatchItem<W::Page>> {
         let (store, who) = (self.shared.store.clone(), credential.name().to_owned());
         watching::watch(live, store, who, since, watch)
     }

@@ -6,7 +6,7 @@ use skep_core::BoxStream;
 use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
 use skep_guard::{clock, random};
 use skep_store::import::{Import, Imported};
-use skep_store::sessions::{self, Cursor, Fork, SessionRow};
+use skep_store::sessions::{self, Cursor, ForkSession, SessionRow};
 use skep_store::{Conn, SqlError, files, history};
 
 use crate::door::{
@@ -79,7 +79,7 @@ impl Hive {
         self.seen_session(&wish.agent, &wish.from, sight).await?;
         intake::check_key(&wish.session_key)?;
         let session = SessionId(random::uuid().to_string());
-        let fork = Fork {
+        let fork = ForkSession {
             agent,
             agent_name: wish.agent.clone(),
             from: wish.from,

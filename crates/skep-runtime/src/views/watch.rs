@@ -9,7 +9,7 @@ use skep_turn::Live;
 
 /// What a watcher that came late is told.
 #[derive(Clone, Debug)]
-pub enum Told<P> {
+pub enum WatchItem<P> {
     /// A page of what happened before it caught up.
     Past(P),
     Now(Live),
@@ -35,7 +35,7 @@ pub(crate) fn watch<W: Watch>(
     who: String,
     since: Option<i64>,
     watch: W,
-) -> BoxStream<'static, Told<W::Page>> {
+) -> BoxStream<'static, WatchItem<W::Page>> {
     let catching_up = since.is_some();
     let watcher = Watcher { live, store, who, seen: since, catching_up, watch };
     let told = stream::unfold(Some(watcher), |watcher| async move { watcher?.next().await });
@@ -53,7 +53,7 @@ struct Watcher<W> {
 }
 
 /// What is told, and who goes on; nobody after a `Resync`.
-type Step<W> = (Told<<W as Watch>::Page>, Option<Watcher<W>>);
+type Step<W> = (WatchItem<<W as Watch>::Page>, Option<Watcher<W>>);
 
 enum Page<P> {
     /// And the `seq` of its last event.
@@ -69,21 +69,21 @@ impl<W: Watch> Watcher<W> {
         while self.catching_up {
             let since = self.seen.unwrap_or(0);
             let read = read_page(&self.store, &self.who, since, self.watch).await;
-            let Ok((watch, page)) = read else { return Some((Told::Now(Live::Resync), None)) };
+            let Ok((watch, page)) = read else { return Some((WatchItem::Now(Live::Resync), None)) };
             self.watch = watch;
             match page {
                 Page::Read(page, last) => {
                     self.seen = Some(last);
-                    return Some((Told::Past(page), Some(self)));
+                    return Some((WatchItem::Past(page), Some(self)));
                 }
                 Page::End => self.catching_up = false,
-                Page::Gone => return Some((Told::Now(Live::Resync), None)),
+                Page::Gone => return Some((WatchItem::Now(Live::Resync), None)),
             }
         }
         loop {
             let event = match self.live.next().await? {
                 Live::Event(event) => event,
-                Live::Resync => return Some((Told::Now(Live::Resync), None)),
+                Live::Resync => return Some((WatchItem::Now(Live::Resync), None)),
             };
             if event.seq.is_some() {
                 if event.seq <= self.seen {
@@ -92,7 +92,7 @@ impl<W: Watch> Watcher<W> {
                 self.seen = event.seq;
             }
             if self.watch.admits(&event).await {
-                return Some((Told::Now(Live::Event(event)), Some(self)));
+                return Some((WatchItem::Now(Live::Event(event)), Some(self)));
             }
         }
     }

@@ -9,7 +9,7 @@ use skep_core::Millis;
 use skep_core::ids::{AgentName, NodeName, Principal, SessionId, SessionKey, TurnId};
 use skep_core::inbound::{Inbound, Source};
 use skep_runtime::Hive;
-use skep_store::inbox::Slot;
+use skep_store::inbox::NewTurn;
 use skep_store::leases::{self, LEASE_MS, Recover, Take};
 use skep_store::{OpenOptions, Store};
 
@@ -43,7 +43,7 @@ async fn over(store: &Store) -> Option<Millis> {
 }
 
 fn take(number: u32, now: Millis) -> Take {
-    let slot = Slot {
+    let slot = NewTurn {
         turn: TurnId(format!("turn{number}")),
         session: SessionId(format!("session{number}")),
         idle_ms: 1000,

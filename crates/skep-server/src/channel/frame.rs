@@ -32,7 +32,7 @@ use crate::request::extract;
 /// What a client asked for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ClientFrame {
-    Message(Said),
+    Message(IncomingMessage),
     Interrupt(Named),
     Subscribe { agent: Option<AgentName>, session: Option<String>, since: Option<i64> },
     Approve { id: String, decision: DecisionRequest },
@@ -40,7 +40,7 @@ pub(crate) enum ClientFrame {
 
 /// A message on its way in.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct IncomingMessage {
     pub(crate) content: String,
     pub(crate) id: Option<String>,
     pub(crate) named: Named,
@@ -162,7 +162,7 @@ impl Raw {
         // What is written, and under which id, is for the hive to judge.
         let content = self.content.unwrap_or_default();
         let Self { id, mode, .. } = self;
-        Ok(ClientFrame::Message(Said { content, id, named, mode, attachments }))
+        Ok(ClientFrame::Message(IncomingMessage { content, id, named, mode, attachments }))
     }
 
     fn subscribe(self) -> Result<ClientFrame, DoorError> {
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn frames_that_are_taken() {
         let message = |content: &str, id: Option<&str>, named, mode| {
-            ClientFrame::Message(Said {
+            ClientFrame::Message(IncomingMessage {
                 content: content.to_owned(),
                 id: id.map(str::to_owned),
                 named,

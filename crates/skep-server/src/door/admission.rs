@@ -44,11 +44,11 @@ pub(crate) enum Peer {
 
 /// A connection's place among those we hold; what outlives the request keeps a copy.
 #[derive(Clone)]
-pub(crate) struct Slot {
+pub(crate) struct ConnectionSlot {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
-impl Slot {
+impl ConnectionSlot {
     pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
         Self { _permit: Arc::new(permit) }
     }

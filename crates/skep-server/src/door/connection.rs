@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::door::admission::{Peer, Slot};
+use crate::door::admission::{ConnectionSlot, Peer};
 use crate::door::pace::{Pace, PacedBody, PacedStream};
 use crate::door::state::Doors;
 
@@ -105,15 +105,15 @@ async fn next<T, F: Future<Output = io::Result<T>>>(
     slots: &Arc<Semaphore>,
     shutdown: &CancellationToken,
     accept: impl FnOnce() -> F,
-) -> Option<(Slot, Option<T>)> {
+) -> Option<(ConnectionSlot, Option<T>)> {
     let accepting = async {
         let permit = Arc::clone(slots).acquire_owned().await.ok()?;
         match accept().await {
-            Ok(accepted) => Some((Slot::new(permit), Some(accepted))),
+            Ok(accepted) => Some((ConnectionSlot::new(permit), Some(accepted))),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-                Some((Slot::new(permit), None))
+                Some((ConnectionSlot::new(permit), None))
             }
         }
     };
@@ -136,8 +136,13 @@ fn prepare(stream: &TcpStream) -> io::Result<std::net::SocketAddr> {
     stream.local_addr()
 }
 
-async fn serve<S>(stream: S, peer: Peer, slot: Slot, router: Router, shutdown: CancellationToken)
-where
+async fn serve<S>(
+    stream: S,
+    peer: Peer,
+    slot: ConnectionSlot,
+    router: Router,
+    shutdown: CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let doors = TowerToHyperService::new(router);

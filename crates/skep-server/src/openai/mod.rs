@@ -20,7 +20,7 @@ use skep_core::ids::{AgentId, AgentName, SessionKey};
 use skep_core::message::StopReason;
 use skep_guard::clock;
 use skep_runtime::door::{
-    DoorError, Earlier, ErrorKind, Failure, Followed, Inbound, Receipt, Source,
+    DoorError, Earlier, ErrorKind, Followed, Inbound, MessageFailure, Receipt, Source,
 };
 
 use crate::door::calls::{Attempt, CallId, Caller, Presence};
@@ -30,7 +30,7 @@ use crate::request::extract::{self, HashedJsonBody, Nothing, Params, Segments};
 use crate::request::header::{IdempotencyKey, OnClose, OnCloseHeader, only};
 use crate::request::permit::Permit;
 use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem, TurnFailed};
-use crate::stream::follow_stream::{Listening, Message, Telling};
+use crate::stream::follow_stream::{FollowedMessage, Listening, Telling};
 use crate::stream::sse::{Sse, respond};
 use progress::Progress;
 use reply::{Chunks, Completion, Model, Models, id_of};
@@ -139,7 +139,7 @@ pub(crate) async fn complete(
             return Err(error.into());
         }
     };
-    let telling = listening.to(Message::from(&receipt));
+    let telling = listening.to(FollowedMessage::from(&receipt));
     match body.stream.unwrap_or(false) {
         true => Ok(streamed(&doors, &receipt, body.includes_usage(), telling, presence)),
         false => whole::answer(&doors, &receipt, telling, presence).await,
@@ -246,9 +246,9 @@ struct Answered {
 }
 
 /// The text of all model calls of the turn, as it is streamed, or why there is none.
-async fn answer_of(doors: &DoorState, followed: &Followed) -> Result<Answered, Failure> {
+async fn answer_of(doors: &DoorState, followed: &Followed) -> Result<Answered, MessageFailure> {
     let Some(response) = &followed.response else {
-        return Err(followed.error.clone().unwrap_or_else(|| Failure {
+        return Err(followed.error.clone().unwrap_or_else(|| MessageFailure {
             code: "failed".to_owned(),
             error: "the turn ended without an answer".to_owned(),
         }));

@@ -14,7 +14,7 @@ use super::answer_of;
 use super::reply::Chunks;
 use crate::door::state::Doors;
 use crate::request::openai_error::error;
-use crate::stream::follow_stream::{Telling, Told};
+use crate::stream::follow_stream::{FollowItem, Telling};
 
 pub(crate) struct Progress {
     doors: Doors,
@@ -69,10 +69,10 @@ impl Progress {
                 return None;
             }
             match self.telling.next().await {
-                Some(Told::Event(event)) => self.event(&event),
-                Some(Told::Lost) => self.text.silent = true,
-                Some(Told::End(followed, usage)) => self.end(*followed, usage).await,
-                Some(Told::Left) | None => {
+                Some(FollowItem::Event(event)) => self.event(&event),
+                Some(FollowItem::Lost) => self.text.silent = true,
+                Some(FollowItem::End(followed, usage)) => self.end(*followed, usage).await,
+                Some(FollowItem::Left) | None => {
                     let text = "the hive stops; the message is kept and goes on when it is back";
                     self.fail("stopping", text);
                     self.stage = Stage::Left;

@@ -34,7 +34,7 @@ pub(crate) struct Completion {
     pub(crate) model: AgentName,
     pub(crate) choices: Vec<Choice>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) usage: Option<Tokens>,
+    pub(crate) usage: Option<TokenCounts>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -53,8 +53,7 @@ pub(crate) struct Answer {
 }
 
 #[derive(Clone, Copy, Serialize, ToSchema)]
-#[schema(as = TokenCounts)]
-pub(crate) struct Tokens {
+pub(crate) struct TokenCounts {
     prompt_tokens: u64,
     completion_tokens: u64,
     total_tokens: u64,
@@ -66,7 +65,7 @@ struct CachedTokens {
     cached_tokens: u64,
 }
 
-impl From<Usage> for Tokens {
+impl From<Usage> for TokenCounts {
     fn from(usage: Usage) -> Self {
         Self {
             prompt_tokens: usage.input + usage.cache_read + usage.cache_write,
@@ -109,7 +108,7 @@ impl Chunks {
     }
 
     pub(crate) fn usage(&self, usage: Usage) -> Sent {
-        self.chunk(json!([]), json!(Tokens::from(usage)))
+        self.chunk(json!([]), json!(TokenCounts::from(usage)))
     }
 
     fn choice(&self, delta: Value, finish: Value) -> Sent {

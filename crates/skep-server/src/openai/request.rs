@@ -74,14 +74,14 @@ struct ImageUrl {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Conversation {
     /// Said before, and answered; empty where a session already has it.
-    pub(crate) earlier: Vec<(Speaker, Said)>,
+    pub(crate) earlier: Vec<(Speaker, ChatText)>,
     /// What is to be answered now.
-    pub(crate) newest: Said,
+    pub(crate) newest: ChatText,
 }
 
 /// One message, or several of one speaker together.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct ChatText {
     pub(crate) text: String,
     pub(crate) pictures: Vec<Attachment>,
 }
@@ -129,7 +129,7 @@ impl ChatRequest {
             let detail = "the last message must be the user's: there is nothing to answer";
             return Err(Problem::bad_request("nothing_to_answer", detail).about("messages"));
         }
-        let mut newest = Said::join(newest.into_iter().map(|(_, said)| said));
+        let mut newest = ChatText::join(newest.into_iter().map(|(_, said)| said));
         newest.text = with_context(&context, newest.text);
         let earlier = match kept {
             Kept::Nowhere => said,
@@ -180,7 +180,7 @@ fn is_refused(name: &str, value: &Value) -> bool {
 }
 
 impl ChatMessage {
-    fn said(&self) -> Result<Said, Problem> {
+    fn said(&self) -> Result<ChatText, Problem> {
         let refused = ["tool_calls", "function_call", "audio"].into_iter().find(|name| {
             let value = self.others.get(*name).unwrap_or(&Value::Null);
             !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
@@ -190,17 +190,17 @@ impl ChatMessage {
             return Err(Problem::bad_request("unsupported_content", detail).about("messages"));
         }
         match &self.content {
-            None => Ok(Said::default()),
-            Some(Content::Text(text)) => Ok(Said { text: text.clone(), pictures: Vec::new() }),
+            None => Ok(ChatText::default()),
+            Some(Content::Text(text)) => Ok(ChatText { text: text.clone(), pictures: Vec::new() }),
             Some(Content::Parts(parts)) => {
-                let parts: Result<Vec<Said>, Problem> = parts.iter().map(Part::said).collect();
-                Ok(Said::join(parts?.into_iter()))
+                let parts: Result<Vec<ChatText>, Problem> = parts.iter().map(Part::said).collect();
+                Ok(ChatText::join(parts?.into_iter()))
             }
         }
     }
 }
 
-impl Said {
+impl ChatText {
     fn join(parts: impl Iterator<Item = Self>) -> Self {
         let (mut texts, mut pictures) = (Vec::new(), Vec::new());
         for part in parts {
@@ -212,11 +212,11 @@ impl Said {
 }
 
 impl Part {
-    fn said(&self) -> Result<Said, Problem> {
+    fn said(&self) -> Result<ChatText, Problem> {
         match (self.r#type.as_str(), &self.text, &self.image_url) {
-            ("text", Some(text), None) => Ok(Said { text: text.clone(), pictures: Vec::new() }),
+            ("text", Some(text), None) => Ok(ChatText { text: text.clone(), pictures: Vec::new() }),
             ("image_url", None, Some(image)) => {
-                Ok(Said { text: String::new(), pictures: vec![picture(&image.url)?] })
+                Ok(ChatText { text: String::new(), pictures: vec![picture(&image.url)?] })
             }
             (other, _, _) => {
                 let shown: String = other.chars().take(64).collect();
@@ -280,7 +280,7 @@ mod tests {
             json!({"role": "assistant", "content": "1", "refusal": null, "tool_calls": null});
         let parts = json!([{"type": "text", "text": "two"}, {"type": "text", "text": "three?"}]);
         let again = json!({"role": "user", "content": parts, "name": "anna"});
-        let said = |text: &str| Said { text: text.to_owned(), pictures: Vec::new() };
+        let said = |text: &str| ChatText { text: text.to_owned(), pictures: Vec::new() };
         let earlier = || vec![(Speaker::User, said("one?")), (Speaker::Assistant, said("1"))];
         let context = "<context>\nbe brief\n</context>\n\n";
         let cases = [

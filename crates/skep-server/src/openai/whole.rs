@@ -16,12 +16,12 @@ use skep_core::message::Usage;
 use skep_guard::{clock, scrub};
 use skep_runtime::door::Receipt;
 
-use super::reply::{Answer, Choice, Completion, Tokens, id_of};
+use super::reply::{Answer, Choice, Completion, TokenCounts, id_of};
 use super::{Answered, answer_of};
 use crate::door::calls::Presence;
 use crate::door::state::Doors;
 use crate::request::problem::Problem;
-use crate::stream::follow_stream::{Telling, Told};
+use crate::stream::follow_stream::{FollowItem, Telling};
 
 enum Ended {
     Answered(Box<Completion>),
@@ -58,9 +58,9 @@ fn ending(doors: Doors, receipt: Receipt, mut telling: Telling) -> BoxFuture<'st
     Box::pin(async move {
         let (followed, usage) = loop {
             match telling.next().await {
-                Some(Told::End(followed, usage)) => break (followed, usage),
-                Some(Told::Left) | None => return Ended::Left,
-                Some(Told::Event(_) | Told::Lost) => {}
+                Some(FollowItem::End(followed, usage)) => break (followed, usage),
+                Some(FollowItem::Left) | None => return Ended::Left,
+                Some(FollowItem::Event(_) | FollowItem::Lost) => {}
             }
         };
         match answer_of(&doors, &followed).await {
@@ -106,6 +106,6 @@ fn completion(receipt: &Receipt, answered: Answered, usage: Option<Usage>) -> Co
         created: clock::now_ms() / 1000,
         model: receipt.agent.clone(),
         choices: vec![Choice { index: 0, message, finish_reason: answered.finish }],
-        usage: usage.map(Tokens::from),
+        usage: usage.map(TokenCounts::from),
     }
 }

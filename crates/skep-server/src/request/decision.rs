@@ -9,7 +9,8 @@ use crate::request::permit::Permit;
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
+#[schema(as = Word)]
+pub(crate) enum DecisionWord {
     Approve,
     Deny,
 }
@@ -19,7 +20,7 @@ pub(crate) enum Word {
 #[serde(deny_unknown_fields)]
 #[schema(as = Decision)]
 pub(crate) struct DecisionRequest {
-    decision: Word,
+    decision: DecisionWord,
     /// How far a yes reaches; `once` where it is left out.
     scope: Option<Scope>,
     /// For `session` and `always`: what is allowed; exactly this call where it is left out.
@@ -34,7 +35,7 @@ pub(crate) struct DecisionRequest {
 impl DecisionRequest {
     pub(crate) fn wish(self, permit: &Permit, from: &str) -> DecisionWish {
         DecisionWish {
-            approve: self.decision == Word::Approve,
+            approve: self.decision == DecisionWord::Approve,
             scope: self.scope.unwrap_or(Scope::Once),
             pattern: self.pattern,
             note: self.note,

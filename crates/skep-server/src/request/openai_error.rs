@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::{self, Ref};
 
-use crate::request::problem::Said;
+use crate::request::problem::ProblemSummary;
 
 /// The form of every refusal under `/v1`, for the OpenAPI document.
 #[derive(Serialize, ToSchema)]
@@ -30,7 +30,7 @@ struct OpenAiErrorBody {
 
 /// A refusal of ours, said in the words of `/v1`.
 pub(crate) fn reshape(response: Response) -> Response {
-    let Some(said) = response.extensions().get::<Said>() else {
+    let Some(said) = response.extensions().get::<ProblemSummary>() else {
         return response;
     };
     let body = error(said.status, &said.detail, &said.code, said.param.as_deref());

@@ -91,7 +91,7 @@ pub(crate) struct Problem {
 
 /// The same in short, left with the answer for a door that says it in other words.
 #[derive(Clone)]
-pub(crate) struct Said {
+pub(crate) struct ProblemSummary {
     pub(crate) status: u16,
     pub(crate) code: String,
     pub(crate) detail: String,
@@ -188,7 +188,7 @@ impl IntoResponse for Problem {
         // A refusal often repeats what was asked for, and that may be a key pasted by mistake.
         let mut body = Value::Object(body);
         scrub::known().clean_json(&mut body);
-        let said = Said {
+        let said = ProblemSummary {
             status: self.status.as_u16(),
             code: self.code.into_owned(),
             detail: body["detail"].as_str().unwrap_or_default().to_owned(),

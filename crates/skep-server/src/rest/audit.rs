@@ -22,7 +22,7 @@ const MOST_ROWS: usize = 500;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Asked {
+pub(crate) struct AuditParams {
     agent: Option<String>,
     tool: Option<String>,
     /// For instance `ok`, `error`, `refused`, `unknown`.
@@ -41,13 +41,13 @@ pub(crate) struct Asked {
 /// Who asked, what was called, what each stage of the gate said, and what came of it. A page may
 /// be short and still have a `next`: only so many rows are looked at for one.
 #[utoipa::path(
-    get, path = "/api/v1/audit", tag = "audit", params(Asked),
+    get, path = "/api/v1/audit", tag = "audit", params(AuditParams),
     responses((status = 200, description = "Rows, newest first.", body = AuditPage))
 )]
 pub(crate) async fn list(
     State(doors): State<Doors>,
     permit: Permit,
-    Params(asked): Params<Asked>,
+    Params(asked): Params<AuditParams>,
 ) -> Result<Json<AuditPage>, Problem> {
     let limit = asked.limit.unwrap_or(USUAL_ROWS);
     if !(1..=MOST_ROWS).contains(&limit) {

@@ -33,8 +33,7 @@ pub(crate) async fn list_unknown(
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = CallFinding)]
-pub(crate) struct Finding {
+pub(crate) struct CallFinding {
     /// `happened`, `did_not`, or `run_again`: then that very call runs once more, through the
     /// whole gate, and its result reaches its session.
     outcome: Resolution,
@@ -45,7 +44,7 @@ pub(crate) struct Finding {
 
 /// Says what became of a call, once.
 #[utoipa::path(
-    post, path = "/api/v1/calls/unknown/{turn}/{call}", tag = "audit", request_body = Finding,
+    post, path = "/api/v1/calls/unknown/{turn}/{call}", tag = "audit", request_body = CallFinding,
     params(
         ("turn" = String, Path, description = "The id of its turn."),
         ("call" = String, Path, description = "The id of the call.")
@@ -60,9 +59,9 @@ pub(crate) async fn resolve(
     permit: Permit,
     Segments((turn, call)): Segments<(String, String)>,
     Params(Nothing {}): Params<Nothing>,
-    JsonBody(finding): JsonBody<Finding>,
+    JsonBody(finding): JsonBody<CallFinding>,
 ) -> Result<Json<ResolvedInfo>, Problem> {
     let (turn, call) = (TurnId::new(turn), CallId::new(call));
-    let Finding { outcome, note } = finding;
+    let CallFinding { outcome, note } = finding;
     Ok(Json(doors.hive.resolve_call(turn, call, outcome, note, permit.principal()).await?))
 }

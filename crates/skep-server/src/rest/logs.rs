@@ -15,7 +15,7 @@ const USUAL_LINES: usize = 100;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Asked {
+pub(crate) struct LogParams {
     /// This level and graver ones: error, warn, info, debug, trace.
     #[param(example = "warn")]
     level: Option<String>,
@@ -39,12 +39,12 @@ pub(crate) struct Noted {
 
 /// The newest lines of the log, or those after a place in it.
 #[utoipa::path(
-    get, path = "/api/v1/logs", tag = "hive", params(Asked),
+    get, path = "/api/v1/logs", tag = "hive", params(LogParams),
     responses((status = 200, description = "Lines of the log.", body = Noted))
 )]
 pub(crate) async fn list(
     State(doors): State<Doors>,
-    Params(asked): Params<Asked>,
+    Params(asked): Params<LogParams>,
 ) -> Result<Json<Noted>, Problem> {
     let invalid = |detail: String| Problem::bad_request("invalid_query", detail);
     let limit = asked.limit.unwrap_or(USUAL_LINES);

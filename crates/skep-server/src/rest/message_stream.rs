@@ -17,7 +17,7 @@ use skep_core::event::EventKind;
 use skep_runtime::door::Followed;
 
 use crate::door::calls::Presence;
-use crate::stream::follow_stream::{Telling, Told};
+use crate::stream::follow_stream::{FollowItem, Telling};
 use crate::stream::sse::{plain, respond};
 
 /// `first` is told before everything else.
@@ -31,7 +31,7 @@ pub(crate) fn answer(
     let rest = stream::unfold((telling, presence), |(mut telling, mut presence)| async move {
         loop {
             let told = telling.next().await?;
-            if matches!(told, Told::End(..)) {
+            if matches!(told, FollowItem::End(..)) {
                 presence.iter_mut().for_each(Presence::delivered);
             }
             if let Some(sent) = sent(told) {
@@ -42,13 +42,13 @@ pub(crate) fn answer(
     respond(first.chain(rest).map(Ok::<_, Infallible>))
 }
 
-fn sent(told: Told) -> Option<Sent> {
+fn sent(told: FollowItem) -> Option<Sent> {
     match told {
-        Told::Event(event) if matches!(event.kind, EventKind::HistoryUpdated { .. }) => None,
-        Told::Event(event) => Some(plain(event.kind.name(), &*event)),
-        Told::Lost => Some(plain("resync", &json!({}))),
-        Told::Left => Some(plain("left", &json!({}))),
-        Told::End(followed, usage) => Some(end(&followed, &usage)),
+        FollowItem::Event(event) if matches!(event.kind, EventKind::HistoryUpdated { .. }) => None,
+        FollowItem::Event(event) => Some(plain(event.kind.name(), &*event)),
+        FollowItem::Lost => Some(plain("resync", &json!({}))),
+        FollowItem::Left => Some(plain("left", &json!({}))),
+        FollowItem::End(followed, usage) => Some(end(&followed, &usage)),
     }
 }
 

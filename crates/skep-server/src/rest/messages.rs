@@ -126,7 +126,7 @@ pub(crate) async fn submit(
     };
     let presence = if waits { watch() } else { None };
     if let Some(listening) = listening {
-        let telling = listening.to(follow_stream::Message::from(&receipt));
+        let telling = listening.to(follow_stream::FollowedMessage::from(&receipt));
         return Ok(message_stream::answer("ack", &receipt, telling, presence));
     }
     match time {
@@ -173,7 +173,7 @@ pub(crate) async fn follow(
     if let Some(listening) = listening {
         let presence = watch();
         let (item, session_key) = (found.item_id.clone(), found.session_key.clone());
-        let telling = listening.to(follow_stream::Message { agent, session_key, item });
+        let telling = listening.to(follow_stream::FollowedMessage { agent, session_key, item });
         return Ok(message_stream::answer("message", &found, telling, presence));
     }
     match time {

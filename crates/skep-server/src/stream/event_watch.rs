@@ -8,7 +8,7 @@ use futures_util::{FutureExt, StreamExt};
 use skep_core::BoxStream;
 use skep_core::event::Event;
 use skep_runtime::door::{ActiveTurn, DoorError};
-use skep_runtime::{Hive, Live, Told, Watch};
+use skep_runtime::{Hive, Live, Watch, WatchItem};
 use tokio::time::{Instant, sleep_until};
 
 use crate::door::state::Doors;
@@ -31,7 +31,7 @@ pub(crate) enum Seen<P> {
 }
 
 pub(crate) struct Watching<P> {
-    told: BoxStream<'static, Told<P>>,
+    told: BoxStream<'static, WatchItem<P>>,
     /// Not before this moment the next live ones are taken.
     rest: Option<Instant>,
     over: bool,
@@ -66,9 +66,9 @@ impl<P: Send + 'static> Watching<P> {
             return Seen::Resync;
         }
         let first = match self.told.next().await {
-            Some(Told::Past(page)) => return Seen::Past(page),
-            Some(Told::Now(Live::Event(event))) => event,
-            Some(Told::Now(Live::Resync)) | None => {
+            Some(WatchItem::Past(page)) => return Seen::Past(page),
+            Some(WatchItem::Now(Live::Event(event))) => event,
+            Some(WatchItem::Now(Live::Resync)) | None => {
                 self.over = true;
                 return Seen::Resync;
             }
@@ -76,10 +76,10 @@ impl<P: Send + 'static> Watching<P> {
         let mut heap = vec![first];
         while heap.len() < AT_ONCE {
             match self.told.next().now_or_never() {
-                Some(Some(Told::Now(Live::Event(event)))) => heap.push(event),
+                Some(Some(WatchItem::Now(Live::Event(event)))) => heap.push(event),
                 None => break,
                 // Live ones have begun: no page comes any more.
-                Some(Some(Told::Past(_) | Told::Now(Live::Resync)) | None) => {
+                Some(Some(WatchItem::Past(_) | WatchItem::Now(Live::Resync)) | None) => {
                     self.over = true;
                     break;
                 }

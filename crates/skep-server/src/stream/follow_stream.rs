@@ -34,20 +34,20 @@ impl Listening {
     }
 
     /// Of all that happens, what concerns this message.
-    pub(crate) fn to(self, message: Message) -> Telling {
+    pub(crate) fn to(self, message: FollowedMessage) -> Telling {
         let doors = &self.doors;
         let stay = doors.standing.stay(&doors.hive, self.permit.credential());
         Telling { listening: self, message, stay, turn: None, ended: None, stage: Stage::New }
     }
 }
 
-pub(crate) struct Message {
+pub(crate) struct FollowedMessage {
     pub(crate) agent: AgentName,
     pub(crate) session_key: SessionKey,
     pub(crate) item: ItemId,
 }
 
-impl From<&Receipt> for Message {
+impl From<&Receipt> for FollowedMessage {
     fn from(receipt: &Receipt) -> Self {
         Self {
             agent: receipt.agent.clone(),
@@ -57,7 +57,7 @@ impl From<&Receipt> for Message {
     }
 }
 
-pub(crate) enum Told {
+pub(crate) enum FollowItem {
     /// A delta, the start or end of a tool, rows written, a turn that goes on: of this message's
     /// turn alone.
     Event(Arc<Event>),
@@ -70,7 +70,7 @@ pub(crate) enum Told {
 
 pub(crate) struct Telling {
     listening: Listening,
-    message: Message,
+    message: FollowedMessage,
     stay: Stay,
     /// The turn that answers it, once there is one.
     turn: Option<TurnId>,
@@ -91,7 +91,7 @@ enum Stage {
 
 impl Telling {
     /// What comes next; nothing after the end.
-    pub(crate) async fn next(&mut self) -> Option<Told> {
+    pub(crate) async fn next(&mut self) -> Option<FollowItem> {
         let told = match self.stage {
             Stage::Over => return None,
             Stage::New => match self.look().await {
@@ -107,23 +107,23 @@ impl Telling {
             Stage::Open => self.listen().await,
             Stage::Lost => self.wait_for_the_end().await,
         };
-        if matches!(told, Told::End(..) | Told::Left) {
+        if matches!(told, FollowItem::End(..) | FollowItem::Left) {
             self.stage = Stage::Over;
         }
         Some(told)
     }
 
-    async fn listen(&mut self) -> Told {
+    async fn listen(&mut self) -> FollowItem {
         loop {
             let closing = &self.listening.doors.closing;
             let live = tokio::select! {
                 live = self.listening.live.next() => live,
-                () = closing.cancelled() => return Told::Left,
-                () = self.stay.over() => return Told::Left,
+                () = closing.cancelled() => return FollowItem::Left,
+                () = self.stay.over() => return FollowItem::Left,
             };
             let Some(Live::Event(event)) = live else {
                 self.stage = Stage::Lost;
-                return Told::Lost;
+                return FollowItem::Lost;
             };
             match self.consider(event).await {
                 Ok(Some(told)) => return told,
@@ -133,13 +133,13 @@ impl Telling {
         }
     }
 
-    async fn consider(&mut self, event: Arc<Event>) -> Result<Option<Told>, DoorError> {
+    async fn consider(&mut self, event: Arc<Event>) -> Result<Option<FollowItem>, DoorError> {
         match &event.kind {
             EventKind::InboxEnded { item, .. } if *item == self.message.item => {
                 self.ended.clone_from(&event.turn);
                 if event.turn.is_none() {
                     let followed = self.look().await?;
-                    return Ok(Some(Told::End(Box::new(followed), None)));
+                    return Ok(Some(FollowItem::End(Box::new(followed), None)));
                 }
             }
             EventKind::TurnEnd { usage, .. }
@@ -147,7 +147,7 @@ impl Telling {
             {
                 let usage = *usage;
                 let followed = self.look().await?;
-                return Ok(Some(Told::End(Box::new(followed), Some(usage))));
+                return Ok(Some(FollowItem::End(Box::new(followed), Some(usage))));
             }
             EventKind::TurnStart { session_key, .. }
                 if self.turn.is_none() && *session_key == self.message.session_key =>
@@ -171,12 +171,12 @@ impl Telling {
                 | EventKind::HistoryUpdated { .. }
         );
         let own = event.turn.is_some() && event.turn == self.turn;
-        Ok((own && told).then_some(Told::Event(event)))
+        Ok((own && told).then_some(FollowItem::Event(event)))
     }
 
     /// The message as it stands, and the turn it has by now.
     async fn look(&mut self) -> Result<Followed, DoorError> {
-        let Message { agent, item, .. } = &self.message;
+        let FollowedMessage { agent, item, .. } = &self.message;
         let permit = &self.listening.permit;
         let hive = &self.listening.doors.hive;
         let sight = permit.sight();
@@ -185,8 +185,8 @@ impl Telling {
         Ok(followed)
     }
 
-    async fn wait_for_the_end(&mut self) -> Told {
-        let Message { agent, item, .. } = &self.message;
+    async fn wait_for_the_end(&mut self) -> FollowItem {
+        let FollowedMessage { agent, item, .. } = &self.message;
         let permit = &self.listening.permit;
         let (principal, sight) = (permit.principal(), permit.sight());
         let doors = &self.listening.doors;
@@ -195,32 +195,32 @@ impl Telling {
                 doors.hive.follow_until_ended(agent, item.as_str(), principal, &sight, LOOK_AGAIN);
             let followed = tokio::select! {
                 followed = following => followed,
-                () = doors.closing.cancelled() => return Told::Left,
-                () = self.stay.over() => return Told::Left,
+                () = doors.closing.cancelled() => return FollowItem::Left,
+                () = self.stay.over() => return FollowItem::Left,
             };
             match followed {
                 Ok(followed) if followed.has_ended() => return end(&doors.hive, followed).await,
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(%error, "the end of a message cannot be read");
-                    return Told::Left;
+                    return FollowItem::Left;
                 }
             }
         }
     }
 
-    fn lose(&mut self, error: &DoorError) -> Told {
+    fn lose(&mut self, error: &DoorError) -> FollowItem {
         tracing::warn!(%error, "a message that is told cannot be read");
         self.stage = Stage::Lost;
-        Told::Lost
+        FollowItem::Lost
     }
 }
 
 /// The end of a message whose events are gone: what it took stands in the history.
-async fn end(hive: &Hive, followed: Followed) -> Told {
+async fn end(hive: &Hive, followed: Followed) -> FollowItem {
     let spoken = match followed.turn {
         Some(_) => hive.spoken(&followed).await.ok(),
         None => None,
     };
-    Told::End(Box::new(followed), spoken.map(|spoken| spoken.usage))
+    FollowItem::End(Box::new(followed), spoken.map(|spoken| spoken.usage))
 }

@@ -15,13 +15,13 @@ use skep_runtime::door::{DecisionWish, DoorError, Inbound, Source};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::channel::frame::{self, ClientFrame, Named, Place, Refused, Said, invalid};
+use crate::channel::frame::{self, ClientFrame, IncomingMessage, Named, Place, Refused, invalid};
 use crate::channel::hub::{PastPage, Push, Seated};
 use crate::door::state::Doors;
 use crate::request::permit::Permit;
 use crate::stream::event_filter::EventFilter;
 use crate::stream::event_watch::{Seen, Watching};
-use crate::ws::socket::Ended;
+use crate::ws::socket::SocketEnd;
 
 /// Two pings unanswered, and some slack.
 const SILENCE: Duration = Duration::from_secs(75);
@@ -66,12 +66,12 @@ enum Wish {
 
 struct Told {
     place: Place,
-    said: Said,
+    said: IncomingMessage,
 }
 
 impl Incoming<'_> {
     /// Reads until the connection ends.
-    pub(crate) async fn run(&mut self) -> Ended {
+    pub(crate) async fn run(&mut self) -> SocketEnd {
         let mut heard = Instant::now();
         loop {
             let room = self.under_way.len() < UNDER_WAY;
@@ -80,9 +80,9 @@ impl Incoming<'_> {
                     heard = Instant::now();
                     match message {
                         Ok(Some(Ok(message))) => self.take(message).await,
-                        Ok(Some(Err(error))) => Err(Ended::of(&error)),
-                        Ok(None) => Err(Ended::Gone),
-                        Err(_) => Err(Ended::Silent),
+                        Ok(Some(Err(error))) => Err(SocketEnd::of(&error)),
+                        Ok(None) => Err(SocketEnd::Gone),
+                        Err(_) => Err(SocketEnd::Silent),
                     }
                 }
                 Some(outcome) = self.under_way.next() => self.pass_outcome(outcome).await,
@@ -94,7 +94,7 @@ impl Incoming<'_> {
         }
     }
 
-    async fn take(&mut self, message: Message) -> Result<(), Ended> {
+    async fn take(&mut self, message: Message) -> Result<(), SocketEnd> {
         let text = match message {
             Message::Text(text) => text,
             Message::Binary(_) => {
@@ -103,7 +103,7 @@ impl Incoming<'_> {
             }
             // The library answers pings; both only show that the other side lives.
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
-            Message::Close(_) => return Err(Ended::Gone),
+            Message::Close(_) => return Err(SocketEnd::Gone),
         };
         let wish = match ClientFrame::parse(&text) {
             Ok(frame) => {
@@ -163,7 +163,7 @@ impl Incoming<'_> {
     }
 
     fn submit(&mut self, told: Told) {
-        let Told { place, said: Said { content, id, mode, attachments, .. } } = told;
+        let Told { place, said: IncomingMessage { content, id, mode, attachments, .. } } = told;
         if self.stream {
             self.seated.follow(&place);
         }
@@ -217,7 +217,11 @@ impl Incoming<'_> {
         self.under_way.push(outcome.boxed());
     }
 
-    async fn subscribe(&mut self, filter: EventFilter, since: Option<i64>) -> Result<(), Ended> {
+    async fn subscribe(
+        &mut self,
+        filter: EventFilter,
+        since: Option<i64>,
+    ) -> Result<(), SocketEnd> {
         let page = |events: Vec<Event>| events.iter().map(frame::event).collect();
         match Watching::begin(self.doors, self.permit, since, filter, page).await {
             Ok((active, watching)) => {
@@ -231,7 +235,7 @@ impl Incoming<'_> {
         }
     }
 
-    async fn pass_outcome(&mut self, outcome: Result<Done, Refused>) -> Result<(), Ended> {
+    async fn pass_outcome(&mut self, outcome: Result<Done, Refused>) -> Result<(), SocketEnd> {
         let again = match outcome {
             Ok(Done::Again(again)) => again,
             Ok(Done::Say(text)) => return self.tell(text).await,
@@ -243,7 +247,7 @@ impl Incoming<'_> {
         Ok(())
     }
 
-    async fn pass_events(&mut self, seen: Seen<Vec<Utf8Bytes>>) -> Result<(), Ended> {
+    async fn pass_events(&mut self, seen: Seen<Vec<Utf8Bytes>>) -> Result<(), SocketEnd> {
         match seen {
             Seen::Past(texts) => {
                 let (taken, untaken) = oneshot::channel();
@@ -266,13 +270,13 @@ impl Incoming<'_> {
         }
     }
 
-    async fn tell(&mut self, text: Utf8Bytes) -> Result<(), Ended> {
+    async fn tell(&mut self, text: Utf8Bytes) -> Result<(), SocketEnd> {
         self.push(Push::Plain(text)).await
     }
 
     /// Waits for room in the queue: who does not read what it caused is not read further either.
-    async fn push(&mut self, push: Push) -> Result<(), Ended> {
-        self.seated.queue().send(push).await.map_err(|_| Ended::Gone)
+    async fn push(&mut self, push: Push) -> Result<(), SocketEnd> {
+        self.seated.queue().send(push).await.map_err(|_| SocketEnd::Gone)
     }
 }
 

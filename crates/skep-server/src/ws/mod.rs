@@ -18,7 +18,7 @@ use serde::Deserialize;
 use skep_core::ids::ChannelId;
 use utoipa::IntoParams;
 
-use crate::door::admission::Slot;
+use crate::door::admission::ConnectionSlot;
 use crate::door::browser;
 use crate::door::state::Doors;
 use crate::request::extract::Params;
@@ -61,7 +61,7 @@ pub(crate) struct SocketParams {
 pub(crate) async fn upgrade(
     State(doors): State<Doors>,
     permit: Permit,
-    slot: Option<Extension<Slot>>,
+    slot: Option<Extension<ConnectionSlot>>,
     Params(params): Params<SocketParams>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {

@@ -18,7 +18,7 @@ use crate::channel::frame::{self, DeltaMark, Place};
 use crate::channel::hub::{Push, Queue, Seated};
 use crate::door::state::Doors;
 use crate::request::permit::Permit;
-use crate::ws::socket::Ended;
+use crate::ws::socket::SocketEnd;
 
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// A reader that takes nothing for this long is gone.
@@ -79,14 +79,14 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Sends until the connection ends. `since` is the last frame the client has.
-    pub(crate) async fn run(&mut self, since: Option<i64>) -> Ended {
+    pub(crate) async fn run(&mut self, since: Option<i64>) -> SocketEnd {
         match self.greet(since).await {
-            Ok(()) => self.pump().await.err().unwrap_or(Ended::Gone),
+            Ok(()) => self.pump().await.err().unwrap_or(SocketEnd::Gone),
             Err(ended) => ended,
         }
     }
 
-    async fn greet(&mut self, since: Option<i64>) -> Result<(), Ended> {
+    async fn greet(&mut self, since: Option<i64>) -> Result<(), SocketEnd> {
         let OpenedChannel { channel, seq, floor } = self.opened;
         self.feed_text(frame::hello(channel, *seq)).await?;
         let since = since.unwrap_or(*seq);
@@ -102,7 +102,7 @@ impl<'a> Outgoing<'a> {
         self.flush().await
     }
 
-    async fn pump(&mut self) -> Result<(), Ended> {
+    async fn pump(&mut self) -> Result<(), SocketEnd> {
         let mut ping = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -125,7 +125,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    async fn pass(&mut self, push: Push) -> Result<(), Ended> {
+    async fn pass(&mut self, push: Push) -> Result<(), SocketEnd> {
         match push {
             Push::Durable(frame) => self.pass_durable(&frame).await,
             Push::Again(frame) if frame.seq > self.last => self.pass_durable(&frame).await,
@@ -141,7 +141,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    async fn pass_durable(&mut self, frame: &Arc<Frame>) -> Result<(), Ended> {
+    async fn pass_durable(&mut self, frame: &Arc<Frame>) -> Result<(), SocketEnd> {
         if frame.seq > self.last + 1 {
             // Commits may be told out of order; the rows know what lies between.
             self.catch_up(Rows::Few).await?;
@@ -156,7 +156,7 @@ impl<'a> Outgoing<'a> {
 
     /// Somebody asked with an id for the second time: the same answer as before. What this socket
     /// was sent already comes without its `seq`, so that each number comes once.
-    async fn pass_again(&mut self, frame: &Frame) -> Result<(), Ended> {
+    async fn pass_again(&mut self, frame: &Frame) -> Result<(), SocketEnd> {
         if self.again.len() >= REMEMBERED {
             self.again.clear();
         }
@@ -170,7 +170,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Sends the rows after the last frame sent.
-    async fn catch_up(&mut self, rows: Rows) -> Result<(), Ended> {
+    async fn catch_up(&mut self, rows: Rows) -> Result<(), SocketEnd> {
         loop {
             let (hive, channel) = (&self.doors.hive, &self.opened.channel);
             let page = match rows {
@@ -179,7 +179,7 @@ impl<'a> Outgoing<'a> {
             };
             let page = page.map_err(|error| {
                 tracing::warn!(%channel, %error, "cannot read the frames of a channel");
-                Ended::Unreadable
+                SocketEnd::Unreadable
             })?;
             if page.is_empty() {
                 return Ok(());
@@ -192,7 +192,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// The queue overflowed: durable frames come from their rows, provisional ones start afresh.
-    async fn recover(&mut self) -> Result<(), Ended> {
+    async fn recover(&mut self) -> Result<(), SocketEnd> {
         let mut kept = Vec::new();
         while let Ok(push) = self.queue.pushes.try_recv() {
             if matches!(push, Push::Plain(_) | Push::Again(_) | Push::Past(_)) {
@@ -209,7 +209,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// What model calls under way have said so far, for a socket that streams.
-    async fn show_active(&mut self) -> Result<(), Ended> {
+    async fn show_active(&mut self) -> Result<(), SocketEnd> {
         if !self.stream {
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
-    async fn show(&mut self, place: &Place, active: &ActiveTurn) -> Result<(), Ended> {
+    async fn show(&mut self, place: &Place, active: &ActiveTurn) -> Result<(), SocketEnd> {
         let texts = active.content.iter().filter_map(|block| match block {
             Block::Text { text } => Some(text.as_str()),
             _ => None,
@@ -259,23 +259,25 @@ impl<'a> Outgoing<'a> {
         false
     }
 
-    async fn feed_text(&mut self, text: Utf8Bytes) -> Result<(), Ended> {
+    async fn feed_text(&mut self, text: Utf8Bytes) -> Result<(), SocketEnd> {
         self.feed(Message::Text(text)).await
     }
 
-    async fn feed(&mut self, message: Message) -> Result<(), Ended> {
+    async fn feed(&mut self, message: Message) -> Result<(), SocketEnd> {
         in_time(poll_fn(|context| self.sink.poll_ready_unpin(context))).await?;
-        self.sink.start_send_unpin(message).map_err(|_| Ended::Gone)
+        self.sink.start_send_unpin(message).map_err(|_| SocketEnd::Gone)
     }
 
-    async fn flush(&mut self) -> Result<(), Ended> {
+    async fn flush(&mut self) -> Result<(), SocketEnd> {
         in_time(poll_fn(|context| self.sink.poll_flush_unpin(context))).await
     }
 
     /// Says why, as far as the other side still listens. The caller bounds the time.
-    pub(crate) async fn say_goodbye(&mut self, ended: &Ended) {
+    pub(crate) async fn say_goodbye(&mut self, ended: &SocketEnd) {
         // The store may be closed by now; the rows are there when the client comes back.
-        if matches!(ended, Ended::Stopping) && self.catch_up(Rows::Few).await == Err(Ended::Gone) {
+        if matches!(ended, SocketEnd::Stopping)
+            && self.catch_up(Rows::Few).await == Err(SocketEnd::Gone)
+        {
             return;
         }
         if let Some((code, reason)) = ended.close_code() {
@@ -292,7 +294,7 @@ impl<'a> Outgoing<'a> {
 }
 
 /// Mostly the kernel takes it at once: then no timer is made, which would cost more than the frame.
-async fn in_time<E>(step: impl Future<Output = Result<(), E>> + Unpin) -> Result<(), Ended> {
+async fn in_time<E>(step: impl Future<Output = Result<(), E>> + Unpin) -> Result<(), SocketEnd> {
     let mut step = step;
     let done = match (&mut step).now_or_never() {
         Some(done) => Ok(done),
@@ -300,6 +302,6 @@ async fn in_time<E>(step: impl Future<Output = Result<(), E>> + Unpin) -> Result
     };
     match done {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) | Err(_) => Err(Ended::Gone),
+        Ok(Err(_)) | Err(_) => Err(SocketEnd::Gone),
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::door::admission::Slot;
+use crate::door::admission::ConnectionSlot;
 use crate::door::state::Doors;
 use crate::request::attachment::LARGE_TEXT;
 use crate::request::permit::Permit;
@@ -32,13 +32,13 @@ pub(crate) struct Socket {
     /// The conversation of frames that name none.
     pub(crate) session: SessionKey,
     pub(crate) goodbye: TaskTrackerToken,
-    pub(crate) _slot: Option<Slot>,
+    pub(crate) _slot: Option<ConnectionSlot>,
     pub(crate) _task: TaskTrackerToken,
 }
 
 /// Why a socket ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum SocketEnd {
     /// The other side closed, vanished, or does not read.
     Gone,
     Silent,
@@ -51,7 +51,7 @@ pub(crate) enum Ended {
     Protocol,
 }
 
-impl Ended {
+impl SocketEnd {
     pub(crate) fn of(error: &axum::Error) -> Self {
         let source = error.source().and_then(|source| source.downcast_ref());
         match source {
@@ -99,8 +99,8 @@ impl Socket {
         let ended = tokio::select! {
             ended = incoming.run() => ended,
             ended = outgoing.run(self.since) => ended,
-            () = self.doors.closing.cancelled() => Ended::Stopping,
-            () = stay.over() => Ended::Revoked,
+            () = self.doors.closing.cancelled() => SocketEnd::Stopping,
+            () = stay.over() => SocketEnd::Revoked,
         };
         tracing::debug!(channel = %self.opened.channel, ?ended, "socket ended");
         let goodbye = async {

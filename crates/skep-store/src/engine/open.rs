@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skep_core::audit::{AuditVerdict, Finding, Head};
+use skep_core::audit::{AuditFinding, AuditVerdict, Head};
 
 use crate::disk::file::{self, FileState, SideFiles};
 use crate::disk::floor::Floor;
@@ -68,7 +68,7 @@ pub struct OpenReport {
     pub fresh: bool,
     /// What is not as it was left in the audit trail. The caller adds a row that says so, before
     /// any other.
-    pub trail: Option<Finding>,
+    pub trail: Option<AuditFinding>,
     /// What was missing, where that was accepted.
     pub loss: Option<Loss>,
 }

@@ -9,7 +9,7 @@
 use std::io;
 use std::path::Path;
 
-use skep_core::audit::{AuditVerdict, Finding, FindingKind, Head, Seal};
+use skep_core::audit::{AuditFinding, AuditVerdict, FindingKind, Head, Seal};
 
 use crate::disk::line_file::{self, LineFile, LineState};
 use crate::engine::audit_chain::{self, newest, seal_of};
@@ -38,7 +38,7 @@ pub(crate) struct Trail {
     /// `None` if it cannot be written: rows are added anyway.
     pub file: Option<LineFile>,
     /// What is not as it was left; the file keeps its line until a row tells of it.
-    pub finding: Option<Finding>,
+    pub finding: Option<AuditFinding>,
 }
 
 /// Seals what came before there was a chain, and compares the trail with its head.
@@ -68,7 +68,7 @@ async fn compare(
     conn: &mut Conn,
     found: Head,
     kept: LineState<Head>,
-) -> Result<Option<Finding>, SqlError> {
+) -> Result<Option<AuditFinding>, SqlError> {
     let head = match kept {
         LineState::At(head) => head,
         LineState::Missing if found.id == 0 => return Ok(None),
@@ -79,21 +79,21 @@ async fn compare(
             "the trail ended with row {}, and run/audit.head names row {}",
             found.id, head.id
         );
-        return Ok(Some(Finding::new(FindingKind::CutOff, found.id + 1, text)));
+        return Ok(Some(AuditFinding::new(FindingKind::CutOff, found.id + 1, text)));
     }
     match seal_of(conn, head.id).await? {
         Some(seal) if seal != head.seal => {
             let text = format!("row {} does not have the hash run/audit.head names", head.id);
-            Ok(Some(Finding::new(FindingKind::Rewritten, head.id, text)))
+            Ok(Some(AuditFinding::new(FindingKind::Rewritten, head.id, text)))
         }
         _ => Ok(None),
     }
 }
 
-fn no_head(kept: LineState<Head>, row: i64) -> Finding {
+fn no_head(kept: LineState<Head>, row: i64) -> AuditFinding {
     let how = if kept == LineState::Missing { "is gone" } else { "cannot be read" };
     let text = format!("run/audit.head {how}: rows cut off behind row {row} would not be missed");
-    Finding::new(FindingKind::Head, row, text)
+    AuditFinding::new(FindingKind::Head, row, text)
 }
 
 /// Rows that were there before the chain, in one transaction. The head is on the disk before the

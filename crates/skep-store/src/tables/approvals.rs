@@ -20,7 +20,7 @@ use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::Tx;
 use crate::tables::inbox::{Accept, Accepted};
 use crate::tables::pending::cause;
-use crate::tables::people::grants::{GrantRow, NewGrant};
+use crate::tables::people::grants::{AddGrant, GrantRow};
 use crate::tables::waits::Decide;
 
 /// A question about a call that is to wait.
@@ -152,7 +152,7 @@ fn tell_decided(
 
 /// A person's answer. It is refused when there is one already, when the question was another one,
 /// or when nothing waits for it any more.
-pub struct Answer {
+pub struct AnswerApproval {
     pub id: String,
     pub approve: bool,
     pub scope: Scope,
@@ -170,7 +170,7 @@ pub struct Answer {
     pub now: Millis,
 }
 
-impl Run for Answer {
+impl Run for AnswerApproval {
     /// What became of the item, where there is one.
     type Out = Option<Accepted>;
 
@@ -205,7 +205,7 @@ impl Run for Answer {
         tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
         tx.audit(self.trace(&found, state)).await?;
         for grant in &self.grants {
-            NewGrant(grant.clone()).run(tx).await?;
+            AddGrant(grant.clone()).run(tx).await?;
         }
         if found.reopened {
             return self.run_as_item(tx).await;
@@ -222,7 +222,7 @@ impl Run for Answer {
     }
 }
 
-impl Answer {
+impl AnswerApproval {
     /// Who decided what, for the audit trail.
     fn trace(&self, found: &Approval, state: ApprovalState) -> AuditRow {
         let word = format!("{} {} through {}", state.as_str(), self.scope.as_str(), self.from);

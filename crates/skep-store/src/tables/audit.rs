@@ -73,7 +73,7 @@ pub struct Wanted {
     pub kind: Option<AuditKind>,
 }
 
-pub struct AuditPage {
+pub struct AuditRows {
     /// Newest first.
     pub rows: Vec<(AuditRow, Seal)>,
     /// Where the next page begins, when there may be more.
@@ -100,7 +100,7 @@ pub async fn page(
     wanted: &Wanted,
     before: Option<i64>,
     limit: usize,
-) -> Result<AuditPage, SqlError> {
+) -> Result<AuditRows, SqlError> {
     let named = match wanted.agent {
         Some(agent) => name_before_ids(conn, agent).await?,
         None => None,
@@ -124,7 +124,7 @@ pub async fn page(
         let rows = conn.rows(select, &args).await?;
         let more = rows.len() == limit;
         let next = rows.last().filter(|_| more).map(|row| row.int(0)).transpose()?;
-        return Ok(AuditPage { rows: rows.iter().filter_map(readable).collect(), next });
+        return Ok(AuditRows { rows: rows.iter().filter_map(readable).collect(), next });
     }
     let end = newest(conn).await?.id.saturating_add(1);
     let mut below = before.map_or(end, |before| before.min(end));
@@ -143,7 +143,7 @@ pub async fn page(
             break;
         }
     }
-    Ok(AuditPage { rows, next: (below > 1).then_some(below) })
+    Ok(AuditRows { rows, next: (below > 1).then_some(below) })
 }
 
 /// The name under which an agent's rows stand that have no id: they are older than the second

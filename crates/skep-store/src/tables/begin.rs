@@ -7,7 +7,7 @@ use skep_core::ids::{AgentId, AgentName, Principal, SessionId, SessionKey, TurnI
 use crate::engine::command::Run;
 use crate::engine::error::Refusal;
 use crate::engine::tx::Tx;
-use crate::tables::history::{self, NewMessage, NewSession, RowPlace};
+use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::lanes;
 use crate::tables::people::storage;
 
@@ -19,7 +19,7 @@ pub struct BeginSession {
     pub session_key: SessionKey,
     pub session: SessionId,
     pub turn: TurnId,
-    pub messages: Vec<NewMessage>,
+    pub messages: Vec<NewHistoryRow>,
     pub principal: Principal,
     /// Bytes the principal may store in all; nothing where that has no limit.
     pub room: Option<u64>,

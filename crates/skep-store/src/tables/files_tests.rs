@@ -12,8 +12,8 @@ use skep_core::settings::QueueMode;
 use super::*;
 use crate::engine::dialect;
 use crate::tables::agents::{NewAgent, RegisterAgents};
-use crate::tables::history::{self, NewMessage};
-use crate::tables::inbox::{Accept, Accepted, Letter, Slot};
+use crate::tables::history::{self, NewHistoryRow};
+use crate::tables::inbox::{Accept, Accepted, Letter, NewTurn};
 use crate::tables::journal::{Entry, Journal};
 use crate::tables::leases::Lease;
 use crate::tables::retention::Expire;
@@ -55,7 +55,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
         own_tools: false,
     };
     let (turn, session) = (TurnId(format!("t{number}")), SessionId(format!("s{number}")));
-    let take = Some(Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") });
+    let take = Some(NewTurn { turn, session, idle_ms: 1000, node: NodeName::new("n") });
     let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
     match store.write(accept).await.unwrap() {
         Accepted::Started { lease } => Some(*lease),
@@ -65,7 +65,7 @@ async fn accept(store: &Store, number: usize, files: Vec<File>) -> Option<Lease>
 
 fn result(lease: &Lease, files: Vec<File>) -> Journal {
     let content = files.into_iter().map(Block::File).collect();
-    let message = NewMessage { id: "m1".to_owned(), body: Body::assistant(content, None) };
+    let message = NewHistoryRow { id: "m1".to_owned(), body: Body::assistant(content, None) };
     let entries = vec![Entry::Assistant { message, calls: Vec::new() }];
     let (turn, token) = (lease.turn.clone(), lease.token);
     Journal { turn, token, entries, steer: true, active_ms: 1, now: 6 }

@@ -18,7 +18,7 @@ use crate::tables::files;
 
 /// A message that has its id but no place yet.
 #[derive(Clone, Debug)]
-pub struct NewMessage {
+pub struct NewHistoryRow {
     pub id: String,
     pub body: Body,
 }
@@ -35,7 +35,7 @@ pub(crate) struct RowPlace<'a> {
 pub(crate) async fn append(
     tx: &mut Tx<'_>,
     place: &RowPlace<'_>,
-    messages: Vec<NewMessage>,
+    messages: Vec<NewHistoryRow>,
 ) -> Result<Vec<Message>, SqlError> {
     if messages.is_empty() {
         return Ok(Vec::new());
@@ -134,7 +134,7 @@ pub(crate) async fn restore(
         turn: &message.turn,
         now: message.timestamp,
     };
-    let new = NewMessage { id: message.id.clone(), body: message.body.clone() };
+    let new = NewHistoryRow { id: message.id.clone(), body: message.body.clone() };
     insert(tx, &place, message.seq, new).await?;
     if message.body.is_spoken() {
         note_spoken(tx, agent, &message.session_id, message.seq).await?;
@@ -158,7 +158,7 @@ async fn insert(
     tx: &mut Tx<'_>,
     place: &RowPlace<'_>,
     seq: i64,
-    message: NewMessage,
+    message: NewHistoryRow,
 ) -> Result<Message, SqlError> {
     files::keep(tx, message.body.files(), place.now).await?;
     let body = stored(&message.body)

@@ -64,14 +64,14 @@ pub struct Accept {
     pub letter: Letter,
     pub mode: QueueMode,
     pub engine: Capabilities,
-    pub take: Option<Slot>,
+    pub take: Option<NewTurn>,
     /// `/new` before it: its turn begins a new session, and a waiting turn is ended.
     pub fresh: bool,
 }
 
 /// What a turn that begins needs: the caller holds a slot for it.
 #[derive(Clone, Debug)]
-pub struct Slot {
+pub struct NewTurn {
     pub turn: TurnId,
     pub session: SessionId,
     pub idle_ms: i64,
@@ -133,7 +133,7 @@ impl Accept {
         tx: &mut Tx<'_>,
         mut lane: Lane,
         ord: i64,
-        slot: &Slot,
+        slot: &NewTurn,
     ) -> Result<Accepted, Refusal> {
         let letter = &self.letter;
         let ack = Ack { state: AckState::Started, note: letter.note.clone() };
@@ -214,7 +214,7 @@ pub enum Action {
     NewSession,
     /// What the lane's next turns use.
     Choose {
-        choice: Choice,
+        choice: LaneChoice,
         say: String,
     },
     Say(String),
@@ -226,7 +226,7 @@ pub enum Action {
 
 /// `None` resets it to the agent's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum LaneChoice {
     Profile(Option<String>),
     Think(Option<Think>),
 }
@@ -296,10 +296,10 @@ impl Order {
             Action::Say(text) => Ok((None, Ok(text.clone()))),
             Action::Choose { choice, say } => {
                 let (sql, value) = match choice {
-                    Choice::Profile(profile) => {
+                    LaneChoice::Profile(profile) => {
                         ("UPDATE lanes SET profile = $2 WHERE id = $1", profile.as_deref())
                     }
-                    Choice::Think(think) => {
+                    LaneChoice::Think(think) => {
                         ("UPDATE lanes SET think = $2 WHERE id = $1", think.map(Think::as_str))
                     }
                 };

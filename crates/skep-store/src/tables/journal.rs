@@ -15,7 +15,7 @@ use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking};
 use crate::tables::engine_sessions::LaunchedSession;
-use crate::tables::history::{self, NewMessage, RowPlace};
+use crate::tables::history::{self, NewHistoryRow, RowPlace};
 use crate::tables::inbox::user_body;
 use crate::tables::pending::{NEXT_ITEMS, PendingItem};
 use crate::tables::spend;
@@ -38,7 +38,7 @@ pub struct Journal {
 #[derive(Clone)]
 pub enum Entry {
     /// A model call ended: its message, and the calls it asks for.
-    Assistant { message: NewMessage, calls: Vec<NewCall> },
+    Assistant { message: NewHistoryRow, calls: Vec<NewCall> },
     /// The call waits for its place among those that run: it could not come further.
     Queued,
     /// The call is about to run.
@@ -46,7 +46,7 @@ pub enum Entry {
     /// The call was marked as started and certainly did not run: it is planned again.
     Unstarted { call: CallId, approval: Option<String> },
     /// The model is shown notes from here on; the row says which.
-    Seam { message: NewMessage },
+    Seam { message: NewHistoryRow },
     /// An event for watchers, at its place among the others.
     Note { text: String },
     /// The call is about to run with this approval.
@@ -56,7 +56,7 @@ pub enum Entry {
     /// The engine's own session has every row up to here.
     Seen { session: LaunchedSession },
     /// The call has its answer, or will never have one.
-    Result { message: NewMessage, call: CallId, state: CallState, audit: Option<Audit> },
+    Result { message: NewHistoryRow, call: CallId, state: CallState, audit: Option<Audit> },
 }
 
 #[derive(Clone)]
@@ -72,7 +72,7 @@ pub struct NewCall {
 
 impl Entry {
     /// The row it becomes.
-    pub fn message(&self) -> Option<&NewMessage> {
+    pub fn message(&self) -> Option<&NewHistoryRow> {
         match self {
             Self::Assistant { message, .. }
             | Self::Result { message, .. }
@@ -168,7 +168,7 @@ impl Journal {
 
 /// Bytes it puts on the disk, about.
 pub fn cost_of(entries: &[Entry]) -> usize {
-    let text = |message: &NewMessage| {
+    let text = |message: &NewHistoryRow| {
         let body = &message.body;
         let files = body.files().filter_map(|file| file.data.as_ref());
         body.plain_text().len()
@@ -447,7 +447,8 @@ async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Ref
         let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
         let args = [item.id.as_str().into(), leased.turn.as_str().into(), leased.now.into()];
         tx.conn.run(join, &args).await?;
-        messages.push(NewMessage { id: item.id.0.clone(), body: user_body(item.text(leased.now)) });
+        messages
+            .push(NewHistoryRow { id: item.id.0.clone(), body: user_body(item.text(leased.now)) });
     }
     let taken = i64::try_from(messages.len()).unwrap_or(0);
     let less = "UPDATE lanes SET pending = pending - $2 WHERE id = $1";

@@ -15,8 +15,8 @@ use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
-use crate::tables::history::{self, NewMessage, NewSession, RowPlace};
-use crate::tables::inbox::{Slot, UserText, user_body};
+use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
+use crate::tables::inbox::{NewTurn, UserText, user_body};
 use crate::tables::lanes::{self, Chosen, Lane, turn_state};
 use crate::tables::pending::{NEXT_ITEMS, PendingItem, cause};
 
@@ -62,7 +62,7 @@ pub(crate) struct Opening<'a> {
     pub ord: i64,
     /// What the message itself asked for.
     pub think: Option<Think>,
-    pub slot: &'a Slot,
+    pub slot: &'a NewTurn,
     pub now: Millis,
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn begin(
     let more = lane.pending > 0;
     let place = RowPlace { agent: agent_name, session: &session, turn: &slot.turn, now };
     let (cause, from, text) = (first.cause.clone(), first.principal, first.text);
-    let message = NewMessage { id: first.item.0.clone(), body: user_body(first) };
+    let message = NewHistoryRow { id: first.item.0.clone(), body: user_body(first) };
     let rows = history::append(tx, &place, vec![message]).await?;
     let lease = Lease {
         turn: slot.turn.clone(),
@@ -176,7 +176,7 @@ async fn next_token(tx: &mut Tx<'_>, lane: LaneId) -> Result<Token, SqlError> {
 /// Takes the best ready work there is, or one open turn that nobody runs.
 #[derive(Clone)]
 pub struct Take {
-    pub slot: Slot,
+    pub slot: NewTurn,
     /// This turn and no other.
     pub only: Option<TurnId>,
     /// Asked for whoever a lane's work is for; the lanes of those who may not begin a turn now are

@@ -16,7 +16,7 @@ use crate::tables::inbox::{Accept, Accepted};
 
 /// A call of unknown outcome that nobody has resolved yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UnknownCall {
+pub struct UnknownCallRow {
     pub turn: TurnId,
     pub call_id: CallId,
     pub agent: AgentId,
@@ -33,13 +33,13 @@ const UNRESOLVED: &str = "SELECT c.turn, c.call_id, a.name, c.tool, c.changed_at
                           AND c.resolved IS NULL ORDER BY c.changed_at DESC LIMIT $1";
 
 /// Newest first.
-pub async fn unknown_calls(conn: &mut Conn, limit: u32) -> Result<Vec<UnknownCall>, SqlError> {
+pub async fn unknown_calls(conn: &mut Conn, limit: u32) -> Result<Vec<UnknownCallRow>, SqlError> {
     let rows = conn.rows(UNRESOLVED, &[limit.into()]).await?;
     rows.iter().map(decode).collect()
 }
 
-fn decode(row: &Row) -> Result<UnknownCall, SqlError> {
-    Ok(UnknownCall {
+fn decode(row: &Row) -> Result<UnknownCallRow, SqlError> {
+    Ok(UnknownCallRow {
         turn: TurnId(row.text(0)?),
         call_id: CallId(row.text(1)?),
         agent: AgentId(row.int(6)?),

@@ -120,7 +120,7 @@ fn decode(row: &Row) -> Result<SessionRow, SqlError> {
 
 /// Copies a session's messages up to `at` into a new one, to which `key` leads from then on.
 /// The copy costs what its messages weigh; the index of the search is not written again.
-pub struct Fork {
+pub struct ForkSession {
     pub agent: AgentId,
     pub agent_name: AgentName,
     pub from: SessionId,
@@ -132,7 +132,7 @@ pub struct Fork {
     pub now: Millis,
 }
 
-impl Run for Fork {
+impl Run for ForkSession {
     /// The last message that was copied.
     type Out = i64;
 
@@ -174,7 +174,7 @@ impl Run for Fork {
     }
 }
 
-impl Fork {
+impl ForkSession {
     async fn copy(&self, tx: &mut Tx<'_>, from: &SessionRow, at: i64) -> Result<(), SqlError> {
         let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at, last_seq, title, \
                       forked_from, forked_at) VALUES ($1, $2, $3, $4, $4, $6, $7, $5, $6)";

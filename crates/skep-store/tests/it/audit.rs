@@ -10,8 +10,8 @@ use skep_core::message::Body;
 use skep_core::settings::QueueMode;
 use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::audit::AddAudit;
-use skep_store::history::NewMessage;
-use skep_store::inbox::{Accept, Accepted, Letter, Slot};
+use skep_store::history::NewHistoryRow;
+use skep_store::inbox::{Accept, Accepted, Letter, NewTurn};
 use skep_store::journal::{Audit, Entry, Journal, NewCall};
 use skep_store::leases::Lease;
 use skep_store::retention::Expire;
@@ -50,7 +50,7 @@ async fn leased(store: &Store) -> Lease {
         own_tools: false,
     };
     let (turn, session) = (TurnId::new("t"), SessionId::new("s"));
-    let slot = Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") };
+    let slot = NewTurn { turn, session, idle_ms: 1000, node: NodeName::new("n") };
     let (mode, take) = (QueueMode::Queue, Some(slot));
     match store.write(Accept { letter, mode, engine, take, fresh: false }).await.unwrap() {
         Accepted::Started { lease } => *lease,
@@ -70,7 +70,7 @@ fn result(row: &str) -> Entry {
         bytes: 6,
     };
     let body = Body::tool_result(call.clone(), "write", "no".into(), true);
-    let message = NewMessage { id: row.to_owned(), body };
+    let message = NewHistoryRow { id: row.to_owned(), body };
     Entry::Result { message, call, state: CallState::Done, audit: Some(audit) }
 }
 
@@ -84,7 +84,7 @@ async fn audit_rows_come_with_their_result_and_only_once() {
         store.write(Journal { turn, token, entries, steer: false, active_ms: 0, now: 3 })
     };
     let said = Entry::Assistant {
-        message: NewMessage { id: "m".into(), body: Body::assistant(Vec::new(), None) },
+        message: NewHistoryRow { id: "m".into(), body: Body::assistant(Vec::new(), None) },
         calls: vec![NewCall {
             id: CallId::new("c"),
             tool: "write".into(),

@@ -7,16 +7,16 @@ use skep_core::ids::*;
 use skep_core::message::Usage;
 use skep_core::settings::QueueMode;
 use skep_store::close::{Close, Outcome};
-use skep_store::inbox::{Accept, Accepted, Letter, Slot};
+use skep_store::inbox::{Accept, Accepted, Letter, NewTurn};
 use skep_store::journal::Journal;
 use skep_store::leases::{Lease, Take};
 use skep_store::watch;
 
 use crate::lab::{LabStore, Raw, furnished};
 
-fn slot(number: i64) -> Slot {
+fn slot(number: i64) -> NewTurn {
     let (turn, session) = (TurnId(format!("t{number}")), SessionId::new("s"));
-    Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") }
+    NewTurn { turn, session, idle_ms: 1000, node: NodeName::new("n") }
 }
 
 async fn accept(store: &LabStore, number: i64, cause: Cause) -> Option<Lease> {

@@ -10,7 +10,7 @@ use skep_core::ids::*;
 use skep_core::message::View;
 use skep_core::settings::QueueMode;
 use skep_store::history::{self, Rows};
-use skep_store::inbox::{Accept, Letter, Slot};
+use skep_store::inbox::{Accept, Letter, NewTurn};
 use skep_store::leases::Take;
 
 use crate::lab::{LabStore, Raw, Timed, furnished, open};
@@ -61,7 +61,7 @@ async fn crowded(agents: u32, lanes: u32, items: u32) -> (tempfile::TempDir, Lab
 
 fn take() -> Take {
     let (turn, session) = (TurnId::new("turn"), SessionId::new("session"));
-    let slot = Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") };
+    let slot = NewTurn { turn, session, idle_ms: 1000, node: NodeName::new("n") };
     Take { slot, only: None, admits: None, now: 1 }
 }
 

@@ -7,7 +7,7 @@ use skep_core::ids::*;
 use skep_core::message::Usage;
 use skep_core::settings::QueueMode;
 use skep_store::close::{Close, Outcome};
-use skep_store::inbox::{Accept, Accepted, Letter, Slot};
+use skep_store::inbox::{Accept, Accepted, Letter, NewTurn};
 use skep_store::journal::Journal;
 use skep_store::leases::Lease;
 use skep_store::outbox;
@@ -47,7 +47,7 @@ async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
         own_tools: false,
     };
     let (turn, session) = (TurnId(format!("t-{now}")), SessionId(format!("s-{now}")));
-    let take = Some(Slot { turn, session, idle_ms: 1000, node: NodeName::new("n") });
+    let take = Some(NewTurn { turn, session, idle_ms: 1000, node: NodeName::new("n") });
     let accept = Accept { letter, mode: QueueMode::Queue, engine, take, fresh: false };
     store.write(accept).await.unwrap()
 }

@@ -15,9 +15,9 @@ use skep_core::ids::*;
 use skep_core::message::{Body, Usage};
 use skep_core::settings::QueueMode;
 use skep_store::close::{Close, Outcome};
-use skep_store::history::NewMessage;
+use skep_store::history::NewHistoryRow;
 use skep_store::inbox::{
-    Accept, Accepted, Action, EndedTurn, Letter, Order, Ordered, Slot, StopLane,
+    Accept, Accepted, Action, EndedTurn, Letter, NewTurn, Order, Ordered, StopLane,
 };
 use skep_store::item_views::{CancelItem, Cancelled};
 use skep_store::journal::{Entry, Journal, NewCall};
@@ -138,9 +138,9 @@ impl Story {
         format!("{kind}{:03}", self.names)
     }
 
-    fn slot(&mut self) -> Slot {
+    fn slot(&mut self) -> NewTurn {
         let (turn, session) = (TurnId(self.name("t")), SessionId(self.name("s")));
-        Slot { turn, session, idle_ms: IDLE_MS, node: NodeName::new("n") }
+        NewTurn { turn, session, idle_ms: IDLE_MS, node: NodeName::new("n") }
     }
 
     fn send<C: Member<Lab> + 'static>(
@@ -535,7 +535,7 @@ fn held(lease: &Lease) -> Held {
 fn entry(doing: &Doing) -> Entry {
     match doing {
         Doing::Say { id, calls } => Entry::Assistant {
-            message: NewMessage { id: id.clone(), body: Body::assistant(Vec::new(), None) },
+            message: NewHistoryRow { id: id.clone(), body: Body::assistant(Vec::new(), None) },
             calls: calls
                 .iter()
                 .map(|(id, safe)| NewCall {
@@ -549,7 +549,7 @@ fn entry(doing: &Doing) -> Entry {
         },
         Doing::Start { call } => Entry::Started { call: CallId::new(call) },
         Doing::Finish { id, call, unknown } => Entry::Result {
-            message: NewMessage {
+            message: NewHistoryRow {
                 id: id.clone(),
                 body: Body::tool_result(CallId::new(call), "tool", String::new(), *unknown),
             },

@@ -9,7 +9,7 @@ use skep_core::query;
 use skep_store::history;
 use skep_store::import::{Import, Imported};
 use skep_store::search::{self, Hit, IndexSpoken, MARK, Search};
-use skep_store::sessions::{self, Fork};
+use skep_store::sessions::{self, ForkSession};
 use skep_store::{
     Command, CommandSet, MigrationFile, OpenOptions, Refusal, Schema, StoreError, StoreOf,
 };
@@ -265,8 +265,8 @@ fn refused<T>(outcome: Result<T, StoreError>) -> (&'static str, String) {
     }
 }
 
-fn fork(at: Option<i64>, session: &str, key: &str) -> Fork {
-    Fork {
+fn fork(at: Option<i64>, session: &str, key: &str) -> ForkSession {
+    ForkSession {
         agent: AgentId(1),
         agent_name: AgentName::new("ada"),
         from: SessionId::new("one"),

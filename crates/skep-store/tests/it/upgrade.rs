@@ -5,7 +5,7 @@ use serde_json::json;
 use skep_core::cause::{CallRef, Cause, Slash};
 use skep_core::decision::Decision;
 use skep_core::ids::{ApprovalId, CallId, NodeName, SessionId, TurnId};
-use skep_store::inbox::Slot;
+use skep_store::inbox::NewTurn;
 use skep_store::leases::{Lease, Recover, Take};
 use skep_store::{
     Command, CommandSet, Conn, MigrationFile, OpenOptions, Row, Schema, StoreOf, approvals,
@@ -192,7 +192,7 @@ fn old_work() -> Vec<String> {
 }
 
 async fn take(store: &lab::LabStore, number: i64, only: Option<&str>) -> Lease {
-    let slot = Slot {
+    let slot = NewTurn {
         turn: TurnId(format!("new{number}")),
         session: SessionId(format!("new{number}")),
         idle_ms: 1000,

@@ -145,7 +145,7 @@ impl Scene {
             cancel: self.turn.clone(),
             lasting: Arc::default(),
         };
-        let gate = Gate {
+        let gate = GateEnv {
             toolbox,
             admission,
             hooks: &self.hooks,
@@ -157,7 +157,7 @@ impl Scene {
         };
         let mut examined = gate.examine(&call, None, &context).await;
         if let Examination::Cleared(mut cleared) = examined {
-            examined = match Gate::admit_now(admission, context.agent_id, &mut cleared) {
+            examined = match GateEnv::admit_now(admission, context.agent_id, &mut cleared) {
                 true => Examination::Cleared(cleared),
                 false => gate.admit(&call, cleared, &context).await,
             };

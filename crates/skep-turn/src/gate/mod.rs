@@ -57,7 +57,7 @@ pub struct GateParts {
 }
 
 /// What the gate goes by.
-pub(crate) struct Gate<'a> {
+pub(crate) struct GateEnv<'a> {
     pub toolbox: &'a Toolbox,
     pub admission: &'a Admission,
     pub hooks: &'a [Hook],
@@ -156,7 +156,7 @@ pub(crate) enum Examination {
     Ended(Box<CallOutcome>),
 }
 
-impl Gate<'_> {
+impl GateEnv<'_> {
     /// Takes a call through every stage before it runs. Nothing has happened by then. `own`: the
     /// tool is the engine's.
     pub async fn examine(

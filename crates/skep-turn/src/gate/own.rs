@@ -12,7 +12,7 @@ use skep_core::provider::ToolSpec;
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer, ToolContext};
 
 use super::chain::Stage;
-use super::{CallOutcome, ClearedCall, End, Gate, GateRefusal};
+use super::{CallOutcome, ClearedCall, End, GateEnv, GateRefusal};
 
 /// What an engine may run.
 pub(crate) enum ForEngine {
@@ -20,7 +20,7 @@ pub(crate) enum ForEngine {
     Ended(Box<CallOutcome>),
 }
 
-impl Gate<'_> {
+impl GateEnv<'_> {
     /// The arguments that an engine is to run a call with. One that cannot take others than its own
     /// is told to call again with them.
     pub async fn for_engine(

@@ -11,7 +11,7 @@ use skep_core::Millis;
 use skep_core::decision::Decision;
 use skep_core::engine::ToolCall;
 use skep_core::ids::Principal;
-use skep_core::policy::evaluate::{Asked, Verdict};
+use skep_core::policy::evaluate::{PolicyQuery, Verdict};
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
 use skep_core::policy::plain::{Access, Judged, Plain};
 use skep_core::policy::rule::{GrantTo, PathFact, Piece, Rule, Who};
@@ -28,7 +28,7 @@ use skep_store::leases::Lease;
 use super::binding::{Bind, Binding, Bound, NamedFile};
 use super::chain::{Chain, Stage};
 use super::plain::Around;
-use super::{Gate, GateRefusal};
+use super::{GateEnv, GateRefusal};
 use crate::handles::HolderOf;
 
 /// Between two looks at files that were changed a moment ago.
@@ -197,10 +197,10 @@ pub fn decide(
     about: &About,
     known: &CallerRights,
 ) -> Verdict {
-    let asked = Asked { tool, class, level, pieces: &about.pieces, who: &known.who };
+    let asked = PolicyQuery { tool, class, level, pieces: &about.pieces, who: &known.who };
     let mut verdict = policy.decide(&asked, &known.grants);
     if !verdict.by_command && !about.written.is_empty() {
-        let written = Asked { pieces: &about.written, ..asked };
+        let written = PolicyQuery { pieces: &about.written, ..asked };
         verdict = verdict.or_stricter(policy.decide(&written, &known.grants));
     }
     let judged = about.judged.as_ref().filter(|_| verdict.by_command);
@@ -208,7 +208,7 @@ pub fn decide(
     verdict
 }
 
-impl Gate<'_> {
+impl GateEnv<'_> {
     pub(super) async fn permitted(
         &self,
         tool: &dyn Tool,

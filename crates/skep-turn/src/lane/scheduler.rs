@@ -171,9 +171,9 @@ impl Lanes {
     }
 
     /// Ids for a turn that may begin.
-    pub fn turn_ids(&self) -> inbox::Slot {
+    pub fn turn_ids(&self) -> inbox::NewTurn {
         let idle = self.snapshot.current().settings.limits.session_idle.as_millis();
-        inbox::Slot {
+        inbox::NewTurn {
             turn: TurnId(random::uuid().to_string()),
             session: SessionId(random::uuid().to_string()),
             idle_ms: i64::try_from(idle).unwrap_or(i64::MAX),

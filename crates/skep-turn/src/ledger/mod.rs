@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use skep_core::Millis;
 use skep_core::budget::{self, Account, Caps, Need, Over, Scope};
-use skep_core::engine::{Allowance, Ended, Hold};
+use skep_core::engine::{Allowance, Hold, Settlement};
 use skep_core::ids::{AgentId, TurnId};
 use skep_core::message::{Meta, Usage};
 use skep_core::provider::ModelRequest;
@@ -325,10 +325,10 @@ impl Call {
         Hold::new(move |ended| {
             let Self { ledger, payer, .. } = self;
             match ended {
-                Ended::Answered(usage) => ledger.settle(&payer, &need, Some(&usage), true),
-                Ended::Refused => ledger.settle(&payer, &need, None, true),
+                Settlement::Answered(usage) => ledger.settle(&payer, &need, Some(&usage), true),
+                Settlement::Refused => ledger.settle(&payer, &need, None, true),
                 // Nobody told what it used: the whole request, and as much as was heard.
-                Ended::Untold { heard } => {
+                Settlement::Untold { heard } => {
                     let usage = Usage::new(prompt, heard, 0, 0).priced(profile.price.as_ref());
                     ledger.settle(&payer, &need, Some(&usage), false);
                     ledger.keep_unsettled(payer.agent, &profile, usage);

@@ -10,7 +10,7 @@ use skep_store::journal::Entry;
 
 use super::persist::Lost;
 use super::state::{EndRequest, Turn, TurnState};
-use crate::gate::{ClearedCall, Examination, Gate};
+use crate::gate::{ClearedCall, Examination, GateEnv};
 
 /// What a step has written, and what it is still to write.
 #[derive(Default)]
@@ -116,7 +116,7 @@ impl Turn {
     }
 
     pub fn admit_now(&self, cleared: &mut ClearedCall) -> bool {
-        Gate::admit_now(&self.env.gate.admission, self.lease.agent, cleared)
+        GateEnv::admit_now(&self.env.gate.admission, self.lease.agent, cleared)
     }
 
     /// Waits for a place where the call has none yet. What was decided before it waited, and what a

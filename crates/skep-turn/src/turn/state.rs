@@ -26,7 +26,7 @@ use super::deferred::DeferredSteps;
 use super::env::TurnEnv;
 use super::redact::Redactor;
 use super::session_cache::CachedSession;
-use crate::gate::{Gate, Records};
+use crate::gate::{GateEnv, Records};
 use crate::lane::Running;
 use crate::ledger::Payer;
 use crate::snapshot::Snapshot;
@@ -161,10 +161,10 @@ impl Turn {
         }
     }
 
-    pub fn gate<'a>(&'a self, policy: &'a Policy) -> Gate<'a> {
+    pub fn gate<'a>(&'a self, policy: &'a Policy) -> GateEnv<'a> {
         let parts = &self.env.gate;
         let (store, holder_of, lease) = (&self.env.store, &parts.holder_of, &self.lease);
-        Gate {
+        GateEnv {
             toolbox: &self.snapshot.toolbox,
             admission: &parts.admission,
             hooks: &self.snapshot.hooks,

@@ -18,7 +18,7 @@ use skep_core::message::{Block, Body, Message};
 use skep_core::redelivery::{self, Again};
 use skep_core::tool::{ToolAnswer, ToolContext};
 use skep_store::approvals::NewApproval;
-use skep_store::history::{Call, NewMessage};
+use skep_store::history::{Call, NewHistoryRow};
 use skep_store::journal::{Audit, Entry, NewCall};
 use skep_store::waits::Park;
 
@@ -101,7 +101,7 @@ pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<PlannedCall> {
 pub(crate) async fn run(
     turn: &Turn,
     state: &mut TurnState,
-    said: Option<NewMessage>,
+    said: Option<NewHistoryRow>,
     calls: Vec<PlannedCall>,
 ) -> Result<StepEnd, Lost> {
     let mut entries = Vec::new();
@@ -436,8 +436,8 @@ pub(crate) fn last_word(
     Entry::Result { message: new_message(body), call: call.id.clone(), state, audit }
 }
 
-pub(crate) fn new_message(body: Body) -> NewMessage {
-    NewMessage { id: random::uuid().to_string(), body }
+pub(crate) fn new_message(body: Body) -> NewHistoryRow {
+    NewHistoryRow { id: random::uuid().to_string(), body }
 }
 
 impl Turn {

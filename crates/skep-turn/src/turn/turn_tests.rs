@@ -35,8 +35,8 @@ use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer};
 use skep_core::{BoxFuture, Millis};
 use skep_guard::clock;
 use skep_store::agents::{NewAgent, RegisterAgents};
-use skep_store::approvals::{self, Answer};
-use skep_store::inbox::{Accept, Accepted, Letter, Slot};
+use skep_store::approvals::{self, AnswerApproval};
+use skep_store::inbox::{Accept, Accepted, Letter, NewTurn};
 use skep_store::leases::{Lease, Recover};
 use skep_store::watch::{self, ItemRow};
 use skep_store::{Committed, OpenOptions, Store, history};
@@ -375,7 +375,7 @@ impl Bench {
         };
         let turn = TurnId::new(if item == "item" { "turn" } else { item });
         let session = SessionId::new("session");
-        let take = Some(Slot { turn, session, idle_ms: 1_000_000, node: node() });
+        let take = Some(NewTurn { turn, session, idle_ms: 1_000_000, node: node() });
         Accept { letter, mode: QueueMode::Queue, engine: CAPABILITIES, take, fresh: false }
     }
 
@@ -409,7 +409,7 @@ impl Bench {
     }
 
     pub async fn decide(&self, row: approvals::Approval, approve: bool) {
-        let answer = Answer {
+        let answer = AnswerApproval {
             id: row.id,
             approve,
             scope: Scope::Once,

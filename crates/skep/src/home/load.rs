@@ -12,7 +12,7 @@ use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
 use skep_core::policy::allow;
-use skep_core::settings::{AgentState, HiveSettings, Reached};
+use skep_core::settings::{AgentState, HiveSettings, VendorAddress};
 use skep_guard::scrub::{self, Secret};
 
 use super::agent::{self, AgentContext};
@@ -303,11 +303,11 @@ fn hide(secrets: Option<Vec<Secret>>, variables: Variables) -> Vec<String> {
     too_short.into_iter().map(warning).collect()
 }
 
-fn reached((name, connection): (&String, &VendorConnection)) -> (String, Reached) {
+fn reached((name, connection): (&String, &VendorConnection)) -> (String, VendorAddress) {
     let address = reqwest::Url::parse(&connection.api_url).ok();
     // Without user, path and query: any of them may hold a secret.
     let address = address.map(|url| url.origin().ascii_serialization());
-    (name.clone(), Reached { address, key: connection.key_source.clone() })
+    (name.clone(), VendorAddress { address, key: connection.key_source.clone() })
 }
 
 fn keep<T>(mistakes: &mut Vec<Mistake>, result: Result<T, Mistake>) -> Option<T> {

@@ -18,7 +18,7 @@ use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::visible::shown_arguments;
 use skep_guard::{clock, random, scrub};
-use skep_store::approvals::{self, Answer, Approval, NoteRefused, Reopen};
+use skep_store::approvals::{self, AnswerApproval, Approval, NoteRefused, Reopen};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
 use skep_store::inbox::{Accept, Accepted, Letter};
@@ -231,7 +231,7 @@ impl Hive {
         note: Option<String>,
         grants: Vec<GrantRow>,
     ) -> Result<(), DoorError> {
-        let mut command = Answer {
+        let mut command = AnswerApproval {
             id: row.id.clone(),
             approve: wish.approve,
             scope: wish.scope,

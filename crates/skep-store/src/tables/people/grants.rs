@@ -32,9 +32,9 @@ pub struct GrantRow {
 }
 
 #[derive(Clone)]
-pub struct NewGrant(pub GrantRow);
+pub struct AddGrant(pub GrantRow);
 
-impl Run for NewGrant {
+impl Run for AddGrant {
     type Out = ();
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {

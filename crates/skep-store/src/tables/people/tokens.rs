@@ -11,7 +11,7 @@ use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
 use crate::engine::tx::Tx;
 
-pub struct NewToken {
+pub struct AddToken {
     pub id: String,
     pub name: String,
     pub grant: Grant,
@@ -22,7 +22,7 @@ pub struct NewToken {
     pub now: Millis,
 }
 
-impl Run for NewToken {
+impl Run for AddToken {
     /// The name of its agent.
     type Out = Option<AgentName>;
 
