@@ -12,7 +12,7 @@ import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
 import { headline, Home } from "./view/Home";
-import { onKey } from "./view/hooks";
+import { isTyping, onKey } from "./view/hooks";
 import { LogPage } from "./view/log/LogPage";
 import { Search } from "./view/Search";
 import { Shell, TITLES } from "./view/Shell";
@@ -27,13 +27,13 @@ function App(props: { me: Me }) {
   const [searching, setSearching] = createSignal(false);
   const approvals = createApprovals(live);
   const waiting = createMemo(() => needs(hive.state, approvals.state.open).length);
-  const chat = () => at("chat");
   function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
     const route = router.route();
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
   }
   const decides = props.me.role === "operator";
-  const me = () => `${props.me.name}, ${props.me.role}`;
+  const me = `${props.me.name}, ${props.me.role}`;
+  const find = () => void setSearching(true);
   const name = () => {
     const route = router.route();
     if (route.page === "home") return headline(waiting());
@@ -42,26 +42,18 @@ function App(props: { me: Me }) {
 
   onMount(() => live.start());
   onKey((event) => {
-    const field = (event.target as HTMLElement).closest("input, textarea, [contenteditable]");
-    if (field || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "/") {
-      event.preventDefault();
-      setSearching(true);
-    }
+    if (event.key !== "/" || isTyping(event)) return;
+    event.preventDefault();
+    find();
   });
 
   return (
-    <PageContext.Provider value={{ approvals, hive, live, router, me: me(), decides }}>
+    <PageContext.Provider value={{ approvals, hive, live, router, find, me, decides }}>
       <Title text={`${name()} · Skep`} />
       <Show when={live.link().state !== "out"} fallback={<SignIn why="You were signed out." />}>
-        <Shell
-          needs={waiting() - approvals.state.open.length}
-          find={() => setSearching(true)}
-        >
-          <Switch fallback={<Home find={() => setSearching(true)} />}>
-            <Match when={chat()}>
-              {(route) => <Chat route={route()} find={() => setSearching(true)} />}
-            </Match>
+        <Shell needs={waiting() - approvals.state.open.length}>
+          <Switch fallback={<Home />}>
+            <Match when={at("chat")}>{(route) => <Chat route={route()} />}</Match>
             <Match when={at("approvals")}>{(route) => <ApprovalsPage id={route().id} />}</Match>
             <Match when={at("log")}>
               {(route) => <LogPage tab={route().tab} turn={route().turn} />}

@@ -4,11 +4,6 @@ import type { Problem } from "./types";
 
 const KEY = "skep.key";
 
-export interface Credentials {
-  key: string;
-  name: string;
-}
-
 /** Why a request failed, in the hive's own words. */
 export class Refusal extends Error {
   constructor(
@@ -60,8 +55,7 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
 export async function post<T>(path: string, body: unknown, idempotency?: string): Promise<T> {
   const headers: Record<string, string> = { "Content-Type": "application/json" };
   if (idempotency) headers["Idempotency-Key"] = idempotency;
-  const init = { method: "POST", headers, body: JSON.stringify(body) };
-  const response = await request(path, init);
+  const response = await request(path, { method: "POST", headers, body: JSON.stringify(body) });
   return (await response.json()) as T;
 }
 
@@ -92,9 +86,14 @@ async function refusal(response: Response): Promise<Refusal> {
   }
 }
 
+/** An address: each value put into it is encoded as one part. */
+export function url(parts: TemplateStringsArray, ...values: string[]): string {
+  return String.raw({ raw: parts }, ...values.map(encodeURIComponent));
+}
+
 /** A query string without the parts that were not given. */
 export function query(parts: Record<string, string | number | undefined>): string {
-  const given = Object.entries(parts).filter(([, value]) => value !== undefined);
+  const given = Object.entries(parts).filter(([, value]) => value !== undefined && value !== "");
   const pairs = given.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`);
   return pairs.length ? `?${pairs.join("&")}` : "";
 }

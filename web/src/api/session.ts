@@ -1,7 +1,7 @@
 // Signing in: the link carries a word after `#`, which never reaches a server's log. It is posted
 // once and becomes a cookie and a key.
 
-import { get, keep, post, Refusal, storedKey } from "./http";
+import { get, keep, post, Refusal, said, storedKey } from "./http";
 import type { Entered, Me } from "./types";
 
 /** Who is signed in here; why not, otherwise. */
@@ -14,7 +14,7 @@ export async function signIn(): Promise<{ me: Me } | { why: string | undefined }
       keep(answer.key);
       return { me: { name: answer.name, role: answer.role } };
     } catch (error) {
-      return { why: error instanceof Refusal ? error.message : String(error) };
+      return { why: said(error) };
     }
   }
   if (!storedKey()) return { why: undefined };

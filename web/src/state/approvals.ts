@@ -3,7 +3,7 @@
 import { createStore, reconcile } from "solid-js/store";
 import { get, post, Refusal } from "../api/http";
 import type { ApprovalInfo, ApprovalPage, Scope } from "../api/types";
-import type { Live } from "./live";
+import { type Live, settled } from "./live";
 
 export interface Choice {
   decision: "approve" | "deny";
@@ -29,34 +29,29 @@ const SETTLE = 100;
 
 export function createApprovals(live: Live) {
   const [state, set] = createStore<State>({ open: [], unused: [], past: [], loaded: false });
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  const soon = settled(SETTLE, refresh);
 
   async function refresh(): Promise<void> {
-    timer = undefined;
     if (state.refused !== undefined) return;
     try {
       const [open, unused, decided, expired] = await Promise.all([
-        get<ApprovalPage>("/approvals?state=open"),
-        get<ApprovalPage>("/approvals?state=unused"),
-        get<ApprovalPage>("/approvals?state=decided"),
-        get<ApprovalPage>("/approvals?state=expired"),
+        read("open"),
+        read("unused"),
+        read("decided"),
+        read("expired"),
       ]);
-      const waiting = open.approvals.sort((a, b) => a.expires_at - b.expires_at);
-      const idle = new Set(unused.approvals.map((one) => one.id));
-      const used = decided.approvals.filter((one) => !idle.has(one.id));
-      const past = [...used, ...expired.approvals].sort((a, b) => when(b) - when(a));
-      set("open", reconcile(waiting, { key: "id" }));
-      set("unused", reconcile(unused.approvals, { key: "id" }));
+      const idle = new Set(unused.map((one) => one.id));
+      const used = decided.filter((one) => !idle.has(one.id));
+      const past = [...used, ...expired].sort((a, b) => when(b) - when(a));
+      open.sort((a, b) => a.expires_at - b.expires_at);
+      set("open", reconcile(open, { key: "id" }));
+      set("unused", reconcile(unused, { key: "id" }));
       set("past", reconcile(past, { key: "id" }));
       set("loaded", true);
     } catch (error) {
       if (error instanceof Refusal && !error.passing) set("refused", error.message);
       // Else the stream breaks as well and says so; the next snapshot mends this.
     }
-  }
-
-  function soon(): void {
-    timer ??= setTimeout(() => void refresh(), SETTLE);
   }
 
   live.on({
@@ -66,18 +61,9 @@ export function createApprovals(live: Live) {
     },
   });
 
-  /** The hash says which exact call was read. */
-  async function decide(approval: ApprovalInfo, choice: Choice): Promise<void> {
+  async function act(approval: ApprovalInfo, what: string, body: object): Promise<void> {
     try {
-      await post(`/approvals/${approval.id}/decision`, { ...choice, hash: approval.hash });
-    } finally {
-      await refresh();
-    }
-  }
-
-  async function reopen(approval: ApprovalInfo): Promise<void> {
-    try {
-      await post(`/approvals/${approval.id}/reopen`, {});
+      await post(`/approvals/${approval.id}/${what}`, body);
     } finally {
       await refresh();
     }
@@ -85,8 +71,10 @@ export function createApprovals(live: Live) {
 
   return {
     state,
-    decide,
-    reopen,
+    /** The hash says which exact call was read. */
+    decide: (approval: ApprovalInfo, choice: Choice) =>
+      act(approval, "decision", { ...choice, hash: approval.hash }),
+    reopen: (approval: ApprovalInfo) => act(approval, "reopen", {}),
     find: (id: string) =>
       [...state.open, ...state.unused, ...state.past].find((one) => one.id === id),
     of: (agent: string, session: string | undefined) =>
@@ -94,7 +82,12 @@ export function createApprovals(live: Live) {
   };
 }
 
-function when(approval: ApprovalInfo): number {
+async function read(state: string): Promise<ApprovalInfo[]> {
+  return (await get<ApprovalPage>(`/approvals?state=${state}`)).approvals;
+}
+
+/** When it was decided or expired. */
+export function when(approval: ApprovalInfo): number {
   return approval.decision?.at ?? approval.expires_at;
 }
 

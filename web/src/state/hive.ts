@@ -4,7 +4,7 @@ import { batch } from "solid-js";
 import { createStore, produce, reconcile } from "solid-js/store";
 import { get } from "../api/http";
 import type { Event, HiveState, Inbox, InboxItem, TurnInfo } from "../api/types";
-import type { Live } from "./live";
+import { type Live, settled } from "./live";
 
 /** A piece of a turn's strip: model time or a tool call. */
 export interface Step {
@@ -32,7 +32,7 @@ const SETTLE = 400;
 
 export function createHive(live: Live) {
   const [state, set] = createStore<PageState>({ turns: {}, recent: [] });
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  const soon = settled(SETTLE, refresh);
 
   function takeIn(snapshot: HiveState): void {
     batch(() => {
@@ -48,7 +48,6 @@ export function createHive(live: Live) {
   }
 
   async function refresh(): Promise<void> {
-    timer = undefined;
     try {
       const [snapshot, inbox] = await Promise.all([
         get<HiveState>("/state"),
@@ -59,10 +58,6 @@ export function createHive(live: Live) {
     } catch {
       // The stream breaks as well and says so; the next snapshot mends this.
     }
-  }
-
-  function soon(): void {
-    timer ??= setTimeout(() => void refresh(), SETTLE);
   }
 
   function apply(event: Event): void {

@@ -1,7 +1,7 @@
 // The one stream of live events, and how the page stands to the hive: snapshot first, then every
 // event after its `seq`; after a break the same again. Nothing is polled.
 
-import { createSignal } from "solid-js";
+import { createSignal, getOwner, onCleanup } from "solid-js";
 import { forget, get, query, Refusal, request, said } from "../api/http";
 import { events } from "../api/sse";
 import type { Event, HiveState } from "../api/types";
@@ -101,14 +101,26 @@ export function createLive() {
     start: () => void follow(),
     /** Tries again now. */
     now: () => hurry?.(),
-    on(listener: Listener): () => void {
+    /** For as long as the view is there that asks for it. */
+    on(listener: Listener): void {
       listeners.add(listener);
-      return () => listeners.delete(listener);
+      if (getOwner()) onCleanup(() => listeners.delete(listener));
     },
   };
 }
 
 export type Live = ReturnType<typeof createLive>;
+
+/** Does `act` once for all that asks for it within `pause`. */
+export function settled(pause: number, act: () => Promise<void>): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return () => {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      void act();
+    }, pause);
+  };
+}
 
 /** The same response; every piece of it, a sign of life too, calls `beat`. */
 function alive(response: Response, beat: () => void): Response {

@@ -2,16 +2,16 @@
 
 import type { ApprovalInfo, HiveState, InboxItem, UnknownCall } from "../api/types";
 import { wish } from "../text/asks";
-import { href } from "./route";
+import { href, talkOf } from "./route";
 
 export interface Need {
-  kind: "approval" | "failure";
   agent: string;
   what: string;
   why: string;
   at?: number;
   /** Where the talk is. */
   open?: string;
+  /** Without one, something failed. */
   approval?: ApprovalInfo;
   /** A call whose outcome somebody has to say. */
   unknown?: UnknownCall;
@@ -29,24 +29,15 @@ export function needs(
   const list: Need[] = [];
   for (const agent of snapshot.agents) {
     if (agent.missing_tools?.length) {
-      list.push({
-        kind: "failure",
-        agent: agent.name,
-        what: "has tools that are not there now",
-        why: agent.missing_tools.join(", "),
-      });
+      const why = agent.missing_tools.join(", ");
+      list.push({ agent: agent.name, what: "has tools that are not there now", why });
     }
     if (agent.status !== "failed") continue;
-    list.push({
-      kind: "failure",
-      agent: agent.name,
-      what: "cannot work",
-      why: agent.error ?? "its settings are broken",
-    });
+    const why = agent.error ?? "its settings are broken";
+    list.push({ agent: agent.name, what: "cannot work", why });
   }
   for (const call of snapshot.unknown_calls) {
     list.push({
-      kind: "failure",
       agent: call.agent,
       what: `does not know whether ${call.tool} happened`,
       why: "It was under way when the hive stopped. It was not repeated: look before you do.",
@@ -62,12 +53,11 @@ export function needs(
     talks.add(talk);
     if ((item.state !== "failed" && item.state !== "dead") || now - item.created_at > DAY) continue;
     list.push({
-      kind: "failure",
       agent: item.agent,
       what: `failed: ${item.preview.split("\n", 1)[0] ?? ""}`,
       why: item.error?.error ?? "The turn failed.",
       at: item.finished_at ?? item.created_at,
-      open: href({ page: "chat", agent: item.agent, key: item.session_key }),
+      open: href(talkOf(item)),
     });
   }
   const failures = list.sort((a, b) => (b.at ?? now) - (a.at ?? now));
@@ -77,7 +67,6 @@ export function needs(
 /** They come soonest expiry first. */
 function asked(approval: ApprovalInfo): Need {
   return {
-    kind: "approval",
     agent: approval.agent,
     what: `wants to ${wish(approval)}`,
     why: "",

@@ -1,84 +1,70 @@
 // Where the page is. It stands behind the `#`, so that the server knows one page only.
 
 import { createSignal } from "solid-js";
+import { query, url } from "../api/http";
 
-export type LogTab = "audit" | "why" | "lines";
-export type UsageSpan = "today" | "week" | "month" | "quarter";
+const TABS = ["audit", "why", "lines"] as const;
+const SPANS = ["today", "week", "month", "quarter"] as const;
+export type LogTab = (typeof TABS)[number];
+export type UsageSpan = (typeof SPANS)[number];
 
+type Given<T = string> = T | undefined;
 export type Route =
   | { page: "home" }
-  | { page: "chat"; agent: string; key: string; session?: string; at?: number }
-  | { page: "approvals"; id?: string }
-  | { page: "log"; tab: LogTab; turn?: string }
-  | { page: "usage"; span: UsageSpan; agent?: string };
+  | { page: "chat"; agent: string; key: string; session?: Given; at?: Given<number> }
+  | { page: "approvals"; id?: Given }
+  | { page: "log"; tab: LogTab; turn?: Given }
+  | { page: "usage"; span: UsageSpan; agent?: Given };
 
 export type PageName = Route["page"];
 export type ChatRoute = Extract<Route, { page: "chat" }>;
 
-const TABS: LogTab[] = ["audit", "why", "lines"];
-const SPANS: UsageSpan[] = ["today", "week", "month", "quarter"];
-
 export function parse(hash: string): Route {
-  const [path = "", search = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [path = "", search] = hash.replace(/^#\/?/, "").split("?");
   const [page, rest] = path.split("/").map(decodeURIComponent);
   const parameters = new URLSearchParams(search);
+  const given = (name: string) => parameters.get(name) || undefined;
   switch (page) {
-    case "chat":
-      return chat(rest, parameters);
+    case "chat": {
+      const [agent, key, session] = [rest || "main", given("key") ?? "main", given("session")];
+      const at = Number(given("at"));
+      return { page, agent, key, session, at: Number.isInteger(at) && at > 0 ? at : undefined };
+    }
     case "approvals":
-      return rest ? { page: "approvals", id: rest } : { page: "approvals" };
-    case "log": {
-      const tab = TABS.find((one) => one === rest) ?? "audit";
-      const turn = parameters.get("turn");
-      return turn ? { page: "log", tab, turn } : { page: "log", tab };
-    }
-    case "usage": {
-      const span = SPANS.find((one) => one === rest) ?? "today";
-      const agent = parameters.get("agent");
-      return agent ? { page: "usage", span, agent } : { page: "usage", span };
-    }
+      return { page, id: rest || undefined };
+    case "log":
+      return { page, tab: TABS.find((one) => one === rest) ?? "audit", turn: given("turn") };
+    case "usage":
+      return { page, span: SPANS.find((one) => one === rest) ?? "today", agent: given("agent") };
     default:
       return { page: "home" };
   }
 }
 
-function chat(agent: string | undefined, parameters: URLSearchParams): Route {
-  const route: Route = {
-    page: "chat",
-    agent: agent || "main",
-    key: parameters.get("key") ?? "main",
-  };
-  const session = parameters.get("session");
-  if (session) route.session = session;
-  const at = Number(parameters.get("at"));
-  if (Number.isInteger(at) && at > 0) route.at = at;
-  return route;
-}
-
 export function href(route: Route): string {
-  const parameters = new URLSearchParams();
   switch (route.page) {
     case "home":
       return "#/";
-    case "chat":
-      if (route.session) parameters.set("session", route.session);
-      if (route.key !== "main") parameters.set("key", route.key);
-      if (route.at) parameters.set("at", String(route.at));
-      return address(`chat/${encodeURIComponent(route.agent)}`, parameters);
+    case "chat": {
+      const key = route.key === "main" ? undefined : route.key;
+      return url`#/chat/${route.agent}` + query({ session: route.session, key, at: route.at });
+    }
     case "approvals":
-      return route.id ? `#/approvals/${encodeURIComponent(route.id)}` : "#/approvals";
+      return route.id ? url`#/approvals/${route.id}` : "#/approvals";
     case "log":
-      if (route.turn) parameters.set("turn", route.turn);
-      return address(`log/${route.tab}`, parameters);
+      return `#/log/${route.tab}${query({ turn: route.turn })}`;
     case "usage":
-      if (route.agent) parameters.set("agent", route.agent);
-      return address(`usage/${route.span}`, parameters);
+      return `#/usage/${route.span}${query({ agent: route.agent })}`;
   }
 }
 
-function address(path: string, parameters: URLSearchParams): string {
-  const search = parameters.toString();
-  return `#/${path}${search ? `?${search}` : ""}`;
+/** The talk that something belongs to; without a key the main one of its agent. */
+export function talkOf(
+  thing: { agent: string; session_key?: string; session?: string | null | undefined },
+  at?: number,
+): ChatRoute {
+  const { agent, session_key: key = "main", session } = thing;
+  return { page: "chat", agent, key, session: session ?? undefined, at };
 }
 
 export function createRoute() {

@@ -2,7 +2,7 @@
 
 import { batch } from "solid-js";
 import { createStore, produce } from "solid-js/store";
-import { get, post, query, Refusal, said } from "../api/http";
+import { get, post, query, Refusal, said, url } from "../api/http";
 import type { ContextInfo, Event, HistoryPage, Message, Receipt } from "../api/types";
 import { fold, fromActive, type Saying } from "./fold";
 import type { Live } from "./live";
@@ -11,7 +11,7 @@ export interface Place {
   agent: string;
   /** The key whose present session is meant, unless `session` names one. */
   key: string;
-  session?: string;
+  session?: string | undefined;
 }
 
 /** A message of mine on its way. */
@@ -20,7 +20,6 @@ export interface Sending {
   text: string;
   attachments: Attachment[];
   mode: Mode;
-  at: number;
   state: "sending" | "started" | "queued" | "failed";
   item?: string;
   why?: string;
@@ -41,7 +40,7 @@ interface TalkState {
   saying: Saying[];
   sending: Sending[];
   /** A command's answer is no message; it is shown until the next one. */
-  notes: { text: string; at: number; bad: boolean }[];
+  notes: string[];
   session?: string;
   before?: number;
   context?: ContextInfo;
@@ -72,8 +71,7 @@ export function createTalk(place: Place, live: Live) {
   function path(parts: Record<string, string | number | undefined>): string {
     const session = state.session ?? place.session;
     const which = session ? { session } : { session_key: place.key };
-    const agent = encodeURIComponent(place.agent);
-    return `/agents/${agent}/history${query({ ...which, view: "full", ...parts })}`;
+    return url`/agents/${place.agent}/history` + query({ ...which, view: "full", ...parts });
   }
 
   /** Reads the newest page anew; what is shown stays where it is. */
@@ -81,8 +79,7 @@ export function createTalk(place: Place, live: Live) {
     behind = false;
     set("loading", true);
     try {
-      const known = state.messages.length;
-      const limit = Math.min(LARGEST, Math.max(FIRST_PAGE, known));
+      const limit = Math.min(LARGEST, Math.max(FIRST_PAGE, state.messages.length));
       const page = await get<HistoryPage>(path({ limit }));
       batch(() => {
         if (page.session) set("session", page.session);
@@ -207,14 +204,11 @@ export function createTalk(place: Place, live: Live) {
     drop((one) => one.item === item && how !== "pending");
   }
 
-  function send(text: string, mode: Mode, attachments: Attachment[], id: string): void {
-    const at = Date.now();
+  function send(text: string, mode: Mode, attachments: Attachment[]): void {
+    const key = crypto.randomUUID();
     set("notes", []);
-    set("sending", (sending) => [
-      ...sending,
-      { key: id, text, attachments, mode, at, state: "sending" },
-    ]);
-    void deliver(id);
+    set("sending", (all) => [...all, { key, text, attachments, mode, state: "sending" }]);
+    void deliver(key);
   }
 
   /** Goes out once: the same key is the same message, however often it is sent. */
@@ -224,19 +218,13 @@ export function createTalk(place: Place, live: Live) {
     outbox.add(key);
     const { text, mode, attachments } = one;
     const files = attachments.map(({ name, mime, data }) => ({ name, mime, data }));
-    const body = {
-      message: text,
-      session_key: place.key,
-      mode,
-      ...(files.length ? { attachments: files } : {}),
-    };
+    const body = { message: text, session_key: place.key, mode };
+    if (files.length) Object.assign(body, { attachments: files });
     const which = (sending: Sending) => sending.key === key;
     try {
-      const agent = encodeURIComponent(place.agent);
-      const receipt = await post<Receipt>(`/agents/${agent}/messages`, body, key);
+      const receipt = await post<Receipt>(url`/agents/${place.agent}/messages`, body, key);
       if (receipt.state === "done") {
-        const note = { text: receipt.note ?? "Done.", at: Date.now(), bad: false };
-        set("notes", (notes) => [...notes, note]);
+        set("notes", (notes) => [...notes, receipt.note ?? "Done."]);
         return drop(which);
       }
       const known = state.messages.some((message) => message.origin?.item === receipt.item_id);
@@ -259,7 +247,7 @@ export function createTalk(place: Place, live: Live) {
     const one = state.sending.find((sending) => sending.key === key);
     if (!one?.item) return false;
     try {
-      await post(`/inbox/${encodeURIComponent(one.item)}/cancel`, {});
+      await post(url`/inbox/${one.item}/cancel`, {});
       drop((other) => other.key === key);
       return true;
     } catch (error) {
@@ -273,10 +261,10 @@ export function createTalk(place: Place, live: Live) {
     const one = state.sending.find((sending) => sending.key === key);
     if (!one) return;
     const { text, attachments } = one;
-    if (await withdraw(key)) send(text, "interrupt", attachments, crypto.randomUUID());
+    if (await withdraw(key)) send(text, "interrupt", attachments);
   }
 
-  const off = live.on({ snapshot: () => void load(), event: apply });
+  live.on({ snapshot: () => void load(), event: apply });
   void load();
 
   return {
@@ -287,7 +275,6 @@ export function createTalk(place: Place, live: Live) {
     withdraw,
     hurry,
     dismiss: (key: string) => drop((one) => one.key === key),
-    close: off,
   };
 }
 

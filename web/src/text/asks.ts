@@ -2,6 +2,7 @@
 
 import type { ApprovalInfo } from "../api/types";
 import { mainArgument } from "./calls";
+import { title } from "./format";
 import { visible } from "./visible";
 
 /** A command that is decided beside its row has to be seen whole there. */
@@ -25,11 +26,6 @@ export function wish(approval: ApprovalInfo): string {
     default:
       return `use ${approval.tool}`;
   }
-}
-
-function title(text: string): string {
-  const line = text.split("\n", 1)[0] ?? "";
-  return line.length > 60 ? `${line.slice(0, 59)}…` : line;
 }
 
 export function isShort(approval: ApprovalInfo): boolean {

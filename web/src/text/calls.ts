@@ -1,4 +1,6 @@
-// What a tool call is about, in one line.
+// What a tool call is about, in one line; the words of a message.
+
+import type { Block } from "../api/types";
 
 const MAIN = ["file_path", "command", "pattern", "path", "url", "query", "message"];
 const LONGEST = 200;
@@ -26,6 +28,10 @@ export function allArguments(input: unknown): string {
     return text.includes("\n") ? `${name}:\n${text}` : `${name}: ${text}`;
   });
   return lines.join("\n");
+}
+
+export function textOf(blocks: Block[]): string {
+  return blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
 }
 
 function short(text: string): string {

@@ -9,12 +9,6 @@ export interface Line {
   pieces: { text: string; changed: boolean }[];
 }
 
-export interface Diff {
-  lines: (Line | "gap")[];
-  added: number;
-  removed: number;
-}
-
 /** The change a tool reports with its result. */
 export function diffOf(message: Message | undefined): string | undefined {
   const details = message?.details as { diff?: unknown } | null | undefined;
@@ -23,7 +17,7 @@ export function diffOf(message: Message | undefined): string | undefined {
 
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
 
-export function parse(text: string): Diff {
+export function parse(text: string) {
   const lines: (Line | "gap")[] = [];
   let [before, after, added, removed] = [1, 1, 0, 0];
   let inside = false;
@@ -62,10 +56,7 @@ function markWords(lines: (Line | "gap")[]): void {
     const removed = run(lines, at, "-");
     const added = run(lines, at + removed.length, "+");
     if (removed.length > 0 && removed.length === added.length) {
-      for (const [index, old] of removed.entries()) {
-        const fresh = added[index];
-        if (fresh) markPair(old, fresh);
-      }
+      removed.forEach((old, index) => markPair(old, added[index]!));
     }
     at += Math.max(1, removed.length + added.length);
   }
@@ -93,13 +84,8 @@ function markPair(old: Line, fresh: Line): void {
     a[a.length - 1 - end] === b[b.length - 1 - end]
   )
     end++;
-  const shared =
-    a.slice(0, start).join("").trim() +
-    a
-      .slice(a.length - end)
-      .join("")
-      .trim();
-  if (shared === "") return;
+  const shared = [...a.slice(0, start), ...a.slice(a.length - end)];
+  if (shared.join("").trim() === "") return;
   old.pieces = pieces(a, start, end);
   fresh.pieces = pieces(b, start, end);
 }

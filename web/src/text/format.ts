@@ -53,6 +53,11 @@ export function spelled(value: number): string {
   return NUMBERS[value] ?? String(value);
 }
 
+/** `1 turn`, `2 turns`. */
+export function plural(number: number, word: string): string {
+  return `${number} ${word}${number === 1 ? "" : "s"}`;
+}
+
 /** The name a session is known by: the first words of it. */
 export function title(text: string, longest = 60): string {
   const line = text.trim().split("\n", 1)[0] ?? "";

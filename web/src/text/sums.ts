@@ -1,27 +1,30 @@
 // Sums over what model calls used.
 
 import type { UsageInfo } from "../api/types";
+import { money } from "./format";
 
-export interface Sum {
-  name: string;
-  calls: number;
-  turns: number;
-  tokens: number;
+export const HOUR = 3600 * 1000;
+export const DAY = 24 * HOUR;
+
+const NONE = {
+  calls: 0,
+  turns: 0,
+  tokens: 0,
   /** Tokens of prompts, cached ones included. */
-  prompt: number;
-  cached: number;
-  output: number;
+  prompt: 0,
+  cached: 0,
+  output: 0,
   /** Dollars of the calls whose price is known. */
-  cost: number;
-  unpriced: number;
-}
+  cost: 0,
+  unpriced: 0,
+};
+const KEYS = Object.keys(NONE) as (keyof typeof NONE)[];
 
-export function empty(name: string): Sum {
-  const none = { calls: 0, turns: 0, tokens: 0, prompt: 0, cached: 0, output: 0 };
-  return { name, ...none, cost: 0, unpriced: 0 };
-}
+export type Sum = typeof NONE & { name: string };
 
-export function add(sum: Sum, row: UsageInfo): void {
+const empty = (name: string): Sum => ({ name, ...NONE });
+
+function add(sum: Sum, row: UsageInfo): void {
   sum.calls += row.calls;
   sum.turns += row.turns;
   sum.tokens += row.tokens;
@@ -36,6 +39,12 @@ export function total(rows: UsageInfo[]): Sum {
   const sum = empty("");
   for (const row of rows) add(sum, row);
   return sum;
+}
+
+/** Unknown is not nothing. */
+export function costOf(sum: Sum): string {
+  if (sum.unpriced === sum.calls && sum.calls > 0) return "price unknown";
+  return sum.unpriced ? `${money(sum.cost)} and more` : money(sum.cost);
 }
 
 /** By a word of the row; the one that cost most first, then the one with most tokens. */
@@ -66,19 +75,6 @@ export function first(sums: Sum[], most: number): Sum[] {
   if (sums.length <= most) return sums;
   const rest = sums.slice(most - 1);
   const others = empty(`${rest.length} others`);
-  for (const one of rest) {
-    for (const key of KEYS) others[key] += one[key];
-  }
+  for (const one of rest) for (const key of KEYS) others[key] += one[key];
   return [...sums.slice(0, most - 1), others];
 }
-
-const KEYS = [
-  "calls",
-  "turns",
-  "tokens",
-  "prompt",
-  "cached",
-  "output",
-  "cost",
-  "unpriced",
-] as const;

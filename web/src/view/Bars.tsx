@@ -1,6 +1,8 @@
 // Bars over time. What is highest fills the height; nothing is a hairline.
+// The policy of the page allows no styles in its markup: those that are not constant are set by
+// script.
 
-import { createEffect, For } from "solid-js";
+import { For } from "solid-js";
 
 export interface Bar {
   /** 0 to 1 */
@@ -9,25 +11,23 @@ export interface Bar {
   title: string;
 }
 
-export function Bars(props: { bars: Bar[]; label: string }) {
+export function Bars(props: { bars: Bar[]; label: string; axis: string[] }) {
   return (
-    <div class="hours" role="img" aria-label={props.label}>
-      <For each={props.bars}>{(bar) => <Column bar={bar} />}</For>
-    </div>
-  );
-}
-
-/** Set by script: the policy of the page allows no styles in its markup. */
-function Column(props: { bar: Bar }) {
-  let box!: HTMLElement;
-  createEffect(() => {
-    box.style.height = props.bar.height > 0 ? `${Math.max(2, props.bar.height * 100)}%` : "";
-  });
-  return (
-    <i
-      ref={box}
-      classList={{ z: props.bar.height === 0, now: props.bar.now && props.bar.height > 0 }}
-      title={props.bar.title}
-    />
+    <>
+      <div class="hours" role="img" aria-label={props.label}>
+        <For each={props.bars}>
+          {(bar) => (
+            <i
+              classList={{ z: bar.height === 0, now: bar.now && bar.height > 0 }}
+              style={{ height: bar.height > 0 ? `${Math.max(2, bar.height * 100)}%` : undefined }}
+              title={bar.title}
+            />
+          )}
+        </For>
+      </div>
+      <div class="axis" aria-hidden="true">
+        <For each={props.axis}>{(text) => <span>{text}</span>}</For>
+      </div>
+    </>
   );
 }

@@ -1,22 +1,21 @@
 // What a day and a turn may use, how much of it is used, and what calls under way hold of it.
 
-import { createEffect, createResource, For, Show } from "solid-js";
-import { get } from "../api/http";
+import { For, Show } from "solid-js";
 import type { BudgetInfo, BudgetPage, CapsInfo } from "../api/types";
 import { count, money } from "../text/format";
 import { usePage } from "./context";
+import { createReading } from "./hooks";
 import { Section } from "./parts";
 
 export function Budgets() {
   const { hive } = usePage();
-  const [budgets] = createResource(
-    // Read again with each call that was counted.
-    () => ({ calls: hive.state.snapshot?.spend?.calls }),
-    () => get<BudgetPage>("/budgets"),
+  const budgets = createReading<BudgetPage>(
+    () => "/budgets",
+    // Again with each call that was counted.
+    () => hive.state.snapshot?.spend?.calls,
   );
-  const page = () => (budgets.error ? undefined : budgets.latest);
   return (
-    <Show when={page()}>
+    <Show when={budgets.latest}>
       {(page) => (
         <Section
           id="limits-h"
@@ -74,21 +73,20 @@ function Lines(props: { name: string; budget: BudgetInfo }) {
           used={props.budget.tokens + props.budget.unsettled_tokens}
           held={props.budget.held_tokens}
           most={props.budget.limits.tokens ?? 0}
-          words={(value) => `${count(value)} tokens`}
+          words={tokenWords}
         />
       </Show>
     </>
   );
 }
 
+const tokenWords = (value: number) => `${count(value)} tokens`;
+
 function PerTurn(props: { name: string; caps: CapsInfo }) {
   const words = () => {
     const { cost, tokens } = props.caps;
-    const parts = [
-      cost == null ? "" : money(cost),
-      tokens == null ? "" : `${count(tokens)} tokens`,
-    ];
-    return parts.filter((part) => part !== "").join(", ");
+    const parts = [cost != null && money(cost), tokens != null && tokenWords(tokens)];
+    return parts.filter(Boolean).join(", ");
   };
   return (
     <Show when={words()}>
@@ -110,14 +108,9 @@ function Limit(props: {
   most: number;
   words: (value: number) => string;
 }) {
-  let used!: HTMLElement;
-  let held!: HTMLElement;
   const share = (value: number) => (props.most > 0 ? (value / props.most) * 100 : 100);
-  createEffect(() => {
-    const first = Math.min(100, share(props.used));
-    used.style.setProperty("width", `${first}%`);
-    held.style.setProperty("width", `${Math.min(100 - first, share(props.held))}%`);
-  });
+  const used = () => Math.min(100, share(props.used));
+  const held = () => Math.min(100 - used(), share(props.held));
   const words = () => {
     const taken = props.held > 0 ? `, ${props.words(props.held)} held` : "";
     return `${props.words(props.used)} of ${props.words(props.most)}${taken}`;
@@ -126,8 +119,8 @@ function Limit(props: {
     <div class="limit">
       <span>{props.name}</span>
       <div class="meter" role="img" aria-label={`${props.name}: ${words()}`}>
-        <i ref={used} classList={{ full: share(props.used) >= 100 }} />
-        <i ref={held} class="newest" />
+        <i classList={{ full: used() >= 100 }} style={{ width: `${used()}%` }} />
+        <i class="newest" style={{ width: `${held()}%` }} />
       </div>
       <span class="num muted">{words()}</span>
     </div>

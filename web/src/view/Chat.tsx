@@ -1,52 +1,49 @@
 // One talk with an agent: sessions at the side, the messages, the composer, facts at the right.
 
-import {
-  createEffect,
-  createMemo,
-  createResource,
-  createSignal,
-  on,
-  onCleanup,
-  Show,
-  untrack,
-} from "solid-js";
-import { get, post, said } from "../api/http";
+import { createEffect, createMemo, createSignal, on, Show, untrack } from "solid-js";
+import { post, said, url } from "../api/http";
 import type { Commands, Message, View } from "../api/types";
-import type { ChatRoute } from "../state/route";
+import { type ChatRoute, talkOf } from "../state/route";
 import { type Attachment, createTalk, type Mode } from "../state/talk";
+import { textOf } from "../text/calls";
 import { money, title } from "../text/format";
 import { Composer } from "./Composer";
 import { usePage } from "./context";
+import { createReading } from "./hooks";
 import { Inspector } from "./Inspector";
 import { Icon, Mark } from "./marks";
-import { textOf } from "./Message";
-import { Empty, Notice } from "./parts";
+import { Empty, Notice, Radios } from "./parts";
 import { mark, Side } from "./Side";
 import { Stream } from "./Stream";
 
-export function Chat(props: { route: ChatRoute; find: () => void }) {
+const VIEWS: [View, string][] = [
+  ["simple", "Simple"],
+  ["full", "Full"],
+];
+
+export function Chat(props: { route: ChatRoute }) {
   const { approvals, hive, live, router } = usePage();
-  const [full, setFull] = createSignal(localStorage.getItem("skep.view") !== "simple");
+  const stored = localStorage.getItem("skep.view") === "simple" ? "simple" : "full";
+  const [view, setView] = createSignal<View>(stored);
   const [fork, setFork] = createSignal<Message>();
   const [draft, setDraft] = createSignal<{ text: string }>();
   const [problem, setProblem] = createSignal<string>();
   const [sheet, setSheet] = createSignal(false);
-  const [commands] = createResource(() => get<Commands>("/commands"));
+  const commands = createReading<Commands>(() => "/commands");
 
   const place = createMemo(
     () => {
       const { agent, key, session } = props.route;
-      return session ? { agent, key, session } : { agent, key };
+      return { agent, key, session };
     },
     undefined,
     { equals: (a, b) => a.agent === b.agent && a.key === b.key && a.session === b.session },
   );
   const talk = createMemo(() => {
     const at = place();
-    const made = untrack(() => createTalk(at, live));
-    onCleanup(() => made.close());
-    return made;
+    return untrack(() => createTalk(at, live));
   });
+  const session = () => talk().state.session ?? props.route.session;
   createEffect(
     on(place, () => {
       setFork(undefined);
@@ -55,12 +52,8 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
     }),
   );
   const agent = () => hive.agents().find((one) => one.name === props.route.agent);
-  const turn = () => {
-    const { agent, key } = props.route;
-    return hive.turnOf(agent, talk().state.session ?? props.route.session, key);
-  };
-  const asked = () =>
-    approvals.of(props.route.agent, talk().state.session ?? props.route.session);
+  const turn = () => hive.turnOf(props.route.agent, session(), props.route.key);
+  const asked = () => approvals.of(props.route.agent, session());
   const name = () => {
     const first = talk().state.messages.find((message) => message.role === "user");
     const begun = talk().state.before === undefined;
@@ -69,7 +62,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
 
   function choose(view: View): void {
     localStorage.setItem("skep.view", view);
-    setFull(view === "full");
+    setView(view);
   }
 
   function startFork(message: Message): void {
@@ -80,21 +73,21 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
   async function send(text: string, mode: Mode, files: Attachment[]): Promise<void> {
     const from = fork();
     if (!from) {
-      talk().send(text, mode, files, crypto.randomUUID());
+      talk().send(text, mode, files);
       return;
     }
     try {
-      const agent = encodeURIComponent(props.route.agent);
-      const key = `fork:${crypto.randomUUID().slice(0, 8)}`;
+      const { agent } = props.route;
+      const session_key = `fork:${crypto.randomUUID().slice(0, 8)}`;
       // Before the first message there is nothing to copy.
       if (from.seq > 1) {
-        const path = `/agents/${agent}/sessions/${from.sessionId}/fork`;
-        await post(path, { at: from.seq - 1, session_key: key });
+        const path = url`/agents/${agent}/sessions/${from.sessionId}/fork`;
+        await post(path, { at: from.seq - 1, session_key });
       }
-      const message = { message: text, session_key: key };
-      await post(`/agents/${agent}/messages`, message, crypto.randomUUID());
+      const message = { message: text, session_key };
+      await post(url`/agents/${agent}/messages`, message, crypto.randomUUID());
       setFork(undefined);
-      router.go({ page: "chat", agent: props.route.agent, key });
+      router.go(talkOf({ agent, session_key }));
     } catch (error) {
       setProblem(`Forking failed: ${said(error)}`);
       setDraft({ text });
@@ -103,11 +96,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
 
   return (
     <div class="chat" classList={{ "with-sheet": sheet() }}>
-      <Side
-        agent={props.route.agent}
-        session={talk().state.session ?? props.route.session}
-        find={props.find}
-      />
+      <Side agent={props.route.agent} session={session()} />
       <section class="talk" aria-label="Conversation">
         <header class="talk-head">
           <button
@@ -128,16 +117,14 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
               <span class="clip">{facts()}</span>
             </div>
           </div>
-          <div class="seg hide-s" role="group" aria-label="View">
-            <label>
-              <input type="radio" name="view" checked={!full()} onChange={() => choose("simple")} />
-              Simple
-            </label>
-            <label>
-              <input type="radio" name="view" checked={full()} onChange={() => choose("full")} />
-              Full
-            </label>
-          </div>
+          <Radios
+            class="hide-s"
+            label="View"
+            name="view"
+            of={VIEWS}
+            chosen={view()}
+            choose={choose}
+          />
         </header>
         <Notice
           text={problem() ?? talk().state.error}
@@ -157,7 +144,7 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
             <Stream
               talk={talk}
               running={turn() !== undefined}
-              full={full()}
+              full={view() === "full"}
               asked={asked()}
               fork={startFork}
             />
@@ -166,14 +153,9 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
         <Composer
           talk={talk()}
           running={turn() !== undefined}
-          commands={commands.error ? [] : (commands()?.commands ?? [])}
+          commands={commands.latest?.commands ?? []}
           draft={draft()}
-          forking={
-            fork() && {
-              label: "Edit and fork: the talk goes on from here in a new session",
-              cancel: () => setFork(undefined),
-            }
-          }
+          unfork={fork() && (() => setFork(undefined))}
           send={(text, mode, files) => void send(text, mode, files)}
         />
       </section>
@@ -187,15 +169,11 @@ export function Chat(props: { route: ChatRoute; find: () => void }) {
     if (context?.window) {
       parts.push(`${Math.round((context.used / context.window) * 100)} % of context`);
     }
-    let cost: number | undefined = 0;
-    let called = false;
-    for (const message of talk().state.messages) {
-      if (!message.meta) continue;
-      called = true;
-      const one = message.meta.usage.cost;
-      cost = cost === undefined || one == null ? undefined : cost + one;
+    const costs = talk().state.messages.flatMap(({ meta }) => (meta ? [meta.usage.cost] : []));
+    if (costs.length && talk().state.before === undefined) {
+      const known = costs.every((cost) => cost != null);
+      parts.push(money(known ? costs.reduce((sum, cost) => sum + cost, 0) : undefined));
     }
-    if (called && talk().state.before === undefined) parts.push(money(cost));
     return parts.filter((part) => part !== "").join(" · ");
   }
 }

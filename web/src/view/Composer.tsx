@@ -1,16 +1,20 @@
 // Where one writes: text of any length, files, commands; what to do while a turn runs.
 
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js";
-import { post, said } from "../api/http";
+import { post, said, url } from "../api/http";
 import type { CommandInfo } from "../api/types";
 import type { Attachment, Mode, Talk } from "../state/talk";
 import { bytes } from "../text/format";
 import { matching } from "../text/slash";
 import { Icon, Mark } from "./marks";
-import { Notice } from "./parts";
+import { Notice, Radios } from "./parts";
 
 const LARGEST_FILE = 5 * 1024 * 1024;
 const MOST_FILES = 10;
+const MODES: [Mode, string, string][] = [
+  ["queue", "Queue", "After this turn, or within it"],
+  ["interrupt", "Interrupt", "Stop this turn and go on with my message"],
+];
 
 interface Props {
   talk: Talk;
@@ -18,8 +22,8 @@ interface Props {
   commands: CommandInfo[];
   /** Text to begin with; a new object each time it is set. */
   draft: { text: string } | undefined;
-  /** Shown instead of Send when the words go to a fork. */
-  forking: { label: string; cancel: () => void } | undefined;
+  /** The words go to a fork; this gives that up. */
+  unfork: (() => void) | undefined;
   send: (text: string, mode: Mode, files: Attachment[]) => void;
 }
 
@@ -71,8 +75,8 @@ export function Composer(props: Props) {
   async function stop(): Promise<void> {
     setStopping(true);
     try {
-      const agent = encodeURIComponent(props.talk.place.agent);
-      await post(`/agents/${agent}/stop`, { session_key: props.talk.place.key });
+      const { agent, key } = props.talk.place;
+      await post(url`/agents/${agent}/stop`, { session_key: key });
     } catch (error) {
       setStopping(false);
       setProblem(`Stopping failed: ${said(error)}`);
@@ -157,12 +161,14 @@ export function Composer(props: Props) {
       </Show>
       <For each={waiting()}>{(one) => <Waiting one={one} talk={props.talk} />}</For>
       <Notice text={problem()} marked dismiss={() => setProblem(undefined)} />
-      <Show when={props.forking}>
-        {(forking) => (
-          <div class="queued">
+      <Show when={props.unfork}>
+        {(cancel) => (
+          <div class="queued row">
             <Icon name="pen" />
-            <span class="grow clip">{forking().label}</span>
-            <button class="btn bare" onClick={() => forking().cancel()}>
+            <span class="grow clip">
+              Edit and fork: the talk goes on from here in a new session
+            </span>
+            <button class="btn bare" onClick={() => cancel()()}>
               Cancel
             </button>
           </div>
@@ -188,7 +194,7 @@ export function Composer(props: Props) {
           <div class="files picked-files">
             <For each={files()}>
               {(file) => (
-                <span class="file">
+                <span class="file row">
                   <Icon name="file" />
                   {file.name}, {bytes(file.size)}
                   <button
@@ -229,7 +235,13 @@ export function Composer(props: Props) {
           </button>
           <span class="grow hide-s" />
           <Show when={props.running}>
-            <ModeChoice mode={mode()} choose={setMode} />
+            <Radios
+              label="While a turn is running"
+              name="mode"
+              of={MODES}
+              chosen={mode()}
+              choose={setMode}
+            />
             <button class="btn stop" onClick={() => void stop()} aria-disabled={stopping()}>
               <Icon name="stop" />
               {stopping() ? "Stopping…" : "Stop"}
@@ -244,39 +256,15 @@ export function Composer(props: Props) {
   );
 }
 
-function ModeChoice(props: { mode: Mode; choose: (mode: Mode) => void }) {
-  return (
-    <div class="seg" role="group" aria-label="While a turn is running">
-      <label title="After this turn, or within it">
-        <input
-          type="radio"
-          name="mode"
-          checked={props.mode === "queue"}
-          onChange={() => props.choose("queue")}
-        />
-        Queue
-      </label>
-      <label title="Stop this turn and go on with my message">
-        <input
-          type="radio"
-          name="mode"
-          checked={props.mode === "interrupt"}
-          onChange={() => props.choose("interrupt")}
-        />
-        Interrupt
-      </label>
-    </div>
-  );
-}
-
 function Waiting(props: { one: Talk["state"]["sending"][number]; talk: Talk }) {
+  const failed = () => props.one.state === "failed";
   const words = () => {
-    if (props.one.state === "failed") return `Not sent: ${props.one.why}`;
+    if (failed()) return `Not sent: ${props.one.why}`;
     return props.one.state === "queued" ? "Queued" : "Sending";
   };
   return (
-    <div class="queued" classList={{ refused: props.one.state === "failed" }}>
-      <Mark name={props.one.state === "failed" ? "fail" : "queue"} quiet />
+    <div class="queued row" classList={{ refused: failed() }}>
+      <Mark name={failed() ? "fail" : "queue"} quiet />
       <span class="grow clip">
         {words()}: {props.one.text}
       </span>
@@ -292,7 +280,7 @@ function Waiting(props: { one: Talk["state"]["sending"][number]; talk: Talk }) {
           <Icon name="x" />
         </button>
       </Show>
-      <Show when={props.one.state === "failed"}>
+      <Show when={failed()}>
         <button
           class="btn bare sq"
           aria-label="Remove"

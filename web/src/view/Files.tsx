@@ -45,7 +45,7 @@ function Picture(props: { file: File }) {
 function Named(props: { file: File }) {
   const save = () => void download(`/files/${props.file.hash}`, props.file.name);
   return (
-    <button class="file" onClick={save}>
+    <button class="file row" onClick={save}>
       <Icon name="file" />
       {props.file.name}, {bytes(props.file.size)}
     </button>

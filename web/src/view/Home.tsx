@@ -1,44 +1,36 @@
 // What needs a person, what runs, what it costs today.
 
-import { createResource, For, Show } from "solid-js";
-import { get, post } from "../api/http";
-import type { SpendInfo, UsagePage } from "../api/types";
+import { For, Show } from "solid-js";
+import { post, url } from "../api/http";
+import type { UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { needs } from "../state/needs";
-import { href } from "../state/route";
-import { clock, count, money, span, spelled, title } from "../text/format";
-import { first, group, spans, type Sum } from "../text/sums";
+import { href, talkOf } from "../state/route";
+import { clock, count, money, plural, span, spelled, title } from "../text/format";
+import { costOf, DAY, first, group, HOUR, spans, type Sum } from "../text/sums";
 import { Bars } from "./Bars";
 import { Coil } from "./Coil";
 import { usePage } from "./context";
-import { createClock } from "./hooks";
+import { createClock, createReading } from "./hooks";
 import { Icon, Mark } from "./marks";
 import { NeedRow } from "./NeedRow";
-import { Empty, Section } from "./parts";
-import { costOf } from "./Usage";
+import { Empty, Find, PageBody, Section } from "./parts";
 
-export function Home(props: { find: () => void }) {
+export function Home() {
   const { approvals, hive } = usePage();
   const list = () => needs(hive.state, approvals.state.open);
   return (
-    <div class="page">
-      <header class="head">
-        <div class="grow">
-          <h1>{headline(list().length)}</h1>
-          <p>{sentence(hive)}</p>
-        </div>
-        <button class="find" onClick={() => props.find()}>
-          <Icon name="search" />
-          <span class="grow">Search everything</span>
-          <kbd>/</kbd>
-        </button>
-      </header>
+    <PageBody
+      title={headline(list().length)}
+      text={sentence(hive)}
+      beside={<Find words="Search everything" />}
+    >
       <div class="home">
         <Section
           id="needs-h"
           title="What needs you"
           beside={
-            <Show when={list().some((need) => need.kind === "approval")}>
+            <Show when={list().some((need) => need.approval)}>
               <span class="when hide-s">next expiry first</span>
             </Show>
           }
@@ -55,7 +47,7 @@ export function Home(props: { find: () => void }) {
         </div>
         <Results />
       </div>
-    </div>
+    </PageBody>
   );
 }
 
@@ -68,15 +60,11 @@ function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
   const snapshot = hive.state.snapshot;
   if (!snapshot) return "";
   const { running, waiting, pending } = snapshot.queue ?? { running: 0, waiting: 0, pending: 0 };
-  const turns = `${running} ${running === 1 ? "turn" : "turns"} running`;
-  const spent = snapshot.spend ? ` ${spentWords(snapshot.spend)}` : "";
-  return `${turns}, ${waiting} waiting, ${pending} queued.${spent}`;
-}
-
-function spentWords(spend: SpendInfo): string {
-  const limit = spend.limits.cost_per_day;
+  const queue = `${plural(running, "turn")} running, ${waiting} waiting, ${pending} queued.`;
+  if (!snapshot.spend) return queue;
+  const limit = snapshot.spend.limits.cost_per_day;
   const of = limit == null ? "" : ` of ${money(limit)}`;
-  return `${money(spend.known_cost)}${of} spent today.`;
+  return `${queue} ${money(snapshot.spend.known_cost)}${of} spent today.`;
 }
 
 function Nothing() {
@@ -87,7 +75,7 @@ function Nothing() {
         come here by themselves. Until then, talk to an agent.
       </p>
       <p class="first-act">
-        <a class="btn" href={href({ page: "chat", agent: "main", key: "main" })}>
+        <a class="btn" href={href(talkOf({ agent: "main" }))}>
           Talk to main
         </a>
       </p>
@@ -115,22 +103,15 @@ function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
     const tool = props.turn.strip.findLast((step) => step.kind === "tool" && !step.until);
     return tool?.tool ?? "the model is thinking or writing";
   };
-  const talk = () =>
-    href({
-      page: "chat",
-      agent: props.turn.agent,
-      key: props.turn.session_key,
-      session: props.turn.session,
-    });
   const stop = () => {
-    const agent = encodeURIComponent(props.turn.agent);
-    void post(`/agents/${agent}/stop`, { session_key: props.turn.session_key });
+    const { agent, session_key } = props.turn;
+    void post(url`/agents/${agent}/stop`, { session_key });
   };
   return (
     <li>
       <div class="row">
         <Mark name={props.turn.state === "waiting" ? "wait" : "run"} />
-        <a href={talk()}>
+        <a href={href(talkOf(props.turn))}>
           <b>{props.turn.agent}</b>
         </a>
         <span class="grow clip muted">{title(props.turn.body ?? props.turn.session_key)}</span>
@@ -190,20 +171,14 @@ function Spend() {
   );
 }
 
-const HOUR = 3600 * 1000;
-const DAY = 24 * HOUR;
 /** Agents in the table of what the day has cost. */
 const SHOWN = 4;
 
 /** Spend by the hours of the day the limits count, and who spent it; read again with each call. */
 function Hours(props: { calls: number }) {
-  const [usage] = createResource(
-    () => ({ calls: props.calls }),
-    () => get<UsagePage>("/usage?by=hour"),
-  );
-  const page = () => (usage.error ? undefined : usage.latest);
+  const usage = createReading<UsagePage>(() => "/usage?by=hour", () => props.calls);
   return (
-    <Show when={page()}>
+    <Show when={usage.latest}>
       {(page) => (
         <>
           <HourBars page={page()} />
@@ -221,9 +196,7 @@ function Hours(props: { calls: number }) {
                 {(sum) => (
                   <tr>
                     <td>{sum.name}</td>
-                    <td class="num faint">
-                      {sum.turns} {sum.turns === 1 ? "turn" : "turns"}
-                    </td>
+                    <td class="num faint">{plural(sum.turns, "turn")}</td>
                     <td class="num faint">{count(sum.tokens)}</td>
                     <td class="num">{costOf(sum)}</td>
                   </tr>
@@ -250,20 +223,13 @@ function HourBars(props: { page: UsagePage }) {
     if (!top || highest() === 0) return "Nothing used today";
     return `${paid() ? "Spend" : "Tokens"} per hour, highest at ${at(top)} with ${words(top)}`;
   };
-  const bars = () =>
-    sums().map((sum) => ({
-      height: highest() > 0 ? amount(sum) / highest() : 0,
-      now: Number(sum.name) + HOUR === props.page.until,
-      title: `${at(sum)}: ${words(sum)}`,
-    }));
-  return (
-    <>
-      <Bars bars={bars()} label={label()} />
-      <div class="axis" aria-hidden="true">
-        <For each={["00", "06", "12", "18", "24 UTC"]}>{(text) => <span>{text}</span>}</For>
-      </div>
-    </>
-  );
+  const bar = (sum: Sum) => ({
+    height: highest() > 0 ? amount(sum) / highest() : 0,
+    now: Number(sum.name) + HOUR === props.page.until,
+    title: `${at(sum)}: ${words(sum)}`,
+  });
+  const axis = ["00", "06", "12", "18", "24 UTC"];
+  return <Bars bars={sums().map(bar)} label={label()} axis={axis} />;
 }
 
 function Results() {
@@ -287,9 +253,7 @@ function Results() {
               {(item) => (
                 <tr>
                   <td class="full">
-                    <a href={href({ page: "chat", agent: item.agent, key: item.session_key })}>
-                      {title(item.preview, 90)}
-                    </a>
+                    <a href={href(talkOf(item))}>{title(item.preview, 90)}</a>
                   </td>
                   <td>{item.agent}</td>
                   <td class="muted hide-s">{item.session_key}</td>

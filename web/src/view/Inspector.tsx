@@ -1,7 +1,7 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
-import { createEffect, createMemo, createResource, For, Index, Show } from "solid-js";
-import { get } from "../api/http";
+import { createMemo, For, Index, Show } from "solid-js";
+import { url } from "../api/http";
 import type { ApprovalInfo, ContextInfo, Message, SessionInfo } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { href } from "../state/route";
@@ -11,7 +11,7 @@ import { mainArgument } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
 import { clock, count, span } from "../text/format";
 import { Coil } from "./Coil";
-import { createClock } from "./hooks";
+import { createClock, createReading } from "./hooks";
 import { Mark } from "./marks";
 
 export function Inspector(props: {
@@ -85,18 +85,16 @@ function ContextFacts(props: { talk: Talk }) {
 
 /** Why the vendor's cache did not help, newest first: the last few calls that it cost. */
 function CacheBreaks(props: { talk: Talk }) {
-  const [info] = createResource(
+  const info = createReading<SessionInfo>(
     () => {
       const { session, context } = props.talk.state;
-      // Again after each call of the model.
-      return session && context ? { session, used: context.used } : undefined;
+      if (session && context) return url`/agents/${props.talk.place.agent}/sessions/${session}`;
+      return undefined;
     },
-    async ({ session }) => {
-      const agent = encodeURIComponent(props.talk.place.agent);
-      return get<SessionInfo>(`/agents/${agent}/sessions/${encodeURIComponent(session)}`);
-    },
+    // Again after each call of the model.
+    () => props.talk.state.context?.used,
   );
-  const breaks = () => (info.error ? [] : (info.latest?.cache_breaks ?? [])).slice(-3).reverse();
+  const breaks = () => (info.latest?.cache_breaks ?? []).slice(-3).reverse();
   return (
     <Show when={breaks().length}>
       <section>
@@ -140,19 +138,18 @@ function Meter(props: { context: KnownContext }) {
         aria-label={`${percent()} percent of the context is used; compaction at 75 percent`}
       >
         <Index each={widths()}>
-          {(width, at) => <Part width={width()} newest={at === PARTS.length - 1} />}
+          {(width, at) => (
+            <i
+              classList={{ newest: at === PARTS.length - 1 }}
+              style={{ width: `${width()}%` }}
+            />
+          )}
         </Index>
       </div>
       <span class="mark" />
       <span class="lab">compacts at 75 %</span>
     </div>
   );
-}
-
-function Part(props: { width: number; newest: boolean }) {
-  let bar!: HTMLElement;
-  createEffect(() => bar.style.setProperty("width", `${props.width}%`));
-  return <i ref={bar} classList={{ newest: props.newest }} />;
 }
 
 function Changed(props: { messages: Message[] }) {

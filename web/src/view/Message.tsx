@@ -3,6 +3,7 @@
 import { createMemo, For, Match, Show, Switch } from "solid-js";
 import type { Block, File, Message, Meta } from "../api/types";
 import type { Saying } from "../state/fold";
+import { textOf } from "../text/calls";
 import { clock, count, money, span } from "../text/format";
 import { Files } from "./Files";
 import { Icon } from "./marks";
@@ -33,7 +34,7 @@ export function MessageView(props: {
         <Said message={props.message} before={props.before} around={props.around} />
       </Match>
       <Match when={props.message.role === "system"}>
-        <div class="seam">{textOf(props.message.content)}</div>
+        <div class="seam small faint">{textOf(props.message.content)}</div>
       </Match>
       <Match when={props.message.role === "toolResult" && filesOf(props.message.content).length}>
         <Files files={filesOf(props.message.content)} />
@@ -68,7 +69,6 @@ function who(principal: string | undefined): string {
 function Said(props: { message: Message; before: Message | undefined; around: Around }) {
   const begins = () =>
     !props.before || props.before.role === "user" || props.before.role === "system";
-  const stopped = () => props.message.meta?.stopReason;
   return (
     <>
       <Show when={begins()}>
@@ -80,7 +80,9 @@ function Said(props: { message: Message; before: Message | undefined; around: Ar
         turn={props.message.turn}
         around={props.around}
       />
-      <Show when={ended(stopped())}>{(words) => <div class="seam">{words()}</div>}</Show>
+      <Show when={ENDS[props.message.meta?.stopReason ?? ""]}>
+        {(words) => <div class="seam small faint">{words()}</div>}
+      </Show>
       <Show when={props.around.full() && props.message.meta}>
         {(meta) => (
           <UsageLine
@@ -185,7 +187,7 @@ function UsageLine(props: { meta: Meta; took: number | undefined }) {
   const input = () => usage().input + usage().cacheRead + usage().cacheWrite;
   const cached = () => (input() ? Math.round((usage().cacheRead / input()) * 100) : 0);
   return (
-    <div class="usage">
+    <div class="usage small faint">
       <span>{props.meta.model}</span>
       <span>
         {count(input())} in{cached() ? `, ${cached()} % cached` : ""}
@@ -199,26 +201,14 @@ function UsageLine(props: { meta: Meta; took: number | undefined }) {
   );
 }
 
-function ended(reason: string | undefined): string | undefined {
-  switch (reason) {
-    case "cancelled":
-      return "stopped here";
-    case "interrupted":
-      return "a newer message took its place";
-    case "error":
-      return "the turn failed here";
-    case "max_tokens":
-      return "the answer reached its longest length";
-    case "refusal":
-      return "the model refused to go on";
-    default:
-      return undefined;
-  }
-}
-
-export function textOf(blocks: Block[]): string {
-  return blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
-}
+/** By the reason why the model stopped; the usual ones need no words. */
+const ENDS: Record<string, string> = {
+  cancelled: "stopped here",
+  interrupted: "a newer message took its place",
+  error: "the turn failed here",
+  max_tokens: "the answer reached its longest length",
+  refusal: "the model refused to go on",
+};
 
 function filesOf(blocks: Block[]): File[] {
   return blocks.filter((block) => block.type === "file");

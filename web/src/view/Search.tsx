@@ -1,10 +1,11 @@
 // Finding what was said, in every talk one may see.
 
-import { createResource, createSignal, For, onMount, Show } from "solid-js";
-import { get, query } from "../api/http";
+import { createSignal, For, onMount } from "solid-js";
+import { query } from "../api/http";
 import type { SearchHit, SearchPage } from "../api/types";
-import { href } from "../state/route";
+import { href, talkOf } from "../state/route";
 import { clock } from "../text/format";
+import { createReading } from "./hooks";
 import { Icon } from "./marks";
 
 const PAUSE = 150;
@@ -13,14 +14,15 @@ export function Search(props: { close: () => void }) {
   let dialog!: HTMLDialogElement;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const [words, setWords] = createSignal("");
-  const [results] = createResource(
-    () => words().trim() || undefined,
-    (q) => get<SearchPage>(`/search${query({ q, limit: 30 })}`),
-  );
+  const results = createReading<SearchPage>(() => {
+    const q = words().trim();
+    return q ? `/search${query({ q, limit: 30 })}` : undefined;
+  });
+  const found = () => (words().trim() === "" ? [] : (results.latest?.hits ?? []));
   onMount(() => dialog.showModal());
   return (
     <dialog class="search" ref={dialog} aria-label="Find in all talk" onClose={() => props.close()}>
-      <form method="dialog" class="search-line" onSubmit={(event) => event.preventDefault()}>
+      <form method="dialog" class="search-line row" onSubmit={(event) => event.preventDefault()}>
         <Icon name="search" />
         <input
           type="search"
@@ -38,24 +40,13 @@ export function Search(props: { close: () => void }) {
         </button>
       </form>
       <div role="status" class="small faint search-state">
-        <Show when={results.error} fallback={state(words(), results.loading, found().length)}>
-          {results.error instanceof Error ? results.error.message : ""}
-        </Show>
+        {results.error ?? state(words(), results.loading, found().length)}
       </div>
       <ul class="hits">
         <For each={found()}>
           {(hit) => (
             <li>
-              <a
-                href={href({
-                  page: "chat",
-                  agent: hit.agent,
-                  key: hit.session_key,
-                  session: hit.session,
-                  at: hit.seq,
-                })}
-                onClick={() => dialog.close()}
-              >
+              <a href={href(talkOf(hit, hit.seq))} onClick={() => dialog.close()}>
                 <Snippet hit={hit} />
                 <span class="small faint">
                   {hit.agent} · {hit.role} · {clock(hit.timestamp)}
@@ -67,10 +58,6 @@ export function Search(props: { close: () => void }) {
       </ul>
     </dialog>
   );
-
-  function found(): SearchHit[] {
-    return results.error || words().trim() === "" ? [] : (results.latest?.hits ?? []);
-  }
 }
 
 function state(words: string, loading: boolean, number: number): string {

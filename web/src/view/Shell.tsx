@@ -2,26 +2,19 @@
 
 import { For, type JSX, Show } from "solid-js";
 import type { Link } from "../state/live";
-import { href, type PageName, type Route } from "../state/route";
+import { href, type PageName, talkOf } from "../state/route";
 import { clock } from "../text/format";
 import { usePage } from "./context";
 import { createClock } from "./hooks";
 import { Brand, Icon, Mark } from "./marks";
 
-interface Props {
-  children: JSX.Element;
-  /** Without approvals: they have a count of their own. */
-  needs: number;
-  find: () => void;
-}
-
-export function Shell(props: Props) {
-  const { approvals, router } = usePage();
+/** `needs` is without approvals: they have a count of their own. */
+export function Shell(props: { needs: number; children: JSX.Element }) {
+  const { approvals, find, live, router } = usePage();
   const links = (pages: PageName[], link: (link: JSX.Element) => JSX.Element) => (
-    <For each={pages}>
-      {(page) => link(<PageLink page={page} needs={needs(page)} />)}
-    </For>
+    <For each={pages}>{(page) => link(<PageLink page={page} needs={needs(page)} />)}</For>
   );
+  const isLive = () => live.link().state === "live";
   const needs = (page: PageName) => {
     if (page === "home") return props.needs;
     return page === "approvals" ? approvals.state.open.length : 0;
@@ -35,9 +28,9 @@ export function Shell(props: Props) {
         <header class="topbar">
           <Brand class="brand-m" />
           <span>{TITLES[router.route().page]}</span>
-          <LinkMark />
+          <Mark name={isLive() ? "run" : "idle"} label={isLive() ? "Live" : "Not live"} />
           <span class="grow" />
-          <button class="btn bare sq" aria-label="Search" onClick={() => props.find()}>
+          <button class="btn bare sq" aria-label="Search" onClick={find}>
             <Icon name="search" />
           </button>
         </header>
@@ -79,7 +72,7 @@ export const TITLES: Record<PageName, string> = {
 };
 
 /** Back to the talk one was in, else to main. */
-let lastTalk: Route = { page: "chat", agent: "main", key: "main" };
+let lastTalk = talkOf({ agent: "main" });
 
 function target(page: PageName): string {
   const { router } = usePage();
@@ -115,17 +108,6 @@ function PageLink(props: { page: PageName; needs: number }) {
   );
 }
 
-function LinkMark() {
-  const { live } = usePage();
-  const isLive = () => live.link().state === "live";
-  return (
-    <>
-      <Mark name={isLive() ? "run" : "idle"} quiet />
-      <span class="sr">{isLive() ? "Live" : "Not live"}</span>
-    </>
-  );
-}
-
 function LinkState() {
   const { live, me } = usePage();
   const words = () => {
@@ -139,7 +121,7 @@ function LinkState() {
     }
   };
   return (
-    <div class="link-state">
+    <div class="link-state small faint">
       <Mark name={live.link().state === "live" ? "run" : "idle"} quiet />
       <span>{words()}</span>
       <span>{me}</span>

@@ -1,24 +1,22 @@
 // Agents and their talks, at the side of the chat.
 
-import { createResource, createSignal, For, Show } from "solid-js";
-import { get } from "../api/http";
+import { createSignal, For, Show } from "solid-js";
+import { query, url } from "../api/http";
 import type { AgentInfo, SessionPage } from "../api/types";
-import { href } from "../state/route";
+import { href, talkOf } from "../state/route";
 import { clock, title } from "../text/format";
 import { usePage } from "./context";
-import { Icon, Mark, type MarkName } from "./marks";
+import { createReading } from "./hooks";
+import { Mark, type MarkName } from "./marks";
+import { Find } from "./parts";
 
 const SHOWN = 8;
 
-export function Side(props: { agent: string; session: string | undefined; find: () => void }) {
+export function Side(props: { agent: string; session: string | undefined }) {
   const { hive } = usePage();
   return (
     <aside class="side" aria-label="Agents and sessions">
-      <button class="find" onClick={() => props.find()}>
-        <Icon name="search" />
-        <span class="grow">Find in all talk</span>
-        <kbd>/</kbd>
-      </button>
+      <Find words="Find in all talk" />
       <For each={hive.agents()} fallback={<p class="small faint">No agents yet.</p>}>
         {(agent) => (
           <AgentTalks agent={agent} current={props.agent === agent.name} session={props.session} />
@@ -41,14 +39,9 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
       if (moved && event.agent === props.agent.name) setStale((number) => number + 1);
     },
   });
-  const [talks] = createResource(
-    () => (open() ? { agent: props.agent.name, limit: most(), stale: stale() } : undefined),
-    async ({ agent, limit }) => {
-      const path = `/agents/${encodeURIComponent(agent)}/sessions?limit=${limit}`;
-      return get<SessionPage>(path);
-    },
-  );
-  const sessions = () => (talks.error ? [] : (talks.latest?.sessions ?? []));
+  const path = () => url`/agents/${props.agent.name}/sessions` + query({ limit: most() });
+  const talks = createReading<SessionPage>(() => (open() ? path() : undefined), stale);
+  const sessions = () => talks.latest?.sessions ?? [];
   return (
     <details open={open()} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
@@ -61,12 +54,7 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
           {(session) => (
             <li>
               <a
-                href={href({
-                  page: "chat",
-                  agent: props.agent.name,
-                  key: session.session_key,
-                  session: session.id,
-                })}
+                href={href(talkOf({ ...session, session: session.id }))}
                 aria-current={props.current && props.session === session.id ? "page" : undefined}
               >
                 <b class="clip">{title(session.title || session.session_key)}</b>
@@ -92,7 +80,7 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
 function Empty(props: { agent: string }) {
   return (
     <li>
-      <a href={href({ page: "chat", agent: props.agent, key: "main" })}>
+      <a href={href(talkOf({ agent: props.agent }))}>
         Start a talk
         <span>main</span>
       </a>

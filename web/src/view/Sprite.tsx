@@ -5,5 +5,5 @@ import sprite from "./sprite.svg?raw";
 
 export function Sprite() {
   // Our own file, part of the build: nothing from outside ever comes this way.
-  return <div class="sprite" aria-hidden="true" innerHTML={sprite} />;
+  return <div aria-hidden="true" innerHTML={sprite} />;
 }

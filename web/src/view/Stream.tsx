@@ -13,8 +13,9 @@ import {
 } from "solid-js";
 import type { ApprovalInfo, Message } from "../api/types";
 import type { Talk } from "../state/talk";
+import { textOf } from "../text/calls";
 import { AskCard } from "./approvals/AskCard";
-import { type Around, MessageView, SayingView, textOf, Who } from "./Message";
+import { type Around, MessageView, SayingView, Who } from "./Message";
 
 /** Messages in a group; by `seq`, so that older pages do not move the borders. */
 const GROUP = 32;
@@ -53,16 +54,9 @@ export function Stream(props: {
   const shown = createMemo(() =>
     props.full ? state().messages : state().messages.filter((message) => isSpoken(message)),
   );
-  const groups = createMemo(() => {
-    const byKey = new Map<number, Message[]>();
-    for (const message of shown()) {
-      const key = Math.floor(message.seq / GROUP);
-      const group = byKey.get(key);
-      if (group) group.push(message);
-      else byKey.set(key, [message]);
-    }
-    return byKey;
-  });
+  const groups = createMemo(() =>
+    Map.groupBy(shown(), (message) => Math.floor(message.seq / GROUP)),
+  );
 
   function toEnd(): void {
     scroll.scrollTop = scroll.scrollHeight;
@@ -159,7 +153,7 @@ export function Stream(props: {
           <For each={props.asked}>
             {(approval, at) => <AskCard approval={approval} keys={at() === 0} />}
           </For>
-          <For each={state().notes}>{(note) => <pre class="note">{note.text}</pre>}</For>
+          <For each={state().notes}>{(note) => <pre class="note">{note}</pre>}</For>
         </div>
       </div>
       <Show when={!pinned()}>
@@ -192,11 +186,8 @@ function Group(props: {
     watch.observe(box);
     onCleanup(() => watch.disconnect());
   });
-  createEffect(() => {
-    box.style.height = near() ? "" : `${height()}px`;
-  });
   return (
-    <div class="group" ref={box}>
+    <div class="group" ref={box} style={{ height: near() ? undefined : `${height()}px` }}>
       <Show when={near()}>
         <For each={props.messages()}>
           {(message) => (

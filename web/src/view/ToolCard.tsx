@@ -4,9 +4,9 @@
 import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
 import type { Message } from "../api/types";
 import { href } from "../state/route";
-import { allArguments, mainArgument } from "../text/calls";
+import { allArguments, mainArgument, textOf } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
-import { span } from "../text/format";
+import { plural, span } from "../text/format";
 import { DiffView } from "./Diff";
 import { Icon, Mark } from "./marks";
 
@@ -74,7 +74,7 @@ function Outcome(props: Props) {
               </>
             }
           >
-            <Show when={change()} fallback={`${lines(textOf(result()))}${took()}`}>
+            <Show when={change()} fallback={`${lines(outputOf(result()))}${took()}`}>
               {(change) => (
                 <span>
                   <span class="add-n">+{change().added}</span>{" "}
@@ -107,7 +107,7 @@ function Open(props: { running: boolean; waits: boolean }) {
 
 function Exchange(props: { call: Call; result: Message | undefined }) {
   const [all, setAll] = createSignal(false);
-  const output = () => (props.result ? textOf(props.result) : "");
+  const output = () => (props.result ? outputOf(props.result) : "");
   const rows = () => output().split("\n");
   const shown = () => (all() ? output() : rows().slice(0, SHOWN_LINES).join("\n"));
   return (
@@ -138,13 +138,8 @@ function Exchange(props: { call: Call; result: Message | undefined }) {
   );
 }
 
-function textOf(message: Message): string {
-  const texts = message.content.map((block) => (block.type === "text" ? block.text : ""));
-  return texts.join("").replace(/\n$/, "");
-}
+const outputOf = (result: Message) => textOf(result.content).replace(/\n$/, "");
 
 function lines(text: string): string {
-  if (text === "") return "done";
-  const number = text.split("\n").length;
-  return number === 1 ? "1 line" : `${number} lines`;
+  return text === "" ? "done" : plural(text.split("\n").length, "line");
 }

@@ -3,6 +3,7 @@
 
 import { For, Show } from "solid-js";
 import type { Effect, Verdict } from "../api/types";
+import { plural } from "../text/format";
 import { visible } from "../text/visible";
 import { Mark, type MarkName } from "./marks";
 
@@ -34,7 +35,7 @@ export function Trace(props: { verdict: Verdict }) {
               <Show when={part.rules.length}>
                 <details class="looked">
                   <summary>
-                    {part.rules.length} {part.rules.length === 1 ? "rule" : "rules"} looked at
+                    {plural(part.rules.length, "rule")} looked at
                     {part.untold ? `, and ${part.untold} more` : ""}
                   </summary>
                   <ul>

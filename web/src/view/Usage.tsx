@@ -1,18 +1,17 @@
 // What models used: money, tokens, turns and what came from the cache, by time, agent and model.
 
-import { createMemo, createResource, createSignal, For, Show } from "solid-js";
-import { get, query, said } from "../api/http";
+import { createMemo, createSignal, For, Show } from "solid-js";
+import { query } from "../api/http";
 import type { UsageInfo, UsagePage } from "../api/types";
-import { href, type UsageSpan } from "../state/route";
-import { count, money } from "../text/format";
-import { group, spans, type Sum, total } from "../text/sums";
+import { href, talkOf, type UsageSpan } from "../state/route";
+import { count, money, plural } from "../text/format";
+import { costOf, DAY, group, HOUR, spans, type Sum, total } from "../text/sums";
 import { Bars } from "./Bars";
 import { Budgets } from "./Budgets";
 import { usePage } from "./context";
-import { Choose, Empty, Notice, Section } from "./parts";
+import { createReading } from "./hooks";
+import { Empty, Notice, PageBody, Section, Select, Tabs } from "./parts";
 
-const HOUR = 3600 * 1000;
-const DAY = 24 * HOUR;
 const SPANS: [UsageSpan, string, number][] = [
   ["today", "Today", 0],
   ["week", "7 days", 7],
@@ -23,48 +22,41 @@ const SPANS: [UsageSpan, string, number][] = [
 export function Usage(props: { span: UsageSpan; agent: string | undefined }) {
   const { hive, router } = usePage();
   const days = () => SPANS.find(([name]) => name === props.span)?.[2] ?? 0;
-  const [usage] = createResource(
-    // Read again with each call that was counted.
-    () => ({ days: days(), agent: props.agent, calls: hive.state.snapshot?.spend?.calls }),
-    ({ days, agent }) => {
-      const since = days ? Date.now() - (days - 1) * DAY : undefined;
-      const by = days ? "day" : "hour";
-      return get<UsagePage>(`/usage${query({ by, since, agent })}`);
+  const usage = createReading<UsagePage>(
+    () => {
+      const since = days() ? Date.now() - (days() - 1) * DAY : undefined;
+      return `/usage${query({ by: days() ? "day" : "hour", since, agent: props.agent })}`;
     },
+    // Again with each call that was counted.
+    () => hive.state.snapshot?.spend?.calls,
   );
-  const page = () => (usage.error ? undefined : usage.latest);
-  const sum = createMemo(() => total(page()?.rows ?? []));
+  const sum = createMemo(() => total(usage.latest?.rows ?? []));
   return (
-    <div class="page">
-      <header class="head">
-        <div class="grow">
-          <h1>{title(sum(), days())}</h1>
-          <p>{sentence(sum())}</p>
-        </div>
-        <Choose
-          label="Agent"
-          of={hive.names()}
-          all="All agents"
-          chosen={props.agent}
-          choose={(agent) => router.go({ page: "usage", span: props.span, agent })}
-        />
-        <nav class="seg" aria-label="Time">
-          <For each={SPANS}>
-            {([span, words]) => (
-              <a
-                href={href({ page: "usage", span, ...(props.agent ? { agent: props.agent } : {}) })}
-                aria-current={span === props.span ? "true" : undefined}
-              >
-                {words}
-              </a>
-            )}
-          </For>
-        </nav>
-      </header>
-      <Notice text={usage.error && `Reading the usage failed: ${said(usage.error)}`} />
-      <Show when={page()}>{(page) => <Figures page={page()} />}</Show>
+    <PageBody
+      title={title(sum(), days())}
+      text={sentence(sum())}
+      beside={
+        <>
+          <Select
+            spoken="Agent"
+            of={hive.names()}
+            all="All agents"
+            chosen={props.agent}
+            choose={(agent) => router.go({ page: "usage", span: props.span, agent })}
+          />
+          <Tabs
+            label="Time"
+            of={SPANS}
+            chosen={props.span}
+            href={(span) => href({ page: "usage", span, agent: props.agent })}
+          />
+        </>
+      }
+    >
+      <Notice text={usage.error && `Reading the usage failed: ${usage.error}`} />
+      <Show when={usage.latest}>{(page) => <Figures page={page()} />}</Show>
       <Budgets />
-    </div>
+    </PageBody>
   );
 }
 
@@ -76,10 +68,9 @@ function title(sum: Sum, days: number): string {
 }
 
 function sentence(sum: Sum): string {
-  const turns = `${sum.turns} ${sum.turns === 1 ? "turn" : "turns"}`;
-  const calls = `${sum.calls} model ${sum.calls === 1 ? "call" : "calls"}`;
+  const used = [plural(sum.turns, "turn"), plural(sum.calls, "model call"), count(sum.tokens)];
   const unpriced = sum.unpriced ? ` ${sum.unpriced} calls have no known price.` : "";
-  return `${turns}, ${calls}, ${count(sum.tokens)} tokens. Days and hours are in UTC.${unpriced}`;
+  return `${used.join(", ")} tokens. Days and hours are in UTC.${unpriced}`;
 }
 
 interface Measure {
@@ -110,13 +101,7 @@ function Figures(props: { page: UsagePage }) {
       <div class="charts">
         <For each={MEASURES}>
           {(measure) => (
-            <Chart
-              measure={measure}
-              sums={sums()}
-              at={at}
-              until={props.page.until}
-              width={width()}
-            />
+            <Chart measure={measure} sums={sums()} at={at} end={props.page.until - width()} />
           )}
         </For>
       </div>
@@ -161,8 +146,8 @@ function Chart(props: {
   measure: Measure;
   sums: Sum[];
   at: (sum: Sum) => string;
-  until: number;
-  width: number;
+  /** Where the span that is not over begins. */
+  end: number;
 }) {
   const highest = () => Math.max(...props.sums.map((sum) => props.measure.of(sum)));
   const top = () => props.sums.find((sum) => props.measure.of(sum) === highest());
@@ -171,16 +156,14 @@ function Chart(props: {
     if (!sum || highest() === 0) return "nothing";
     return `most ${props.at(sum)}: ${props.measure.words(highest())}`;
   };
-  const bars = () =>
-    props.sums.map((sum) => ({
-      height: highest() > 0 ? props.measure.of(sum) / (props.measure.whole ?? highest()) : 0,
-      now: Number(sum.name) + props.width === props.until,
-      title: `${props.at(sum)}: ${props.measure.words(props.measure.of(sum))}`,
-    }));
+  const bar = (sum: Sum) => ({
+    height: highest() > 0 ? props.measure.of(sum) / (props.measure.whole ?? highest()) : 0,
+    now: Number(sum.name) === props.end,
+    title: `${props.at(sum)}: ${props.measure.words(props.measure.of(sum))}`,
+  });
   const axis = () => {
     const last = props.sums.length - 1;
-    const places = [0, Math.round(last / 2), last];
-    return places.map((place) => props.sums[place]).filter((sum) => sum !== undefined);
+    return [0, Math.round(last / 2), last].flatMap((place) => props.sums[place] ?? []);
   };
   return (
     <figure class="chart">
@@ -188,10 +171,11 @@ function Chart(props: {
         <b class="grow">{props.measure.name}</b>
         <span class="small faint">{most()}</span>
       </figcaption>
-      <Bars bars={bars()} label={`${props.measure.name} over time, ${most()}`} />
-      <div class="axis" aria-hidden="true">
-        <For each={axis()}>{(sum) => <span>{props.at(sum)}</span>}</For>
-      </div>
+      <Bars
+        bars={props.sums.map(bar)}
+        label={`${props.measure.name} over time, ${most()}`}
+        axis={axis().map(props.at)}
+      />
     </figure>
   );
 }
@@ -221,7 +205,7 @@ function SumTable(props: {
             <tr>
               <td>
                 <Show when={props.link} fallback={label(sum)}>
-                  <a href={href({ page: "chat", agent: sum.name, key: "main" })}>{sum.name}</a>
+                  <a href={href(talkOf({ agent: sum.name }))}>{sum.name}</a>
                 </Show>
               </td>
               <td class="num muted">{sum.turns}</td>
@@ -235,10 +219,4 @@ function SumTable(props: {
       </tbody>
     </table>
   );
-}
-
-/** Unknown is not nothing. */
-export function costOf(sum: Sum): string {
-  if (sum.unpriced === sum.calls && sum.calls > 0) return "price unknown";
-  return sum.unpriced ? `${money(sum.cost)} and more` : money(sum.cost);
 }

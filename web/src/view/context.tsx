@@ -11,6 +11,8 @@ export interface Page {
   approvals: Approvals;
   live: Live;
   router: Router;
+  /** Opens the search. */
+  find: () => void;
   me: string;
   /** Whether whoever looks may decide, and not only read. */
   decides: boolean;

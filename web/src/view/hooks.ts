@@ -1,7 +1,7 @@
 // What several views do for as long as they are on the page.
 
-import { createSignal, onCleanup, onMount } from "solid-js";
-import { said } from "../api/http";
+import { createMemo, createResource, createSignal, onCleanup, onMount } from "solid-js";
+import { get, said } from "../api/http";
 
 /** The time of day, read again after every `pause` milliseconds. */
 export function createClock(pause: number): () => number {
@@ -9,6 +9,38 @@ export function createClock(pause: number): () => number {
   const timer = setInterval(() => setNow(Date.now()), pause);
   onCleanup(() => clearInterval(timer));
   return now;
+}
+
+/** What the hive answers, read again when the address or anything `stale` looks at changes. */
+export function createReading<T>(address: () => string | undefined, stale?: () => unknown) {
+  const path = createMemo(address);
+  const [answer] = createResource(
+    () => {
+      stale?.();
+      const now = path();
+      return now === undefined ? undefined : { now };
+    },
+    ({ now }) => get<T>(now),
+  );
+  return {
+    /** Not what was read before a failure. */
+    get latest(): T | undefined {
+      return answer.error ? undefined : answer.latest;
+    },
+    get error(): string | undefined {
+      return answer.error && said(answer.error);
+    },
+    get loading(): boolean {
+      return answer.loading;
+    },
+  };
+}
+
+/** Keys act where nothing is typed. */
+export function isTyping(event: KeyboardEvent): boolean {
+  const field = (event.target as HTMLElement).closest("input, textarea, select");
+  const typed = field && (field as HTMLInputElement).type !== "radio";
+  return Boolean(typed) || event.ctrlKey || event.metaKey || event.altKey;
 }
 
 /** Keys pressed anywhere on the page. */

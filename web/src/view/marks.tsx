@@ -1,23 +1,8 @@
 // Icons and state marks. A mark says by its shape what its colour repeats.
 
-export type IconName =
-  | "home"
-  | "chat"
-  | "search"
-  | "menu"
-  | "warn"
-  | "chev"
-  | "stop"
-  | "send"
-  | "clip"
-  | "slash"
-  | "file"
-  | "x"
-  | "pen"
-  | "approve"
-  | "usage"
-  | "log"
-  | "ask";
+type PageIcon = "home" | "chat" | "approve" | "usage" | "log";
+type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x";
+export type IconName = PageIcon | ActIcon | "warn" | "chev" | "file";
 
 export function Icon(props: { name: IconName; class?: string }) {
   return (

@@ -2,7 +2,29 @@
 
 import { For, type JSX, Show } from "solid-js";
 import { Dynamic } from "solid-js/web";
-import { Mark } from "./marks";
+import { usePage } from "./context";
+import { Icon, Mark } from "./marks";
+
+/** A page under its title, with what belongs to all of it beside that. */
+export function PageBody(props: {
+  title: string;
+  text: string;
+  beside: JSX.Element;
+  children: JSX.Element;
+}) {
+  return (
+    <div class="page">
+      <header class="head">
+        <div class="grow">
+          <h1>{props.title}</h1>
+          <p>{props.text}</p>
+        </div>
+        {props.beside}
+      </header>
+      {props.children}
+    </div>
+  );
+}
 
 /** A part of a page under its heading, with a few words beside that. */
 export function Section(props: {
@@ -34,19 +56,91 @@ export function Empty(props: { title: string; first?: boolean; children: JSX.Ele
   );
 }
 
-/** A choice of texts; `all` is for none of them. */
-export function Choose(props: {
+/** What opens the search over all talk. */
+export function Find(props: { words: string }) {
+  const { find } = usePage();
+  return (
+    <button class="find row" onClick={find}>
+      <Icon name="search" />
+      <span class="grow">{props.words}</span>
+      <kbd>/</kbd>
+    </button>
+  );
+}
+
+/** Ways to look at the same thing, each with an address. */
+export function Tabs<T extends string>(props: {
+  label: string;
+  of: [T, string, ...unknown[]][];
+  chosen: T;
+  href: (one: T) => string;
+}) {
+  return (
+    <nav class="seg" aria-label={props.label}>
+      <For each={props.of}>
+        {([one, words]) => (
+          <a href={props.href(one)} aria-current={one === props.chosen ? "true" : undefined}>
+            {words}
+          </a>
+        )}
+      </For>
+    </nav>
+  );
+}
+
+/** One of a few, each with words and, where they are not enough, more of them under the pointer. */
+export function Radios<T extends string>(props: {
+  label: string;
+  name: string;
+  class?: string;
+  of: [T, string, string?][];
+  chosen: T;
+  choose: (one: T) => void;
+}) {
+  return (
+    <div class={`seg ${props.class ?? ""}`} role="group" aria-label={props.label}>
+      <For each={props.of}>
+        {([one, words, title]) => (
+          <label title={title}>
+            <input
+              type="radio"
+              name={props.name}
+              checked={one === props.chosen}
+              onChange={() => props.choose(one)}
+            />
+            {words}
+          </label>
+        )}
+      </For>
+    </div>
+  );
+}
+
+/** A choice of texts under its name. */
+export function Choose(props: Choice & { label: string }) {
+  return (
+    <label>
+      {props.label} <Select {...props} />
+    </label>
+  );
+}
+
+interface Choice {
+  /** In place of a label that is seen. */
+  spoken?: string;
   of: string[];
   words?: (one: string) => string;
+  /** The words for none of them. */
   all?: string;
-  label?: string;
   chosen: string | undefined;
   choose: (one: string) => void;
-}) {
+}
+
+export function Select(props: Choice) {
   return (
     <select
       class="field"
-      aria-label={props.label}
+      aria-label={props.spoken}
       onChange={(event) => props.choose(event.currentTarget.value)}
     >
       <Show when={props.all}>{(words) => <option value="">{words()}</option>}</Show>
@@ -58,6 +152,27 @@ export function Choose(props: {
         )}
       </For>
     </select>
+  );
+}
+
+/** Something that needs a person, with what can be done about it. */
+export function NeedItem(props: {
+  asks?: boolean;
+  what: JSX.Element;
+  when: string;
+  children: JSX.Element;
+}) {
+  return (
+    <li class={props.asks ? "ask" : "fail"}>
+      <Icon name={props.asks ? "approve" : "warn"} />
+      <div>
+        <div class="what">
+          <span class="grow">{props.what}</span>
+          <span class="when">{props.when}</span>
+        </div>
+        {props.children}
+      </div>
+    </li>
   );
 }
 

@@ -1,13 +1,14 @@
 // Approvals: what waits at the left, the one that is read in the middle, the decision below it.
 
-import { createEffect, createMemo, For, Show } from "solid-js";
+import { createEffect, createMemo, For, type JSX, Match, Show, Switch } from "solid-js";
 import type { ApprovalInfo } from "../../api/types";
-import { href } from "../../state/route";
+import { when } from "../../state/approvals";
+import { href, talkOf } from "../../state/route";
 import { left, verdict, wish } from "../../text/asks";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
 import { usePage } from "../context";
-import { createClock, onKey } from "../hooks";
+import { createClock, isTyping, onKey } from "../hooks";
 import { Mark, type MarkName } from "../marks";
 import { Empty } from "../parts";
 import { Decide } from "./Decide";
@@ -57,18 +58,6 @@ export function ApprovalsPage(props: { id: string | undefined }) {
   );
 }
 
-/** Keys act where nothing is typed. */
-export function isTyping(event: KeyboardEvent): boolean {
-  const field = (event.target as HTMLElement).closest("input, textarea, select");
-  const typed = field && (field as HTMLInputElement).type !== "radio";
-  return Boolean(typed) || event.ctrlKey || event.metaKey || event.altKey;
-}
-
-export function talkOf(approval: ApprovalInfo) {
-  const { agent, session } = approval;
-  return { page: "chat" as const, agent, key: approval.session_key, session };
-}
-
 function List(props: { picked: string | undefined; now: number }) {
   const { approvals } = usePage();
   return (
@@ -83,22 +72,16 @@ function List(props: { picked: string | undefined; now: number }) {
           fallback={<li class="none faint small">Nothing waits for your word.</li>}
         >
           {(approval) => (
-            <li>
-              <a
-                href={href({ page: "approvals", id: approval.id })}
-                aria-current={approval.id === props.picked ? "page" : undefined}
-              >
-                <Mark name="wait" />
-                <span class="row">
-                  <b class="grow clip">{approval.agent}</b>
-                  <span class="when">{left(props.now - approval.asked_at)}</span>
-                </span>
-                <span class="clip">{wish(approval)}</span>
-                <span class="mono clip">
-                  {approval.tool} {visible(approval.shown).split("\n", 1)[0]}
-                </span>
-              </a>
-            </li>
+            <Item approval={approval} picked={props.picked}>
+              <span class="row">
+                <b class="grow clip">{approval.agent}</b>
+                <span class="when">{left(props.now - approval.asked_at)}</span>
+              </span>
+              <span class="clip">{wish(approval)}</span>
+              <span class="mono clip">
+                {approval.tool} {visible(approval.shown).split("\n", 1)[0]}
+              </span>
+            </Item>
           )}
         </For>
       </ul>
@@ -115,21 +98,15 @@ function Past(props: { title: string; approvals: ApprovalInfo[]; picked: string 
       <ul>
         <For each={props.approvals}>
           {(approval) => (
-            <li>
-              <a
-                href={href({ page: "approvals", id: approval.id })}
-                aria-current={approval.id === props.picked ? "page" : undefined}
-              >
-                <Mark name={markOf(approval)} label={approval.state} />
-                <span class="row">
-                  <span class="grow clip">
-                    <b>{approval.agent}</b> {wish(approval)}
-                  </span>
-                  <span class="when">{clock(approval.decision?.at ?? approval.expires_at)}</span>
+            <Item approval={approval} picked={props.picked}>
+              <span class="row">
+                <span class="grow clip">
+                  <b>{approval.agent}</b> {wish(approval)}
                 </span>
-                <span class="small faint clip">{verdict(approval)}</span>
-              </a>
-            </li>
+                <span class="when">{clock(when(approval))}</span>
+              </span>
+              <span class="small faint clip">{verdict(approval)}</span>
+            </Item>
           )}
         </For>
       </ul>
@@ -137,52 +114,58 @@ function Past(props: { title: string; approvals: ApprovalInfo[]; picked: string 
   );
 }
 
+function Item(props: {
+  approval: ApprovalInfo;
+  picked: string | undefined;
+  children: JSX.Element;
+}) {
+  const state = () => props.approval.state;
+  return (
+    <li>
+      <a
+        href={href({ page: "approvals", id: props.approval.id })}
+        aria-current={props.approval.id === props.picked ? "page" : undefined}
+      >
+        <Mark name={markOf(props.approval)} label={state() === "open" ? "waiting" : state()} />
+        {props.children}
+      </a>
+    </li>
+  );
+}
+
+const MARKS: Record<string, MarkName> = { open: "wait", approved: "done", expired: "queue" };
+
 export function markOf(approval: ApprovalInfo): MarkName {
-  switch (approval.state) {
-    case "open":
-      return "wait";
-    case "approved":
-      return "done";
-    case "expired":
-      return "queue";
-    default:
-      return "stop";
-  }
+  return MARKS[approval.state] ?? "stop";
 }
 
 function Nothing(props: { id: string | undefined }) {
   const { approvals } = usePage();
   return (
-    <Show
-      when={approvals.state.loaded}
-      fallback={
-        <Show when={approvals.state.refused}>
-          {(why) => (
-            <Empty title="Approvals are not for you">
-              <p>{why()}</p>
-            </Empty>
-          )}
-        </Show>
-      }
-    >
-      <Show
-        when={props.id}
-        fallback={
-          <Empty title="Nothing waits for your word">
-            <p>
-              When a rule of the policy says <code>ask</code>, the call comes here whole, and its
-              turn waits until you have decided.
-            </p>
-          </Empty>
-        }
-      >
+    <Switch>
+      <Match when={approvals.state.loaded && props.id}>
         <Empty title="There is no such approval here">
           <p>
             It may be older than what is kept at the side.{" "}
             <a href="#/approvals">To those that wait</a>
           </p>
         </Empty>
-      </Show>
-    </Show>
+      </Match>
+      <Match when={approvals.state.loaded}>
+        <Empty title="Nothing waits for your word">
+          <p>
+            When a rule of the policy says <code>ask</code>, the call comes here whole, and its
+            turn waits until you have decided.
+          </p>
+        </Empty>
+      </Match>
+      <Match when={approvals.state.refused}>
+        {(why) => (
+          <Empty title="Approvals are not for you">
+            <p>{why()}</p>
+          </Empty>
+        )}
+      </Match>
+    </Switch>
   );
 }

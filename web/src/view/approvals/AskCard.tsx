@@ -1,34 +1,19 @@
-// An approval where the talk is: decided here when all of it can be read here, else over there.
+// An approval away from its own page: decided on the spot when all of it can be read there.
 
 import { Show } from "solid-js";
 import type { ApprovalInfo } from "../../api/types";
 import type { Choice } from "../../state/approvals";
 import { href } from "../../state/route";
 import { isShort, left, wish } from "../../text/asks";
+import { plural } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
 import { usePage } from "../context";
-import { createAction, onKey } from "../hooks";
+import { createAction, isTyping, onKey } from "../hooks";
 import { Mark } from "../marks";
 import { Problem } from "../parts";
-import { isTyping } from "./Approvals";
 
-/** `keys`: y and n decide this one; a page has at most one card with them. */
+/** Where the talk is. */
 export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
-  const { approvals } = usePage();
-  const decides = () => props.approval.refused === undefined;
-  const { busy, problem, run } = createAction();
-  const since = Date.now();
-  const there = () => href({ page: "approvals", id: props.approval.id });
-
-  const decide = (decision: Choice["decision"]) =>
-    run(() => approvals.decide(props.approval, { decision, scope: "once" }), "Not decided: ");
-  onKey((event) => {
-    const early = event.repeat || Date.now() - since < 400;
-    if (!decides() || !props.keys || !isShort(props.approval) || isTyping(event) || early) return;
-    if (event.key === "y") void decide("approve");
-    if (event.key === "n") void decide("deny");
-  });
-
   return (
     <section class="ask-card" aria-label={`Approval asked by ${props.approval.agent}`}>
       <div class="row">
@@ -40,46 +25,88 @@ export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
           {left(Math.max(0, Date.now() - props.approval.asked_at))} ago
         </span>
       </div>
-      <Show
-        when={isShort(props.approval)}
-        fallback={
+      <Answer
+        class="answer"
+        approval={props.approval}
+        keys={props.keys}
+        more="Why, other choices"
+      />
+    </section>
+  );
+}
+
+interface Props {
+  class: string;
+  approval: ApprovalInfo;
+  /** y and n decide this one; a page has at most one with them. */
+  keys?: boolean;
+  /** Stands for what is too long. */
+  brief?: string | undefined;
+  /** The words of the link to its own page. */
+  more: string;
+}
+
+export function Answer(props: Props) {
+  const { approvals } = usePage();
+  const { busy, problem, run } = createAction();
+  const since = Date.now();
+  const there = () => href({ page: "approvals", id: props.approval.id });
+  const decides = () => props.approval.refused === undefined;
+  const decide = (decision: Choice["decision"]) =>
+    run(() => approvals.decide(props.approval, { decision, scope: "once" }), "Not decided: ");
+  onKey((event) => {
+    const early = event.repeat || Date.now() - since < 400;
+    if (!decides() || !props.keys || !isShort(props.approval) || isTyping(event) || early) return;
+    if (event.key === "y") void decide("approve");
+    if (event.key === "n") void decide("deny");
+  });
+  return (
+    <>
+      <div class={props.class}>
+        <Show
+          when={isShort(props.approval)}
+          fallback={
+            <>
+              <Show when={props.brief}>{(text) => <code class="cmd">{text()}</code>}</Show>
+              <div class="acts">
+                <a class="btn" href={there()}>
+                  Review, {plural(lineCount(props.approval.shown), "line")}
+                </a>
+              </div>
+            </>
+          }
+        >
+          <code class="cmd wrap">{visible(props.approval.shown)}</code>
           <div class="acts">
-            <a class="btn" href={there()}>
-              Review, {lineCount(props.approval.shown)} lines
+            <Show
+              when={decides()}
+              fallback={<span class="small faint">{props.approval.refused}</span>}
+            >
+              <button
+                class="btn"
+                classList={{ go: props.keys === true }}
+                aria-disabled={busy()}
+                onClick={() => void decide("approve")}
+              >
+                Approve once
+                <Show when={props.keys}>
+                  <kbd>y</kbd>
+                </Show>
+              </button>
+              <button class="btn" aria-disabled={busy()} onClick={() => void decide("deny")}>
+                Deny
+                <Show when={props.keys}>
+                  <kbd>n</kbd>
+                </Show>
+              </button>
+            </Show>
+            <a class="btn bare" href={there()}>
+              {props.more}
             </a>
           </div>
-        }
-      >
-        <code class="cmd wrap">{visible(props.approval.shown)}</code>
-        <div class="acts">
-          <Show
-            when={decides()}
-            fallback={<span class="small faint">{props.approval.refused}</span>}
-          >
-            <button
-              class="btn"
-              classList={{ go: props.keys }}
-              aria-disabled={busy()}
-              onClick={() => void decide("approve")}
-            >
-              Approve once
-              <Show when={props.keys}>
-                <kbd>y</kbd>
-              </Show>
-            </button>
-            <button class="btn" aria-disabled={busy()} onClick={() => void decide("deny")}>
-              Deny
-              <Show when={props.keys}>
-                <kbd>n</kbd>
-              </Show>
-            </button>
-          </Show>
-          <a class="btn bare" href={there()}>
-            Why, other choices
-          </a>
-        </div>
-      </Show>
+        </Show>
+      </div>
       <Problem text={problem()} />
-    </section>
+    </>
   );
 }

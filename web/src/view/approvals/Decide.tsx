@@ -8,10 +8,10 @@ import { verdict, wish } from "../../text/asks";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
 import { usePage } from "../context";
-import { createAction, onKey } from "../hooks";
+import { createAction, isTyping, onKey } from "../hooks";
 import { Mark } from "../marks";
 import { Notice } from "../parts";
-import { isTyping, markOf } from "./Approvals";
+import { markOf } from "./Approvals";
 
 /** A key pressed for the item before must not decide this one. */
 const SETTLE = 400;
@@ -51,7 +51,11 @@ export function Decide(props: { approval: ApprovalInfo }) {
     >
       <Show
         when={props.approval.refused === undefined}
-        fallback={<NotYours why={props.approval.refused} />}
+        fallback={
+          <div class="decided">
+            <p class="muted">You are signed in to look: {props.approval.refused}.</p>
+          </div>
+        }
       >
         <Form approval={props.approval} />
       </Show>
@@ -59,16 +63,9 @@ export function Decide(props: { approval: ApprovalInfo }) {
   );
 }
 
-function NotYours(props: { why: string | null | undefined }) {
-  return (
-    <div class="decided">
-      <p class="muted">You are signed in to look: {props.why}.</p>
-    </div>
-  );
-}
-
 function Form(props: { approval: ApprovalInfo }) {
   const { approvals, decides } = usePage();
+  // What allows more than one call is for operators.
   const scopes = decides ? SCOPES : SCOPES.slice(0, 1);
   const [scope, setScope] = createSignal<Scope>("once");
   const [pattern, setPattern] = createSignal("");
@@ -132,12 +129,7 @@ function Form(props: { approval: ApprovalInfo }) {
   return (
     <form class="decide" aria-label="Decision" onSubmit={(event) => event.preventDefault()}>
       <Notice text={problem()} marked />
-      <ScopeChoice
-        approval={props.approval}
-        scopes={scopes}
-        scope={scope()}
-        choose={setScope}
-      />
+      <ScopeChoice approval={props.approval} scopes={scopes} scope={scope()} choose={setScope} />
       <div class="pattern">
         <Show when={wide()}>
           <Pattern
@@ -186,15 +178,12 @@ function Form(props: { approval: ApprovalInfo }) {
   );
 }
 
-interface ScopeProps {
+function ScopeChoice(props: {
   approval: ApprovalInfo;
-  /** What allows more than one call is for operators. */
   scopes: typeof SCOPES;
   scope: Scope;
   choose: (scope: Scope) => void;
-}
-
-function ScopeChoice(props: ScopeProps) {
+}) {
   return (
     <fieldset class="scope">
       <legend class="sr">How far the yes goes</legend>

@@ -2,14 +2,13 @@
 
 import { createMemo, For, Show } from "solid-js";
 import type { ApprovalInfo } from "../../api/types";
-import { href } from "../../state/route";
+import { href, talkOf } from "../../state/route";
 import { approverWords, left, wish } from "../../text/asks";
-import { bytes, clock } from "../../text/format";
+import { bytes, clock, plural } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
 import { DiffView } from "../Diff";
 import { Section } from "../parts";
 import { Trace } from "../Trace";
-import { talkOf } from "./Approvals";
 
 export function Detail(props: { approval: ApprovalInfo; now: number; place: number; of: number }) {
   const approval = () => props.approval;
@@ -30,12 +29,10 @@ export function Detail(props: { approval: ApprovalInfo; now: number; place: numb
       <h1 id="ap-h">
         {approval().agent} wants to {wish(approval())}
       </h1>
-      <div class="path">
-        <span>
-          Asked {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>the talk</a>,
-          which came from <b>{approval().asked_by.join(", ")}</b>
-        </span>
-      </div>
+      <p class="path">
+        Asked {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>the talk</a>, which
+        came from <b>{approval().asked_by.join(", ")}</b>
+      </p>
       <div class="cols">
         <div>
           <Exact approval={approval()} />
@@ -78,7 +75,6 @@ const KINDS: Record<string, string> = {
 
 /** The very text that runs: wrapped, never cut. */
 function Exact(props: { approval: ApprovalInfo }) {
-  const lines = () => lineCount(props.approval.shown);
   const hash = () => `${props.approval.hash.slice(0, 4)}…${props.approval.hash.slice(-4)}`;
   const change = createMemo(() => changeOf(props.approval));
   return (
@@ -86,10 +82,10 @@ function Exact(props: { approval: ApprovalInfo }) {
       <div class="sec tight">
         <h2>{props.approval.tool}</h2>
         <span class="small faint" title={props.approval.hash}>
-          exactly this, {lines()} {lines() === 1 ? "line" : "lines"}, sha256 {hash()}
+          exactly this, {plural(lineCount(props.approval.shown), "line")}, sha256 {hash()}
         </span>
       </div>
-      <pre class="cmd wrap exact" tabindex="0" role="region" aria-label="Exactly what is asked for">
+      <pre class="cmd wrap" tabindex="0" role="region" aria-label="Exactly what is asked for">
         {visible(props.approval.shown)}
       </pre>
       <Show when={change()}>

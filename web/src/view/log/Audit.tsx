@@ -1,11 +1,12 @@
 // The audit trail: each call with its decision chain, whether the chain of hashes holds, and calls
 // whose outcome a crash left unknown.
 
-import { createEffect, createSignal, For, on, onCleanup, Show } from "solid-js";
+import { createEffect, createSignal, For, on, Show } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { download, get, query, said } from "../../api/http";
 import type { AuditInfo, AuditPage, AuditVerdict } from "../../api/types";
-import { href } from "../../state/route";
+import { settled } from "../../state/live";
+import { href, talkOf } from "../../state/route";
 import { allArguments, mainArgument } from "../../text/calls";
 import { bytes, clock, span } from "../../text/format";
 import { visible } from "../../text/visible";
@@ -34,91 +35,79 @@ export function Audit(props: { turn: string | undefined }) {
   const { hive, live } = usePage();
   const [rows, setRows] = createStore<AuditInfo[]>([]);
   const [next, setNext] = createSignal<number>();
-  const [kind, setKind] = createSignal("");
-  const [agent, setAgent] = createSignal("");
-  const [tool, setTool] = createSignal("");
-  const [outcome, setOutcome] = createSignal("");
+  const [chosen, choose] = createStore({ kind: "", agent: "", tool: "", outcome: "" });
   const [problem, setProblem] = createSignal<string>();
-  let timer: ReturnType<typeof setTimeout> | undefined;
 
-  const path = (cursor?: number) =>
-    `/audit${query({
-      kind: kind() || undefined,
-      agent: agent() || undefined,
-      tool: tool() || undefined,
-      outcome: outcome() || undefined,
-      turn: props.turn,
-      limit: PAGE,
-      cursor,
-    })}`;
-
-  async function load(): Promise<void> {
-    timer = undefined;
+  const which = () => ({ ...chosen, turn: props.turn, limit: PAGE });
+  async function read(cursor: number | undefined, take: (page: AuditPage) => void) {
     try {
-      const page = await get<AuditPage>(path());
-      const oldest = page.rows.at(-1)?.id ?? 0;
-      const kept = rows.filter((row) => row.id < oldest && page.next != null);
-      setRows(reconcile([...page.rows, ...kept], { key: "id" }));
-      if (kept.length === 0) setNext(page.next ?? undefined);
+      take(await get<AuditPage>(`/audit${query({ ...which(), cursor })}`));
       setProblem(undefined);
     } catch (error) {
       setProblem(`Reading the audit trail failed: ${said(error)}`);
     }
   }
-  async function older(): Promise<void> {
-    try {
-      const page = await get<AuditPage>(path(next()));
+  const load = () =>
+    read(undefined, (page) => {
+      const oldest = page.rows.at(-1)?.id ?? 0;
+      const kept = rows.filter((row) => row.id < oldest && page.next != null);
+      setRows(reconcile([...page.rows, ...kept], { key: "id" }));
+      if (kept.length === 0) setNext(page.next ?? undefined);
+    });
+  const older = () =>
+    read(next(), (page) => {
       setRows(reconcile([...rows, ...page.rows], { key: "id" }));
       setNext(page.next ?? undefined);
-    } catch (error) {
-      setProblem(`Reading the audit trail failed: ${said(error)}`);
-    }
-  }
+    });
   createEffect(
-    on([kind, agent, tool, outcome, () => props.turn], () => {
+    on(which, () => {
       setRows(reconcile([]));
       setNext(undefined);
       void load();
     }),
   );
-  const off = live.on({
+  const soon = settled(SETTLE, load);
+  live.on({
     snapshot: () => void load(),
     event: (event) => {
-      if (TELLING.has(event.type)) timer ??= setTimeout(() => void load(), SETTLE);
+      if (TELLING.has(event.type)) soon();
     },
   });
-  onCleanup(off);
 
   return (
     <>
       <UnknownCalls />
       <div class="row choices">
-        <label>
-          What{" "}
-          <Choose
-            of={Object.keys(KINDS)}
-            words={(one) => KINDS[one] ?? one}
-            all="All"
-            chosen={kind()}
-            choose={setKind}
-          />
-        </label>
-        <label>
-          Agent{" "}
-          <Choose of={hive.names()} all="All" chosen={agent()} choose={setAgent} />
-        </label>
+        <Choose
+          label="What"
+          of={Object.keys(KINDS)}
+          words={(one) => KINDS[one] ?? one}
+          all="All"
+          chosen={chosen.kind}
+          choose={(kind) => choose({ kind })}
+        />
+        <Choose
+          label="Agent"
+          of={hive.names()}
+          all="All"
+          chosen={chosen.agent}
+          choose={(agent) => choose({ agent })}
+        />
         <label>
           Tool{" "}
           <input
             class="field"
             placeholder="any"
-            onChange={(event) => setTool(event.currentTarget.value.trim())}
+            onChange={(event) => choose({ tool: event.currentTarget.value.trim() })}
           />
         </label>
-        <label>
-          Outcome{" "}
-          <Choose of={OUTCOMES} all="Any" chosen={outcome()} choose={setOutcome} />
-        </label>
+        <Choose
+          label="Outcome"
+          of={OUTCOMES}
+          all="Any"
+          chosen={chosen.outcome}
+          choose={(outcome) => choose({ outcome })}
+        />
         <Show when={props.turn}>
           <a class="btn bare" href={href({ page: "log", tab: "audit" })}>
             Of one turn; show all
@@ -194,18 +183,9 @@ function Verify() {
 }
 
 function markOf(row: AuditInfo): MarkName {
-  switch (row.outcome) {
-    case "refused":
-    case "denied":
-    case "cancelled":
-      return "stop";
-    case "error":
-    case "unknown":
-    case "timeout":
-      return "fail";
-    default:
-      return row.kind === "break" ? "fail" : "done";
-  }
+  if (["refused", "denied", "cancelled"].includes(row.outcome)) return "stop";
+  const failed = ["error", "unknown", "timeout"].includes(row.outcome) || row.kind === "break";
+  return failed ? "fail" : "done";
 }
 
 /** By the first word a stage says. */
@@ -260,18 +240,13 @@ function Row(props: { row: AuditInfo }) {
         <p class="small faint">
           Row {row().id}, asked by {row().principal ?? "nobody"}, {span(row().took_ms)},{" "}
           {bytes(row().bytes)}, sha256 <code>{row().hash.slice(0, 12)}…</code>
-          <Show when={row().agent && row().session}>
-            {" "}
-            <a
-              href={href({
-                page: "chat",
-                agent: row().agent ?? "main",
-                key: "main",
-                session: row().session ?? "",
-              })}
-            >
-              Open the talk
-            </a>
+          <Show when={row().session && row().agent}>
+            {(agent) => (
+              <>
+                {" "}
+                <a href={href(talkOf({ agent: agent(), session: row().session }))}>Open the talk</a>
+              </>
+            )}
           </Show>
         </p>
       </div>

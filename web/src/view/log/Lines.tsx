@@ -1,7 +1,7 @@
 // The program's log, as it grows. It has no events: while somebody looks, the rest is asked for.
 
 import { createEffect, createSignal, For, on, onCleanup, Show } from "solid-js";
-import { createStore, produce } from "solid-js/store";
+import { createStore } from "solid-js/store";
 import { get, query, said } from "../../api/http";
 import type { LogLine, Noted } from "../../api/types";
 import { visible } from "../../text/visible";
@@ -27,14 +27,14 @@ export function Lines() {
   async function more(): Promise<void> {
     if (document.hidden) return;
     const mine = asked;
-    const which = { level: level(), agent: agent() || undefined, limit: 300, after };
+    const which = { level: level(), agent: agent(), limit: 300, after };
     try {
       const page = await get<Noted>(`/logs${query(which)}`);
       // Another choice was made meanwhile: these lines are not of it.
       if (mine !== asked) return;
       after = page.next ?? after;
       if (page.lines.length) {
-        set(produce((state) => void (state.lines = [...state.lines, ...page.lines].slice(-KEPT))));
+        set("lines", (lines) => [...lines, ...page.lines].slice(-KEPT));
         if (pinned()) requestAnimationFrame(() => (box.scrollTop = box.scrollHeight));
       }
       setProblem(undefined);
@@ -57,19 +57,14 @@ export function Lines() {
   return (
     <>
       <div class="row choices">
-        <label>
-          From level{" "}
-          <Choose of={LEVELS} chosen={level()} choose={setLevel} />
-        </label>
-        <label>
-          Agent{" "}
-          <Choose
-            of={hive.names()}
-            all="All, and the hive itself"
-            chosen={agent()}
-            choose={setAgent}
-          />
-        </label>
+        <Choose label="From level" of={LEVELS} chosen={level()} choose={setLevel} />
+        <Choose
+          label="Agent"
+          of={hive.names()}
+          all="All, and the hive itself"
+          chosen={agent()}
+          choose={setAgent}
+        />
       </div>
       <Notice text={problem()} />
       <div

@@ -1,8 +1,9 @@
 // Log & audit: every call with what the gate said, the program's own log, and why something would
 // be allowed or not.
 
-import { For, Match, Switch } from "solid-js";
+import { Match, Switch } from "solid-js";
 import { href, type LogTab } from "../../state/route";
+import { PageBody, Tabs } from "../parts";
 import { Audit } from "./Audit";
 import { Lines } from "./Lines";
 import { WhyForm } from "./Why";
@@ -27,25 +28,18 @@ const HEADS: Record<LogTab, [string, string]> = {
 
 export function LogPage(props: { tab: LogTab; turn: string | undefined }) {
   return (
-    <div class="page">
-      <header class="head">
-        <div class="grow">
-          <h1>{HEADS[props.tab][0]}</h1>
-          <p>{HEADS[props.tab][1]}</p>
-        </div>
-        <nav class="seg" aria-label="What is shown">
-          <For each={TABS}>
-            {([tab, words]) => (
-              <a
-                href={href({ page: "log", tab })}
-                aria-current={tab === props.tab ? "true" : undefined}
-              >
-                {words}
-              </a>
-            )}
-          </For>
-        </nav>
-      </header>
+    <PageBody
+      title={HEADS[props.tab][0]}
+      text={HEADS[props.tab][1]}
+      beside={
+        <Tabs
+          label="What is shown"
+          of={TABS}
+          chosen={props.tab}
+          href={(tab) => href({ page: "log", tab })}
+        />
+      }
+    >
       <Switch fallback={<Audit turn={props.turn} />}>
         <Match when={props.tab === "lines"}>
           <Lines />
@@ -54,6 +48,6 @@ export function LogPage(props: { tab: LogTab; turn: string | undefined }) {
           <WhyForm />
         </Match>
       </Switch>
-    </div>
+    </PageBody>
   );
 }

@@ -1,12 +1,12 @@
 // Why a call would be allowed, asked about or denied, without making it; and a yes for a while.
 
-import { createResource, createSignal, For, Show } from "solid-js";
-import { get, post, remove, said } from "../../api/http";
+import { createSignal, For, Show } from "solid-js";
+import { post, query, remove, said, url } from "../../api/http";
 import type { GrantInfo, Grants, WhyInfo } from "../../api/types";
 import { clock } from "../../text/format";
 import { visible } from "../../text/visible";
 import { usePage } from "../context";
-import { createAction } from "../hooks";
+import { createAction, createReading } from "../hooks";
 import { Choose, Problem, Section } from "../parts";
 import { Trace } from "../Trace";
 
@@ -27,7 +27,7 @@ export function WhyForm() {
     setProblem(undefined);
     try {
       const body = { tool: tool().trim(), arguments: JSON.parse(given()) as unknown };
-      setVerdict(await post<WhyInfo>(`/agents/${encodeURIComponent(agent())}/why`, body));
+      setVerdict(await post<WhyInfo>(url`/agents/${agent()}/why`, body));
     } catch (error) {
       const broken = error instanceof SyntaxError ? "The arguments are no JSON: " : "";
       setProblem(broken + said(error));
@@ -44,10 +44,7 @@ export function WhyForm() {
             void ask();
           }}
         >
-          <label>
-            Agent
-            <Choose of={hive.names()} chosen={agent()} choose={setAgent} />
-          </label>
+          <Choose label="Agent" of={hive.names()} chosen={agent()} choose={setAgent} />
           <label>
             Tool
             <input
@@ -121,20 +118,18 @@ function GrantForm(props: { agent: string; tool: string; given: string; done: ()
   const { problem, run } = createAction();
   async function grant(): Promise<void> {
     const body = { tool: props.tool, ...conditions(props.given), minutes: minutes() };
-    await post(`/agents/${encodeURIComponent(props.agent)}/grants`, body);
+    await post(url`/agents/${props.agent}/grants`, body);
     props.done();
   }
   return (
     <div class="row choices">
-      <label>
-        Allow this for{" "}
-        <Choose
-          of={MINUTES.map(String)}
-          words={(one) => (Number(one) < 60 ? `${one} minutes` : `${Number(one) / 60} h`)}
-          chosen={String(minutes())}
-          choose={(one) => setMinutes(Number(one))}
-        />
-      </label>
+      <Choose
+        label="Allow this for"
+        of={MINUTES.map(String)}
+        words={(one) => (Number(one) < 60 ? `${one} minutes` : `${Number(one) / 60} h`)}
+        chosen={String(minutes())}
+        choose={(one) => setMinutes(Number(one))}
+      />
       <button class="btn go" onClick={() => void run(grant, "Not granted: ")}>
         Grant
       </button>
@@ -150,13 +145,12 @@ function words(grant: GrantInfo): string {
 
 function Grants(props: { agent: string; stale: number; changed: () => void }) {
   const { problem, run } = createAction();
-  const [grants] = createResource(
-    () => ({ agent: props.agent, stale: props.stale }),
-    ({ agent }) => get<Grants>(`/grants?agent=${encodeURIComponent(agent)}`),
+  const grants = createReading<Grants>(
+    () => `/grants${query({ agent: props.agent })}`,
+    () => props.stale,
   );
-  const list = () => (grants.error ? [] : (grants.latest?.grants ?? []));
   async function revoke(grant: GrantInfo): Promise<void> {
-    await remove(`/grants/${encodeURIComponent(grant.id)}`);
+    await remove(url`/grants/${grant.id}`);
     props.changed();
   }
   return (
@@ -167,7 +161,10 @@ function Grants(props: { agent: string; stale: number; changed: () => void }) {
       tight
     >
       <ul class="pinned">
-        <For each={list()} fallback={<li class="faint small">Nothing is granted.</li>}>
+        <For
+          each={grants.latest?.grants}
+          fallback={<li class="faint small">Nothing is granted.</li>}
+        >
           {(grant) => (
             <li>
               <code>{visible(words(grant))}</code>
