@@ -89,3 +89,22 @@ test("new rows are read from the last known one on, however many come meanwhile"
   await vi.waitFor(() => expect(talk.state.messages.map((one) => one.seq)).toEqual([1, 2, 3, 4]));
   expect(talk.state.context).toEqual(context);
 });
+
+test("what was said stays when its turn ends before its row could be read", async () => {
+  const { asked, live, tell } = hive();
+  const talk = createTalk({ agent: "main", key: "main" }, live);
+  await vi.waitFor(() => expect(asked.length).toBe(1));
+  asked[0]?.answer(page("asked"));
+  await vi.waitFor(() => expect(talk.state.loaded).toBe(true));
+  const turn = { agent: "main", session: "s1", turn: "t1" };
+  tell({ ...turn, type: "delta", token: 1, call: 1, index: 0, part: "text", text: "answered" });
+  tell(row(2));
+  tell({ ...turn, type: "turn_end" });
+  expect(talk.state.saying[0]?.blocks).toEqual([{ type: "text", text: "answered" }]);
+  await vi.waitFor(() => expect(asked.length).toBe(2));
+  asked[1]?.answer(page("asked", "answered"));
+  await vi.waitFor(() => expect(talk.state.messages.length).toBe(2));
+  expect(talk.state.saying).toEqual([]);
+  tell(row(2));
+  expect(asked.length).toBe(2);
+});

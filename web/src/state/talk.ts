@@ -132,6 +132,8 @@ export function createTalk(place: Place, live: Live) {
   async function update(last: number): Promise<void> {
     set("saying", {}, "stored", true);
     let known = state.messages.at(-1)?.seq ?? 0;
+    const read = () => set("saying", (saying) => saying.filter((one) => !one.stored));
+    if (known >= last) read();
     try {
       // From what is known on: rows that come meanwhile push none of these out of the page.
       while (known < last) {
@@ -140,7 +142,7 @@ export function createTalk(place: Place, live: Live) {
         batch(() => {
           if (page.context) set("context", page.context);
           merge(page);
-          set("saying", (saying) => saying.filter((one) => !one.stored));
+          read();
         });
         known = page.messages.at(-1)?.seq ?? last;
       }
@@ -182,7 +184,8 @@ export function createTalk(place: Place, live: Live) {
         break;
       case "turn_end":
         over = event.turn ?? undefined;
-        set("saying", []);
+        // What is stored stays until it is read: the hive may be gone before.
+        set("saying", (saying) => saying.filter((one) => one.stored));
         break;
     }
   }
