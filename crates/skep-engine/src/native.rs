@@ -255,7 +255,7 @@ impl Turn {
         };
         self.emit(EngineEvent::CallStart).await?;
         let mut hold = hold;
-        let mut stream = candidate.provider.call(request);
+        let mut stream = candidate.provider.call(Arc::clone(&request));
         let mut calls = Vec::new();
         let mut spoke = false;
         while let Some(item) = stream.next().await {
@@ -285,7 +285,16 @@ impl Turn {
                 }
                 ModelEvent::End(meta) => {
                     let profile = Some(candidate.profile.name.clone());
-                    let usage = meta.usage.priced(candidate.profile.price.as_ref());
+                    let usage = count::plausible(meta.usage, &request);
+                    if usage.total_tokens < meta.usage.total_tokens {
+                        let (said, counts) = (meta.usage.total_tokens, usage.total_tokens);
+                        let text = format!(
+                            "The vendor counts {said} tokens, more than a call of this size can \
+                             use; it counts as {counts}."
+                        );
+                        self.emit(EngineEvent::Notice(text)).await?;
+                    }
+                    let usage = usage.priced(candidate.profile.price.as_ref());
                     hold.answered(usage);
                     let reason = meta.stop_reason;
                     // Also of an answer that is none: it was paid for.

@@ -11,7 +11,7 @@ use skep_core::engine::{Allowance, Gate, GateRequest};
 use skep_core::ids::{AgentName, CallId, SessionId, TurnId};
 use skep_core::message::{Body, Meta, StopReason, Usage};
 use skep_core::provider::{Provider, Providers, SystemPrompt, ToolSpec};
-use skep_core::settings::{Profile, SandboxSettings};
+use skep_core::settings::{KnownModels, Profile, SandboxSettings};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -99,6 +99,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
             context_window: None,
             price: None,
             sees_images: false,
+            known: KnownModels::NONE,
         }),
         providers: Providers::new(BTreeMap::from([("default".to_owned(), shared)])),
         think: None,

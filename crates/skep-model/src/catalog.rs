@@ -29,12 +29,20 @@ pub fn find(model: &str) -> Option<&'static CatalogModel> {
     })
 }
 
+pub const ANTHROPIC: &str = "api.anthropic.com";
+pub const OPENAI: &str = "api.openai.com";
+
 /// The price of a model at an address: only its own vendor's prices are known.
 pub fn price(model: &str, api_url: &str) -> Option<Price> {
+    let own = if model.starts_with("claude-") { ANTHROPIC } else { OPENAI };
+    find(model).filter(|_| is_at(api_url, own))?.price
+}
+
+/// Whether an address is one of this vendor.
+pub fn is_at(api_url: &str, vendor: &str) -> bool {
     let host = api_url.split("://").nth(1).unwrap_or(api_url);
     let host = host.split(['/', ':', '?']).next().unwrap_or_default();
-    let own = if model.starts_with("claude-") { "api.anthropic.com" } else { "api.openai.com" };
-    find(model).filter(|_| host == own || host.ends_with(&format!(".{own}")))?.price
+    host == vendor || host.ends_with(&format!(".{vendor}"))
 }
 
 /// `20250929` or `2025-08-07`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::decide::names::nearest;
-use crate::settings::Profile;
+use crate::settings::{AgentSettings, HiveSettings, Profile};
 
 /// The word that takes a choice back.
 pub const DEFAULT_WORD: &str = "default";
@@ -30,13 +30,18 @@ pub fn profile(
             Err(format!("`{wanted}` names no model; write {provider}:MODEL."))
         }
         Some(base) if base.model == model => Ok(Arc::clone(base)),
-        Some(base) => Ok(Arc::new(Profile {
-            model: model.to_owned(),
-            context_window: None,
-            price: None,
-            sees_images: false,
-            ..Profile::clone(base)
-        })),
+        Some(base) => {
+            let facts = (base.known.0)(model);
+            let most = facts.most_output.unwrap_or(u32::MAX);
+            Ok(Arc::new(Profile {
+                model: model.to_owned(),
+                max_output_tokens: base.max_output_tokens.min(most),
+                context_window: facts.context_window,
+                price: facts.price,
+                sees_images: facts.sees_images,
+                ..Profile::clone(base)
+            }))
+        }
         None => {
             let mut known: Vec<&str> = profiles.values().map(|it| it.provider.as_str()).collect();
             known.sort_unstable();
@@ -46,6 +51,29 @@ pub fn profile(
             Err(format!("No profile uses the provider `{provider}`; there is {known}.{hint}"))
         }
     }
+}
+
+/// As `profile`, for a conversation. Where dollars are limited, naming a model whose price nobody
+/// knows is no way around the limit.
+pub fn chosen(
+    wanted: &str,
+    agent: &AgentSettings,
+    settings: &HiveSettings,
+) -> Result<Arc<Profile>, String> {
+    let found = profile(wanted, &agent.profile, &settings.profiles)?;
+    let (own, all) = (&agent.budgets, &settings.limits);
+    let mut caps = [own.day, own.turn, all.day_caps(), all.per_turn].into_iter();
+    let limited = caps.any(|caps| caps.cost.is_some());
+    let base = settings.profiles.get(&found.name).unwrap_or(&agent.profile);
+    let leaves_the_priced = base.price.is_some() && found.price.is_none();
+    if limited && leaves_the_priced && !Arc::ptr_eq(&found, &agent.profile) {
+        return Err(format!(
+            "The price of `{}` is not known, and dollars are limited here. An operator can give \
+             it a profile with a price in providers.yaml.",
+            found.model
+        ));
+    }
+    Ok(found)
 }
 
 fn unknown(wanted: &str, profiles: &BTreeMap<String, Arc<Profile>>) -> String {
@@ -63,6 +91,7 @@ pub fn did_you_mean(name: Option<&str>) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::settings::KnownModels;
 
     fn made(name: &str, provider: &str, model: &str) -> Arc<Profile> {
         Arc::new(Profile {
@@ -76,6 +105,7 @@ mod tests {
             context_window: Some(1),
             price: None,
             sees_images: true,
+            known: KnownModels::NONE,
         })
     }
 

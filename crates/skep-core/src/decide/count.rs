@@ -7,12 +7,30 @@
 
 use crate::traits::provider::{ModelRequest, ToolSpec};
 use crate::vocab::file::File;
-use crate::vocab::message::{Block, Message};
+use crate::vocab::message::{Block, Message, Usage};
 
 /// What a vendor writes around a message, a block and a tool.
 const AROUND: u64 = 12;
 /// The largest picture any of the known models takes.
 const PICTURE: u64 = 5000;
+
+/// Up to so many tokens a vendor is taken at its word.
+const TRUSTED: u64 = 200_000;
+/// No vendor counts so many times what is counted here.
+const TIMES: u64 = 4;
+
+/// What a vendor says a call used, as far as a call of this size can use it: one wrong count is no
+/// reason to stop everybody for a day.
+pub fn plausible(usage: Usage, request: &ModelRequest) -> Usage {
+    if usage.total_tokens <= TRUSTED {
+        return usage;
+    }
+    let prompt = of_request(request).saturating_mul(TIMES).max(TRUSTED);
+    let answer = TIMES * u64::from(request.max_output_tokens);
+    let [input, read, written] =
+        [usage.input, usage.cache_read, usage.cache_write].map(|count| count.min(prompt));
+    Usage::new(input, usage.output.min(answer), read, written)
+}
 
 pub fn of_request(request: &ModelRequest) -> u64 {
     let system = of_text(&request.system.shared) + of_text(&request.system.agent);

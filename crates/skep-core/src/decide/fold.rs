@@ -148,6 +148,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::settings::KnownModels;
     use crate::vocab::ids::CallId;
 
     fn meta(stop_reason: StopReason) -> Meta {
@@ -173,6 +174,7 @@ mod tests {
             context_window: None,
             price: None,
             sees_images: false,
+            known: KnownModels::NONE,
         }
     }
 

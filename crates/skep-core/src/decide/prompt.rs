@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
     use crate::policy::Policy;
-    use crate::settings::{Budgets, Profile, QueueMode, SandboxSettings};
+    use crate::settings::{Budgets, KnownModels, Profile, QueueMode, SandboxSettings};
     use crate::vocab::ids::AgentName;
 
     fn agent(name: &str) -> AgentSettings {
@@ -71,6 +71,7 @@ mod tests {
             context_window: None,
             price: None,
             sees_images: false,
+            known: KnownModels::NONE,
         };
         AgentSettings {
             name: AgentName::new(name),

@@ -8,7 +8,7 @@ pub use crate::hive_settings::HiveSettings;
 pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel};
 pub use agent::{AgentSettings, AgentState, QueueMode, RuleFile, SandboxLimits, SandboxSettings};
 pub use limits::{Budgets, Limits};
-pub use profile::{Profile, Think, Timeouts, VendorAddress};
+pub use profile::{KnownModels, ModelFacts, Profile, Think, Timeouts, VendorAddress};
 
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -25,6 +25,32 @@ pub struct Profile {
     pub price: Option<Price>,
     /// It takes pictures; other models get a description in words.
     pub sees_images: bool,
+    /// What is publicly known of a model at this profile's address.
+    pub known: KnownModels,
+}
+
+/// Tells the facts about a model by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownModels(pub fn(&str) -> ModelFacts);
+
+impl KnownModels {
+    pub const NONE: Self = Self(|_| ModelFacts::default());
+}
+
+/// What is known does not change while a program runs: profiles do not differ by it.
+impl PartialEq for KnownModels {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// Facts about a model, as far as anybody knows them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModelFacts {
+    pub context_window: Option<u32>,
+    pub most_output: Option<u32>,
+    pub price: Option<Price>,
+    pub sees_images: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,10 +57,10 @@ impl Spend {
 impl Spend {
     pub fn join(&mut self, other: &Self) {
         self.calls += other.calls;
-        self.tokens += other.tokens;
+        self.tokens = self.tokens.saturating_add(other.tokens);
         self.cost = self.cost.plus(other.cost);
         self.unpriced_calls += other.unpriced_calls;
-        self.unpriced_tokens += other.unpriced_tokens;
+        self.unpriced_tokens = self.unpriced_tokens.saturating_add(other.unpriced_tokens);
     }
 }
 

@@ -1,15 +1,10 @@
 //! `/model` and `/think`: what a lane was told to use, and what it is told when it asks.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use skep_core::choice::{self, DEFAULT_WORD, did_you_mean};
 use skep_core::names::nearest;
-use skep_core::settings::{AgentSettings, Profile, Think};
+use skep_core::settings::{AgentSettings, HiveSettings, Profile, Think};
 use skep_store::inbox::{Action, LaneChoice};
 use skep_store::lanes::Chosen;
-
-type Profiles = BTreeMap<String, Arc<Profile>>;
 
 /// What a person wrote after the command, if anything.
 pub(crate) enum ChoiceWish {
@@ -18,23 +13,23 @@ pub(crate) enum ChoiceWish {
 }
 
 impl ChoiceWish {
-    pub fn action(self, agent: &AgentSettings, now: &Chosen, profiles: &Profiles) -> Action {
+    pub fn action(self, agent: &AgentSettings, now: &Chosen, settings: &HiveSettings) -> Action {
         match self {
-            Self::Model(None) => Action::Say(models(agent, now, profiles)),
-            Self::Model(Some(wanted)) => choose_model(agent, &wanted, profiles),
+            Self::Model(None) => Action::Say(models(agent, now, settings)),
+            Self::Model(Some(wanted)) => choose_model(agent, &wanted, settings),
             Self::Think(None) => Action::Say(levels(agent, now)),
             Self::Think(Some(wanted)) => choose_think(agent, &wanted),
         }
     }
 }
 
-fn choose_model(agent: &AgentSettings, wanted: &str, profiles: &Profiles) -> Action {
+fn choose_model(agent: &AgentSettings, wanted: &str, settings: &HiveSettings) -> Action {
     let own = &agent.profile;
     if wanted == DEFAULT_WORD {
         let say = format!("From the next turn on: {}, the agent's own.", described(own));
         return Action::Choose { choice: LaneChoice::Profile(None), say };
     }
-    match choice::profile(wanted, own, profiles) {
+    match choice::chosen(wanted, agent, settings) {
         Ok(profile) => {
             let say = format!("From the next turn on: {}.", described(&profile));
             Action::Choose { choice: LaneChoice::Profile(Some(wanted.to_owned())), say }
@@ -63,9 +58,9 @@ fn choose_think(agent: &AgentSettings, wanted: &str) -> Action {
     }
 }
 
-fn models(agent: &AgentSettings, now: &Chosen, profiles: &Profiles) -> String {
-    let mut lines = vec![summary(agent, now, profiles)];
-    for profile in profiles.values() {
+fn models(agent: &AgentSettings, now: &Chosen, settings: &HiveSettings) -> String {
+    let mut lines = vec![summary(agent, now, settings)];
+    for profile in settings.profiles.values() {
         let own = if profile.name == agent.profile.name { "  (the agent's own)" } else { "" };
         lines.push(format!("/model {}  {} {}{own}", profile.name, profile.provider, profile.model));
     }
@@ -85,10 +80,10 @@ fn levels(agent: &AgentSettings, now: &Chosen) -> String {
 }
 
 /// One line: which model answers, and how hard it thinks.
-pub(crate) fn summary(agent: &AgentSettings, now: &Chosen, profiles: &Profiles) -> String {
+pub(crate) fn summary(agent: &AgentSettings, now: &Chosen, settings: &HiveSettings) -> String {
     let model = match &now.profile {
         None => described(&agent.profile),
-        Some(wanted) => match choice::profile(wanted, &agent.profile, profiles) {
+        Some(wanted) => match choice::chosen(wanted, agent, settings) {
             Ok(profile) => format!("{} (chosen here)", described(&profile)),
             Err(why) => format!("`{wanted}`, which cannot be used. {why}"),
         },

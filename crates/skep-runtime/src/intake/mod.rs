@@ -275,7 +275,7 @@ impl Hive {
             let now = read.await.map_err(door_error)?;
             let settings = hive.shared.settings();
             let action = match settings.agent(&letter.agent_name) {
-                Ok(agent) => wish.action(&agent, &now, &settings.profiles),
+                Ok(agent) => wish.action(&agent, &now, &settings),
                 Err(text) => Action::Fail { code: "agent_failed", text },
             };
             hive.act(letter, action).await
@@ -330,7 +330,7 @@ impl Hive {
         let store = self.shared.env().lanes.health.word();
         let settings = self.shared.settings();
         let model = match settings.agent(&letter.agent_name) {
-            Ok(agent) => choose::summary(&agent, &chosen, &settings.profiles),
+            Ok(agent) => choose::summary(&agent, &chosen, &settings),
             Err(reason) => reason,
         };
         Ok(format!(

@@ -7,11 +7,12 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use skep_core::choice;
+use skep_core::engine::Hold;
 use skep_core::ids::{AgentName, ItemId, MessageId, SessionId, TurnId};
 use skep_core::message::{Body, Message, Origin, Usage, history_tag};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider, SystemPrompt};
 use skep_core::settings::Profile;
+use skep_core::{choice, count};
 use skep_guard::clock;
 use skep_turn::turn::millis;
 
@@ -85,11 +86,21 @@ impl Hive {
             return Err(unknown(text));
         };
         let since = Instant::now();
-        let tried = tokio::time::timeout(PATIENCE, ask(&*provider, &profile)).await;
+        let request = Arc::new(request(&profile));
+        let held = self.shared.env().ledger.hold_try(&profile, &request);
+        let tried = match held {
+            Ok(hold) => {
+                let asked = ask(&*provider, &profile, request, hold);
+                tokio::time::timeout(PATIENCE, asked).await
+            }
+            Err(over) => {
+                Ok(Err(MessageFailure { code: over.code.as_str().to_owned(), error: over.text }))
+            }
+        };
         let took_ms = millis(since.elapsed());
         let (usage, error) = match tried {
-            Ok(Ok(usage)) => (Some(usage.priced(profile.price.as_ref())), None),
-            Ok(Err(error)) => (None, Some(failure(&error))),
+            Ok(Ok(usage)) => (Some(usage), None),
+            Ok(Err(error)) => (None, Some(error)),
             Err(_) => {
                 let error = format!("no answer within {} seconds", PATIENCE.as_secs());
                 (None, Some(MessageFailure { code: "provider_unavailable".to_owned(), error }))
@@ -110,15 +121,30 @@ async fn knock(provider: &dyn Provider) -> Reached {
     Reached { ok: error.is_none(), took_ms: millis(since.elapsed()), error }
 }
 
-async fn ask(provider: &dyn Provider, profile: &Profile) -> Result<Usage, ModelError> {
-    let mut answer = provider.call(Arc::new(request(profile)));
+async fn ask(
+    provider: &dyn Provider,
+    profile: &Profile,
+    request: Arc<ModelRequest>,
+    mut hold: Hold,
+) -> Result<Usage, MessageFailure> {
+    let mut answer = provider.call(Arc::clone(&request));
     while let Some(event) = answer.next().await {
-        if let ModelEvent::End(meta) = event? {
-            return Ok(meta.usage);
+        match event {
+            Ok(ModelEvent::End(meta)) => {
+                let usage = count::plausible(meta.usage, &request);
+                let usage = usage.priced(profile.price.as_ref());
+                hold.answered(usage);
+                return Ok(usage);
+            }
+            Ok(_) => hold.hear(1),
+            Err(error) => {
+                hold.failed();
+                return Err(failure(&error));
+            }
         }
     }
     let text = "the model's answer ended before it was complete".to_owned();
-    Err(ModelError::Passing { text, retry_after: None })
+    Err(failure(&ModelError::Passing { text, retry_after: None }))
 }
 
 fn request(profile: &Profile) -> ModelRequest {

@@ -11,8 +11,8 @@ use skep_core::policy::Policy;
 use skep_core::provider::Providers;
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{
-    AgentSettings, AgentState, Budgets, HiveSettings, Limits, Profile, QueueMode, SandboxSettings,
-    ServerSettings,
+    AgentSettings, AgentState, Budgets, HiveSettings, KnownModels, Limits, Profile, QueueMode,
+    SandboxSettings, ServerSettings,
 };
 use skep_runtime::{Hive, Offer, Parts};
 use tokio::sync::mpsc;
@@ -92,6 +92,7 @@ pub async fn hive_of(run: &Path, node: &str) -> Hive {
         context_window: None,
         price: None,
         sees_images: false,
+        known: KnownModels::NONE,
     };
     let agent = AgentSettings {
         name: AgentName::new("main"),

@@ -8,7 +8,9 @@ use skep_core::hook::{After, Before, HookedCall};
 use skep_core::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
 use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::ToolSpec;
-use skep_core::settings::{Budgets, Profile, QueueMode, SandboxLevel, SandboxSettings};
+use skep_core::settings::{
+    Budgets, KnownModels, Profile, QueueMode, SandboxLevel, SandboxSettings,
+};
 use skep_core::tool::Manner;
 use tokio_util::sync::CancellationToken;
 
@@ -106,6 +108,7 @@ impl Scene {
             context_window: None,
             price: None,
             sees_images: false,
+            known: KnownModels::NONE,
         };
         let agent = AgentSettings {
             name: AgentName::new("main"),

@@ -83,9 +83,10 @@ impl Books {
         self.warned.clear();
     }
 
-    /// Every account a call of this turn belongs to.
-    fn each(&mut self, payer: &Payer, change: impl Fn(&mut Account)) {
+    /// Every account a call belongs to. One of no turn is the hive's alone.
+    fn each(&mut self, payer: Option<&Payer>, change: impl Fn(&mut Account)) {
         change(&mut self.hive);
+        let Some(payer) = payer else { return };
         change(self.agents.entry(payer.agent).or_default());
         // A turn that has ended is of no interest any more.
         if let Some(turn) = self.turns.get_mut(&payer.turn) {
@@ -192,12 +193,12 @@ impl Ledger {
             };
             budget::admit(scope, &caps, account, need, now)?;
         }
-        books.each(payer, |account| account.held.take(need));
+        books.each(Some(payer), |account| account.held.take(need));
         Ok(())
     }
 
     /// Gives back what was held and counts what was used instead, in one step.
-    fn settle(&self, payer: &Payer, need: &Need, used: Option<&Usage>, exact: bool) {
+    fn settle(&self, payer: Option<&Payer>, need: &Need, used: Option<&Usage>, exact: bool) {
         self.books(clock::now_ms()).each(payer, |account| {
             account.held.give_back(need);
             match used {
@@ -260,9 +261,26 @@ impl Ledger {
         })
     }
 
+    /// What a call that belongs to no turn may use. It counts until the process ends: no row of
+    /// usage is without an agent.
+    pub fn hold_try(
+        self: &Arc<Self>,
+        profile: &Arc<Profile>,
+        request: &ModelRequest,
+    ) -> Result<Hold, Over> {
+        let caps = self.snapshot.current().settings.limits.day_caps();
+        let (prompt, now) = (count::of_request(request), clock::now_ms());
+        let need = Need::new(prompt, request.max_output_tokens.into(), profile.price.as_ref());
+        let mut books = self.books(now);
+        budget::admit(Scope::Hive, &caps, &books.hive, &need, now)
+            .inspect_err(|over| self.meters.over_budget(over.code))?;
+        books.each(None, |account| account.held.take(&need));
+        Ok(held(Arc::clone(self), None, Arc::clone(profile), prompt, need))
+    }
+
     /// A call that may have been charged, and nobody will ever tell.
     pub(crate) fn add_unsettled(&self, payer: &Payer, usage: &Usage) {
-        self.books(clock::now_ms()).each(payer, |account| account.unsettled.add(usage));
+        self.books(clock::now_ms()).each(Some(payer), |account| account.unsettled.add(usage));
     }
 
     fn keep_unsettled(&self, agent: AgentId, profile: &Profile, usage: Usage) {
@@ -311,7 +329,9 @@ impl Call {
             let room = u64::from(request.max_output_tokens);
             let need = Need::new(prompt, room, profile.price.as_ref());
             let over = match ledger.try_hold(&bounds, &self.payer, &need, clock::now_ms()) {
-                Ok(()) => return Ok(self.held(profile, prompt, need)),
+                Ok(()) => {
+                    return Ok(held(Arc::clone(&ledger), Some(self.payer), profile, prompt, need));
+                }
                 Err(over) => over,
             };
             if !over.by_holds || tokio::time::timeout_at(until, freed).await.is_err() {
@@ -320,22 +340,30 @@ impl Call {
             }
         }
     }
+}
 
-    fn held(self, profile: Arc<Profile>, prompt: u64, need: Need) -> Hold {
-        Hold::new(move |ended| {
-            let Self { ledger, payer, .. } = self;
-            match ended {
-                Settlement::Answered(usage) => ledger.settle(&payer, &need, Some(&usage), true),
-                Settlement::Refused => ledger.settle(&payer, &need, None, true),
-                // Nobody told what it used: the whole request, and as much as was heard.
-                Settlement::Untold { heard } => {
-                    let usage = Usage::new(prompt, heard, 0, 0).priced(profile.price.as_ref());
-                    ledger.settle(&payer, &need, Some(&usage), false);
+fn held(
+    ledger: Arc<Ledger>,
+    payer: Option<Payer>,
+    profile: Arc<Profile>,
+    prompt: u64,
+    need: Need,
+) -> Hold {
+    Hold::new(move |ended| {
+        let payer = payer.as_ref();
+        match ended {
+            Settlement::Answered(usage) => ledger.settle(payer, &need, Some(&usage), true),
+            Settlement::Refused => ledger.settle(payer, &need, None, true),
+            // Nobody told what it used: the whole request, and as much as was heard.
+            Settlement::Untold { heard } => {
+                let usage = Usage::new(prompt, heard, 0, 0).priced(profile.price.as_ref());
+                ledger.settle(payer, &need, Some(&usage), false);
+                if let Some(payer) = payer {
                     ledger.keep_unsettled(payer.agent, &profile, usage);
                 }
             }
-        })
-    }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -351,11 +379,11 @@ mod tests {
         let mut books = Books { day: 100, ..Books::default() };
         let payer = Payer { agent: AgentId(1), turn: TurnId("t".to_owned()) };
         let need = Need { tokens: 7, cost: None };
-        books.each(&payer, |account| account.held.take(&need));
+        books.each(Some(&payer), |account| account.held.take(&need));
         let spend = |books: &mut Books, tokens| {
             let usage = Usage::new(tokens, 0, 0, 0);
-            books.each(&payer, |account| account.spent.add(&usage));
-            books.each(&payer, |account| account.unsettled.add(&usage));
+            books.each(Some(&payer), |account| account.spent.add(&usage));
+            books.each(Some(&payer), |account| account.unsettled.add(&usage));
         };
         let jumps = [(100, 5, 5), (101, 3, 3), (100, 1, 6), (99, 2, 2), (101, 1, 4), (100, 0, 6)];
         for (day, more, tokens) in jumps {

@@ -1,14 +1,13 @@
 //! One turn, from its lease to its end. Orchestrates: the engine speaks, the fold keeps, the
 //! journal records, the step runs calls, the close tells.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tracing::Instrument;
 
 use skep_core::cause::{Cause, Slash};
 use skep_core::choice::{self, DEFAULT_WORD};
-use skep_core::settings::{AgentSettings, Profile};
+use skep_core::settings::{AgentSettings, HiveSettings};
 use skep_store::lanes::Chosen;
 use skep_store::leases::{Lease, Release};
 
@@ -72,7 +71,7 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
     let snapshot = env.snapshot.current();
     let agent = match snapshot
         .agent(lease.agent, &lease.agent_name)
-        .and_then(|agent| as_chosen(agent, &lease.chosen, &snapshot.settings.profiles))
+        .and_then(|agent| as_chosen(agent, &lease.chosen, &snapshot.settings))
     {
         Ok(agent) => agent,
         Err(reason) => return resume::close_unable(&env, &lease, &reason).await,
@@ -89,14 +88,14 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
 fn as_chosen(
     agent: Arc<AgentSettings>,
     chosen: &Chosen,
-    profiles: &BTreeMap<String, Arc<Profile>>,
+    settings: &HiveSettings,
 ) -> Result<Arc<AgentSettings>, String> {
     if *chosen == Chosen::default() {
         return Ok(agent);
     }
     let profile = match &chosen.profile {
         None => Arc::clone(&agent.profile),
-        Some(wanted) => choice::profile(wanted, &agent.profile, profiles).map_err(|why| {
+        Some(wanted) => choice::chosen(wanted, &agent, settings).map_err(|why| {
             format!("`/model {wanted}` was chosen here. {why} Or send `/model {DEFAULT_WORD}`.")
         })?,
     };

@@ -28,8 +28,8 @@ use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
 use skep_core::provider::{Providers, ToolSpec};
 use skep_core::retry::RetryPolicy;
 use skep_core::settings::{
-    AgentSettings, AgentState, Budgets, HiveSettings, Limits, Profile, QueueMode, SandboxSettings,
-    ServerSettings,
+    AgentSettings, AgentState, Budgets, HiveSettings, KnownModels, Limits, Profile, QueueMode,
+    SandboxSettings, ServerSettings,
 };
 use skep_core::tool::{Manner, Prepared, Tool, ToolAnswer};
 use skep_core::{BoxFuture, Millis};
@@ -448,6 +448,7 @@ impl Bench {
             context_window: None,
             price: None,
             sees_images: false,
+            known: KnownModels::NONE,
         };
         let classes = ClassPolicy { write, ..ClassPolicy::default() };
         let agent = AgentSettings {

@@ -10,9 +10,9 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use skep_core::ids::is_agent_name;
 use skep_core::money::Price;
-use skep_core::settings::{Profile, Timeouts};
+use skep_core::settings::{KnownModels, ModelFacts, Profile, Timeouts};
 use skep_guard::scrub::{SHORTEST, Secret};
-use skep_model::catalog;
+use skep_model::catalog::{self, ANTHROPIC, OPENAI};
 
 use super::environment::{ExpandedValue, Reader, Variables};
 use super::fallback;
@@ -205,18 +205,14 @@ impl Vendor {
         }
     }
 
-    /// Facts about the model from the catalog.
-    fn known(self, model: &str, api_url: &str) -> ModelFacts {
-        if self == Self::Rehearsal {
-            return ModelFacts { price: Some(Price::FREE), ..ModelFacts::default() };
-        }
-        let found = catalog::find(model);
-        ModelFacts {
-            context_window: found.map(|model| model.context_window),
-            most_output: found.map_or(u32::MAX, |model| model.max_output_tokens),
-            price: catalog::price(model, api_url),
-            sees_images: found.is_some_and(|model| model.sees_images),
-        }
+    /// What tells facts about the models at an address.
+    fn known(self, api_url: &str) -> KnownModels {
+        KnownModels(match self {
+            Self::Rehearsal => |_| ModelFacts { price: Some(Price::FREE), ..ModelFacts::default() },
+            _ if catalog::is_at(api_url, ANTHROPIC) => |model| facts(model, ANTHROPIC),
+            _ if catalog::is_at(api_url, OPENAI) => |model| facts(model, OPENAI),
+            _ => |model| facts(model, ""),
+        })
     }
 
     /// The variable its key usually stands in.
@@ -228,16 +224,14 @@ impl Vendor {
     }
 }
 
-struct ModelFacts {
-    context_window: Option<u32>,
-    most_output: u32,
-    price: Option<Price>,
-    sees_images: bool,
-}
-
-impl Default for ModelFacts {
-    fn default() -> Self {
-        Self { context_window: None, most_output: u32::MAX, price: None, sees_images: false }
+/// From the catalog.
+fn facts(model: &str, address: &str) -> ModelFacts {
+    let found = catalog::find(model);
+    ModelFacts {
+        context_window: found.map(|model| model.context_window),
+        most_output: found.map(|model| model.max_output_tokens),
+        price: catalog::price(model, address),
+        sees_images: found.is_some_and(|model| model.sees_images),
     }
 }
 
@@ -313,8 +307,9 @@ fn resolve(
             (model.unwrap_or_else(|| vendor.usual_model().to_owned()), String::new(), None)
         }
     };
-    let known = vendor.known(&model, &api_url);
-    let usual_output = MAX_OUTPUT_TOKENS.min(known.most_output);
+    let models = vendor.known(&api_url);
+    let known = (models.0)(&model);
+    let usual_output = MAX_OUTPUT_TOKENS.min(known.most_output.unwrap_or(u32::MAX));
     let max_output_tokens = raw.max_output_tokens.map_or(usual_output, |n| n.0 as u32);
     let thinking = raw.thinking.map(|n| n.0 as u32);
     check_thinking(reader, name, raw, max_output_tokens)?;
@@ -329,6 +324,7 @@ fn resolve(
         context_window: raw.context_window.map(|n| n.0 as u32).or(known.context_window),
         price: raw.price.as_ref().map(price).or(known.price),
         sees_images: raw.sees_images.unwrap_or(known.sees_images),
+        known: models,
     };
     let extra_headers = extra_headers(reader, name, raw, findings)?;
     let timeouts = timeouts(&raw.timeouts);
@@ -546,18 +542,20 @@ fn only(
     api_key: Option<SecretString>,
     note: String,
 ) -> ResolvedProviders {
-    let known = vendor.known(model, api_url);
+    let models = vendor.known(api_url);
+    let known = (models.0)(model);
     let profile = Profile {
         name: DEFAULT.to_owned(),
         provider: vendor.as_str().to_owned(),
         model: model.to_owned(),
-        max_output_tokens: MAX_OUTPUT_TOKENS.min(known.most_output),
+        max_output_tokens: MAX_OUTPUT_TOKENS.min(known.most_output.unwrap_or(u32::MAX)),
         thinking: None,
         temperature: None,
         fallback: Vec::new(),
         context_window: known.context_window,
         price: known.price,
         sees_images: known.sees_images,
+        known: models,
     };
     let api_url = api_url.trim_end_matches('/').to_owned();
     let timeouts = Timeouts::default();

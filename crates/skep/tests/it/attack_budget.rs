@@ -32,6 +32,12 @@ const NOTHING: Usage = Usage {
     cache_read_input_tokens: 0,
 };
 
+async fn again(stage: &Stage, mut play: Play) -> Play {
+    play.hive.terminate().unwrap();
+    play.hive.wait(skep_testkit::wait::PATIENCE).await.unwrap();
+    stage.up().await
+}
+
 /// What a vendor does not count is counted here, against the limit, and after a restart too.
 #[tokio::test]
 async fn attack_a_vendor_that_counts_nothing_does_not_make_calls_free() {
@@ -92,4 +98,64 @@ async fn attack_a_hundred_turns_at_once_stay_within_a_limit() {
     }
     assert_eq!((done, stage.model.requests().len()), (3, 3));
     assert_eq!(hive(&play).await["cost"], 3.0);
+}
+
+/// A count that cannot be is bounded by what the call could use, and people are told.
+#[tokio::test]
+async fn attack_a_count_that_cannot_be_does_not_stop_the_hive_for_a_day() {
+    let stage = stage("{cost_per_day: 10, tokens_per_day: 2000000}").await;
+    let most = Usage { input_tokens: Some(900_000_000_000), ..NOTHING };
+    let most = Usage { output_tokens: Some(i64::MAX as u64), ..most };
+    stage.model.push_all([Reply::say("lied").usage(most), Reply::say("yes")]);
+    let play = stage.up().await;
+    assert_eq!(play.ask("main", "go").await["response"]["content"], "lied");
+    let told = hive(&play).await;
+    assert_eq!(told["cost"], 4.0, "four times an answer of a hundred tokens: {told}");
+    assert!(told["tokens"].as_u64().unwrap() <= 200_400, "{told}");
+    let events = play.events().await;
+    let note = events.iter().find(|event| event["type"] == "note").unwrap();
+    assert!(note["text"].as_str().unwrap().contains("counts 2000000000 tokens"), "{note}");
+    assert_eq!(play.ask("main", "go").await["response"]["content"], "yes");
+}
+
+/// Where dollars are limited, a model whose price nobody knows is no way around the limit.
+#[tokio::test]
+async fn attack_a_model_of_unknown_price_does_not_evade_a_limit_of_dollars() {
+    let stage = stage("{cost_per_day: 2}").await;
+    stage.model.answer_with(|_| Reply::say("yes"));
+    let mut play = stage.up().await;
+    let refused = play.ask("main", "/model anthropic:dear").await;
+    assert_eq!(refused["error"]["code"], "unknown_model", "{refused}");
+    let text = refused["error"]["error"].as_str().unwrap();
+    assert!(text.contains("The price of `dear` is not known"), "{text}");
+    // Chosen before there was a limit: no turn of it runs.
+    stage.write("skep.yaml", "limits: {}\n");
+    play = again(&stage, play).await;
+    assert_eq!(play.ask("main", "/model anthropic:dear").await["state"], "done");
+    stage.write("skep.yaml", "limits: {cost_per_day: 2}\n");
+    play = again(&stage, play).await;
+    let refused = play.ask("main", "go").await;
+    let text = refused["error"]["error"].as_str().unwrap();
+    assert!(text.contains("The price of `dear` is not known"), "{refused}");
+    assert_eq!(stage.model.requests().len(), 0);
+}
+
+/// A try of a profile is a call like any other.
+#[tokio::test]
+async fn attack_a_try_of_a_profile_stays_within_the_limit_of_the_day() {
+    let stage = stage("{cost_per_day: 0.2}").await;
+    let some = Usage { output_tokens: Some(10), ..NOTHING };
+    stage.model.answer_with(move |_| Reply::say("ok").usage(some));
+    let play = stage.up().await;
+    let test = || async {
+        let path = "/api/v1/providers/default/test";
+        play.api().post(path, &json!({})).await.unwrap().good().unwrap()
+    };
+    assert_eq!(test().await["ok"], true);
+    assert_eq!(hive(&play).await["cost"], 0.1);
+    let refused = test().await;
+    assert_eq!((&refused["ok"], &refused["error"]["code"]), (&json!(false), &json!("limit_cost")));
+    let told = hive(&play).await;
+    assert_eq!((&told["cost"], &told["held_calls"]), (&json!(0.1), &json!(0)), "{told}");
+    assert_eq!(stage.model.requests().len(), 1);
 }
