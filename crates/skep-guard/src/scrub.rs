@@ -240,7 +240,8 @@ impl Table {
     /// `before`: digits of base64 directly before the text.
     fn view<'t>(&'t self, text: &'t str, before: usize) -> View<'t> {
         let reading = decode::DecodeOptions { backslashes: self.backslashes, before };
-        let (levels, cut) = decode::levels(text, reading);
+        let (mut levels, cut) = decode::levels(text, reading);
+        levels.extend(decode::lowered(text));
         View { table: self, text, levels, cut }
     }
 

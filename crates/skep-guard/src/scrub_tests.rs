@@ -52,6 +52,27 @@ fn every_usual_form_is_replaced() {
     }
 }
 
+/// Each digit in a case of its own, whole and in pieces cut anywhere.
+#[test]
+fn hex_in_both_cases_is_replaced() {
+    let scrubber = scrubber(&[KEY]);
+    let hex: String = KEY.bytes().map(|byte| format!("{byte:02x}")).collect();
+    for turn in 1..5 {
+        let digits = hex.char_indices().map(|(at, digit)| match at % turn {
+            0 => digit.to_ascii_uppercase(),
+            _ => digit,
+        });
+        let text = format!("Ab {}, sha F00dfeedF00dfeed", digits.collect::<String>());
+        let expected = "Ab [secret:s0], sha F00dfeedF00dfeed";
+        assert_eq!(scrubber.clean(&text), expected);
+        for at in 0..text.len() {
+            let (first, second) = text.split_at(at);
+            let told = streamed(&scrubber, &[first, second]);
+            assert!(told.contains("[secret:s0]") && !told.contains(&text[5..25]), "{at}: {told}");
+        }
+    }
+}
+
 #[test]
 fn texts_without_a_secret_stay_as_they_are() {
     let scrubber = scrubber(&[KEY]);

@@ -6,6 +6,8 @@
 
 use memchr::{memchr2_iter, memchr3_iter};
 
+use super::SHORTEST;
+
 /// Escapes inside escapes that are taken back.
 const DEEPEST: usize = 8;
 /// A line end is left out where it follows this many digits of base64: lines of base64 are
@@ -76,6 +78,37 @@ pub(super) fn levels(text: &str, reading: DecodeOptions) -> (Vec<DecodedLevel>, 
     }
     let cut = levels.remove(0).cut;
     (levels, cut)
+}
+
+/// The text with small letters, where it has a run of hexadecimal digits in both cases that may be
+/// a secret's: forms have digits of one case alone.
+pub(super) fn lowered(text: &str) -> Option<DecodedLevel> {
+    let bytes = text.as_bytes();
+    if !has_mixed_hex(bytes) || u32::try_from(bytes.len()).is_err() {
+        return None;
+    }
+    let spans = (0..).zip(1..).take(bytes.len()).collect();
+    Some(DecodedLevel { bytes: bytes.to_ascii_lowercase(), spans, cut: bytes.len() })
+}
+
+/// Runs as long as the shortest secret, and the one the text ends with, which may go on. Ordinary
+/// text is looked at in few places: no run reaches from here to there unless its end is a digit.
+fn has_mixed_hex(bytes: &[u8]) -> bool {
+    let mut at = 0;
+    while at < bytes.len() {
+        let ahead = &bytes[at..bytes.len().min(at + 2 * SHORTEST)];
+        if let Some(other) = ahead.iter().rposition(|byte| !byte.is_ascii_hexdigit()) {
+            at += other + 1;
+            continue;
+        }
+        let length = bytes[at..].iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let run = &bytes[at..at + length];
+        if run.iter().any(u8::is_ascii_lowercase) && run.iter().any(u8::is_ascii_uppercase) {
+            return true;
+        }
+        at += length;
+    }
+    false
 }
 
 enum Look {
