@@ -83,7 +83,10 @@ pub(crate) fn end_of(given_up: Vec<GivenUp>) -> TurnEnd {
     }
     match given_up.iter().filter_map(|given| given.until).min() {
         Some(until) => TurnEnd::Park { until, reason: text },
-        None => failed(FailureCode::ProviderAuth, text),
+        None if given_up.iter().any(|given| matches!(given.error, ModelError::Auth { .. })) => {
+            failed(FailureCode::ProviderAuth, text)
+        }
+        None => failed(FailureCode::ProviderRejected, text),
     }
 }
 

@@ -13,10 +13,16 @@ fn auth() -> (ModelError, Option<Millis>) {
 #[test]
 fn what_a_step_ends_with_when_nobody_answered() {
     let rejected = || (ModelError::Rejected { text: "no".to_owned() }, None);
+    let missing = || (ModelError::NotFound { text: "gone".to_owned() }, None);
     let failed = |code, text: &str| TurnEnd::Failed { code, text: text.to_owned() };
     let cases = [
         (vec![passing(None)], TurnEnd::Retry { text: "busy".to_owned() }),
         (vec![auth()], failed(FailureCode::ProviderAuth, "key")),
+        (vec![missing()], failed(FailureCode::ProviderRejected, "gone")),
+        (
+            vec![auth(), missing()],
+            failed(FailureCode::ProviderAuth, "profile p0: key; profile p1: gone"),
+        ),
         (vec![passing(Some(9))], TurnEnd::Park { until: 9, reason: "busy".to_owned() }),
         (
             vec![passing(None), auth()],

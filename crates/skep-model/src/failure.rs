@@ -83,12 +83,8 @@ pub(crate) fn from_status(
     let detail = Detail::of_body(body);
     match number {
         401 | 403 => auth(number),
-        // Another account may have what this one lacks.
-        402 => ModelError::Auth {
-            text: "the account at the model vendor has no credit (402); pay there, or check the \
-                   profile's key"
-                .to_owned(),
-        },
+        402 => no_credit(number),
+        400 if has_no_credit(&detail) => no_credit(number),
         408 | 409 | 425 | 429 | 500..=599 => ModelError::Passing {
             text: match number {
                 429 if detail.word == "insufficient_quota" => {
@@ -100,13 +96,14 @@ pub(crate) fn from_status(
             },
             retry_after: retry_after(headers),
         },
-        404 | 405 if detail.message.is_empty() => ModelError::Rejected {
+        404 | 405 if detail.message.is_empty() => ModelError::NotFound {
             text: format!(
                 "there is no model at the address ({number}); check the profile's api_url"
             ),
         },
         413 => context_too_long(),
-        300..=399 => ModelError::Rejected {
+        404 => not_found(rejected(&detail, key, " (404)")),
+        300..=399 => ModelError::NotFound {
             text: format!("the model address redirects ({number}); redirects are not followed"),
         },
         _ => rejected(&detail, key, &format!(" ({number})")),
@@ -119,11 +116,11 @@ pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
     match detail.word.as_str() {
         "authentication_error" | "permission_error" | "invalid_api_key" => auth(401),
         "request_too_large" => context_too_long(),
-        "invalid_request_error"
-        | "not_found_error"
-        | "invalid_prompt"
-        | "model_not_found"
-        | "context_length_exceeded" => rejected(detail, key, ""),
+        "not_found_error" | "model_not_found" => not_found(rejected(detail, key, "")),
+        "invalid_request_error" if has_no_credit(detail) => no_credit(402),
+        "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" => {
+            rejected(detail, key, "")
+        }
         "overloaded_error" | "server_is_overloaded" => passing("the model vendor is overloaded"),
         "rate_limit_error" | "rate_limit_exceeded" => {
             passing("the model vendor limits the rate of requests")
@@ -131,7 +128,8 @@ pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
         "insufficient_quota" => passing("the account's quota at the model vendor is used up"),
         _ => match detail.number {
             Some(401 | 403) => auth(401),
-            Some(400 | 404 | 413 | 422) => rejected(detail, key, ""),
+            Some(404) => not_found(rejected(detail, key, "")),
+            Some(400 | 413 | 422) => rejected(detail, key, ""),
             Some(429) => passing("the model vendor limits the rate of requests"),
             _ => passing("the model vendor failed in the middle of its answer"),
         },
@@ -200,6 +198,28 @@ fn unreached(error: &reqwest::Error) -> Option<&'static str> {
 fn auth(number: u16) -> ModelError {
     ModelError::Auth {
         text: format!("the model vendor refused the key ({number}); check the profile's key"),
+    }
+}
+
+/// Another account may have what this one lacks.
+fn no_credit(number: u16) -> ModelError {
+    ModelError::Auth {
+        text: format!(
+            "the account at the model vendor has no credit ({number}); pay there, or check the \
+             profile's key"
+        ),
+    }
+}
+
+/// One vendor says it with the status of a bad request.
+fn has_no_credit(detail: &Detail) -> bool {
+    detail.message.to_ascii_lowercase().contains("credit balance is too low")
+}
+
+fn not_found(refusal: ModelError) -> ModelError {
+    match refusal {
+        ModelError::Rejected { text } => ModelError::NotFound { text },
+        other => other,
     }
 }
 

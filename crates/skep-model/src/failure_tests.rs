@@ -17,6 +17,7 @@ fn kind(error: &ModelError) -> &'static str {
     match error {
         ModelError::Passing { .. } => "passing",
         ModelError::Auth { .. } => "auth",
+        ModelError::NotFound { .. } => "not_found",
         ModelError::Rejected { .. } => "rejected",
         ModelError::ContextTooLong { .. } => "context_too_long",
     }
@@ -25,7 +26,7 @@ fn kind(error: &ModelError) -> &'static str {
 #[test]
 fn every_status_has_its_kind() {
     let table = [
-        (301, "", "", "rejected"),
+        (301, "", "", "not_found"),
         (400, "invalid_request_error", "max_tokens: required", "rejected"),
         (400, "invalid_request_error", "prompt is too long: 9 > 8 maximum", "context_too_long"),
         (
@@ -34,11 +35,13 @@ fn every_status_has_its_kind() {
             "This model's maximum context length is 8",
             "context_too_long",
         ),
+        (400, "invalid_request_error", "Your credit balance is too low to access", "auth"),
         (400, "exceed_context_size_error", "n_prompt_tokens: 9", "context_too_long"),
         (401, "authentication_error", "invalid x-api-key", "auth"),
         (402, "", "You have run out of credits", "auth"),
         (403, "permission_error", "no", "auth"),
-        (404, "not_found_error", "model: x", "rejected"),
+        (404, "not_found_error", "model: x", "not_found"),
+        (404, "", "", "not_found"),
         (408, "", "Request timeout", "passing"),
         (409, "", "Conflict", "passing"),
         (413, "request_too_large", "Request too large", "context_too_long"),
@@ -69,6 +72,8 @@ fn every_error_event_has_its_kind() {
         ("invalid_api_key", "", "auth"),
         ("invalid_request_error", "bad", "rejected"),
         ("invalid_prompt", "bad", "rejected"),
+        ("model_not_found", "bad", "not_found"),
+        ("invalid_request_error", "Your credit balance is too low", "auth"),
         ("invalid_request_error", "prompt is too long", "context_too_long"),
         ("context_length_exceeded", "", "context_too_long"),
         ("request_too_large", "", "context_too_long"),

@@ -19,7 +19,7 @@ pub fn order(failed_at: &[Option<Millis>], now: Millis) -> Vec<usize> {
 /// says would be refused elsewhere too.
 pub fn helps(error: &ModelError) -> bool {
     match error {
-        ModelError::Passing { .. } | ModelError::Auth { .. } => true,
+        ModelError::Passing { .. } | ModelError::Auth { .. } | ModelError::NotFound { .. } => true,
         ModelError::Rejected { .. } | ModelError::ContextTooLong { .. } => false,
     }
 }
@@ -55,6 +55,7 @@ mod tests {
         let text = String::new;
         let passing = ModelError::Passing { text: text(), retry_after: None };
         assert!(helps(&passing) && helps(&ModelError::Auth { text: text() }));
+        assert!(helps(&ModelError::NotFound { text: text() }));
         assert!(!helps(&ModelError::Rejected { text: text() }));
         assert!(!helps(&ModelError::ContextTooLong { text: text() }));
     }

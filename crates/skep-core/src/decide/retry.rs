@@ -12,6 +12,8 @@ pub struct RetryPolicy {
     pub longest_pause: Duration,
     /// A vendor's Retry-After up to this is sat out in the call; a longer one parks the turn.
     pub longest_retry_after: Duration,
+    /// No turn waits longer, whatever the vendor asks for: then it is asked again.
+    pub longest_park: Duration,
     /// After the tries are used up the turn goes back to the inbox for this long.
     pub requeue: Duration,
 }
@@ -23,6 +25,7 @@ impl Default for RetryPolicy {
             first_pause: Duration::from_millis(500),
             longest_pause: Duration::from_secs(8),
             longest_retry_after: Duration::from_secs(60),
+            longest_park: Duration::from_secs(3600),
             requeue: Duration::from_secs(30),
         }
     }
@@ -44,7 +47,7 @@ pub fn decide(policy: &RetryPolicy, error: &ModelError, tries: u32, jitter: f64)
     if let Some(after) = *retry_after
         && after > policy.longest_retry_after
     {
-        return RetryStep::Park { after };
+        return RetryStep::Park { after: after.min(policy.longest_park) };
     }
     if tries >= policy.tries {
         return RetryStep::GiveUp;
@@ -79,6 +82,7 @@ mod tests {
             (passing(Some(60)), 1, 1.0, again(60_000)),
             (passing(Some(60)), 4, 1.0, RetryStep::GiveUp),
             (passing(Some(61)), 1, 1.0, RetryStep::Park { after: Duration::from_secs(61) }),
+            (passing(Some(u64::MAX)), 1, 1.0, RetryStep::Park { after: policy.longest_park }),
             (ModelError::Auth { text: "no".into() }, 1, 1.0, RetryStep::GiveUp),
             (ModelError::Rejected { text: "no".into() }, 1, 1.0, RetryStep::GiveUp),
             (ModelError::ContextTooLong { text: "no".into() }, 1, 1.0, RetryStep::GiveUp),

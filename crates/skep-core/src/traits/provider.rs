@@ -119,6 +119,9 @@ pub enum ModelError {
     Passing { text: String, retry_after: Option<Duration> },
     #[error("{text}")]
     Auth { text: String },
+    /// No such model, or nothing at the address: the fault is the profile's, not the request's.
+    #[error("{text}")]
+    NotFound { text: String },
     #[error("{text}")]
     Rejected { text: String },
     #[error("{text}")]

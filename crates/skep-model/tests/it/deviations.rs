@@ -44,7 +44,7 @@ fn written(outcome: Outcome) -> String {
     let failure = failure.map(|error| match error {
         ModelError::Passing { .. } => "passing",
         ModelError::Auth { .. } => "auth",
-        ModelError::Rejected { .. } => "rejected",
+        ModelError::NotFound { .. } | ModelError::Rejected { .. } => "rejected",
         ModelError::ContextTooLong { .. } => "too long",
     });
     let parts = events.map(part).chain(failure.map(str::to_owned));

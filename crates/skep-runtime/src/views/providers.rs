@@ -182,7 +182,7 @@ fn failure(error: &ModelError) -> MessageFailure {
     let code = match error {
         ModelError::Passing { .. } => "provider_unavailable",
         ModelError::Auth { .. } => "provider_auth",
-        ModelError::Rejected { .. } => "provider_rejected",
+        ModelError::NotFound { .. } | ModelError::Rejected { .. } => "provider_rejected",
         ModelError::ContextTooLong { .. } => "context_too_long",
     };
     MessageFailure { code: code.to_owned(), error: error.to_string() }

@@ -38,6 +38,7 @@ fn extras() -> Extras {
             first_pause: Duration::from_millis(20),
             longest_pause: Duration::from_millis(80),
             longest_retry_after: Duration::from_secs(1),
+            longest_park: Duration::from_secs(3600),
             requeue: Duration::from_millis(200),
         },
         call_times: call_times(),

@@ -16,6 +16,9 @@ const CASES: &[(&str, Fault, usize, bool)] = &[
     ("resting", || Reply::rate_limited(Some("3600")), 1, true),
     ("locked", Reply::unauthorized, 1, true),
     ("forbidden", Reply::forbidden, 1, true),
+    ("unknown", Reply::not_found, 1, true),
+    ("moved", || Reply::fixed(308, "text/plain", ""), 1, true),
+    ("unpaid", || Reply::bad_request("Your credit balance is too low to access it."), 1, true),
     ("rejected", || Reply::bad_request("no such thing"), 1, false),
 ];
 
