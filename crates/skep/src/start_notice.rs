@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use serde_json::json;
 use skep_cli::hive::Home;
 use skep_cli::print::output;
 
 use crate::home::LoadedHome;
 
 /// Programs parse this line.
-pub const LISTENING: &str = "listening on ";
+const LISTENING: &str = "listening on ";
 
 /// The notice printed once the hive is reachable.
 pub struct StartNotice<'a> {
@@ -21,6 +22,16 @@ pub struct StartNotice<'a> {
 
 pub fn announce(home: &Home, loaded: &LoadedHome, plate: &StartNotice) {
     let StartNotice { address, link, token } = plate;
+    if loaded.json {
+        return output::json(&json!({
+            "listening": format!("http://{address}"),
+            "pid": std::process::id(),
+            "home": home.root(),
+            "link": link,
+            "model": loaded.settings.model_note,
+            "token": token,
+        }));
+    }
     let usual = Home::locate(None).is_ok_and(|usual| usual == *home);
     let flag = if usual { String::new() } else { format!(" --home {}", home.root().display()) };
     let mut text = format!(

@@ -161,6 +161,7 @@ impl MessageSender<'_> {
             ROUND.as_secs()
         );
         loop {
+            let asked = Instant::now();
             match self.client.get_waiting(&path, ROUND).await {
                 Ok(followed) if has_ended(&followed) => return Ok(followed),
                 Ok(_) => {
@@ -168,7 +169,10 @@ impl MessageSender<'_> {
                     sleep(PAUSE).await;
                 }
                 Err(CallError::Problem { status: 504, .. }) => self.lost = None,
-                Err(error) if passes(&error) => self.pause(error).await?,
+                Err(error) if passes(&error) => {
+                    self.lost = self.lost.filter(|_| !was_there(&error, asked.elapsed()));
+                    self.pause(error).await?;
+                }
                 Err(error) => return Err(self.failed(error)),
             }
         }
@@ -212,6 +216,11 @@ fn passes(error: &CallError) -> bool {
     matches!(error, CallError::Unreachable { .. } | CallError::Problem { status: 503, .. })
 }
 
+/// Whether the hive was back before this call failed: a restart after another has its own time.
+fn was_there(error: &CallError, after: Duration) -> bool {
+    !matches!(error, CallError::Unreachable { connected: false, .. }) && after > PAUSE
+}
+
 fn has_ended(followed: &Value) -> bool {
     !matches!(followed["state"].as_str(), Some("pending" | "running" | "waiting"))
 }
@@ -243,4 +252,24 @@ fn finish(globals: &Globals, agent: &str, followed: &Value, shown: &str) -> Resu
     let why = format!("{} ({code})", foreign(text));
     let failure = Failure::new(Exit::Failed, attempted, why);
     Err(failure.next(format!("skep history show {agent} --view full")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_after_another_has_its_own_time() {
+        let away = |connected| CallError::Unreachable { connected, why: String::new() };
+        let minute = Duration::from_secs(60);
+        let cases = [
+            (away(true), minute, true),
+            (away(true), Duration::ZERO, false),
+            // Nothing answered for a minute: it was not there.
+            (away(false), minute, false),
+        ];
+        for (error, after, expected) in cases {
+            assert_eq!(was_there(&error, after), expected, "{error} {after:?}");
+        }
+    }
 }

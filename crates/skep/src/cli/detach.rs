@@ -15,8 +15,6 @@ use skep_guard::background;
 use skep_guard::http::LocalClient;
 use tokio::time::{Instant, sleep};
 
-use crate::start_notice::LISTENING;
-
 const ATTEMPTED: &str = "start the hive in the background";
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
@@ -24,7 +22,7 @@ const POLL: Duration = Duration::from_millis(50);
 const SHOWN_BYTES: usize = 64 << 10;
 
 /// Starts `skep up` with these options. The caller has seen that no other instance runs.
-pub async fn run(home: &Home, options: Vec<OsString>) -> Result<(), Failure> {
+pub async fn run(home: &Home, options: Vec<OsString>, json: bool) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::new(Exit::Failed, ATTEMPTED, error.to_string()).next("skep up");
     // Standard error holds the reason if the start fails.
@@ -37,10 +35,16 @@ pub async fn run(home: &Home, options: Vec<OsString>) -> Result<(), Failure> {
     let stdout = said.try_clone().map_err(failed)?;
     let mut arguments = vec!["up".into(), "--home".into(), home.root().into()];
     arguments.extend(options);
+    if json {
+        arguments.push("--json".into());
+    }
     let child = background::again(&arguments, home.root(), stdout, stderr).map_err(failed)?;
     let pid = child.id();
     let text = wait_until_ready(home, child, &said, &seen).await?;
     text.lines().for_each(output::line);
+    if json {
+        return Ok(());
+    }
     output::line(format!("in the background as process {pid}; skep down ends it"));
     output::line("log: skep logs");
     Ok(())
@@ -61,7 +65,7 @@ async fn wait_until_ready(
         }
         let text = text_from(said);
         // The start notice arrives in one write.
-        if text.contains(LISTENING) && is_ready(home).await {
+        if text.ends_with('\n') && is_ready(home).await {
             return Ok(text);
         }
         sleep(POLL).await;

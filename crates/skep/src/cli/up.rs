@@ -58,7 +58,7 @@ where
         InstanceLock::acquire(home.root(), &home.lock()).map_err(|error| locked(&home, &error))?;
     if command.detach {
         drop(lock);
-        return detach::run(&home, command.options()).await;
+        return detach::run(&home, command.options(), globals.json).await;
     }
     let console = if command.in_background { ConsoleLog::Off } else { ConsoleLog::On };
     let log = log::start(&home.logs(), console);
@@ -76,6 +76,7 @@ where
         loaded.port = Some(port);
     }
     loaded.accept_loss = command.accept_loss;
+    loaded.json = globals.json;
     check_bind(&loaded, command.insecure_bind)?;
     create::workspaces(&home, &loaded).map_err(unusable)?;
     warn(&loaded);

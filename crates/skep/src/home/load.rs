@@ -41,6 +41,8 @@ pub struct LoadedHome {
     pub port: Option<u16>,
     /// The command line accepts the loss of messages in a damaged log.
     pub accept_loss: bool,
+    /// The command line wants output for programs.
+    pub json: bool,
     /// The problems of the disabled agents.
     pub broken: BTreeMap<AgentName, Mistake>,
     /// The files that were not empty.
@@ -277,6 +279,7 @@ fn read_all(
         known: known.clone(),
         port: None,
         accept_loss: false,
+        json: false,
         broken,
         filled,
         defaults: hive.defaults,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use skep_testkit::hive::{Finished, Start};
+use skep_testkit::http::Api;
 use skep_testkit::{Reply, WsClient, locate};
 
 use crate::stage::Stage;
@@ -261,4 +262,22 @@ async fn fault_cli_starts_and_stops_in_a_hurry() {
         assert_eq!(said(&stage, &["down"]).await.code, Some(0));
     }
     assert_eq!(stage.up().await.state().await["hive"]["store"], "ok");
+}
+
+#[tokio::test]
+async fn fault_cli_up_tells_programs_where_it_listens() {
+    let stage = Stage::new().await;
+    let up = said(&stage, &["--json", "up", "--detach", "--port", "0"]).await;
+    assert_eq!(up.code, Some(0), "{}", up.stderr);
+    let told: Value = serde_json::from_str(up.stdout.lines().next().unwrap()).unwrap();
+    let token = told["token"].as_str().unwrap().to_owned();
+    let address = told["listening"].as_str().unwrap();
+    assert_eq!(told["home"], stage.home().to_str().unwrap());
+    assert!(told["link"].as_str().unwrap().starts_with(address), "{told}");
+    let lock = fs::read_to_string(stage.home().join("run/lock")).unwrap();
+    assert_eq!(told["pid"].to_string(), lock.trim());
+    let api = Api::tcp(address, Some(&token)).unwrap();
+    let state = api.get("/api/v1/state").await.unwrap().good().unwrap();
+    assert_eq!(state["hive"]["store"], "ok");
+    assert_eq!(said(&stage, &["down"]).await.code, Some(0));
 }
