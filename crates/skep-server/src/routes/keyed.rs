@@ -3,13 +3,14 @@
 //! no crash lets a second one through.
 
 use axum::body::{Body, to_bytes};
-use axum::extract::Request;
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use skep_core::ids::Principal;
+use skep_core::ids::{AgentId, Principal};
 use skep_runtime::door::EarlierRequest;
 
 use crate::door::redact_response::{self, ShowsSecret};
@@ -35,11 +36,12 @@ pub(crate) async fn answer(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let agent = agent_in(doors, &mut parts).await;
     let body = extract::read(&parts.headers, body, most).await?;
     let address = parts.uri.path_and_query().map_or("", |address| address.as_str());
     let mut hash = Sha256::new();
-    hash.update(format!("{} {address}\n", parts.method));
+    hash.update(format!("{} {address}\n{agent:?}\n", parts.method));
     hash.update(&body);
     match doors.hive.begin_request(principal, &key, hash.finalize().into()).await? {
         EarlierRequest::None => {}
@@ -59,6 +61,13 @@ pub(crate) async fn answer(
         let detail = "something went wrong inside; the log of the hive has the details";
         Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail))
     })
+}
+
+/// The agent that the path names: the same path means another one after it was removed.
+async fn agent_in(doors: &Doors, parts: &mut Parts) -> Option<AgentId> {
+    let named = RawPathParams::from_request_parts(parts, &()).await.ok()?;
+    let (_, name) = named.iter().find(|(parameter, _)| *parameter == "agent")?;
+    doors.hive.agent_id(&extract::agent(name).ok()?).ok()
 }
 
 /// What is kept of an answer: nothing of a refusal, which did nothing.

@@ -39,6 +39,13 @@ async fn once(play: &Play) -> Value {
     http::answer(request.json(&body)).await.unwrap().good().unwrap()
 }
 
+/// A write with the same key each time.
+async fn granted(play: &Play) -> http::Answer {
+    let request = play.api().request(Method::POST, "/api/v1/agents/cto/grants");
+    let request = request.header("idempotency-key", "k2");
+    http::answer(request.json(&json!({"tool": "bash", "minutes": 60}))).await.unwrap()
+}
+
 /// What one reads of the agent: each list, and how long it is.
 async fn lists(api: &Api, agent: &str) -> Vec<(String, usize)> {
     let reads = [
@@ -99,7 +106,8 @@ async fn nothing_is_inherited(restart: bool) {
     let child = post(&play, "tokens", child).await["token"].as_str().unwrap().to_owned();
     let person = post(&play, "tokens", json!({"name": "anna", "role": "user"})).await;
     let person = person["token"].as_str().unwrap().to_owned();
-    post(&play, "agents/cto/grants", json!({"tool": "bash", "minutes": 60})).await;
+    let grant = granted(&play).await.good().unwrap();
+    assert_eq!(granted(&play).await.good().unwrap(), grant, "the same answer again");
     let had = lists(&play.api(), "cto").await;
     assert!(had.iter().all(|(_, rows)| *rows > 0), "{had:?}");
     assert_eq!(calls(&play).await, 3);
@@ -114,6 +122,8 @@ async fn nothing_is_inherited(restart: bool) {
     assert_eq!(lists(&operator, &old).await, had, "it stays, by its id");
     assert_eq!(calls(&play).await, 0);
     assert_eq!(get(&operator, "agents/cto/policy").await["grants"], json!([]));
+    let other = granted(&play).await;
+    assert_eq!(other.json["code"], "id_reused", "the old one's answer is not its: {}", other.text);
 
     // Nothing is done for the removed one, and no rule is written for its namesake.
     let file = fs::read_to_string(stage.home().join("teams/cto/config.yaml")).unwrap();
