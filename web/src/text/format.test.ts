@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, money, span, spelled, title } from "./format";
+import { bytes, count, money, span, spelled, title, undelivered } from "./format";
 
 test("spans", () => {
   const cases: [number, string][] = [
@@ -11,6 +11,15 @@ test("spans", () => {
     [3_660_000, "1 h 1 min"],
   ];
   for (const [ms, text] of cases) expect(span(ms)).toBe(text);
+});
+
+test("a channel that does not take a frame", () => {
+  const frame = { kind: "response", attempts: 3 } as const;
+  const refused = { ...frame, state: "refused", reason: "too long" } as const;
+  expect(undelivered("chat", refused)).toBe("chat refused the response: too long");
+  expect(undelivered("chat", { ...frame, state: "pending" })).toBe(
+    "chat has not taken the response yet, after 3 tries",
+  );
 });
 
 test("counts and bytes", () => {

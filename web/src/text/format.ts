@@ -1,5 +1,7 @@
 // Numbers, times and sizes as people read them.
 
+import type { UndeliveredFrame } from "../api/types";
+
 export function clock(at: number, now = Date.now()): string {
   const date = new Date(at);
   const time = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
@@ -39,6 +41,13 @@ export function money(value: number | undefined | null): string {
   if (value === undefined || value === null) return "price unknown";
   if (value > 0 && value < 0.01) return `$${value.toFixed(4)}`;
   return `$${value.toFixed(2)}`;
+}
+
+/** What became of a frame that its channel did not take. */
+export function undelivered(channel: string, frame: UndeliveredFrame): string {
+  const why = frame.reason ? `: ${frame.reason}` : "";
+  if (frame.state === "refused") return `${channel} refused the ${frame.kind}${why}`;
+  return `${channel} has not taken the ${frame.kind} yet, after ${frame.attempts} tries${why}`;
 }
 
 export function bytes(value: number): string {

@@ -1,10 +1,11 @@
 // One stored message, or what is being said right now.
 
-import { createMemo, For, Match, Show, Switch } from "solid-js";
-import type { Block, File, Message, Meta } from "../api/types";
+import { createMemo, createResource, For, Match, Show, Switch } from "solid-js";
+import { get } from "../api/http";
+import type { Block, File, ItemInfo, Message, Meta, Origin } from "../api/types";
 import type { Saying } from "../state/fold";
 import { textOf } from "../text/calls";
-import { clock, count, money, span } from "../text/format";
+import { clock, count, money, span, undelivered } from "../text/format";
 import { Files } from "./Files";
 import { Icon } from "./marks";
 import { Markdown } from "./Markdown";
@@ -58,7 +59,22 @@ function Mine(props: { message: Message; fork: (message: Message) => void }) {
       </div>
       <Markdown text={textOf(props.message.content)} />
       <Files files={filesOf(props.message.content)} />
+      <Undelivered origin={origin()} />
     </article>
+  );
+}
+
+/** What the message's channel did not take. The page's and the API's own take everything. */
+function Undelivered(props: { origin: Origin | null | undefined }) {
+  const [item] = createResource(
+    () => (["ws", "api"].includes(props.origin?.channel ?? "api") ? undefined : props.origin?.item),
+    (id) => get<ItemInfo>(`/inbox/${encodeURIComponent(id)}`),
+  );
+  const frames = () => (item.error ? [] : (item.latest?.undelivered ?? []));
+  return (
+    <For each={frames()}>
+      {(frame) => <div class="seam">{undelivered(props.origin?.channel ?? "", frame)}</div>}
+    </For>
   );
 }
 
