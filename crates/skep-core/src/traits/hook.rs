@@ -7,12 +7,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::BoxFuture;
+use crate::traits::tool::Requester;
 use crate::vocab::ids::{AgentName, CallId, TurnId};
 
 /// A call as hooks see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookedCall {
     pub agent: AgentName,
+    /// Absent where the call belongs to no session.
+    pub requester: Option<Arc<Requester>>,
     pub turn: TurnId,
     pub call: CallId,
     pub tool: String,

@@ -13,7 +13,7 @@ use crate::settings::SandboxSettings;
 use crate::traits::provider::ToolSpec;
 use crate::vocab::decision::Decision;
 use crate::vocab::file::File;
-use crate::vocab::ids::{AgentId, AgentName, CallId, SessionKey, TurnId};
+use crate::vocab::ids::{AgentId, AgentName, CallId, Principal, SessionId, SessionKey, TurnId};
 
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
@@ -112,10 +112,28 @@ impl Subject {
 /// A call whose arguments were understood and that has not run yet.
 pub type Prepared = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, ToolAnswer> + Send>;
 
+/// For whom a call is made: what is known of the item that its turn began with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requester {
+    pub session: SessionId,
+    pub principal: Principal,
+    pub origin: ChainOrigin,
+}
+
+/// The first item of a chain: who is behind it, and where they are answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainOrigin {
+    pub channel: Option<String>,
+    pub topic: Option<String>,
+    pub principal: Principal,
+}
+
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     pub agent: AgentName,
     pub agent_id: AgentId,
+    /// Absent where the call belongs to no session.
+    pub requester: Option<Arc<Requester>>,
     /// The conversation: what it starts and what its tools say belongs to it alone.
     pub session_key: SessionKey,
     pub workspace: PathBuf,

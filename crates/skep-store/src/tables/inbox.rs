@@ -16,6 +16,7 @@ use skep_core::inbound::AckState;
 use skep_core::message::{Body, Origin, Role};
 use skep_core::prompt;
 use skep_core::settings::{QueueMode, Think};
+use skep_core::tool::ChainOrigin;
 
 use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
@@ -157,7 +158,12 @@ impl Accept {
         tell_accepted(tx, letter, &ack).await?;
         let by = Tally { running: 1, turns: 1, served: Some(ord), ..Tally::default() };
         tally(tx, letter.agent, by).await?;
-        let lease = leases::begin(tx, opening, placed, user_text(letter)).await?;
+        let origin = ChainOrigin {
+            channel: letter.channel.as_ref().map(|channel| channel.as_str().to_owned()),
+            topic: None,
+            principal: letter.origin.as_ref().unwrap_or(&letter.principal).clone(),
+        };
+        let lease = leases::begin(tx, opening, placed, user_text(letter, &origin)).await?;
         Ok(Accepted::Started { lease: Box::new(lease) })
     }
 
@@ -496,13 +502,14 @@ fn event(letter: &Letter, kind: EventKind) -> Event {
     Event::of(letter.agent, &letter.agent_name, letter.now, kind)
 }
 
-fn user_text(letter: &Letter) -> UserText<'_> {
+fn user_text<'a>(letter: &'a Letter, origin: &'a ChainOrigin) -> UserText<'a> {
     UserText {
         item: &letter.item,
         cause: &letter.cause,
         message_id: &letter.message_id,
         channel: letter.channel.as_ref().map(ChannelId::as_str),
         principal: letter.principal.as_str(),
+        origin,
         text: &letter.text,
         files: letter.files.clone(),
         now: letter.now,
@@ -516,6 +523,7 @@ pub(crate) struct UserText<'a> {
     pub message_id: &'a MessageId,
     pub channel: Option<&'a str>,
     pub principal: &'a str,
+    pub origin: &'a ChainOrigin,
     pub text: &'a str,
     pub files: Vec<File>,
     pub now: Millis,

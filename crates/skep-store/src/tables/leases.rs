@@ -6,9 +6,12 @@ use std::sync::Arc;
 use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
-use skep_core::ids::{AgentId, AgentName, LaneId, NodeName, SessionId, SessionKey, Token, TurnId};
+use skep_core::ids::{
+    AgentId, AgentName, LaneId, NodeName, Principal, SessionId, SessionKey, Token, TurnId,
+};
 use skep_core::message::Message;
 use skep_core::settings::Think;
+use skep_core::tool::Requester;
 
 use crate::engine::command::Run;
 use crate::engine::conn::Conn;
@@ -18,7 +21,7 @@ use crate::tables::agents::{Tally, tally};
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::inbox::{NewTurn, UserText, user_body};
 use crate::tables::lanes::{self, Chosen, Lane, turn_state};
-use crate::tables::pending::{NEXT_ITEMS, PendingItem, cause};
+use crate::tables::pending::{NEXT_ITEMS, PendingItem, cause, origin};
 
 /// How long a turn belongs to its node after the node was last heard of, in milliseconds.
 pub const LEASE_MS: Millis = 30_000;
@@ -34,6 +37,7 @@ pub struct Lease {
     pub session_key: SessionKey,
     /// What the item it began with is there for.
     pub cause: Cause,
+    pub requester: Arc<Requester>,
     /// The turn goes on after its last journalled step.
     pub resumed: bool,
     /// It was asked to end: close it, ask no model.
@@ -121,6 +125,11 @@ pub(crate) async fn begin(
     let more = lane.pending > 0;
     let place = RowPlace { agent: agent_name, session: &session, turn: &slot.turn, now };
     let (cause, from, text) = (first.cause.clone(), first.principal, first.text);
+    let requester = Requester {
+        session: session.clone(),
+        principal: Principal::new(from),
+        origin: first.origin.clone(),
+    };
     let message = NewHistoryRow { id: first.item.0.clone(), body: user_body(first) };
     let rows = history::append(tx, &place, vec![message]).await?;
     let lease = Lease {
@@ -131,6 +140,7 @@ pub(crate) async fn begin(
         session,
         session_key: session_key.clone(),
         cause,
+        requester: Arc::new(requester),
         resumed: false,
         cancel: None,
         attempts: 0,
@@ -259,18 +269,26 @@ impl Take {
         ];
         let row = tx.conn.row(update, &args).await?;
         let row = row.ok_or_else(|| SqlError::decode("a turn is gone"))?;
-        let head = "SELECT principal, body, kind, cause FROM items WHERE turn = $1 \
-                    ORDER BY ord LIMIT 1";
+        let head = "SELECT principal, body, kind, cause, coalesce(origin_channel, channel), \
+                    origin_topic, coalesce(origin_principal, principal) FROM items \
+                    WHERE turn = $1 ORDER BY ord LIMIT 1";
         let head = tx.conn.row(head, &[turn.as_str().into()]).await?;
         let head = head.ok_or_else(|| SqlError::decode("a turn has no item"))?;
+        let session = SessionId(row.text(0)?);
+        let requester = Requester {
+            session: session.clone(),
+            principal: Principal(head.text(0)?),
+            origin: origin(&head, 4)?,
+        };
         let lease = Lease {
             turn: turn.clone(),
             token,
             agent,
             agent_name,
-            session: SessionId(row.text(0)?),
+            session,
             session_key,
             cause: cause(&head, 2, 3)?,
+            requester: Arc::new(requester),
             resumed: true,
             cancel: cancel_reason(row.text_opt(1)?, row.bool(8)?)?,
             attempts: row.int(2)?,

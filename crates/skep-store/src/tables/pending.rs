@@ -3,8 +3,9 @@
 use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::file::File;
-use skep_core::ids::{ItemId, MessageId};
+use skep_core::ids::{ItemId, MessageId, Principal};
 use skep_core::settings::Think;
+use skep_core::tool::ChainOrigin;
 
 use crate::engine::conn::Row;
 use crate::engine::error::SqlError;
@@ -15,7 +16,9 @@ use crate::tables::lanes::think_level;
 
 /// The first pending items of a lane.
 pub(crate) const NEXT_ITEMS: &str = "SELECT id, message_id, channel, principal, body, priority, \
-                                     ord, fresh, files, think, kind, cause FROM items \
+                                     ord, fresh, files, think, kind, cause, \
+                                     coalesce(origin_channel, channel), origin_topic, \
+                                     coalesce(origin_principal, principal) FROM items \
                                      WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                                      ORDER BY priority, ord LIMIT $2";
 
@@ -25,6 +28,7 @@ pub(crate) struct PendingItem {
     pub message_id: MessageId,
     pub channel: Option<String>,
     pub principal: String,
+    pub origin: ChainOrigin,
     pub body: String,
     pub priority: i64,
     pub ord: i64,
@@ -39,6 +43,15 @@ pub(crate) struct PendingItem {
 pub(crate) fn cause(row: &Row, kind: usize, more: usize) -> Result<Cause, SqlError> {
     let read = Cause::read(&row.text(kind)?, row.text_opt(more)?.as_deref());
     read.map_err(|error| SqlError::decode(error.to_string()))
+}
+
+/// The first item of an item's chain, from three columns of its row.
+pub(crate) fn origin(row: &Row, first: usize) -> Result<ChainOrigin, SqlError> {
+    Ok(ChainOrigin {
+        channel: row.text_opt(first)?,
+        topic: row.text_opt(first + 1)?,
+        principal: Principal(row.text(first + 2)?),
+    })
 }
 
 impl PendingItem {
@@ -60,6 +73,7 @@ impl PendingItem {
             fresh: row.bool(7)?,
             think: think_level(row.text_opt(9)?)?,
             cause: cause(row, 10, 11)?,
+            origin: origin(row, 12)?,
         })
     }
 
@@ -70,6 +84,7 @@ impl PendingItem {
             message_id: &self.message_id,
             channel: self.channel.as_deref(),
             principal: &self.principal,
+            origin: &self.origin,
             text: &self.body,
             files: self.files.clone(),
             now,

@@ -51,6 +51,7 @@ pub fn context(workspace: &Path) -> ToolContext {
     ToolContext {
         agent: AgentName::new("main"),
         agent_id: AgentId(1),
+        requester: None,
         session_key: SessionKey::new("main"),
         workspace: workspace.to_path_buf(),
         outputs: "/nonexistent".into(),

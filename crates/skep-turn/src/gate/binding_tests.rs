@@ -45,6 +45,7 @@ impl Scene {
         let context = ToolContext {
             agent: AgentName::new("main"),
             agent_id: AgentId(1),
+            requester: None,
             workspace: self.work(),
             folder: None,
             outputs: self.folder.path().join("outputs"),

@@ -137,6 +137,7 @@ impl Scene {
         let context = ToolContext {
             agent: agent.name.clone(),
             agent_id: AgentId(1),
+            requester: None,
             session_key: SessionKey::new("main"),
             workspace: agent.workspace.clone(),
             outputs: agent.workspace.join("7/key"),
@@ -430,6 +431,7 @@ async fn gate_a_turn_that_ends_ends_its_calls_within_their_grace() {
 fn hook(name: &str, before: fn(Value) -> Result<Before, String>) -> Hook {
     Hook {
         before: Some(Arc::new(move |call: HookedCall| {
+            assert_eq!(call.requester, None, "the call belongs to no session");
             Box::pin(async move { before(call.arguments) })
         })),
         ..Hook::new(name)

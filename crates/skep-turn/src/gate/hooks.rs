@@ -103,6 +103,7 @@ pub(super) async fn after(
 fn hooked(tool: &str, call: &ToolCall, context: &ToolContext, arguments: Value) -> HookedCall {
     HookedCall {
         agent: context.agent.clone(),
+        requester: context.requester.clone(),
         turn: context.turn.clone(),
         call: call.id.clone(),
         tool: tool.to_owned(),

@@ -36,6 +36,10 @@ pub use state::millis;
 mod tests;
 
 #[cfg(test)]
+#[path = "requester_tests.rs"]
+mod requester;
+
+#[cfg(test)]
 #[path = "conformance_tests.rs"]
 mod conformance;
 

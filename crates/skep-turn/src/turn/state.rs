@@ -200,6 +200,7 @@ impl Turn {
         ToolContext {
             agent: self.agent.name.clone(),
             agent_id: self.lease.agent,
+            requester: Some(Arc::clone(&self.lease.requester)),
             session_key: self.lease.session_key.clone(),
             workspace: self.agent.workspace.clone(),
             outputs: self.env.gate.outputs_of(&self.lease),

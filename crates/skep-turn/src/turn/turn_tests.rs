@@ -108,7 +108,7 @@ impl Engine for CheckedEngine {
 }
 
 /// Says what the script has for the step it is asked for: calls, or the last word.
-struct ScriptedEngine {
+pub(super) struct ScriptedEngine {
     steps: Vec<Vec<(&'static str, &'static str)>>,
     /// Told after each step whose calls are answered.
     answered: Arc<Notify>,
@@ -341,7 +341,7 @@ impl Bench {
         })
     }
 
-    fn script(&self, steps: &[&[(&'static str, &'static str)]]) -> ScriptedEngine {
+    pub fn script(&self, steps: &[&[(&'static str, &'static str)]]) -> ScriptedEngine {
         let steps = steps.iter().map(|step| step.to_vec()).collect();
         ScriptedEngine { steps, answered: Arc::clone(&self.answered), hangs_after: usize::MAX }
     }
