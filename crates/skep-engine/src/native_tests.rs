@@ -105,6 +105,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
         think: None,
         workspace: PathBuf::from("/nowhere"),
         sandbox: SandboxSettings::default(),
+        options: Default::default(),
         resume: None,
         system: SystemPrompt { shared: "shared".into(), agent: "agent".into() },
         messages: vec![row("question")],

@@ -77,6 +77,7 @@ mod tests {
             name: AgentName::new(name),
             description: "Keeps the books.".into(),
             engine: "native".into(),
+            engine_options: Default::default(),
             profile: Arc::new(profile),
             think: None,
             allowed_tools: vec![],

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::policy::Policy;
@@ -26,6 +27,8 @@ pub struct AgentSettings {
     pub name: AgentName,
     pub description: String,
     pub engine: String,
+    /// What its engine alone knows the meaning of.
+    pub engine_options: Map<String, Value>,
     pub profile: Arc<Profile>,
     /// Instead of the profile's own `thinking`.
     pub think: Option<Think>,

@@ -18,6 +18,10 @@ pub struct Limits {
     pub attempts: u32,
     /// Model calls in a turn.
     pub steps: u32,
+    /// How long an engine keeps its process while its turn waits for a person.
+    pub park: Duration,
+    /// Processes of engines; beyond them the oldest of those that only wait ends.
+    pub engine_processes: usize,
     /// Time running turns get after SIGTERM.
     pub drain: Duration,
     pub tool_output_bytes: usize,
@@ -62,6 +66,8 @@ impl Default for Limits {
             turn: Duration::from_secs(1800),
             attempts: 3,
             steps: 50,
+            park: Duration::from_secs(600),
+            engine_processes: 8,
             drain: Duration::from_secs(5),
             tool_output_bytes: 65536,
             inbox_body_bytes: 262_144,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -73,6 +73,8 @@ pub struct TurnRequest {
     pub think: Option<Think>,
     pub workspace: PathBuf,
     pub sandbox: SandboxSettings,
+    /// The agent's `engine_options`.
+    pub options: Map<String, Value>,
     pub system: SystemPrompt,
     /// The engine's session to go on with; without one it begins a new one from `messages`.
     pub resume: Option<Resume>,

@@ -26,6 +26,7 @@ use skep_core::retry::RetryPolicy;
 use skep_core::role::Role;
 use skep_core::settings::HiveSettings;
 use skep_guard::clock;
+use skep_guard::companion::Companions;
 use skep_store::agents;
 use skep_store::audit::AddAudit;
 use skep_store::leases::Recover;
@@ -36,7 +37,7 @@ use skep_turn::handles::{Bus, HolderOf, Meters, StopTokens};
 use skep_turn::lane::{Lanes, Registry};
 use skep_turn::ledger::Ledger;
 use skep_turn::snapshot::{Offer, Snapshot, SnapshotCell};
-use skep_turn::turn::{SessionCache, SessionScopes, TurnEnv};
+use skep_turn::turn::{EngineProcesses, SessionCache, SessionScopes, TurnEnv};
 
 use crate::door::{DoorError, ErrorKind, IntegrityInfo, Sight, WriteRules};
 use crate::outbox::{self, Dispatcher, Waiters, Wake};
@@ -137,6 +138,11 @@ impl Hive {
         };
         let told = listeners.clone();
         let store = Store::open(options, move |committed| told.note(committed)).await?;
+        match Companions::new(parts.run.join("children")).end_all().await {
+            Ok(0) => {}
+            Ok(ended) => tracing::info!(ended, "engines that an earlier process left are ended"),
+            Err(error) => tracing::error!(%error, "an engine of an earlier process does not end"),
+        }
         let report = store.report();
         let now = clock::now_ms();
         let ids = take_over(&store, &report, &parts.settings, &parts.node, now).await?;
@@ -169,6 +175,7 @@ impl Hive {
             },
             ledger: Arc::new(ledger),
             lanes,
+            processes: EngineProcesses::default(),
             session_cache: SessionCache::default(),
             session_scopes: SessionScopes::default(),
             bus,

@@ -98,6 +98,7 @@ pub async fn hive_of(run: &Path, node: &str) -> Hive {
         name: AgentName::new("main"),
         description: String::new(),
         engine: "echo".to_owned(),
+        engine_options: Default::default(),
         profile: Arc::new(profile),
         think: None,
         allowed_tools: Vec::new(),

@@ -222,7 +222,11 @@ fn told(start: &Value) -> String {
     let tools: Vec<&str> =
         start["tools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let session = start["session"].as_str().unwrap_or("none");
-    format!("session {session}; tools {}; {}", tools.join(" "), start["prompt"])
+    let options = match start["options"].as_object() {
+        Some(options) if !options.is_empty() => format!("; options {}", start["options"]),
+        _ => String::new(),
+    };
+    format!("session {session}; tools {}; {}{options}", tools.join(" "), start["prompt"])
 }
 
 fn say(line: &Value) {

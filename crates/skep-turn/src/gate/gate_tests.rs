@@ -114,6 +114,7 @@ impl Scene {
             name: AgentName::new("main"),
             description: String::new(),
             engine: "native".into(),
+            engine_options: Default::default(),
             profile: Arc::new(profile),
             allowed_tools: allowed.iter().map(|name| (*name).to_owned()).collect(),
             max_steps: 50,
@@ -590,10 +591,8 @@ async fn gate_an_approved_call_is_never_refused_because_its_agent_is_busy() {
     let approved = enter(Patience::Unbounded);
     assert!(matches!(enter(Patience::Bounded).await.unwrap(), AdmissionResult::Full(_)));
     for task in plain {
-        assert!(matches!(
-            task.await.unwrap(),
-            AdmissionResult::Full("its other calls took too long")
-        ));
+        let refused = task.await.unwrap();
+        assert!(matches!(refused, AdmissionResult::Full("its other calls took too long")));
     }
     assert!(!approved.is_finished());
     drop(places);

@@ -17,6 +17,7 @@ use skep_store::journal::Entry;
 
 use super::context::ModelContext;
 use super::engine::EngineRun;
+use super::own_loop::ParkedRun;
 use super::persist::{Joining, Lost};
 use super::redact::Redactor;
 use super::state::{EndRequest, EngineMemory, Turn, TurnState};
@@ -51,6 +52,7 @@ impl Turn {
         &self,
         state: &mut TurnState,
         mut context: ModelContext,
+        mut parked: Option<ParkedRun>,
     ) -> Result<(), Lost> {
         let refused = |compaction: &Compaction| {
             compaction.turn == self.lease.turn && compaction.reason == Reason::Overflow
@@ -59,7 +61,7 @@ impl Turn {
         // Where no room could be made there is no point in asking for it at every step.
         let mut may_rest = true;
         loop {
-            if may_rest && self.is_full(context.used()) {
+            if may_rest && parked.is_none() && self.is_full(context.used()) {
                 match self.make_room(state, &context, Reason::Full, None).await? {
                     Room::Over => return Ok(()),
                     Room::Made => context = self.read_context(state).await?,
@@ -72,7 +74,7 @@ impl Turn {
             let run = match self.keeper() {
                 SessionKeeper::Hive => self.run_engine(state, context.all(), may_rest).await?,
                 SessionKeeper::Engine { on_resume } => {
-                    self.run_own_loop(state, &context, on_resume).await?
+                    self.run_own_loop(state, &context, on_resume, parked.take()).await?
                 }
             };
             let end = match run {

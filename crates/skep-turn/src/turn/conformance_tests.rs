@@ -27,11 +27,12 @@ use skep_store::leases::Lease;
 use skep_store::{audit, watch};
 use skep_testkit::{processes, wait};
 
+use super::parked_engines::change;
 use super::stdio_engine::StdioEngine;
 use super::tests::{Bench, meta};
 use super::{TurnEnv, run};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
@@ -138,7 +139,7 @@ impl Provider for PlayedModel {
 }
 
 /// A process that plays these runs, one at each start.
-fn stdio(bench: &Bench, runs: &[Vec<Value>]) -> StdioEngine {
+pub(super) fn stdio(bench: &Bench, runs: &[Vec<Value>]) -> StdioEngine {
     let folder = folder(bench);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("script.json"), json!(runs).to_string()).unwrap();
@@ -152,7 +153,7 @@ fn stdio(bench: &Bench, runs: &[Vec<Value>]) -> StdioEngine {
     }
 }
 
-fn folder(bench: &Bench) -> PathBuf {
+pub(super) fn folder(bench: &Bench) -> PathBuf {
     bench.folder.path().join("engine")
 }
 
@@ -160,20 +161,20 @@ fn say(text: &str) -> Value {
     json!({"say": {"type": "text", "text": text}})
 }
 
-fn usage() -> Value {
+pub(super) fn usage() -> Value {
     json!({"say": {"type": "usage", "input": 5}})
 }
 
-fn end() -> Value {
+pub(super) fn end() -> Value {
     json!({"say": {"type": "end", "how": "finished"}})
 }
 
-fn session() -> Value {
+pub(super) fn session() -> Value {
     json!({"session": "s1"})
 }
 
 /// A call of the engine's own tool `Shell`, and what is odd about it.
-fn own(id: &str, odd: Value) -> Value {
+pub(super) fn own(id: &str, odd: Value) -> Value {
     let mut call = json!({"id": id, "name": "Shell", "arguments": {}, "key": "shell",
                           "class": "write"});
     for (key, value) in odd.as_object().into_iter().flatten() {
@@ -183,13 +184,13 @@ fn own(id: &str, odd: Value) -> Value {
 }
 
 /// One run that does these and then says that all is done.
-fn one_run(steps: Vec<Value>) -> Vec<Vec<Value>> {
+pub(super) fn one_run(steps: Vec<Value>) -> Vec<Vec<Value>> {
     let ends = vec![say("all done"), usage(), end()];
     vec![[vec![session()], steps, ends].concat()]
 }
 
 /// Runs the turn and whatever goes on of it by itself.
-async fn drive(bench: &Bench, env: &Arc<TurnEnv>, lease: Lease) {
+pub(super) async fn drive(bench: &Bench, env: &Arc<TurnEnv>, lease: Lease) {
     let mut lease = lease;
     for _ in 0..5 {
         run(Arc::clone(env), lease, None).await;
@@ -201,14 +202,14 @@ async fn drive(bench: &Bench, env: &Arc<TurnEnv>, lease: Lease) {
     panic!("the turn does not end");
 }
 
-/// A turn that is over, or waits, leaves no process behind.
-async fn assert_gone(bench: &Bench) {
+/// A turn that is over, or waits without its engine, leaves no process behind.
+pub(super) async fn assert_gone(bench: &Bench) {
     let mark = folder(bench).to_str().unwrap().to_owned();
-    wait::until_true("the end of the engine", PATIENCE, || processes::alive(&mark).is_empty())
-        .await
-        .unwrap();
-    let records = std::fs::read_dir(folder(bench).join("children"));
-    assert_eq!(records.map_or(0, Iterator::count), 0);
+    let gone = || {
+        let records = std::fs::read_dir(folder(bench).join("children"));
+        processes::alive(&mark).is_empty() && records.map_or(0, Iterator::count) == 0
+    };
+    wait::until_true("the end of the engine and its record", PATIENCE, gone).await.unwrap();
 }
 
 async fn answer(subject: Subject, bench: &mut Bench, answers: &[&[Act]]) {
@@ -226,7 +227,7 @@ async fn play(bench: &Bench, engine: StdioEngine, effect: Effect) -> Vec<String>
     bench.rows().await
 }
 
-fn effects(bench: &Bench) -> Vec<String> {
+pub(super) fn effects(bench: &Bench) -> Vec<String> {
     let text = std::fs::read_to_string(folder(bench).join("effects")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
@@ -236,7 +237,7 @@ async fn wait_for_effect(bench: &Bench) {
 }
 
 /// Tool and outcome of every audit row of a call, oldest first.
-async fn audits(bench: &Bench) -> Vec<(String, String)> {
+pub(super) async fn audits(bench: &Bench) -> Vec<(String, String)> {
     let wanted = audit::Wanted::default();
     let read = bench.store.read(async |conn| audit::page(conn, &wanted, None, 100).await);
     let rows = read.await.unwrap().rows.into_iter().rev();
@@ -244,7 +245,7 @@ async fn audits(bench: &Bench) -> Vec<(String, String)> {
     calls.filter(|(_, outcome)| outcome != "approved" && outcome != "denied").collect()
 }
 
-fn pair(tool: &str, outcome: &str) -> (String, String) {
+pub(super) fn pair(tool: &str, outcome: &str) -> (String, String) {
     (tool.to_owned(), outcome.to_owned())
 }
 
@@ -337,6 +338,7 @@ async fn engine_conformance_a_call_that_waits_runs_once_with_what_was_decided() 
         let first = vec![session(), own("x", json!({"started": "before"}))];
         let runs = [vec![first], one_run(vec![again])].concat();
         let env = bench.env(stdio(&bench, &runs), Effect::Ask).await;
+        change(&env, |settings| settings.limits.park = Duration::ZERO);
         let lease = bench.accept().await;
         drive(&bench, &env, lease).await;
         assert_eq!(bench.item().await.state, ItemState::Waiting);
@@ -366,6 +368,7 @@ async fn engine_conformance_a_call_of_ours_that_waits_runs_once() {
         };
         let engine = subject.engine(&mut bench, answers);
         let env = bench.env_of(engine, Effect::Ask).await;
+        change(&env, |settings| settings.limits.park = Duration::ZERO);
         let lease = bench.accept().await;
         drive(&bench, &env, lease).await;
         assert_eq!(bench.item().await.state, ItemState::Waiting, "{subject:?}");

@@ -57,7 +57,7 @@ impl Turn {
                 request = &mut ended => {
                     self.ender.cancel();
                     drop(asked);
-                    self.hear_out(state, &mut handle.events).await;
+                    hear_out(&mut handle.events, |event| drop(self.hear(state, event))).await;
                     let said = state.said.take();
                     let entries = self.last_words(state, said, request);
                     self.end(state, request, entries).await?;
@@ -115,22 +115,6 @@ impl Turn {
                     return Ok(EngineRun::Over);
                 }
             }
-        }
-    }
-
-    /// Lets an engine that was told to end do so, and keeps what it still says.
-    pub(super) async fn hear_out(
-        &self,
-        state: &mut TurnState,
-        events: &mut mpsc::Receiver<EngineEvent>,
-    ) {
-        let ended = async {
-            while let Some(event) = events.recv().await {
-                let _ = self.hear(state, event);
-            }
-        };
-        if tokio::time::timeout(ENGINE_GRACE, ended).await.is_err() {
-            tracing::warn!("an engine did not end in time; dropped");
         }
     }
 
@@ -229,6 +213,7 @@ impl Turn {
             think: self.agent.think,
             workspace: self.agent.workspace.clone(),
             sandbox: self.agent.sandbox,
+            options: self.agent.engine_options.clone(),
             resume: None,
             system: system_prompt(&self.snapshot.settings, &self.agent, &specs),
             messages,
@@ -237,6 +222,21 @@ impl Turn {
             allowance: self.env.ledger.allowance(&self.agent, self.payer()),
             cancel: self.ender.clone(),
         }
+    }
+}
+
+/// Lets an engine that was told to end do so, and hands on what it still says.
+pub(super) async fn hear_out(
+    events: &mut mpsc::Receiver<EngineEvent>,
+    mut hear: impl FnMut(EngineEvent),
+) {
+    let ended = async {
+        while let Some(event) = events.recv().await {
+            hear(event);
+        }
+    };
+    if tokio::time::timeout(ENGINE_GRACE, ended).await.is_err() {
+        tracing::warn!("an engine did not end in time; dropped");
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use skep_core::decision::Decision;
 use skep_core::engine::{CallPermit, OwnTool, ToolCall};
 use skep_core::ids::CallId;
 use skep_core::message::Message;
@@ -36,6 +37,8 @@ pub(crate) struct EngineCall {
     /// The engine's own word for it; empty where it has none.
     engine_id: CallId,
     pub own: Option<OwnTool>,
+    /// What was decided about it while it waited.
+    pub decision: Option<Decision>,
     /// The engine says that it started it.
     pub said_started: bool,
     permit_asked: bool,
@@ -64,6 +67,7 @@ impl EngineCalls {
             call,
             engine_id,
             own: None,
+            decision: None,
             said_started: false,
             permit_asked: false,
             run_asked: false,
@@ -132,6 +136,40 @@ impl EngineCalls {
         self.0.iter().any(waits) && !self.0.iter().any(busy)
     }
 
+    /// What its calls wait for. A question is handed out once.
+    pub fn waiting(&mut self) -> Vec<WaitingCall> {
+        let waiting = self.0.iter_mut().filter_map(|call| match &mut call.stage {
+            CallStage::Waits(waits) => Some(WaitingCall {
+                call: waits.call.clone(),
+                reason: waits.reason.clone(),
+                approval: waits.approval.take(),
+                until: waits.until,
+            }),
+            _ => None,
+        });
+        waiting.collect()
+    }
+
+    /// The call of this id that waits; the id is that on record.
+    pub fn waits(&self, id: &CallId) -> Option<usize> {
+        let waits = |call: &EngineCall| matches!(call.stage, CallStage::Waits(_));
+        self.0.iter().position(|call| call.call.id == *id && waits(call))
+    }
+
+    /// Tells those who waited what was decided.
+    pub fn tell_waiters(&mut self) {
+        for call in &mut self.0 {
+            if matches!(call.stage, CallStage::Waits(_)) {
+                continue;
+            }
+            for waiter in std::mem::take(&mut call.waiters) {
+                if let Some(permit) = call.permit() {
+                    let _ = waiter.send(permit);
+                }
+            }
+        }
+    }
+
     /// A call that the engine says it started, and that nobody permitted.
     pub fn ungated(&self) -> Option<usize> {
         let unpermitted =
@@ -146,6 +184,20 @@ impl EngineCalls {
 }
 
 impl EngineCall {
+    /// What the engine may do about it, once that is known.
+    pub fn permit(&self) -> Option<CallPermit> {
+        match &self.stage {
+            CallStage::Started { arguments, .. } => {
+                Some(CallPermit::Allow { arguments: arguments.clone() })
+            }
+            CallStage::Cleared(_) => {
+                Some(CallPermit::Allow { arguments: self.call.arguments.clone() })
+            }
+            CallStage::Denied(reason) => Some(CallPermit::Deny { reason: reason.clone() }),
+            CallStage::Announced | CallStage::Waits(_) | CallStage::Done => None,
+        }
+    }
+
     fn is_done(&self) -> bool {
         matches!(self.stage, CallStage::Done)
     }

@@ -6,6 +6,7 @@ use skep_core::Millis;
 use skep_core::retry::RetryPolicy;
 use skep_store::Store;
 
+use super::parked::EngineProcesses;
 use super::session_cache::SessionCache;
 use super::session_scope::SessionScopes;
 use crate::gate::GateParts;
@@ -20,6 +21,7 @@ pub struct TurnEnv {
     pub gate: GateParts,
     pub ledger: Arc<Ledger>,
     pub lanes: Lanes,
+    pub processes: EngineProcesses,
     pub session_cache: SessionCache,
     pub session_scopes: SessionScopes,
     pub bus: Arc<Bus>,

@@ -102,7 +102,7 @@ impl Turn {
                 Again::Run => {
                     entries.push(step::not_run(&planned.call, "the engine was started again"));
                 }
-                Again::Wait if planned.question.as_ref().is_some_and(|(_, at)| *at <= now) => {
+                Again::Wait if planned.has_expired(now) => {
                     entries.extend(step::expired(&planned));
                 }
                 Again::Wait => {
@@ -141,6 +141,10 @@ fn launch_hash(request: &TurnRequest) -> String {
     take(&profile.provider);
     take(&profile.model);
     take(&format!("{:?} {:?}", request.think, profile.thinking));
+    for (name, option) in &request.options {
+        take(name);
+        take(&option.to_string());
+    }
     for spec in request.gate.specs().iter() {
         take(&spec.name);
         take(&spec.description);

@@ -13,6 +13,7 @@ use skep_store::leases::{Lease, Release};
 
 use super::brake;
 use super::env::TurnEnv;
+use super::own_loop::OwnRun;
 use super::persist::Lost;
 use super::resume;
 use super::state::{Turn, TurnState};
@@ -68,20 +69,32 @@ pub(super) async fn lead(env: Arc<TurnEnv>, lease: Lease) -> Result<(), Lost> {
     let Some(running) = env.lanes.registry.get(&lease.turn) else {
         return Err(Lost::Stale);
     };
+    let parked = match lease.resumed {
+        true => env.processes.take(&lease.turn).await,
+        false => None,
+    };
     let snapshot = env.snapshot.current();
     let agent = match snapshot
         .agent(lease.agent, &lease.agent_name)
         .and_then(|agent| as_chosen(agent, &lease.chosen, &snapshot.settings))
     {
         Ok(agent) => agent,
-        Err(reason) => return resume::close_unable(&env, &lease, &reason).await,
+        Err(reason) => {
+            if let Some(go_on) = parked {
+                go_on(None).await?;
+            }
+            return resume::close_unable(&env, &lease, &reason).await;
+        }
     };
     env.session_scopes.begin(lease.agent, &running.session_key, &lease.session);
     if lease.more {
         running.note_arrival();
     }
+    if let Some(go_on) = parked {
+        return go_on(Some((lease, running))).await;
+    }
     let mut state = TurnState::new(&agent);
-    Turn::new(env, lease, snapshot, agent, running).go(&mut state).await
+    Turn::new(env, lease, snapshot, agent, running).go(&mut state, None).await
 }
 
 /// The agent as this lane wants it. A profile that is gone is not replaced: nobody chose another.
@@ -104,7 +117,13 @@ fn as_chosen(
 }
 
 impl Turn {
-    async fn go(&self, state: &mut TurnState) -> Result<(), Lost> {
+    /// `parked` is the engine, where it kept its process while the turn waited.
+    pub(super) async fn go(
+        &self,
+        state: &mut TurnState,
+        parked: Option<OwnRun>,
+    ) -> Result<(), Lost> {
+        let mut parked = parked.map(|run| (run, Vec::new()));
         let mut context = self.read_context(state).await?;
         state.usage = self.usage_so_far(&context.rows);
         self.env.ledger.begin(&self.lease.turn, &state.usage);
@@ -115,9 +134,14 @@ impl Turn {
                 self.charge_lost_call(&context).await?;
             }
             if let Some(ending) = self.ending_at_once() {
+                if let Some((run, _)) = parked {
+                    run.end(&self.ender).await;
+                }
                 return self.close_open_calls(state, ending, open).await;
             }
-            if let Some(calls) = open {
+            if let Some((_, waiting)) = &mut parked {
+                *waiting = open.unwrap_or_default();
+            } else if let Some(calls) = open {
                 let end = match calls.iter().any(|call| call.own) {
                     true => self.close_engine_calls(state, calls).await?,
                     false => step::run(self, state, None, calls).await?,
@@ -141,7 +165,7 @@ impl Turn {
             Cause::Command(Slash::Compact { keep }) => {
                 self.compact_as_asked(state, context, keep.as_deref()).await
             }
-            _ => self.converse(state, context).await,
+            _ => self.converse(state, context, parked).await,
         }
     }
 }

@@ -13,7 +13,9 @@ mod env;
 mod launch;
 mod lead;
 mod own_loop;
+mod own_park;
 mod own_request;
+mod parked;
 mod persist;
 mod prompt;
 mod redact;
@@ -26,6 +28,7 @@ mod step;
 
 pub use env::TurnEnv;
 pub use lead::run;
+pub use parked::EngineProcesses;
 pub use prompt::system_prompt;
 pub use session_cache::SessionCache;
 pub use session_scope::SessionScopes;
@@ -42,6 +45,10 @@ mod requester;
 #[cfg(test)]
 #[path = "conformance_tests.rs"]
 mod conformance;
+
+#[cfg(test)]
+#[path = "parked_tests.rs"]
+mod parked_engines;
 
 #[cfg(test)]
 #[path = "stdio_engine_tests.rs"]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use skep_core::engine::{
     EngineEvent, FailureCode, GateRequest, Interrupt, ResumedTools, Rewrite, SteerMode, ToolCall,
@@ -21,14 +22,15 @@ use skep_store::engine_sessions::LaunchedSession;
 use skep_store::journal::{Entry, NewCall};
 
 use super::context::ModelContext;
-use super::engine::EngineRun;
+use super::engine::{EngineRun, hear_out};
 use super::engine_calls::{CallStage, EngineCalls};
 use super::launch::{DecidedCalls, Launch};
+use super::parked::EngineProcess;
 use super::persist::{Joining, Lost};
 use super::resume;
 use super::start::StepLog;
 use super::state::{EndRequest, EngineMemory, Turn, TurnState};
-use super::step::{self, CallEnd};
+use super::step::{self, CallEnd, PlannedCall};
 use crate::gate;
 use crate::snapshot::make_calls_usable;
 
@@ -51,7 +53,11 @@ pub(crate) struct OwnRun {
     pub streaming: bool,
     /// Used by model calls whose message was on record before they ended.
     late: Usage,
+    _process: EngineProcess,
 }
+
+/// A run that waited with its process, and the calls of its turn as they are on record now.
+pub(crate) type ParkedRun = (OwnRun, Vec<PlannedCall>);
 
 pub(crate) struct Batch {
     pub calls: Vec<usize>,
@@ -70,7 +76,12 @@ pub(crate) enum Flow {
 }
 
 impl OwnRun {
-    fn new(handle: TurnHandle, asked: mpsc::Receiver<GateRequest>, launch: Launch) -> Self {
+    fn new(
+        handle: TurnHandle,
+        asked: mpsc::Receiver<GateRequest>,
+        launch: Launch,
+        process: EngineProcess,
+    ) -> Self {
         Self {
             handle,
             asked,
@@ -82,6 +93,7 @@ impl OwnRun {
             launch_hash: launch.hash,
             streaming: false,
             late: Usage::default(),
+            _process: process,
         }
     }
 
@@ -96,6 +108,44 @@ impl OwnRun {
             Some(SteerMode::AtTool) => self.calls.has_started(),
         }
     }
+
+    /// Everything it does waits for a person, and it has said all it has to say.
+    fn only_waits(&self) -> bool {
+        let silent = self.asked.is_empty() && self.handle.events.is_empty() && !self.streaming;
+        silent && self.calls.only_waits()
+    }
+
+    /// The engine is gone; what it said before may still be there.
+    pub fn is_gone(&self) -> bool {
+        self.handle.events.is_closed()
+    }
+
+    pub async fn end(mut self, ender: &CancellationToken) {
+        self.stop(ender, drop).await;
+    }
+
+    /// Ends the engine: as it likes to, else at once.
+    async fn stop(&mut self, ender: &CancellationToken, mut hear: impl FnMut(EngineEvent)) {
+        self.asked.close();
+        while self.asked.try_recv().is_ok() {}
+        self.batches.clear();
+        let events = &mut self.handle.events;
+        if let Some(Interrupt(token)) = &self.handle.interrupt {
+            token.cancel();
+            let ends = async {
+                while let Some(event) = events.recv().await {
+                    let ended = matches!(event, EngineEvent::End(_));
+                    hear(event);
+                    if ended {
+                        return;
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(INTERRUPT_GRACE, ends).await;
+        }
+        ender.cancel();
+        hear_out(events, hear).await;
+    }
 }
 
 impl Turn {
@@ -104,19 +154,32 @@ impl Turn {
         state: &mut TurnState,
         context: &ModelContext,
         on_resume: ResumedTools,
+        parked: Option<ParkedRun>,
     ) -> Result<EngineRun, Lost> {
         let Some(engine) = self.snapshot.engine(&self.agent) else {
             let reason = format!("there is no engine `{}`", self.agent.engine);
             resume::close_unable(&self.env, &self.lease, &reason).await?;
             return Ok(EngineRun::Over);
         };
-        let (requests, asked) = mpsc::channel(1);
-        let mut request = self.request(context.all(), requests, state.steps);
-        let mut launch = self.launch(state, &*engine, context, &request, on_resume).await?;
-        request.resume = launch.resume.take();
-        let resumed = request.resume.is_some();
-        let mut run = OwnRun::new(engine.start(request), asked, launch);
-        match self.attend(state, &mut run).await? {
+        let mut resumed = false;
+        let (mut run, waiting) = match parked {
+            Some(parked) => parked,
+            None => {
+                let (requests, asked) = mpsc::channel(1);
+                let mut request = self.request(context.all(), requests, state.steps);
+                let mut launch = self.launch(state, &*engine, context, &request, on_resume).await?;
+                request.resume = launch.resume.take();
+                resumed = request.resume.is_some();
+                let most = self.snapshot.settings.limits.engine_processes;
+                let process = self.env.processes.count(most);
+                (OwnRun::new(engine.start(request), asked, launch, process), Vec::new())
+            }
+        };
+        let flow = match self.tell_decided(state, &mut run, waiting).await? {
+            None => self.attend(state, &mut run).await?,
+            Some(request) => Flow::End(request),
+        };
+        match flow {
             Flow::On => self.park_run(state, run).await?,
             Flow::End(request) => self.end_run(state, run, request).await?,
             Flow::Ungated(at) => self.end_ungated(state, run, at).await?,
@@ -151,7 +214,7 @@ impl Turn {
             if run.takes_messages() && self.running.has_arrivals() {
                 self.steer(state, run).await?;
             }
-            if run.calls.only_waits() && !run.streaming {
+            if run.only_waits() {
                 return Ok(Flow::On);
             }
             let flow = tokio::select! {
@@ -407,19 +470,6 @@ impl Turn {
         Ok(())
     }
 
-    /// Everything waits for a person: the engine ends, and is started again when they have decided.
-    async fn park_run(&self, state: &mut TurnState, mut run: OwnRun) -> Result<(), Lost> {
-        self.flush(state, &mut run).await?;
-        // Before the wait is known: two never act.
-        self.interrupt(state, &mut run).await;
-        let waiting = run.calls.take_open().filter_map(|call| match call.stage {
-            CallStage::Waits(waiting) => Some(*waiting),
-            _ => None,
-        });
-        let waiting = waiting.collect();
-        step::finish(self, state, Vec::new(), waiting).await.map(drop)
-    }
-
     async fn end_run(
         &self,
         state: &mut TurnState,
@@ -467,31 +517,12 @@ impl Turn {
         self.close(state, entries, Outcome::Ended { state: ItemState::Failed, code, text }).await
     }
 
-    /// Ends the engine: as it likes to, else at once. What it still says of its calls does not
-    /// count.
+    /// Ends the engine. What it still says of its calls does not count.
     async fn interrupt(&self, state: &mut TurnState, run: &mut OwnRun) {
         if state.said.is_some() {
             self.record(state, run, None);
         }
-        run.asked.close();
-        while run.asked.try_recv().is_ok() {}
-        run.batches.clear();
-        if let Some(Interrupt(token)) = &run.handle.interrupt {
-            token.cancel();
-            let events = &mut run.handle.events;
-            let ends = async {
-                while let Some(event) = events.recv().await {
-                    let ended = matches!(event, EngineEvent::End(_));
-                    let _ = self.hear(state, event);
-                    if ended {
-                        return;
-                    }
-                }
-            };
-            let _ = tokio::time::timeout(INTERRUPT_GRACE, ends).await;
-        }
-        self.ender.cancel();
-        self.hear_out(state, &mut run.handle.events).await;
+        run.stop(&self.ender, |event| drop(self.hear(state, event))).await;
     }
 
     /// Gives every open call its last word.

@@ -66,19 +66,15 @@ impl Turn {
             return Ok(Some(request));
         }
         let Some(known) = run.calls.get_mut(at) else { return Ok(None) };
-        let permit = match &known.stage {
-            CallStage::Started { arguments, .. } => {
-                CallPermit::Allow { arguments: arguments.clone() }
-            }
-            CallStage::Cleared(_) => CallPermit::Allow { arguments: known.call.arguments.clone() },
-            CallStage::Denied(reason) => CallPermit::Deny { reason: reason.clone() },
-            CallStage::Waits(_) => {
+        let permit = match known.permit() {
+            Some(permit) => permit,
+            None if matches!(known.stage, CallStage::Waits(_)) => {
                 let (decides, decided) = oneshot::channel();
                 known.waiters.push(decides);
                 CallPermit::Waits(Waiting(decided))
             }
             // The turn ends: whoever asks hears nothing.
-            CallStage::Announced | CallStage::Done => return Ok(None),
+            None => return Ok(None),
         };
         // On the disk before the engine acts on it.
         self.flush(state, run).await?;
@@ -111,7 +107,7 @@ impl Turn {
     }
 
     /// Takes a call through the gate where that has not happened. `Some`: the turn ends first.
-    async fn examine_once(
+    pub(super) async fn examine_once(
         &self,
         state: &mut TurnState,
         run: &mut OwnRun,
@@ -121,8 +117,11 @@ impl Turn {
         if !matches!(known.stage, CallStage::Announced) {
             return Ok(None);
         }
+        if known.decision.is_none() {
+            known.decision = run.decided.take(&known.call);
+        }
         let (call, own) = (known.call.clone(), known.own.clone());
-        let context = self.tool_context(&call.id, run.decided.take(&call));
+        let context = self.tool_context(&call.id, known.decision.clone());
         let log = &mut run.log;
         let reached = reach_start(self, state, &call, own.as_ref(), &context, log).await?;
         let cleared = match reached {
@@ -158,7 +157,7 @@ impl Turn {
     }
 
     /// Runs a call of ours that may run.
-    async fn run_ours(
+    pub(super) async fn run_ours(
         &self,
         state: &mut TurnState,
         run: &mut OwnRun,
@@ -173,7 +172,7 @@ impl Turn {
             }
         };
         let call = known.call.clone();
-        let context = self.tool_context(&call.id, None);
+        let context = self.tool_context(&call.id, known.decision.clone());
         let approval = cleared.approval();
         if let Err(request) = mark_started(self, state, &call, approval, &mut run.log).await? {
             return Ok(Some(request));
@@ -213,14 +212,14 @@ impl Turn {
     }
 }
 
-fn set(run: &mut OwnRun, at: usize, stage: CallStage) {
+pub(super) fn set(run: &mut OwnRun, at: usize, stage: CallStage) {
     if let Some(known) = run.calls.get_mut(at) {
         known.stage = stage;
     }
 }
 
 /// Answers whoever waits for calls that all have their results.
-fn reply_to_batches(run: &mut OwnRun) {
+pub(super) fn reply_to_batches(run: &mut OwnRun) {
     let batches = std::mem::take(&mut run.batches);
     for batch in batches {
         let results: Option<Vec<_>> = batch

@@ -160,7 +160,8 @@ impl Run {
                 (None, texts.collect::<Vec<_>>().join(" | "))
             }
         };
-        json!({"type": "start", "session": session, "prompt": prompt, "tools": tools})
+        json!({"type": "start", "session": session, "prompt": prompt, "tools": tools,
+               "options": request.options})
     }
 }
 

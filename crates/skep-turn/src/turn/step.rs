@@ -47,6 +47,14 @@ pub(crate) struct PlannedCall {
     pub own: bool,
 }
 
+impl PlannedCall {
+    /// Nobody has answered its question, and the time for that is over.
+    pub fn has_expired(&self, now: Millis) -> bool {
+        let over = self.question.as_ref().is_some_and(|(_, until)| *until <= now);
+        over && self.again == Again::Wait
+    }
+}
+
 /// A call that waits.
 pub(crate) struct WaitingCall {
     pub call: ToolCall,
@@ -124,7 +132,7 @@ pub(crate) async fn run(
     for planned in calls {
         let now = turn.env.now();
         match planned.again {
-            Again::Wait if planned.question.as_ref().is_some_and(|(_, until)| *until <= now) => {
+            Again::Wait if planned.has_expired(now) => {
                 entries.extend(expired(&planned));
             }
             Again::Keep => {}

@@ -41,7 +41,7 @@ use skep_store::leases::{Lease, Recover};
 use skep_store::watch::{self, ItemRow};
 use skep_store::{Committed, OpenOptions, Store, history};
 
-use super::{SessionCache, SessionScopes, TurnEnv, lead, run};
+use super::{EngineProcesses, SessionCache, SessionScopes, TurnEnv, lead, run};
 use crate::gate::{Admission, GateParts};
 use crate::handles::{Bus, HolderOf, Meters, StopTokens};
 use crate::lane::{Lanes, Registry};
@@ -50,7 +50,7 @@ use crate::snapshot::{Offer, Snapshot, SnapshotCell};
 
 thread_local! {
     /// A test and its turn share one thread.
-    static AHEAD: Cell<Millis> = const { Cell::new(0) };
+    pub(super) static AHEAD: Cell<Millis> = const { Cell::new(0) };
 }
 
 pub(super) fn fake_clock() -> Millis {
@@ -190,7 +190,7 @@ pub(super) fn meta(stop_reason: StopReason) -> Meta {
     }
 }
 
-type ToolBody =
+pub(super) type ToolBody =
     Arc<dyn Fn(skep_core::tool::ToolContext) -> BoxFuture<'static, ToolAnswer> + Send + Sync>;
 
 struct FakeTool {
@@ -258,7 +258,7 @@ impl Bench {
         Self { folder, store, hooks, providers, listed, registry, agent, ran, began, go, answered }
     }
 
-    fn tool(&self, name: &str, class: Class, body: ToolBody) -> Arc<dyn Tool> {
+    pub fn tool(&self, name: &str, class: Class, body: ToolBody) -> Arc<dyn Tool> {
         let spec = ToolSpec {
             name: name.to_owned(),
             description: String::new(),
@@ -332,6 +332,7 @@ impl Bench {
             },
             ledger: Arc::new(ledger.await.unwrap()),
             lanes: lanes.await.unwrap(),
+            processes: EngineProcesses::default(),
             session_cache: SessionCache::default(),
             session_scopes: SessionScopes::default(),
             bus: Arc::new(Bus::default()),
@@ -455,6 +456,7 @@ impl Bench {
             name: AgentName::new("main"),
             description: String::new(),
             engine: "scripted".to_owned(),
+            engine_options: Default::default(),
             profile: Arc::new(profile),
             think: None,
             allowed_tools: self.listed.clone(),

@@ -191,6 +191,7 @@ fn resolve(
         name: AgentName::new(name),
         description: description.unwrap_or_default(),
         engine: engine(raw, reader, around)?,
+        engine_options: Default::default(),
         profile: profile(raw, reader, around)?,
         think: raw.think.map(|level| match level {
             RawThink::Off => Think::Off,

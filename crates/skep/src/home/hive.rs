@@ -243,6 +243,8 @@ fn limits(raw: &RawHive) -> Limits {
         turn: limits.turn_seconds.map_or(usual.turn, |n| seconds(n.0)),
         attempts: limits.attempts.map_or(usual.attempts, |n| n.0 as u32),
         steps: limits.steps.map_or(usual.steps, |n| n.0 as u32),
+        park: usual.park,
+        engine_processes: usual.engine_processes,
         drain: limits.drain_seconds.map_or(usual.drain, |n| seconds(n.0)),
         tool_output_bytes: limits
             .tool_output_bytes

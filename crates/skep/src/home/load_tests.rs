@@ -94,8 +94,7 @@ fn every_key_acts() {
              limits: {concurrent_turns: 1, turns_per_user: 14, user_storage_mib: 15, \
              turn_seconds: 2, attempts: 4, steps: 5, \
              drain_seconds: 0, approval_hours: 6, tool_output_bytes: 7, inbox_body_bytes: 8, \
-             tokens_per_day: 12, \
-             cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
+             tokens_per_day: 12, cost_per_day: 1.5, tokens_per_turn: 13, cost_per_turn: 0.5}\n\
              sessions: {idle_minutes: 9}\nretention: {events: 10m, delivered: 11h, audit: 2d}\n\
              defaults: {engine: other, profile: small, allowed_tools: [effect]}\n",
         ),
@@ -138,6 +137,8 @@ fn every_key_acts() {
         turn: Duration::from_secs(2),
         attempts: 4,
         steps: 5,
+        park: Duration::from_secs(600),
+        engine_processes: 8,
         drain: Duration::ZERO,
         tool_output_bytes: 7,
         inbox_body_bytes: 8,
