@@ -5,6 +5,8 @@
 //! environment that every descendant inherits. What was a member once stays one.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
@@ -34,7 +36,10 @@ pub(crate) fn scan() -> Vec<ProcessRow> {
 }
 
 pub(crate) fn read_row(pid: i32) -> Option<ProcessRow> {
-    parse_stat(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    // One read: the kernel gives the whole line, and there may be thousands of them.
+    let mut line = [0; 1024];
+    let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+    parse_stat(pid, &String::from_utf8_lossy(line.get(..length)?))
 }
 
 /// Fields of `/proc/PID/stat` after the program name, which may itself hold spaces and brackets.
@@ -93,9 +98,9 @@ impl Members {
             rows.iter().any(|row| row.pid == self.root && row.started != self.root_started);
         for row in &rows {
             let by_group = row.group == self.root || row.session == self.root;
-            if row.pid != own_pid
-                && ((by_group && !foreign_root) || is_marked(row.pid, &self.marker))
-            {
+            // What is older than the root has no mark of its tree.
+            let marked = || row.started >= self.root_started && is_marked(row.pid, &self.marker);
+            if row.pid != own_pid && ((by_group && !foreign_root) || marked()) {
                 self.seen.insert((row.pid, row.started));
             }
         }
