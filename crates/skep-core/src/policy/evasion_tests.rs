@@ -22,7 +22,9 @@ const RUN_RM: &[&str] = &[
     "parallel ::: 'rm x'", "script -qc 'rm x' /dev/null", "su root -c 'rm x'",
     "/lib64/ld-linux-x86-64.so.2 /bin/rm x", "stdbuf -oL rm x", "command -p env rm x",
     "exec -a y rm x", "env - A=b rm x", "i386 rm x", "ssh-agent rm x", "sg root -c 'rm x'",
-    "env r? x", "timeout 5 r* x",
+    "env r? x", "timeout 5 r* x", "logsave f rm x", "env PS4='$(rm x)' bash -xc :",
+    "env SHELLOPTS=xtrace PS4='`rm x`' bash -c :", "sudo PS4='$(rm x)' bash -xc :",
+    "env 'BASH_FUNC_ls%%=() { rm x; }' bash -c ls", "env 'BASH_FUNC_ls()=() { rm x; }' bash -c ls",
     // Shells.
     "bash -o errexit -c 'rm x'", "bash -c -e 'rm x'", "bash --rcfile /dev/null -c 'rm x'",
     "bash -O extglob -c 'rm x'", "bash -ec 'rm x'", "bash +x -c 'rm x'", "rbash -c 'rm x'",

@@ -82,7 +82,7 @@ fn is_apart(c: char) -> bool {
     " \t\n;&|()<>".contains(c)
 }
 
-fn is_name(c: char) -> bool {
+pub(super) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 

@@ -28,7 +28,7 @@ const WRAPPERS: &[(&str, usize, &str, &str)] = &[
 
 /// Programs that run what stands behind them, somewhere behind words of their own.
 const LOOSE: &str = "busybox bwrap capsh choom chroot chrt coresched dbus-run-session doas \
-    eatmydata entr fakeroot gdb i386 ionice linux32 linux64 ltrace nsenter numactl perf pkexec \
+    eatmydata entr fakeroot gdb i386 ionice linux32 linux64 logsave ltrace nsenter numactl perf pkexec \
     prlimit rlwrap runcon runuser setarch setpriv sg ssh-agent start-stop-daemon strace \
     systemd-run taskset toybox uclampset uname26 unbuffer unshare valgrind x86_64 xvfb-run";
 
@@ -216,7 +216,14 @@ fn wrapped(
         } else if text.starts_with('-') {
             // Whether the next word belongs to it is not known.
             never = Some(BEGINNING_UNKNOWN);
-        } else if matches!(*name, "env" | "sudo" | "doas") && text.contains('=') {
+        } else if matches!(*name, "env" | "sudo" | "doas")
+            && let Some((variable, value)) = text.split_once('=')
+        {
+            // A function is handed on as a variable whose name no shell can write.
+            let odd = !variable.chars().all(shell_parser::is_name);
+            if odd || shell_parser::holds_command(value) {
+                return Err("it keeps a command in a variable");
+            }
             never = Some("it sets variables");
         } else if own > 0 {
             own -= 1;
