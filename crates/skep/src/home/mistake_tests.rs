@@ -199,13 +199,21 @@ fn bad_texts(holds: &str) -> Vec<(&'static str, &'static [&'static str])> {
         "folder" => &[("nowhere", &["No such file"])],
         "key" => &[("\"a\\nb\"", &["cannot be sent as a key", "visible ASCII characters"])],
         "header" => &[("\"a\\nb\"", &["cannot be sent as a header", "visible ASCII characters"])],
-        "path pattern" => &[("a/../b", &["has no `..`"]), ("''", &["a path in one line"])],
+        "path pattern" => &[
+            ("a/../b", &["has no `..`"]),
+            ("''", &["a path in one line"]),
+            ("null", &["expected a string"]),
+        ],
         "command pattern" => &[
             ("'*'", &["begins with the name of a program"]),
             ("a; b", &["is the beginning of one command"]),
             ("\"'a\"", &["a quote is not closed"]),
+            ("null", &["expected a string"]),
         ],
-        "host pattern" => &[("'https://h'", &["is a host without port, *.host or *"])],
+        "host pattern" => &[
+            ("'https://h'", &["is a host without port, *.host or *"]),
+            ("null", &["expected a string"]),
+        ],
         "grant" => &[("role:boss", &["names nobody", "one of operator, user, viewer"])],
         "approver" => &[
             ("role:boss", &["cannot decide", "one of operator, user, viewer"]),
@@ -295,6 +303,9 @@ fn every_key_of_a_rule_misspelt_wrong_or_meaningless_is_found() {
             let value = if list { format!("[{value}]") } else { value.to_owned() };
             check(key, &value, said);
         }
+    }
+    for (key, value) in [("grants", "[]"), ("grants", "null"), ("approvers", "[]")] {
+        check(key, value, &["a list, each entry a string"]);
     }
     let (file, message) = told("agent.json", "policy:\n  - effect: deny\n");
     let missing = format!("{}:2:5: `policy.0.tool`: the key `tool` is missing", file.display());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use skep_core::policy::Effect;
 use skep_core::policy::pattern::{CommandPattern, HostPattern, PathPattern};
 use skep_core::policy::rule::{GrantTo, Rule};
@@ -26,25 +26,39 @@ pub struct RawRule {
     #[schemars(extend("x-holds" = "tool"))]
     tool: TextScalar,
     /// Only calls that name such a path: `src/**`, `*.md`, `/etc/hosts`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schemars(extend("x-holds" = "path pattern"))]
     path: Option<TextScalar>,
     /// Only calls that run such a command: its first words, a last `$` for nothing after them.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schemars(extend("x-holds" = "command pattern"))]
     command: Option<TextScalar>,
     /// Only calls that reach such a host: `example.org`, `*.example.org`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     #[schemars(extend("x-holds" = "host pattern"))]
     host: Option<TextScalar>,
     /// Only for these: `any` (the default), `role:ROLE`, `user:NAME`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "somebody")]
     #[schemars(extend("x-holds" = "grant"))]
     grants: Vec<TextScalar>,
     /// With `ask`: who may answer, `role:ROLE` or `user:NAME`; operators where it is left out.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "somebody")]
     #[schemars(extend("x-holds" = "approver"))]
     approvers: Vec<TextScalar>,
+}
+
+/// A condition that is written must say something: left blank it would allow everything.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TextScalar>, D::Error> {
+    let text: Option<TextScalar> = Option::deserialize(deserializer)?;
+    text.ok_or_else(|| de::Error::custom("nothing stands behind it")).map(Some)
+}
+
+fn somebody<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<TextScalar>, D::Error> {
+    let list = Option::<Vec<TextScalar>>::deserialize(deserializer)?.unwrap_or_default();
+    if list.is_empty() {
+        return Err(de::Error::custom("a list that names nobody"));
+    }
+    Ok(list)
 }
 
 pub fn rules(
