@@ -55,9 +55,10 @@ pub enum AuditCommand {
   skep audit verify
   skep audit verify audit.jsonl
 
-The exit code is 0 when every row is as it was written, else 1. It works on a hive that runs and on
+The exit code is 0 when nothing contradicts the chain, else 1. It works on a hive that runs and on
 one that does not, and on a file that skep audit export wrote. Rows of a file that were redacted
-later are named: the chain proves that they stood there, not what they said.")]
+later are named (with --json as `redacted`): the chain proves that they stood there, not what they
+say. A script that needs every row proven looks at that list too.")]
     Verify {
         /// An export, in place of the trail itself
         file: Option<PathBuf>,
@@ -167,7 +168,7 @@ fn verify_export(globals: &Globals, file: &Path) -> Result<(), Failure> {
     if !globals.json && !redacted.is_empty() {
         let rows: Vec<String> = redacted.iter().map(ToString::to_string).collect();
         let rows = rows.join(", ");
-        output::line(format!("redacted later, so that their text is not proven: rows {rows}"));
+        output::line(format!("redacted later, so that nothing they say is proven: rows {rows}"));
     }
     Ok(())
 }
@@ -181,7 +182,12 @@ fn report(globals: &Globals, verdict: &Value) -> Result<(), Failure> {
     if globals.json {
         output::json(verdict);
     } else if findings.is_empty() {
-        output::line(format!("{rows} rows, all as they were written; row {last} has hash {hash}"));
+        let but = match items(&verdict["redacted"]).len() {
+            0 => String::new(),
+            count => format!(" but {count}"),
+        };
+        let proven = format!("{rows} rows, all{but} as they were written");
+        output::line(format!("{proven}; row {last} has hash {hash}"));
     }
     if findings.is_empty() {
         return Ok(());
