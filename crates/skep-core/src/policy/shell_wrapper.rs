@@ -28,8 +28,8 @@ const WRAPPERS: &[(&str, usize, &str, &str)] = &[
 
 /// Programs that run what stands behind them, somewhere behind words of their own.
 const LOOSE: &str = "busybox bwrap capsh choom chroot chrt coresched dbus-run-session doas \
-    eatmydata entr fakeroot gdb i386 ionice linux32 linux64 logsave ltrace nsenter numactl perf pkexec \
-    prlimit rlwrap runcon runuser setarch setpriv sg ssh-agent start-stop-daemon strace \
+    eatmydata entr fakeroot gdb i386 ionice linux32 linux64 logsave ltrace nsenter numactl perf \
+    pkexec prlimit rlwrap runcon runuser setarch setpriv sg ssh-agent start-stop-daemon strace \
     systemd-run taskset toybox uclampset uname26 unbuffer unshare valgrind x86_64 xvfb-run";
 
 /// Programs and builtins of the shell whose words are read in ways of their own, or that change
