@@ -255,7 +255,8 @@ async fn engine_conformance_beyond_the_limit_the_oldest_parked_process_ends() {
     }
     processes::wait_gone(&parked[..1], PATIENCE).await.unwrap();
     let mut left = alive(&bench);
-    (left.sort_unstable(), parked[1..].sort_unstable());
+    left.sort_unstable();
+    parked[1..].sort_unstable();
     assert_eq!(left, parked[1..]);
     // Its turn goes on all the same.
     let turn = TurnId::new("n0");
