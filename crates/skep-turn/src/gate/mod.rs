@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use skep_core::decision::Decision;
@@ -33,7 +32,7 @@ use skep_guard::scrub;
 use skep_store::journal::Audit;
 
 pub use admission::Admission;
-use admission::{AdmissionResult, Patience};
+use admission::{AdmissionResult, CallPlace, Patience};
 pub use binding::{Bound, NamedFile};
 use bound::Rest;
 use chain::{Chain, Stage};
@@ -123,7 +122,7 @@ pub(crate) struct ClearedCall {
     /// What a person said about it, where somebody had to.
     approval: Option<String>,
     /// Kept until it has run.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<CallPlace>,
     chain: Chain,
     began: Instant,
 }
@@ -139,7 +138,7 @@ impl ClearedCall {
         self.place.is_none()
     }
 
-    fn admit(&mut self, place: OwnedSemaphorePermit, word: impl Into<String>) {
+    fn admit(&mut self, place: CallPlace, word: impl Into<String>) {
         self.chain.note(Stage::Admission, word);
         self.place = Some(place);
     }
@@ -192,8 +191,13 @@ impl GateEnv<'_> {
     }
 
     /// Gives the call a place where one is free now.
-    pub fn admit_now(admission: &Admission, agent: AgentId, cleared: &mut ClearedCall) -> bool {
-        let place = admission.enter_now(agent);
+    pub fn admit_now(
+        admission: &Admission,
+        agent: AgentId,
+        user: Option<&str>,
+        cleared: &mut ClearedCall,
+    ) -> bool {
+        let place = admission.enter_now(agent, user);
         let is_in = place.is_some();
         if let Some(place) = place {
             cleared.admit(place, "at once");
@@ -206,14 +210,15 @@ impl GateEnv<'_> {
         &self,
         call: &ToolCall,
         mut cleared: Box<ClearedCall>,
+        user: Option<&str>,
         context: &ToolContext,
     ) -> Examination {
         let patience = match cleared.approval {
             Some(_) => Patience::Unbounded,
             None => Patience::Bounded,
         };
-        let refused = match self.admission.enter(context.agent_id, patience, &context.cancel).await
-        {
+        let entering = self.admission.enter(context.agent_id, user, patience, &context.cancel);
+        let refused = match entering.await {
             AdmissionResult::In { place, waited } => {
                 cleared.admit(place, format!("after {} ms", waited.as_millis()));
                 return Examination::Cleared(cleared);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use skep_core::engine::{OwnTool, ToolCall};
 use skep_core::message::Message;
+use skep_core::role::Role;
 use skep_core::tool::ToolContext;
 use skep_store::journal::Entry;
 
@@ -116,7 +117,14 @@ impl Turn {
     }
 
     pub fn admit_now(&self, cleared: &mut ClearedCall) -> bool {
-        GateEnv::admit_now(&self.env.gate.admission, self.lease.agent, cleared)
+        GateEnv::admit_now(&self.env.gate.admission, self.lease.agent, self.user(), cleared)
+    }
+
+    /// For whom it runs, unless for an operator.
+    fn user(&self) -> Option<&str> {
+        let principal = self.lease.requester.principal.as_str();
+        let (role, _) = (self.env.gate.holder_of)(principal);
+        (role != Some(Role::Operator)).then_some(principal)
     }
 
     /// Waits for a place where the call has none yet. What was decided before it waited, and what a
@@ -132,7 +140,7 @@ impl Turn {
         }
         let policy = self.live_policy();
         let cleared = match cleared.waits() {
-            true => match self.gate(&policy).admit(call, cleared, context).await {
+            true => match self.gate(&policy).admit(call, cleared, self.user(), context).await {
                 Examination::Cleared(cleared) => cleared,
                 ended => return ended,
             },

@@ -175,3 +175,35 @@ async fn attack_the_local_socket_answers_while_the_network_is_flooded() {
     let path = "/api/v1/state";
     assert_eq!(play.api().get(path).await.unwrap().status, 200, "the network is served again");
 }
+
+/// Calls that never end take a part of an agent's places, not those of others.
+#[tokio::test]
+async fn attack_a_user_whose_calls_hang_does_not_delay_the_calls_of_others() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|request| match request.steps_done() {
+        0 if request.last_user_text().contains("hang") => {
+            Reply::call("effect", json!({"ms": 60_000}))
+        }
+        0 => Reply::call("look", json!({"ms": 0})),
+        _ => Reply::say("done"),
+    });
+    let play = stage.up().await;
+    let (anna, her) = user(&play, "anna").await;
+    for number in 0..8 {
+        tell(&anna, "main", &format!("{her}/{number}"), "hang").await;
+    }
+    wait::until_async("her calls", PATIENCE, || async {
+        let asked = stage.model.requests().len();
+        (asked == 8 && stage.effects.total().unwrap() == 3).then_some(())
+    })
+    .await
+    .unwrap();
+    let (berta, berts) = user(&play, "berta").await;
+    for (api, session) in [(berta, format!("{berts}/b")), (play.api(), "op".to_owned())] {
+        let path = "/api/v1/agents/main/messages?wait=true&timeout=30";
+        let body = json!({"message": "look", "session_key": session});
+        let ended = api.post(path, &body).await.unwrap().good().unwrap();
+        assert_eq!(ended["response"]["content"], "done", "{ended}");
+    }
+    assert_eq!(stage.effects.total().unwrap(), 3, "her own share");
+}
