@@ -20,6 +20,7 @@ pub use engine::error::{Refusal, SqlError, SqlKind, StoreError};
 pub use engine::integrity::Integrity;
 pub use engine::loss::Loss;
 pub use engine::open::{OpenOptions, OpenReport};
+pub use engine::record::{Column, Columns, Record, ToValue};
 pub use engine::store::{Pending, StoreOf};
 pub use engine::tx::{Committed, Tx};
 pub use engine::writer::WAITING_WRITES;

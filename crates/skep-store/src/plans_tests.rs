@@ -35,7 +35,7 @@ use crate::inbox::{Accept, Accepted, Action, LaneChoice, Letter, NewTurn, Order,
 use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
 use crate::lanes::{self, Unhold, WakeLanes};
-use crate::leases::{self, Lease, Recover, Release, RenewLeases, Take, TakeOver};
+use crate::leases::{self, Lease, LostTurns, Recover, Release, RenewLeases, Take};
 use crate::outbox::{self, FrameRecord, OpenChannel, RecordFrames};
 use crate::outcomes::{self, Resolve};
 use crate::retention::Expire;
@@ -117,8 +117,9 @@ impl Story {
         let node = NodeName::new("n");
         self.store.write(RenewLeases { node: node.clone(), now: 5 }).await.unwrap();
         self.store.read(async |conn| leases::next_over(conn, &node).await).await.unwrap();
-        self.store.write(TakeOver { node: node.clone(), now: 5 }).await.unwrap();
-        self.store.write(Recover { node, now: 5 }).await.unwrap();
+        for lost in [LostTurns::OfOthers, LostTurns::AtStart] {
+            self.store.write(Recover { node: node.clone(), lost, now: 5 }).await.unwrap();
+        }
         self.hold().await;
         let second = self.take(None).await.unwrap();
         self.close(&second, Outcome::Answered { text: "yes".into() }).await;

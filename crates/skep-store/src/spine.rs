@@ -11,7 +11,7 @@ use crate::tables::inbox::{Accept, Order, StopLane};
 use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
 use crate::tables::lanes::{Unhold, WakeLanes};
-use crate::tables::leases::{Recover, Release, RenewLeases, Take, TakeOver};
+use crate::tables::leases::{Recover, Release, RenewLeases, Take};
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
 use crate::tables::people::browsers::{SignIn, SignOut};
@@ -50,7 +50,6 @@ crate::commands! {
     RevokeGrant,
     Recover,
     RenewLeases,
-    TakeOver,
     WakeLanes,
     Unhold,
     OpenChannel,
@@ -74,89 +73,29 @@ crate::commands! {
 
 const SCHEMA: Schema = Schema {
     migrations: &[
-        MigrationFile {
-            version: 1,
-            name: "spine",
-            sql: include_str!("../migrations/sqlite/0001_spine.sql"),
-        },
-        MigrationFile {
-            version: 2,
-            name: "history",
-            sql: include_str!("../migrations/sqlite/0002_history.sql"),
-        },
-        MigrationFile {
-            version: 3,
-            name: "engine",
-            sql: include_str!("../migrations/sqlite/0003_engine.sql"),
-        },
-        MigrationFile {
-            version: 4,
-            name: "files",
-            sql: include_str!("../migrations/sqlite/0004_files.sql"),
-        },
-        MigrationFile {
-            version: 5,
-            name: "doors",
-            sql: include_str!("../migrations/sqlite/0005_doors.sql"),
-        },
-        MigrationFile {
-            version: 6,
-            name: "tasks",
-            sql: include_str!("../migrations/sqlite/0006_tasks.sql"),
-        },
-        MigrationFile {
-            version: 8,
-            name: "browsers",
-            sql: include_str!("../migrations/sqlite/0008_browsers.sql"),
-        },
-        MigrationFile {
-            version: 9,
-            name: "approvals",
-            sql: include_str!("../migrations/sqlite/0009_approvals.sql"),
-        },
-        MigrationFile {
-            version: 10,
-            name: "audit",
-            sql: include_str!("../migrations/sqlite/0010_audit.sql"),
-        },
-        MigrationFile {
-            version: 11,
-            name: "budgets",
-            sql: include_str!("../migrations/sqlite/0011_budgets.sql"),
-        },
-        MigrationFile {
-            version: 13,
-            name: "usage",
-            sql: include_str!("../migrations/sqlite/0013_usage.sql"),
-        },
-        MigrationFile {
-            version: 14,
-            name: "fewer_trees",
-            sql: include_str!("../migrations/sqlite/0014_fewer_trees.sql"),
-        },
-        MigrationFile {
-            version: 20,
-            name: "unused",
-            sql: include_str!("../migrations/sqlite/0020_unused.sql"),
-        },
-        MigrationFile {
-            version: 21,
-            name: "client gone",
-            sql: include_str!("../migrations/sqlite/0021_client_gone.sql"),
-        },
-        MigrationFile {
-            version: 22,
-            name: "shares",
-            sql: include_str!("../migrations/sqlite/0022_shares.sql"),
-        },
-        MigrationFile {
-            version: 23,
-            name: "hive",
-            sql: include_str!("../migrations/sqlite/0023_hive.sql"),
-        },
+        migration(1, "spine", include_str!("../migrations/sqlite/0001_spine.sql")),
+        migration(2, "history", include_str!("../migrations/sqlite/0002_history.sql")),
+        migration(3, "engine", include_str!("../migrations/sqlite/0003_engine.sql")),
+        migration(4, "files", include_str!("../migrations/sqlite/0004_files.sql")),
+        migration(5, "doors", include_str!("../migrations/sqlite/0005_doors.sql")),
+        migration(6, "tasks", include_str!("../migrations/sqlite/0006_tasks.sql")),
+        migration(8, "browsers", include_str!("../migrations/sqlite/0008_browsers.sql")),
+        migration(9, "approvals", include_str!("../migrations/sqlite/0009_approvals.sql")),
+        migration(10, "audit", include_str!("../migrations/sqlite/0010_audit.sql")),
+        migration(11, "budgets", include_str!("../migrations/sqlite/0011_budgets.sql")),
+        migration(13, "usage", include_str!("../migrations/sqlite/0013_usage.sql")),
+        migration(14, "fewer_trees", include_str!("../migrations/sqlite/0014_fewer_trees.sql")),
+        migration(20, "unused", include_str!("../migrations/sqlite/0020_unused.sql")),
+        migration(21, "client gone", include_str!("../migrations/sqlite/0021_client_gone.sql")),
+        migration(22, "shares", include_str!("../migrations/sqlite/0022_shares.sql")),
+        migration(23, "hive", include_str!("../migrations/sqlite/0023_hive.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \
                UNION ALL SELECT max(served) FROM agents))",
     audited: true,
 };
+
+const fn migration(version: i64, name: &'static str, sql: &'static str) -> MigrationFile {
+    MigrationFile { version, name, sql }
+}

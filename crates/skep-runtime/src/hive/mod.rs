@@ -29,7 +29,7 @@ use skep_guard::clock;
 use skep_guard::companion::Companions;
 use skep_store::agents;
 use skep_store::audit::AddAudit;
-use skep_store::leases::Recover;
+use skep_store::leases::{LostTurns, Recover};
 use skep_store::{Committed, OpenError, OpenOptions, OpenReport, Store, StoreError};
 use skep_turn::Turns;
 use skep_turn::gate::{self, Admission, GateParts};
@@ -333,7 +333,8 @@ async fn take_over(
         store.write(AddAudit { row: finding.told(now) }).await?;
     }
     let ids = configuration::register_all(store, settings).await?;
-    let taken_back = store.write(Recover { node: node.clone(), now }).await?;
+    let lost = LostTurns::AtStart;
+    let taken_back = store.write(Recover { node: node.clone(), lost, now }).await?;
     if taken_back > 0 {
         tracing::info!(turns = taken_back, "turns that were running go on");
     }

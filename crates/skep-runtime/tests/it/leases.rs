@@ -10,7 +10,7 @@ use skep_core::ids::{AgentName, NodeName, Principal, SessionId, SessionKey, Turn
 use skep_core::inbound::{Inbound, Source};
 use skep_runtime::Hive;
 use skep_store::inbox::NewTurn;
-use skep_store::leases::{self, LEASE_MS, Recover, Take};
+use skep_store::leases::{self, LEASE_MS, LostTurns, Recover, Take};
 use skep_store::{OpenOptions, Store};
 
 use crate::echo;
@@ -75,13 +75,13 @@ async fn another_node_takes_a_turn_when_its_lease_is_over_and_not_before() {
     let store = beside(run.path()).await;
     let until = over(&store).await.unwrap();
     let node = NodeName::new("b");
-    let live = Recover { node: node.clone(), now: until - 1 };
+    let live = Recover { node: node.clone(), lost: LostTurns::AtStart, now: until - 1 };
     assert_eq!(store.write(live).await.unwrap(), 0);
     assert!(store.write(take(1, until - 1)).await.unwrap().is_none());
 
     first.kill().unwrap();
     first.wait().unwrap();
-    let expired = Recover { node, now: until + LEASE_MS };
+    let expired = Recover { node, lost: LostTurns::AtStart, now: until + LEASE_MS };
     assert_eq!(store.write(expired).await.unwrap(), 1);
     let lease = store.write(take(2, until + LEASE_MS)).await.unwrap().unwrap();
     assert!(lease.resumed && lease.token.0 == 2, "{lease:?}");
@@ -91,7 +91,7 @@ async fn another_node_takes_a_turn_when_its_lease_is_over_and_not_before() {
     // The first one's name: what is its own is taken back at once, what is another's is not.
     let store = beside(run.path()).await;
     let now = until;
-    let back = |node: &str| Recover { node: NodeName::new(node), now };
+    let back = |node: &str| Recover { node: NodeName::new(node), lost: LostTurns::AtStart, now };
     assert_eq!(store.write(back("a")).await.unwrap(), 0);
     assert_eq!(store.write(back("b")).await.unwrap(), 1);
     store.close().await;

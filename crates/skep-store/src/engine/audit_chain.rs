@@ -1,15 +1,15 @@
 //! The chain of the audit trail: the writer seals each row with the one before it, in the commit
 //! that holds what the row tells of.
 
-use skep_core::audit::{AuditKind, AuditRow, AuditVerdict, ChainReader, Head, Seal, StoredRow};
-use skep_core::ids::AgentId;
+use skep_core::audit::{AuditRow, AuditVerdict, ChainReader, Head, Seal, StoredRow};
 
-use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
+use crate::engine::conn::{Conn, PAGE_ROWS, Row};
 use crate::engine::error::{SqlError, SqlKind};
+use crate::engine::record::{Record, args, record};
 use crate::engine::tx::Tx;
 
 const INSERT: &str = "INSERT INTO audit (id, at, kind, principal, agent, session, turn, call_id, \
-                      tool, arguments, decision, outcome, took_ms, bytes, hash, agent_id) VALUES \
+                      tool, arguments, decision, outcome, took_ms, bytes, agent_id, hash) VALUES \
                       ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 
 impl Tx<'_> {
@@ -33,23 +33,23 @@ impl Tx<'_> {
         let before = self.next_trail().await?;
         let row = AuditRow { id: before.id + 1, ..row.clone() };
         let seal = before.seal.next(&row);
-        let args = [
-            row.id.into(),
-            row.at.into(),
-            row.kind.as_str().into(),
-            (&row.principal).into(),
-            (&row.agent).into(),
-            (&row.session).into(),
-            (&row.turn).into(),
-            (&row.call_id).into(),
-            (&row.tool).into(),
-            (&row.arguments).into(),
-            (&row.decision).into(),
-            (&row.outcome).into(),
-            row.took_ms.into(),
-            row.bytes.into(),
-            seal.0.as_slice().into(),
-            row.agent_id.map(|agent| agent.0).into(),
+        let args = args![
+            row.id,
+            row.at,
+            row.kind,
+            row.principal,
+            row.agent,
+            row.session,
+            row.turn,
+            row.call_id,
+            row.tool,
+            row.arguments,
+            row.decision,
+            row.outcome,
+            row.took_ms,
+            row.bytes,
+            row.agent_id,
+            seal
         ];
         self.conn.run(INSERT, &args).await?;
         self.set_trail(Head { id: row.id, seal });
@@ -68,46 +68,45 @@ pub(crate) async fn newest(conn: &mut Conn) -> Result<Head, SqlError> {
 
 /// The seal of a row, where there is one.
 pub(crate) async fn seal_of(conn: &mut Conn, id: i64) -> Result<Option<Seal>, SqlError> {
-    let row = conn.row("SELECT hash FROM audit WHERE id = $1", &[id.into()]).await?;
+    let row = conn.row("SELECT hash FROM audit WHERE id = $1", &args![id]).await?;
     Ok(row.and_then(|row| seal(&row, 0)))
 }
 
 pub(crate) fn seal(row: &Row, column: usize) -> Option<Seal> {
-    Some(Seal(row.blob(column).ok()?.try_into().ok()?))
+    row.get(column).ok().map(Seal)
 }
 
 const COLUMNS_OF: &str = "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, \
-                          arguments, decision, outcome, took_ms, bytes, hash, agent_id FROM audit \
+                          arguments, decision, outcome, took_ms, bytes, agent_id, hash FROM audit \
                           WHERE id > $1 ORDER BY id LIMIT $2";
 
-pub(crate) fn decode(row: &Row) -> Result<AuditRow, SqlError> {
-    let kind = row.text(2)?;
-    let kind = AuditKind::parse(&kind).ok_or_else(|| SqlError::decode(format!("kind {kind}")))?;
-    Ok(AuditRow {
-        id: row.int(0)?,
-        at: row.int(1)?,
-        kind,
-        principal: row.text_opt(3)?,
-        agent: row.text_opt(4)?,
-        session: row.text_opt(5)?,
-        turn: row.text_opt(6)?,
-        call_id: row.text_opt(7)?,
-        tool: row.text_opt(8)?,
-        arguments: row.text(9)?,
-        decision: row.text(10)?,
-        outcome: row.text(11)?,
-        took_ms: row.int(12)?,
-        bytes: row.int(13)?,
-        agent_id: row.int_opt(15)?.map(AgentId),
-    })
-}
+/// The column of the seal in it.
+pub(crate) const SEAL: usize = 15;
+
+record!(AuditRow {
+    id,
+    at,
+    kind,
+    principal,
+    agent,
+    session,
+    turn,
+    call_id,
+    tool,
+    arguments,
+    decision,
+    outcome,
+    took_ms,
+    bytes,
+    agent_id,
+});
 
 /// Rows after `after`, oldest first, unreadable ones included.
 pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<StoredRow>, SqlError> {
-    let rows = conn.page(COLUMNS_OF, &[after.into(), PAGE_ROWS.into()], PAGE_BYTES).await?;
-    let found = rows.iter().map(|row| {
-        let (id, found, seal) = (row.int(0)?, decode(row).ok(), seal(row, 14));
-        Ok(StoredRow { id, row: found, seal, redacted: false })
+    let rows: Vec<Row> = conn.page(COLUMNS_OF, &args![after, PAGE_ROWS]).await?;
+    let found = rows.into_iter().map(|row| {
+        let (id, seal) = (row.int(0)?, seal(&row, SEAL));
+        Ok(StoredRow { id, row: AuditRow::of(row).ok(), seal, redacted: false })
     });
     found.collect()
 }

@@ -15,10 +15,11 @@ use rusqlite::{Connection, Statement};
 
 use crate::engine::dialect;
 use crate::engine::error::SqlError;
+use crate::engine::record::{Column, Record};
 
 /// A page of what is told again from rows: so many rows, or so many bytes where that is less.
 pub(crate) const PAGE_ROWS: u32 = 64;
-pub(crate) const PAGE_BYTES: usize = 64 * 1024;
+const PAGE_BYTES: usize = 64 * 1024;
 
 /// An argument of a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,20 +72,52 @@ impl Conn {
         Ok(all)
     }
 
-    /// Rows up to this many bytes together, and always the first.
-    pub(crate) async fn page(
+    /// The first row, read.
+    pub async fn find<T: Record>(
         &mut self,
         sql: &'static str,
         args: &[Value<'_>],
-        bytes: usize,
-    ) -> Result<Vec<Row>, SqlError> {
+    ) -> Result<Option<T>, SqlError> {
+        self.row(sql, args).await?.map(T::of).transpose()
+    }
+
+    /// The row that has to be there; `gone` says what is wrong where it is not.
+    pub async fn one<T: Record>(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+        gone: &str,
+    ) -> Result<T, SqlError> {
+        self.find(sql, args).await?.ok_or_else(|| SqlError::decode(gone))
+    }
+
+    /// Every row, read.
+    pub async fn list<T: Record>(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+    ) -> Result<Vec<T>, SqlError> {
+        let mut all = Vec::new();
+        self.each(sql, args, |row| {
+            all.push(T::of(Row::read(row)?)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Rows up to [`PAGE_BYTES`] together, and always the first.
+    pub(crate) async fn page<T: Record>(
+        &mut self,
+        sql: &'static str,
+        args: &[Value<'_>],
+    ) -> Result<Vec<T>, SqlError> {
         let (mut page, mut held) = (Vec::new(), 0);
         self.each_until(sql, args, |row| {
             held += bytes_of(row)?;
-            if held > bytes && !page.is_empty() {
+            if held > PAGE_BYTES && !page.is_empty() {
                 return Ok(ControlFlow::Break(()));
             }
-            page.push(Row::read(row)?);
+            page.push(T::of(Row::read(row)?)?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(page)
@@ -208,7 +241,8 @@ impl<'a> Cells<'a> {
 /// One row of an answer; columns are read by position.
 pub struct Row(Box<[Cell]>);
 
-enum Cell {
+#[derive(Clone, Debug)]
+pub enum Cell {
     Null,
     Int(i64),
     Text(String),
@@ -235,52 +269,27 @@ impl Row {
         Ok(Self(cells.collect::<Result<_, SqlError>>()?))
     }
 
+    pub(crate) fn from_cells(cells: Vec<Cell>) -> Self {
+        Self(cells.into())
+    }
+
+    pub(crate) fn into_cells(self) -> Vec<Cell> {
+        self.0.into_vec()
+    }
+
+    /// One column.
+    pub fn get<T: Column>(&self, column: usize) -> Result<T, SqlError> {
+        let cell = self.0.get(column).cloned();
+        let cell = cell.ok_or_else(|| SqlError::decode(format!("there is no column {column}")))?;
+        T::from_cell(cell).ok_or_else(|| wrong(column, std::any::type_name::<T>()))
+    }
+
     pub fn int(&self, column: usize) -> Result<i64, SqlError> {
-        self.required(column, self.int_opt(column)?)
-    }
-
-    pub fn int_opt(&self, column: usize) -> Result<Option<i64>, SqlError> {
-        match self.cell(column)? {
-            Cell::Null => Ok(None),
-            Cell::Int(value) => Ok(Some(*value)),
-            _ => Err(wrong(column, "a number")),
-        }
-    }
-
-    pub fn bool(&self, column: usize) -> Result<bool, SqlError> {
-        Ok(self.int(column)? != 0)
+        self.get(column)
     }
 
     pub fn text(&self, column: usize) -> Result<String, SqlError> {
-        self.required(column, self.text_opt(column)?)
-    }
-
-    pub fn text_opt(&self, column: usize) -> Result<Option<String>, SqlError> {
-        match self.cell(column)? {
-            Cell::Null => Ok(None),
-            Cell::Text(value) => Ok(Some(value.clone())),
-            _ => Err(wrong(column, "text")),
-        }
-    }
-
-    pub fn blob(&self, column: usize) -> Result<Vec<u8>, SqlError> {
-        self.required(column, self.blob_opt(column)?)
-    }
-
-    pub fn blob_opt(&self, column: usize) -> Result<Option<Vec<u8>>, SqlError> {
-        match self.cell(column)? {
-            Cell::Null => Ok(None),
-            Cell::Blob(value) => Ok(Some(value.clone())),
-            _ => Err(wrong(column, "bytes")),
-        }
-    }
-
-    fn cell(&self, column: usize) -> Result<&Cell, SqlError> {
-        self.0.get(column).ok_or_else(|| SqlError::decode(format!("there is no column {column}")))
-    }
-
-    fn required<T>(&self, column: usize, value: Option<T>) -> Result<T, SqlError> {
-        value.ok_or_else(|| SqlError::decode(format!("column {column} is null")))
+        self.get(column)
     }
 }
 
@@ -296,66 +305,6 @@ fn bytes_of(row: &rusqlite::Row<'_>) -> Result<usize, SqlError> {
 
 fn wrong(column: usize, wanted: &str) -> SqlError {
     SqlError::decode(format!("column {column} is not {wanted}"))
-}
-
-impl From<i64> for Value<'_> {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<i32> for Value<'_> {
-    fn from(value: i32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u32> for Value<'_> {
-    fn from(value: u32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<bool> for Value<'_> {
-    fn from(value: bool) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl<'a> From<&'a str> for Value<'a> {
-    fn from(value: &'a str) -> Self {
-        Self::Text(value)
-    }
-}
-
-impl<'a> From<&'a String> for Value<'a> {
-    fn from(value: &'a String) -> Self {
-        Self::Text(value)
-    }
-}
-
-impl<'a> From<&'a [u8]> for Value<'a> {
-    fn from(value: &'a [u8]) -> Self {
-        Self::Blob(value)
-    }
-}
-
-impl<'a> From<&'a Vec<u8>> for Value<'a> {
-    fn from(value: &'a Vec<u8>) -> Self {
-        Self::Blob(value)
-    }
-}
-
-impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
-    }
-}
-
-impl<'a> From<&'a Option<String>> for Value<'a> {
-    fn from(value: &'a Option<String>) -> Self {
-        value.as_deref().into()
-    }
 }
 
 /// Every statement the tests of this crate ran, and on which file: one looks at their plans.

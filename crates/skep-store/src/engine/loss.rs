@@ -150,10 +150,9 @@ impl Trial {
             Integrity::Whole | Integrity::Interrupted => None,
         };
         let mut conn = dialect::connect_reader(database).await?;
-        let row = conn.row(schema.counters, &[]).await?;
+        let numbers: Option<(Option<i64>, Option<i64>)> = conn.find(schema.counters, &[]).await?;
         conn.close().await?;
-        let number = |at| row.as_ref().map_or(Ok(None), |row| row.int_opt(at));
-        let numbers = (number(0)?.unwrap_or(0), number(1)?.unwrap_or(0));
-        Ok(Self { damage, numbers })
+        let (seq, ord) = numbers.unwrap_or_default();
+        Ok(Self { damage, numbers: (seq.unwrap_or(0), ord.unwrap_or(0)) })
     }
 }

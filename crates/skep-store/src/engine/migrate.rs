@@ -6,6 +6,7 @@ use crate::engine::command::MigrationFile;
 use crate::engine::conn::Conn;
 use crate::engine::dialect;
 use crate::engine::error::{SqlError, SqlKind};
+use crate::engine::record::args;
 
 pub(crate) async fn run(
     conn: &mut Conn,
@@ -16,8 +17,9 @@ pub(crate) async fn run(
     for row in conn.rows(dialect::RECORDED, &[]).await? {
         let version = row.int(0)?;
         let known = migrations.iter().find(|file| file.version == version);
-        let as_known = known.is_some_and(|file| row.blob(1).is_ok_and(|sum| sum == sum_of(file)));
-        if !as_known || !row.bool(2)? {
+        let as_known =
+            known.is_some_and(|file| row.get(1).is_ok_and(|sum: Vec<u8>| sum == sum_of(file)));
+        if !as_known || !row.get::<bool>(2)? {
             let text = format!("migration {version} on record is not the one of this program");
             return Err(SqlError::new(SqlKind::Other, text));
         }
@@ -36,8 +38,7 @@ pub(crate) async fn run(
 async fn apply(conn: &mut Conn, file: &MigrationFile) -> Result<(), SqlError> {
     conn.run_once(file.sql).await?;
     let sum = sum_of(file);
-    let args = [file.version.into(), file.name.into(), (&sum).into()];
-    conn.run(dialect::RECORD, &args).await?;
+    conn.run(dialect::RECORD, &args![file.version, file.name, sum]).await?;
     conn.run(dialect::COMMIT, &[]).await?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 pub(crate) mod command;
 pub(crate) mod conn;
 pub(crate) mod error;
+pub(crate) mod record;
 pub(crate) mod tx;
 
 mod aside;

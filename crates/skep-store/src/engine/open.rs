@@ -264,22 +264,20 @@ pub(crate) async fn verify_audit(
 async fn read_version(database: &Path, schema: &Schema) -> Result<Option<i64>, OpenError> {
     let failed = |error: SqlError| open_error(database, error);
     let mut conn = check(database, schema, CHECK).await?;
-    let newest = conn.row(dialect::NEWEST_MIGRATION, &[]).await.map_err(failed)?;
-    let version = newest.map_or(Ok(None), |row| row.int_opt(0)).map_err(failed)?;
+    let version: Option<_> = conn.find(dialect::NEWEST_MIGRATION, &[]).await.map_err(failed)?;
     conn.close().await.map_err(failed)?;
-    Ok(version)
+    Ok(version.flatten())
 }
 
 async fn refuse_newer(database: &Path, conn: &mut Conn, schema: &Schema) -> Result<(), OpenError> {
     let failed = |error: SqlError| open_error(database, error);
-    let tables = conn.row(dialect::HAS_MIGRATIONS, &[]).await.map_err(failed)?;
-    let recorded = tables.map_or(Ok(0), |row| row.int(0)).map_err(failed)?;
-    if recorded == 0 {
+    let recorded: Option<i64> = conn.find(dialect::HAS_MIGRATIONS, &[]).await.map_err(failed)?;
+    if recorded.is_none_or(|recorded| recorded == 0) {
         let reason = "it is a database, but not one of Skep".to_owned();
         return Err(OpenError::Corrupt { path: database.to_owned(), reason });
     }
-    let newest = conn.row(dialect::NEWEST_MIGRATION, &[]).await.map_err(failed)?;
-    let found = newest.map_or(Ok(None), |row| row.int_opt(0)).map_err(failed)?.unwrap_or(0);
+    let newest: Option<_> = conn.find(dialect::NEWEST_MIGRATION, &[]).await.map_err(failed)?;
+    let found: i64 = newest.flatten().unwrap_or(0);
     let known = schema.migrations.iter().map(|file| file.version).max().unwrap_or(0);
     if found > known {
         return Err(OpenError::Newer { path: database.to_owned(), found, known });

@@ -16,6 +16,7 @@ use crate::engine::audit_chain::{self, newest, seal_of};
 use crate::engine::conn::Conn;
 use crate::engine::dialect;
 use crate::engine::error::SqlError;
+use crate::engine::record::args;
 
 pub(crate) fn read(path: &Path) -> LineState<Head> {
     line_file::read(path, parse)
@@ -99,10 +100,9 @@ fn no_head(kept: LineState<Head>, row: i64) -> AuditFinding {
 /// Rows that were there before the chain, in one transaction. The head is on the disk before the
 /// mark goes that lets this run: it can be ended anywhere and is then done again.
 async fn seal_old_rows(conn: &mut Conn, path: &Path) -> Result<(), SqlError> {
-    let Some(marked) = conn.row("SELECT upto FROM audit_unsealed", &[]).await? else {
+    let Some(upto) = conn.find::<i64>("SELECT upto FROM audit_unsealed", &[]).await? else {
         return Ok(());
     };
-    let upto = marked.int(0)?;
     conn.run(dialect::BEGIN, &[]).await?;
     let mut head = Head::default();
     loop {
@@ -112,7 +112,7 @@ async fn seal_old_rows(conn: &mut Conn, path: &Path) -> Result<(), SqlError> {
             let row = found.row.as_ref().ok_or_else(|| SqlError::decode("an audit row"))?;
             head = Head { id: row.id, seal: head.seal.next(row) };
             let seal = "UPDATE audit SET hash = $2 WHERE id = $1";
-            conn.run(seal, &[row.id.into(), head.seal.0.as_slice().into()]).await?;
+            conn.run(seal, &args![row.id, head.seal]).await?;
         }
         if rows.is_empty() || head.id >= upto {
             break;

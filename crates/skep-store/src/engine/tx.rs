@@ -7,9 +7,10 @@ use skep_core::frame::Frame;
 
 use crate::engine::audit_chain;
 use crate::engine::command::Schema;
-use crate::engine::conn::{Conn, Value};
+use crate::engine::conn::Conn;
 use crate::engine::dialect;
 use crate::engine::error::SqlError;
+use crate::engine::record::args;
 
 /// Handed to `notify` after the commit, in commit order, before the callers are answered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,9 +74,9 @@ impl Counters {
         schema: &Schema,
         known: Head,
     ) -> Result<Self, SqlError> {
-        let row = conn.row(schema.counters, &[]).await?;
-        let row = row.ok_or_else(|| SqlError::decode("the counters have no row"))?;
-        let (seq, ord) = (row.int_opt(0)?.unwrap_or(0), row.int_opt(1)?.unwrap_or(0));
+        let (seq, ord): (Option<i64>, Option<i64>) =
+            conn.one(schema.counters, &[], "the counters have no row").await?;
+        let (seq, ord) = (seq.unwrap_or(0), ord.unwrap_or(0));
         let found = match schema.audited {
             true => audit_chain::newest(conn).await?,
             false => Head::default(),
@@ -133,12 +134,7 @@ impl Gathered {
             }
             let mut args = Vec::with_capacity(chunk.len() * dialect::EVENT_COLUMNS);
             for (event, body) in chunk.iter().zip(&bodies) {
-                args.extend([
-                    Value::from(event.seq),
-                    Value::from(event.at),
-                    Value::from(event.agent_id.map(|agent| agent.0)),
-                    Value::from(body),
-                ]);
+                args.extend(args![event.seq, event.at, event.agent_id, *body]);
             }
             conn.run(dialect::insert_events(chunk.len()), &args).await?;
         }

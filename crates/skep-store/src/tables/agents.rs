@@ -7,8 +7,9 @@ use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName};
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
+use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
@@ -28,12 +29,10 @@ impl Run for RegisterAgents {
     type Out = Vec<(AgentName, AgentId)>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let living = "SELECT id, wanted, installed, failure, name FROM agents \
+        let living = "SELECT name, id, wanted, installed, failure FROM agents \
                       WHERE removed_at IS NULL";
-        let mut known = HashMap::new();
-        for row in tx.conn.rows(living, &[]).await? {
-            known.insert(row.text(4)?, Status::read(&row)?);
-        }
+        let known: Vec<(String, (AgentId, Status))> = tx.conn.list(living, &[]).await?;
+        let mut known: HashMap<_, _> = known.into_iter().collect();
         let mut ids = Vec::with_capacity(self.agents.len());
         for agent in &self.agents {
             let found = known.remove(agent.name.as_str());
@@ -61,8 +60,7 @@ impl Run for RegisterAgent {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let living = "SELECT id, wanted, installed, failure FROM agents \
                       WHERE name = $1 AND removed_at IS NULL";
-        let row = tx.conn.row(living, &[self.agent.name.as_str().into()]).await?;
-        let found = row.as_ref().map(Status::read).transpose()?;
+        let found = tx.conn.find(living, &args![self.agent.name]).await?;
         Ok(settle(tx, found, &self.agent, self.installed, self.now).await?)
     }
 }
@@ -79,15 +77,14 @@ async fn settle(
         Some(found) => found,
         None => {
             let insert = "INSERT INTO agents (name, created_at) VALUES ($1, $2) RETURNING id";
-            let row = tx.conn.row(insert, &[agent.name.as_str().into(), now.into()]).await?;
-            let row = row.ok_or_else(|| SqlError::decode("an insert gave no id"))?;
-            (AgentId(row.int(0)?), Status::of_new())
+            let made = args![agent.name, now];
+            (tx.conn.one(insert, &made, "an insert gave no id").await?, Status::of_new())
         }
     };
     let is = Status { wanted: was.wanted.clone(), installed, failure: agent.failed.clone() };
     if was != is {
         let update = "UPDATE agents SET installed = $2, failure = $3 WHERE id = $1";
-        tx.conn.run(update, &[id.0.into(), installed.into(), (&is.failure).into()]).await?;
+        tx.conn.run(update, &args![id, installed, is.failure]).await?;
         let kind = EventKind::Status { state: is.word().to_owned(), reason: is.failure };
         tx.event(Event::of(id, &agent.name, now, kind));
     }
@@ -105,13 +102,9 @@ struct Status {
     failure: Option<String>,
 }
 
-impl Status {
-    /// From `id, wanted, installed, failure`.
-    fn read(row: &Row) -> Result<(AgentId, Self), SqlError> {
-        let (wanted, installed) = (row.text(1)?, row.bool(2)?);
-        Ok((AgentId(row.int(0)?), Self { wanted, installed, failure: row.text_opt(3)? }))
-    }
+record!(Status { wanted, installed, failure });
 
+impl Status {
     fn of_new() -> Self {
         Self { wanted: "active".to_owned(), installed: false, failure: None }
     }
@@ -141,14 +134,7 @@ pub(crate) async fn tally(tx: &mut Tx<'_>, agent: AgentId, by: Tally) -> Result<
     let update = "UPDATE agents SET pending = pending + $2, running = running + $3, \
                   waiting = waiting + $4, turns = turns + $5, \
                   served = COALESCE($6, served) WHERE id = $1";
-    let args = [
-        agent.0.into(),
-        by.pending.into(),
-        by.running.into(),
-        by.waiting.into(),
-        by.turns.into(),
-        by.served.into(),
-    ];
+    let args = args![agent, by.pending, by.running, by.waiting, by.turns, by.served];
     tx.conn.run(update, &args).await?;
     Ok(())
 }
@@ -163,34 +149,25 @@ pub struct AgentCounts {
     pub turns: i64,
 }
 
+record!(AgentCounts { agent, pending, running, waiting, turns });
+
 /// The row of an agent, also of one that is not in the settings now. The living one has the name;
 /// removed ones are found by their id.
 pub async fn find(
     conn: &mut Conn,
     wanted: &AgentName,
 ) -> Result<Option<(AgentId, AgentName)>, SqlError> {
-    let row = match wanted.as_id() {
-        Some(id) => conn.row("SELECT id, name FROM agents WHERE id = $1", &[id.0.into()]).await?,
+    match wanted.as_id() {
+        Some(id) => conn.find("SELECT id, name FROM agents WHERE id = $1", &args![id]).await,
         None => {
             let select = "SELECT id, name FROM agents WHERE name = $1 AND removed_at IS NULL";
-            conn.row(select, &[wanted.as_str().into()]).await?
+            conn.find(select, &args![wanted]).await
         }
-    };
-    row.map(|row| Ok((AgentId(row.int(0)?), AgentName(row.text(1)?)))).transpose()
+    }
 }
 
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
     let select = "SELECT id, pending, running, waiting, turns FROM agents \
                   WHERE removed_at IS NULL ORDER BY name";
-    let rows = conn.rows(select, &[]).await?;
-    let counts = rows.iter().map(|row| {
-        Ok(AgentCounts {
-            agent: AgentId(row.int(0)?),
-            pending: row.int(1)?,
-            running: row.int(2)?,
-            waiting: row.int(3)?,
-            turns: row.int(4)?,
-        })
-    });
-    counts.collect()
+    conn.list(select, &[]).await
 }

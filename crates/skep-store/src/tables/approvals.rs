@@ -1,7 +1,6 @@
 //! Questions to a person, and their answers. A question is written with the wait it causes; its
 //! answer with the word that the call goes on.
 
-use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 use skep_core::Millis;
 use skep_core::approval::{ApprovalState, Scope};
@@ -15,11 +14,11 @@ use skep_core::ids::{
 use skep_core::policy::Class;
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
+use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::inbox::{Accept, Accepted};
-use crate::tables::pending::cause;
 use crate::tables::people::grants::{AddGrant, GrantRow};
 use crate::tables::waits::Decide;
 
@@ -71,22 +70,22 @@ pub(crate) async fn ask(
     let (arguments, files, why) =
         (new.arguments.to_string(), new.files.to_string(), new.why.to_string());
     let asked_by = json!(new.asked_by).to_string();
-    let args = [
-        (&new.id).into(),
-        asking.agent.0.into(),
-        asking.session.as_str().into(),
-        asking.turn.as_str().into(),
-        new.call.as_str().into(),
-        (&new.tool).into(),
-        new.class.as_str().into(),
-        (&arguments).into(),
-        (&new.cwd).into(),
-        (&files).into(),
-        (&new.hash).into(),
-        (&why).into(),
-        (&asked_by).into(),
-        asking.now.into(),
-        new.expires_at.into(),
+    let args = args![
+        new.id,
+        asking.agent,
+        asking.session,
+        asking.turn,
+        new.call,
+        new.tool,
+        new.class,
+        arguments,
+        new.cwd,
+        files,
+        new.hash,
+        why,
+        asked_by,
+        asking.now,
+        new.expires_at
     ];
     tx.conn.run(insert, &args).await?;
     tx.event(asking.event(EventKind::ApprovalAsked {
@@ -101,13 +100,13 @@ pub(crate) async fn ask(
 /// The call runs with its approval now.
 pub(crate) async fn mark_used(tx: &mut Tx<'_>, id: &str, now: Millis) -> Result<(), SqlError> {
     let update = "UPDATE approvals SET used_at = COALESCE(used_at, $2) WHERE id = $1";
-    tx.conn.run(update, &[id.into(), now.into()]).await.map(drop)
+    tx.conn.run(update, &args![id, now]).await.map(drop)
 }
 
 /// The call that was to run with it did not.
 pub(crate) async fn mark_unused(tx: &mut Tx<'_>, id: &str) -> Result<(), SqlError> {
     let update = "UPDATE approvals SET used_at = NULL WHERE id = $1";
-    tx.conn.run(update, &[id.into()]).await.map(drop)
+    tx.conn.run(update, &args![id]).await.map(drop)
 }
 
 /// Nobody answered in time.
@@ -117,7 +116,7 @@ pub(crate) async fn mark_expired(
     id: &str,
 ) -> Result<(), SqlError> {
     let update = "UPDATE approvals SET state = 'expired' WHERE id = $1 AND state = 'open'";
-    if tx.conn.run(update, &[id.into()]).await? > 0 {
+    if tx.conn.run(update, &args![id]).await? > 0 {
         tell_decided(tx, asking, id, ApprovalState::Expired, None);
     }
     Ok(())
@@ -127,8 +126,7 @@ pub(crate) async fn mark_expired(
 pub(crate) async fn withdraw(tx: &mut Tx<'_>, asking: &Asking<'_>) -> Result<(), SqlError> {
     let update = "UPDATE approvals SET state = 'withdrawn' WHERE turn = $1 AND state = 'open' \
                   AND reopened = 0 RETURNING id";
-    for row in tx.conn.rows(update, &[asking.turn.as_str().into()]).await? {
-        let id = row.text(0)?;
+    for id in tx.conn.list::<String>(update, &args![asking.turn]).await? {
         tell_decided(tx, asking, &id, ApprovalState::Withdrawn, None);
     }
     Ok(())
@@ -175,8 +173,7 @@ impl Run for AnswerApproval {
     type Out = Option<Accepted>;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let found = find(tx.conn, &self.id).await?;
-        let found = found.ok_or_else(|| Refusal::not_found(format!("approval {}", self.id)))?;
+        let found = existing(tx.conn, &self.id).await?;
         found.answerable(&self.hash, self.now)?;
         if !found.reopened && is_told_to_end(tx.conn, &found.turn).await? {
             return Err(withdrawn(&self.id));
@@ -184,24 +181,18 @@ impl Run for AnswerApproval {
         let state = if self.approve { ApprovalState::Approved } else { ApprovalState::Denied };
         let update = "UPDATE approvals SET state = $2, decided_by = $3, decided_at = $4, \
                       decided_from = $5, scope = $6, pattern = $7, note = $8 WHERE id = $1";
-        let args = [
-            (&self.id).into(),
-            state.as_str().into(),
-            (&self.by).into(),
-            self.now.into(),
-            (&self.from).into(),
-            self.scope.as_str().into(),
-            (&self.pattern).into(),
-            (&self.note).into(),
+        let args = args![
+            self.id,
+            state,
+            self.by,
+            self.now,
+            self.from,
+            self.scope,
+            self.pattern,
+            self.note
         ];
         tx.conn.run(update, &args).await?;
-        let asking = Asking {
-            turn: &found.turn,
-            agent: found.agent,
-            agent_name: &found.agent_name,
-            session: &found.session,
-            now: self.now,
-        };
+        let asking = found.asking(self.now);
         tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
         tx.audit(self.trace(&found, state)).await?;
         for grant in &self.grants {
@@ -259,8 +250,7 @@ impl Run for Reopen {
     type Out = ();
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
-        let found = find(tx.conn, &self.id).await?;
-        let found = found.ok_or_else(|| Refusal::not_found(format!("approval {}", self.id)))?;
+        let found = existing(tx.conn, &self.id).await?;
         if found.state != ApprovalState::Expired {
             let detail = format!(
                 "the approval {} is {}; only an expired one can be reopened",
@@ -271,26 +261,15 @@ impl Run for Reopen {
         }
         let update = "UPDATE approvals SET state = 'open', reopened = 1, expires_at = $2 \
                       WHERE id = $1";
-        tx.conn.run(update, &[(&self.id).into(), self.expires_at.into()]).await?;
-        let asking = Asking {
-            turn: &found.turn,
-            agent: found.agent,
-            agent_name: &found.agent_name,
-            session: &found.session,
-            now: self.now,
-        };
+        tx.conn.run(update, &args![self.id, self.expires_at]).await?;
+        let asking = found.asking(self.now);
         tx.event(asking.event(EventKind::ApprovalAsked {
             approval: self.id.clone(),
             call_id: found.call.clone(),
             tool: found.tool.clone(),
             expires_at: self.expires_at,
         }));
-        let word = json!([{"stage": "approval", "word": "asked again"}]).to_string();
-        let told = AuditRow {
-            decision: word,
-            ..found.trace(&self.by, AuditRow::new(AuditKind::Decision, self.now, "reopened"))
-        };
-        Ok(tx.audit(told).await?)
+        Ok(tx.audit(found.note(&self.by, "reopened", "asked again", self.now)).await?)
     }
 }
 
@@ -311,16 +290,11 @@ impl Run for NoteRefused {
         let Some(found) = find(tx.conn, &self.id).await? else { return Ok(()) };
         let known = "SELECT 1 FROM audit WHERE turn = $1 AND call_id = $2 AND kind = 'decision' \
                      AND outcome = 'refused' AND principal = $3 LIMIT 1";
-        let args = [found.turn.as_str().into(), found.call.as_str().into(), (&self.by).into()];
-        if tx.conn.row(known, &args).await?.is_some() {
+        if tx.conn.row(known, &args![found.turn, found.call, self.by]).await?.is_some() {
             return Ok(());
         }
         let word = format!("refused: {}", self.why);
-        let told = AuditRow {
-            decision: json!([{"stage": "approval", "word": word}]).to_string(),
-            ..found.trace(&self.by, AuditRow::new(AuditKind::Decision, self.now, "refused"))
-        };
-        Ok(tx.audit(told).await?)
+        Ok(tx.audit(found.note(&self.by, "refused", &word, self.now)).await?)
     }
 }
 
@@ -336,19 +310,13 @@ impl Run for ExpireReopened {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<usize, Refusal> {
         let due = "SELECT id FROM approvals WHERE state = 'open' AND reopened = 1 \
                    AND expires_at <= $1 ORDER BY expires_at LIMIT 100";
-        let rows = tx.conn.rows(due, &[self.now.into()]).await?;
-        for row in &rows {
-            let Some(found) = find(tx.conn, &row.text(0)?).await? else { continue };
-            let asking = Asking {
-                turn: &found.turn,
-                agent: found.agent,
-                agent_name: &found.agent_name,
-                session: &found.session,
-                now: self.now,
-            };
+        let ids: Vec<String> = tx.conn.list(due, &args![self.now]).await?;
+        for id in &ids {
+            let Some(found) = find(tx.conn, id).await? else { continue };
+            let asking = found.asking(self.now);
             mark_expired(tx, &asking, &found.id).await?;
         }
-        Ok(rows.len())
+        Ok(ids.len())
     }
 }
 
@@ -356,7 +324,7 @@ impl Run for ExpireReopened {
 pub async fn next_over(conn: &mut Conn) -> Result<Option<Millis>, SqlError> {
     let select = "SELECT expires_at FROM approvals WHERE state = 'open' AND reopened = 1 \
                   ORDER BY expires_at LIMIT 1";
-    conn.row(select, &[]).await?.map(|row| row.int(0)).transpose()
+    conn.find(select, &[]).await
 }
 
 /// A question, and its answer when there is one.
@@ -392,7 +360,50 @@ pub struct Approval {
     pub used_at: Option<Millis>,
 }
 
+record!(Approval {
+    number,
+    id,
+    agent,
+    agent_name,
+    session,
+    session_key,
+    item,
+    turn,
+    call,
+    tool,
+    class,
+    arguments,
+    cwd,
+    files,
+    hash,
+    why,
+    state,
+    reopened,
+    asked_by,
+    asked_at,
+    expires_at,
+    decided_by,
+    decided_at,
+    decided_from,
+    scope,
+    pattern,
+    note,
+    used_at,
+});
+
 impl Approval {
+    fn asking(&self, now: Millis) -> Asking<'_> {
+        let Self { turn, agent, agent_name, session, .. } = self;
+        Asking { turn, agent: *agent, agent_name, session, now }
+    }
+
+    /// What was decided about it, for the audit trail.
+    fn note(&self, by: &str, outcome: &str, word: &str, now: Millis) -> AuditRow {
+        let decision = json!([{"stage": "approval", "word": word}]).to_string();
+        let row = AuditRow::new(AuditKind::Decision, now, outcome);
+        AuditRow { decision, ..self.trace(by, row) }
+    }
+
     /// A row about this question.
     fn trace(&self, by: &str, row: AuditRow) -> AuditRow {
         AuditRow {
@@ -449,7 +460,7 @@ fn withdrawn(id: &str) -> Refusal {
 /// No call of the turn runs any more, though the turn may still be open.
 async fn is_told_to_end(conn: &mut Conn, turn: &TurnId) -> Result<bool, SqlError> {
     let select = "SELECT 1 FROM turns WHERE id = $1 AND cancel IS NOT NULL";
-    Ok(conn.row(select, &[turn.as_str().into()]).await?.is_some())
+    Ok(conn.row(select, &args![turn]).await?.is_some())
 }
 
 fn expired(id: &str) -> String {
@@ -470,14 +481,17 @@ macro_rules! select {
 }
 
 pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Approval>, SqlError> {
-    let row = conn.row(select!("WHERE p.id = $1"), &[id.into()]).await?;
-    row.as_ref().map(read).transpose()
+    conn.find(select!("WHERE p.id = $1"), &args![id]).await
+}
+
+async fn existing(conn: &mut Conn, id: &str) -> Result<Approval, Refusal> {
+    find(conn, id).await?.ok_or_else(|| Refusal::not_found(format!("approval {id}")))
 }
 
 /// The open questions of a turn.
 pub async fn open_of_turn(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Approval>, SqlError> {
     let select = select!("WHERE p.turn = $1 AND p.state = 'open' AND p.reopened = 0");
-    conn.rows(select, &[turn.as_str().into()]).await?.iter().map(read).collect()
+    conn.list(select, &args![turn]).await
 }
 
 /// Approvals in a state, the newest first, below `before`.
@@ -488,23 +502,20 @@ pub async fn page(
     before: i64,
     limit: u32,
 ) -> Result<Vec<Approval>, SqlError> {
-    let (state, limit) = (state.as_str(), i64::from(limit));
-    let rows = match agent {
+    match agent {
         None => {
             let select =
                 select!("WHERE p.state = $1 AND p.number < $2 ORDER BY p.number DESC LIMIT $3");
-            conn.rows(select, &[state.into(), before.into(), limit.into()]).await?
+            conn.list(select, &args![state, before, limit]).await
         }
         Some(agent) => {
             let select = select!(
                 "WHERE p.agent = $1 AND p.state = $2 AND p.number < $3 \
                  ORDER BY p.number DESC LIMIT $4"
             );
-            let args = [agent.0.into(), state.into(), before.into(), limit.into()];
-            conn.rows(select, &args).await?
+            conn.list(select, &args![agent, state, before, limit]).await
         }
-    };
-    rows.iter().map(read).collect()
+    }
 }
 
 /// Approvals that no call used, newest first.
@@ -518,8 +529,7 @@ pub async fn unused(
         "WHERE p.state = 'approved' AND p.used_at IS NULL AND p.number < $1 \
          AND ($2 IS NULL OR p.agent = $2) ORDER BY p.number DESC LIMIT $3"
     );
-    let args = [before.into(), agent.map(|agent| agent.0).into(), i64::from(limit).into()];
-    conn.rows(select, &args).await?.iter().map(read).collect()
+    conn.list(select, &args![before, agent, limit]).await
 }
 
 /// On whose behalf a turn works: the senders of the messages it answers. An approved call and a
@@ -529,8 +539,8 @@ pub async fn asked_by(conn: &mut Conn, turn: &TurnId) -> Result<Vec<String>, Sql
     let mut principals: Vec<String> = Vec::new();
     let mut turns = vec![turn.clone()];
     while let Some(turn) = turns.pop() {
-        for row in conn.rows(select, &[turn.as_str().into()]).await? {
-            let asked = match cause(&row, 1, 2)? {
+        for (principal, cause) in conn.list(select, &args![turn]).await? {
+            let asked = match cause {
                 Cause::Approved(id) => {
                     find(conn, id.as_str()).await?.map_or_else(Vec::new, |found| found.asked_by)
                 }
@@ -538,51 +548,11 @@ pub async fn asked_by(conn: &mut Conn, turn: &TurnId) -> Result<Vec<String>, Sql
                     turns.push(call.turn);
                     continue;
                 }
-                _ => vec![row.text(0)?],
+                _ => vec![principal],
             };
             let news = asked.into_iter().filter(|asked| !principals.contains(asked));
             principals.extend(news.collect::<Vec<_>>());
         }
     }
     Ok(principals)
-}
-
-fn read(row: &Row) -> Result<Approval, SqlError> {
-    let state = row.text(16)?;
-    let state = ApprovalState::parse(&state);
-    Ok(Approval {
-        number: row.int(0)?,
-        id: row.text(1)?,
-        agent: AgentId(row.int(2)?),
-        agent_name: AgentName(row.text(3)?),
-        session: SessionId(row.text(4)?),
-        session_key: SessionKey(row.text(5)?),
-        item: row.text_opt(6)?.map(ItemId),
-        turn: TurnId(row.text(7)?),
-        call: CallId(row.text(8)?),
-        tool: row.text(9)?,
-        class: row.text(10)?,
-        arguments: document(row, 11)?,
-        cwd: row.text(12)?,
-        files: document(row, 13)?,
-        hash: row.text(14)?,
-        why: document(row, 15)?,
-        state: state.ok_or_else(|| SqlError::decode("approval state"))?,
-        reopened: row.bool(17)?,
-        asked_by: document(row, 18)?,
-        asked_at: row.int(19)?,
-        expires_at: row.int(20)?,
-        decided_by: row.text_opt(21)?,
-        decided_at: row.int_opt(22)?,
-        decided_from: row.text_opt(23)?,
-        scope: row.text_opt(24)?.as_deref().and_then(Scope::parse),
-        pattern: row.text_opt(25)?,
-        note: row.text_opt(26)?,
-        used_at: row.int_opt(27)?,
-    })
-}
-
-fn document<T: DeserializeOwned>(row: &Row, column: usize) -> Result<T, SqlError> {
-    let read = serde_json::from_str(&row.text(column)?);
-    read.map_err(|error| SqlError::decode(format!("an approval: {error}")))
 }

@@ -6,10 +6,11 @@ use skep_core::Millis;
 use skep_core::audit::{AuditKind, AuditRow, Seal};
 use skep_core::ids::AgentId;
 
-use crate::engine::audit_chain::{decode, newest, seal};
+use crate::engine::audit_chain::{SEAL, newest, seal};
 use crate::engine::command::Run;
 use crate::engine::conn::{Conn, Row};
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{Record, args};
 use crate::engine::tx::Tx;
 
 pub use crate::engine::audit_chain::found_after;
@@ -44,7 +45,7 @@ pub(crate) async fn expire(
     now: Millis,
 ) -> Result<bool, SqlError> {
     let oldest = "SELECT id, at, hash FROM audit WHERE id > 0 ORDER BY id LIMIT $1";
-    let rows = tx.conn.rows(oldest, &[limit.into()]).await?;
+    let rows = tx.conn.rows(oldest, &args![limit]).await?;
     let mut last = None;
     let mut count = 0;
     for row in &rows {
@@ -59,7 +60,7 @@ pub(crate) async fn expire(
     let told = json!({ "upto": upto, "hash": seal.to_string(), "rows": count, "before": before });
     let arguments = told.to_string();
     tx.audit(AuditRow { arguments, ..AuditRow::new(AuditKind::Checkpoint, now, "let_go") }).await?;
-    tx.conn.run("DELETE FROM audit WHERE id <= $1", &[upto.into()]).await?;
+    tx.conn.run("DELETE FROM audit WHERE id <= $1", &args![upto]).await?;
     Ok(count == limit)
 }
 
@@ -84,7 +85,7 @@ macro_rules! select {
     ($which:literal) => {
         concat!(
             "SELECT id, at, kind, principal, agent, session, turn, call_id, tool, arguments, ",
-            "decision, outcome, took_ms, bytes, hash, agent_id FROM audit WHERE ",
+            "decision, outcome, took_ms, bytes, agent_id, hash FROM audit WHERE ",
             $which,
             " AND ($3 IS NULL OR agent_id = $3 OR (agent_id IS NULL AND agent = $4)) ",
             "AND ($5 IS NULL OR tool = $5) AND ($6 IS NULL OR outcome = $6) ",
@@ -105,40 +106,36 @@ pub async fn page(
         Some(agent) => name_before_ids(conn, agent).await?,
         None => None,
     };
-    let args = |first, second, limit: usize| {
-        [
-            first,
-            second,
-            wanted.agent.map(|agent| agent.0).into(),
-            named.as_deref().into(),
-            (&wanted.tool).into(),
-            (&wanted.outcome).into(),
-            wanted.kind.map(AuditKind::as_str).into(),
-            i64::try_from(limit).unwrap_or(i64::MAX).into(),
-        ]
-    };
-    if let Some(turn) = &wanted.turn {
+    let Wanted { agent, tool, outcome, kind, turn } = wanted;
+    if let Some(turn) = turn {
         // A turn's rows lie together.
         let select = select!("turn = $1 AND id > 0 AND id < $2");
-        let args = args(turn.into(), before.unwrap_or(i64::MAX).into(), limit);
-        let rows = conn.rows(select, &args).await?;
+        let before = before.unwrap_or(i64::MAX);
+        let rows = conn
+            .rows(select, &args![turn, before, agent, named, tool, outcome, kind, limit])
+            .await?;
         let more = rows.len() == limit;
         let next = rows.last().filter(|_| more).map(|row| row.int(0)).transpose()?;
-        return Ok(AuditRows { rows: rows.iter().filter_map(readable).collect(), next });
+        return Ok(AuditRows { rows: rows.into_iter().filter_map(readable).collect(), next });
     }
     let end = newest(conn).await?.id.saturating_add(1);
     let mut below = before.map_or(end, |before| before.min(end));
     let mut rows = Vec::new();
     for _ in 0..LOOKS {
         let left = limit.saturating_sub(rows.len());
-        let args = args(below.into(), below.saturating_sub(LOOK).max(1).into(), left);
-        let found = conn.rows(select!("id < $1 AND id >= $2"), &args).await?;
-        rows.extend(found.iter().filter_map(readable));
+        let least = below.saturating_sub(LOOK).max(1);
+        let found = conn
+            .rows(
+                select!("id < $1 AND id >= $2"),
+                &args![below, least, agent, named, tool, outcome, kind, left],
+            )
+            .await?;
         let full = found.len() == left;
         below = match found.last() {
             Some(last) if full => last.int(0)?,
             _ => below.saturating_sub(LOOK),
         };
+        rows.extend(found.into_iter().filter_map(readable));
         if full || below <= 1 {
             break;
         }
@@ -151,13 +148,12 @@ pub async fn page(
 async fn name_before_ids(conn: &mut Conn, agent: AgentId) -> Result<Option<String>, SqlError> {
     let first = "SELECT id, name FROM agents \
                  WHERE name = (SELECT name FROM agents WHERE id = $1) ORDER BY id LIMIT 1";
-    match conn.row(first, &[agent.0.into()]).await? {
-        Some(row) if row.int(0)? == agent.0 => row.text(1).map(Some),
-        _ => Ok(None),
-    }
+    let found: Option<(AgentId, String)> = conn.find(first, &args![agent]).await?;
+    Ok(found.filter(|(id, _)| *id == agent).map(|(_, name)| name))
 }
 
 /// What cannot be read is for `verify` to name.
-fn readable(row: &Row) -> Option<(AuditRow, Seal)> {
-    Some((decode(row).ok()?, seal(row, 14).unwrap_or_default()))
+fn readable(row: Row) -> Option<(AuditRow, Seal)> {
+    let seal = seal(&row, SEAL).unwrap_or_default();
+    Some((AuditRow::of(row).ok()?, seal))
 }

@@ -6,6 +6,7 @@ use skep_core::ids::{AgentId, AgentName, Principal, SessionId, SessionKey, TurnI
 
 use crate::engine::command::Run;
 use crate::engine::error::Refusal;
+use crate::engine::record::args;
 use crate::engine::tx::Tx;
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::lanes;
@@ -47,15 +48,7 @@ impl Run for BeginSession {
         let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, state, \
                       first_seq, outcome, started_at, changed_at, ended_at) \
                       VALUES ($1, $2, $3, $4, 2, $5, 0, 'ended', 1, 'given', $6, $6, $6)";
-        let args = [
-            self.turn.as_str().into(),
-            lane.id.0.into(),
-            self.agent.0.into(),
-            session.as_str().into(),
-            ord.into(),
-            self.now.into(),
-        ];
-        tx.conn.run(insert, &args).await?;
+        tx.conn.run(insert, &args![self.turn, lane.id, self.agent, session, ord, self.now]).await?;
         let (agent, turn) = (&self.agent_name, &self.turn);
         let place = RowPlace { agent, session: &session, turn, now: self.now };
         history::append(tx, &place, self.messages.clone()).await?;

@@ -12,6 +12,7 @@ use skep_core::message::{Message, Usage};
 
 use crate::engine::command::Run;
 use crate::engine::error::Refusal;
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals;
@@ -75,15 +76,8 @@ impl Run for Close {
         };
         let (leased, found) = Leased::find(tx, &self.turn, self.token, self.now).await?;
         let answers = self.entries.iter().filter(|entry| matches!(entry, Entry::Assistant { .. }));
-        let args = [
-            self.turn.as_str().into(),
-            self.now.into(),
-            self.outcome.word().into(),
-            answer.into(),
-            error.into(),
-            self.active_ms.into(),
-            i64::try_from(answers.count()).unwrap_or(i64::MAX).into(),
-        ];
+        let (word, answers) = (self.outcome.word(), answers.count());
+        let args = args![self.turn, self.now, word, answer, error, self.active_ms, answers,];
         tx.conn.run(update, &args).await?;
         let more = found.pending > 0;
         let rows = write_entries(tx, &leased, &self.entries).await?;
@@ -121,6 +115,8 @@ struct EndedItem {
     channel: Option<ChannelId>,
 }
 
+record!(EndedItem { id, message_id, channel });
+
 impl Close {
     fn answered_by(&self) -> Option<String> {
         self.entries.iter().rev().find_map(|entry| match entry {
@@ -131,14 +127,7 @@ impl Close {
 
     async fn end_items(&self, tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<(), Refusal> {
         let select = "SELECT id, message_id, channel FROM items WHERE turn = $1 ORDER BY ord";
-        let mut items = Vec::new();
-        for row in tx.conn.rows(select, &[self.turn.as_str().into()]).await? {
-            items.push(EndedItem {
-                id: ItemId(row.text(0)?),
-                message_id: MessageId(row.text(1)?),
-                channel: row.text_opt(2)?.map(ChannelId),
-            });
-        }
+        let items: Vec<EndedItem> = tx.conn.list(select, &args![self.turn]).await?;
         let (code, error) = match &self.outcome {
             Outcome::Answered { .. } => (None, None),
             Outcome::Ended { code, text, .. } => (Some(code.as_str()), Some(text)),
@@ -146,14 +135,7 @@ impl Close {
         let state = self.outcome.state();
         let update = "UPDATE items SET state = $2, error_code = $3, error = $4, \
                       finished_at = $5 WHERE turn = $1";
-        let args = [
-            self.turn.as_str().into(),
-            state.as_str().into(),
-            code.into(),
-            error.into(),
-            self.now.into(),
-        ];
-        tx.conn.run(update, &args).await?;
+        tx.conn.run(update, &args![self.turn, state, code, error, self.now]).await?;
         let ended = i64::try_from(items.len()).unwrap_or(0);
         let by = Tally { running: -ended, turns: -1, ..Tally::default() };
         tally(tx, leased.agent, by).await?;

@@ -7,6 +7,7 @@ use skep_core::message::Body;
 
 use crate::engine::conn::Conn;
 use crate::engine::error::SqlError;
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::history::RowPlace;
 
@@ -22,6 +23,8 @@ pub struct Compaction {
     pub notes: String,
 }
 
+record!(Compaction { seam, upto, turn, at, reason, notes });
+
 /// Remembers a row that tells of a compaction; other rows are none of its business.
 pub(crate) async fn note(
     tx: &mut Tx<'_>,
@@ -34,15 +37,7 @@ pub(crate) async fn note(
     };
     let insert = "INSERT INTO compactions (session, seam, upto, turn, at, reason, notes) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    let args = [
-        place.session.as_str().into(),
-        seq.into(),
-        seam.upto.into(),
-        place.turn.as_str().into(),
-        place.now.into(),
-        seam.reason.as_str().into(),
-        notes.into(),
-    ];
+    let args = args![place.session, seq, seam.upto, place.turn, place.now, seam.reason, notes];
     tx.conn.run(insert, &args).await?;
     Ok(())
 }
@@ -51,17 +46,5 @@ pub(crate) async fn note(
 pub async fn newest(conn: &mut Conn, session: &SessionId) -> Result<Option<Compaction>, SqlError> {
     let select = "SELECT seam, upto, turn, at, reason, notes FROM compactions \
                   WHERE session = $1 ORDER BY seam DESC LIMIT 1";
-    let Some(row) = conn.row(select, &[session.as_str().into()]).await? else {
-        return Ok(None);
-    };
-    let word = row.text(4)?;
-    let reason = Reason::parse(&word);
-    Ok(Some(Compaction {
-        seam: row.int(0)?,
-        upto: row.int(1)?,
-        turn: TurnId(row.text(2)?),
-        at: row.int(3)?,
-        reason: reason.ok_or_else(|| SqlError::decode(format!("reason {word}")))?,
-        notes: row.text(5)?,
-    }))
+    conn.find(select, &args![session]).await
 }

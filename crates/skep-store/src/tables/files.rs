@@ -10,6 +10,7 @@ use skep_core::role::Sight;
 
 use crate::engine::conn::Conn;
 use crate::engine::error::SqlError;
+use crate::engine::record::args;
 use crate::engine::tx::Tx;
 
 /// Keeps the bytes of these files. One without bytes must be there already.
@@ -22,7 +23,7 @@ pub(crate) async fn keep(
         let Some(data) = &file.data else { continue };
         let insert = "INSERT INTO files (hash, bytes, added_at) VALUES ($1, $2, $3) \
                       ON CONFLICT (hash) DO NOTHING";
-        tx.conn.run(insert, &[(&file.hash).into(), (&data.0[..]).into(), now.into()]).await?;
+        tx.conn.run(insert, &args![file.hash, data.0[..], now]).await?;
     }
     Ok(())
 }
@@ -37,7 +38,7 @@ pub(crate) async fn refer(
     for file in files {
         let insert = "INSERT INTO history_files (session, seq, hash) VALUES ($1, $2, $3) \
                       ON CONFLICT (hash, session, seq) DO NOTHING";
-        tx.conn.run(insert, &[session.as_str().into(), seq.into(), (&file.hash).into()]).await?;
+        tx.conn.run(insert, &args![session, seq, file.hash]).await?;
     }
     Ok(())
 }
@@ -53,14 +54,7 @@ pub(crate) async fn keep_with_item(
     for (position, file) in (0_i64..).zip(files) {
         let insert = "INSERT INTO item_files (item, position, hash, name, mime, size) \
                       VALUES ($1, $2, $3, $4, $5, $6)";
-        let args = [
-            item.as_str().into(),
-            position.into(),
-            (&file.hash).into(),
-            (&file.name).into(),
-            (&file.mime).into(),
-            i64::try_from(file.size).unwrap_or(i64::MAX).into(),
-        ];
+        let args = args![item, position, file.hash, file.name, file.mime, file.size];
         tx.conn.run(insert, &args).await?;
     }
     Ok(())
@@ -70,22 +64,14 @@ pub(crate) async fn keep_with_item(
 pub async fn of_item(conn: &mut Conn, item: &ItemId) -> Result<Vec<File>, SqlError> {
     let select = "SELECT name, mime, size, hash FROM item_files WHERE item = $1 \
                   ORDER BY position";
-    let rows = conn.rows(select, &[item.as_str().into()]).await?;
-    let files = rows.iter().map(|row| {
-        Ok(File {
-            name: row.text(0)?,
-            mime: row.text(1)?,
-            size: u64::try_from(row.int(2)?).unwrap_or(0),
-            hash: row.text(3)?,
-            data: None,
-        })
-    });
-    files.collect()
+    let files: Vec<(String, String, u64, String)> = conn.list(select, &args![item]).await?;
+    let file = |(name, mime, size, hash)| File { name, mime, size, hash, data: None };
+    Ok(files.into_iter().map(file).collect())
 }
 
 pub async fn bytes(conn: &mut Conn, hash: &str) -> Result<Option<Vec<u8>>, SqlError> {
     let select = "SELECT bytes FROM files WHERE hash = $1";
-    conn.row(select, &[hash.into()]).await?.map(|row| row.blob(0)).transpose()
+    conn.find(select, &args![hash]).await
 }
 
 /// Puts the bytes into the files of these messages, for those that are `wanted`. The same content
@@ -115,15 +101,12 @@ pub async fn in_sight(
     hash: &str,
     sight: &Sight,
 ) -> Result<Option<File>, SqlError> {
-    let row = match sight {
-        Sight::All => conn.row(IN_ANY, &[hash.into()]).await?,
-        Sight::Keys { prefix, .. } => conn.row(UNDER_KEYS, &[hash.into(), prefix.into()]).await?,
-        Sight::Agent(agent) => conn.row(OF_AGENT, &[hash.into(), agent.0.into()]).await?,
+    let body: Option<Body> = match sight {
+        Sight::All => conn.find(IN_ANY, &args![hash]).await?,
+        Sight::Keys { prefix, .. } => conn.find(UNDER_KEYS, &args![hash, prefix]).await?,
+        Sight::Agent(agent) => conn.find(OF_AGENT, &args![hash, agent]).await?,
     };
-    let Some(row) = row else { return Ok(None) };
-    let body: Body = serde_json::from_str(&row.text(0)?)
-        .map_err(|error| SqlError::decode(format!("a message with a file: {error}")))?;
-    Ok(body.files().find(|file| file.hash == hash).cloned())
+    Ok(body.and_then(|body| body.files().find(|file| file.hash == hash).cloned()))
 }
 
 macro_rules! with_file {

@@ -10,8 +10,9 @@ use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Body, MOST_TOKENS, Message, View, history_tag};
 use skep_core::money::Money;
 
-use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS};
+use crate::engine::conn::{Conn, PAGE_ROWS};
 use crate::engine::error::SqlError;
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::compactions;
 use crate::tables::files;
@@ -46,18 +47,11 @@ pub(crate) async fn append(
                    cost = cost + $4, unpriced = unpriced + $5, last_at = $6, \
                    title = CASE title WHEN '' THEN $7 ELSE title END \
                    WHERE id = $1 RETURNING last_seq, agent";
-    let args = [
-        place.session.as_str().into(),
-        count.into(),
-        sum.tokens.into(),
-        sum.cost.into(),
-        sum.unpriced.into(),
-        place.now.into(),
-        (&sum.title).into(),
-    ];
-    let row = tx.conn.row(reserve, &args).await?;
-    let row = row.ok_or_else(|| SqlError::decode("the session of a turn is gone"))?;
-    let (last, agent) = (row.int(0)? - count, AgentId(row.int(1)?));
+    let args =
+        args![place.session, count, sum.tokens, sum.cost, sum.unpriced, place.now, sum.title];
+    let (newest, agent): (i64, AgentId) =
+        tx.conn.one(reserve, &args, "the session of a turn is gone").await?;
+    let last = newest - count;
     let mut rows = Vec::with_capacity(messages.len());
     for (seq, message) in (last + 1..).zip(messages) {
         let spoken = message.body.is_spoken();
@@ -150,7 +144,7 @@ async fn note_spoken(
     seq: i64,
 ) -> Result<(), SqlError> {
     let insert = "INSERT INTO spoken (agent, session, seq) VALUES ($1, $2, $3)";
-    tx.conn.run(insert, &[agent.0.into(), session.as_str().into(), seq.into()]).await?;
+    tx.conn.run(insert, &args![agent, session, seq]).await?;
     Ok(())
 }
 
@@ -165,15 +159,8 @@ async fn insert(
         .map_err(|error| SqlError::decode(format!("message as JSON: {error}")))?;
     let insert = "INSERT INTO history (session, seq, id, turn, at, spoken, body) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
-    let args = [
-        place.session.as_str().into(),
-        seq.into(),
-        (&message.id).into(),
-        place.turn.as_str().into(),
-        place.now.into(),
-        message.body.is_spoken().into(),
-        (&body).into(),
-    ];
+    let spoken = message.body.is_spoken();
+    let args = args![place.session, seq, message.id, place.turn, place.now, spoken, body,];
     tx.conn.run(insert, &args).await?;
     files::refer(tx, place.session, seq, message.body.files()).await?;
     compactions::note(tx, place, seq, &message.body).await?;
@@ -213,10 +200,10 @@ pub(crate) async fn resolve(
     }
     let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at) \
                   VALUES ($1, $2, $3, $4, $4)";
-    let args = [wanted.id.as_str().into(), agent.0.into(), wanted.key.into(), wanted.now.into()];
+    let args = args![wanted.id, agent, wanted.key, wanted.now];
     tx.conn.run(insert, &args).await?;
     let point = "UPDATE lanes SET session = $2 WHERE id = $1";
-    tx.conn.run(point, &[lane.id.0.into(), wanted.id.as_str().into()]).await?;
+    tx.conn.run(point, &args![lane.id, wanted.id]).await?;
     Ok(wanted.id.clone())
 }
 
@@ -252,9 +239,8 @@ async fn page_text(
         View::Simple => SPOKEN_PAGE,
     };
     let before = before.unwrap_or(i64::MAX);
-    let args = [session.as_str().into(), before.into(), limit.into()];
-    let row = conn.row(sql, &args).await?;
-    Ok(row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default())
+    let text: Option<Option<String>> = conn.find(sql, &args![session, before, limit]).await?;
+    Ok(text.flatten().unwrap_or_default())
 }
 
 /// Rows as JSON objects with commas between them. Ids are ours and need no escape; the body is
@@ -285,10 +271,8 @@ pub async fn after(
         View::Full => NEXT_PAGE,
         View::Simple => NEXT_SPOKEN_PAGE,
     };
-    let args = [session.as_str().into(), after.into(), limit.into()];
-    let row = conn.row(sql, &args).await?;
-    let text = row.map(|row| row.text_opt(0)).transpose()?.flatten().unwrap_or_default();
-    decode(agent, session, &text)
+    let text: Option<Option<String>> = conn.find(sql, &args![session, after, limit]).await?;
+    decode(agent, session, &text.flatten().unwrap_or_default())
 }
 
 /// A page of rows above `after`, oldest first and in full.
@@ -298,23 +282,8 @@ pub async fn page_after(
     session: &SessionId,
     after: i64,
 ) -> Result<Vec<Message>, SqlError> {
-    let args = [session.as_str().into(), after.into(), PAGE_ROWS.into()];
-    let rows = conn.page(NEXT_LINES, &args, PAGE_BYTES).await?;
-    let messages = rows.iter().map(|row| {
-        let body = serde_json::from_str(&row.text(4)?)
-            .map_err(|error| SqlError::decode(format!("a message of {session}: {error}")))?;
-        Ok(Message {
-            tag: history_tag(),
-            id: row.text(1)?,
-            agent_id: agent.clone(),
-            session_id: session.clone(),
-            turn: TurnId(row.text(2)?),
-            seq: row.int(0)?,
-            timestamp: row.int(3)?,
-            body,
-        })
-    });
-    messages.collect()
+    let rows: Vec<StoredMessage> = conn.page(NEXT_LINES, &args![session, after, PAGE_ROWS]).await?;
+    Ok(rows.into_iter().map(|row| row.placed(agent, session)).collect())
 }
 
 /// What was said in a turn, oldest first.
@@ -324,10 +293,8 @@ pub async fn spoken_in(
     turn: &TurnId,
 ) -> Result<Vec<Message>, SqlError> {
     let select = "SELECT session, first_seq FROM turns WHERE id = $1";
-    let Some(row) = conn.row(select, &[turn.as_str().into()]).await? else {
-        return Ok(Vec::new());
-    };
-    let (session, first) = (SessionId(row.text(0)?), row.int(1)?);
+    let found: Option<(SessionId, i64)> = conn.find(select, &args![turn]).await?;
+    let Some((session, first)) = found else { return Ok(Vec::new()) };
     let mut said = after(conn, agent, &session, View::Simple, first - 1, u32::MAX).await?;
     said.retain(|message| message.turn == *turn);
     Ok(said)
@@ -404,7 +371,7 @@ pub async fn lines(
         quoted(agent.as_str()),
         quoted(session.as_str())
     );
-    let args = [session.as_str().into(), bound.into(), limit.into()];
+    let args = args![session, bound, limit];
     let mut lines = Lines::default();
     conn.each_row(sql, &args, |row| {
         let (seq, id, turn, at, body) =
@@ -454,9 +421,9 @@ pub async fn whole(
     }
 }
 
-/// A row as [`packed!`] writes it.
+/// A row, also as [`packed!`] writes it.
 #[derive(Deserialize)]
-struct Packed {
+struct StoredMessage {
     seq: i64,
     id: String,
     turn: TurnId,
@@ -464,21 +431,28 @@ struct Packed {
     body: Body,
 }
 
+record!(StoredMessage { seq, id, turn, at, body });
+
+impl StoredMessage {
+    fn placed(self, agent: &AgentName, session: &SessionId) -> Message {
+        Message {
+            tag: history_tag(),
+            id: self.id,
+            agent_id: agent.clone(),
+            session_id: session.clone(),
+            turn: self.turn,
+            seq: self.seq,
+            timestamp: self.at,
+            body: self.body,
+        }
+    }
+}
+
 fn decode(agent: &AgentName, session: &SessionId, text: &str) -> Result<Vec<Message>, SqlError> {
-    let mut rows: Vec<Packed> = serde_json::from_str(&format!("[{text}]"))
+    let mut rows: Vec<StoredMessage> = serde_json::from_str(&format!("[{text}]"))
         .map_err(|error| SqlError::decode(format!("messages of {session}: {error}")))?;
     rows.sort_by_key(|row| row.seq);
-    let messages = rows.into_iter().map(|row| Message {
-        tag: history_tag(),
-        id: row.id,
-        agent_id: agent.clone(),
-        session_id: session.clone(),
-        turn: row.turn,
-        seq: row.seq,
-        timestamp: row.at,
-        body: row.body,
-    });
-    Ok(messages.collect())
+    Ok(rows.into_iter().map(|row| row.placed(agent, session)).collect())
 }
 
 /// The session a key leads to now.
@@ -488,8 +462,7 @@ pub async fn session_of_key(
     key: &SessionKey,
 ) -> Result<Option<SessionId>, SqlError> {
     let select = "SELECT session FROM lanes WHERE agent = $1 AND key = $2";
-    let row = conn.row(select, &[agent.0.into(), key.as_str().into()]).await?;
-    Ok(row.map(|row| row.text_opt(0)).transpose()?.flatten().map(SessionId))
+    Ok(conn.find(select, &args![agent, key]).await?.flatten())
 }
 
 /// The key under which a session of this agent was opened.
@@ -499,8 +472,7 @@ pub async fn key_of_session(
     session: &SessionId,
 ) -> Result<Option<SessionKey>, SqlError> {
     let select = "SELECT key FROM sessions WHERE id = $1 AND agent = $2";
-    let row = conn.row(select, &[session.as_str().into(), agent.0.into()]).await?;
-    row.map(|row| row.text(0).map(SessionKey)).transpose()
+    conn.find(select, &args![session, agent]).await
 }
 
 /// A journalled call of a turn.
@@ -519,25 +491,10 @@ pub struct Call {
     pub own: bool,
 }
 
+record!(Call { call_id, seq, position, tool, retry_safe, state, reason, decision, own });
+
 pub async fn calls(conn: &mut Conn, turn: &TurnId) -> Result<Vec<Call>, SqlError> {
     let select = "SELECT call_id, seq, position, tool, retry_safe, state, reason, decision, own \
                   FROM calls WHERE turn = $1 ORDER BY seq, position";
-    let rows = conn.rows(select, &[turn.as_str().into()]).await?;
-    let calls = rows.iter().map(|row| {
-        let state = row.text(5)?;
-        let decision = row.text_opt(7)?.map(|text| Decision::read(&text)).transpose();
-        Ok(Call {
-            call_id: CallId(row.text(0)?),
-            seq: row.int(1)?,
-            position: row.int(2)?,
-            tool: row.text(3)?,
-            retry_safe: row.bool(4)?,
-            state: CallState::parse(&state)
-                .ok_or_else(|| SqlError::decode(format!("call state {state}")))?,
-            reason: row.text_opt(6)?,
-            decision: decision.map_err(|error| SqlError::decode(error.to_string()))?,
-            own: row.bool(8)?,
-        })
-    });
-    calls.collect()
+    conn.list(select, &args![turn]).await
 }

@@ -9,6 +9,7 @@ use skep_core::message::{Message, View};
 
 use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::args;
 use crate::engine::tx::Tx;
 use crate::tables::history::{self, Sum};
 use crate::tables::inbox::NORMAL;
@@ -40,8 +41,8 @@ impl Run for Import {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Imported, Refusal> {
         let select = "SELECT agent, last_seq FROM sessions WHERE id = $1";
-        if let Some(row) = tx.conn.row(select, &[self.session.as_str().into()]).await? {
-            return self.compare(tx, AgentId(row.int(0)?), row.int(1)?).await;
+        if let Some((agent, last)) = tx.conn.find(select, &args![self.session]).await? {
+            return self.compare(tx, agent, last).await;
         }
         let lane = lanes::find_or_make(tx, self.agent, self.key.as_str()).await?;
         self.insert_session(tx).await?;
@@ -50,7 +51,7 @@ impl Run for Import {
             history::restore(tx, self.agent, message).await?;
         }
         let point = "UPDATE lanes SET session = $2 WHERE id = $1 AND session IS NULL";
-        tx.conn.run(point, &[lane.id.0.into(), self.session.as_str().into()]).await?;
+        tx.conn.run(point, &args![lane.id, self.session]).await?;
         let kind = EventKind::HistoryUpdated { first: 1, last: self.last().seq };
         let event = Event::of(self.agent, &self.agent_name, self.now, kind);
         tx.event(event.within(&self.session, None));
@@ -119,20 +120,22 @@ impl Import {
     async fn insert_session(&self, tx: &mut Tx<'_>) -> Result<(), SqlError> {
         let sum = Sum::of(self.messages.iter().map(|message| &message.body));
         let times = self.messages.iter().map(|message| message.timestamp);
-        let (first, last) = (times.clone().min(), times.max());
+        let first = times.clone().min().unwrap_or(self.now);
+        let last = times.max().unwrap_or(self.now);
+        let count = self.last().seq;
         let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at, last_seq, title, \
                       tokens, cost, unpriced) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-        let args = [
-            self.session.as_str().into(),
-            self.agent.0.into(),
-            self.key.as_str().into(),
-            first.unwrap_or(self.now).into(),
-            last.unwrap_or(self.now).into(),
-            self.last().seq.into(),
-            (&sum.title).into(),
-            sum.tokens.into(),
-            sum.cost.into(),
-            sum.unpriced.into(),
+        let args = args![
+            self.session,
+            self.agent,
+            self.key,
+            first,
+            last,
+            count,
+            sum.title,
+            sum.tokens,
+            sum.cost,
+            sum.unpriced,
         ];
         tx.conn.run(insert, &args).await?;
         Ok(())
@@ -153,17 +156,8 @@ impl Import {
                           state, first_seq, outcome, started_at, changed_at, ended_at) VALUES \
                           ($1, $2, $3, $4, $5, $6, 0, 'ended', $7, 'imported', $8, $9, $9) \
                           ON CONFLICT (id) DO NOTHING";
-            let args = [
-                turn.as_str().into(),
-                lane.0.into(),
-                self.agent.0.into(),
-                self.session.as_str().into(),
-                NORMAL.into(),
-                ord.into(),
-                first_seq.into(),
-                began.into(),
-                ended.into(),
-            ];
+            let args =
+                args![turn, lane, self.agent, self.session, NORMAL, ord, first_seq, began, ended];
             tx.conn.run(insert, &args).await?;
         }
         Ok(())

@@ -20,6 +20,7 @@ use skep_core::tool::ChainOrigin;
 
 use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::files;
@@ -104,6 +105,8 @@ pub struct Repeated {
     pub note: Option<String>,
 }
 
+record!(Repeated { item, message_id, ack, note });
+
 impl Run for Accept {
     type Out = Accepted;
 
@@ -187,7 +190,7 @@ impl Accept {
         insert(tx, letter, &lane, ord, how, &ack).await?;
         tell_accepted(tx, letter, &ack).await?;
         let more = "UPDATE lanes SET pending = pending + 1, fresh = 0 WHERE id = $1";
-        tx.conn.run(more, &[lane.id.0.into()]).await?;
+        tx.conn.run(more, &args![lane.id]).await?;
         tally(tx, letter.agent, Tally { pending: 1, ..Tally::default() }).await?;
         let reason = match arrival {
             Arrival::Interrupt => Some(CancelReason::Interrupt),
@@ -309,7 +312,7 @@ impl Order {
                         ("UPDATE lanes SET think = $2 WHERE id = $1", think.map(Think::as_str))
                     }
                 };
-                tx.conn.run(sql, &[lane.id.0.into(), value.into()]).await?;
+                tx.conn.run(sql, &args![lane.id, value]).await?;
                 Ok((None, Ok(say.clone())))
             }
             Action::Fail { code, text } => Ok((None, Err((*code, text.clone())))),
@@ -330,7 +333,7 @@ impl Order {
                     // What is there already belongs to the session that is.
                     false => "UPDATE lanes SET fresh = 1 WHERE id = $1",
                 };
-                tx.conn.run(next, &[lane.id.0.into()]).await?;
+                tx.conn.run(next, &args![lane.id]).await?;
                 Ok((ended, Ok("The next message begins a new session.".to_owned())))
             }
         }
@@ -379,7 +382,7 @@ async fn end(
 async fn forget_session(tx: &mut Tx<'_>, lane: &mut Lane) -> Result<(), SqlError> {
     lane.session = None;
     let forget = "UPDATE lanes SET session = NULL, fresh = 0 WHERE id = $1";
-    tx.conn.run(forget, &[lane.id.0.into()]).await?;
+    tx.conn.run(forget, &args![lane.id]).await?;
     Ok(())
 }
 
@@ -391,22 +394,15 @@ pub(crate) async fn repeated(
     let Some(request) = &letter.request else {
         return Ok(None);
     };
-    let select = "SELECT r.body_hash, i.id, i.message_id, i.ack, i.note, i.agent FROM requests r \
+    let select = "SELECT r.body_hash, i.agent, i.id, i.message_id, i.ack, i.note FROM requests r \
                   JOIN items i ON i.id = r.item WHERE r.scope = $1 AND r.id = $2";
-    let args = [(&request.scope).into(), (&request.id).into()];
-    let Some(row) = tx.conn.row(select, &args).await? else {
-        return Ok(None);
-    };
-    if row.blob(0)? != request.body_hash || row.int(5)? != letter.agent.0 {
+    let args = args![request.scope, request.id];
+    let found: Option<(Vec<u8>, AgentId, Repeated)> = tx.conn.find(select, &args).await?;
+    let Some((body_hash, agent, repeated)) = found else { return Ok(None) };
+    if body_hash != request.body_hash || agent != letter.agent {
         return Err(requests::reused(&request.id));
     }
-    let ack = row.text(3)?;
-    Ok(Some(Repeated {
-        item: ItemId(row.text(1)?),
-        message_id: MessageId(row.text(2)?),
-        ack: AckState::parse(&ack).ok_or_else(|| SqlError::decode(format!("ack {ack}")))?,
-        note: row.text_opt(4)?,
-    }))
+    Ok(Some(repeated))
 }
 
 /// As what an item is taken in.
@@ -431,28 +427,31 @@ async fn insert(
                   think, turn, started_at, cause, origin_principal) VALUES ($1, $2, $3, $4, $5, \
                   $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
     let (kind, more) = letter.cause.stored();
-    let args = [
-        letter.item.as_str().into(),
-        ord.into(),
-        letter.agent.0.into(),
-        lane.id.0.into(),
-        kind.as_ref().into(),
-        NORMAL.into(),
-        letter.message_id.as_str().into(),
-        letter.principal.as_str().into(),
-        letter.channel.as_ref().map(ChannelId::as_str).into(),
-        (&letter.text).into(),
-        ack.state.as_str().into(),
-        (&ack.note).into(),
-        state.as_str().into(),
-        letter.now.into(),
-        (lane.fresh && matches!(state, ItemState::Pending | ItemState::Running)).into(),
-        i64::try_from(letter.files.len()).unwrap_or(0).into(),
-        letter.think.map(Think::as_str).into(),
-        turn.map(TurnId::as_str).into(),
-        turn.map(|_| letter.now).into(),
-        more.as_deref().into(),
-        letter.origin.as_ref().map(Principal::as_str).into(),
+    let (kind, files) = (kind.as_ref(), letter.files.len());
+    let fresh = lane.fresh && matches!(state, ItemState::Pending | ItemState::Running);
+    let started_at = turn.map(|_| letter.now);
+    let args = args![
+        letter.item,
+        ord,
+        letter.agent,
+        lane.id,
+        kind,
+        NORMAL,
+        letter.message_id,
+        letter.principal,
+        letter.channel,
+        letter.text,
+        ack.state,
+        ack.note,
+        state,
+        letter.now,
+        fresh,
+        files,
+        letter.think,
+        turn,
+        started_at,
+        more,
+        letter.origin,
     ];
     tx.conn.run(insert, &args).await?;
     files::keep_with_item(tx, &letter.item, &letter.files, letter.now).await?;
@@ -469,8 +468,7 @@ async fn finish_command(tx: &mut Tx<'_>, letter: &Letter, answer: &Answer) -> Re
     };
     let update = "UPDATE items SET result = $2, error_code = $3, error = $4, \
                   started_at = created_at, finished_at = created_at WHERE id = $1";
-    let args = [letter.item.as_str().into(), result.into(), code.into(), error.into()];
-    tx.conn.run(update, &args).await?;
+    tx.conn.run(update, &args![letter.item, result, code, error]).await?;
     Ok(())
 }
 

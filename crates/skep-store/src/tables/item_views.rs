@@ -11,13 +11,13 @@ use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId, S
 use crate::engine::command::Run;
 use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::inbox::{self, Accept, Accepted, EndedTurn};
-use crate::tables::lanes::{self, turn_state};
+use crate::tables::lanes;
 use crate::tables::leases;
 use crate::tables::outbox::{self, NewFrame};
-use crate::tables::pending::cause;
 
 /// What a list of items does not say about one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,20 +33,12 @@ pub struct ItemTrace {
     pub retried_as: Option<ItemId>,
 }
 
+record!(ItemTrace { started_at, session, steps, waiting_for, retry_of, retried_as });
+
 pub async fn trace(conn: &mut Conn, item: &ItemId) -> Result<ItemTrace, SqlError> {
-    let select = "SELECT i.started_at, t.session, t.steps, t.waiting_for, i.retry_of, \
+    let select = "SELECT i.started_at, t.session, COALESCE(t.steps, 0), t.waiting_for, i.retry_of, \
                   i.retried_by FROM items i LEFT JOIN turns t ON t.id = i.turn WHERE i.id = $1";
-    let Some(row) = conn.row(select, &[item.as_str().into()]).await? else {
-        return Ok(ItemTrace::default());
-    };
-    Ok(ItemTrace {
-        started_at: row.int_opt(0)?,
-        session: row.text_opt(1)?.map(SessionId),
-        steps: row.int_opt(2)?.unwrap_or(0),
-        waiting_for: row.text_opt(3)?,
-        retry_of: row.text_opt(4)?.map(ItemId),
-        retried_as: row.text_opt(5)?.map(ItemId),
-    })
+    Ok(conn.find(select, &args![item]).await?.unwrap_or_default())
 }
 
 async fn newest_try(
@@ -55,12 +47,7 @@ async fn newest_try(
 ) -> Result<Option<(ItemId, ItemState)>, SqlError> {
     let select = "SELECT r.id, r.state FROM items i JOIN items r ON r.id = i.retried_by \
                   WHERE i.id = $1";
-    let row = conn.row(select, &[item.as_str().into()]).await?;
-    row.map(|row| Ok((ItemId(row.text(0)?), item_state(&row.text(1)?)?))).transpose()
-}
-
-fn item_state(word: &str) -> Result<ItemState, SqlError> {
-    ItemState::parse(word).ok_or_else(|| SqlError::decode(format!("item state {word}")))
+    conn.find(select, &args![item]).await
 }
 
 fn is_open(state: ItemState) -> bool {
@@ -94,6 +81,8 @@ struct Found {
     held: bool,
 }
 
+record!(Found { state, lane, agent, agent_name, message_id, channel, turn, held });
+
 impl Run for CancelItem {
     type Out = Cancelled;
 
@@ -124,22 +113,8 @@ impl CancelItem {
                       t.id, t.state, EXISTS (SELECT 1 FROM turns o WHERE o.lane = i.lane \
                       AND o.ended_at IS NULL) FROM items i JOIN agents a ON a.id = i.agent \
                       LEFT JOIN turns t ON t.id = i.turn WHERE i.id = $1";
-        let row = tx.conn.row(select, &[self.item.as_str().into()]).await?;
-        let row = row.ok_or_else(|| Refusal::not_found(format!("item {}", self.item)))?;
-        let turn = match (row.text_opt(6)?, row.text_opt(7)?) {
-            (Some(id), Some(state)) => Some((TurnId(id), turn_state(&state)?)),
-            _ => None,
-        };
-        Ok(Found {
-            state: item_state(&row.text(0)?)?,
-            lane: LaneId(row.int(1)?),
-            agent: AgentId(row.int(2)?),
-            agent_name: AgentName(row.text(3)?),
-            message_id: MessageId(row.text(4)?),
-            channel: row.text_opt(5)?.map(ChannelId),
-            turn,
-            held: row.bool(8)?,
-        })
+        let found = tx.conn.find(select, &args![self.item]).await?;
+        found.ok_or_else(|| Refusal::not_found(format!("item {}", self.item)))
     }
 
     async fn end(&self, tx: &mut Tx<'_>, found: &Found) -> Result<(), Refusal> {
@@ -156,10 +131,10 @@ impl CancelItem {
         let code = code.as_str();
         let end = "UPDATE items SET state = 'cancelled', error_code = $2, error = $3, \
                    finished_at = $4 WHERE id = $1";
-        let args = [self.item.as_str().into(), code.into(), text.into(), self.now.into()];
+        let args = args![self.item, code, text, self.now];
         tx.conn.run(end, &args).await?;
         let less = "UPDATE lanes SET pending = pending - 1 WHERE id = $1";
-        tx.conn.run(less, &[found.lane.0.into()]).await?;
+        tx.conn.run(less, &args![found.lane]).await?;
         tally(tx, found.agent, Tally { pending: -1, ..Tally::default() }).await?;
         // It may have been the head of a lane that is free.
         if !found.held {
@@ -196,10 +171,10 @@ impl Run for Retry {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let select = "SELECT state, kind, cause FROM items WHERE id = $1";
-        let row = tx.conn.row(select, &[self.of.as_str().into()]).await?;
-        let row = row.ok_or_else(|| Refusal::not_found(format!("item {}", self.of)))?;
-        let state = item_state(&row.text(0)?)?;
-        let refused = match cause(&row, 1, 2)? {
+        let found: Option<(ItemState, Cause)> = tx.conn.find(select, &args![self.of]).await?;
+        let (state, cause) =
+            found.ok_or_else(|| Refusal::not_found(format!("item {}", self.of)))?;
+        let refused = match cause {
             Cause::Command(_) => Some("a command; send it again instead"),
             Cause::Approved(_) | Cause::Again(_) => {
                 Some("there to run one call; ask the agent for the call again")
@@ -232,7 +207,7 @@ impl Run for Retry {
             "UPDATE items SET retried_by = $1 WHERE id = $2",
         ];
         for link in links {
-            tx.conn.run(link, &[item.into(), of.into()]).await?;
+            tx.conn.run(link, &args![item, of]).await?;
         }
         Ok(accepted)
     }

@@ -11,13 +11,14 @@ use skep_core::message::{Body, Message};
 
 use crate::engine::command::Run;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking};
 use crate::tables::engine_sessions::LaunchedSession;
 use crate::tables::history::{self, NewHistoryRow, RowPlace};
 use crate::tables::inbox::user_body;
-use crate::tables::pending::{NEXT_ITEMS, PendingItem};
+use crate::tables::pending::PendingItem;
 use crate::tables::spend;
 
 /// How many messages a step takes in at the most; the rest come with the next one.
@@ -135,13 +136,9 @@ impl Run for Journal {
                       marks = marks + $5, lost = 0, \
                       attempts = CASE WHEN $5 > 0 THEN 0 ELSE attempts END WHERE id = $1";
         let (leased, found) = Leased::find(tx, &self.turn, self.token, self.now).await?;
-        let args = [
-            self.turn.as_str().into(),
-            self.active_ms.into(),
-            self.now.into(),
-            self.count(|entry| matches!(entry, Entry::Assistant { .. })).into(),
-            self.count(|entry| !entry.is_mark()).into(),
-        ];
+        let steps = self.count(|entry| matches!(entry, Entry::Assistant { .. }));
+        let marks = self.count(|entry| !entry.is_mark());
+        let args = args![self.turn, self.active_ms, self.now, steps, marks];
         tx.conn.run(update, &args).await?;
         // A turn that is to end takes nothing with it: what waits is for the next one.
         let joins = self.steer && found.pending > 0 && !found.to_end;
@@ -219,6 +216,8 @@ pub(crate) struct LeaseState {
     pub to_end: bool,
 }
 
+record!(LeaseState { pending, to_end });
+
 impl<'a> Leased<'a> {
     /// The turn, where this lease of it is the newest and it runs. Read first and written by
     /// another statement: a `RETURNING` makes a table of its own for its rows.
@@ -228,21 +227,14 @@ impl<'a> Leased<'a> {
         token: Token,
         now: Millis,
     ) -> Result<(Self, LeaseState), Refusal> {
-        let select = "SELECT t.lane, t.agent, t.session, a.name, l.pending, t.cancel, t.steps \
-                      FROM turns t JOIN agents a ON a.id = t.agent JOIN lanes l ON l.id = t.lane \
+        let select = "SELECT t.lane, t.agent, a.name, t.session, t.steps, l.pending, \
+                      t.cancel IS NOT NULL FROM turns t JOIN agents a ON a.id = t.agent \
+                      JOIN lanes l ON l.id = t.lane \
                       WHERE t.id = $1 AND t.token = $2 AND t.state = 'running'";
-        let row = tx.conn.row(select, &[turn.as_str().into(), token.0.into()]).await?;
-        let row = row.ok_or(Refusal::Stale)?;
-        let leased = Self {
-            turn,
-            lane: LaneId(row.int(0)?),
-            agent: AgentId(row.int(1)?),
-            session: SessionId(row.text(2)?),
-            agent_name: AgentName(row.text(3)?),
-            steps: row.int(6)?,
-            now,
-        };
-        Ok((leased, LeaseState { pending: row.int(4)?, to_end: row.text_opt(5)?.is_some() }))
+        let found: Option<((LaneId, AgentId, AgentName, SessionId, i64), LeaseState)> =
+            tx.conn.find(select, &args![turn, token]).await?;
+        let ((lane, agent, agent_name, session, steps), state) = found.ok_or(Refusal::Stale)?;
+        Ok((Self { turn, lane, agent, agent_name, session, steps, now }, state))
     }
 
     fn place(&self) -> RowPlace<'_> {
@@ -349,16 +341,16 @@ async fn plan(
                       changed_at, decision, own) \
                       VALUES ($1, $2, $3, $4, $5, $6, 'planned', $7, $8, $9)";
         let decision = call.decision.as_ref().map(Decision::stored);
-        let args = [
-            leased.turn.as_str().into(),
-            call.id.as_str().into(),
-            seq.into(),
-            position.into(),
-            (&call.tool).into(),
-            call.retry_safe.into(),
-            leased.now.into(),
-            decision.as_deref().into(),
-            call.own.into(),
+        let args = args![
+            leased.turn,
+            call.id,
+            seq,
+            position,
+            call.tool,
+            call.retry_safe,
+            leased.now,
+            decision,
+            call.own
         ];
         tx.conn.run(insert, &args).await?;
     }
@@ -397,24 +389,17 @@ async fn set_call(
     // A call that has its result keeps it: no second one is ever written.
     let open = "SELECT tool FROM calls WHERE turn = $1 AND call_id = $2 \
                 AND state NOT IN ('done', 'unknown')";
-    let row = tx.conn.row(open, &[leased.turn.as_str().into(), call.as_str().into()]).await?;
-    let tool = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?.text(0)?;
+    let tool = tx.conn.find(open, &args![leased.turn, call]).await?;
+    let tool = tool.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
     let update = "UPDATE calls SET state = $3, changed_at = $4 WHERE turn = $1 AND call_id = $2";
-    let args = [
-        leased.turn.as_str().into(),
-        call.as_str().into(),
-        state.as_str().into(),
-        leased.now.into(),
-    ];
-    tx.conn.run(update, &args).await?;
+    tx.conn.run(update, &args![leased.turn, call, state, leased.now]).await?;
     Ok(tool)
 }
 
 /// Who began the turn; asked for once a write, and only where a row of the trail needs it.
 async fn principal(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Option<String>, SqlError> {
     let select = "SELECT principal FROM items WHERE turn = $1 ORDER BY ord LIMIT 1";
-    let row = tx.conn.row(select, &[leased.turn.as_str().into()]).await?;
-    row.map_or(Ok(None), |row| row.text_opt(0))
+    tx.conn.find(select, &args![leased.turn]).await
 }
 
 fn audit_row(leased: &Leased<'_>, audit: &Audit, principal: Option<&String>) -> AuditRow {
@@ -435,24 +420,21 @@ fn audit_row(leased: &Leased<'_>, audit: &Audit, principal: Option<&String>) -> 
 }
 
 async fn steer(tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<Vec<Message>, Refusal> {
-    let args = [leased.lane.0.into(), STEERED_AT_ONCE.into()];
-    let rows = tx.conn.rows(NEXT_ITEMS, &args).await?;
-    let mut messages = Vec::with_capacity(rows.len());
-    for row in &rows {
-        let item = PendingItem::read(tx, row).await?;
+    let items = PendingItem::next(tx, leased.lane, STEERED_AT_ONCE).await?;
+    let mut messages = Vec::with_capacity(items.len());
+    for item in items {
         // It begins a session or a turn of its own, and what stands behind it belongs there.
         if item.fresh || !item.cause.joins() {
             break;
         }
         let join = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
-        let args = [item.id.as_str().into(), leased.turn.as_str().into(), leased.now.into()];
-        tx.conn.run(join, &args).await?;
+        tx.conn.run(join, &args![item.id, leased.turn, leased.now]).await?;
         messages
             .push(NewHistoryRow { id: item.id.0.clone(), body: user_body(item.text(leased.now)) });
     }
     let taken = i64::try_from(messages.len()).unwrap_or(0);
     let less = "UPDATE lanes SET pending = pending - $2 WHERE id = $1";
-    tx.conn.run(less, &[leased.lane.0.into(), taken.into()]).await?;
+    tx.conn.run(less, &args![leased.lane, taken]).await?;
     let by = Tally { pending: -taken, running: taken, ..Tally::default() };
     tally(tx, leased.agent, by).await?;
     Ok(history::append(tx, &leased.place(), messages).await?)

@@ -9,6 +9,7 @@ use skep_core::settings::Think;
 use crate::engine::command::Run;
 use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{Columns, Record, args, record};
 use crate::engine::tx::Tx;
 
 /// A lane as a command finds it.
@@ -24,6 +25,18 @@ pub(crate) struct Lane {
     pub open: Option<OpenTurn>,
 }
 
+impl Record for Lane {
+    fn read(row: &mut Columns) -> Result<Self, SqlError> {
+        let (id, pending, ready, fresh) = row.next()?;
+        let session = row.next::<Option<_>>()?.map(|(id, last_at)| LaneSession { id, last_at });
+        let chosen = row.next()?;
+        let turn: Option<(TurnId, TurnState)> = row.next()?;
+        let waiting_for = row.next()?;
+        let open = turn.map(|(id, state)| OpenTurn { id, state, waiting_for });
+        Ok(Self { id, pending, ready, fresh, session, chosen, open })
+    }
+}
+
 /// What `/model` and `/think` chose; nothing where the agent's own settings hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
@@ -32,18 +45,7 @@ pub struct Chosen {
     pub think: Option<Think>,
 }
 
-impl Chosen {
-    pub(crate) fn decode(profile: Option<String>, think: Option<String>) -> Result<Self, SqlError> {
-        Ok(Self { profile, think: think_level(think)? })
-    }
-}
-
-pub(crate) fn think_level(word: Option<String>) -> Result<Option<Think>, SqlError> {
-    let level = |word: String| {
-        Think::parse(&word).ok_or_else(|| SqlError::decode(format!("think level {word}")))
-    };
-    word.map(level).transpose()
-}
+record!(Chosen { profile, think });
 
 pub(crate) struct LaneSession {
     pub id: SessionId,
@@ -66,7 +68,7 @@ pub(crate) async fn find_or_make(
         return Ok(lane);
     }
     let insert = "INSERT INTO lanes (agent, key) VALUES ($1, $2)";
-    tx.conn.run(insert, &[agent.0.into(), key.into()]).await?;
+    tx.conn.run(insert, &args![agent, key]).await?;
     let made = find(tx.conn, agent, key).await?;
     made.ok_or_else(|| SqlError::decode("a lane is gone right after it was made"))
 }
@@ -76,39 +78,12 @@ pub(crate) async fn find(
     agent: AgentId,
     key: &str,
 ) -> Result<Option<Lane>, SqlError> {
-    let select = "SELECT l.id, l.pending, l.session, s.last_at, t.id, t.state, \
-                  t.waiting_for, l.ready_priority, l.fresh, l.profile, l.think FROM lanes l \
+    let select = "SELECT l.id, l.pending, l.ready_priority, l.fresh, l.session, s.last_at, \
+                  l.profile, l.think, t.id, t.state, t.waiting_for FROM lanes l \
                   LEFT JOIN sessions s ON s.id = l.session \
                   LEFT JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
                   WHERE l.agent = $1 AND l.key = $2";
-    let Some(row) = conn.row(select, &[agent.0.into(), key.into()]).await? else {
-        return Ok(None);
-    };
-    let session = match (row.text_opt(2)?, row.int_opt(3)?) {
-        (Some(id), Some(last_at)) => Some(LaneSession { id: SessionId(id), last_at }),
-        _ => None,
-    };
-    let open = match row.text_opt(4)? {
-        Some(id) => Some(OpenTurn {
-            id: TurnId(id),
-            state: turn_state(&row.text(5)?)?,
-            waiting_for: row.text_opt(6)?,
-        }),
-        None => None,
-    };
-    Ok(Some(Lane {
-        id: LaneId(row.int(0)?),
-        pending: row.int(1)?,
-        ready: row.int_opt(7)?,
-        fresh: row.bool(8)?,
-        session,
-        chosen: Chosen::decode(row.text_opt(9)?, row.text_opt(10)?)?,
-        open,
-    }))
-}
-
-pub(crate) fn turn_state(word: &str) -> Result<TurnState, SqlError> {
-    TurnState::parse(word).ok_or_else(|| SqlError::decode(format!("turn state {word}")))
+    conn.find(select, &args![agent, key]).await
 }
 
 /// Brings the readiness of a lane and of its agent up to date.
@@ -121,26 +96,18 @@ pub(crate) async fn refresh(
 ) -> Result<(), SqlError> {
     let open = "SELECT state, priority, ord, available_at FROM turns \
                 WHERE lane = $1 AND ended_at IS NULL";
-    let (ready, due) = match tx.conn.row(open, &[lane.0.into()]).await? {
-        Some(row) => {
-            let state = turn_state(&row.text(0)?)?;
-            let until = row.int_opt(3)?;
-            let place = (row.int(1)?, row.int(2)?);
-            match (state, until) {
-                (TurnState::Ready, None) => (Some(place), None),
-                (TurnState::Ready | TurnState::Waiting, Some(at)) if at <= now => {
-                    (Some(place), None)
-                }
-                (TurnState::Ready | TurnState::Waiting, at) => (None, at),
-                (TurnState::Running | TurnState::Ended, _) => (None, None),
-            }
-        }
+    let (ready, due) = match tx.conn.find(open, &args![lane]).await? {
+        Some((state, place, until)) => match (state, until) {
+            (TurnState::Ready, None) => (Some(place), None),
+            (TurnState::Ready | TurnState::Waiting, Some(at)) if at <= now => (Some(place), None),
+            (TurnState::Ready | TurnState::Waiting, at) => (None, at),
+            (TurnState::Running | TurnState::Ended, _) => (None, None),
+        },
         None => {
             let head = "SELECT priority, ord FROM items \
                         WHERE lane = $1 AND state = 'pending' AND turn IS NULL \
                         ORDER BY priority, ord LIMIT 1";
-            let head = tx.conn.row(head, &[lane.0.into()]).await?;
-            (head.map(|row| Ok::<_, SqlError>((row.int(0)?, row.int(1)?))).transpose()?, None)
+            (tx.conn.find(head, &args![lane]).await?, None)
         }
     };
     set_ready(tx, lane, agent, ready, due).await
@@ -157,8 +124,7 @@ async fn set_ready(
     let update = "UPDATE lanes SET ready_priority = $2, ready_ord = $3, due_at = $4, \
                   held_by = NULL WHERE id = $1 AND (ready_priority IS DISTINCT FROM $2 \
                   OR ready_ord IS DISTINCT FROM $3 OR due_at IS DISTINCT FROM $4)";
-    let changed =
-        tx.conn.run(update, &[lane.0.into(), priority.into(), ord.into(), due.into()]).await?;
+    let changed = tx.conn.run(update, &args![lane, priority, ord, due]).await?;
     if changed > 0 {
         refresh_agent(tx, agent).await?;
     }
@@ -169,15 +135,14 @@ async fn refresh_agent(tx: &mut Tx<'_>, agent: AgentId) -> Result<(), SqlError> 
     let best = "UPDATE agents SET ready_priority = (SELECT ready_priority FROM lanes \
                 WHERE agent = $1 AND ready_priority IS NOT NULL \
                 ORDER BY ready_priority, ready_ord LIMIT 1) WHERE id = $1";
-    tx.conn.run(best, &[agent.0.into()]).await?;
+    tx.conn.run(best, &args![agent]).await?;
     Ok(())
 }
 
 /// On whose behalf the next turn of a lane works: whoever sent the message it begins or began
 /// with, and of an approved call whoever had asked for it.
 pub(crate) async fn next_of(conn: &mut Conn, lane: LaneId) -> Result<Option<String>, SqlError> {
-    let row = conn.row(NEXT_SENDER, &[lane.0.into()]).await?;
-    row.map(|row| row.text(0)).transpose()
+    conn.find(NEXT_SENDER, &args![lane]).await
 }
 
 const NEXT_SENDER: &str = "SELECT coalesce(i.origin_principal, i.principal) FROM items i \
@@ -197,7 +162,7 @@ pub(crate) async fn hold(
     by: &str,
 ) -> Result<(), SqlError> {
     let hold = "UPDATE lanes SET ready_priority = NULL, held_by = $2 WHERE id = $1";
-    tx.conn.run(hold, &[lane.0.into(), by.into()]).await?;
+    tx.conn.run(hold, &args![lane, by]).await?;
     refresh_agent(tx, agent).await
 }
 
@@ -214,12 +179,13 @@ impl Run for Unhold {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let most = i64::from(self.most);
-        let rows = tx.conn.rows(HELD_LANES, &[(&self.by).into(), (most + 1).into()]).await?;
-        let most = rows.len().min(self.most as usize);
-        for row in &rows[..most] {
-            refresh(tx, LaneId(row.int(0)?), AgentId(row.int(1)?), self.now).await?;
+        let held: Vec<(LaneId, AgentId)> =
+            tx.conn.list(HELD_LANES, &args![self.by, most + 1]).await?;
+        let most = held.len().min(self.most as usize);
+        for (lane, agent) in &held[..most] {
+            refresh(tx, *lane, *agent, self.now).await?;
         }
-        Ok((most, rows.len() > most))
+        Ok((most, held.len() > most))
     }
 }
 
@@ -228,8 +194,7 @@ pub(crate) const HELD_LANES: &str =
 
 /// For whom lanes are held.
 pub async fn held(conn: &mut Conn) -> Result<Vec<String>, SqlError> {
-    let rows = conn.rows(HELD_FOR, &[]).await?;
-    rows.iter().map(|row| row.text(0)).collect()
+    conn.list(HELD_FOR, &[]).await
 }
 
 pub(crate) const HELD_FOR: &str =
@@ -237,12 +202,9 @@ pub(crate) const HELD_FOR: &str =
 
 /// The best ready lane: agents take turns inside a priority, then the oldest item of that agent.
 pub(crate) async fn best_ready(conn: &mut Conn) -> Result<Option<(LaneId, AgentId)>, SqlError> {
-    let Some(agent) = conn.row(BEST_AGENT, &[]).await? else {
-        return Ok(None);
-    };
-    let agent = AgentId(agent.int(0)?);
-    let lane = conn.row(BEST_LANE, &[agent.0.into()]).await?;
-    lane.map(|row| Ok((LaneId(row.int(0)?), agent))).transpose()
+    let Some(agent) = conn.find(BEST_AGENT, &[]).await? else { return Ok(None) };
+    let lane: Option<LaneId> = conn.find(BEST_LANE, &args![agent]).await?;
+    Ok(lane.map(|lane| (lane, agent)))
 }
 
 pub(crate) const BEST_AGENT: &str = "SELECT id FROM agents WHERE ready_priority IS NOT NULL \
@@ -264,26 +226,22 @@ impl Run for WakeLanes {
         // Bounded, so that one command never holds the writer long; the timer comes again.
         let due = "SELECT id, agent FROM lanes WHERE due_at IS NOT NULL AND due_at <= $1 \
                    ORDER BY due_at LIMIT 100";
-        let rows = tx.conn.rows(due, &[self.now.into()]).await?;
-        for row in &rows {
-            refresh(tx, LaneId(row.int(0)?), AgentId(row.int(1)?), self.now).await?;
+        let due: Vec<(LaneId, AgentId)> = tx.conn.list(due, &args![self.now]).await?;
+        for (lane, agent) in &due {
+            refresh(tx, *lane, *agent, self.now).await?;
         }
-        Ok(rows.len())
+        Ok(due.len())
     }
 }
 
 /// What was chosen for a lane; nothing where the lane was never used.
 pub async fn chosen(conn: &mut Conn, agent: AgentId, key: &SessionKey) -> Result<Chosen, SqlError> {
     let select = "SELECT profile, think FROM lanes WHERE agent = $1 AND key = $2";
-    match conn.row(select, &[agent.0.into(), key.as_str().into()]).await? {
-        Some(row) => Chosen::decode(row.text_opt(0)?, row.text_opt(1)?),
-        None => Ok(Chosen::default()),
-    }
+    Ok(conn.find(select, &args![agent, key]).await?.unwrap_or_default())
 }
 
 /// When the next lane becomes ready by time alone.
 pub async fn next_due(conn: &mut Conn) -> Result<Option<Millis>, SqlError> {
     let select = "SELECT due_at FROM lanes WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
-    let row = conn.row(select, &[]).await?;
-    row.map(|row| row.int(0)).transpose()
+    conn.find(select, &[]).await
 }

@@ -11,17 +11,18 @@ use skep_core::ids::{
 };
 use skep_core::message::Message;
 use skep_core::settings::Think;
-use skep_core::tool::Requester;
+use skep_core::tool::{ChainOrigin, Requester};
 
 use crate::engine::command::Run;
-use crate::engine::conn::Conn;
+use crate::engine::conn::{Conn, Row};
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{Columns, args};
 use crate::engine::tx::Tx;
 use crate::tables::agents::{Tally, tally};
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::inbox::{NewTurn, UserText, user_body};
-use crate::tables::lanes::{self, Chosen, Lane, turn_state};
-use crate::tables::pending::{NEXT_ITEMS, PendingItem, cause, origin};
+use crate::tables::lanes::{self, Chosen, Lane};
+use crate::tables::pending::PendingItem;
 
 /// How long a turn belongs to its node after the node was last heard of, in milliseconds.
 pub const LEASE_MS: Millis = 30_000;
@@ -95,19 +96,20 @@ pub(crate) async fn place(tx: &mut Tx<'_>, opening: &Opening<'_>) -> Result<Plac
                   ($1, $2, $3, $4, $5, $6, $7, 'running', \
                   (SELECT last_seq + 1 FROM sessions WHERE id = $4), \
                   $8, $8, $9, $10, $11, $12)";
-    let args = [
-        slot.turn.as_str().into(),
-        lane.id.0.into(),
-        agent.0.into(),
-        session.as_str().into(),
-        opening.priority.into(),
-        opening.ord.into(),
-        token.0.into(),
-        (*now).into(),
-        (&chosen.profile).into(),
-        chosen.think.map(Think::as_str).into(),
-        slot.node.as_str().into(),
-        (now + LEASE_MS).into(),
+    let until = now + LEASE_MS;
+    let args = args![
+        slot.turn,
+        lane.id,
+        agent,
+        session,
+        opening.priority,
+        opening.ord,
+        token,
+        now,
+        chosen.profile,
+        chosen.think,
+        slot.node,
+        until,
     ];
     tx.conn.run(insert, &args).await?;
     Ok(Placed { session, token, chosen })
@@ -179,8 +181,7 @@ impl Lease {
 
 async fn next_token(tx: &mut Tx<'_>, lane: LaneId) -> Result<Token, SqlError> {
     let next = "UPDATE lanes SET token = token + 1 WHERE id = $1 RETURNING token";
-    let row = tx.conn.row(next, &[lane.0.into()]).await?;
-    Ok(Token(row.ok_or_else(|| SqlError::decode("a lane is gone"))?.int(0)?))
+    tx.conn.one(next, &args![lane], "a lane is gone").await
 }
 
 /// Takes the best ready work there is, or one open turn that nobody runs.
@@ -210,12 +211,9 @@ impl Run for Take {
         };
         let served = tx.next_ord().await?;
         let serve = "UPDATE agents SET served = $2 WHERE id = $1 RETURNING name";
-        let row = tx.conn.row(serve, &[agent.0.into(), served.into()]).await?;
-        let row = row.ok_or_else(|| SqlError::decode("an agent is gone"))?;
-        let agent_name = AgentName(row.text(0)?);
+        let agent_name = tx.conn.one(serve, &args![agent, served], "an agent is gone").await?;
         let select = "SELECT key FROM lanes WHERE id = $1";
-        let row = tx.conn.row(select, &[lane.0.into()]).await?;
-        let key = SessionKey(row.ok_or_else(|| SqlError::decode("a lane is gone"))?.text(0)?);
+        let key: SessionKey = tx.conn.one(select, &args![lane], "a lane is gone").await?;
         let found = lanes::find(tx.conn, agent, key.as_str()).await?;
         let found = found.ok_or_else(|| SqlError::decode("a lane is gone"))?;
         let lease = match &found.open {
@@ -253,33 +251,24 @@ impl Take {
     ) -> Result<Lease, Refusal> {
         let token = next_token(tx, lane).await?;
         let was = "SELECT state FROM turns WHERE id = $1";
-        let row = tx.conn.row(was, &[turn.as_str().into()]).await?;
-        let was = turn_state(&row.ok_or_else(|| SqlError::decode("a turn is gone"))?.text(0)?)?;
+        let was: TurnState = tx.conn.one(was, &args![turn], "a turn is gone").await?;
         let update = "UPDATE turns SET token = $2, state = 'running', marks_leased = marks, \
                       available_at = NULL, waiting_for = NULL, changed_at = $3, node = $4, \
                       lease_until = $5 WHERE id = $1 \
-                      RETURNING session, cancel, attempts, steps, active_ms, first_seq, \
-                      profile, think, client_gone";
-        let args = [
-            turn.as_str().into(),
-            token.0.into(),
-            self.now.into(),
-            self.slot.node.as_str().into(),
-            (self.now + LEASE_MS).into(),
-        ];
-        let row = tx.conn.row(update, &args).await?;
-        let row = row.ok_or_else(|| SqlError::decode("a turn is gone"))?;
+                      RETURNING session, cancel, client_gone, attempts, steps, active_ms, \
+                      profile, think, first_seq";
+        let until = self.now + LEASE_MS;
+        let args = args![turn, token, self.now, self.slot.node, until];
+        let row: Row = tx.conn.one(update, &args, "a turn is gone").await?;
+        let mut row = Columns::of(row);
         let head = "SELECT principal, body, kind, cause, coalesce(origin_channel, channel), \
                     origin_topic, coalesce(origin_principal, principal) FROM items \
                     WHERE turn = $1 ORDER BY ord LIMIT 1";
-        let head = tx.conn.row(head, &[turn.as_str().into()]).await?;
-        let head = head.ok_or_else(|| SqlError::decode("a turn has no item"))?;
-        let session = SessionId(row.text(0)?);
-        let requester = Requester {
-            session: session.clone(),
-            principal: Principal(head.text(0)?),
-            origin: origin(&head, 4)?,
-        };
+        let (principal, body, cause, origin): (Principal, String, Cause, ChainOrigin) =
+            tx.conn.one(head, &args![turn], "a turn has no item").await?;
+        let session: SessionId = row.next()?;
+        let requester =
+            Requester { session: session.clone(), principal: principal.clone(), origin };
         let lease = Lease {
             turn: turn.clone(),
             token,
@@ -287,21 +276,21 @@ impl Take {
             agent_name,
             session,
             session_key,
-            cause: cause(&head, 2, 3)?,
+            cause,
             requester: Arc::new(requester),
             resumed: true,
-            cancel: cancel_reason(row.text_opt(1)?, row.bool(8)?)?,
-            attempts: row.int(2)?,
-            steps: row.int(3)?,
-            active_ms: row.int(4)?,
-            first_seq: row.int(5)?,
-            chosen: Chosen::decode(row.text_opt(6)?, row.text_opt(7)?)?,
+            cancel: cancel_reason(row.next()?, row.next()?),
+            attempts: row.next()?,
+            steps: row.next()?,
+            active_ms: row.next()?,
+            chosen: row.next()?,
+            first_seq: row.next()?,
             more: true,
             first: None,
         };
         let from = if was == TurnState::Waiting { ItemState::Waiting } else { ItemState::Pending };
         move_items(tx, turn, agent, from, ItemState::Running).await?;
-        tell_start(tx, &lease, &head.text(0)?, &head.text(1)?, self.now);
+        tell_start(tx, &lease, principal.as_str(), &body, self.now);
         Ok(lease)
     }
 
@@ -313,14 +302,13 @@ impl Take {
         agent_name: AgentName,
         session_key: SessionKey,
     ) -> Result<Lease, Refusal> {
-        let head = tx.conn.row(NEXT_ITEMS, &[lane.id.0.into(), 1.into()]).await?;
-        let head = head.ok_or_else(|| SqlError::decode("a ready lane has no item"))?;
-        let item = PendingItem::read(tx, &head).await?;
+        let item = PendingItem::next(tx, lane.id, 1).await?.pop();
+        let item = item.ok_or_else(|| SqlError::decode("a ready lane has no item"))?;
         if item.fresh {
             lane.session = None;
         }
         let less = "UPDATE lanes SET pending = pending - 1 WHERE id = $1";
-        tx.conn.run(less, &[lane.id.0.into()]).await?;
+        tx.conn.run(less, &args![lane.id]).await?;
         lane.pending -= 1;
         let by = Tally { pending: -1, running: 1, turns: 1, ..Tally::default() };
         tally(tx, agent, by).await?;
@@ -337,27 +325,18 @@ impl Take {
         };
         let placed = place(tx, &opening).await?;
         let point = "UPDATE items SET turn = $2, state = 'running', started_at = $3 WHERE id = $1";
-        let args = [item.id.as_str().into(), self.slot.turn.as_str().into(), self.now.into()];
-        tx.conn.run(point, &args).await?;
+        tx.conn.run(point, &args![item.id, self.slot.turn, self.now]).await?;
         begin(tx, opening, placed, item.text(self.now)).await
     }
 }
 
 async fn idle_turn(tx: &mut Tx<'_>, turn: &TurnId) -> Result<Option<(LaneId, AgentId)>, SqlError> {
     let select = "SELECT lane, agent FROM turns WHERE id = $1 AND state IN ('ready', 'waiting')";
-    let row = tx.conn.row(select, &[turn.as_str().into()]).await?;
-    row.map(|row| Ok((LaneId(row.int(0)?), AgentId(row.int(1)?)))).transpose()
+    tx.conn.find(select, &args![turn]).await
 }
 
-fn cancel_reason(word: Option<String>, gone: bool) -> Result<Option<CancelReason>, SqlError> {
-    let Some(word) = word else {
-        return Ok(None);
-    };
-    if gone {
-        return Ok(Some(CancelReason::ClientGone));
-    }
-    let reason = CancelReason::parse(&word);
-    reason.map(Some).ok_or_else(|| SqlError::decode(format!("cancel reason {word}")))
+fn cancel_reason(reason: Option<CancelReason>, gone: bool) -> Option<CancelReason> {
+    reason.map(|reason| if gone { CancelReason::ClientGone } else { reason })
 }
 
 /// Moves the items of a turn between states that count the same for the sender.
@@ -369,8 +348,7 @@ pub(crate) async fn move_items(
     to: ItemState,
 ) -> Result<(), SqlError> {
     let update = "UPDATE items SET state = $3 WHERE turn = $1 AND state = $2";
-    let args = [turn.as_str().into(), from.as_str().into(), to.as_str().into()];
-    let moved = i64::try_from(tx.conn.run(update, &args).await?).unwrap_or(0);
+    let moved = i64::try_from(tx.conn.run(update, &args![turn, from, to]).await?).unwrap_or(0);
     let mut by = Tally::default();
     count(&mut by, from, -moved);
     count(&mut by, to, moved);
@@ -401,11 +379,11 @@ pub(crate) async fn request_cancel(
     let mark = "UPDATE turns SET cancel = COALESCE(cancel, $2), \
                 client_gone = CASE WHEN cancel IS NULL THEN $3 ELSE client_gone END \
                 WHERE id = $1 AND ended_at IS NULL RETURNING lane, agent, state";
-    let args = [turn.as_str().into(), word.as_str().into(), gone.into()];
-    let row = tx.conn.row(mark, &args).await?;
-    let row = row.ok_or_else(|| Refusal::not_found(format!("open turn {turn}")))?;
-    let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
-    if turn_state(&row.text(2)?)? != TurnState::Running {
+    let args = args![turn, word, gone];
+    let found: Option<(LaneId, AgentId, TurnState)> = tx.conn.find(mark, &args).await?;
+    let (lane, agent, state) =
+        found.ok_or_else(|| Refusal::not_found(format!("open turn {turn}")))?;
+    if state != TurnState::Running {
         make_ready(tx, turn, lane, agent, None, now).await?;
     }
     Ok(())
@@ -421,7 +399,7 @@ pub(crate) async fn make_ready(
 ) -> Result<(), Refusal> {
     let ready = "UPDATE turns SET state = 'ready', available_at = $2, waiting_for = NULL, \
                  changed_at = $3 WHERE id = $1";
-    tx.conn.run(ready, &[turn.as_str().into(), at.into(), now.into()]).await?;
+    tx.conn.run(ready, &args![turn, at, now]).await?;
     move_items(tx, turn, agent, ItemState::Waiting, ItemState::Pending).await?;
     move_items(tx, turn, agent, ItemState::Running, ItemState::Pending).await?;
     lanes::refresh(tx, lane, agent, now).await?;
@@ -448,25 +426,20 @@ impl Run for Release {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let update = "UPDATE turns SET active_ms = $4, attempts = attempts + $3 \
                       WHERE id = $1 AND token = $2 AND state = 'running' \
-                      RETURNING lane, agent, attempts, cancel";
-        let args = [
-            self.turn.as_str().into(),
-            self.token.0.into(),
-            self.counts.into(),
-            self.active_ms.into(),
-        ];
-        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
-        let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
+                      RETURNING lane, agent, attempts, cancel IS NOT NULL";
+        let args = args![self.turn, self.token, self.counts, self.active_ms];
+        let found = tx.conn.find(update, &args).await?;
+        let (lane, agent, attempts, to_end) = found.ok_or(Refusal::Stale)?;
         // A turn that was asked to end while it waited ends at once.
-        let until = if row.text_opt(3)?.is_some() { None } else { self.until };
+        let until = if to_end { None } else { self.until };
         make_ready(tx, &self.turn, lane, agent, until, self.now).await?;
-        Ok(row.int(2)?)
+        Ok(attempts)
     }
 }
 
 pub(crate) async fn agent_name(tx: &mut Tx<'_>, agent: AgentId) -> Result<AgentName, SqlError> {
-    let row = tx.conn.row("SELECT name FROM agents WHERE id = $1", &[agent.0.into()]).await?;
-    Ok(AgentName(row.ok_or_else(|| SqlError::decode("an agent is gone"))?.text(0)?))
+    let select = "SELECT name FROM agents WHERE id = $1";
+    tx.conn.one(select, &args![agent], "an agent is gone").await
 }
 
 /// The node is alive: its turns stay its own for [`LEASE_MS`] from now on.
@@ -482,18 +455,25 @@ impl Run for RenewLeases {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         let renew = "UPDATE turns SET lease_until = $2 \
                      WHERE ended_at IS NULL AND state = 'running' AND node = $1";
-        let args = [self.node.as_str().into(), (self.now + LEASE_MS).into()];
-        tx.conn.run(renew, &args).await?;
+        tx.conn.run(renew, &args![self.node, self.now + LEASE_MS]).await?;
         Ok(())
     }
 }
 
-/// Takes back turns that run no longer: those of this node, which has only just started, and those
-/// of another whose lease is over.
+/// Takes back turns that run no longer.
 #[derive(Clone)]
 pub struct Recover {
     pub node: NodeName,
+    pub lost: LostTurns,
     pub now: Millis,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostTurns {
+    /// Those of this node, which has only just started, and those of others whose lease is over.
+    AtStart,
+    /// Those of other nodes whose lease is over.
+    OfOthers,
 }
 
 impl Run for Recover {
@@ -501,53 +481,31 @@ impl Run for Recover {
     type Out = usize;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let lost = "SELECT id, lane, agent FROM turns WHERE ended_at IS NULL \
-                    AND state = 'running' \
-                    AND (node = $1 OR lease_until IS NULL OR lease_until <= $2)";
-        take_back(tx, lost, &self.node, self.now).await
+        let lost = match self.lost {
+            LostTurns::AtStart => {
+                "SELECT id, lane, agent FROM turns WHERE ended_at IS NULL AND state = 'running' \
+                 AND (node = $1 OR lease_until IS NULL OR lease_until <= $2)"
+            }
+            LostTurns::OfOthers => {
+                "SELECT id, lane, agent FROM turns WHERE ended_at IS NULL AND state = 'running' \
+                 AND node <> $1 AND lease_until <= $2"
+            }
+        };
+        let turns: Vec<(TurnId, LaneId, AgentId)> =
+            tx.conn.list(lost, &args![self.node, self.now]).await?;
+        for (turn, lane, agent) in &turns {
+            let count = "UPDATE turns SET attempts = CASE WHEN marks > marks_leased THEN 0 \
+                         ELSE attempts + 1 END, lost = 1 WHERE id = $1";
+            tx.conn.run(count, &args![turn]).await?;
+            make_ready(tx, turn, *lane, *agent, None, self.now).await?;
+        }
+        Ok(turns.len())
     }
-}
-
-/// Takes turns from other nodes whose lease is over.
-#[derive(Clone)]
-pub struct TakeOver {
-    pub node: NodeName,
-    pub now: Millis,
-}
-
-impl Run for TakeOver {
-    /// How many there were.
-    type Out = usize;
-
-    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let lost = "SELECT id, lane, agent FROM turns WHERE ended_at IS NULL \
-                    AND state = 'running' AND node <> $1 AND lease_until <= $2";
-        take_back(tx, lost, &self.node, self.now).await
-    }
-}
-
-async fn take_back(
-    tx: &mut Tx<'_>,
-    lost: &'static str,
-    node: &NodeName,
-    now: Millis,
-) -> Result<usize, Refusal> {
-    let rows = tx.conn.rows(lost, &[node.as_str().into(), now.into()]).await?;
-    for row in &rows {
-        let turn = TurnId(row.text(0)?);
-        let count = "UPDATE turns SET attempts = CASE WHEN marks > marks_leased THEN 0 \
-                     ELSE attempts + 1 END, lost = 1 WHERE id = $1";
-        tx.conn.run(count, &[turn.as_str().into()]).await?;
-        let (lane, agent) = (LaneId(row.int(1)?), AgentId(row.int(2)?));
-        make_ready(tx, &turn, lane, agent, None, now).await?;
-    }
-    Ok(rows.len())
 }
 
 /// When the first lease of another node is over, if it is not renewed.
 pub async fn next_over(conn: &mut Conn, node: &NodeName) -> Result<Option<Millis>, SqlError> {
     let select = "SELECT min(lease_until) FROM turns \
                   WHERE ended_at IS NULL AND state = 'running' AND node <> $1";
-    let row = conn.row(select, &[node.as_str().into()]).await?;
-    row.map_or(Ok(None), |row| row.int_opt(0))
+    Ok(conn.find(select, &args![node]).await?.flatten())
 }

@@ -7,8 +7,9 @@ use skep_core::frame::{Frame, FrameKind, FrameState, UndeliveredFrame};
 use skep_core::ids::{ChannelId, ItemId, Principal};
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
+use crate::engine::conn::{Conn, PAGE_ROWS};
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 
 /// A new channel; it belongs to the principal that opened it.
@@ -23,8 +24,7 @@ impl Run for OpenChannel {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         let insert = "INSERT INTO channels (id, principal, created_at) VALUES ($1, $2, $3)";
-        let args = [self.channel.as_str().into(), self.principal.as_str().into(), self.now.into()];
-        tx.conn.run(insert, &args).await?;
+        tx.conn.run(insert, &args![self.channel, self.principal, self.now]).await?;
         Ok(())
     }
 }
@@ -57,14 +57,7 @@ impl Run for RecordFrames {
             let update = "UPDATE outbox SET state = $4, attempts = attempts + 1, next_at = $5, \
                           reason = $6 WHERE channel = $1 AND seq >= $2 AND seq <= $3 \
                           AND state = 'pending'";
-            let args = [
-                record.channel.as_str().into(),
-                record.from.into(),
-                record.to.into(),
-                state.as_str().into(),
-                next_at.into(),
-                reason.into(),
-            ];
+            let args = args![record.channel, record.from, record.to, state, next_at, reason];
             tx.conn.run(update, &args).await?;
         }
         Ok(())
@@ -87,21 +80,12 @@ pub(crate) struct NewFrame<'a> {
 
 pub(crate) async fn push(tx: &mut Tx<'_>, new: NewFrame<'_>) -> Result<(), Refusal> {
     let next = "UPDATE channels SET last_seq = last_seq + 1 WHERE id = $1 RETURNING last_seq";
-    let row = tx.conn.row(next, &[new.channel.as_str().into()]).await?;
-    let row = row.ok_or_else(|| Refusal::not_found(format!("channel {}", new.channel)))?;
-    let seq = row.int(0)?;
+    let seq: Option<i64> = tx.conn.find(next, &args![new.channel]).await?;
+    let seq = seq.ok_or_else(|| Refusal::not_found(format!("channel {}", new.channel)))?;
     let insert = "INSERT INTO outbox (channel, seq, id, kind, item, at, payload) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
     let payload = new.payload.to_string();
-    let args = [
-        new.channel.as_str().into(),
-        seq.into(),
-        (&new.id).into(),
-        new.kind.as_str().into(),
-        new.item.as_str().into(),
-        new.now.into(),
-        (&payload).into(),
-    ];
+    let args = args![new.channel, seq, new.id, new.kind, new.item, new.now, payload];
     tx.conn.run(insert, &args).await?;
     tx.frame(Frame {
         channel: new.channel.clone(),
@@ -122,9 +106,7 @@ pub async fn frames_since(
 ) -> Result<Vec<Frame>, SqlError> {
     let select = "SELECT channel, seq, id, kind, at, payload FROM outbox \
                   WHERE channel = $1 AND seq > $2 ORDER BY seq LIMIT $3";
-    let args = [channel.as_str().into(), since.into(), PAGE_ROWS.into()];
-    let rows = conn.page(select, &args, PAGE_BYTES).await?;
-    rows.iter().map(decode).collect()
+    conn.page(select, &args![channel, since, PAGE_ROWS]).await
 }
 
 /// A frame that is to be sent, not before `not_before`.
@@ -134,6 +116,10 @@ pub struct PendingFrame {
     pub not_before: Option<Millis>,
 }
 
+record!(Frame { channel, seq, id, kind, at, payload });
+record!(PendingFrame { frame, not_before });
+record!(UndeliveredFrame { kind, state, attempts, next_at, reason });
+
 /// The first undelivered frame of a channel after `after`.
 pub async fn next_undelivered(
     conn: &mut Conn,
@@ -142,8 +128,7 @@ pub async fn next_undelivered(
 ) -> Result<Option<PendingFrame>, SqlError> {
     let select = "SELECT channel, seq, id, kind, at, payload, next_at FROM outbox \
                   WHERE state = 'pending' AND channel = $1 AND seq > $2 ORDER BY seq LIMIT 1";
-    let row = conn.row(select, &[channel.as_str().into(), after.into()]).await?;
-    row.as_ref().map(undelivered).transpose()
+    conn.find(select, &args![channel, after]).await
 }
 
 /// The first undelivered frame of the next channel after this one whose id begins with the word.
@@ -157,12 +142,7 @@ pub async fn first_undelivered(
     let select = "SELECT channel, seq, id, kind, at, payload, next_at FROM outbox \
                   WHERE state = 'pending' AND channel > $1 AND channel < $2 \
                   ORDER BY channel, seq LIMIT 1";
-    let row = conn.row(select, &[after.max(&first).into(), (&end).into()]).await?;
-    row.as_ref().map(undelivered).transpose()
-}
-
-fn undelivered(row: &Row) -> Result<PendingFrame, SqlError> {
-    Ok(PendingFrame { frame: decode(row)?, not_before: row.int_opt(6)? })
+    conn.find(select, &args![after.max(&first), end]).await
 }
 
 /// The frames about one item that were tried and are not delivered, in order.
@@ -173,19 +153,7 @@ pub async fn undelivered_of_item(
     let select = "SELECT kind, state, attempts, next_at, reason FROM outbox WHERE item = $1 \
                   AND (state = 'refused' OR (state = 'pending' AND attempts > 0)) \
                   ORDER BY channel, seq";
-    let rows = conn.rows(select, &[item.as_str().into()]).await?;
-    let frames = rows.iter().map(|row| {
-        let state = row.text(1)?;
-        Ok(UndeliveredFrame {
-            kind: kind(&row.text(0)?)?,
-            state: FrameState::parse(&state)
-                .ok_or_else(|| SqlError::decode(format!("frame state {state}")))?,
-            attempts: row.int(2)?,
-            next_at: row.int_opt(3)?,
-            reason: row.text_opt(4)?,
-        })
-    });
-    frames.collect()
+    conn.list(select, &args![item]).await
 }
 
 /// The frames a channel got about one item: its ack and, when it ended, its answer.
@@ -198,26 +166,9 @@ pub async fn frames_of_item(
                   WHERE channel = $1 AND (item = $2 OR kind <> 'ack') AND item IN \
                   (SELECT $2 UNION ALL SELECT other.id FROM items own \
                   JOIN items other ON other.turn = own.turn WHERE own.id = $2)";
-    let rows = conn.rows(select, &[channel.as_str().into(), item.as_str().into()]).await?;
-    let mut frames = rows.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+    let mut frames: Vec<Frame> = conn.list(select, &args![channel, item]).await?;
     frames.sort_by_key(|frame| frame.seq);
     Ok(frames)
-}
-
-fn decode(row: &Row) -> Result<Frame, SqlError> {
-    Ok(Frame {
-        channel: ChannelId(row.text(0)?),
-        seq: row.int(1)?,
-        id: row.text(2)?,
-        kind: kind(&row.text(3)?)?,
-        at: row.int(4)?,
-        payload: serde_json::from_str(&row.text(5)?)
-            .map_err(|error| SqlError::decode(format!("frame payload: {error}")))?,
-    })
-}
-
-fn kind(word: &str) -> Result<FrameKind, SqlError> {
-    FrameKind::parse(word).ok_or_else(|| SqlError::decode(format!("frame kind {word}")))
 }
 
 /// A channel's row.
@@ -228,15 +179,9 @@ pub struct ChannelRow {
     pub floor_seq: i64,
 }
 
+record!(ChannelRow { principal, last_seq, floor_seq });
+
 pub async fn channel(conn: &mut Conn, id: &ChannelId) -> Result<Option<ChannelRow>, SqlError> {
     let select = "SELECT principal, last_seq, floor_seq FROM channels WHERE id = $1";
-    let row = conn.row(select, &[id.as_str().into()]).await?;
-    let channel = row.map(|row| {
-        Ok(ChannelRow {
-            principal: Principal(row.text(0)?),
-            last_seq: row.int(1)?,
-            floor_seq: row.int(2)?,
-        })
-    });
-    channel.transpose()
+    conn.find(select, &args![id]).await
 }

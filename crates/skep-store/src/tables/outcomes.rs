@@ -9,8 +9,9 @@ use skep_core::ids::{AgentId, AgentName, CallId, Principal, SessionId, SessionKe
 use skep_core::message::Body;
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
+use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::inbox::{Accept, Accepted};
 
@@ -26,28 +27,17 @@ pub struct UnknownCallRow {
     pub session_key: SessionKey,
 }
 
-const UNRESOLVED: &str = "SELECT c.turn, c.call_id, a.name, c.tool, c.changed_at, l.key, \
-                          t.agent FROM calls c JOIN turns t ON t.id = c.turn \
+record!(UnknownCallRow { turn, call_id, agent, agent_name, tool, at, session_key });
+
+const UNRESOLVED: &str = "SELECT c.turn, c.call_id, t.agent, a.name, c.tool, c.changed_at, \
+                          l.key FROM calls c JOIN turns t ON t.id = c.turn \
                           JOIN agents a ON a.id = t.agent \
                           JOIN lanes l ON l.id = t.lane WHERE c.state = 'unknown' \
                           AND c.resolved IS NULL ORDER BY c.changed_at DESC LIMIT $1";
 
 /// Newest first.
 pub async fn unknown_calls(conn: &mut Conn, limit: u32) -> Result<Vec<UnknownCallRow>, SqlError> {
-    let rows = conn.rows(UNRESOLVED, &[limit.into()]).await?;
-    rows.iter().map(decode).collect()
-}
-
-fn decode(row: &Row) -> Result<UnknownCallRow, SqlError> {
-    Ok(UnknownCallRow {
-        turn: TurnId(row.text(0)?),
-        call_id: CallId(row.text(1)?),
-        agent: AgentId(row.int(6)?),
-        agent_name: AgentName(row.text(2)?),
-        tool: row.text(3)?,
-        at: row.int(4)?,
-        session_key: SessionKey(row.text(5)?),
-    })
+    conn.list(UNRESOLVED, &args![limit]).await
 }
 
 /// What was called with what, as it stands in history: the tool and its arguments.
@@ -56,12 +46,9 @@ pub async fn made(conn: &mut Conn, made: &CallRef) -> Result<Option<(String, Jso
     let select = "SELECT h.body, c.tool FROM calls c JOIN turns t ON t.id = c.turn \
                   JOIN history h ON h.session = t.session AND h.seq = c.seq \
                   WHERE c.turn = $1 AND c.call_id = $2";
-    let row = conn.row(select, &[turn.as_str().into(), call.as_str().into()]).await?;
-    let Some(row) = row else { return Ok(None) };
-    let body: Body = serde_json::from_str(&row.text(0)?)
-        .map_err(|error| SqlError::decode(format!("a message: {error}")))?;
+    let row: Option<(Body, String)> = conn.find(select, &args![turn, call]).await?;
+    let Some((body, tool)) = row else { return Ok(None) };
     let found = body.tool_calls().find(|(id, ..)| *id == call);
-    let tool = row.text(1)?;
     Ok(found.map(|(_, _, arguments)| (tool, arguments.clone())))
 }
 
@@ -87,25 +74,18 @@ impl Run for Resolve {
                        (SELECT a.name FROM turns t JOIN agents a ON a.id = t.agent \
                        WHERE t.id = turn), (SELECT t.session FROM turns t WHERE t.id = turn), \
                        (SELECT t.agent FROM turns t WHERE t.id = turn)";
-        let args = [
-            self.turn.as_str().into(),
-            self.call.as_str().into(),
-            self.outcome.as_str().into(),
-            self.principal.as_str().into(),
-            self.now.into(),
-            (&self.note).into(),
-        ];
-        let Some(row) = tx.conn.row(resolve, &args).await? else {
+        let args = args![self.turn, self.call, self.outcome, self.principal, self.now, self.note];
+        let found: Option<(String, AgentName, SessionId, AgentId)> =
+            tx.conn.find(resolve, &args).await?;
+        let Some((tool, agent, session, agent_id)) = found else {
             return Err(why_not(tx.conn, &self.turn, &self.call).await?);
         };
-        let (tool, agent, session) = (row.text(0)?, AgentName(row.text(1)?), row.text(2)?);
-        let agent_id = AgentId(row.int(3)?);
         let word = self.outcome.as_str();
         tx.audit(AuditRow {
             principal: Some(self.principal.0.clone()),
             agent: Some(agent.0.clone()),
             agent_id: Some(agent_id),
-            session: Some(session.clone()),
+            session: Some(session.0.clone()),
             turn: Some(self.turn.0.clone()),
             call_id: Some(self.call.0.clone()),
             tool: Some(tool.clone()),
@@ -116,7 +96,7 @@ impl Run for Resolve {
         let (call_id, outcome) = (self.call.clone(), self.outcome);
         let kind = EventKind::CallResolved { call_id, tool, outcome };
         let event = Event::of(agent_id, &agent, self.now, kind);
-        tx.event(event.within(&SessionId(session), Some(&self.turn)));
+        tx.event(event.within(&session, Some(&self.turn)));
         match &self.again {
             Some(accept) => accept.run(tx).await.map(Some),
             None => Ok(None),
@@ -131,18 +111,18 @@ impl Run for Resolve {
 /// Why a call is not to be resolved.
 pub async fn why_not(conn: &mut Conn, turn: &TurnId, call: &CallId) -> Result<Refusal, SqlError> {
     let select = "SELECT state, resolved, resolved_by FROM calls WHERE turn = $1 AND call_id = $2";
-    let row = conn.row(select, &[turn.as_str().into(), call.as_str().into()]).await?;
-    let Some(row) = row else {
+    let row: Option<(String, Option<String>, Option<String>)> =
+        conn.find(select, &args![turn, call]).await?;
+    let Some((state, resolved, by)) = row else {
         return Ok(Refusal::not_found(format!("call {call} of turn {turn}")));
     };
-    Ok(match row.text_opt(1)? {
+    Ok(match resolved {
         Some(word) => {
-            let by = row.text_opt(2)?.unwrap_or_default();
+            let by = by.unwrap_or_default();
             let detail = format!("this call was resolved before: {word}, by {by}");
             Refusal::conflict("already_resolved", detail)
         }
         None => {
-            let state = row.text(0)?;
             let detail = format!("this call is {state}: there is nothing to find out about it");
             Refusal::conflict("not_unknown", detail)
         }

@@ -3,7 +3,8 @@
 use skep_core::Millis;
 
 use crate::engine::command::Run;
-use crate::engine::error::{Refusal, SqlError};
+use crate::engine::error::Refusal;
+use crate::engine::record::args;
 use crate::engine::tx::Tx;
 use crate::tables::audit;
 
@@ -30,24 +31,25 @@ impl Run for Expire {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
         // The oldest have the lowest numbers.
         let ends = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)";
-        let ends = tx.conn.row(ends, &[]).await?;
-        let ends = ends.ok_or_else(|| SqlError::decode("the events have no ends"))?;
-        let (first, last) = (ends.int_opt(0)?.unwrap_or(0), ends.int_opt(1)?.unwrap_or(0));
+        let (first, last): (Option<i64>, Option<i64>) =
+            tx.conn.one(ends, &[], "the events have no ends").await?;
+        let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
         let events = "DELETE FROM events WHERE seq >= $1 AND seq < $2 AND at < $3";
-        let args = [first.into(), last.min(first + BITE).into(), self.events_before.into()];
+        let end = last.min(first + BITE);
+        let args = args![first, end, self.events_before];
         let mut gone = tx.conn.run(events, &args).await?;
         // Frames of items that are not ended stay, whatever their age.
         let select = "SELECT o.channel, o.seq FROM outbox o WHERE o.at < $1 AND (o.item IS NULL \
                       OR EXISTS (SELECT 1 FROM items i \
                       WHERE i.id = o.item AND i.finished_at IS NOT NULL)) \
                       ORDER BY o.at LIMIT $2";
-        let args = [self.frames_before.into(), BITE.into()];
-        for row in tx.conn.rows(select, &args).await? {
-            let (channel, seq) = (row.text(0)?, row.int(1)?);
+        let frames: Vec<(String, i64)> =
+            tx.conn.list(select, &args![self.frames_before, BITE]).await?;
+        for (channel, seq) in frames {
             let delete = "DELETE FROM outbox WHERE channel = $1 AND seq = $2";
-            gone += tx.conn.run(delete, &[(&channel).into(), seq.into()]).await?;
+            gone += tx.conn.run(delete, &args![channel, seq]).await?;
             let floor = "UPDATE channels SET floor_seq = $2 WHERE id = $1 AND floor_seq < $2";
-            tx.conn.run(floor, &[(&channel).into(), seq.into()]).await?;
+            tx.conn.run(floor, &args![channel, seq]).await?;
         }
         // By their own age first: a message cannot have ended before it was accepted. Other
         // requests have no item.
@@ -55,10 +57,10 @@ impl Run for Expire {
                    FROM requests r WHERE r.created_at < $1 AND (r.item = '' OR EXISTS \
                    (SELECT 1 FROM items i WHERE i.id = r.item AND i.finished_at < $1)) \
                    ORDER BY r.created_at LIMIT $2)";
-        gone += tx.conn.run(ids, &[self.ids_before.into(), BITE.into()]).await?;
+        gone += tx.conn.run(ids, &args![self.ids_before, BITE]).await?;
         let files = "DELETE FROM files WHERE uses = 0 AND hash IN (SELECT hash FROM files \
                      WHERE uses = 0 AND added_at < $1 ORDER BY added_at LIMIT $2)";
-        gone += tx.conn.run(files, &[self.files_before.into(), BITE.into()]).await?;
+        gone += tx.conn.run(files, &args![self.files_before, BITE]).await?;
         let more = audit::expire(tx, self.audit_before, BITE, self.now).await?;
         Ok(gone > 0 || more)
     }

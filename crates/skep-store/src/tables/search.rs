@@ -7,9 +7,10 @@ use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
 use skep_core::message::Role;
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
+use crate::engine::conn::Conn;
 use crate::engine::dialect;
 use crate::engine::error::{Refusal, SqlError, SqlKind};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 
 /// Takes the next rows into the index.
@@ -26,8 +27,8 @@ impl Run for IndexSpoken {
         let (upto, newest) = reach(tx.conn).await?;
         let next = newest.min(upto + i64::from(self.rows));
         if next > upto {
-            tx.conn.run(dialect::INDEX_SPOKEN, &[upto.into(), next.into()]).await?;
-            tx.conn.run("UPDATE search_upto SET upto = $1", &[next.into()]).await?;
+            tx.conn.run(dialect::INDEX_SPOKEN, &args![upto, next]).await?;
+            tx.conn.run("UPDATE search_upto SET upto = $1", &args![next]).await?;
         }
         Ok(newest - next)
     }
@@ -36,9 +37,9 @@ impl Run for IndexSpoken {
 /// The last row in the index, and the last there is.
 async fn reach(conn: &mut Conn) -> Result<(i64, i64), SqlError> {
     let select = "SELECT (SELECT upto FROM search_upto), (SELECT max(id) FROM spoken)";
-    let row = conn.row(select, &[]).await?;
-    let row = row.ok_or_else(|| SqlError::decode("the reach of the index has no row"))?;
-    Ok((row.int(0)?, row.int_opt(1)?.unwrap_or(0)))
+    let (upto, newest): (i64, Option<i64>) =
+        conn.one(select, &[], "the reach of the index has no row").await?;
+    Ok((upto, newest.unwrap_or(0)))
 }
 
 /// What to look for.
@@ -68,6 +69,8 @@ pub struct Hit {
     pub marked: String,
 }
 
+record!(Hit { place, agent, session, session_key, seq, at, role, text, marked });
+
 /// What opens and closes a match: code points that never mean anything.
 pub const MARK: (char, char) = ('\u{fdd0}', '\u{fdd1}');
 
@@ -85,31 +88,15 @@ pub async fn search(
     proceed: impl FnMut() -> bool + Send + 'static,
 ) -> Result<Option<Vec<Hit>>, SqlError> {
     let before = search.before.unwrap_or(i64::MAX);
-    let args = [search.expression.into(), before.into(), search.limit.into(), search.prefix.into()];
+    let args = args![search.expression, before, search.limit, search.prefix];
     dialect::watch(conn, proceed).await?;
-    let rows = conn.rows(dialect::SEARCH, &args).await;
+    let hits = conn.list(dialect::SEARCH, &args).await;
     dialect::unwatch(conn).await?;
-    match rows {
-        Ok(rows) => rows.iter().map(decode).collect::<Result<_, _>>().map(Some),
+    match hits {
+        Ok(hits) => Ok(Some(hits)),
         Err(error) if error.kind == SqlKind::Interrupted => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn decode(row: &Row) -> Result<Hit, SqlError> {
-    let role = row.text(6)?;
-    Ok(Hit {
-        place: row.int(0)?,
-        agent: AgentName(row.text(1)?),
-        session: SessionId(row.text(2)?),
-        session_key: SessionKey(row.text(3)?),
-        seq: row.int(4)?,
-        at: row.int(5)?,
-        role: serde_json::from_value(role.into())
-            .map_err(|error| SqlError::decode(format!("role: {error}")))?,
-        text: row.text(7)?,
-        marked: row.text(8)?,
-    })
 }
 
 /// A query in the index's own language. `terms` come from [`skep_core::query`]; every word of a

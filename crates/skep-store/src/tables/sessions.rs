@@ -7,11 +7,11 @@ use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey};
 use skep_core::message::{Body, Role, View};
 use skep_core::money::Money;
-use skep_core::settings::Think;
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
+use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::history;
 use crate::tables::lanes::{self, Chosen};
@@ -37,6 +37,20 @@ pub struct SessionRow {
     pub chosen: Chosen,
 }
 
+record!(SessionRow {
+    id,
+    key,
+    title,
+    created_at,
+    last_at,
+    messages,
+    tokens,
+    cost,
+    forked_from,
+    current,
+    chosen,
+});
+
 /// Where a page of the list begins: below this time and id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
@@ -47,8 +61,9 @@ pub struct Cursor {
 macro_rules! select_sessions {
     ($rest:literal) => {
         concat!(
-            "SELECT s.id, s.key, s.title, s.created_at, s.last_at, s.last_seq, s.tokens, s.cost, ",
-            "s.unpriced, s.forked_from, s.forked_at, l.session, l.profile, l.think ",
+            "SELECT s.id, s.key, s.title, s.created_at, s.last_at, s.last_seq, s.tokens, ",
+            "CASE WHEN s.unpriced = 0 THEN s.cost END, s.forked_from, s.forked_at, ",
+            "coalesce(l.session = s.id, FALSE), l.profile, l.think ",
             "FROM sessions s LEFT JOIN lanes l ON l.agent = s.agent AND l.key = s.key ",
             $rest
         )
@@ -67,8 +82,8 @@ pub async fn page(
          ORDER BY s.last_at DESC, s.id DESC LIMIT $4"
     );
     let (last_at, id) = after.map_or((i64::MAX, ""), |after| (after.last_at, &after.id));
-    let args = [agent.0.into(), last_at.into(), id.into(), limit.into()];
-    conn.rows(sql, &args).await?.iter().map(decode).collect()
+    let args = args![agent, last_at, id, limit];
+    conn.list(sql, &args).await
 }
 
 /// Those under keys that begin with `prefix`.
@@ -86,9 +101,8 @@ pub async fn page_of_keys(
     );
     let (last_at, id) = after.map_or((i64::MAX, ""), |after| (after.last_at, &after.id));
     let end = format!("{prefix}{}", char::MAX);
-    let args =
-        [agent.0.into(), last_at.into(), id.into(), limit.into(), prefix.into(), (&end).into()];
-    conn.rows(sql, &args).await?.iter().map(decode).collect()
+    let args = args![agent, last_at, id, limit, prefix, end];
+    conn.list(sql, &args).await
 }
 
 pub async fn one(
@@ -97,25 +111,7 @@ pub async fn one(
     session: &SessionId,
 ) -> Result<Option<SessionRow>, SqlError> {
     let sql = select_sessions!("WHERE s.id = $1 AND s.agent = $2");
-    let row = conn.row(sql, &[session.as_str().into(), agent.0.into()]).await?;
-    row.map(|row| decode(&row)).transpose()
-}
-
-fn decode(row: &Row) -> Result<SessionRow, SqlError> {
-    let id = row.text(0)?;
-    Ok(SessionRow {
-        key: SessionKey(row.text(1)?),
-        title: row.text(2)?,
-        created_at: row.int(3)?,
-        last_at: row.int(4)?,
-        messages: row.int(5)?,
-        tokens: row.int(6)?,
-        cost: (row.int(8)? == 0).then_some(Money(row.int(7)?)),
-        forked_from: row.text_opt(9)?.map(SessionId).zip(row.int_opt(10)?),
-        current: row.text_opt(11)?.as_deref() == Some(id.as_str()),
-        chosen: Chosen::decode(row.text_opt(12)?, row.text_opt(13)?)?,
-        id: SessionId(id),
-    })
+    conn.find(sql, &args![session, agent]).await
 }
 
 /// Copies a session's messages up to `at` into a new one, to which `key` leads from then on.
@@ -160,13 +156,7 @@ impl Run for ForkSession {
         let chosen = if lane.chosen == Chosen::default() { from.chosen } else { lane.chosen };
         let point = "UPDATE lanes SET session = $2, fresh = 0, profile = $3, think = $4 \
                      WHERE id = $1";
-        let args = [
-            lane.id.0.into(),
-            self.session.as_str().into(),
-            (&chosen.profile).into(),
-            chosen.think.map(Think::as_str).into(),
-        ];
-        tx.conn.run(point, &args).await?;
+        tx.conn.run(point, &args![lane.id, self.session, chosen.profile, chosen.think]).await?;
         let kind = EventKind::HistoryUpdated { first: 1, last: at };
         let event = Event::of(self.agent, &self.agent_name, self.now, kind);
         tx.event(event.within(&self.session, None));
@@ -178,20 +168,12 @@ impl ForkSession {
     async fn copy(&self, tx: &mut Tx<'_>, from: &SessionRow, at: i64) -> Result<(), SqlError> {
         let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at, last_seq, title, \
                       forked_from, forked_at) VALUES ($1, $2, $3, $4, $4, $6, $7, $5, $6)";
-        let args = [
-            self.session.as_str().into(),
-            self.agent.0.into(),
-            self.key.as_str().into(),
-            self.now.into(),
-            self.from.as_str().into(),
-            at.into(),
-            (&from.title).into(),
-        ];
+        let args = args![self.session, self.agent, self.key, self.now, self.from, at, from.title];
         tx.conn.run(insert, &args).await?;
         let copy = "INSERT INTO history (session, seq, id, turn, at, spoken, body) \
                     SELECT $1, seq, id, turn, at, spoken, body FROM history \
                     WHERE session = $2 AND seq <= $3";
-        let args = [self.session.as_str().into(), self.from.as_str().into(), at.into()];
+        let args = args![self.session, self.from, at];
         tx.conn.run(copy, &args).await?;
         let files = "INSERT INTO history_files (session, seq, hash) \
                      SELECT $1, seq, hash FROM history_files WHERE session = $2 AND seq <= $3";

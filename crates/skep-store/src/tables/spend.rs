@@ -9,8 +9,9 @@ use skep_core::money::Money;
 use skep_core::spend::{HOURS, Span, Spend, hour_of};
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
+use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
 use crate::tables::journal::Leased;
 
@@ -41,7 +42,6 @@ async fn record_call(
         return Ok(());
     }
     let usage = &meta.usage;
-    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let unpriced = usage.cost.is_none();
     let upsert = "INSERT INTO usage_hours (hour, agent, profile, model, calls, turns, input, \
                   output, cache_read, cache_write, cost, unpriced_calls, unpriced_tokens) \
@@ -55,19 +55,23 @@ async fn record_call(
                   cost = usage_hours.cost + excluded.cost, \
                   unpriced_calls = usage_hours.unpriced_calls + excluded.unpriced_calls, \
                   unpriced_tokens = usage_hours.unpriced_tokens + excluded.unpriced_tokens";
-    let args = [
-        hour_of(leased.now).into(),
-        leased.agent.0.into(),
-        meta.profile.as_deref().unwrap_or_default().into(),
-        meta.model.as_str().into(),
-        first.into(),
-        number(usage.input).into(),
-        number(usage.output).into(),
-        number(usage.cache_read).into(),
-        number(usage.cache_write).into(),
-        usage.cost.unwrap_or(Money::ZERO).0.into(),
-        unpriced.into(),
-        if unpriced { number(usage.total_tokens) } else { 0 }.into(),
+    let (hour, profile) = (hour_of(leased.now), meta.profile.as_deref().unwrap_or_default());
+    let Usage { input, output, cache_read, cache_write, total_tokens, .. } = usage;
+    let cost = usage.cost.unwrap_or(Money::ZERO);
+    let unpriced_tokens = if unpriced { *total_tokens } else { 0 };
+    let args = args![
+        hour,
+        leased.agent,
+        profile,
+        meta.model,
+        first,
+        input,
+        output,
+        cache_read,
+        cache_write,
+        cost,
+        unpriced,
+        unpriced_tokens,
     ];
     tx.conn.run(upsert, &args).await?;
     Ok(())
@@ -89,14 +93,13 @@ pub async fn of_day(conn: &mut Conn, day: i64) -> Result<Vec<Used>, SqlError> {
     let unsettled = "SELECT sum(u.calls), sum(u.tokens), sum(u.cost), sum(u.unpriced_calls), \
                      sum(u.unpriced_tokens), u.agent FROM unsettled_hours u \
                      WHERE u.hour >= $1 AND u.hour < $2 GROUP BY u.agent";
-    let args = [(day * HOURS).into(), ((day + 1) * HOURS).into()];
+    let (first, end) = (day * HOURS, (day + 1) * HOURS);
+    let args = args![first, end];
     let mut used = Vec::new();
-    for row in &conn.rows(spent, &args).await? {
-        let (agent, spent) = (AgentId(row.int(5)?), decode(row)?);
+    for (spent, agent) in conn.list(spent, &args).await? {
         used.push(Used { agent, spent, unsettled: Spend::default() });
     }
-    for row in &conn.rows(unsettled, &args).await? {
-        let (agent, unsettled) = (AgentId(row.int(5)?), decode(row)?);
+    for (unsettled, agent) in conn.list(unsettled, &args).await? {
         used.push(Used { agent, spent: Spend::default(), unsettled });
     }
     Ok(used)
@@ -135,8 +138,7 @@ impl Run for ChargeLost {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
         let found = "UPDATE turns SET lost = 0 WHERE id = $1 AND token = $2 AND lost = 1";
-        let args = [self.turn.as_str().into(), self.token.0.into()];
-        if tx.conn.run(found, &args).await? == 0 {
+        if tx.conn.run(found, &args![self.turn, self.token]).await? == 0 {
             return Ok(false);
         }
         add_unsettled(tx, self.agent, &self.profile, &self.usage, self.now).await?;
@@ -152,7 +154,9 @@ async fn add_unsettled(
     now: Millis,
 ) -> Result<(), SqlError> {
     let unpriced = usage.cost.is_none();
-    let tokens = i64::try_from(usage.total_tokens).unwrap_or(i64::MAX);
+    let (hour, cost, tokens) =
+        (hour_of(now), usage.cost.unwrap_or(Money::ZERO), usage.total_tokens);
+    let unpriced_tokens = if unpriced { tokens } else { 0 };
     let upsert = "INSERT INTO unsettled_hours (hour, agent, profile, calls, tokens, cost, \
                   unpriced_calls, unpriced_tokens) VALUES ($1, $2, $3, 1, $4, $5, $6, $7) \
                   ON CONFLICT (hour, agent, profile) DO UPDATE SET \
@@ -161,33 +165,12 @@ async fn add_unsettled(
                   cost = unsettled_hours.cost + excluded.cost, \
                   unpriced_calls = unsettled_hours.unpriced_calls + excluded.unpriced_calls, \
                   unpriced_tokens = unsettled_hours.unpriced_tokens + excluded.unpriced_tokens";
-    let args = [
-        hour_of(now).into(),
-        agent.0.into(),
-        profile.into(),
-        tokens.into(),
-        usage.cost.unwrap_or(Money::ZERO).0.into(),
-        unpriced.into(),
-        if unpriced { tokens } else { 0 }.into(),
-    ];
+    let args = args![hour, agent, profile, tokens, cost, unpriced, unpriced_tokens];
     tx.conn.run(upsert, &args).await?;
     Ok(())
 }
 
-fn decode(row: &Row) -> Result<Spend, SqlError> {
-    let number = |column| number(row, column);
-    Ok(Spend {
-        calls: number(0)?,
-        tokens: number(1)?,
-        cost: Money(row.int_opt(2)?.unwrap_or(0)),
-        unpriced_calls: number(3)?,
-        unpriced_tokens: number(4)?,
-    })
-}
-
-fn number(row: &Row, column: usize) -> Result<u64, SqlError> {
-    Ok(row.int_opt(column)?.and_then(|value| u64::try_from(value).ok()).unwrap_or(0))
-}
+record!(Spend { calls, tokens, cost, unpriced_calls, unpriced_tokens });
 
 /// What one agent used of one model in one span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +189,19 @@ pub struct UsageRow {
     pub spend: Spend,
 }
 
+record!(UsageRow {
+    span,
+    agent,
+    profile,
+    model,
+    turns,
+    input,
+    output,
+    cache_read,
+    cache_write,
+    spend,
+});
+
 /// The sums of the hours in a range, by hour or by day, oldest first.
 pub async fn usage(
     conn: &mut Conn,
@@ -213,41 +209,13 @@ pub async fn usage(
     by: Span,
     agent: Option<AgentId>,
 ) -> Result<Vec<UsageRow>, SqlError> {
-    let select = "SELECT u.hour / $3 AS span, a.name, u.profile, u.model, sum(u.calls), \
-                  sum(u.input + u.output + u.cache_read + u.cache_write), sum(u.cost), \
-                  sum(u.unpriced_calls), sum(u.unpriced_tokens), sum(u.turns), sum(u.input), \
-                  sum(u.output), sum(u.cache_read), sum(u.cache_write) \
+    let select = "SELECT u.hour / $3 AS span, a.name, u.profile, u.model, sum(u.turns), \
+                  sum(u.input), sum(u.output), sum(u.cache_read), sum(u.cache_write), \
+                  sum(u.calls), sum(u.input + u.output + u.cache_read + u.cache_write), \
+                  sum(u.cost), sum(u.unpriced_calls), sum(u.unpriced_tokens) \
                   FROM usage_hours u JOIN agents a ON a.id = u.agent \
                   WHERE u.hour >= $1 AND u.hour < $2 AND ($4 IS NULL OR u.agent = $4) \
                   GROUP BY span, u.agent, u.profile, u.model ORDER BY span, u.agent, u.profile, \
                   u.model";
-    let args = [
-        hours.start.into(),
-        hours.end.into(),
-        by.hours().into(),
-        agent.map(|agent| agent.0).into(),
-    ];
-    let rows = conn.rows(select, &args).await?;
-    let rows = rows.iter().map(|row| {
-        let of = |column| number(row, column);
-        Ok(UsageRow {
-            span: row.int(0)?,
-            agent: AgentName(row.text(1)?),
-            profile: row.text(2)?,
-            model: row.text(3)?,
-            turns: of(9)?,
-            input: of(10)?,
-            output: of(11)?,
-            cache_read: of(12)?,
-            cache_write: of(13)?,
-            spend: Spend {
-                calls: of(4)?,
-                tokens: of(5)?,
-                cost: Money(row.int_opt(6)?.unwrap_or(0)),
-                unpriced_calls: of(7)?,
-                unpriced_tokens: of(8)?,
-            },
-        })
-    });
-    rows.collect()
+    conn.list(select, &args![hours.start, hours.end, by.hours(), agent]).await
 }

@@ -7,6 +7,7 @@ use skep_core::ids::{AgentId, CallId, LaneId, SessionId, Token, TurnId};
 
 use crate::engine::command::Run;
 use crate::engine::error::Refusal;
+use crate::engine::record::args;
 use crate::engine::tx::Tx;
 use crate::tables::approvals::{self, Asking, NewApproval};
 use crate::tables::lanes;
@@ -35,19 +36,10 @@ impl Run for Park {
         let update = "UPDATE turns SET state = 'waiting', available_at = $3, waiting_for = $4, \
                       active_ms = $5, attempts = 0, changed_at = $6 \
                       WHERE id = $1 AND token = $2 AND state = 'running' \
-                      RETURNING lane, agent, session, cancel";
-        let args = [
-            self.turn.as_str().into(),
-            self.token.0.into(),
-            self.until.into(),
-            (&self.reason).into(),
-            self.active_ms.into(),
-            self.now.into(),
-        ];
-        let row = tx.conn.row(update, &args).await?.ok_or(Refusal::Stale)?;
-        let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
-        let session = SessionId(row.text(2)?);
-        let mut goes_on = row.text_opt(3)?.is_some();
+                      RETURNING lane, agent, session, cancel IS NOT NULL";
+        let args = args![self.turn, self.token, self.until, self.reason, self.active_ms, self.now];
+        let found: Option<(LaneId, AgentId, SessionId, bool)> = tx.conn.find(update, &args).await?;
+        let (lane, agent, session, mut goes_on) = found.ok_or(Refusal::Stale)?;
         for (call, reason) in &self.calls {
             // A decision on a call that still waited is news; one that it ran with is used up, and
             // so is one that was about something else: it is asked about anew.
@@ -57,16 +49,9 @@ impl Run for Park {
                         WHERE turn = $1 AND call_id = $2 AND state NOT IN ('done', 'unknown') \
                         RETURNING decision IS NOT NULL";
             let anew = self.approvals.iter().any(|asked| asked.call == *call);
-            let args = [
-                self.turn.as_str().into(),
-                call.as_str().into(),
-                reason.into(),
-                self.now.into(),
-                anew.into(),
-            ];
-            let row = tx.conn.row(wait, &args).await?;
-            let row = row.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
-            goes_on |= row.bool(0)?;
+            let args = args![self.turn, call, reason, self.now, anew];
+            let decided: Option<bool> = tx.conn.find(wait, &args).await?;
+            goes_on |= decided.ok_or_else(|| Refusal::not_found(format!("open call {call}")))?;
         }
         let name = agent_name(tx, agent).await?;
         let (turn, agent_name, now) = (&self.turn, &name, self.now);
@@ -103,18 +88,12 @@ impl Run for Decide {
         let update = "UPDATE calls SET decision = $3, changed_at = $4 WHERE turn = $1 \
                       AND call_id = $2 AND state = 'waiting' AND decision IS NULL \
                       AND EXISTS (SELECT 1 FROM turns WHERE id = $1 AND ended_at IS NULL)";
-        let args = [
-            self.turn.as_str().into(),
-            self.call.as_str().into(),
-            (&decision).into(),
-            self.now.into(),
-        ];
+        let args = args![self.turn, self.call, decision, self.now];
         if tx.conn.run(update, &args).await? == 0 {
             return Err(Refusal::not_found(format!("waiting call {}", self.call)));
         }
         let select = "SELECT lane, agent FROM turns WHERE id = $1 AND state = 'waiting'";
-        if let Some(row) = tx.conn.row(select, &[self.turn.as_str().into()]).await? {
-            let (lane, agent) = (LaneId(row.int(0)?), AgentId(row.int(1)?));
+        if let Some((lane, agent)) = tx.conn.find(select, &args![self.turn]).await? {
             make_ready(tx, &self.turn, lane, agent, None, self.now).await?;
         }
         Ok(())

@@ -10,11 +10,10 @@ use skep_core::ids::{
 use skep_core::settings::Think;
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, PAGE_BYTES, PAGE_ROWS, Row};
+use crate::engine::conn::{Conn, PAGE_ROWS};
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{args, record};
 use crate::engine::tx::Tx;
-use crate::tables::lanes::think_level;
-use crate::tables::pending::cause;
 
 /// Writes down an event that is about the hive as a whole, and tells it; in the audit trail too.
 pub struct NoteEvent {
@@ -58,13 +57,35 @@ pub struct ItemRow {
     pub ord: i64,
 }
 
+record!(ItemRow {
+    id,
+    message_id,
+    agent,
+    agent_name,
+    session_key,
+    principal,
+    channel,
+    cause,
+    priority,
+    state,
+    attempts,
+    body,
+    think,
+    turn,
+    answer,
+    error,
+    created_at,
+    finished_at,
+    ord,
+});
+
 macro_rules! select_items {
     ($from:literal) => {
         concat!(
-            "SELECT i.id, i.message_id, a.name, l.key, i.principal, i.channel, i.kind, ",
-            "i.priority, i.state, COALESCE(t.attempts, 0), i.body, i.turn, ",
+            "SELECT i.id, i.message_id, i.agent, a.name, l.key, i.principal, i.channel, i.kind, ",
+            "i.cause, i.priority, i.state, COALESCE(t.attempts, 0), i.body, i.think, i.turn, ",
             "COALESCE(i.result, t.answer), i.error_code, i.error, i.created_at, ",
-            "i.finished_at, i.ord, i.think, i.cause, i.agent FROM items i ",
+            "i.finished_at, i.ord FROM items i ",
             "JOIN agents a ON a.id = i.agent ",
             "JOIN lanes l ON l.id = i.lane LEFT JOIN turns t ON t.id = i.turn ",
             $from
@@ -80,20 +101,19 @@ pub async fn item(
     principal: &Principal,
 ) -> Result<Option<ItemRow>, SqlError> {
     let by_item = select_items!("WHERE i.id = $1 AND i.agent = $2");
-    if let Some(row) = conn.row(by_item, &[id.into(), agent.0.into()]).await? {
-        return decode(&row).map(Some);
+    if let Some(row) = conn.find(by_item, &args![id, agent]).await? {
+        return Ok(Some(row));
     }
     let by_message = select_items!(
         "WHERE i.message_id = $1 AND i.agent = $2 AND i.principal = $3 \
          ORDER BY i.ord DESC LIMIT 1"
     );
-    let args = [id.into(), agent.0.into(), principal.as_str().into()];
-    conn.row(by_message, &args).await?.map(|row| decode(&row)).transpose()
+    conn.find(by_message, &args![id, agent, principal]).await
 }
 
 pub async fn item_by_id(conn: &mut Conn, id: &ItemId) -> Result<Option<ItemRow>, SqlError> {
     let select = select_items!("WHERE i.id = $1");
-    conn.row(select, &[id.as_str().into()]).await?.map(|row| decode(&row)).transpose()
+    conn.find(select, &args![id]).await
 }
 
 /// A call of a door whose clients wait for the answer, by the message id the door gave it.
@@ -104,6 +124,8 @@ pub struct CallRow {
     pub principal: Principal,
     pub ended: bool,
 }
+
+record!(CallRow { message_id, agent, principal, ended });
 
 /// How many of the newest items are looked at for calls that have ended.
 const NEWEST: i64 = 1000;
@@ -125,34 +147,23 @@ macro_rules! select_calls {
 pub async fn calls(conn: &mut Conn, prefix: &str, since: Millis) -> Result<Vec<CallRow>, SqlError> {
     let beyond = format!("{};", prefix.trim_end_matches(':'));
     let mut rows = Vec::new();
-    for agent in conn.rows("SELECT id FROM agents", &[]).await? {
+    for agent in conn.list::<AgentId>("SELECT id FROM agents", &[]).await? {
         for state in [ItemState::Pending, ItemState::Running, ItemState::Waiting] {
             let open = select_calls!("i.agent = $3 AND i.state = $4");
-            let (agent, state) = (agent.int(0)?.into(), state.as_str().into());
-            rows.extend(conn.rows(open, &[prefix.into(), (&beyond).into(), agent, state]).await?);
+            rows.extend(conn.list(open, &args![prefix, beyond, agent, state]).await?);
         }
     }
     let ended = select_calls!(
         "i.ord > (SELECT COALESCE(max(ord), 0) FROM items) - $3 AND i.finished_at >= $4"
     );
-    let args = [prefix.into(), (&beyond).into(), NEWEST.into(), since.into()];
-    rows.extend(conn.rows(ended, &args).await?);
-    let decode = |row: &Row| {
-        Ok(CallRow {
-            message_id: MessageId(row.text(0)?),
-            agent: AgentName(row.text(1)?),
-            principal: Principal(row.text(2)?),
-            ended: row.bool(3)?,
-        })
-    };
-    rows.iter().map(decode).collect()
+    rows.extend(conn.list(ended, &args![prefix, beyond, NEWEST, since]).await?);
+    Ok(rows)
 }
 
 /// The message ids a turn answered, in order.
 pub async fn answered_with(conn: &mut Conn, turn: &TurnId) -> Result<Vec<MessageId>, SqlError> {
     let select = "SELECT message_id FROM items WHERE turn = $1 ORDER BY ord";
-    let rows = conn.rows(select, &[turn.as_str().into()]).await?;
-    rows.iter().map(|row| row.text(0).map(MessageId)).collect()
+    conn.list(select, &args![turn]).await
 }
 
 /// The key of the conversation a session belongs to.
@@ -161,15 +172,13 @@ pub async fn key_of_session(
     session: &SessionId,
 ) -> Result<Option<SessionKey>, SqlError> {
     let select = "SELECT key FROM sessions WHERE id = $1";
-    let row = conn.row(select, &[session.as_str().into()]).await?;
-    row.map(|row| row.text(0).map(SessionKey)).transpose()
+    conn.find(select, &args![session]).await
 }
 
 /// The key of the conversation an item belongs to.
 pub async fn key_of_item(conn: &mut Conn, item: &ItemId) -> Result<Option<SessionKey>, SqlError> {
     let select = "SELECT l.key FROM items i JOIN lanes l ON l.id = i.lane WHERE i.id = $1";
-    let row = conn.row(select, &[item.as_str().into()]).await?;
-    row.map(|row| row.text(0).map(SessionKey)).transpose()
+    conn.find(select, &args![item]).await
 }
 
 /// A page of what a principal sent, newest first, below `after`.
@@ -185,15 +194,8 @@ pub async fn items_of(
         "WHERE i.principal = $1 AND i.ord < $2 AND ($4 IS NULL OR i.agent = $4) \
          AND ($5 IS NULL OR i.state = $5) ORDER BY i.ord DESC LIMIT $3"
     );
-    let args = [
-        principal.as_str().into(),
-        after.unwrap_or(i64::MAX).into(),
-        limit.into(),
-        agent.map(|agent| agent.0).into(),
-        state.map(ItemState::as_str).into(),
-    ];
-    let rows = conn.rows(select, &args).await?;
-    rows.iter().map(decode).collect()
+    let after = after.unwrap_or(i64::MAX);
+    conn.list(select, &args![principal, after, limit, agent, state]).await
 }
 
 /// A page of the inbox, newest first, below `after`.
@@ -205,24 +207,21 @@ pub async fn items(
     limit: u32,
 ) -> Result<Vec<ItemRow>, SqlError> {
     let after = after.unwrap_or(i64::MAX);
-    let state = state.map(ItemState::as_str);
-    let rows = match (agent, state) {
+    match (agent, state) {
         (None, None) => {
             let sql = select_items!("WHERE i.ord < $1 ORDER BY i.ord DESC LIMIT $2");
-            conn.rows(sql, &[after.into(), limit.into()]).await?
+            conn.list(sql, &args![after, limit]).await
         }
         (Some(agent), None) => {
             let sql =
                 select_items!("WHERE i.agent = $3 AND i.ord < $1 ORDER BY i.ord DESC LIMIT $2");
-            conn.rows(sql, &[after.into(), limit.into(), agent.0.into()]).await?
+            conn.list(sql, &args![after, limit, agent]).await
         }
-        (None, Some(state)) => return items_in_state(conn, state, after, limit).await,
+        (None, Some(state)) => items_in_state(conn, state, after, limit).await,
         (Some(agent), Some(state)) => {
-            let args = [after.into(), limit.into(), agent.0.into(), state.into()];
-            conn.rows(AGENT_ITEMS_IN_STATE, &args).await?
+            conn.list(AGENT_ITEMS_IN_STATE, &args![after, limit, agent, state]).await
         }
-    };
-    rows.iter().map(decode).collect()
+    }
 }
 
 const AGENT_ITEMS_IN_STATE: &str = select_items!(
@@ -232,46 +231,17 @@ const AGENT_ITEMS_IN_STATE: &str = select_items!(
 /// Agents are few: the page is the best of one page of each, and states need one index, not two.
 async fn items_in_state(
     conn: &mut Conn,
-    state: &'static str,
+    state: ItemState,
     after: i64,
     limit: u32,
 ) -> Result<Vec<ItemRow>, SqlError> {
-    let mut found = Vec::new();
-    for agent in conn.rows("SELECT id FROM agents", &[]).await? {
-        let args = [after.into(), limit.into(), agent.int(0)?.into(), state.into()];
-        for row in conn.rows(AGENT_ITEMS_IN_STATE, &args).await? {
-            found.push(decode(&row)?);
-        }
+    let mut found: Vec<ItemRow> = Vec::new();
+    for agent in conn.list::<AgentId>("SELECT id FROM agents", &[]).await? {
+        found.extend(conn.list(AGENT_ITEMS_IN_STATE, &args![after, limit, agent, state]).await?);
     }
     found.sort_by_key(|item| std::cmp::Reverse(item.ord));
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(found)
-}
-
-fn decode(row: &Row) -> Result<ItemRow, SqlError> {
-    let state = row.text(8)?;
-    Ok(ItemRow {
-        id: ItemId(row.text(0)?),
-        message_id: MessageId(row.text(1)?),
-        agent: AgentId(row.int(20)?),
-        agent_name: AgentName(row.text(2)?),
-        session_key: SessionKey(row.text(3)?),
-        principal: Principal(row.text(4)?),
-        channel: row.text_opt(5)?.map(ChannelId),
-        cause: cause(row, 6, 19)?,
-        priority: row.int(7)?,
-        state: ItemState::parse(&state)
-            .ok_or_else(|| SqlError::decode(format!("item state {state}")))?,
-        attempts: row.int(9)?,
-        body: row.text(10)?,
-        turn: row.text_opt(11)?.map(TurnId),
-        answer: row.text_opt(12)?,
-        error: row.text_opt(13)?.zip(row.text_opt(14)?),
-        created_at: row.int(15)?,
-        finished_at: row.int_opt(16)?,
-        ord: row.int(17)?,
-        think: think_level(row.text_opt(18)?)?,
-    })
 }
 
 /// A turn that has not ended.
@@ -288,25 +258,23 @@ pub struct TurnRow {
     pub waiting_for: Option<String>,
 }
 
+record!(TurnRow {
+    turn,
+    agent,
+    agent_name,
+    session,
+    session_key,
+    state,
+    since,
+    steps,
+    waiting_for,
+});
+
 pub async fn open_turns(conn: &mut Conn, limit: u32) -> Result<Vec<TurnRow>, SqlError> {
-    let select = "SELECT t.id, a.name, t.session, l.key, t.state, t.started_at, t.steps, \
-                  t.waiting_for, t.agent FROM turns t JOIN agents a ON a.id = t.agent \
+    let select = "SELECT t.id, t.agent, a.name, t.session, l.key, t.state, t.started_at, \
+                  t.steps, t.waiting_for FROM turns t JOIN agents a ON a.id = t.agent \
                   JOIN lanes l ON l.id = t.lane WHERE t.ended_at IS NULL LIMIT $1";
-    let rows = conn.rows(select, &[limit.into()]).await?;
-    let turns = rows.iter().map(|row| {
-        Ok(TurnRow {
-            turn: TurnId(row.text(0)?),
-            agent: AgentId(row.int(8)?),
-            agent_name: AgentName(row.text(1)?),
-            session: SessionId(row.text(2)?),
-            session_key: SessionKey(row.text(3)?),
-            state: row.text(4)?,
-            since: row.int(5)?,
-            steps: row.int(6)?,
-            waiting_for: row.text_opt(7)?,
-        })
-    });
-    turns.collect()
+    conn.list(select, &args![limit]).await
 }
 
 /// How many items wait in a lane, and what its open turn waits for.
@@ -317,27 +285,20 @@ pub async fn lane_depth(
 ) -> Result<Option<(i64, Option<String>, Option<String>)>, SqlError> {
     let select = "SELECT l.pending, t.state, t.waiting_for FROM lanes l LEFT JOIN turns t \
                   ON t.lane = l.id AND t.ended_at IS NULL WHERE l.agent = $1 AND l.key = $2";
-    let row = conn.row(select, &[agent.0.into(), key.as_str().into()]).await?;
-    row.map(|row| Ok((row.int(0)?, row.text_opt(1)?, row.text_opt(2)?))).transpose()
+    conn.find(select, &args![agent, key]).await
 }
 
 /// A page of durable events after `since`, in order.
 pub async fn events_since(conn: &mut Conn, since: i64) -> Result<Vec<Event>, SqlError> {
     let select = "SELECT body, agent FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
-    let rows = conn.page(select, &[since.into(), PAGE_ROWS.into()], PAGE_BYTES).await?;
-    let events = rows.iter().map(|row| {
-        let event: Event = serde_json::from_str(&row.text(0)?)
-            .map_err(|error| SqlError::decode(format!("event: {error}")))?;
-        Ok(Event { agent_id: row.int_opt(1)?.map(AgentId), ..event })
-    });
-    events.collect()
+    let rows: Vec<(Event, Option<AgentId>)> = conn.page(select, &args![since, PAGE_ROWS]).await?;
+    Ok(rows.into_iter().map(|(event, agent_id)| Event { agent_id, ..event }).collect())
 }
 
 /// The oldest and the newest durable event there is.
 pub async fn event_range(conn: &mut Conn) -> Result<(i64, i64), SqlError> {
     let select = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)";
-    match conn.row(select, &[]).await? {
-        Some(row) => Ok((row.int_opt(0)?.unwrap_or(0), row.int_opt(1)?.unwrap_or(0))),
-        None => Ok((0, 0)),
-    }
+    let (oldest, newest): (Option<i64>, Option<i64>) =
+        conn.one(select, &[], "the events have no ends").await?;
+    Ok((oldest.unwrap_or(0), newest.unwrap_or(0)))
 }

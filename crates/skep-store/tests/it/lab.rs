@@ -21,7 +21,7 @@ use skep_store::search::IndexSpoken;
 use skep_store::sessions::ForkSession;
 use skep_store::waits::{Decide, Park};
 use skep_store::{
-    Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, Tx,
+    Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, ToValue, Tx,
 };
 
 skep_store::commands! {
@@ -44,7 +44,7 @@ impl Run for Prioritise {
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<(), Refusal> {
         let update = "UPDATE items SET priority = $2 WHERE id = $1";
-        tx.conn.run(update, &[(&self.item).into(), self.priority.into()]).await?;
+        tx.conn.run(update, &[self.item.to_value(), self.priority.to_value()]).await?;
         Ok(())
     }
 }
@@ -219,7 +219,7 @@ async fn agents(conn: &mut Conn) -> Result<Vec<AgentSeen>, SqlError> {
             waiting: row.int(2)?,
             turns: row.int(3)?,
             served: row.int(4)?,
-            ready: row.int_opt(5)?,
+            ready: row.get(5)?,
         })
     };
     all(conn, sql, decode).await
@@ -232,12 +232,12 @@ async fn lanes(conn: &mut Conn) -> Result<Vec<LaneSeen>, SqlError> {
         Ok(LaneSeen {
             agent: row.int(0)?,
             key: row.text(1)?,
-            session: row.text_opt(2)?,
-            fresh: row.bool(3)?,
+            session: row.get(2)?,
+            fresh: row.get(3)?,
             token: row.int(4)?,
             pending: row.int(5)?,
-            ready: row.int_opt(6)?.zip(row.int_opt(7)?),
-            due: row.int_opt(8)?,
+            ready: row.get::<Option<i64>>(6)?.zip(row.get(7)?),
+            due: row.get(8)?,
         })
     };
     all(conn, sql, decode).await
@@ -253,12 +253,12 @@ async fn turns(conn: &mut Conn) -> Result<Vec<TurnSeen>, SqlError> {
             session: row.text(2)?,
             token: row.int(3)?,
             state: row.text(4)?,
-            cancel: row.text_opt(5)?,
+            cancel: row.get(5)?,
             steps: row.int(6)?,
             attempts: row.int(7)?,
-            available_at: row.int_opt(8)?,
-            waiting_for: row.text_opt(9)?,
-            outcome: row.text_opt(10)?,
+            available_at: row.get(8)?,
+            waiting_for: row.get(9)?,
+            outcome: row.get(10)?,
         })
     };
     all(conn, sql, decode).await
@@ -273,11 +273,11 @@ async fn items(conn: &mut Conn) -> Result<Vec<ItemSeen>, SqlError> {
             ord: row.int(1)?,
             lane: row.int(2)?,
             message_id: row.text(3)?,
-            channel: row.text_opt(4)?,
+            channel: row.get(4)?,
             ack: row.text(5)?,
             state: row.text(6)?,
-            turn: row.text_opt(7)?,
-            fresh: row.bool(8)?,
+            turn: row.get(7)?,
+            fresh: row.get(8)?,
         })
     };
     all(conn, sql, decode).await
@@ -291,7 +291,7 @@ async fn calls(conn: &mut Conn) -> Result<Vec<CallSeen>, SqlError> {
             turn: row.text(0)?,
             call: row.text(1)?,
             state: row.text(2)?,
-            decided: row.bool(3)?,
+            decided: row.get(3)?,
         })
     };
     all(conn, sql, decode).await

@@ -22,7 +22,7 @@ use skep_store::inbox::{
 use skep_store::item_views::{CancelItem, Cancelled};
 use skep_store::journal::{Entry, Journal, NewCall};
 use skep_store::lanes::WakeLanes;
-use skep_store::leases::{Lease, Recover, Release, Take};
+use skep_store::leases::{Lease, LostTurns, Recover, Release, Take};
 use skep_store::requests::Request;
 use skep_store::waits::{Decide, Park};
 use skep_store::{Member, Refusal, StoreError};
@@ -107,7 +107,12 @@ impl Story {
         let expected = self.model.recover();
         let now = self.model.now;
         let node = NodeName::new("n");
-        self.send("recover", expected, Recover { node, now }, Told::Count);
+        self.send(
+            "recover",
+            expected,
+            Recover { node, lost: LostTurns::AtStart, now },
+            Told::Count,
+        );
     }
 
     /// Ends whatever is open: every lane can still be emptied, and then all are answered.

@@ -9,7 +9,7 @@ use skep_core::frame::{Frame, FrameKind};
 use skep_core::ids::{AgentId, AgentName, ChannelId, SessionId};
 use skep_store::{
     Committed, MigrationFile, OpenError, OpenOptions, Refusal, Run, Schema, StoreError, StoreOf,
-    Tx, Value,
+    ToValue, Tx,
 };
 use tokio::sync::Notify;
 
@@ -40,7 +40,7 @@ impl Run for Put {
 
     async fn run(&self, tx: &mut Tx<'_>) -> Result<i64, Refusal> {
         let ord = tx.next_ord().await?;
-        let args = [Value::from(ord), Value::from(&self.0)];
+        let args = [ord.to_value(), self.0.to_value()];
         tx.conn.run("INSERT INTO notes (ord, text) VALUES ($1, $2)", &args).await?;
         // As long as the images of damaged logs were made with: pages fill as they did.
         let session = SessionId::new("s-0123456789-0123456789");

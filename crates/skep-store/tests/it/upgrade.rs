@@ -6,7 +6,7 @@ use skep_core::cause::{CallRef, Cause, Slash};
 use skep_core::decision::Decision;
 use skep_core::ids::{ApprovalId, CallId, NodeName, SessionId, TurnId};
 use skep_store::inbox::NewTurn;
-use skep_store::leases::{Lease, Recover, Take};
+use skep_store::leases::{Lease, LostTurns, Recover, Take};
 use skep_store::{
     Command, CommandSet, Conn, MigrationFile, OpenOptions, Row, Schema, StoreOf, approvals,
     history, outcomes,
@@ -210,7 +210,8 @@ async fn asked_by(store: &lab::LabStore, turn: &TurnId) -> Vec<String> {
 async fn items_and_decisions_go_on_as_what_they_were() {
     let folder = tempfile::tempdir().unwrap();
     let store = upgraded(folder.path(), old_work()).await;
-    assert_eq!(store.write(Recover { node: NodeName::new("n"), now: 10 }).await.unwrap(), 1);
+    let recover = Recover { node: NodeName::new("n"), lost: LostTurns::AtStart, now: 10 };
+    assert_eq!(store.write(recover).await.unwrap(), 1);
 
     let died = take(&store, 1, Some("died")).await;
     let again = CallRef { turn: TurnId::new("asked"), call: CallId::new("c1") };

@@ -13,7 +13,7 @@ use skep_core::ids::{NodeName, SessionId, TurnId};
 use skep_guard::{clock, random};
 use skep_store::inbox;
 use skep_store::lanes::{self, WakeLanes};
-use skep_store::leases::{self, Admits, Lease, RenewLeases, Take, TakeOver};
+use skep_store::leases::{self, Admits, Lease, LostTurns, Recover, RenewLeases, Take};
 use skep_store::{Store, StoreError};
 
 use super::registry::Registry;
@@ -106,8 +106,8 @@ impl Lanes {
         let next = self.store.read(async |conn| leases::next_over(conn, &self.node).await).await;
         match next {
             Ok(Some(over)) if over <= now => {
-                let taken = self.store.write(TakeOver { node: self.node.clone(), now }).await;
-                match taken {
+                let (node, lost) = (self.node.clone(), LostTurns::OfOthers);
+                match self.store.write(Recover { node, lost, now }).await {
                     Ok(turns) => tracing::info!(turns, "turns of a node that ended go on here"),
                     Err(error) => tracing::warn!(%error, "turns of another node are not taken"),
                 }

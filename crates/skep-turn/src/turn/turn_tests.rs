@@ -37,7 +37,7 @@ use skep_guard::clock;
 use skep_store::agents::{NewAgent, RegisterAgents};
 use skep_store::approvals::{self, AnswerApproval};
 use skep_store::inbox::{Accept, Accepted, Letter, NewTurn};
-use skep_store::leases::{Lease, Recover};
+use skep_store::leases::{Lease, LostTurns, Recover};
 use skep_store::watch::{self, ItemRow};
 use skep_store::{Committed, OpenOptions, Store, history};
 
@@ -587,7 +587,8 @@ async fn engine_a_crash_after_a_result_goes_on_behind_it() {
     let rows = ["asks do it", "calls change", "result changed"];
     assert_eq!(bench.rows().await, rows);
     // The next process.
-    assert_eq!(bench.store.write(Recover { node: node(), now: fake_clock() }).await.unwrap(), 1);
+    let recover = Recover { node: node(), lost: LostTurns::AtStart, now: fake_clock() };
+    assert_eq!(bench.store.write(recover).await.unwrap(), 1);
     let env = bench.env(bench.script(steps), Effect::Allow).await;
     let lease = env.lanes.take(None, None).await.unwrap();
     assert!(lease.resumed && lease.token != first);

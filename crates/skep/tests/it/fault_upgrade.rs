@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use serde_json::json;
 use skep_store::{
-    Command, CommandSet, MigrationFile, OpenOptions, Refusal, Run, Schema, StoreOf, Tx,
+    Command, CommandSet, MigrationFile, OpenOptions, Refusal, Run, Schema, StoreOf, ToValue, Tx,
 };
 use skep_testkit::hive::Start;
 use skep_testkit::locate;
@@ -48,19 +48,26 @@ impl Run for Fill {
             let (session, turn) = (format!("s{number}"), format!("t{number}"));
             let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at, last_seq) \
                           VALUES ($1, 1, 'main', 0, $2, $3)";
-            tx.conn.run(insert, &[(&session).into(), number.into(), MESSAGES.into()]).await?;
+            tx.conn
+                .run(insert, &[session.to_value(), number.to_value(), MESSAGES.to_value()])
+                .await?;
             let insert = "INSERT INTO turns (id, lane, agent, session, priority, ord, token, \
                           state, first_seq, started_at, changed_at, ended_at) VALUES \
                           ($1, 1, 1, $2, 2, $3, 1, 'ended', 1, 0, 0, 0)";
-            tx.conn.run(insert, &[(&turn).into(), (&session).into(), number.into()]).await?;
+            tx.conn.run(insert, &[turn.to_value(), session.to_value(), number.to_value()]).await?;
             for seq in 1..=MESSAGES {
                 let text = format!("word{number}x{seq} {}", "filler ".repeat(20));
                 let body = json!({"role": "user", "content": [{"type": "text", "text": text}]});
                 let insert = "INSERT INTO history (session, seq, id, turn, at, spoken, body) \
                               VALUES ($1, $2, $3, $4, $2, 1, $5)";
                 let (id, body) = (format!("m{number}-{seq}"), body.to_string());
-                let args =
-                    [(&session).into(), seq.into(), (&id).into(), (&turn).into(), (&body).into()];
+                let args = [
+                    session.to_value(),
+                    seq.to_value(),
+                    id.to_value(),
+                    turn.to_value(),
+                    body.to_value(),
+                ];
                 tx.conn.run(insert, &args).await?;
             }
         }

@@ -9,6 +9,7 @@ use skep_core::role::Role;
 use crate::engine::command::Run;
 use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{Record, args, record};
 use crate::engine::tx::Tx;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Browser {
     pub created_at: Millis,
     pub expires_at: Millis,
 }
+
+record!(Browser { id, name, role, cookie, key, created_at, expires_at });
 
 impl Browser {
     /// A person at a browser: the operator is the same one as at the terminal.
@@ -49,19 +52,10 @@ impl Run for SignIn {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         let Browser { id, name, role, cookie, key, created_at, expires_at } = &self.browser;
         let over = "DELETE FROM browsers WHERE expires_at <= $1";
-        tx.conn.run(over, &[(*created_at).into()]).await?;
+        tx.conn.run(over, &args![created_at]).await?;
         let insert = "INSERT INTO browsers (id, name, role, cookie, key, created_at, expires_at) \
                       VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        let args = [
-            id.into(),
-            name.into(),
-            role.as_str().into(),
-            cookie.as_slice().into(),
-            key.as_slice().into(),
-            (*created_at).into(),
-            (*expires_at).into(),
-        ];
-        tx.conn.run(insert, &args).await?;
+        tx.conn.run(insert, &args![id, name, role, cookie, key, created_at, expires_at]).await?;
         let what = json!({"browser": id, "name": name, "role": role.as_str()});
         let who = principal(name, role.as_str());
         Ok(tx.audit(AuditRow::change("signed_in", Some(who.as_str()), &what, *created_at)).await?)
@@ -78,8 +72,8 @@ impl Run for SignOut {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         let delete = "DELETE FROM browsers WHERE id = $1 RETURNING name, role";
-        if let Some(row) = tx.conn.row(delete, &[(&self.id).into()]).await? {
-            let (name, role) = (row.text(0)?, row.text(1)?);
+        let found: Option<(String, String)> = tx.conn.find(delete, &args![self.id]).await?;
+        if let Some((name, role)) = found {
             let what = json!({"browser": self.id, "name": name, "role": role});
             let who = principal(&name, &role);
             tx.audit(AuditRow::change("signed_out", Some(who.as_str()), &what, self.now)).await?;
@@ -92,15 +86,7 @@ impl Run for SignOut {
 pub async fn signed_in(conn: &mut Conn, now: Millis) -> Result<Vec<Browser>, SqlError> {
     let select = "SELECT id, name, role, cookie, key, created_at, expires_at FROM browsers \
                   WHERE expires_at > $1";
-    let mut browsers = Vec::new();
-    for row in conn.rows(select, &[now.into()]).await? {
-        let (cookie, key) = (row.blob(3)?.try_into(), row.blob(4)?.try_into());
-        // A row we cannot read opens nothing.
-        if let (Some(role), Ok(cookie), Ok(key)) = (Role::parse(&row.text(2)?), cookie, key) {
-            let (id, name) = (row.text(0)?, row.text(1)?);
-            let (created_at, expires_at) = (row.int(5)?, row.int(6)?);
-            browsers.push(Browser { id, name, role, cookie, key, created_at, expires_at });
-        }
-    }
-    Ok(browsers)
+    let rows = conn.rows(select, &args![now]).await?;
+    // A row we cannot read opens nothing.
+    Ok(rows.into_iter().filter_map(|row| Browser::of(row).ok()).collect())
 }

@@ -6,8 +6,9 @@ use skep_core::audit::AuditRow;
 use skep_core::ids::{AgentId, AgentName};
 
 use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
+use crate::engine::conn::Conn;
 use crate::engine::error::{Refusal, SqlError};
+use crate::engine::record::{Columns, Record, args};
 use crate::engine::tx::Tx;
 
 /// Grants that count for one agent at the most; more than anybody overlooks.
@@ -43,18 +44,18 @@ impl Run for AddGrant {
                       made_by, made_at, until) \
                       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
         let grants = row.grants.join("\n");
-        let args = [
-            (&row.id).into(),
-            row.agent.0.into(),
-            (&row.session).into(),
-            (&row.tool).into(),
-            (&row.path).into(),
-            (&row.command).into(),
-            (&row.host).into(),
-            (&grants).into(),
-            (&row.made_by).into(),
-            row.made_at.into(),
-            row.until.into(),
+        let args = args![
+            row.id,
+            row.agent,
+            row.session,
+            row.tool,
+            row.path,
+            row.command,
+            row.host,
+            grants,
+            row.made_by,
+            row.made_at,
+            row.until
         ];
         tx.conn.run(insert, &args).await?;
         let what = json!({"grant": row.id, "path": row.path, "command": row.command,
@@ -84,14 +85,16 @@ impl Run for RevokeGrant {
         let update = "UPDATE grants SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL \
                       RETURNING tool, session, (SELECT name FROM agents a WHERE a.id = agent), \
                       agent";
-        let row = tx.conn.row(update, &[(&self.id).into(), self.now.into()]).await?;
-        let row = row.ok_or_else(|| Refusal::not_found(format!("grant {}", self.id)))?;
+        let found: Option<(String, Option<String>, Option<String>, AgentId)> =
+            tx.conn.find(update, &args![self.id, self.now]).await?;
+        let (tool, session, agent, agent_id) =
+            found.ok_or_else(|| Refusal::not_found(format!("grant {}", self.id)))?;
         let what = json!({"grant": self.id});
         let told = AuditRow {
-            agent: row.text_opt(2)?,
-            agent_id: Some(AgentId(row.int(3)?)),
-            session: row.text_opt(1)?,
-            tool: Some(row.text(0)?),
+            agent,
+            agent_id: Some(agent_id),
+            session,
+            tool: Some(tool),
             ..AuditRow::change("grant_revoked", Some(&self.by), &what, self.now)
         };
         Ok(tx.audit(told).await?)
@@ -119,24 +122,24 @@ pub async fn of_agent(
         "WHERE g.agent = $1 AND g.revoked_at IS NULL AND (g.until IS NULL OR g.until > $2) \
          ORDER BY g.made_at DESC LIMIT $3"
     );
-    let args = [agent.0.into(), now.into(), MOST.into()];
-    conn.rows(select, &args).await?.iter().map(read).collect()
+    conn.list(select, &args![agent, now, MOST]).await
 }
 
-fn read(row: &Row) -> Result<GrantRow, SqlError> {
-    let grants = row.text(8)?;
-    Ok(GrantRow {
-        id: row.text(0)?,
-        agent: AgentId(row.int(1)?),
-        agent_name: AgentName(row.text(2)?),
-        session: row.text_opt(3)?,
-        tool: row.text(4)?,
-        path: row.text_opt(5)?,
-        command: row.text_opt(6)?,
-        host: row.text_opt(7)?,
-        grants: grants.lines().map(str::to_owned).collect(),
-        made_by: row.text(9)?,
-        made_at: row.int(10)?,
-        until: row.int_opt(11)?,
-    })
+impl Record for GrantRow {
+    fn read(row: &mut Columns) -> Result<Self, SqlError> {
+        Ok(Self {
+            id: row.next()?,
+            agent: row.next()?,
+            agent_name: row.next()?,
+            session: row.next()?,
+            tool: row.next()?,
+            path: row.next()?,
+            command: row.next()?,
+            host: row.next()?,
+            grants: row.next::<String>()?.lines().map(str::to_owned).collect(),
+            made_by: row.next()?,
+            made_at: row.next()?,
+            until: row.next()?,
+        })
+    }
 }

@@ -6,6 +6,7 @@ use skep_core::Millis;
 
 use crate::engine::command::Run;
 use crate::engine::error::Refusal;
+use crate::engine::record::args;
 use crate::engine::tx::Tx;
 
 #[derive(Clone, Debug)]
@@ -27,14 +28,7 @@ pub(crate) async fn insert(
 ) -> Result<(), Refusal> {
     let insert = "INSERT INTO requests (scope, id, body_hash, item, created_at) \
                   VALUES ($1, $2, $3, $4, $5)";
-    let args = [
-        (&request.scope).into(),
-        (&request.id).into(),
-        request.body_hash.as_slice().into(),
-        item.into(),
-        now.into(),
-    ];
-    tx.conn.run(insert, &args).await?;
+    tx.conn.run(insert, &args![request.scope, request.id, request.body_hash, item, now]).await?;
     Ok(())
 }
 
@@ -64,14 +58,16 @@ impl Run for BeginRequest {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Begun, Refusal> {
         let Request { scope, id, body_hash } = &self.request;
         let select = "SELECT body_hash, answer FROM requests WHERE scope = $1 AND id = $2";
-        let Some(row) = tx.conn.row(select, &[scope.into(), id.into()]).await? else {
+        let found: Option<(Vec<u8>, Option<String>)> =
+            tx.conn.find(select, &args![scope, id]).await?;
+        let Some((known, answer)) = found else {
             insert(tx, &self.request, NO_ITEM, self.now).await?;
             return Ok(Begun::First);
         };
-        if row.blob(0)? != body_hash {
+        if known != body_hash {
             return Err(reused(id));
         }
-        Ok(row.text_opt(1)?.map_or(Begun::Open, Begun::Answered))
+        Ok(answer.map_or(Begun::Open, Begun::Answered))
     }
 }
 
@@ -86,14 +82,13 @@ impl Run for CloseRequest {
     type Out = ();
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
-        let key = [(&self.scope).into(), (&self.id).into()];
         let Some(answer) = &self.answer else {
-            tx.conn.run("DELETE FROM requests WHERE scope = $1 AND id = $2", &key).await?;
+            let delete = "DELETE FROM requests WHERE scope = $1 AND id = $2";
+            tx.conn.run(delete, &args![self.scope, self.id]).await?;
             return Ok(());
         };
         let update = "UPDATE requests SET answer = $3 WHERE scope = $1 AND id = $2";
-        let [scope, id] = key;
-        tx.conn.run(update, &[scope, id, answer.into()]).await?;
+        tx.conn.run(update, &args![self.scope, self.id, answer]).await?;
         Ok(())
     }
 

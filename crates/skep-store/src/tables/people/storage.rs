@@ -5,6 +5,7 @@ use skep_core::file::File;
 use skep_core::ids::Principal;
 
 use crate::engine::error::Refusal;
+use crate::engine::record::args;
 use crate::engine::tx::Tx;
 
 /// Bytes of a row besides its text.
@@ -22,8 +23,7 @@ pub(crate) async fn charge(
     let limit = i64::try_from(most).unwrap_or(i64::MAX);
     let add = "INSERT INTO storage (principal, bytes) VALUES ($1, $2) \
                ON CONFLICT (principal) DO UPDATE SET bytes = bytes + $2 RETURNING bytes";
-    let row = tx.conn.row(add, &[principal.as_str().into(), bytes.into()]).await?;
-    let now = row.map(|row| row.int(0)).transpose()?.unwrap_or(0);
+    let now: i64 = tx.conn.find(add, &args![principal, bytes]).await?.unwrap_or(0);
     if now <= limit {
         return Ok(());
     }
