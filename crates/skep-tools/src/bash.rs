@@ -14,6 +14,7 @@ use skep_guard::process::{Captured, Ending, JobOutput};
 use skep_guard::sandbox::{CommandLimits, Level, Sandbox, SandboxRoom, ShellCommand};
 
 use crate::jobs::{self, Background, Jobs};
+use crate::spec::{self, spec, text, yes_or_no};
 
 const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// Spec 05 §3.
@@ -61,31 +62,20 @@ impl BashTool {
              it answers at once with a job's id, and the command goes on until the session ends: \
              output_of shows what the job has said so far and waits a little where that is \
              nothing new, stop ends it.";
-        let text = |description: &str| json!({ "type": "string", "description": description });
-        let spec = ToolSpec {
-            name: "bash".to_owned(),
-            description: description.to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "command": text("The command line."),
-                    "timeout_ms": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": MOST_TIMEOUT_MS,
-                        "description": "Most milliseconds it may take. Default: 120000, in the \
-                                        background one hour.",
-                    },
-                    "background": {
-                        "type": "boolean",
-                        "description": "Start it and answer at once. Default: false.",
-                    },
-                    "output_of": text("Instead of command: the id of a job to look at."),
-                    "stop": text("Instead of command: the id of a job to end."),
-                },
-                "additionalProperties": false,
-            }),
-        };
+        let properties = json!({
+            "command": text("The command line."),
+            "timeout_ms": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_TIMEOUT_MS,
+                "description": "Most milliseconds it may take. Default: 120000, in the \
+                                background one hour.",
+            },
+            "background": yes_or_no("Start it and answer at once. Default: false."),
+            "output_of": text("Instead of command: the id of a job to look at."),
+            "stop": text("Instead of command: the id of a job to end."),
+        });
+        let spec = spec("bash", description, properties, &[]);
         Self { spec, sandbox, jobs: Arc::default() }
     }
 }
@@ -107,9 +97,7 @@ impl Tool for BashTool {
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        let arguments: Arguments =
-            serde_json::from_value(arguments).map_err(|error| format!("{USE}: {error}"))?;
-        let wish = wish(arguments)?;
+        let wish = wish(spec::read(arguments, USE)?)?;
         let (sandbox, jobs) = (Arc::clone(&self.sandbox), Arc::clone(&self.jobs));
         Ok(Box::new(move |context| {
             Box::pin(async move {

@@ -1,6 +1,6 @@
 //! Work on files, off the async threads.
 
-use skep_core::tool::{ToolAnswer, ToolContext};
+use skep_core::tool::{Prepared, ToolAnswer, ToolContext};
 use skep_guard::workspace::Workspace;
 
 use crate::governance::GOVERNED;
@@ -8,9 +8,15 @@ use crate::governance::GOVERNED;
 /// What a tool found out, or the text of its refusal.
 pub(crate) type ToolOutcome = Result<ToolAnswer, String>;
 
-/// Runs `work` with the agent's workspace. The work looks at `context.cancel` itself: a thread
-/// cannot be taken away from it.
-pub(crate) async fn in_workspace(
+/// A call that does `work` with the agent's workspace. The work looks at `context.cancel` itself:
+/// a thread cannot be taken away from it.
+pub(crate) fn prepared(
+    work: impl FnOnce(&Workspace, &ToolContext) -> ToolOutcome + Send + 'static,
+) -> Prepared {
+    Box::new(move |context| Box::pin(in_workspace(context, work)))
+}
+
+async fn in_workspace(
     context: ToolContext,
     work: impl FnOnce(&Workspace, &ToolContext) -> ToolOutcome + Send + 'static,
 ) -> ToolAnswer {

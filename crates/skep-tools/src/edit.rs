@@ -13,6 +13,7 @@ use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 use crate::blocking::{self, ToolOutcome};
 use crate::diff;
 use crate::governance::{self, Governance};
+use crate::spec::{self, FILE_PATH, spec, text, yes_or_no};
 
 /// The largest file that is edited, and the largest an edit makes.
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -45,25 +46,14 @@ impl EditTool {
         let description = "Replaces old_string by new_string in a text file of the workspace. \
              old_string must occur exactly once, spaces and line ends included, unless \
              replace_all is set.";
-        let text = |description: &str| json!({ "type": "string", "description": description });
-        let spec = ToolSpec {
-            name: "edit".to_owned(),
-            description: description.to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "file_path": text("Path relative to the workspace, or absolute inside it."),
-                    "old_string": text("The text to replace, with enough around it to be unique."),
-                    "new_string": text("The text to put in its place."),
-                    "replace_all": {
-                        "type": "boolean",
-                        "description": "Replace every occurrence. Default: false.",
-                    },
-                },
-                "required": ["file_path", "old_string", "new_string"],
-                "additionalProperties": false,
-            }),
-        };
+        let properties = json!({
+            "file_path": text(FILE_PATH),
+            "old_string": text("The text to replace, with enough around it to be unique."),
+            "new_string": text("The text to put in its place."),
+            "replace_all": yes_or_no("Replace every occurrence. Default: false."),
+        });
+        let spec =
+            spec("edit", description, properties, &["file_path", "old_string", "new_string"]);
         Self { spec, governance }
     }
 }
@@ -82,12 +72,9 @@ impl Tool for EditTool {
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        let arguments: Arguments = serde_json::from_value(arguments).map_err(|error| {
-            format!(
-                "edit takes file_path, old_string, new_string (texts) and replace_all (true or \
-                 false): {error}"
-            )
-        })?;
+        let takes = "edit takes file_path, old_string, new_string (texts) and replace_all (true or \
+                     false)";
+        let arguments: Arguments = spec::read(arguments, takes)?;
         if arguments.old_string.is_empty() {
             return Err("old_string is empty; to make a file use write".to_owned());
         }
@@ -95,10 +82,8 @@ impl Tool for EditTool {
             return Err("old_string and new_string are the same".to_owned());
         }
         let governance = self.governance.clone();
-        Ok(Box::new(move |context| {
-            Box::pin(blocking::in_workspace(context, move |workspace, context| {
-                answer(&arguments, governance.as_deref(), workspace, context)
-            }))
+        Ok(blocking::prepared(move |workspace, context| {
+            answer(&arguments, governance.as_deref(), workspace, context)
         }))
     }
 }

@@ -12,6 +12,7 @@ use skep_core::tool::{Manner, Prepared, Subject, Tool, ToolAnswer, ToolContext};
 use skep_guard::workspace::{Opened, Workspace};
 
 use crate::blocking::{self, ToolOutcome};
+use crate::spec::{self, spec, text};
 use crate::walk::{self, FileFilter, Next, WalkEnd};
 
 /// The most paths in one answer.
@@ -39,23 +40,11 @@ impl GlobTool {
              `*.toml` (without a slash: in any folder), newest first. Hidden files and those that \
              .gitignore or .ignore exclude are left out; to look into a hidden folder, give it as \
              path.";
-        let spec = ToolSpec {
-            name: "glob".to_owned(),
-            description: description.to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "pattern": { "type": "string", "description": "The glob." },
-                    "path": {
-                        "type": "string",
-                        "description": "Folder to look in; the pattern starts there. Default: the \
-                            workspace.",
-                    },
-                },
-                "required": ["pattern"],
-                "additionalProperties": false,
-            }),
-        };
+        let properties = json!({
+            "pattern": text("The glob."),
+            "path": text("Folder to look in; the pattern starts there. Default: the workspace."),
+        });
+        let spec = spec("glob", description, properties, &["pattern"]);
         Self { spec, output_bytes }
     }
 }
@@ -78,17 +67,14 @@ impl Tool for GlobTool {
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        let arguments: Arguments = serde_json::from_value(arguments)
-            .map_err(|error| format!("glob takes pattern and path (texts): {error}"))?;
+        let arguments: Arguments = spec::read(arguments, "glob takes pattern and path (texts)")?;
         if arguments.pattern.is_empty() {
             return Err("pattern is empty; `**/*` finds all files".to_owned());
         }
         let choice = FileFilter::new(Some(&arguments.pattern), None)?;
         let output_bytes = self.output_bytes;
-        Ok(Box::new(move |context| {
-            Box::pin(blocking::in_workspace(context, move |workspace, context| {
-                answer(&arguments, &choice, output_bytes, workspace, context)
-            }))
+        Ok(blocking::prepared(move |workspace, context| {
+            answer(&arguments, &choice, output_bytes, workspace, context)
         }))
     }
 }

@@ -17,6 +17,7 @@ use skep_guard::workspace::{Opened, Workspace};
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::{self, ToolOutcome};
+use crate::spec::{self, spec, text};
 use crate::walk::{self, FileFilter, Next, WalkEnd};
 
 /// Matching lines in an answer unless `max` says otherwise, and the most it may say.
@@ -56,34 +57,25 @@ impl GrepTool {
         let description = "Searches the workspace's files for a regular expression (Rust syntax) \
              line by line. Answers `path:line:text`, lines around a match as `path-line-text`. \
              Hidden, ignored and binary files are left out.";
-        let text = |description: &str| json!({ "type": "string", "description": description });
-        let spec = ToolSpec {
-            name: "grep".to_owned(),
-            description: description.to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "pattern": text("The regular expression; (?i) before it ignores case."),
-                    "path": text("Folder or file to search. Default: the whole workspace."),
-                    "glob": text("Only files whose path matches, such as `*.rs` or `!*.lock`."),
-                    "type": text("Only files of a type, such as rust, py, js, md."),
-                    "context": {
-                        "type": "integer",
-                        "minimum": 0,
-                        "maximum": MOST_CONTEXT,
-                        "description": "Lines to show before and after each match. Default: 0.",
-                    },
-                    "max": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "maximum": MOST_MAX,
-                        "description": "Most matching lines. Default: 200.",
-                    },
-                },
-                "required": ["pattern"],
-                "additionalProperties": false,
-            }),
-        };
+        let properties = json!({
+            "pattern": text("The regular expression; (?i) before it ignores case."),
+            "path": text("Folder or file to search. Default: the whole workspace."),
+            "glob": text("Only files whose path matches, such as `*.rs` or `!*.lock`."),
+            "type": text("Only files of a type, such as rust, py, js, md."),
+            "context": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": MOST_CONTEXT,
+                "description": "Lines to show before and after each match. Default: 0.",
+            },
+            "max": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_MAX,
+                "description": "Most matching lines. Default: 200.",
+            },
+        });
+        let spec = spec("grep", description, properties, &["pattern"]);
         Self { spec, output_bytes }
     }
 }
@@ -106,12 +98,8 @@ impl Tool for GrepTool {
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        let arguments: Arguments = serde_json::from_value(arguments).map_err(|error| {
-            format!(
-                "grep takes pattern, path, glob, type (texts), context and max (whole numbers): \
-                 {error}"
-            )
-        })?;
+        let takes = "grep takes pattern, path, glob, type (texts), context and max (whole numbers)";
+        let arguments: Arguments = spec::read(arguments, takes)?;
         if arguments.context > MOST_CONTEXT {
             return Err(format!("context is at most {MOST_CONTEXT}"));
         }
@@ -126,11 +114,7 @@ impl Tool for GrepTool {
             room: self.output_bytes.saturating_sub(NOTE_BYTES),
         };
         let path = arguments.path.unwrap_or_else(|| ".".to_owned());
-        Ok(Box::new(move |context| {
-            Box::pin(blocking::in_workspace(context, move |workspace, context| {
-                answer(&search, &path, workspace, context)
-            }))
-        }))
+        Ok(blocking::prepared(move |workspace, context| answer(&search, &path, workspace, context)))
     }
 }
 

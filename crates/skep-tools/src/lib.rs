@@ -14,6 +14,7 @@ mod grep;
 mod ignores;
 mod jobs;
 mod read;
+mod spec;
 mod walk;
 mod write;
 

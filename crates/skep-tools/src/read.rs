@@ -15,6 +15,7 @@ use skep_guard::workspace::Workspace;
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::{self, ToolOutcome};
+use crate::spec::{self, FILE_PATH, spec, text};
 
 /// The most one answer holds (spec 05 §3), whatever the gate would let through.
 const PAGE_BYTES: usize = 256 * 1024;
@@ -43,31 +44,20 @@ impl ReadTool {
         let description = "Reads a file of the workspace. Text is answered with numbered lines; a \
              long file comes in pages, and the last line then says which offset continues. A \
              picture (PNG, JPEG, GIF, WebP) is shown as a picture.";
-        let spec = ToolSpec {
-            name: "read".to_owned(),
-            description: description.to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "file_path": {
-                        "type": "string",
-                        "description": "Path relative to the workspace, or absolute inside it.",
-                    },
-                    "offset": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "description": "First line to read, counted from 1.",
-                    },
-                    "limit": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "description": "Most lines to read.",
-                    },
-                },
-                "required": ["file_path"],
-                "additionalProperties": false,
-            }),
-        };
+        let properties = json!({
+            "file_path": text(FILE_PATH),
+            "offset": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "First line to read, counted from 1.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "Most lines to read.",
+            },
+        });
+        let spec = spec("read", description, properties, &["file_path"]);
         Self { spec, page_bytes: output_bytes.min(PAGE_BYTES) }
     }
 }
@@ -86,17 +76,14 @@ impl Tool for ReadTool {
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        let arguments: Arguments = serde_json::from_value(arguments).map_err(|error| {
-            format!("read takes file_path (text), offset and limit (whole numbers): {error}")
-        })?;
+        let takes = "read takes file_path (text), offset and limit (whole numbers)";
+        let arguments: Arguments = spec::read(arguments, takes)?;
         if arguments.offset == Some(0) || arguments.limit == Some(0) {
             return Err("offset and limit are counted from 1".to_owned());
         }
         let page_bytes = self.page_bytes;
-        Ok(Box::new(move |context| {
-            Box::pin(blocking::in_workspace(context, move |workspace, context| {
-                answer(&arguments, page_bytes, workspace, context)
-            }))
+        Ok(blocking::prepared(move |workspace, context| {
+            answer(&arguments, page_bytes, workspace, context)
         }))
     }
 }

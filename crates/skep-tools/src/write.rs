@@ -12,6 +12,7 @@ use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 use crate::blocking::{self, ToolOutcome};
 use crate::diff;
 use crate::governance::{self, Governance};
+use crate::spec::{self, FILE_PATH, spec, text};
 
 #[derive(Debug)]
 pub struct WriteTool {
@@ -31,22 +32,11 @@ impl WriteTool {
     pub fn new(governance: Option<Arc<Governance>>) -> Self {
         let description = "Writes a whole file of the workspace, replacing what was there. Folders \
              on the way are made. To change part of a file use edit.";
-        let spec = ToolSpec {
-            name: "write".to_owned(),
-            description: description.to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "file_path": {
-                        "type": "string",
-                        "description": "Path relative to the workspace, or absolute inside it.",
-                    },
-                    "content": { "type": "string", "description": "The file's whole content." },
-                },
-                "required": ["file_path", "content"],
-                "additionalProperties": false,
-            }),
-        };
+        let properties = json!({
+            "file_path": text(FILE_PATH),
+            "content": text("The file's whole content."),
+        });
+        let spec = spec("write", description, properties, &["file_path", "content"]);
         Self { spec, governance }
     }
 }
@@ -65,13 +55,11 @@ impl Tool for WriteTool {
     }
 
     fn prepare(&self, arguments: Value) -> Result<Prepared, String> {
-        let arguments: Arguments = serde_json::from_value(arguments)
-            .map_err(|error| format!("write takes file_path and content (texts): {error}"))?;
+        let arguments: Arguments =
+            spec::read(arguments, "write takes file_path and content (texts)")?;
         let governance = self.governance.clone();
-        Ok(Box::new(move |context| {
-            Box::pin(blocking::in_workspace(context, move |workspace, context| {
-                answer(&arguments, governance.as_deref(), workspace, context)
-            }))
+        Ok(blocking::prepared(move |workspace, context| {
+            answer(&arguments, governance.as_deref(), workspace, context)
         }))
     }
 }
