@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::settings::{
-    AgentSettings, AgentState, Limits, Profile, RuleFile, ServerSettings, VendorAddress,
+    AgentMap, AgentSettings, AgentState, Limits, Profile, RuleFile, ServerSettings, VendorAddress,
 };
 use crate::traits::provider::Providers;
 use crate::vocab::ids::AgentName;
@@ -20,7 +20,7 @@ pub struct HiveSettings {
     /// How each profile's vendor is reached, as far as people may know.
     pub reached: BTreeMap<String, VendorAddress>,
     pub providers: Providers,
-    pub agents: BTreeMap<AgentName, AgentState>,
+    pub agents: AgentMap<AgentState>,
     /// One line for people about which model answers and why.
     pub model_note: String,
 }
@@ -32,7 +32,7 @@ impl HiveSettings {
             match state {
                 Some(state) => self.agents.insert(name, state),
                 None => self.agents.remove(&name),
-            };
+            }
         }
     }
 

@@ -217,7 +217,7 @@ impl Applier {
         let mistake = hive_policy_mistake(&self.home).map(|mistake| mistake.to_string());
         let running = self.hive.settings();
         let mut settings = (*running).clone();
-        for (name, state) in &mut settings.agents {
+        for (name, state) in settings.agents.iter_mut() {
             let AgentState::Active(agent) = state else { continue };
             let broken = mistake.clone().or_else(|| applied.own_mistake(name));
             if agent.policy.broken != broken {

@@ -47,7 +47,7 @@ impl Vendors {
                 }
             }
         }
-        settings.agents.values_mut().for_each(|state| self.disable(state));
+        settings.agents.iter_mut().for_each(|(_, state)| self.disable(state));
         // An agent that keeps its old settings may use a removed profile.
         for state in settings.agents.values() {
             let AgentState::Active(agent) = state else { continue };

@@ -1,12 +1,14 @@
 //! Resolved settings: what the files of a home mean after they were read and checked.
 
 mod agent;
+mod agent_map;
 mod limits;
 mod profile;
 
 pub use crate::hive_settings::HiveSettings;
 pub use crate::vocab::configuration::{ConfigProblem, SandboxLevel};
 pub use agent::{AgentSettings, AgentState, QueueMode, RuleFile, SandboxLimits, SandboxSettings};
+pub use agent_map::AgentMap;
 pub use limits::{Budgets, Limits};
 pub use profile::{KnownModels, ModelFacts, Profile, Think, Timeouts, VendorAddress};
 

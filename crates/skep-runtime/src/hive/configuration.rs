@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use skep_core::audit::AuditRow;
 use skep_core::event::{ConfigOutcome, EventKind};
 use skep_core::ids::{AgentId, AgentName};
-use skep_core::settings::{AgentState, ConfigStanding, HiveSettings};
+use skep_core::settings::{AgentMap, AgentState, ConfigStanding, HiveSettings};
 use skep_guard::{clock, scrub};
 use skep_store::StoreError;
 use skep_store::agents::{NewAgent, RegisterAgent, RegisterAgents};
@@ -18,8 +18,6 @@ use skep_turn::snapshot::Snapshot;
 
 use super::{Hive, Shared, door_error};
 use crate::door::DoorError;
-
-type AgentIds = Arc<BTreeMap<AgentName, AgentId>>;
 
 /// Other settings than those in force.
 pub enum SettingsChange {
@@ -114,25 +112,24 @@ impl SettingsChange {
 
 impl Shared {
     /// Gives the agents of a change their rows.
-    async fn register(&self, change: &SettingsChange) -> Result<AgentIds, StoreError> {
+    async fn register(&self, change: &SettingsChange) -> Result<AgentMap<AgentId>, StoreError> {
         let changed = match change {
             SettingsChange::All(settings) => {
-                return Ok(Arc::new(register_all(&self.store, settings).await?));
+                return register_all(&self.store, settings).await;
             }
             SettingsChange::Agents(agents) => agents,
         };
-        let mut ids = Arc::clone(&self.snapshot().ids);
+        let mut ids = self.snapshot().ids.clone();
         for (name, state) in changed {
             // Also where its row says the same: a removed agent's name may be a new one's.
             let failed = state.as_ref().and_then(failed);
             let agent = NewAgent { name: name.clone(), failed };
             let (installed, now) = (state.is_some(), clock::now_ms());
             let id = self.store.write(RegisterAgent { agent, installed, now }).await?;
-            let ids = Arc::make_mut(&mut ids);
             match installed {
                 true => ids.insert(name.clone(), id),
                 false => ids.remove(name),
-            };
+            }
         }
         Ok(ids)
     }
@@ -142,7 +139,7 @@ impl Shared {
 pub(super) async fn register_all(
     store: &skep_store::Store,
     settings: &HiveSettings,
-) -> Result<BTreeMap<AgentName, AgentId>, StoreError> {
+) -> Result<AgentMap<AgentId>, StoreError> {
     let agents = settings.agents.iter();
     let agents = agents.map(|(name, state)| NewAgent { name: name.clone(), failed: failed(state) });
     let register = RegisterAgents { agents: agents.collect(), now: clock::now_ms() };

@@ -7,7 +7,6 @@ mod error;
 mod indexer;
 mod integrity;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -24,7 +23,7 @@ use skep_core::ids::{AgentId, AgentName, NodeName, Principal};
 use skep_core::policy::rule::Who;
 use skep_core::retry::RetryPolicy;
 use skep_core::role::Role;
-use skep_core::settings::HiveSettings;
+use skep_core::settings::{AgentMap, HiveSettings};
 use skep_guard::clock;
 use skep_guard::companion::Companions;
 use skep_store::agents;
@@ -326,7 +325,7 @@ async fn take_over(
     settings: &HiveSettings,
     node: &NodeName,
     now: Millis,
-) -> Result<BTreeMap<AgentName, AgentId>, StoreError> {
+) -> Result<AgentMap<AgentId>, StoreError> {
     // Before any other row: until it is there, the head says what it said.
     if let Some(finding) = &report.trail {
         tracing::error!(finding = finding.text, "the audit trail is not as it was left");

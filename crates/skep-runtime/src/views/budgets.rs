@@ -98,7 +98,7 @@ impl Hive {
         let settings = &active.settings;
         let mut accounts = self.shared.env().ledger.agents(now);
         let mut agents = Vec::new();
-        for (name, state) in &settings.agents {
+        for (name, state) in settings.agents.iter() {
             let account = active.ids.get(name).and_then(|id| accounts.remove(id));
             let AgentState::Active(agent) = state else { continue };
             let own = &agent.budgets;

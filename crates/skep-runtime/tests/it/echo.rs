@@ -125,7 +125,7 @@ pub async fn hive_of(run: &Path, node: &str) -> Hive {
         profiles: BTreeMap::new(),
         reached: BTreeMap::new(),
         providers: Providers::default(),
-        agents: BTreeMap::from([(agent.name.clone(), AgentState::Active(Arc::new(agent)))]),
+        agents: [(agent.name.clone(), AgentState::Active(Arc::new(agent)))].into_iter().collect(),
         model_note: "echo".to_owned(),
     };
     let parts = Parts {

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use skep_core::engine::Engine;
 use skep_core::hook::Hook;
 use skep_core::ids::{AgentId, AgentName};
-use skep_core::settings::{AgentSettings, ConfigStanding, HiveSettings};
+use skep_core::settings::{AgentMap, AgentSettings, ConfigStanding, HiveSettings};
 use skep_core::tool::Tool;
 
 pub(crate) use toolbox::make_calls_usable;
@@ -21,7 +21,7 @@ pub struct Snapshot {
     /// What the files of the home say, with the providers they name.
     pub settings: Arc<HiveSettings>,
     /// The rows of the agents in them.
-    pub ids: Arc<BTreeMap<AgentName, AgentId>>,
+    pub ids: AgentMap<AgentId>,
     pub engines: Arc<BTreeMap<String, Arc<dyn Engine>>>,
     /// What each source offers, by its name; toolbox and hooks are made of it.
     pub sources: BTreeMap<String, Offer>,
@@ -43,13 +43,13 @@ impl Snapshot {
     /// Without tools and hooks; sources bring them.
     pub fn new(
         settings: HiveSettings,
-        ids: BTreeMap<AgentName, AgentId>,
+        ids: AgentMap<AgentId>,
         engines: Vec<Arc<dyn Engine>>,
     ) -> Self {
         let engines = engines.into_iter().map(|engine| (engine.id().to_owned(), engine));
         Self {
             settings: Arc::new(settings),
-            ids: Arc::new(ids),
+            ids,
             engines: Arc::new(engines.collect()),
             sources: BTreeMap::new(),
             toolbox: Arc::default(),

@@ -310,7 +310,7 @@ impl Bench {
 
     pub async fn env_of(&self, engine: Arc<dyn Engine>, write: Effect) -> Arc<TurnEnv> {
         let engine: Arc<dyn Engine> = Arc::new(CheckedEngine(engine));
-        let ids = BTreeMap::from([(AgentName::new("main"), self.agent)]);
+        let ids = [(AgentName::new("main"), self.agent)].into_iter().collect();
         let mut snapshot = Snapshot::new(self.settings(write), ids, Vec::new());
         snapshot.engines = Arc::new(BTreeMap::from([("scripted".to_owned(), engine)]));
         let offer = Offer { tools: self.tools(), hooks: self.hooks.clone() };
@@ -483,7 +483,9 @@ impl Bench {
             profiles: BTreeMap::new(),
             reached: BTreeMap::new(),
             providers: self.providers.clone(),
-            agents: BTreeMap::from([(agent.name.clone(), AgentState::Active(Arc::new(agent)))]),
+            agents: [(agent.name.clone(), AgentState::Active(Arc::new(agent)))]
+                .into_iter()
+                .collect(),
             model_note: String::new(),
         }
     }

@@ -161,7 +161,7 @@ async fn configuration(home: &Home, known: &KnownNames) -> Vec<Diagnosis> {
         findings.push(Diagnosis::new(Severity::Doubtful, "configuration", warning));
     }
     let mut active = 0;
-    for (name, state) in &loaded.settings.agents {
+    for (name, state) in loaded.settings.agents.iter() {
         match state {
             AgentState::Active(agent) => {
                 active += 1;

@@ -107,7 +107,7 @@ fn warn(loaded: &LoadedHome) {
     for warning in &loaded.warnings {
         output::note(format!("warning: {warning}"));
     }
-    for (name, state) in &loaded.settings.agents {
+    for (name, state) in loaded.settings.agents.iter() {
         if let AgentState::Failed { reason } = state {
             output::note(format!("warning: agent {name} is disabled: {reason}"));
         }

@@ -42,7 +42,8 @@ fn a_first_start_creates_a_home_that_loads() {
         assert_eq!(private.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
     let loaded = load(&home, &crate::compose::known(), &|_| None).unwrap();
-    let AgentState::Active(main) = &loaded.settings.agents[&AgentName::new("main")] else {
+    let AgentState::Active(main) = loaded.settings.agents.get(&AgentName::new("main")).unwrap()
+    else {
         panic!("main is not active");
     };
     assert_eq!(main.allowed_tools, crate::compose::BUILT_IN);
@@ -87,7 +88,8 @@ fn what_the_generated_files_show_behind_hashes_is_valid() {
     assert_eq!(loaded.settings.limits, skep_core::settings::Limits::default());
     assert!(loaded.settings.server.public_url.is_some());
     assert_eq!(loaded.connections["default"].vendor.as_str(), "anthropic");
-    let AgentState::Active(main) = &loaded.settings.agents[&AgentName::new("main")] else {
+    let AgentState::Active(main) = loaded.settings.agents.get(&AgentName::new("main")).unwrap()
+    else {
         panic!("main is not active");
     };
     assert_eq!(main.max_steps, 50);

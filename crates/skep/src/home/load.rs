@@ -12,7 +12,7 @@ use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
 use skep_core::policy::allow;
-use skep_core::settings::{AgentState, HiveSettings, VendorAddress};
+use skep_core::settings::{AgentMap, AgentState, HiveSettings, VendorAddress};
 use skep_guard::scrub::{self, Secret};
 
 use super::agent::{self, AgentContext};
@@ -169,7 +169,7 @@ pub fn load_agents(
     let there = names.iter().filter(|name| home.agent(name.as_str()).is_dir());
     let (found, broken) = agents(&around, there.map(ToString::to_string).collect());
     let mut states: BTreeMap<_, _> = names.iter().map(|name| (name.clone(), None)).collect();
-    states.extend(found.into_iter().map(|(name, state)| (name, Some(state))));
+    states.extend(found.iter().map(|(name, state)| (name.clone(), Some(state.clone()))));
     ReadAgents { states, broken, filled: around.filled.into_now() }
 }
 
@@ -207,7 +207,7 @@ pub fn check(home: &Home, known: &KnownNames, variables: Variables) -> CheckRepo
 /// Tools that files name and the program itself does not have.
 fn missing_tools(settings: &HiveSettings, known: &KnownNames) -> Vec<String> {
     let mut told = Vec::new();
-    for (name, state) in &settings.agents {
+    for (name, state) in settings.agents.iter() {
         let AgentState::Active(agent) = state else { continue };
         let mut missing = agent.named_tools();
         missing.retain(|tool| allow::may_come(tool) && !known.tools.iter().any(|it| it == tool));
@@ -351,13 +351,11 @@ fn agent_names(home: &Home, filled: &FilledFiles<'_>) -> Result<Vec<String>, Mis
     Ok(names)
 }
 
-type AgentStates = BTreeMap<AgentName, AgentState>;
-
 fn agents(
     around: &AgentContext<'_>,
     names: Vec<String>,
-) -> (AgentStates, BTreeMap<AgentName, Mistake>) {
-    let (mut agents, mut broken) = (BTreeMap::new(), BTreeMap::new());
+) -> (AgentMap<AgentState>, BTreeMap<AgentName, Mistake>) {
+    let (mut agents, mut broken) = (AgentMap::default(), BTreeMap::new());
     for name in names {
         let state = match agent::read(&name, around) {
             Ok(settings) => AgentState::Active(Arc::new(settings)),

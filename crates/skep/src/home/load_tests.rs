@@ -56,7 +56,7 @@ impl Folder {
     /// What is said about one agent.
     fn told_of(&self, name: &str) -> String {
         let loaded = self.load().unwrap();
-        match &loaded.settings.agents[&AgentName::new(name)] {
+        match loaded.settings.agents.get(&AgentName::new(name)).unwrap() {
             AgentState::Failed { reason } => {
                 reason.replace(&format!("{}/", self.home.root().display()), "")
             }
@@ -66,7 +66,7 @@ impl Folder {
 }
 
 pub(super) fn agent<'a>(loaded: &'a LoadedHome, name: &str) -> &'a AgentSettings {
-    match &loaded.settings.agents[&AgentName::new(name)] {
+    match loaded.settings.agents.get(&AgentName::new(name)).unwrap() {
         AgentState::Active(settings) => settings,
         AgentState::Failed { reason } => panic!("{reason}"),
     }
@@ -79,7 +79,7 @@ fn an_empty_home_has_the_documented_defaults() {
     assert_eq!(loaded.settings.server.bind.to_string(), "127.0.0.1");
     assert_eq!(loaded.settings.server.port, 7537);
     assert!(loaded.settings.server.ws_enabled);
-    assert!(loaded.settings.agents.is_empty());
+    assert!(loaded.settings.agents.keys().next().is_none());
     assert_eq!(loaded.connections["default"].vendor, Vendor::Rehearsal);
     assert!(loaded.settings.model_note.starts_with("rehearsal"));
 }
@@ -154,7 +154,7 @@ fn every_key_acts() {
     assert_eq!(settings.limits, limits);
     let rules: Vec<&str> = settings.hive_rules.iter().map(|rule| rule.text.as_str()).collect();
     assert_eq!(rules, ["A", "B"]);
-    assert_eq!(settings.agents.len(), 2);
+    assert_eq!(settings.agents.keys().count(), 2);
     let main = agent(&loaded, "main");
     assert_eq!((main.engine.as_str(), main.profile.name.as_str()), ("other", "small"));
     assert_eq!((main.max_steps, main.queue_mode), (5, QueueMode::Queue));
@@ -388,7 +388,7 @@ fn a_broken_agent_is_disabled_alone() {
     ]);
     let loaded = folder.load().unwrap();
     agent(&loaded, "main");
-    assert_eq!(loaded.settings.agents.len(), 15);
+    assert_eq!(loaded.settings.agents.keys().count(), 15);
     let cases = [
         ("typo", "teams/typo/config.yaml:1:1: `allowed_tool`: unknown key"),
         ("lost", "teams/lost/config.yaml:1:10: `profile`: there is no profile `big`"),

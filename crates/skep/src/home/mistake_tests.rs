@@ -64,7 +64,7 @@ fn told(schema: &str, text: &str) -> (PathBuf, String) {
     let known = KnownNames::new(&["native"], &["read"]);
     let message = match load(&home, &known, &|_| None) {
         Err(error) => error.to_string(),
-        Ok(loaded) => match &loaded.settings.agents[&AgentName::new("main")] {
+        Ok(loaded) => match loaded.settings.agents.get(&AgentName::new("main")).unwrap() {
             AgentState::Failed { reason } => reason.clone(),
             AgentState::Active(_) => panic!("accepted: {text}"),
         },
