@@ -63,9 +63,7 @@ async fn upgrade(
 async fn talk(floor: &Floor, stream: bool, mut socket: WebSocket) -> Result<()> {
     socket.send(frame(json!({ "type": "hello" }))).await?;
     while let Some(Ok(message)) = socket.recv().await {
-        let Message::Text(text) = message else {
-            continue;
-        };
+        let Message::Text(text) = message else { continue };
         let asked: Value = serde_json::from_str(&text)?;
         let id = asked["id"].clone();
         let words = asked["content"].as_str().unwrap_or_default().to_owned();
@@ -87,9 +85,7 @@ async fn turn(floor: &Floor, stream: bool, socket: &mut WebSocket, words: &str) 
     let mut messages = vec![user];
     loop {
         let said = call(floor, stream, socket, &messages).await?;
-        let Some(tool) = said.tool else {
-            return Ok(said.text);
-        };
+        let Some(tool) = said.tool else { return Ok(said.text) };
         let text = tokio::fs::read_to_string(&floor.note).await.unwrap_or_default();
         if let Some(store) = &floor.store {
             store.keep(text.clone()).await?;
@@ -122,9 +118,7 @@ async fn call(
         rest.extend_from_slice(&piece?);
         while let Some(end) = find(&rest) {
             let event: Vec<u8> = rest.drain(..end + 2).collect();
-            let Some(data) = data_of(&event) else {
-                continue;
-            };
+            let Some(data) = data_of(&event) else { continue };
             let event: Value = serde_json::from_slice(data)?;
             if let Some(text) = event["delta"]["text"].as_str() {
                 said.text.push_str(text);

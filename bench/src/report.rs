@@ -130,9 +130,7 @@ fn bar(row: &ReportRow) -> String {
         Goal::Most(most) => Some(row.value / most),
         Goal::None => None,
     };
-    let Some(used) = used.filter(|used| used.is_finite()) else {
-        return String::new();
-    };
+    let Some(used) = used.filter(|used| used.is_finite()) else { return String::new() };
     let full = (used * 10.0).round().clamp(0.0, 20.0) as usize;
     format!("{}{}", "█".repeat(full), "·".repeat(10_usize.saturating_sub(full)))
 }

@@ -129,12 +129,8 @@ impl<'a> Names<'a> {
         let known = |length: &usize| self.modules.contains_key(&(root, &whole[..*length]));
         let length = (0..=whole.len()).rev().find(known)?;
         let index = self.modules[&(root, &whole[..length])];
-        let Some((name, rest)) = whole[length..].split_first() else {
-            return Some(index);
-        };
-        let Some(path) = self.uses[index].get(name.as_str()) else {
-            return Some(index);
-        };
+        let Some((name, rest)) = whole[length..].split_first() else { return Some(index) };
+        let Some(path) = self.uses[index].get(name.as_str()) else { return Some(index) };
         if depth == DEEPEST {
             return None;
         }

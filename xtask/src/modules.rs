@@ -41,9 +41,7 @@ pub fn places(sources: &[SourceFile], manifests: &[Manifest]) -> HashMap<String,
         if known == Some(Reach::Product) || known == Some(place.reach) {
             continue;
         }
-        let Some(source) = by_path.get(path.as_str()) else {
-            continue;
-        };
+        let Some(source) = by_path.get(path.as_str()) else { continue };
         for (child, is_test, names) in children(source, place.root == path) {
             let mut place = place.clone();
             place.module.extend(names);
@@ -59,9 +57,7 @@ pub fn places(sources: &[SourceFile], manifests: &[Manifest]) -> HashMap<String,
 
 /// Whether cargo takes the file as the root of a library, program, test, example or bench.
 fn is_root(path: &str, manifest: &Manifest) -> bool {
-    let Some(inner) = path.strip_prefix(manifest.folder()) else {
-        return false;
-    };
+    let Some(inner) = path.strip_prefix(manifest.folder()) else { return false };
     if manifest.target_paths.iter().any(|target| target == inner) {
         return true;
     }

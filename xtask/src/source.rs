@@ -74,9 +74,7 @@ impl SourceFile {
 
     /// Whether the tokens from `start` on spell `pattern`, written as Rust code.
     pub fn spells(&self, start: usize, pattern: &[LexToken]) -> bool {
-        let Some(here) = self.tokens.get(start..start + pattern.len()) else {
-            return false;
-        };
+        let Some(here) = self.tokens.get(start..start + pattern.len()) else { return false };
         here.iter().zip(pattern).all(|(a, b)| a.kind == b.kind && a.text == b.text)
     }
 }

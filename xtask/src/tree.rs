@@ -122,9 +122,7 @@ fn parse_manifest(path: String, text: &str) -> Option<Manifest> {
             }
             continue;
         }
-        let Some((key, value)) = line.split_once('=') else {
-            continue;
-        };
+        let Some((key, value)) = line.split_once('=') else { continue };
         let key = key.trim().trim_end_matches(".workspace");
         let value = value.trim();
         match (section, key) {

@@ -5,5 +5,8 @@ mod globals;
 mod home;
 pub(crate) mod stream;
 
+pub use client::{CallError, Client};
+pub(crate) use client::{escaped, with_query};
 pub use globals::Globals;
 pub use home::Home;
+pub(crate) use stream::AnswerStream;

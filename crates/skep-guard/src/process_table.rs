@@ -26,9 +26,7 @@ pub(crate) struct ProcessRow {
 
 /// All processes at one moment. Rows that vanish while being read are left out.
 pub(crate) fn scan() -> Vec<ProcessRow> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter_map(read_row)

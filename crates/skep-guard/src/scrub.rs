@@ -219,9 +219,7 @@ impl Table {
             return Cow::Borrowed(text);
         }
         let view = self.view(text, 0);
-        let Some(mut found) = view.find(0) else {
-            return Cow::Borrowed(text);
-        };
+        let Some(mut found) = view.find(0) else { return Cow::Borrowed(text) };
         let mut cleaned = String::with_capacity(text.len());
         let mut done = 0;
         loop {

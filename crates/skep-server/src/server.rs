@@ -18,13 +18,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::channel::event_texts::EventTexts;
 use crate::channel::hub::{Feed, Hub};
-use crate::door::calls::{CallTimes, Calls};
-use crate::door::connection::{self, Places};
-use crate::door::credential_watch::Standing;
-use crate::door::lockout::Lockout;
-use crate::door::metrics::Metrics;
-use crate::door::site::Site;
-use crate::door::state::{DoorState, Doors};
+use crate::door::{
+    CallTimes, Calls, DoorState, Doors, Lockout, Metrics, Places, Site, Standing, connection,
+};
 use crate::rest::events;
 use crate::routes;
 

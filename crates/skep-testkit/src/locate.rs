@@ -51,9 +51,7 @@ pub fn shim() -> Result<PathBuf> {
 fn build_shim() -> Result<PathBuf> {
     let folder = profile_folder()?;
     let library = folder.join(SHIM_FILE);
-    let Some(cargo) = std::env::var_os("CARGO") else {
-        return existing(library);
-    };
+    let Some(cargo) = std::env::var_os("CARGO") else { return existing(library) };
     let profile = match folder.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",
         Some(other) => other,

@@ -90,9 +90,7 @@ impl Recorder {
     /// connection ends, which is no error: the server may be killed at any moment. A server that
     /// stays silent for `PATIENCE` is one.
     pub async fn run(&mut self, target: &WsTarget, count: usize) -> Result<()> {
-        let Some(mut client) = self.connect(target).await? else {
-            return Ok(());
-        };
+        let Some(mut client) = self.connect(target).await? else { return Ok(()) };
         let until = self.sent.len() + count;
         if !self.send_unknown(&mut client).await? {
             return Ok(());
@@ -172,9 +170,7 @@ impl Recorder {
             target = target.resume(channel, self.last_seq());
         }
         // An abrupt end during the handshake is the crash we came for.
-        let Ok(opened) = WsClient::try_connect(&target).await else {
-            return Ok(None);
-        };
+        let Ok(opened) = WsClient::try_connect(&target).await else { return Ok(None) };
         match opened {
             Ok(client) => {
                 let channel = client.channel().to_owned();
@@ -285,9 +281,7 @@ impl Recorder {
     }
 
     fn check_seqs(&self) -> Result<()> {
-        let Some((last, _)) = self.frames.last_key_value() else {
-            return Ok(());
-        };
+        let Some((last, _)) = self.frames.last_key_value() else { return Ok(()) };
         let missing: Vec<u64> = (1..=*last).filter(|seq| !self.frames.contains_key(seq)).collect();
         ensure!(missing.is_empty(), "{}: frames {missing:?} never came", self.name);
         let ids: BTreeSet<&str> = self.frames.values().filter_map(|f| f["id"].as_str()).collect();

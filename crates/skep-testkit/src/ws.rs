@@ -249,9 +249,7 @@ impl WsClient {
     }
 
     fn keep(&mut self, frame: &Value) -> Result<()> {
-        let Some(seq) = durable_seq(frame) else {
-            return Ok(());
-        };
+        let Some(seq) = durable_seq(frame) else { return Ok(()) };
         let before = self.durable.insert(seq, frame.clone());
         ensure!(before.is_none(), "frame {seq} came twice on one socket");
         Ok(())

@@ -148,9 +148,7 @@ fn page(
             return Ok(Page::Cancelled);
         }
         let keep = if number + 1 < first { 0 } else { room };
-        let Some(line) = next_line(&mut reader, keep)? else {
-            break;
-        };
+        let Some(line) = next_line(&mut reader, keep)? else { break };
         number += 1;
         if number < first {
             continue;

@@ -94,9 +94,7 @@ fn measure_folder(imports: &Imports, folder: &str, measure: &mut Measure) {
     for circle in imports::circles(&edges) {
         let folders: Vec<usize> =
             circle.iter().copied().filter(|node| names[*node].ends_with('/')).collect();
-        let Some(first) = folders.first() else {
-            continue;
-        };
+        let Some(first) = folders.first() else { continue };
         measure.figure += folders.len();
         let nodes: Vec<&str> = circle.iter().map(|node| names[*node].as_str()).collect();
         let way = imports::way_round(&edges, *first);

@@ -57,9 +57,7 @@ pub fn functions(tokens: &[LexToken]) -> Vec<Function> {
             continue;
         }
         let end = item_end(tokens, at);
-        let Some(last) = tokens.get(end - 1).filter(|last| last.text == "}") else {
-            continue;
-        };
+        let Some(last) = tokens.get(end - 1).filter(|last| last.text == "}") else { continue };
         found.push(Function {
             name: pair[1].text.clone(),
             line: pair[0].line,

@@ -37,9 +37,7 @@ struct Lexer<'a> {
 impl Lexer<'_> {
     /// Reads one token or one piece of nothing; false at the end.
     fn step(&mut self) -> bool {
-        let Some(first) = self.rest.chars().next() else {
-            return false;
-        };
+        let Some(first) = self.rest.chars().next() else { return false };
         if self.rest.starts_with("//") {
             let length = self.rest.find('\n').unwrap_or(self.rest.len());
             self.skip(length);

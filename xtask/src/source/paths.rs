@@ -84,9 +84,7 @@ fn follows_a_path(tokens: &[LexToken], at: usize) -> bool {
 
 /// The word after `::` at `at`.
 fn next_segment(tokens: &[LexToken], at: usize) -> Option<&LexToken> {
-    let [first, second, word] = tokens.get(at..at + 3)? else {
-        return None;
-    };
+    let [first, second, word] = tokens.get(at..at + 3)? else { return None };
     (first.text == ":" && second.text == ":" && word.kind == Kind::Word).then_some(word)
 }
 

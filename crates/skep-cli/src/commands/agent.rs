@@ -9,12 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use super::status::missing_tools;
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::Home;
-use crate::hive::client::{Client, escaped};
-use crate::print::output::{Tone, foreign, toned};
-use crate::print::table::table;
-use crate::print::values::{items, text};
+use crate::hive::{Client, Globals, Home, escaped};
+use crate::print::{Tone, foreign, items, table, text, toned};
 
 /// How long a running hive may take to notice a new folder.
 const NOTICE: Duration = Duration::from_secs(3);
@@ -169,14 +165,10 @@ where
 
 /// Whether a running hive has loaded the agent. A hive that does not run is no failure.
 async fn noticed(globals: &Globals, name: &str) -> bool {
-    let Ok(client) = Client::open(globals) else {
-        return false;
-    };
+    let Ok(client) = Client::open(globals) else { return false };
     let since = Instant::now();
     while since.elapsed() < NOTICE {
-        let Ok(told) = client.get("/api/v1/agents").await else {
-            return false;
-        };
+        let Ok(told) = client.get("/api/v1/agents").await else { return false };
         let mut agents = items(&told["agents"]).iter();
         if agents.any(|agent| agent["name"] == name) {
             return true;

@@ -10,12 +10,8 @@ use serde_json::{Value, json};
 use skep_core::visible::visible;
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::client::{CallError, Client, escaped};
-use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::table::table;
-use crate::print::time;
-use crate::print::values::{items, stamp, text};
+use crate::hive::{CallError, Client, Globals, escaped};
+use crate::print::{Tone, foreign, items, output, stamp, table, text, time, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

@@ -12,12 +12,8 @@ use serde_json::{Value, json};
 use skep_core::audit_export::{self, ExportReader};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::Home;
-use crate::hive::client::{CallError, Client, with_query};
-use crate::print::output::{self, foreign};
-use crate::print::table::table;
-use crate::print::values::{items, stamp};
+use crate::hive::{CallError, Client, Globals, Home, with_query};
+use crate::print::{foreign, items, output, stamp, table};
 
 /// Verifying a long trail takes minutes.
 const VERIFY: Duration = Duration::from_secs(600);

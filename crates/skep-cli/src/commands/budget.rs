@@ -5,10 +5,8 @@ use serde_json::Value;
 use skep_core::money::Money;
 
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::Client;
-use crate::print::table::table;
-use crate::print::values::items;
+use crate::hive::{Client, Globals};
+use crate::print::{items, table};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

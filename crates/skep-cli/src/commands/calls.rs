@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 use skep_core::event::Resolution;
 
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::{Client, escaped};
-use crate::print::table::table;
-use crate::print::values::{items, stamp};
+use crate::hive::{Client, Globals, escaped};
+use crate::print::{items, stamp, table};
 
 #[derive(Subcommand)]
 pub enum CallsCommand {

@@ -26,11 +26,8 @@ use serde_json::Value;
 use skep_guard::environment;
 
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::Client;
-use crate::print::output;
-use crate::print::text::TermInfo;
-use crate::print::values::items;
+use crate::hive::{Client, Globals};
+use crate::print::{TermInfo, items, output};
 use connection::{ChatUpdate, ConnectionOptions};
 use plain::PlainChat;
 use screen::Screen;

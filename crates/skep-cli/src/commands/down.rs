@@ -8,9 +8,7 @@ use skep_guard::lock::{LockError, Look};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::Home;
-use crate::hive::client::{CallError, Client};
+use crate::hive::{CallError, Client, Globals, Home};
 
 /// The hive bounds its own drain time; this bound only detects a hang.
 const PATIENCE: Duration = Duration::from_secs(3600 + 30);

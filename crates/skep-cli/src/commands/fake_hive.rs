@@ -122,9 +122,7 @@ async fn read_request(stream: &mut UnixStream) -> Request {
         assert!(count > 0, "the request ended early");
         bytes.extend_from_slice(&chunk[..count]);
         let text = String::from_utf8(bytes.clone()).unwrap();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else {
-            continue;
-        };
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let (line, headers) = head.split_once("\r\n").unwrap();
         let length = headers.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.map_or(0, |length| length.parse().unwrap());

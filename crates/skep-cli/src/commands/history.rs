@@ -8,10 +8,8 @@ use serde_json::Value;
 use skep_core::message::Usage;
 
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::{Client, escaped, with_query};
-use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::values::{items, stamp, text};
+use crate::hive::{Client, Globals, escaped, with_query};
+use crate::print::{Tone, foreign, items, output, stamp, text, toned};
 
 #[derive(Subcommand)]
 pub enum HistoryCommand {

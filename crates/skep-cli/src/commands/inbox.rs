@@ -4,12 +4,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::{CallError, Client, escaped, with_query};
-use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::table::table;
-use crate::print::time;
-use crate::print::values::{items, stamp, text};
+use crate::hive::{CallError, Client, Globals, escaped, with_query};
+use crate::print::{Tone, foreign, items, output, stamp, table, text, time, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -205,9 +201,7 @@ pub fn lines(item: &Value) -> Vec<String> {
 }
 
 fn block(name: &str, value: Option<&str>) -> Vec<String> {
-    let Some(value) = value else {
-        return Vec::new();
-    };
+    let Some(value) = value else { return Vec::new() };
     let mut lines = vec![toned(&format!("{name}:"), Tone::Faint)];
     lines.extend(foreign(value).lines().map(|line| format!("  {line}")));
     lines

@@ -4,10 +4,8 @@ use clap::Args;
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::Client;
-use crate::print::output;
-use crate::print::values::text_or_empty;
+use crate::hive::{Client, Globals};
+use crate::print::{output, text_or_empty};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

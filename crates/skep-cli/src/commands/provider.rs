@@ -4,10 +4,8 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::client::{CallError, Client, escaped};
-use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::values::{items, text_or_empty};
+use crate::hive::{CallError, Client, Globals, escaped};
+use crate::print::{Tone, foreign, items, output, text_or_empty, toned};
 
 #[derive(Subcommand)]
 pub enum ProviderCommand {

@@ -10,9 +10,7 @@ use skep_core::file::{FileData, IMAGE_BYTES};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::client::{CallError, Client, escaped};
-use crate::hive::stream::AnswerStream;
+use crate::hive::{AnswerStream, CallError, Client, Globals, escaped};
 use crate::print::output::{self, foreign};
 
 /// How long to wait for a hive that disconnected.

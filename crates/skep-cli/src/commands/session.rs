@@ -4,11 +4,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::client::{Client, escaped, with_query};
-use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::time;
-use crate::print::values::{items, text_or_empty};
+use crate::hive::{Client, Globals, escaped, with_query};
+use crate::print::{Tone, foreign, items, output, text_or_empty, time, toned};
 
 #[derive(Subcommand)]
 pub enum SessionCommand {

@@ -5,11 +5,8 @@ use serde_json::Value;
 use skep_core::money::Money;
 
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::Client;
-use crate::print::output::{Tone, foreign, toned};
-use crate::print::time;
-use crate::print::values::{items, stamp, text};
+use crate::hive::{Client, Globals};
+use crate::print::{Tone, foreign, items, stamp, text, time, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

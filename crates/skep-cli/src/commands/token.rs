@@ -6,10 +6,8 @@ use serde_json::{Value, json};
 use skep_core::role::Role;
 
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::{CallError, Client, escaped};
-use crate::print::output::{self, foreign};
-use crate::print::values::{items, stamp, text_or_empty};
+use crate::hive::{CallError, Client, Globals, escaped};
+use crate::print::{foreign, items, output, stamp, text_or_empty};
 
 #[derive(Subcommand)]
 pub enum TokenCommand {

@@ -9,8 +9,7 @@ use serde_json::Value;
 use skep_model::sse::Parser;
 
 use crate::hive::client::{CallError, Client, escaped};
-use crate::print::output::{self, foreign};
-use crate::print::values::items;
+use crate::print::{foreign, items, output};
 
 pub struct AnswerStream {
     response: Response,
@@ -58,9 +57,7 @@ impl AnswerStream {
     }
 
     fn take(&mut self, name: &str, data: &Value) {
-        let Some(turn) = data["turn"].as_str() else {
-            return;
-        };
+        let Some(turn) = data["turn"].as_str() else { return };
         if name == "turn_start" && data["session_key"] == self.session.as_str() {
             self.turns.insert(turn.to_owned());
         }

@@ -41,9 +41,7 @@ pub enum RetryStep {
 /// `tries` counts the calls made so far; `jitter` is in 0..1 and spreads the pause over its
 /// upper half, so that many turns do not come back at the same instant.
 pub fn decide(policy: &RetryPolicy, error: &ModelError, tries: u32, jitter: f64) -> RetryStep {
-    let ModelError::Passing { retry_after, .. } = error else {
-        return RetryStep::GiveUp;
-    };
+    let ModelError::Passing { retry_after, .. } = error else { return RetryStep::GiveUp };
     if let Some(after) = *retry_after
         && after > policy.longest_retry_after
     {

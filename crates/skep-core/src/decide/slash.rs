@@ -44,9 +44,7 @@ pub fn parse(text: &str) -> Typed {
     if let Some(literal) = trimmed.strip_prefix("//") {
         return Typed::Message(format!("/{literal}"));
     }
-    let Some(line) = trimmed.strip_prefix('/') else {
-        return Typed::Message(text.to_owned());
-    };
+    let Some(line) = trimmed.strip_prefix('/') else { return Typed::Message(text.to_owned()) };
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = Some(rest.trim()).filter(|rest| !rest.is_empty()).map(str::to_owned);
     // Telephones begin with a capital.

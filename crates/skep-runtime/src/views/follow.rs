@@ -27,9 +27,7 @@ impl Hive {
         let read = self.shared.store.read(async |conn| {
             let item = watch::item(conn, agent_id, id, principal).await?;
             let seen = |item: &ItemRow| sight.covers(item.agent, &item.session_key);
-            let Some(item) = item.filter(seen) else {
-                return Ok(None);
-            };
+            let Some(item) = item.filter(seen) else { return Ok(None) };
             let together = match &item.turn {
                 Some(turn) => watch::answered_with(conn, turn).await?,
                 None => vec![item.message_id.clone()],

@@ -25,9 +25,7 @@ use skep_core::settings::QueueMode;
 use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
 
-use crate::request::attachment::{self, RawAttachment};
-use crate::request::decision::DecisionRequest;
-use crate::request::extract;
+use crate::request::{DecisionRequest, RawAttachment, attachment, extract};
 
 /// What a client asked for.
 #[derive(Debug, PartialEq)]

@@ -230,9 +230,7 @@ impl Registry {
     }
 
     fn route(&mut self, event: &Event) {
-        let Some(turn) = &event.turn else {
-            return;
-        };
+        let Some(turn) = &event.turn else { return };
         match &event.kind {
             EventKind::TurnStart { session_key, .. } => {
                 let Some(agent_id) = event.agent_id else { return };
@@ -259,9 +257,7 @@ impl Registry {
 
     /// Builds what is to be pushed only when somebody listens.
     fn stream(&self, turn: &TurnId, build: impl FnOnce(&Place) -> Push) {
-        let Some(place) = self.turns.get(turn) else {
-            return;
-        };
+        let Some(place) = self.turns.get(turn) else { return };
         let listeners = self.streams.get(&place.session).into_iter().flatten();
         let mut seats = listeners.filter(|(wanted, _)| covers(wanted, place)).peekable();
         if seats.peek().is_some() {

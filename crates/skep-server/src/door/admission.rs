@@ -19,9 +19,7 @@ use crate::door::browser::{self, Carried};
 use crate::door::cors::Cors;
 use crate::door::redact_response;
 use crate::door::state::{DoorState, Doors};
-use crate::request::header::{is_id, only};
-use crate::request::openai_error;
-use crate::request::problem::Problem;
+use crate::request::{Problem, is_id, only, openai_error};
 
 /// Longer than any address of ours with all its parameters.
 const URI_BYTES: usize = 8192;
@@ -212,9 +210,7 @@ fn uri_length(uri: &Uri) -> usize {
 
 /// Addresses end up in logs, histories and referrers; a credential there is as good as lost.
 fn refuse_token_in_url(uri: &Uri) -> Result<(), Problem> {
-    let Some(query) = uri.query() else {
-        return Ok(());
-    };
+    let Some(query) = uri.query() else { return Ok(()) };
     let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or(pair));
     for name in names {
         let name = name.to_ascii_lowercase();
@@ -254,9 +250,7 @@ fn check_origin(
     headers: &HeaderMap,
     local: Option<SocketAddr>,
 ) -> Result<(), Problem> {
-    let Some(origin) = only(headers, &header::ORIGIN)? else {
-        return Ok(());
-    };
+    let Some(origin) = only(headers, &header::ORIGIN)? else { return Ok(()) };
     let host = only(headers, &header::HOST)?;
     if doors.site.hosts.allows_origin(origin, host, local) {
         return Ok(());

@@ -4,8 +4,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use skep_runtime::door::Identity;
 
 use crate::door::state::DoorState;
-use crate::request::header::only;
-use crate::request::problem::Problem;
+use crate::request::{Problem, only};
 
 pub(crate) const KEY: HeaderName = HeaderName::from_static("x-skep-key");
 /// Said by our page when it opens a socket, and the only answer to it.

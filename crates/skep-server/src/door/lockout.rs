@@ -46,9 +46,7 @@ impl Lockout {
         if delay.is_zero() {
             return quota;
         }
-        let Ok(_place) = self.waiting.try_acquire() else {
-            return quota;
-        };
+        let Ok(_place) = self.waiting.try_acquire() else { return quota };
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = closing.cancelled() => {}

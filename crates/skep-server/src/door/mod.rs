@@ -15,3 +15,13 @@ pub(crate) mod metrics;
 mod pace;
 pub(crate) mod redact_response;
 pub(crate) mod site;
+
+pub(crate) use admission::{ConnectionSlot, Entrance, OpenRoutes, Peer};
+pub(crate) use calls::{Attempt, CallId, CallTimes, Caller, Calls, Presence};
+pub(crate) use connection::Places;
+pub(crate) use credential_watch::{Standing, Stay};
+pub(crate) use lockout::Lockout;
+pub(crate) use metrics::Metrics;
+pub(crate) use redact_response::ShowsSecret;
+pub(crate) use site::Site;
+pub(crate) use state::{DoorState, Doors};

@@ -23,13 +23,11 @@ use skep_runtime::door::{
     DoorError, Earlier, ErrorKind, Followed, Inbound, MessageFailure, Receipt, Source,
 };
 
-use crate::door::calls::{Attempt, CallId, Caller, Presence};
-use crate::door::state::{DoorState, Doors};
-use crate::request::attachment::LARGE_BYTES;
-use crate::request::extract::{self, HashedJsonBody, Nothing, Params, Segments};
-use crate::request::header::{IdempotencyKey, OnClose, OnCloseHeader, only};
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem, TurnFailed};
+use crate::door::{Attempt, CallId, Caller, DoorState, Doors, Presence};
+use crate::request::{
+    BadBody, Clash, HashedJsonBody, IdempotencyKey, LARGE_BYTES, Missing, NotKept, OnClose,
+    OnCloseHeader, Permit, Problem, Segments, TurnFailed, extract, only,
+};
 use crate::stream::follow_stream::{FollowedMessage, Listening, Telling};
 use crate::stream::sse::{Sse, respond};
 use progress::Progress;
@@ -48,7 +46,6 @@ const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count
 pub(crate) async fn models(
     State(doors): State<Doors>,
     permit: Permit,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Models>, Problem> {
     let agents = doors.hive.agents(&permit.sight()).await?;
     let created = doors.hive.started_at() / 1000;
@@ -66,7 +63,6 @@ pub(crate) async fn model(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(model): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Model>, Problem> {
     let (agent, id) = agent_of(&doors, &model)?;
     if !permit.sight().covers_agent(id) {
@@ -101,7 +97,6 @@ fn model_of(name: AgentName, created: i64) -> Model {
 pub(crate) async fn complete(
     State(doors): State<Doors>,
     permit: Permit,
-    Params(Nothing {}): Params<Nothing>,
     headers: HeaderMap,
     key: IdempotencyKey,
     OnCloseHeader(on_close): OnCloseHeader,

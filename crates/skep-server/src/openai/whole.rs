@@ -18,8 +18,7 @@ use skep_runtime::door::Receipt;
 
 use super::reply::{Answer, Choice, Completion, TokenCounts, id_of};
 use super::{Answered, answer_of};
-use crate::door::calls::Presence;
-use crate::door::state::Doors;
+use crate::door::{Doors, Presence};
 use crate::request::problem::Problem;
 use crate::stream::follow_stream::{FollowItem, Telling};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -84,15 +84,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Problem> {
-        match Query::try_from_uri(&parts.uri) {
-            Ok(Query(value)) => Ok(Self(value)),
-            Err(error) => {
-                let text = error.body_text();
-                let why = text.rsplit_once("string: ").map_or(text.as_str(), |(_, why)| why);
-                let detail = format!("the parameters of the address cannot be used: {why}");
-                Err(Problem::bad_request("invalid_query", detail))
-            }
-        }
+        Self::of(&parts.uri)
+    }
+}
+
+impl<T: DeserializeOwned> Params<T> {
+    pub(crate) fn of(address: &Uri) -> Result<Self, Problem> {
+        let Query(value) = Query::try_from_uri(address).map_err(|error| {
+            let text = error.body_text();
+            let why = text.rsplit_once("string: ").map_or(text.as_str(), |(_, why)| why);
+            let detail = format!("the parameters of the address cannot be used: {why}");
+            Problem::bad_request("invalid_query", detail)
+        })?;
+        Ok(Self(value))
     }
 }
 

@@ -18,9 +18,7 @@ pub(crate) fn only<'a>(
     name: &HeaderName,
 ) -> Result<Option<&'a str>, Problem> {
     let mut values = headers.get_all(name).iter();
-    let Some(first) = values.next() else {
-        return Ok(None);
-    };
+    let Some(first) = values.next() else { return Ok(None) };
     match (values.next(), first.to_str()) {
         (None, Ok(text)) => Ok(Some(text)),
         _ => {

@@ -10,3 +10,17 @@ pub(crate) mod header;
 pub(crate) mod openai_error;
 pub(crate) mod permit;
 pub(crate) mod problem;
+
+pub(crate) use attachment::{LARGE_BYTES, LARGE_TEXT, RawAttachment};
+pub(crate) use decision::DecisionRequest;
+pub(crate) use extract::{
+    BODY_BYTES, HashedJsonBody, JsonBody, LINES, LINES_BYTES, Nothing, OptionalJsonBody, Params,
+    Segments, page_size,
+};
+pub(crate) use header::{IdempotencyKey, OnClose, OnCloseHeader, is_id, only};
+pub(crate) use openai_error::OpenAiError;
+pub(crate) use permit::Permit;
+pub(crate) use problem::{
+    BadBody, Clash, Missing, NoAnswerYet, NotKept, NotReady, Problem, ProblemBody, TurnFailed,
+    described,
+};

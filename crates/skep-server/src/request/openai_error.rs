@@ -30,9 +30,7 @@ struct OpenAiErrorBody {
 
 /// A refusal of ours, said in the words of `/v1`.
 pub(crate) fn reshape(response: Response) -> Response {
-    let Some(said) = response.extensions().get::<ProblemSummary>() else {
-        return response;
-    };
+    let Some(said) = response.extensions().get::<ProblemSummary>() else { return response };
     let body = error(said.status, &said.detail, &said.code, said.param.as_deref());
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);

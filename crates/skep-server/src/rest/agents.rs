@@ -11,9 +11,10 @@ use skep_runtime::door::{AgentInfo, HistoryPage, HistoryQuery, SessionChoice};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::extract::{self, Nothing, OptionalJsonBody, Params, Segments, page_size};
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Missing, NotKept, Problem};
+use crate::request::{
+    BadBody, Missing, NotKept, OptionalJsonBody, Params, Permit, Problem, Segments, extract,
+    page_size,
+};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Agents {
@@ -28,7 +29,6 @@ pub(crate) struct Agents {
 pub(crate) async fn list(
     State(doors): State<Doors>,
     permit: Permit,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<Agents>, Problem> {
     let agents = doors.hive.agents(&permit.sight()).await?;
     Ok(Json(Agents { agents }))
@@ -56,7 +56,7 @@ pub(crate) struct HistoryParams {
 /// A page of a conversation, its newest messages unless asked otherwise.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/history", tag = "history",
-    params(("agent" = String, Path, description = "The name of an agent."), HistoryParams),
+    params(HistoryParams),
     responses((status = 200, description = "Messages, oldest first.", body = HistoryPage), Missing)
 )]
 pub(crate) async fn history(
@@ -107,7 +107,6 @@ pub(crate) struct Stopped {
 /// Ends the running or waiting turn of a conversation. What is queued goes on.
 #[utoipa::path(
     post, path = "/api/v1/agents/{agent}/stop", tag = "messages",
-    params(("agent" = String, Path, description = "The name of an agent.")),
     request_body(content = Option<Stop>),
     responses(
         (status = 200, description = "Whether there was something to end.", body = Stopped),
@@ -118,7 +117,6 @@ pub(crate) async fn stop(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(agent): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
     OptionalJsonBody(body): OptionalJsonBody<Stop>,
 ) -> Result<Json<Stopped>, Problem> {
     let agent = extract::agent(&agent)?;

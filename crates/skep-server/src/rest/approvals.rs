@@ -8,10 +8,10 @@ use skep_runtime::door::{ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, Cre
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::decision::DecisionRequest;
-use crate::request::extract::{self, JsonBody, Nothing, Params, Segments, page_size};
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
+use crate::request::{
+    BadBody, Clash, DecisionRequest, JsonBody, Missing, NotKept, Params, Permit, Problem, Segments,
+    extract, page_size,
+};
 
 /// Which approvals.
 #[derive(Clone, Copy, Deserialize, ToSchema)]
@@ -70,14 +70,12 @@ pub(crate) async fn list(
 /// One approval, whole.
 #[utoipa::path(
     get, path = "/api/v1/approvals/{id}", tag = "approvals",
-    params(("id" = String, Path, description = "The id of an approval.")),
     responses((status = 200, description = "As it stands.", body = ApprovalInfo), Missing)
 )]
 pub(crate) async fn show(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(id): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<ApprovalInfo>, Problem> {
     Ok(Json(doors.hive.approval(&id, permit.identity(), &permit.sight()).await?))
 }
@@ -93,7 +91,7 @@ pub(crate) struct PatternParams {
 /// What an always-rule with this pattern would cover: this call, and other open questions.
 #[utoipa::path(
     get, path = "/api/v1/approvals/{id}/covers", tag = "approvals",
-    params(("id" = String, Path, description = "The id of an approval."), PatternParams),
+    params(PatternParams),
     responses(
         (status = 200, description = "What it comes to.", body = Covered),
         Missing, Clash
@@ -112,7 +110,6 @@ pub(crate) async fn covers(
 /// Decides. The first answer counts; what was shown has to be what would run.
 #[utoipa::path(
     post, path = "/api/v1/approvals/{id}/decision", tag = "approvals",
-    params(("id" = String, Path, description = "The id of an approval.")),
     request_body = DecisionRequest,
     responses(
         (status = 200, description = "Decided; the call goes on by itself.", body = ApprovalInfo),
@@ -123,7 +120,6 @@ pub(crate) async fn decide(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(id): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
     JsonBody(body): JsonBody<DecisionRequest>,
 ) -> Result<Json<ApprovalInfo>, Problem> {
     let from = match permit.credential() {
@@ -137,7 +133,6 @@ pub(crate) async fn decide(
 /// Asks again what nobody answered in time; a yes then runs exactly that call.
 #[utoipa::path(
     post, path = "/api/v1/approvals/{id}/reopen", tag = "approvals",
-    params(("id" = String, Path, description = "The id of an approval.")),
     responses(
         (status = 200, description = "Open again.", body = ApprovalInfo),
         Missing, Clash, NotKept
@@ -147,7 +142,6 @@ pub(crate) async fn reopen(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(id): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<ApprovalInfo>, Problem> {
     Ok(Json(doors.hive.reopen(&id, permit.identity(), &permit.sight()).await?))
 }

@@ -1,10 +1,8 @@
 //! The audit trail: read, verified, carried away.
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Deserialize;
 use skep_core::audit::{AuditKind, AuditVerdict};
 use skep_core::ids::AgentName;
@@ -12,9 +10,8 @@ use skep_runtime::audit::{AuditPage, AuditQuery};
 use utoipa::IntoParams;
 
 use crate::door::state::Doors;
-use crate::request::extract::{LINES, Nothing, Params};
-use crate::request::permit::Permit;
-use crate::request::problem::Problem;
+use crate::request::{Params, Permit, Problem};
+use crate::rest::lines_file;
 
 const USUAL_ROWS: usize = 50;
 const MOST_ROWS: usize = 500;
@@ -71,10 +68,7 @@ pub(crate) async fn list(
     get, path = "/api/v1/audit/verify", tag = "audit",
     responses((status = 200, description = "What was found.", body = AuditVerdict))
 )]
-pub(crate) async fn verify(
-    State(doors): State<Doors>,
-    Params(Nothing {}): Params<Nothing>,
-) -> Result<Json<AuditVerdict>, Problem> {
+pub(crate) async fn verify(State(doors): State<Doors>) -> Result<Json<AuditVerdict>, Problem> {
     Ok(Json(doors.hive.verify_audit().await?))
 }
 
@@ -90,13 +84,6 @@ pub(crate) async fn verify(
 pub(crate) async fn export(
     State(doors): State<Doors>,
     permit: Permit,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Problem> {
-    let mut response =
-        Body::from_stream(doors.hive.export_audit(permit.credential())).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(LINES));
-    let file = HeaderValue::from_static("attachment; filename=\"audit.jsonl\"");
-    headers.insert(header::CONTENT_DISPOSITION, file);
-    Ok(response)
+    Ok(lines_file("audit", doors.hive.export_audit(permit.credential())))
 }

@@ -9,9 +9,7 @@ use skep_runtime::outcomes::{ResolvedInfo, UnknownCallInfo};
 use utoipa::ToSchema;
 
 use crate::door::state::Doors;
-use crate::request::extract::{JsonBody, Nothing, Params, Segments};
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
+use crate::request::{BadBody, Clash, JsonBody, Missing, NotKept, Permit, Problem, Segments};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct UnknownCalls {
@@ -26,7 +24,6 @@ pub(crate) struct UnknownCalls {
 )]
 pub(crate) async fn list_unknown(
     State(doors): State<Doors>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<UnknownCalls>, Problem> {
     Ok(Json(UnknownCalls { calls: doors.hive.unknown_calls().await? }))
 }
@@ -58,7 +55,6 @@ pub(crate) async fn resolve(
     State(doors): State<Doors>,
     permit: Permit,
     Segments((turn, call)): Segments<(String, String)>,
-    Params(Nothing {}): Params<Nothing>,
     JsonBody(finding): JsonBody<CallFinding>,
 ) -> Result<Json<ResolvedInfo>, Problem> {
     let (turn, call) = (TurnId::new(turn), CallId::new(call));

@@ -16,12 +16,8 @@ use serde::{Deserialize, Serialize};
 use skep_core::event::Event;
 use utoipa::IntoParams;
 
-use crate::door::credential_watch::Stay;
-use crate::door::state::Doors;
-use crate::request::extract::{self, Params};
-use crate::request::header::only;
-use crate::request::permit::Permit;
-use crate::request::problem::{Missing, Problem};
+use crate::door::{Doors, Stay};
+use crate::request::{Missing, Params, Permit, Problem, extract, only};
 use crate::stream::event_filter::EventFilter;
 use crate::stream::event_watch::{Seen, Watching};
 use crate::stream::sse::{KEEP_ALIVE, Sse, json, streamed};

@@ -6,9 +6,7 @@ use axum::response::{IntoResponse, Response};
 use skep_core::file::{image_type, is_hash};
 
 use crate::door::state::Doors;
-use crate::request::extract::{Nothing, Params, Segments};
-use crate::request::permit::Permit;
-use crate::request::problem::{Missing, Problem};
+use crate::request::{Missing, Permit, Problem, Segments};
 
 /// A file of a message, for whoever may see a conversation that has it.
 ///
@@ -26,7 +24,6 @@ pub(crate) async fn show(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(hash): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Problem> {
     if !is_hash(&hash) {
         let detail = "the hash of a file has 64 hexadecimal digits in lower case";

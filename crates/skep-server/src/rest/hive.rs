@@ -9,11 +9,8 @@ use skep_core::event::ItemState;
 use skep_runtime::door::{HiveState, InboxItem, InboxQuery, Sight};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::door::admission::Peer;
-use crate::door::state::Doors;
-use crate::request::extract::{self, Nothing, Params, page_size};
-use crate::request::permit::Permit;
-use crate::request::problem::{Missing, NotReady, Problem};
+use crate::door::{Doors, Peer};
+use crate::request::{Missing, NotReady, Params, Permit, Problem, extract, page_size};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Status {
@@ -74,7 +71,6 @@ pub(crate) async fn ready(State(doors): State<Doors>) -> Response {
 pub(crate) async fn state(
     State(doors): State<Doors>,
     permit: Permit,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<HiveState>, Problem> {
     let sight = permit.sight();
     let mut snapshot = doors.hive.snapshot(permit.identity(), &sight).await?;
@@ -143,7 +139,6 @@ pub(crate) struct Stopping {
 pub(crate) async fn shutdown(
     State(doors): State<Doors>,
     Extension(peer): Extension<Peer>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Problem> {
     if !matches!(peer, Peer::Owner) {
         let detail = "only the local socket can end the hive: run `skep down` on its machine";

@@ -8,22 +8,17 @@ use skep_core::ids::ItemId;
 use skep_runtime::door::{ItemInfo, Receipt};
 
 use crate::door::state::Doors;
-use crate::request::extract::{Nothing, Params, Segments};
-use crate::request::header::IdempotencyKey;
-use crate::request::permit::Permit;
-use crate::request::problem::{Clash, Missing, NotKept, Problem};
+use crate::request::{Clash, IdempotencyKey, Missing, NotKept, Permit, Problem, Segments};
 
 /// An item with its state, attempts, turn, times, and its answer or error.
 #[utoipa::path(
     get, path = "/api/v1/inbox/{id}", tag = "inbox",
-    params(("id" = String, Path, description = "The id of an item.")),
     responses((status = 200, description = "The item as it stands.", body = ItemInfo), Missing)
 )]
 pub(crate) async fn show(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(id): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<ItemInfo>, Problem> {
     Ok(Json(doors.hive.item(&ItemId::new(id), &permit.sight()).await?))
 }
@@ -31,7 +26,6 @@ pub(crate) async fn show(
 /// Ends an item: one that waits ends at once as `cancelled`, one that runs with its whole turn.
 #[utoipa::path(
     post, path = "/api/v1/inbox/{id}/cancel", tag = "inbox",
-    params(("id" = String, Path, description = "The id of an item.")),
     responses(
         (status = 200, description = "The item as it stands now.", body = ItemInfo),
         Missing, Clash, NotKept
@@ -41,7 +35,6 @@ pub(crate) async fn cancel(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(id): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<ItemInfo>, Problem> {
     Ok(Json(doors.hive.cancel_item(&ItemId::new(id), &permit.sight()).await?))
 }
@@ -49,10 +42,7 @@ pub(crate) async fn cancel(
 /// Sends the message of a failed, dead or cancelled item again, as a new item linked to it.
 #[utoipa::path(
     post, path = "/api/v1/inbox/{id}/retry", tag = "inbox",
-    params(
-        ("id" = String, Path, description = "The id of an item."),
-        IdempotencyKey
-    ),
+    params(IdempotencyKey),
     responses(
         (status = 202, description = "Accepted: follow the new item.", body = Receipt),
         Missing, Clash, NotKept
@@ -62,7 +52,6 @@ pub(crate) async fn retry(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(id): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
     key: IdempotencyKey,
 ) -> Result<Response, Problem> {
     let (key, sight) = (key.0, permit.sight());

@@ -7,8 +7,7 @@ use skep_runtime::logs::{LogLine, LogQuery, MOST_LINES};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::extract::Params;
-use crate::request::problem::Problem;
+use crate::request::{Params, Problem};
 
 const USUAL_LINES: usize = 100;
 

@@ -13,13 +13,11 @@ use skep_core::settings::{QueueMode, Think};
 use skep_runtime::door::{DoorError, ErrorKind, Followed, Inbound, Receipt, Source};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::door::calls::Presence;
-use crate::door::state::{DoorState, Doors};
-use crate::request::attachment::{self, LARGE_BYTES, RawAttachment};
-use crate::request::extract::{self, JsonBody, Params, Segments};
-use crate::request::header::{IdempotencyKey, OnClose, OnCloseHeader};
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
+use crate::door::{DoorState, Doors, Presence};
+use crate::request::{
+    BadBody, Clash, IdempotencyKey, JsonBody, LARGE_BYTES, Missing, NoAnswerYet, NotKept, OnClose,
+    OnCloseHeader, Params, Permit, Problem, RawAttachment, Segments, attachment, extract,
+};
 use crate::rest::message_stream;
 use crate::stream::follow_stream::{self, Listening};
 use crate::stream::sse::Sse;
@@ -79,12 +77,7 @@ impl Wait {
 /// It is durable before it is answered. With `wait` the answer is the end of the message.
 #[utoipa::path(
     post, path = "/api/v1/agents/{agent}/messages", tag = "messages",
-    params(
-        ("agent" = String, Path, description = "The name of an agent."),
-        Wait,
-        IdempotencyKey,
-        OnCloseHeader
-    ),
+    params(Wait, IdempotencyKey, OnCloseHeader),
     request_body = NewMessage,
     responses(
         (status = 200, description = "With `wait`: it has ended. With `stream`: events, the last \
@@ -146,9 +139,7 @@ pub(crate) async fn submit(
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/messages/{id}", tag = "messages",
     params(
-        ("agent" = String, Path, description = "The name of an agent."),
-        ("id" = String, Path, description = "The id of an item, or of a message you sent."),
-        Wait
+        ("id" = String, Path, description = "The id of an item, or of a message you sent."), Wait
     ),
     responses(
         (status = 200, description = "The message as it stands, or its end; with `stream`, events.",

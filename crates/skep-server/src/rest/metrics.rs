@@ -5,7 +5,6 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use crate::door::state::Doors;
-use crate::request::extract::{Nothing, Params};
 use crate::request::problem::Problem;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -16,10 +15,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
     responses((status = 200, description = "OpenMetrics text.", body = String,
                content_type = "application/openmetrics-text"))
 )]
-pub(crate) async fn show(
-    State(doors): State<Doors>,
-    Params(Nothing {}): Params<Nothing>,
-) -> Result<Response, Problem> {
+pub(crate) async fn show(State(doors): State<Doors>) -> Result<Response, Problem> {
     let metrics = &doors.metrics;
     metrics.look(&doors.hive, doors.hub.sockets()).await?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()?).into_response())

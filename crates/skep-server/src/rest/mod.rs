@@ -22,3 +22,21 @@ pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod tokens;
 pub(crate) mod usage;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use skep_runtime::door::DoorError;
+
+use crate::request::LINES;
+
+/// JSON lines to be kept as a file of this name, which has no quotes in it.
+fn lines_file(
+    name: &str,
+    pieces: impl Stream<Item = Result<String, DoorError>> + Send + 'static,
+) -> Response {
+    let file = format!("attachment; filename=\"{name}.jsonl\"");
+    let headers = [(header::CONTENT_TYPE, LINES), (header::CONTENT_DISPOSITION, file.as_str())];
+    (headers, Body::from_stream(pieces)).into_response()
+}

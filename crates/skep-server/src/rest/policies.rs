@@ -10,20 +10,18 @@ use skep_runtime::door::{GrantInfo, GrantWish, PolicyInfo, WhyInfo, WhyWish};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::extract::{self, JsonBody, Nothing, Params, Segments};
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
+use crate::request::{
+    BadBody, Clash, JsonBody, Missing, NotKept, Params, Permit, Problem, Segments, extract,
+};
 
 /// The rules of an agent, its grants, and what its classes come to.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/policy", tag = "policy",
-    params(("agent" = String, Path, description = "The name of an agent.")),
     responses((status = 200, description = "In force now.", body = PolicyInfo), Missing, Clash)
 )]
 pub(crate) async fn show(
     State(doors): State<Doors>,
     Segments(agent): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<PolicyInfo>, Problem> {
     Ok(Json(doors.hive.policy(&extract::agent(&agent)?).await?))
 }
@@ -42,7 +40,6 @@ pub(crate) struct Imagined {
 /// What would be decided about a call, and why every rule matches or does not. Nothing runs.
 #[utoipa::path(
     post, path = "/api/v1/agents/{agent}/why", tag = "policy",
-    params(("agent" = String, Path, description = "The name of an agent.")),
     request_body = Imagined,
     responses(
         (status = 200, description = "The decision.", body = WhyInfo),
@@ -53,7 +50,6 @@ pub(crate) async fn why(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(agent): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
     JsonBody(body): JsonBody<Imagined>,
 ) -> Result<Json<WhyInfo>, Problem> {
     let wish = WhyWish {
@@ -86,7 +82,6 @@ pub(crate) struct NewGrant {
 /// Allows something for a time. It answers questions; what is denied stays denied.
 #[utoipa::path(
     post, path = "/api/v1/agents/{agent}/grants", tag = "policy",
-    params(("agent" = String, Path, description = "The name of an agent.")),
     request_body = NewGrant,
     responses(
         (status = 201, description = "Granted.", body = GrantInfo),
@@ -97,7 +92,6 @@ pub(crate) async fn grant(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(agent): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
     JsonBody(body): JsonBody<NewGrant>,
 ) -> Result<Response, Problem> {
     if !(1..=10_080).contains(&body.minutes) {
@@ -160,7 +154,6 @@ pub(crate) async fn revoke(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(id): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<StatusCode, Problem> {
     doors.hive.revoke_grant(&id, permit.principal()).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -7,8 +7,7 @@ use skep_runtime::door::{ProviderInfo, ProviderTry};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::extract::{Nothing, Params, Segments};
-use crate::request::problem::{Missing, Problem};
+use crate::request::{Missing, Params, Problem, Segments};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProviderList {
@@ -54,7 +53,6 @@ pub(crate) async fn list(
 pub(crate) async fn try_out(
     State(doors): State<Doors>,
     Segments(name): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<ProviderTry>, Problem> {
     Ok(Json(doors.hive.try_provider(&name).await?))
 }

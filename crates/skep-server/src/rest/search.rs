@@ -7,9 +7,7 @@ use skep_runtime::door::{SearchPage, SearchWish};
 use utoipa::IntoParams;
 
 use crate::door::state::Doors;
-use crate::request::extract::{self, Params};
-use crate::request::permit::Permit;
-use crate::request::problem::{Missing, Problem};
+use crate::request::{Missing, Params, Permit, Problem, extract};
 
 const USUAL_PAGE: u32 = 20;
 const LARGEST_PAGE: u32 = 100;

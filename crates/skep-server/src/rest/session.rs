@@ -10,11 +10,8 @@ use serde::{Deserialize, Serialize};
 use skep_runtime::door::Role;
 use utoipa::ToSchema;
 
-use crate::door::redact_response::ShowsSecret;
-use crate::door::state::Doors;
-use crate::request::extract::{JsonBody, Nothing, Params};
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, NotKept, Problem};
+use crate::door::{Doors, ShowsSecret};
+use crate::request::{BadBody, JsonBody, NotKept, Nothing, Params, Permit, Problem};
 use crate::rest::tokens::RESERVED;
 
 const ONCE_BYTES: usize = 128;
@@ -87,7 +84,6 @@ pub(crate) async fn show(permit: Permit, Params(Nothing {}): Params<Nothing>) ->
 pub(crate) async fn leave(
     State(doors): State<Doors>,
     headers: HeaderMap,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Response, Problem> {
     if let Some(cookie) = doors.site.cookie_of(&headers) {
         let browser = doors.hive.forget_browser(cookie);
@@ -134,7 +130,6 @@ pub(crate) struct MadeLink {
 )]
 pub(crate) async fn link(
     State(doors): State<Doors>,
-    Params(Nothing {}): Params<Nothing>,
     JsonBody(wanted): JsonBody<NewLink>,
 ) -> Result<Response, Problem> {
     let role = match wanted.role.unwrap_or(LinkRole::Operator) {

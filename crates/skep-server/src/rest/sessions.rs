@@ -1,9 +1,8 @@
 //! Sessions of an agent: listing them, forking one, carrying them out and in.
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use skep_core::ids::{SessionId, SessionKey};
@@ -15,12 +14,11 @@ use skep_runtime::door::{
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::extract::{
-    self, LINES, Nothing, OptionalJsonBody, Params, Segments, page_size,
+use crate::request::{
+    BadBody, Clash, IdempotencyKey, LINES, Missing, NoAnswerYet, NotKept, OnClose,
+    OptionalJsonBody, Params, Permit, Problem, Segments, extract, only, page_size,
 };
-use crate::request::header::{IdempotencyKey, OnClose, only};
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Clash, Missing, NoAnswerYet, NotKept, Problem};
+use crate::rest::lines_file;
 use crate::rest::messages::{self, Wait};
 use crate::stream::sse::Sse;
 
@@ -37,7 +35,7 @@ pub(crate) struct SessionParams {
 /// The sessions of an agent, the one last spoken in first.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/sessions", tag = "sessions",
-    params(("agent" = String, Path, description = "The name of an agent."), SessionParams),
+    params(SessionParams),
     responses((status = 200, description = "Those you may see.", body = SessionPage), Missing)
 )]
 pub(crate) async fn list(
@@ -56,17 +54,12 @@ pub(crate) async fn list(
 /// One session.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/sessions/{id}", tag = "sessions",
-    params(
-        ("agent" = String, Path, description = "The name of an agent."),
-        ("id" = String, Path, description = "The id of a session.")
-    ),
     responses((status = 200, description = "What is known of it.", body = SessionInfo), Missing)
 )]
 pub(crate) async fn show(
     State(doors): State<Doors>,
     permit: Permit,
     Segments((agent, session)): Segments<(String, String)>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<Json<SessionInfo>, Problem> {
     let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
     let info = doors.hive.session(&agent, &session, &permit.sight()).await?;
@@ -89,10 +82,6 @@ pub(crate) struct Fork {
 /// A new session that begins as a copy of this one.
 #[utoipa::path(
     post, path = "/api/v1/agents/{agent}/sessions/{id}/fork", tag = "sessions",
-    params(
-        ("agent" = String, Path, description = "The name of an agent."),
-        ("id" = String, Path, description = "The id of a session.")
-    ),
     request_body(content = Option<Fork>),
     responses(
         (status = 201, description = "The new session.", body = SessionInfo),
@@ -103,7 +92,6 @@ pub(crate) async fn fork(
     State(doors): State<Doors>,
     permit: Permit,
     Segments((agent, session)): Segments<(String, String)>,
-    Params(Nothing {}): Params<Nothing>,
     OptionalJsonBody(body): OptionalJsonBody<Fork>,
 ) -> Result<Response, Problem> {
     let made_up = random::uuid().simple().to_string();
@@ -133,10 +121,8 @@ pub(crate) struct Compact {
 #[utoipa::path(
     post, path = "/api/v1/agents/{agent}/sessions/{id}/compact", tag = "sessions",
     params(
-        ("agent" = String, Path, description = "The name of an agent."),
         ("id" = String, Path, description = "The id of a session that its key leads to now."),
-        Wait,
-        IdempotencyKey
+        Wait, IdempotencyKey
     ),
     request_body(content = Option<Compact>),
     responses(
@@ -193,11 +179,7 @@ pub(crate) struct ExportParams {
 /// `content` and `meta`, and of a tool's result which call it answers.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/sessions/{id}/export", tag = "sessions",
-    params(
-        ("agent" = String, Path, description = "The name of an agent."),
-        ("id" = String, Path, description = "The id of a session."),
-        ExportParams
-    ),
+    params(ExportParams),
     responses(
         (status = 200, description = "Messages, oldest first.", body = String,
          content_type = "application/x-ndjson"),
@@ -214,14 +196,7 @@ pub(crate) async fn export(
     let form = params.format.unwrap_or_default();
     let (credential, sight) = (permit.credential(), permit.sight());
     let pieces = doors.hive.export(&agent, &session, form, credential, &sight).await?;
-    let mut response = Body::from_stream(pieces).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(LINES));
-    let file = format!("attachment; filename=\"{agent}-{session}.jsonl\"");
-    if let Ok(file) = HeaderValue::from_str(&file) {
-        headers.insert(header::CONTENT_DISPOSITION, file);
-    }
-    Ok(response)
+    Ok(lines_file(&format!("{agent}-{session}"), pieces))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -239,7 +214,7 @@ pub(crate) struct ImportParams {
 /// again changes nothing; one of the same id with other messages is refused.
 #[utoipa::path(
     post, path = "/api/v1/agents/{agent}/sessions", tag = "sessions",
-    params(("agent" = String, Path, description = "The name of an agent."), ImportParams),
+    params(ImportParams),
     request_body(content = String, content_type = "application/x-ndjson",
                  description = "What the export of a session gave."),
     responses(

@@ -9,12 +9,10 @@ use skep_core::ids::{TOKEN_NAME_BYTES, is_token_name};
 use skep_runtime::door::{Credential, Grant, Role, TokenInfo};
 use utoipa::ToSchema;
 
-use crate::door::redact_response::ShowsSecret;
-use crate::door::state::Doors;
-use crate::request::extract::{self, JsonBody, Nothing, Params, Segments};
-use crate::request::header::IdempotencyKey;
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Clash, Missing, NotKept, Problem};
+use crate::door::{Doors, ShowsSecret};
+use crate::request::{
+    BadBody, Clash, IdempotencyKey, JsonBody, Missing, NotKept, Permit, Problem, Segments, extract,
+};
 
 /// Rules name people by the names of their tokens; these have a meaning of their own there.
 pub(crate) const RESERVED: [&str; 2] = ["operator", "any"];
@@ -29,10 +27,7 @@ pub(crate) struct Tokens {
     get, path = "/api/v1/tokens", tag = "tokens",
     responses((status = 200, description = "Every token there was.", body = Tokens))
 )]
-pub(crate) async fn list(
-    State(doors): State<Doors>,
-    Params(Nothing {}): Params<Nothing>,
-) -> Result<Json<Tokens>, Problem> {
+pub(crate) async fn list(State(doors): State<Doors>) -> Result<Json<Tokens>, Problem> {
     let tokens = doors.hive.tokens().await?;
     Ok(Json(Tokens { tokens }))
 }
@@ -76,7 +71,6 @@ pub(crate) struct MadeToken {
 pub(crate) async fn create(
     State(doors): State<Doors>,
     permit: Permit,
-    Params(Nothing {}): Params<Nothing>,
     key: IdempotencyKey,
     JsonBody(body): JsonBody<NewToken>,
 ) -> Result<Response, Problem> {
@@ -115,7 +109,6 @@ pub(crate) async fn revoke(
     State(doors): State<Doors>,
     permit: Permit,
     Segments(id): Segments<String>,
-    Params(Nothing {}): Params<Nothing>,
 ) -> Result<StatusCode, Problem> {
     doors.hive.revoke_token(&id, permit.principal()).await?;
     doors.standing.revoke(&Credential::Token { id });

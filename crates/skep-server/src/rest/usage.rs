@@ -8,8 +8,7 @@ use skep_runtime::usage::{UsagePage, UsageWish};
 use utoipa::IntoParams;
 
 use crate::door::state::Doors;
-use crate::request::extract::{self, Params};
-use crate::request::problem::{Missing, Problem};
+use crate::request::{Missing, Params, Problem, extract};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,6 @@
 //! How a route is declared: its handler, its description and who may use it, all in one line.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Router;
@@ -13,18 +13,18 @@ use skep_core::role::decide;
 use skep_runtime::door::{Action, Identity, Role};
 use utoipa::IntoResponses;
 use utoipa::openapi::extensions::ExtensionsBuilder;
-use utoipa::openapi::path::{Operation, Parameter, PathItem};
+use utoipa::openapi::path::ParameterIn::{self, Query};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::openapi::{OpenApi, RefOr, Required};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::door::admission::OpenRoutes;
-use crate::door::state::Doors;
-use crate::request::extract::{BODY_BYTES, LINES, LINES_BYTES};
-use crate::request::header::IdempotencyKey;
-use crate::request::openai_error;
-use crate::request::permit::Permit;
-use crate::request::problem::{BadBody, Clash, Problem, described};
+use crate::door::{Doors, OpenRoutes};
+use crate::request::{
+    BODY_BYTES, BadBody, Clash, IdempotencyKey, LINES, LINES_BYTES, Nothing, Params, Permit,
+    Problem, described, openai_error,
+};
 use crate::routes::keyed;
 
 /// The name of the credential in the document.
@@ -91,12 +91,22 @@ impl Routes {
     }
 }
 
+/// Variable parts of paths that many routes have: the word before each, its name, what it is.
+const IN_PATHS: [(&str, &str, &str); 4] = [
+    ("agents", "agent", "The name of an agent."),
+    ("approvals", "id", "The id of an approval."),
+    ("inbox", "id", "The id of an item."),
+    ("sessions", "id", "The id of a session."),
+];
+
 /// What holds for one path.
 struct Rule {
     /// Nothing: open to everybody.
     action: Option<Action>,
     /// The statuses its document names.
     declared: HashMap<Method, BTreeSet<u16>>,
+    /// Those whose document names no parameters of the address: none are accepted.
+    bare: HashSet<Method>,
     /// Writes whose handler does not look at their `Idempotency-Key`, with their largest body.
     keyed: HashMap<Method, usize>,
 }
@@ -105,12 +115,16 @@ fn declare(
     action: Option<Action>,
     (schemas, mut paths, router): UtoipaMethodRouter<Doors>,
 ) -> UtoipaMethodRouter<Doors> {
-    let (mut declared, mut keyed) = (HashMap::new(), HashMap::new());
+    let (mut declared, mut keyed, mut bare) = (HashMap::new(), HashMap::new(), HashSet::new());
     let all = paths.paths.iter_mut().flat_map(|(path, item)| {
         operations(item).into_iter().map(move |(method, operation)| (path, method, operation))
     });
     for (path, method, operation) in all {
         describe(action, operation);
+        describe_path(path, operation);
+        if action.is_some() && !parameters(operation).any(|known| known.parameter_in == Query) {
+            bare.insert(method.clone());
+        }
         if action.is_some() && method != Method::GET && describe_key(operation) {
             keyed.insert(method.clone(), largest_body(operation));
         }
@@ -121,7 +135,7 @@ fn declare(
         let statuses = operation.responses.responses.keys();
         declared.insert(method, statuses.filter_map(|text| text.parse().ok()).collect());
     }
-    let rule = Arc::new(Rule { action, declared, keyed });
+    let rule = Arc::new(Rule { action, declared, bare, keyed });
     let guard = middleware::from_fn(move |request, next| pass(Arc::clone(&rule), request, next));
     (schemas, paths, router.route_layer(guard))
 }
@@ -168,16 +182,40 @@ fn describe(action: Option<Action>, operation: &mut Operation) {
     operation.extensions = Some(extensions);
 }
 
+/// Adds what is known of the variable parts of a path, where the handler says nothing of them.
+fn describe_path(path: &str, operation: &mut Operation) {
+    let words: Vec<&str> = path.split('/').collect();
+    let is_in = |word: &str, name: &str| {
+        words.windows(2).any(|pair| pair[0] == word && pair[1] == format!("{{{name}}}"))
+    };
+    for (word, name, what) in IN_PATHS.into_iter().rev() {
+        if is_in(word, name) && !parameters(operation).any(|known| known.name == name) {
+            let text = ObjectBuilder::new().schema_type(Type::String);
+            let parameter = ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .description(Some(what))
+                .schema(Some(text));
+            operation.parameters.get_or_insert_default().insert(0, RefOr::T(parameter.build()));
+        }
+    }
+}
+
+fn parameters(operation: &Operation) -> impl Iterator<Item = &Parameter> {
+    operation.parameters.iter().flatten().filter_map(|parameter| match parameter {
+        RefOr::T(parameter) => Some(parameter),
+        RefOr::Ref(_) => None,
+    })
+}
+
 /// Adds the header to a write whose handler does not have it. True: it was added.
 fn describe_key(operation: &mut Operation) -> bool {
     let key = IdempotencyKey::parameter();
-    let parameters = operation.parameters.get_or_insert_default();
-    let is_key =
-        |known: &RefOr<_>| matches!(known, RefOr::T(Parameter { name, .. }) if *name == key.name);
-    if parameters.iter().any(is_key) {
+    if parameters(operation).any(|known| known.name == key.name) {
         return false;
     }
-    parameters.push(RefOr::T(key));
+    operation.parameters.get_or_insert_default().push(RefOr::T(key));
     for (status, why) in BadBody::responses().into_iter().chain(Clash::responses()) {
         operation.responses.responses.entry(status).or_insert(why);
     }
@@ -217,6 +255,11 @@ async fn pass(rule: Arc<Rule>, mut request: Request, next: Next) -> Response {
         &Method::HEAD => Method::GET,
         method => method.clone(),
     };
+    if rule.bare.contains(&method)
+        && let Err(refused) = Params::<Nothing>::of(request.uri())
+    {
+        return refused.into_response();
+    }
     let response = match rule.keyed.get(&method) {
         Some(&most) => {
             answer_once(request, most, next).await.unwrap_or_else(IntoResponse::into_response)
@@ -271,7 +314,7 @@ mod tests {
     #[test]
     fn a_status_that_is_not_declared_does_not_pass() {
         let declared = HashMap::from([(Method::GET, BTreeSet::from([200, 404]))]);
-        let rule = Rule { action: None, declared, keyed: HashMap::new() };
+        let rule = Rule { action: None, declared, bare: HashSet::new(), keyed: HashMap::new() };
         let answer = |status: StatusCode| rule.check(&Method::GET, status.into_response());
         assert_eq!(answer(StatusCode::NOT_FOUND).status(), 404);
         assert_eq!(answer(StatusCode::CONFLICT).status(), 500);

@@ -10,8 +10,7 @@ use skep_core::event::Event;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
-use crate::request::openai_error::OpenAiError;
-use crate::request::problem::ProblemBody;
+use crate::request::{OpenAiError, ProblemBody};
 use crate::routes::declared::BEARER;
 use crate::routes::reader;
 

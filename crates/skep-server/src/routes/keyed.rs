@@ -13,10 +13,8 @@ use sha2::{Digest, Sha256};
 use skep_core::ids::{AgentId, Principal};
 use skep_runtime::door::EarlierRequest;
 
-use crate::door::redact_response::{self, ShowsSecret};
-use crate::door::state::Doors;
-use crate::request::extract;
-use crate::request::problem::Problem;
+use crate::door::{Doors, ShowsSecret, redact_response};
+use crate::request::{Problem, extract};
 
 /// An answer as it is kept.
 #[derive(Serialize, Deserialize)]

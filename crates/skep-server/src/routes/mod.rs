@@ -33,8 +33,7 @@ use axum::routing::get;
 use skep_runtime::door::Action;
 use utoipa_axum::routes;
 
-use crate::door::admission::{self, Entrance};
-use crate::door::state::Doors;
+use crate::door::{Doors, Entrance, admission};
 use crate::request::problem::Problem;
 use crate::rest::{
     agents, approvals, audit, budgets, calls, commands, events, files, hive, items, logs, messages,

@@ -41,9 +41,7 @@ impl EventFilter {
         if let Some(agent) = &self.agent {
             self.agent_id = Some(hive.agent_id(agent)?);
         }
-        let (Some(agent), Some(session)) = (&self.agent, &self.session) else {
-            return Ok(None);
-        };
+        let (Some(agent), Some(session)) = (&self.agent, &self.session) else { return Ok(None) };
         let query = HistoryQuery {
             agent: agent.clone(),
             session: SessionChoice::Key(self.key(session)),
@@ -75,9 +73,7 @@ impl EventFilter {
         if self.agent.is_some() && self.agent_id != event.agent_id {
             return false;
         }
-        let Some(wanted) = self.session.as_deref() else {
-            return true;
-        };
+        let Some(wanted) = self.session.as_deref() else { return true };
         let key = self.key(wanted);
         match &event.kind {
             EventKind::TurnStart { session_key, .. } if *session_key == key => {

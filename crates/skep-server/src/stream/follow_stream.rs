@@ -12,8 +12,7 @@ use skep_core::message::Usage;
 use skep_runtime::door::{DoorError, Followed, Receipt};
 use skep_runtime::{Hive, Live};
 
-use crate::door::credential_watch::Stay;
-use crate::door::state::Doors;
+use crate::door::{Doors, Stay};
 use crate::request::permit::Permit;
 
 /// How long a message that is not told any more is waited for at a time.

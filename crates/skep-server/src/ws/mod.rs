@@ -18,13 +18,8 @@ use serde::Deserialize;
 use skep_core::ids::ChannelId;
 use utoipa::IntoParams;
 
-use crate::door::admission::ConnectionSlot;
-use crate::door::browser;
-use crate::door::state::Doors;
-use crate::request::extract::Params;
-use crate::request::header::is_id;
-use crate::request::permit::Permit;
-use crate::request::problem::{Missing, NotKept, Problem, ProblemBody};
+use crate::door::{ConnectionSlot, Doors, browser};
+use crate::request::{Missing, NotKept, Params, Permit, Problem, ProblemBody, is_id};
 use socket::Socket;
 
 /// The largest frame a client may send: one with files.

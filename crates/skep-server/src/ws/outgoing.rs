@@ -247,9 +247,7 @@ impl<'a> Outgoing<'a> {
         let Some(at) = self.shown.iter().position(|mark| mark.turn == delta.turn) else {
             return false;
         };
-        let Some(mark) = self.shown.get(at) else {
-            return false;
-        };
+        let Some(mark) = self.shown.get(at) else { return false };
         // An older lease or call is void already.
         let reached = (mark.token, mark.call, mark.index);
         if (delta.token, delta.call, delta.index) < reached {

@@ -13,10 +13,8 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::door::admission::ConnectionSlot;
-use crate::door::state::Doors;
-use crate::request::attachment::LARGE_TEXT;
-use crate::request::permit::Permit;
+use crate::door::{ConnectionSlot, Doors};
+use crate::request::{LARGE_TEXT, Permit};
 use crate::ws::incoming::Incoming;
 use crate::ws::outgoing::Outgoing;
 

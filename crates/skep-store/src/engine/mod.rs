@@ -22,3 +22,10 @@ pub(crate) mod store;
 mod thread;
 mod trail;
 pub(crate) mod writer;
+
+/// What every family of tables is written with.
+pub(crate) use command::Run;
+pub(crate) use conn::{Conn, PAGE_ROWS, Row};
+pub(crate) use error::{Refusal, SqlError, SqlKind};
+pub(crate) use record::{Columns, Record, args, record};
+pub(crate) use tx::Tx;

@@ -6,11 +6,7 @@ use skep_core::Millis;
 use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName};
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
 /// Gives every agent a row; those that have one keep it, also while they are not among these.
 /// A change of status becomes an event.

@@ -13,11 +13,7 @@ use skep_core::ids::{
 };
 use skep_core::policy::Class;
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::inbox::{Accept, Accepted};
 use crate::tables::people::grants::{AddGrant, GrantRow};
 use crate::tables::waits::Decide;

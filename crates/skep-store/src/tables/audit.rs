@@ -7,11 +7,7 @@ use skep_core::audit::{AuditKind, AuditRow, Seal};
 use skep_core::ids::AgentId;
 
 use crate::engine::audit_chain::{SEAL, newest, seal};
-use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{Record, args};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Record, Refusal, Row, Run, SqlError, Tx, args};
 
 pub use crate::engine::audit_chain::found_after;
 

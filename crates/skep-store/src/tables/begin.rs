@@ -4,10 +4,7 @@ use skep_core::Millis;
 use skep_core::file::File;
 use skep_core::ids::{AgentId, AgentName, Principal, SessionId, SessionKey, TurnId};
 
-use crate::engine::command::Run;
-use crate::engine::error::Refusal;
-use crate::engine::record::args;
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Run, Tx, args};
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::lanes;
 use crate::tables::people::storage;

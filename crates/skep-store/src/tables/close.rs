@@ -10,10 +10,7 @@ use skep_core::ids::{ChannelId, ItemId, MessageId};
 use skep_core::ids::{Token, TurnId};
 use skep_core::message::{Message, Usage};
 
-use crate::engine::command::Run;
-use crate::engine::error::Refusal;
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Run, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals;
 use crate::tables::journal::{Entry, Leased, cost_of, tell_rows, write_entries};
@@ -155,9 +152,7 @@ impl Close {
     ) -> Result<(), Refusal> {
         let mut told: Vec<&ChannelId> = Vec::new();
         for item in items {
-            let Some(channel) = &item.channel else {
-                continue;
-            };
+            let Some(channel) = &item.channel else { continue };
             if told.contains(&channel) {
                 continue;
             }

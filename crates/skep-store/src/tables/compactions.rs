@@ -5,10 +5,7 @@ use skep_core::compaction::{self, Reason};
 use skep_core::ids::{SessionId, TurnId};
 use skep_core::message::Body;
 
-use crate::engine::conn::Conn;
-use crate::engine::error::SqlError;
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, SqlError, Tx, args, record};
 use crate::tables::history::RowPlace;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,9 +29,7 @@ pub(crate) async fn note(
     seq: i64,
     body: &Body,
 ) -> Result<(), SqlError> {
-    let Some((seam, notes)) = compaction::seam_of(body) else {
-        return Ok(());
-    };
+    let Some((seam, notes)) = compaction::seam_of(body) else { return Ok(()) };
     let insert = "INSERT INTO compactions (session, seam, upto, turn, at, reason, notes) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
     let args = args![place.session, seq, seam.upto, place.turn, place.now, seam.reason, notes];

@@ -5,10 +5,7 @@ use skep_core::decision::Decision;
 use skep_core::engine::EngineSession;
 use skep_core::ids::{ApprovalId, CallId, SessionId, TurnId};
 
-use crate::engine::conn::Conn;
-use crate::engine::error::SqlError;
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, SqlError, Tx, args, record};
 
 /// A session of an engine, and what it was started with.
 #[derive(Clone, Debug, PartialEq, Eq)]

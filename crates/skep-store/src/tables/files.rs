@@ -8,10 +8,7 @@ use skep_core::ids::{ItemId, SessionId};
 use skep_core::message::{Body, Message};
 use skep_core::role::Sight;
 
-use crate::engine::conn::Conn;
-use crate::engine::error::SqlError;
-use crate::engine::record::args;
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, SqlError, Tx, args};
 
 /// Keeps the bytes of these files. One without bytes must be there already.
 pub(crate) async fn keep(

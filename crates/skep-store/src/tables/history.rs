@@ -10,10 +10,7 @@ use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Body, MOST_TOKENS, Message, View, history_tag};
 use skep_core::money::Money;
 
-use crate::engine::conn::{Conn, PAGE_ROWS};
-use crate::engine::error::SqlError;
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, PAGE_ROWS, SqlError, Tx, args, record};
 use crate::tables::compactions;
 use crate::tables::files;
 

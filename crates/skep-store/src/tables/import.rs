@@ -7,10 +7,7 @@ use skep_core::event::{Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, LaneId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Message, View};
 
-use crate::engine::command::Run;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::args;
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Run, SqlError, Tx, args};
 use crate::tables::history::{self, Sum};
 use crate::tables::inbox::NORMAL;
 use crate::tables::lanes;

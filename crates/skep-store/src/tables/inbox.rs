@@ -18,10 +18,7 @@ use skep_core::prompt;
 use skep_core::settings::{QueueMode, Think};
 use skep_core::tool::ChainOrigin;
 
-use crate::engine::command::Run;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::files;
 use crate::tables::lanes::{self, Lane, OpenTurn};
@@ -391,9 +388,7 @@ pub(crate) async fn repeated(
     tx: &mut Tx<'_>,
     letter: &Letter,
 ) -> Result<Option<Repeated>, Refusal> {
-    let Some(request) = &letter.request else {
-        return Ok(None);
-    };
+    let Some(request) = &letter.request else { return Ok(None) };
     let select = "SELECT r.body_hash, i.agent, i.id, i.message_id, i.ack, i.note FROM requests r \
                   JOIN items i ON i.id = r.item WHERE r.scope = $1 AND r.id = $2";
     let args = args![request.scope, request.id];

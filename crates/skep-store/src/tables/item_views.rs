@@ -8,11 +8,7 @@ use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::frame::FrameKind;
 use skep_core::ids::{AgentId, AgentName, ChannelId, ItemId, LaneId, MessageId, SessionId, TurnId};
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::inbox::{self, Accept, Accepted, EndedTurn};
 use crate::tables::lanes;

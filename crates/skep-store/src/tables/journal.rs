@@ -9,10 +9,7 @@ use skep_core::event::{CallState, Event, EventKind};
 use skep_core::ids::{AgentId, AgentName, CallId, LaneId, SessionId, Token, TurnId};
 use skep_core::message::{Body, Message};
 
-use crate::engine::command::Run;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::approvals::{self, Asking};
 use crate::tables::engine_sessions::LaunchedSession;

@@ -6,11 +6,7 @@ use skep_core::event::TurnState;
 use skep_core::ids::{AgentId, LaneId, SessionId, SessionKey, TurnId};
 use skep_core::settings::Think;
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{Columns, Record, args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 /// A lane as a command finds it.
 pub(crate) struct Lane {

@@ -13,11 +13,7 @@ use skep_core::message::Message;
 use skep_core::settings::Think;
 use skep_core::tool::{ChainOrigin, Requester};
 
-use crate::engine::command::Run;
-use crate::engine::conn::{Conn, Row};
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{Columns, args};
-use crate::engine::tx::Tx;
+use crate::engine::{Columns, Conn, Refusal, Row, Run, SqlError, Tx, args};
 use crate::tables::agents::{Tally, tally};
 use crate::tables::history::{self, NewHistoryRow, NewSession, RowPlace};
 use crate::tables::inbox::{NewTurn, UserText, user_body};
@@ -206,9 +202,7 @@ impl Run for Take {
             Some(turn) => idle_turn(tx, turn).await?,
             None => self.best_admitted(tx).await?,
         };
-        let Some((lane, agent)) = place else {
-            return Ok(None);
-        };
+        let Some((lane, agent)) = place else { return Ok(None) };
         let served = tx.next_ord().await?;
         let serve = "UPDATE agents SET served = $2 WHERE id = $1 RETURNING name";
         let agent_name = tx.conn.one(serve, &args![agent, served], "an agent is gone").await?;
@@ -230,9 +224,7 @@ impl Take {
     async fn best_admitted(&self, tx: &mut Tx<'_>) -> Result<Option<(LaneId, AgentId)>, Refusal> {
         loop {
             let best = lanes::best_ready(tx.conn).await?;
-            let (Some((lane, agent)), Some(admits)) = (best, &self.admits) else {
-                return Ok(best);
-            };
+            let (Some((lane, agent)), Some(admits)) = (best, &self.admits) else { return Ok(best) };
             match lanes::next_of(tx.conn, lane).await? {
                 Some(by) if !admits(&by) => lanes::hold(tx, lane, agent, &by).await?,
                 _ => return Ok(best),

@@ -6,11 +6,7 @@ use skep_core::channel::Delivery;
 use skep_core::frame::{Frame, FrameKind, FrameState, UndeliveredFrame};
 use skep_core::ids::{ChannelId, ItemId, Principal};
 
-use crate::engine::command::Run;
-use crate::engine::conn::{Conn, PAGE_ROWS};
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, PAGE_ROWS, Refusal, Run, SqlError, Tx, args, record};
 
 /// A new channel; it belongs to the principal that opened it.
 pub struct OpenChannel {

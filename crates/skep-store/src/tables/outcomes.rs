@@ -8,11 +8,7 @@ use skep_core::event::{Event, EventKind, Resolution};
 use skep_core::ids::{AgentId, AgentName, CallId, Principal, SessionId, SessionKey, TurnId};
 use skep_core::message::Body;
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::inbox::{Accept, Accepted};
 
 /// A call of unknown outcome that nobody has resolved yet.

@@ -7,9 +7,7 @@ use skep_core::ids::{ItemId, LaneId, MessageId};
 use skep_core::settings::Think;
 use skep_core::tool::ChainOrigin;
 
-use crate::engine::error::SqlError;
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{SqlError, Tx, args, record};
 use crate::tables::files;
 use crate::tables::inbox::UserText;
 

@@ -2,10 +2,7 @@
 
 use skep_core::Millis;
 
-use crate::engine::command::Run;
-use crate::engine::error::Refusal;
-use crate::engine::record::args;
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Run, Tx, args};
 use crate::tables::audit;
 
 /// Rows that one command deletes from one table.

@@ -6,12 +6,8 @@ use skep_core::Millis;
 use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
 use skep_core::message::Role;
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
 use crate::engine::dialect;
-use crate::engine::error::{Refusal, SqlError, SqlKind};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Refusal, Run, SqlError, SqlKind, Tx, args, record};
 
 /// Takes the next rows into the index.
 #[derive(Clone, Copy)]

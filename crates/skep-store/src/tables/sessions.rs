@@ -8,11 +8,7 @@ use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey};
 use skep_core::message::{Body, Role, View};
 use skep_core::money::Money;
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::history;
 use crate::tables::lanes::{self, Chosen};
 

@@ -8,11 +8,7 @@ use skep_core::message::{Message, Meta, Role, Usage};
 use skep_core::money::Money;
 use skep_core::spend::{HOURS, Span, Spend, hour_of};
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::journal::Leased;
 
 /// Adds the model calls among new rows of a turn; a turn counts with its first answer.

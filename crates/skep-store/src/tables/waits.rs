@@ -5,10 +5,7 @@ use skep_core::decision::Decision;
 use skep_core::event::{EventKind, ItemState};
 use skep_core::ids::{AgentId, CallId, LaneId, SessionId, Token, TurnId};
 
-use crate::engine::command::Run;
-use crate::engine::error::Refusal;
-use crate::engine::record::args;
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Run, Tx, args};
 use crate::tables::approvals::{self, Asking, NewApproval};
 use crate::tables::lanes;
 use crate::tables::leases::{agent_name, make_ready, move_items};

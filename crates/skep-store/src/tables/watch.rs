@@ -9,11 +9,7 @@ use skep_core::ids::{
 };
 use skep_core::settings::Think;
 
-use crate::engine::command::Run;
-use crate::engine::conn::{Conn, PAGE_ROWS};
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, PAGE_ROWS, Refusal, Run, SqlError, Tx, args, record};
 
 /// Writes down an event that is about the hive as a whole, and tells it; in the audit trail too.
 pub struct NoteEvent {

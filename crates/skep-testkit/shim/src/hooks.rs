@@ -105,9 +105,7 @@ extern "C" fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, length: siz
 
 #[unsafe(no_mangle)]
 extern "C" fn ftruncate(fd: c_int, length: off_t) -> c_int {
-    let Some(watch) = watched(fd) else {
-        return raw::ftruncate(fd, length);
-    };
+    let Some(watch) = watched(fd) else { return raw::ftruncate(fd, length) };
     let mut journal = faults::begin(watch);
     let size = raw::status(fd).map_or(0, |status| status.st_size);
     if length > size
@@ -175,9 +173,7 @@ fn written(
     length: size_t,
     perform: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let Some(watch) = watched(fd) else {
-        return perform();
-    };
+    let Some(watch) = watched(fd) else { return perform() };
     let mut journal = faults::begin(watch);
     if let Some(error) = faults::write_fault(watch.page) {
         return fail(error);
@@ -193,9 +189,7 @@ fn written(
 
 /// The lock is not held while the disk works: other files go on being written meanwhile.
 fn synced(fd: c_int, perform: fn(c_int) -> c_int) -> c_int {
-    let Some(watch) = watched(fd) else {
-        return perform(fd);
-    };
+    let Some(watch) = watched(fd) else { return perform(fd) };
     let began = faults::begin(watch).now();
     if let Some(error) = faults::sync_fault(watch.page) {
         return fail(error) as c_int;
@@ -225,9 +219,7 @@ fn offset_of(fd: c_int, position: Position) -> Option<u64> {
 }
 
 unsafe fn total(parts: *const iovec, count: c_int) -> size_t {
-    let Ok(count) = usize::try_from(count) else {
-        return 0;
-    };
+    let Ok(count) = usize::try_from(count) else { return 0 };
     if parts.is_null() {
         return 0;
     }

@@ -9,170 +9,58 @@ use crate::place::{self, Entry};
 use crate::setup::watch;
 use crate::{faults, raw};
 
-/// # Safety
-/// `path` is a C string, as for the function of the C library; so for all functions here.
-/// `mode` stands in the register in which a variadic caller puts it.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn openat(
-    folder: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: mode_t,
-) -> c_int {
-    // SAFETY: promised by the caller.
-    opened(folder, unsafe { CStr::from_ptr(path) }, flags, mode)
+type Path = *const c_char;
+
+/// `name(arguments) [paths] => body;`: the function of the C library, with its paths as [`CStr`].
+macro_rules! hooks {
+    ($($name:ident($($argument:ident: $type:ty),+) [$($path:ident),+] => $body:expr;)+) => {$(
+        /// # Safety
+        /// Paths are C strings, as for the function of the C library. `mode` stands in the
+        /// register in which a variadic caller puts it.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $type),+) -> c_int {
+            // SAFETY: promised by the caller.
+            $(let $path = unsafe { CStr::from_ptr($path) };)+
+            $body
+        }
+    )+};
 }
 
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn openat64(
-    folder: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: mode_t,
-) -> c_int {
-    // SAFETY: promised by the caller.
-    opened(folder, unsafe { CStr::from_ptr(path) }, flags, mode)
+hooks! {
+    openat(folder: c_int, path: Path, flags: c_int, mode: mode_t) [path] =>
+        opened(folder, path, flags, mode);
+    openat64(folder: c_int, path: Path, flags: c_int, mode: mode_t) [path] =>
+        opened(folder, path, flags, mode);
+    open(path: Path, flags: c_int, mode: mode_t) [path] => opened(AT_FDCWD, path, flags, mode);
+    open64(path: Path, flags: c_int, mode: mode_t) [path] => opened(AT_FDCWD, path, flags, mode);
+    creat(path: Path, mode: mode_t) [path] => opened(AT_FDCWD, path, CREATE, mode);
+    creat64(path: Path, mode: mode_t) [path] => opened(AT_FDCWD, path, CREATE, mode);
+    unlink(path: Path) [path] => removed(AT_FDCWD, path, 0);
+    unlinkat(folder: c_int, path: Path, flags: c_int) [path] => removed(folder, path, flags);
+    rename(from: Path, to: Path) [from, to] => renamed((AT_FDCWD, from), (AT_FDCWD, to), 0);
+    renameat(from_folder: c_int, from: Path, to_folder: c_int, to: Path) [from, to] =>
+        renamed((from_folder, from), (to_folder, to), 0);
+    renameat2(from_folder: c_int, from: Path, to_folder: c_int, to: Path, flags: c_uint)
+        [from, to] => renamed((from_folder, from), (to_folder, to), flags);
+    link(from: Path, to: Path) [from, to] => linked((AT_FDCWD, from), (AT_FDCWD, to), 0);
+    linkat(from_folder: c_int, from: Path, to_folder: c_int, to: Path, flags: c_int)
+        [from, to] => linked((from_folder, from), (to_folder, to), flags);
+    mkdir(path: Path, mode: mode_t) [path] =>
+        made(AT_FDCWD, path, true, || raw::mkdirat(AT_FDCWD, path, mode));
+    mkdirat(folder: c_int, path: Path, mode: mode_t) [path] =>
+        made(folder, path, true, || raw::mkdirat(folder, path, mode));
 }
 
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: promised by the caller.
-    opened(AT_FDCWD, unsafe { CStr::from_ptr(path) }, flags, mode)
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    // SAFETY: promised by the caller.
-    opened(AT_FDCWD, unsafe { CStr::from_ptr(path) }, flags, mode)
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn creat(path: *const c_char, mode: mode_t) -> c_int {
-    let flags = O_CREAT | O_TRUNC | libc::O_WRONLY;
-    // SAFETY: promised by the caller.
-    opened(AT_FDCWD, unsafe { CStr::from_ptr(path) }, flags, mode)
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn creat64(path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: promised by the caller.
-    unsafe { creat(path, mode) }
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
-    // SAFETY: promised by the caller.
-    removed(AT_FDCWD, unsafe { CStr::from_ptr(path) }, 0)
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: promised by the caller.
-    removed(folder, unsafe { CStr::from_ptr(path) }, flags)
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
-    // SAFETY: promised by the caller.
-    let (from, to) = unsafe { (CStr::from_ptr(from), CStr::from_ptr(to)) };
-    renamed((AT_FDCWD, from), (AT_FDCWD, to), 0)
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn renameat(
-    from_folder: c_int,
-    from: *const c_char,
-    to_folder: c_int,
-    to: *const c_char,
-) -> c_int {
-    // SAFETY: promised by the caller.
-    unsafe { renameat2(from_folder, from, to_folder, to, 0) }
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn renameat2(
-    from_folder: c_int,
-    from: *const c_char,
-    to_folder: c_int,
-    to: *const c_char,
-    flags: c_uint,
-) -> c_int {
-    // SAFETY: promised by the caller.
-    let (from, to) = unsafe { (CStr::from_ptr(from), CStr::from_ptr(to)) };
-    renamed((from_folder, from), (to_folder, to), flags)
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn link(from: *const c_char, to: *const c_char) -> c_int {
-    // SAFETY: promised by the caller.
-    unsafe { linkat(AT_FDCWD, from, AT_FDCWD, to, 0) }
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn linkat(
-    from_folder: c_int,
-    from: *const c_char,
-    to_folder: c_int,
-    to: *const c_char,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: promised by the caller.
-    let (from, to) = unsafe { (CStr::from_ptr(from), CStr::from_ptr(to)) };
-    made(to_folder, to, false, || raw::linkat((from_folder, from), (to_folder, to), flags))
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: promised by the caller.
-    unsafe { mkdirat(AT_FDCWD, path, mode) }
-}
-
-/// # Safety
-/// As `openat`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn mkdirat(folder: c_int, path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: promised by the caller.
-    let path = unsafe { CStr::from_ptr(path) };
-    made(folder, path, true, || raw::mkdirat(folder, path, mode))
-}
+/// The flags of `creat`.
+const CREATE: c_int = O_CREAT | O_TRUNC | libc::O_WRONLY;
 
 fn opened(folder: c_int, path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     let plain = || raw::openat(folder, path, flags, mode);
     if flags & (O_CREAT | O_TRUNC) == 0 {
         return plain();
     }
-    let Some(watch) = watch().filter(|watch| watch.journal) else {
-        return plain();
-    };
-    let Some(entry) = place::entry(watch, folder, path) else {
-        return plain();
-    };
+    let Some(watch) = watch().filter(|watch| watch.journal) else { return plain() };
+    let Some(entry) = place::entry(watch, folder, path) else { return plain() };
     let mut journal = faults::journal();
     let existed = raw::exists(&entry.path);
     let fd = raw::openat(folder, path, flags & !O_TRUNC, mode);
@@ -188,14 +76,14 @@ fn opened(folder: c_int, path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     fd
 }
 
+fn linked(from: (c_int, &CStr), to: (c_int, &CStr), flags: c_int) -> c_int {
+    made(to.0, to.1, false, || raw::linkat(from, to, flags))
+}
+
 /// Something new that is not opened: a link, a folder.
 fn made(folder: c_int, path: &CStr, is_folder: bool, perform: impl FnOnce() -> c_int) -> c_int {
-    let Some(watch) = watch().filter(|watch| watch.journal) else {
-        return perform();
-    };
-    let Some(entry) = place::entry(watch, folder, path) else {
-        return perform();
-    };
+    let Some(watch) = watch().filter(|watch| watch.journal) else { return perform() };
+    let Some(entry) = place::entry(watch, folder, path) else { return perform() };
     let mut journal = faults::journal();
     let done = perform();
     if done == 0 {
@@ -206,12 +94,8 @@ fn made(folder: c_int, path: &CStr, is_folder: bool, perform: impl FnOnce() -> c
 
 fn removed(folder: c_int, path: &CStr, flags: c_int) -> c_int {
     let perform = || raw::unlinkat(folder, path, flags);
-    let Some(watch) = watch() else {
-        return perform();
-    };
-    let Some(entry) = place::entry(watch, folder, path) else {
-        return perform();
-    };
+    let Some(watch) = watch() else { return perform() };
+    let Some(entry) = place::entry(watch, folder, path) else { return perform() };
     let mut journal = faults::begin(watch);
     if !watch.journal || flags & AT_REMOVEDIR != 0 {
         return perform();
@@ -228,9 +112,7 @@ fn removed(folder: c_int, path: &CStr, flags: c_int) -> c_int {
 
 fn renamed(from: (c_int, &CStr), to: (c_int, &CStr), flags: c_uint) -> c_int {
     let perform = || raw::renameat(from, to, flags);
-    let Some(watch) = watch() else {
-        return perform();
-    };
+    let Some(watch) = watch() else { return perform() };
     let from_entry = place::entry(watch, from.0, from.1);
     let to_entry = place::entry(watch, to.0, to.1);
     let (from_entry, to_entry): (Entry, Entry) = match (from_entry, to_entry) {

@@ -61,9 +61,7 @@ impl Journal {
         if place::is_rebuilt(fd) {
             return;
         }
-        let Some(status) = raw::status(fd) else {
-            return;
-        };
+        let Some(status) = raw::status(fd) else { return };
         let size = status.st_size as u64;
         let offset = offset.unwrap_or(size);
         self.clock += 1;
@@ -105,9 +103,7 @@ impl Journal {
 
     /// A sync of this file or folder that began at `clock` has succeeded.
     pub fn synced(&mut self, fd: c_int, clock: u64) {
-        let Some(status) = raw::status(fd) else {
-            return;
-        };
+        let Some(status) = raw::status(fd) else { return };
         let node = Node::of(&status);
         if let Some(file) = self.files.iter_mut().find(|file| file.node == node) {
             file.changes.retain(|change| change.clock > clock);

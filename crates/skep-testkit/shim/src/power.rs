@@ -75,9 +75,7 @@ fn stop(process: i32) {
 }
 
 fn any_running(process: i32, path: &mut [u8; 32]) -> bool {
-    let Some(tasks) = task_path(process, path) else {
-        return false;
-    };
+    let Some(tasks) = task_path(process, path) else { return false };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
     let folder = raw::openat(AT_FDCWD, tasks, flags, 0);
     if folder < 0 {
@@ -88,9 +86,7 @@ fn any_running(process: i32, path: &mut [u8; 32]) -> bool {
     loop {
         let (at, length) = (buffer.as_mut_ptr(), buffer.len());
         let got = raw::call!(libc::SYS_getdents64, folder, at, length);
-        let Ok(got @ 1..) = usize::try_from(got) else {
-            break;
-        };
+        let Ok(got @ 1..) = usize::try_from(got) else { break };
         let mut rest = &buffer[..got.min(buffer.len())];
         // linux_dirent64: inode 8, offset 8, length of the record 2, type 1, name.
         while rest.len() > 19 {

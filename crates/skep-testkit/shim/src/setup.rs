@@ -42,9 +42,7 @@ impl Watch {
 extern "C" fn init() {
     let root = std::env::var_os(ENV_ROOT);
     let control = std::env::var_os(ENV_CONTROL);
-    let (Some(root), Some(control)) = (root, control) else {
-        return;
-    };
+    let (Some(root), Some(control)) = (root, control) else { return };
     // Children of the process under test must neither count nor be killed.
     for name in [c"LD_PRELOAD", c"SKEP_SHIM_ROOT", c"SKEP_SHIM_CONTROL"] {
         // SAFETY: runs before main, so no other thread reads the environment.
@@ -53,9 +51,7 @@ extern "C" fn init() {
     let control = control.into_vec();
     let folder_end = control.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
     let stash = control[..folder_end].to_vec();
-    let Ok(control) = CString::new(control) else {
-        return;
-    };
+    let Ok(control) = CString::new(control) else { return };
     let Some(page) = map_page(&control) else {
         complain(b"skep-testkit-shim: the control page cannot be used\n");
         // SAFETY: ends the process at once; a run without its faults would prove nothing.

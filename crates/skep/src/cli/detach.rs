@@ -76,9 +76,7 @@ async fn wait_until_ready(
 }
 
 async fn is_ready(home: &Home) -> bool {
-    let Ok(client) = LocalClient::new(&home.run()) else {
-        return false;
-    };
+    let Ok(client) = LocalClient::new(&home.run()) else { return false };
     let asked = client.http().get("http://localhost/ready").timeout(Duration::from_secs(5));
     asked.send().await.is_ok_and(|answer| answer.status().is_success())
 }

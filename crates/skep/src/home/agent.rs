@@ -267,9 +267,7 @@ fn workspace(
     reader: &Reader<'_>,
     around: &AgentContext<'_>,
 ) -> Result<PathBuf, Mistake> {
-    let Some(text) = &raw.workspace else {
-        return Ok(folder.join("work"));
-    };
+    let Some(text) = &raw.workspace else { return Ok(folder.join("work")) };
     let written = reader.text(text)?;
     let path = match (written.strip_prefix("~/"), (around.variables)("HOME")) {
         (Some(rest), Some(home)) => Path::new(&home).join(rest),

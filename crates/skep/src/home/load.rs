@@ -78,9 +78,7 @@ impl LoadedHome {
 }
 
 fn is_local(url: &str) -> bool {
-    let Ok(url) = Url::parse(url) else {
-        return false;
-    };
+    let Ok(url) = Url::parse(url) else { return false };
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

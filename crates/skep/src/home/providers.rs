@@ -405,9 +405,7 @@ fn check_thinking(
     raw: &RawProfile,
     max_output_tokens: u32,
 ) -> Result<(), Mistake> {
-    let Some(thinking) = raw.thinking else {
-        return Ok(());
-    };
+    let Some(thinking) = raw.thinking else { return Ok(()) };
     let path = ["profiles", name, "thinking"];
     if thinking.0 >= u64::from(max_output_tokens) {
         let mistake = reader.source.mistake_at_path(&path, "leaves no room for an answer");

@@ -7,10 +7,8 @@ use serde_json::{Value, json};
 
 use super::{decide, show_decided};
 use crate::failure::Failure;
-use crate::hive::Globals;
-use crate::hive::client::{Client, escaped, with_query};
-use crate::print::output::{self, foreign};
-use crate::print::values::{items, text};
+use crate::hive::{Client, Globals, escaped, with_query};
+use crate::print::{foreign, items, output, text};
 
 /// Asks until there is a decision or an empty line.
 pub(super) async fn one(

@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::commands::ApprovalReply;
-use crate::print::output::foreign;
-use crate::print::values::items;
+use crate::print::{foreign, items};
 
 /// What the terminal does with a reply.
 #[derive(Debug, PartialEq)]

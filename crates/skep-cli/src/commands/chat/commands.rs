@@ -90,9 +90,7 @@ pub fn completions(line: &str) -> Vec<(String, String)> {
 
 /// The common prefix of the words.
 pub fn shared_start(words: &[(String, String)]) -> String {
-    let Some((first, _)) = words.first() else {
-        return String::new();
-    };
+    let Some((first, _)) = words.first() else { return String::new() };
     let shared = |end: &usize| words.iter().all(|(word, _)| word.get(..*end) == first.get(..*end));
     let end = (0..=first.len()).rev().find(shared).unwrap_or(0);
     first.get(..end).unwrap_or_default().to_owned()

@@ -80,9 +80,7 @@ impl PlainChat {
             let line = line.map_err(|error| {
                 Failure::new(Exit::Usage, "read a message", format!("standard input: {error}"))
             })?;
-            let Some(line) = line else {
-                return Ok((!text.is_empty()).then_some(text));
-            };
+            let Some(line) = line else { return Ok((!text.is_empty()).then_some(text)) };
             match line.strip_suffix('\\') {
                 Some(line) => text = text + line + "\n",
                 None => return Ok(Some(text + &line)),

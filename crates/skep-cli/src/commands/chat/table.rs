@@ -15,9 +15,7 @@ pub struct MarkdownTable {
 impl MarkdownTable {
     pub fn render(&self, room: usize, term: &TermInfo) -> Vec<TextLine> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let Some((head, rows)) = self.rows.split_first() else {
-            return Vec::new();
-        };
+        let Some((head, rows)) = self.rows.split_first() else { return Vec::new() };
         if columns == 0 {
             return Vec::new();
         }

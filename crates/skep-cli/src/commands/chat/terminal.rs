@@ -17,8 +17,7 @@ use super::screen::{LiveRegion, Screen};
 use super::transcript::{ChatEntry, ChatTranscript, LiveMessage, seconds};
 use super::view::{self, ThinkingDisplay};
 use crate::failure::{Exit, Failure};
-use crate::print::output;
-use crate::print::text::{Colour, Style, TermInfo, TextLine, TextSpan, shortened, width};
+use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan, output, shortened, width};
 
 /// How often running times are repainted.
 const TICK: Duration = Duration::from_millis(100);
@@ -423,9 +422,7 @@ impl Terminal {
         if let Some(query) = self.editor.searched() {
             return vec![faint(format!("  search: {query} (Ctrl-R older, Enter takes, Esc back)"))];
         }
-        let Some(menu) = self.editor.menu() else {
-            return Vec::new();
-        };
+        let Some(menu) = self.editor.menu() else { return Vec::new() };
         let first = (menu.chosen.unwrap_or(0) + 1).saturating_sub(MENU_LINES);
         let words = menu.words.iter().enumerate().skip(first).take(MENU_LINES);
         let words = words.map(|(at, (word, what))| {

@@ -4,10 +4,8 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::client::{Client, with_query};
-use crate::print::output::{self, Tone, foreign, toned};
-use crate::print::values::{items, stamp, text_or_empty};
+use crate::hive::{Client, Globals, with_query};
+use crate::print::{Tone, foreign, items, output, stamp, text_or_empty, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

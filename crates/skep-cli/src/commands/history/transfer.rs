@@ -10,10 +10,8 @@ use serde_json::{Value, json};
 
 use crate::commands::session;
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
-use crate::hive::client::{Client, escaped, with_query};
-use crate::print::output;
-use crate::print::values::items;
+use crate::hive::{Client, Globals, escaped, with_query};
+use crate::print::{items, output};
 
 #[derive(Args)]
 #[command(after_help = "Examples:

@@ -6,11 +6,7 @@ use skep_core::audit::AuditRow;
 use skep_core::ids::Principal;
 use skep_core::role::Role;
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{Record, args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Record, Refusal, Run, SqlError, Tx, args, record};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Browser {

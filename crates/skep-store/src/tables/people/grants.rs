@@ -5,11 +5,7 @@ use skep_core::Millis;
 use skep_core::audit::AuditRow;
 use skep_core::ids::{AgentId, AgentName};
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{Columns, Record, args};
-use crate::engine::tx::Tx;
+use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args};
 
 /// Grants that count for one agent at the most; more than anybody overlooks.
 const MOST: i64 = 500;

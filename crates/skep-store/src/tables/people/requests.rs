@@ -4,10 +4,7 @@
 
 use skep_core::Millis;
 
-use crate::engine::command::Run;
-use crate::engine::error::Refusal;
-use crate::engine::record::args;
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Run, Tx, args};
 
 #[derive(Clone, Debug)]
 pub struct Request {

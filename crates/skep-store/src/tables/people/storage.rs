@@ -4,9 +4,7 @@
 use skep_core::file::File;
 use skep_core::ids::Principal;
 
-use crate::engine::error::Refusal;
-use crate::engine::record::args;
-use crate::engine::tx::Tx;
+use crate::engine::{Refusal, Tx, args};
 
 /// Bytes of a row besides its text.
 const ROW: usize = 512;

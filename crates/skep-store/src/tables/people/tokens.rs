@@ -6,11 +6,7 @@ use skep_core::audit::AuditRow;
 use skep_core::ids::AgentName;
 use skep_core::role::Grant;
 
-use crate::engine::command::Run;
-use crate::engine::conn::Conn;
-use crate::engine::error::{Refusal, SqlError};
-use crate::engine::record::{args, record};
-use crate::engine::tx::Tx;
+use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 
 pub struct AddToken {
     pub id: String,

@@ -131,9 +131,7 @@ fn check_new_version(body: &Map<String, Value>) -> Checked {
 }
 
 fn check_thinking(body: &Map<String, Value>, limit: u64) -> Checked {
-    let Some(thinking) = body.get("thinking") else {
-        return Ok(());
-    };
+    let Some(thinking) = body.get("thinking") else { return Ok(()) };
     match thinking["type"].as_str() {
         Some("disabled") => return Ok(()),
         Some("adaptive") => {}

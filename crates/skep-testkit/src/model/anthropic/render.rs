@@ -159,9 +159,7 @@ impl Pen for Writer<'_> {
     }
 
     fn close(&mut self) {
-        let Some(mut block) = self.open.take() else {
-            return;
-        };
+        let Some(mut block) = self.open.take() else { return };
         if block["type"] == "tool_use" {
             block["input"] = serde_json::from_str(&self.arguments).unwrap_or(json!({}));
         }
