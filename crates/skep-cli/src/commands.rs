@@ -17,6 +17,7 @@ pub mod status;
 pub mod token;
 
 #[cfg(test)]
+#[path = "commands/fake_hive_tests.rs"]
 mod fake_hive;
 #[cfg(test)]
 mod lines_tests;
