@@ -83,23 +83,10 @@ const COLUMNS_OF: &str = "SELECT id, at, kind, principal, agent, session, turn, 
 /// The column of the seal in it.
 pub(crate) const SEAL: usize = 15;
 
-record!(AuditRow {
-    id,
-    at,
-    kind,
-    principal,
-    agent,
-    session,
-    turn,
-    call_id,
-    tool,
-    arguments,
-    decision,
-    outcome,
-    took_ms,
-    bytes,
-    agent_id,
-});
+record! { AuditRow {
+    id, at, kind, principal, agent, session, turn, call_id, tool, arguments, decision, outcome,
+    took_ms, bytes, agent_id,
+} }
 
 /// Rows after `after`, oldest first, unreadable ones included.
 pub async fn found_after(conn: &mut Conn, after: i64) -> Result<Vec<StoredRow>, SqlError> {

@@ -356,36 +356,11 @@ pub struct Approval {
     pub used_at: Option<Millis>,
 }
 
-record!(Approval {
-    number,
-    id,
-    agent,
-    agent_name,
-    session,
-    session_key,
-    item,
-    turn,
-    call,
-    tool,
-    class,
-    arguments,
-    cwd,
-    files,
-    hash,
-    why,
-    state,
-    reopened,
-    asked_by,
-    asked_at,
-    expires_at,
-    decided_by,
-    decided_at,
-    decided_from,
-    scope,
-    pattern,
-    note,
-    used_at,
-});
+record! { Approval {
+    number, id, agent, agent_name, session, session_key, item, turn, call, tool, class, arguments,
+    cwd, files, hash, why, state, reopened, asked_by, asked_at, expires_at, decided_by, decided_at,
+    decided_from, scope, pattern, note, used_at,
+} }
 
 impl Approval {
     fn asking(&self, now: Millis) -> Asking<'_> {

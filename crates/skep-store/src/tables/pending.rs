@@ -35,10 +35,10 @@ pub(crate) struct PendingItem {
     pub think: Option<Think>,
 }
 
-record!(PendingItem {
+record! { PendingItem {
     id, message_id, channel, principal, body, priority, ord, fresh, cause, has_files, think,
     origin; files = Vec::new()
-});
+} }
 
 record!(ChainOrigin { channel, topic, principal });
 

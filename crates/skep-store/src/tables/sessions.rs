@@ -33,19 +33,9 @@ pub struct SessionRow {
     pub chosen: Chosen,
 }
 
-record!(SessionRow {
-    id,
-    key,
-    title,
-    created_at,
-    last_at,
-    messages,
-    tokens,
-    cost,
-    forked_from,
-    current,
-    chosen,
-});
+record! { SessionRow {
+    id, key, title, created_at, last_at, messages, tokens, cost, forked_from, current, chosen,
+} }
 
 /// Where a page of the list begins: below this time and id.
 #[derive(Clone, Debug, PartialEq, Eq)]

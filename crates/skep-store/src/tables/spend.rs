@@ -185,18 +185,9 @@ pub struct UsageRow {
     pub spend: Spend,
 }
 
-record!(UsageRow {
-    span,
-    agent,
-    profile,
-    model,
-    turns,
-    input,
-    output,
-    cache_read,
-    cache_write,
-    spend,
-});
+record! { UsageRow {
+    span, agent, profile, model, turns, input, output, cache_read, cache_write, spend,
+} }
 
 /// The sums of the hours in a range, by hour or by day, oldest first.
 pub async fn usage(

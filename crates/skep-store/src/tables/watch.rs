@@ -53,27 +53,10 @@ pub struct ItemRow {
     pub ord: i64,
 }
 
-record!(ItemRow {
-    id,
-    message_id,
-    agent,
-    agent_name,
-    session_key,
-    principal,
-    channel,
-    cause,
-    priority,
-    state,
-    attempts,
-    body,
-    think,
-    turn,
-    answer,
-    error,
-    created_at,
-    finished_at,
-    ord,
-});
+record! { ItemRow {
+    id, message_id, agent, agent_name, session_key, principal, channel, cause, priority, state,
+    attempts, body, think, turn, answer, error, created_at, finished_at, ord,
+} }
 
 macro_rules! select_items {
     ($from:literal) => {
@@ -254,17 +237,9 @@ pub struct TurnRow {
     pub waiting_for: Option<String>,
 }
 
-record!(TurnRow {
-    turn,
-    agent,
-    agent_name,
-    session,
-    session_key,
-    state,
-    since,
-    steps,
-    waiting_for,
-});
+record! { TurnRow {
+    turn, agent, agent_name, session, session_key, state, since, steps, waiting_for,
+} }
 
 pub async fn open_turns(conn: &mut Conn, limit: u32) -> Result<Vec<TurnRow>, SqlError> {
     let select = "SELECT t.id, t.agent, a.name, t.session, l.key, t.state, t.started_at, \

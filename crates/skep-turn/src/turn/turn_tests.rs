@@ -19,9 +19,9 @@ use skep_core::engine::{
 };
 use skep_core::event::{CancelReason, EventKind, ItemState};
 use skep_core::hook::Hook;
-use skep_core::ids::NodeName;
 use skep_core::ids::{
-    AgentId, AgentName, CallId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
+    AgentId, AgentName, CallId, ItemId, MessageId, NodeName, Principal, SessionId, SessionKey,
+    TurnId,
 };
 use skep_core::message::{Message, Meta, Role, StopReason, Usage};
 use skep_core::policy::{Class, ClassPolicy, Effect, Policy};
@@ -483,9 +483,7 @@ impl Bench {
             profiles: BTreeMap::new(),
             reached: BTreeMap::new(),
             providers: self.providers.clone(),
-            agents: [(agent.name.clone(), AgentState::Active(Arc::new(agent)))]
-                .into_iter()
-                .collect(),
+            agents: [(agent.name.clone(), AgentState::Active(agent.into()))].into_iter().collect(),
             model_note: String::new(),
         }
     }
@@ -586,8 +584,7 @@ async fn engine_a_crash_after_a_result_goes_on_behind_it() {
     bench.answered.notified().await;
     task.abort();
     assert!(task.await.unwrap_err().is_cancelled());
-    let rows = ["asks do it", "calls change", "result changed"];
-    assert_eq!(bench.rows().await, rows);
+    assert_eq!(bench.rows().await, ["asks do it", "calls change", "result changed"]);
     // The next process.
     let recover = Recover { node: node(), lost: LostTurns::AtStart, now: fake_clock() };
     assert_eq!(bench.store.write(recover).await.unwrap(), 1);
