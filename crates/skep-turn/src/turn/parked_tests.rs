@@ -188,7 +188,7 @@ async fn engine_conformance_a_parked_process_ends_with_its_turn_its_agent_and_th
             continue;
         }
         if end == "agent" {
-            change(&env, |settings| settings.agents.clear());
+            change(&env, |settings| settings.agents = Default::default());
             bench.decide(bench.question().await, true).await;
         } else {
             let item = ItemId::new("item");
@@ -279,7 +279,7 @@ async fn engine_conformance_options_reach_the_engine_and_change_its_launch() {
         let env = bench.env(engine, Effect::Allow).await;
         let options = |value: u64| {
             change(&env, |settings| {
-                let Some(AgentState::Active(agent)) = settings.agents.values_mut().next() else {
+                let Some((_, AgentState::Active(agent))) = settings.agents.iter_mut().next() else {
                     panic!("no agent");
                 };
                 Arc::make_mut(agent).engine_options.insert("tools".to_owned(), value.into());
