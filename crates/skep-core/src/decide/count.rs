@@ -14,8 +14,8 @@ const AROUND: u64 = 12;
 /// The largest picture any of the known models takes.
 const PICTURE: u64 = 5000;
 
-/// Up to so many tokens a vendor is taken at its word.
-const TRUSTED: u64 = 200_000;
+/// Up to so many tokens a vendor is taken at its word: no window is larger.
+const TRUSTED: u64 = 2_000_000;
 /// No vendor counts so many times what is counted here.
 const TIMES: u64 = 4;
 

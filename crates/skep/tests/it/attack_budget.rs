@@ -103,7 +103,7 @@ async fn attack_a_hundred_turns_at_once_stay_within_a_limit() {
 /// A count that cannot be is bounded by what the call could use, and people are told.
 #[tokio::test]
 async fn attack_a_count_that_cannot_be_does_not_stop_the_hive_for_a_day() {
-    let stage = stage("{cost_per_day: 10, tokens_per_day: 2000000}").await;
+    let stage = stage("{cost_per_day: 10, tokens_per_day: 20000000}").await;
     let most = Usage { input_tokens: Some(900_000_000_000), ..NOTHING };
     let most = Usage { output_tokens: Some(i64::MAX as u64), ..most };
     stage.model.push_all([Reply::say("lied").usage(most), Reply::say("yes")]);
@@ -111,7 +111,7 @@ async fn attack_a_count_that_cannot_be_does_not_stop_the_hive_for_a_day() {
     assert_eq!(play.ask("main", "go").await["response"]["content"], "lied");
     let told = hive(&play).await;
     assert_eq!(told["cost"], 4.0, "four times an answer of a hundred tokens: {told}");
-    assert!(told["tokens"].as_u64().unwrap() <= 200_400, "{told}");
+    assert!(told["tokens"].as_u64().unwrap() <= 2_000_400, "{told}");
     let events = play.events().await;
     let note = events.iter().find(|event| event["type"] == "note").unwrap();
     assert!(note["text"].as_str().unwrap().contains("counts 2000000000 tokens"), "{note}");

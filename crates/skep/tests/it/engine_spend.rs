@@ -232,6 +232,8 @@ async fn engine_spend_survives_a_vendor_that_cannot_count() {
         assert_eq!(play.ask("main", "count").await["response"]["content"], words);
     }
     let sessions = play.api().get("/api/v1/agents/main/sessions").await.unwrap().good().unwrap();
-    assert_eq!(sessions["sessions"][0]["tokens"], 4_000_000_000_u64);
-    assert_eq!(play.state().await["spend"]["tokens"], 4_000_000_000_u64);
+    // As much as two calls of this size can have.
+    let tokens = sessions["sessions"][0]["tokens"].as_u64().unwrap();
+    assert!((4_000_000..5_000_000).contains(&tokens), "{tokens}");
+    assert_eq!(play.state().await["spend"]["tokens"], tokens);
 }
