@@ -35,7 +35,7 @@ macro_rules! record {
             fn read(
                 row: &mut $crate::engine::record::Columns,
             ) -> Result<Self, $crate::engine::error::SqlError> {
-                Ok(Self { $($field: row.next()?,)+ $($rest: $value)? })
+                Ok(Self { $($field: row.take()?,)+ $($rest: $value)? })
             }
         }
     };
@@ -74,7 +74,7 @@ impl Columns {
         Self { cells: row.into_cells().into_iter(), number: 0 }
     }
 
-    pub fn next<T: Record>(&mut self) -> Result<T, SqlError> {
+    pub fn take<T: Record>(&mut self) -> Result<T, SqlError> {
         T::read(self)
     }
 }
@@ -103,7 +103,7 @@ macro_rules! tuples {
     ($(($($part:ident),+))+) => {$(
         impl<$($part: Record),+> Record for ($($part,)+) {
             fn read(row: &mut Columns) -> Result<Self, SqlError> {
-                Ok(($(row.next::<$part>()?,)+))
+                Ok(($(row.take::<$part>()?,)+))
             }
         }
     )+};
@@ -113,7 +113,7 @@ tuples! { (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) }
 /// Two columns that say something only together.
 impl<A: Column, B: Column> Record for Option<(A, B)> {
     fn read(row: &mut Columns) -> Result<Self, SqlError> {
-        let (first, second): (Option<A>, Option<B>) = row.next()?;
+        let (first, second): (Option<A>, Option<B>) = row.take()?;
         Ok(first.zip(second))
     }
 }
@@ -121,7 +121,7 @@ impl<A: Column, B: Column> Record for Option<(A, B)> {
 /// What an item is there for: its columns `kind` and `cause`.
 impl Record for Cause {
     fn read(row: &mut Columns) -> Result<Self, SqlError> {
-        let (kind, more): (String, Option<String>) = row.next()?;
+        let (kind, more): (String, Option<String>) = row.take()?;
         Self::read(&kind, more.as_deref()).map_err(|error| SqlError::decode(error.to_string()))
     }
 }

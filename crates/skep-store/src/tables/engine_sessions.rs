@@ -3,7 +3,7 @@
 
 use skep_core::decision::Decision;
 use skep_core::engine::EngineSession;
-use skep_core::ids::{ApprovalId, CallId, SessionId, TurnId};
+use skep_core::ids::{CallId, SessionId, TurnId};
 
 use crate::engine::{Conn, SqlError, Tx, args, record};
 
@@ -51,8 +51,7 @@ pub async fn decided(conn: &mut Conn, turn: &TurnId) -> Result<Vec<(CallId, Deci
     let select = "SELECT id, call_id, state = 'approved', decided_by, note FROM approvals \
                   WHERE turn = $1 AND state IN ('approved', 'denied') AND used_at IS NULL \
                   ORDER BY number";
-    let rows: Vec<(ApprovalId, CallId, bool, Option<String>, Option<String>)> =
-        conn.list(select, &args![turn]).await?;
+    let rows: Vec<(_, _, _, Option<String>, _)> = conn.list(select, &args![turn]).await?;
     let decisions = rows.into_iter().map(|(id, call, approve, by, note)| {
         (call, Decision::Approval { id, approve, by: by.unwrap_or_default(), note })
     });

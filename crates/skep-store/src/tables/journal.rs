@@ -228,8 +228,7 @@ impl<'a> Leased<'a> {
                       t.cancel IS NOT NULL FROM turns t JOIN agents a ON a.id = t.agent \
                       JOIN lanes l ON l.id = t.lane \
                       WHERE t.id = $1 AND t.token = $2 AND t.state = 'running'";
-        let found: Option<((LaneId, AgentId, AgentName, SessionId, i64), LeaseState)> =
-            tx.conn.find(select, &args![turn, token]).await?;
+        let found = tx.conn.find(select, &args![turn, token]).await?;
         let ((lane, agent, agent_name, session, steps), state) = found.ok_or(Refusal::Stale)?;
         Ok((Self { turn, lane, agent, agent_name, session, steps, now }, state))
     }

@@ -23,11 +23,11 @@ pub(crate) struct Lane {
 
 impl Record for Lane {
     fn read(row: &mut Columns) -> Result<Self, SqlError> {
-        let (id, pending, ready, fresh) = row.next()?;
-        let session = row.next::<Option<_>>()?.map(|(id, last_at)| LaneSession { id, last_at });
-        let chosen = row.next()?;
-        let turn: Option<(TurnId, TurnState)> = row.next()?;
-        let waiting_for = row.next()?;
+        let (id, pending, ready, fresh) = row.take()?;
+        let session = row.take::<Option<_>>()?.map(|(id, last_at)| LaneSession { id, last_at });
+        let chosen = row.take()?;
+        let turn: Option<(TurnId, TurnState)> = row.take()?;
+        let waiting_for = row.take()?;
         let open = turn.map(|(id, state)| OpenTurn { id, state, waiting_for });
         Ok(Self { id, pending, ready, fresh, session, chosen, open })
     }

@@ -258,7 +258,7 @@ impl Take {
                     WHERE turn = $1 ORDER BY ord LIMIT 1";
         let (principal, body, cause, origin): (Principal, String, Cause, ChainOrigin) =
             tx.conn.one(head, &args![turn], "a turn has no item").await?;
-        let session: SessionId = row.next()?;
+        let session: SessionId = row.take()?;
         let requester =
             Requester { session: session.clone(), principal: principal.clone(), origin };
         let lease = Lease {
@@ -271,12 +271,12 @@ impl Take {
             cause,
             requester: Arc::new(requester),
             resumed: true,
-            cancel: cancel_reason(row.next()?, row.next()?),
-            attempts: row.next()?,
-            steps: row.next()?,
-            active_ms: row.next()?,
-            chosen: row.next()?,
-            first_seq: row.next()?,
+            cancel: cancel_reason(row.take()?, row.take()?),
+            attempts: row.take()?,
+            steps: row.take()?,
+            active_ms: row.take()?,
+            chosen: row.take()?,
+            first_seq: row.take()?,
             more: true,
             first: None,
         };

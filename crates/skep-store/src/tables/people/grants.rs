@@ -124,18 +124,18 @@ pub async fn of_agent(
 impl Record for GrantRow {
     fn read(row: &mut Columns) -> Result<Self, SqlError> {
         Ok(Self {
-            id: row.next()?,
-            agent: row.next()?,
-            agent_name: row.next()?,
-            session: row.next()?,
-            tool: row.next()?,
-            path: row.next()?,
-            command: row.next()?,
-            host: row.next()?,
-            grants: row.next::<String>()?.lines().map(str::to_owned).collect(),
-            made_by: row.next()?,
-            made_at: row.next()?,
-            until: row.next()?,
+            id: row.take()?,
+            agent: row.take()?,
+            agent_name: row.take()?,
+            session: row.take()?,
+            tool: row.take()?,
+            path: row.take()?,
+            command: row.take()?,
+            host: row.take()?,
+            grants: row.take::<String>()?.lines().map(str::to_owned).collect(),
+            made_by: row.take()?,
+            made_at: row.take()?,
+            until: row.take()?,
         })
     }
 }
