@@ -44,8 +44,9 @@ const REMEMBERED: usize = 4096;
 /// Ids of calls begin with this.
 const PREFIX: &str = "v1:";
 
-/// A call by its parts: `v1:s:DIGEST:NONCE`, with `k` for one whose turn is kept. It is the
-/// message id of its item, so that calls are known again after a restart.
+/// A call by its parts: `v1:s:NONCE:DIGEST`, with `k` for one whose turn is kept. It is the
+/// message id of its item, so that calls are known again after a restart. Nonces that are made here
+/// grow with the time: rows that are written together lie on the same page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallId {
     on_close: OnClose,
@@ -66,7 +67,7 @@ impl CallId {
 
     pub(crate) fn message_id(&self) -> MessageId {
         let word = if self.on_close == OnClose::Stop { 's' } else { 'k' };
-        MessageId(format!("{PREFIX}{word}:{}:{}", self.digest, self.nonce))
+        MessageId(format!("{PREFIX}{word}:{}:{}", self.nonce, self.digest))
     }
 
     fn parse(id: &MessageId) -> Option<Self> {
@@ -76,7 +77,7 @@ impl CallId {
             "k" => OnClose::Keep,
             _ => return None,
         };
-        let (digest, nonce) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let (nonce, digest) = (parts.next()?.to_owned(), parts.next()?.to_owned());
         parts.next().is_none().then_some(Self { on_close, digest, nonce })
     }
 }
