@@ -13,9 +13,9 @@ use crate::{process_table, random};
 
 /// What bubblewrap, the shells and the kernel need beside the memory of the command.
 const BESIDE: u64 = 64 << 20;
-/// Of the processor's time, where others want it too: a quarter of what the hive gets.
-const SHARES: &str = "256";
-const WEIGHT: &str = "25";
+/// Of the processor's time, where others want it too: a tenth of what the hive gets.
+const SHARES: &str = "102";
+const WEIGHT: &str = "10";
 /// How long an ended group may take to become empty.
 const EMPTY_WITHIN: Duration = Duration::from_secs(10);
 /// Where this process goes itself with version 2: a group with groups below has no processes.

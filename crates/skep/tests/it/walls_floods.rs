@@ -97,7 +97,7 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
     for _ in 0..rounds {
         for (tool, arguments, ending) in attacks() {
             let shown: String = arguments.to_string().chars().take(80).collect();
-            alone.extend(turns(&stage, &play, each).await);
+            let quiet = turns(&stage, &play, each).await;
             let asked = stage.model.requests().len();
             // A flood may end before the turns beside it do: its last answer is there by then.
             stage.model.push_all([Reply::call(tool, arguments), Reply::say("done")]);
@@ -105,7 +105,10 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
                 play.tell("main", "main", "go").await["item_id"].as_str().unwrap().to_owned();
             let begins = || stage.model.requests().len() > asked;
             wait::until_true("the attack", PATIENCE, begins).await.unwrap();
-            beside.extend(turns(&stage, &play, each).await);
+            let busy = turns(&stage, &play, each).await;
+            eprintln!("{shown}: alone {quiet:?}, beside {busy:?}");
+            alone.extend(quiet);
+            beside.extend(busy);
             ended(&play, &item).await;
             let history = play.history("main", "main").await;
             let mut results = history.iter().filter(|row| row["role"] == "toolResult");
