@@ -52,9 +52,9 @@ test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
     await talk(page);
     await say(page, "Remove what was built.");
     await page.getByRole("region", { name: "Approval asked by main" }).waitFor();
-    await page.getByText("waits for you").first().waitFor();
+    await page.getByText("waiting for approval").first().waitFor();
     await page.getByRole("link", { name: /Home/ }).first().click();
-    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
+    await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
     await page.locator(".needs .cmd", { hasText: "rm -rf build" }).waitFor();
     await page.getByText(/, 1 waiting, /).waitFor();
     await accessible(page, "home");
@@ -67,14 +67,14 @@ test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
     await picture(page, "approvals-light");
 
     await hive.kill();
-    await page.getByText("Connection lost").first().waitFor();
+    await page.getByText("Disconnected").first().waitFor();
     assert.ok(existsSync(join(hive.home, "teams/main/work/build/old.o")));
     await hive.up();
     await page.getByText(/Live, event/).waitFor();
     assert.match(await exact(page).textContent(), /rm -rf build/);
     await page.locator("h1").first().click();
     await page.keyboard.press("y");
-    await page.getByText("Nothing waits for your word.").waitFor();
+    await page.getByText("Nothing to approve.").waitFor();
     await page.locator(".decided", { hasText: /operator, once, from page/ }).waitFor();
 
     await talk(page);
@@ -129,7 +129,7 @@ test("always shows its pattern and what it covers, and the next one is not asked
     await pattern.fill("rm -rf");
     await page.getByRole("img", { name: "covered" }).waitFor();
     await yes.click();
-    await page.getByText("Nothing waits for your word.").waitFor();
+    await page.getByText("Nothing to approve.").waitFor();
     await talk(page);
     await said(page, "Once.");
     model.push(call("bash", { command: "rm -rf other" }));
@@ -160,7 +160,7 @@ test("twenty thousand characters and marks that mislead are shown as they are", 
     await page.locator(".asks a", { hasText: "U+202E" }).click();
     await page.getByText("‹U+202E›txt.exe ‹U+001B›[2K‹U+200B›").last().waitFor();
     await page.getByRole("button", { name: /^Deny/ }).click();
-    await page.getByText("Nothing waits for your word.").waitFor();
+    await page.getByText("Nothing to approve.").waitFor();
     faultless(page);
 });
 
@@ -187,7 +187,7 @@ test("who is signed in to look sees what waits and decides nothing", async (t) =
     t.after(() => theirs.close());
     const { link } = await hive.skep("link", "--role", "viewer", "--name", "Ines");
     const page = await open(theirs, link);
-    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
+    await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
     assert.equal(await page.getByRole("button", { name: "Approve once" }).count(), 0);
     await approvals(page).click();
     await exact(page).waitFor();
@@ -253,7 +253,7 @@ test("why something is asked about, and a yes for an hour", async (t) => {
     await page.getByRole("link", { name: "Log & audit" }).first().click();
     await page.getByRole("link", { name: "Why", exact: true }).click();
     await page.getByRole("textbox", { name: "Arguments" }).fill('{"command": "git push origin"}');
-    await page.getByRole("button", { name: "Ask the policy" }).click();
+    await page.getByRole("button", { name: "Test" }).click();
     await page.getByRole("heading", { name: "You would be asked" }).waitFor();
     await page.getByText(/git push/).first().waitFor();
     await accessible(page, "why");
@@ -264,8 +264,8 @@ test("why something is asked about, and a yes for an hour", async (t) => {
     model.push(says("Nobody was asked."));
     await hive.skep("send", "main", "Push.", "--wait");
     await page.getByRole("button", { name: "Revoke" }).click();
-    await page.getByText("Nothing is granted.").waitFor();
-    await page.getByRole("button", { name: "Ask the policy" }).click();
+    await page.getByText("No grants.").waitFor();
+    await page.getByRole("button", { name: "Test" }).click();
     await page.getByRole("heading", { name: "You would be asked" }).waitFor();
     faultless(page);
 });

@@ -52,7 +52,7 @@ test("hostile words are shown and do nothing, on every page of the gate", async 
     model.push(says(`done ${MARKUP} ${HIDDEN}`));
     await hive.skep("send", "main", `please ${MARKUP} ${HIDDEN}`);
 
-    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
+    await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
     plain(await harmless(page, "home"), "home");
     await go(page, "Chat");
     const cards = page.getByRole("region", { name: "Approval asked by main" });
@@ -73,7 +73,7 @@ test("hostile words are shown and do nothing, on every page of the gate", async 
     const note = page.getByRole("textbox", { name: "Note to main" });
     await note.fill(`no ${MARKUP}`);
     await page.getByRole("button", { name: /^Deny/ }).click();
-    await page.getByText("Nothing waits for your word.").waitFor();
+    await page.getByText("Nothing to approve.").waitFor();
     plain(await harmless(page, "approvals, decided"), "approvals, decided");
     await go(page, "Chat");
     await page.getByText("done").first().waitFor();

@@ -21,7 +21,7 @@ const rows = (page) => page.locator(".audit-row");
 test("each call has its row with the whole chain, live, and the trail holds", async (t) => {
     const { hive, model, page } = await open(t);
     await logPage(page).click();
-    await page.getByRole("heading", { name: "What was done, and who let it" }).waitFor();
+    await page.getByRole("heading", { name: "Tool calls and decisions" }).waitFor();
     model.push(
         call("read", { file_path: "welcome.md" }),
         call("write", { file_path: "Cargo.lock", content: "x" }),
@@ -80,8 +80,8 @@ test("a call that a crash left open is named as what it is, and somebody says it
     await hive.until("teams/main/work/begun");
     await hive.kill();
     await hive.up();
-    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
-    await page.getByText("does not know whether bash happened").first().waitFor();
+    await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
+    await page.getByText("does not know the outcome of bash").first().waitFor();
     await logPage(page).click();
     await page.getByRole("heading", { name: "Outcome unknown" }).waitFor();
     await page.locator(".unknown .cmd", { hasText: "echo begun > begun" }).waitFor();
@@ -90,7 +90,7 @@ test("a call that a crash left open is named as what it is, and somebody says it
     await page.getByRole("button", { name: "It happened" }).click();
     await page.getByRole("heading", { name: "Outcome unknown" }).waitFor({ state: "detached" });
     await page.getByRole("link", { name: /Home/ }).first().click();
-    await page.getByRole("heading", { level: 1, name: "Nothing needs you" }).waitFor();
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
     faultless(page, AWAY);
 });
 
@@ -103,7 +103,7 @@ test("the log grows while it is looked at", async (t) => {
     await page.getByRole("log").getByText(/turn ended/).first().waitFor();
     await accessible(page, "log");
     await page.getByRole("combobox", { name: "From level" }).selectOption("error");
-    await page.getByText("Nothing of this kind was noted yet.").waitFor();
+    await page.getByText("No lines at this level yet.").waitFor();
     faultless(page);
 });
 

@@ -22,11 +22,11 @@ test("a link signs in once, and a cookie without its key opens nothing", async (
     });
     const link = await hive.link();
     const page = await open(mine, link);
-    await page.getByText("Nothing needs you").first().waitFor();
+    await page.getByText("Nothing needs attention").first().waitFor();
     assert.equal(new URL(page.url()).hash.includes("once"), false, "the word left the address");
 
     await page.reload();
-    await page.getByText("Nothing needs you").first().waitFor();
+    await page.getByText("Nothing needs attention").first().waitFor();
     faultless(page);
 
     const again = await open(await context(browser), link);
@@ -79,7 +79,7 @@ test("send, stream, thinking, tool card with diff, usage, context", async (t) =>
     await page.getByText("Thought").click();
     const usage = await page.locator(".usage").first().textContent();
     assert.match(usage, /claude-sonnet-4-5.*in, 90 % cached.*out.*\$0\.00/s);
-    const facts = page.getByRole("complementary", { name: "This session" });
+    const facts = page.getByRole("complementary", { name: "This conversation" });
     const context = await facts.locator("section").first().innerText();
     assert.match(context, /Context, .* of 200\.0 k.*Tools.*System.*History.*Newest.*Free/s);
     assert.equal(await facts.locator(".meter i").count(), 4);
@@ -149,7 +149,7 @@ test("the server is killed under the page and comes back", async (t) => {
     await say(page, script("say Before the crash."));
     await said(page, "Before the crash.");
     await hive.kill();
-    await page.getByText("Connection lost").first().waitFor();
+    await page.getByText("Disconnected").first().waitFor();
     await said(page, "Before the crash.");
     await say(page, script("say Sent while it was away."));
     await page.getByText("Sending").waitFor();
@@ -195,7 +195,7 @@ test("a queued message is taken back, or sent at once", async (t) => {
     await said(page, "Long work.");
     await say(page, script("say Not wanted any more."));
     await page.locator(".queued", { hasText: "Queued" }).waitFor();
-    await page.getByRole("button", { name: "Take it back" }).click();
+    await page.getByRole("button", { name: "Remove from queue" }).click();
     await page.locator(".queued").waitFor({ state: "detached" });
     await say(page, script("say Wanted now."));
     await page.getByRole("button", { name: "Send now" }).click();
@@ -300,12 +300,12 @@ test("Home says what needs a person, what runs and what it cost", async (t) => {
     await said(page, "An answer is counted.");
     await say(page, script("fail auth"));
     await page.getByRole("link", { name: /Home/ }).first().click();
-    await page.getByRole("heading", { name: "One thing needs you" }).waitFor();
-    await page.getByRole("link", { name: "Open the talk" }).click();
+    await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
+    await page.getByRole("link", { name: "Open", exact: true }).click();
     await say(page, script("say Working on it.", "wait 60000", "say Done."));
     await said(page, "Working on it.");
     await page.getByRole("link", { name: /Home/ }).first().click();
-    await page.getByRole("heading", { name: "Nothing needs you" }).first().waitFor();
+    await page.getByRole("heading", { name: "Nothing needs attention" }).first().waitFor();
     await page.locator(".live li", { hasText: "main" }).waitFor();
     await page.getByRole("img", { name: /^Tokens per hour, highest at \d\d:00 UTC/ }).waitFor();
     await page.locator(".spend tr", { hasText: /main\s*1 turn/ }).waitFor();
@@ -325,11 +325,11 @@ test("Usage draws what models used, by time, agent and model", async (t) => {
     await page.getByText(/^1 turn, 2 model calls, .* tokens\./).waitFor();
     const row = page.locator("tr", { hasText: "claude-sonnet-4-5" });
     assert.match(await row.innerText(), /1\s+2\s+[\d.]+ k\s+90 %\s+\$0\.0/);
-    for (const name of ["Cost", "Tokens", "Turns", "Prompt from the cache"]) {
+    for (const name of ["Cost", "Tokens", "Turns", "Cached share of prompt"]) {
         await page.getByRole("img", { name: new RegExp(`^${name} over time, most `) }).waitFor();
     }
     await page.getByText(/^\$0\.0\d+ of \$5\.00$/).waitFor();
-    await page.getByRole("button", { name: "The charts as a table" }).click();
+    await page.getByRole("button", { name: "Show as table" }).click();
     await page.getByRole("columnheader", { name: "Hour" }).waitFor();
 
     // It is live: another turn is counted without a reload.
@@ -362,9 +362,9 @@ test("phone size", async (t) => {
     await said(page, "On a phone.");
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 390, `nothing sticks out: ${wide}`);
-    await page.getByRole("button", { name: "Agents and sessions" }).click();
+    await page.getByRole("button", { name: "Agents and conversations" }).click();
     await page.locator(".side summary", { hasText: "main" }).waitFor();
-    await page.getByRole("button", { name: "Agents and sessions" }).click();
+    await page.getByRole("button", { name: "Agents and conversations" }).click();
     await accessible(page, "phone");
     await picture(page, "chat-phone");
     faultless(page);

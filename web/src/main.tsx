@@ -32,7 +32,8 @@ function App(props: { me: Me }) {
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
   }
   const decides = props.me.role === "operator";
-  const me = `${props.me.name}, ${props.me.role}`;
+  const { name: who, role } = props.me;
+  const me = who === role ? who : `${who} (${role})`;
   const find = () => void setSearching(true);
   const name = () => {
     const route = router.route();

@@ -66,7 +66,7 @@ test("unknown outcomes and broken agents", () => {
   );
   expect(list.map((need) => [need.agent, need.what])).toEqual([
     ["books", "cannot work"],
-    ["plug", "has tools that are not there now"],
-    ["main", "does not know whether bash happened"],
+    ["plug", "has tools that are not available"],
+    ["main", "does not know the outcome of bash"],
   ]);
 });

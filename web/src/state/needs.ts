@@ -30,7 +30,7 @@ export function needs(
   for (const agent of snapshot.agents) {
     if (agent.missing_tools?.length) {
       const why = agent.missing_tools.join(", ");
-      list.push({ agent: agent.name, what: "has tools that are not there now", why });
+      list.push({ agent: agent.name, what: "has tools that are not available", why });
     }
     if (agent.status !== "failed") continue;
     const why = agent.error ?? "its settings are broken";
@@ -39,8 +39,8 @@ export function needs(
   for (const call of snapshot.unknown_calls) {
     list.push({
       agent: call.agent,
-      what: `does not know whether ${call.tool} happened`,
-      why: "It was under way when the hive stopped. It was not repeated: look before you do.",
+      what: `does not know the outcome of ${call.tool}`,
+      why: "It was running when the hive stopped and was not repeated.",
       at: call.at,
       unknown: call,
     });

@@ -254,7 +254,7 @@ export function createTalk(place: Place, live: Live) {
       drop((other) => other.key === key);
       return true;
     } catch (error) {
-      set("error", `Taking it back failed: ${said(error)}`);
+      set("error", `Not removed from the queue: ${said(error)}`);
       return false;
     }
   }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, money, span, spelled, title, undelivered } from "./format";
+import { bytes, count, money, span, title, undelivered } from "./format";
 
 test("spans", () => {
   const cases: [number, string][] = [
@@ -45,8 +45,6 @@ test("money says when it does not know", () => {
 });
 
 test("words", () => {
-  expect(spelled(7)).toBe("Seven");
-  expect(spelled(12)).toBe("12");
   expect(title("  first line\nsecond")).toBe("first line");
   expect(title("x".repeat(80))).toHaveLength(60);
 });

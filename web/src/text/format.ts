@@ -56,12 +56,6 @@ export function bytes(value: number): string {
   return `${(value / 1_000_000).toFixed(1)} MB`;
 }
 
-const NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine"];
-
-export function spelled(value: number): string {
-  return NUMBERS[value] ?? String(value);
-}
-
 /** `1 turn`, `2 turns`. */
 export function plural(number: number, word: string): string {
   return `${number} ${word}${number === 1 ? "" : "s"}`;

@@ -22,9 +22,7 @@ export function Budgets() {
           class="gap-top"
           title="Budgets"
           beside={
-            <span class="small faint">
-              taken before every model call, given back when it used less
-            </span>
+            <span class="small faint">Reserved per call; the remainder is released</span>
           }
         >
           <Lines name="All agents, today" budget={page().hive} />
@@ -112,7 +110,7 @@ function Limit(props: {
   const used = () => Math.min(100, share(props.used));
   const held = () => Math.min(100 - used(), share(props.held));
   const words = () => {
-    const taken = props.held > 0 ? `, ${props.words(props.held)} held` : "";
+    const taken = props.held > 0 ? `, ${props.words(props.held)} reserved` : "";
     return `${props.words(props.used)} of ${props.words(props.most)}${taken}`;
   };
   return (

@@ -101,7 +101,7 @@ export function Chat(props: { route: ChatRoute }) {
         <header class="talk-head">
           <button
             class="btn bare sq only-s"
-            aria-label="Agents and sessions"
+            aria-label="Agents and conversations"
             onClick={() => setSheet(!sheet())}
           >
             <Icon name="menu" />
@@ -132,10 +132,9 @@ export function Chat(props: { route: ChatRoute }) {
           dismiss={() => setProblem(undefined)}
         />
         <Show when={talk().state.loaded && talk().state.messages.length === 0 && !turn()}>
-          <Empty title="Nothing said yet" first>
+          <Empty title="No messages yet" first>
             <p>
-              Write below, or begin with <code>/</code> for commands. What you send is kept,
-              whatever happens to this page.
+              Write a message, or type <code>/</code> for commands. Messages are saved when sent.
             </p>
           </Empty>
         </Show>

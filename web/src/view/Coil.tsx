@@ -3,6 +3,7 @@
 
 import { For } from "solid-js";
 import type { Step } from "../state/hive";
+import { plural } from "../text/format";
 
 export function Coil(props: { strip: Step[]; now: number }) {
   const width = (step: Step) => Math.max(200, (step.until ?? props.now) - step.at);
@@ -12,7 +13,7 @@ export function Coil(props: { strip: Step[]; now: number }) {
   const failed = () => props.strip.filter((step) => step.kind === "failed").length;
   const label = () => {
     const bad = failed() ? `, ${failed()} failed` : "";
-    return `${tools()} tool calls${bad}${waits() ? ", waits for a person" : ""}`;
+    return `${plural(tools(), "tool call")}${bad}${waits() ? ", waiting" : ""}`;
   };
   return (
     <div class="coil" role="img" aria-label={label()}>

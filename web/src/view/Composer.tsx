@@ -12,8 +12,8 @@ import { Notice, Radios } from "./parts";
 const LARGEST_FILE = 5 * 1024 * 1024;
 const MOST_FILES = 10;
 const MODES: [Mode, string, string][] = [
-  ["queue", "Queue", "After this turn, or within it"],
-  ["interrupt", "Interrupt", "Stop this turn and go on with my message"],
+  ["queue", "Queue", "Sent after this turn, or within it"],
+  ["interrupt", "Interrupt", "Stop this turn, then send"],
 ];
 
 interface Props {
@@ -166,7 +166,7 @@ export function Composer(props: Props) {
           <div class="queued row">
             <Icon name="pen" />
             <span class="grow clip">
-              Edit and fork: the talk goes on from here in a new session
+              Edit and fork: sends the edited message in a new conversation
             </span>
             <button class="btn bare" onClick={() => cancel()()}>
               Cancel
@@ -274,7 +274,7 @@ function Waiting(props: { one: Talk["state"]["sending"][number]; talk: Talk }) {
         </button>
         <button
           class="btn bare sq"
-          aria-label="Take it back"
+          aria-label="Remove from queue"
           onClick={() => void props.talk.withdraw(props.one.key)}
         >
           <Icon name="x" />

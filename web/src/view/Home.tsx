@@ -6,7 +6,7 @@ import type { UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { needs } from "../state/needs";
 import { href, talkOf } from "../state/route";
-import { clock, count, money, plural, span, spelled, title } from "../text/format";
+import { clock, count, money, plural, span, title } from "../text/format";
 import { costOf, DAY, first, group, HOUR, spans, type Sum } from "../text/sums";
 import { Bars } from "./Bars";
 import { Coil } from "./Coil";
@@ -23,15 +23,15 @@ export function Home() {
     <PageBody
       title={headline(list().length)}
       text={sentence(hive)}
-      beside={<Find words="Search everything" />}
+      beside={<Find words="Search conversations" />}
     >
       <div class="home">
         <Section
           id="needs-h"
-          title="What needs you"
+          title="Needs attention"
           beside={
             <Show when={list().some((need) => need.approval)}>
-              <span class="when hide-s">next expiry first</span>
+              <span class="when hide-s">expiring soonest first</span>
             </Show>
           }
         >
@@ -52,8 +52,7 @@ export function Home() {
 }
 
 export function headline(number: number): string {
-  if (number === 0) return "Nothing needs you";
-  return number === 1 ? "One thing needs you" : `${spelled(number)} things need you`;
+  return number === 0 ? "Nothing needs attention" : `Needs attention (${number})`;
 }
 
 function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
@@ -69,14 +68,11 @@ function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
 
 function Nothing() {
   return (
-    <Empty title="Nothing needs you">
-      <p>
-        Calls that wait for your yes, failures, calls with an unknown outcome and broken settings
-        come here by themselves. Until then, talk to an agent.
-      </p>
+    <Empty title="Nothing needs attention">
+      <p>Approvals, failures, tool calls with an unknown outcome and broken settings appear here.</p>
       <p class="first-act">
         <a class="btn" href={href(talkOf({ agent: "main" }))}>
-          Talk to main
+          Open main
         </a>
       </p>
     </Empty>
@@ -99,9 +95,9 @@ function Running() {
 
 function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
   const doing = () => {
-    if (props.turn.state === "waiting") return `waits: ${props.turn.waiting_for ?? ""}`;
+    if (props.turn.state === "waiting") return `waiting: ${props.turn.waiting_for ?? ""}`;
     const tool = props.turn.strip.findLast((step) => step.kind === "tool" && !step.until);
-    return tool?.tool ?? "the model is thinking or writing";
+    return tool?.tool ?? "waiting for the model";
   };
   const stop = () => {
     const { agent, session_key } = props.turn;
@@ -152,7 +148,7 @@ function Spend() {
               <span class="muted grow">
                 {spend().limits.cost_per_day == null
                   ? "no limit set"
-                  : `of ${money(spend().limits.cost_per_day)}, holds at the limit`}
+                  : `of ${money(spend().limits.cost_per_day)}; calls stop at the limit`}
               </span>
               <span class="small faint">{count(spend().tokens)} tokens</span>
             </div>
@@ -160,7 +156,7 @@ function Spend() {
             <Show when={spend().unpriced_calls}>
               {(calls) => (
                 <p class="small faint">
-                  {calls()} model calls have no known price; they count by tokens.
+                  {plural(calls(), "model call")} without a known price, counted by tokens.
                 </p>
               )}
             </Show>
@@ -220,7 +216,7 @@ function HourBars(props: { page: UsagePage }) {
   const at = (sum: Sum) => `${new Date(Number(sum.name)).toISOString().slice(11, 16)} UTC`;
   const label = () => {
     const top = sums().find((sum) => amount(sum) === highest());
-    if (!top || highest() === 0) return "Nothing used today";
+    if (!top || highest() === 0) return "No usage today";
     return `${paid() ? "Spend" : "Tokens"} per hour, highest at ${at(top)} with ${words(top)}`;
   };
   const bar = (sum: Sum) => ({
@@ -241,9 +237,9 @@ function Results() {
         <table class="tbl stack">
           <thead>
             <tr>
-              <th>Asked</th>
+              <th>Message</th>
               <th>Agent</th>
-              <th>Session</th>
+              <th>Conversation</th>
               <th class="num">Took</th>
               <th class="num">When</th>
             </tr>

@@ -20,12 +20,12 @@ export function Inspector(props: {
   asked: ApprovalInfo[];
 }) {
   return (
-    <aside class="insp" aria-label="This session">
+    <aside class="insp" aria-label="This conversation">
       <ContextFacts talk={props.talk} />
       <CacheBreaks talk={props.talk} />
       <Show when={props.asked.length}>
         <section>
-          <h2>Waits for you</h2>
+          <h2>Waiting for approval</h2>
           <ul>
             <For each={props.asked}>
               {(approval) => (
@@ -115,8 +115,8 @@ function CacheBreaks(props: { talk: Talk }) {
 }
 
 const PARTS = [
-  ["tools", "Tools, about"],
-  ["system", "System and rules, about"],
+  ["tools", "Tools (estimate)"],
+  ["system", "System and rules (estimate)"],
   ["history", "History"],
   ["newest", "Newest message"],
 ] as const;

@@ -53,7 +53,7 @@ function Failure(props: { need: Need }) {
         {(open) => (
           <div class="acts">
             <a class="btn" href={open()}>
-              Open the talk
+              Open
             </a>
           </div>
         )}

@@ -21,13 +21,18 @@ export function Search(props: { close: () => void }) {
   const found = () => (words().trim() === "" ? [] : (results.latest?.hits ?? []));
   onMount(() => dialog.showModal());
   return (
-    <dialog class="search" ref={dialog} aria-label="Find in all talk" onClose={() => props.close()}>
+    <dialog
+      class="search"
+      ref={dialog}
+      aria-label="Search conversations"
+      onClose={() => props.close()}
+    >
       <form method="dialog" class="search-line row" onSubmit={(event) => event.preventDefault()}>
         <Icon name="search" />
         <input
           type="search"
-          aria-label="Words to find"
-          placeholder="Words to find"
+          aria-label="Search for"
+          placeholder="Search conversations"
           autofocus
           onInput={(event) => {
             const typed = event.currentTarget.value;
@@ -61,9 +66,9 @@ export function Search(props: { close: () => void }) {
 }
 
 function state(words: string, loading: boolean, number: number): string {
-  if (words.trim() === "") return "Looks through every message of every session you may see.";
-  if (loading) return "Looking…";
-  return number === 0 ? "Nothing found. Fewer or other words may help." : "";
+  if (words.trim() === "") return "Searches all messages you have access to.";
+  if (loading) return "Searching…";
+  return number === 0 ? "No results. Try fewer or other words." : "";
 }
 
 function Snippet(props: { hit: SearchHit }) {

@@ -28,7 +28,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
         <header class="topbar">
           <Brand class="brand-m" />
           <span>{TITLES[router.route().page]}</span>
-          <Mark name={isLive() ? "run" : "idle"} label={isLive() ? "Live" : "Not live"} />
+          <Mark name={isLive() ? "run" : "idle"} label={isLive() ? "Live" : "Disconnected"} />
           <span class="grow" />
           <button class="btn bare sq" aria-label="Search" onClick={find}>
             <Icon name="search" />
@@ -115,7 +115,7 @@ function LinkState() {
       case "live":
         return `Live, event ${live.seq().toLocaleString("en").replaceAll(",", " ")}`;
       case "offline":
-        return "Connection lost";
+        return "Disconnected";
       default:
         return "Connecting";
     }
@@ -144,12 +144,12 @@ function LinkNotice() {
           <div class="notice">
             <Mark name="queue" quiet />
             <span class="grow">
-              Connection lost {clock(link().since)}. What you see is from then; what you send waits
-              here and goes out once.
+              Disconnected since {clock(link().since)}. Messages you write are sent when the
+              connection is back.
             </span>
-            <span class="small faint nowrap">again in {rest(link().again)} s</span>
+            <span class="small faint nowrap">retrying in {rest(link().again)} s</span>
             <button class="btn bare" onClick={() => live.now()}>
-              Now
+              Retry now
             </button>
           </div>
         )}
@@ -158,7 +158,7 @@ function LinkNotice() {
         {(link) => (
           <div class="notice">
             <Mark name="run" quiet />
-            <span class="grow">Back. Reading what happened since event {link().since}…</span>
+            <span class="grow">Connected. Loading changes…</span>
           </div>
         )}
       </Show>

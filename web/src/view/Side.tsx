@@ -15,8 +15,8 @@ const SHOWN = 8;
 export function Side(props: { agent: string; session: string | undefined }) {
   const { hive } = usePage();
   return (
-    <aside class="side" aria-label="Agents and sessions">
-      <Find words="Find in all talk" />
+    <aside class="side" aria-label="Agents and conversations">
+      <Find words="Search conversations" />
       <For each={hive.agents()} fallback={<p class="small faint">No agents yet.</p>}>
         {(agent) => (
           <AgentTalks agent={agent} current={props.agent === agent.name} session={props.session} />
@@ -68,7 +68,7 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
         <Show when={sessions().length >= most()}>
           <li>
             <button class="text-button more-talks" onClick={() => setMost(most() + 24)}>
-              Older talks
+              Older conversations
             </button>
           </li>
         </Show>
@@ -81,7 +81,7 @@ function Empty(props: { agent: string }) {
   return (
     <li>
       <a href={href(talkOf({ agent: props.agent }))}>
-        Start a talk
+        New conversation
         <span>main</span>
       </a>
     </li>

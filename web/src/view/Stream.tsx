@@ -158,7 +158,7 @@ export function Stream(props: {
       </div>
       <Show when={!pinned()}>
         <button class="btn to-end" onClick={toEnd}>
-          {unseen() ? `${unseen()} new below` : "To the newest"}
+          {unseen() ? `${unseen()} new below` : "Go to newest"}
         </button>
       </Show>
     </div>

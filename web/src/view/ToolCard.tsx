@@ -95,7 +95,7 @@ function Open(props: { running: boolean; waits: boolean }) {
     <Switch fallback="no result">
       <Match when={props.waits}>
         <Mark name="wait" quiet />
-        waits for you
+        waiting for approval
       </Match>
       <Match when={props.running}>
         <Mark name="run" quiet />

@@ -62,7 +62,7 @@ export function Usage(props: { span: UsageSpan; agent: string | undefined }) {
 
 function title(sum: Sum, days: number): string {
   const when = days ? `in ${days} days` : "today";
-  if (sum.calls === 0) return `No model was asked ${when}`;
+  if (sum.calls === 0) return `No model calls ${when}`;
   if (sum.cost === 0) return `${count(sum.tokens)} tokens ${when}`;
   return `${money(sum.cost)} ${when}`;
 }
@@ -87,7 +87,7 @@ const MEASURES: Measure[] = [
   { name: "Cost", of: (sum) => sum.cost, words: money },
   { name: "Tokens", of: (sum) => sum.tokens, words: count },
   { name: "Turns", of: (sum) => sum.turns, words: String },
-  { name: "Prompt from the cache", of: share, words: percent, whole: 1 },
+  { name: "Cached share of prompt", of: share, words: percent, whole: 1 },
 ];
 
 function Figures(props: { page: UsagePage }) {
@@ -107,7 +107,7 @@ function Figures(props: { page: UsagePage }) {
       </div>
       <p class="gap-half">
         <button class="text-button" onClick={() => setTable(!table())} aria-expanded={table()}>
-          {table() ? "Charts alone" : "The charts as a table"}
+          {table() ? "Hide the table" : "Show as table"}
         </button>
       </p>
       <Show when={table()}>
@@ -127,8 +127,8 @@ function Figures(props: { page: UsagePage }) {
 
 function Nothing() {
   return (
-    <Empty title="Nothing to draw yet">
-      <p>What each model call uses is counted here, by hour, day, agent and model.</p>
+    <Empty title="No usage yet">
+      <p>Model calls are counted here by hour, day, agent and model.</p>
     </Empty>
   );
 }

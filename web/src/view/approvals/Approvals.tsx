@@ -69,7 +69,7 @@ function List(props: { picked: string | undefined; now: number }) {
       <ul>
         <For
           each={approvals.state.open}
-          fallback={<li class="none faint small">Nothing waits for your word.</li>}
+          fallback={<li class="none faint small">Nothing to approve.</li>}
         >
           {(approval) => (
             <Item approval={approval} picked={props.picked}>
@@ -144,24 +144,24 @@ function Nothing(props: { id: string | undefined }) {
   return (
     <Switch>
       <Match when={approvals.state.loaded && props.id}>
-        <Empty title="There is no such approval here">
+        <Empty title="No such approval">
           <p>
-            It may be older than what is kept at the side.{" "}
-            <a href="#/approvals">To those that wait</a>
+            It may be older than the list.{" "}
+            <a href="#/approvals">Show waiting approvals</a>
           </p>
         </Empty>
       </Match>
       <Match when={approvals.state.loaded}>
-        <Empty title="Nothing waits for your word">
+        <Empty title="Nothing to approve">
           <p>
-            When a rule of the policy says <code>ask</code>, the call comes here whole, and its
-            turn waits until you have decided.
+            When a policy rule says <code>ask</code>, the tool call appears here and its turn waits
+            for a decision.
           </p>
         </Empty>
       </Match>
       <Match when={approvals.state.refused}>
         {(why) => (
-          <Empty title="Approvals are not for you">
+          <Empty title="No access to approvals">
             <p>{why()}</p>
           </Empty>
         )}

@@ -53,7 +53,7 @@ export function Decide(props: { approval: ApprovalInfo }) {
         when={props.approval.refused === undefined}
         fallback={
           <div class="decided">
-            <p class="muted">You are signed in to look: {props.approval.refused}.</p>
+            <p class="muted">You have view access: {props.approval.refused}.</p>
           </div>
         }
       >
@@ -102,7 +102,7 @@ function Form(props: { approval: ApprovalInfo }) {
     if (!wide()) return undefined;
     if (covered.error) return said(covered.error);
     const found = preview();
-    if (!found) return "What the pattern covers has to be shown first.";
+    if (!found) return "Enter a pattern to preview it.";
     return found.covers ? undefined : `The pattern does not cover this call: ${found.why}`;
   };
 
@@ -145,7 +145,7 @@ function Form(props: { approval: ApprovalInfo }) {
         class="field"
         ref={notes}
         aria-label={`Note to ${props.approval.agent}`}
-        placeholder={`Note to ${props.approval.agent}, optional; a no sends it back`}
+        placeholder={`Note to ${props.approval.agent} (sent if you deny)`}
         value={note()}
         onInput={(event) => setNote(event.currentTarget.value)}
         onKeyDown={(event) => event.key === "Escape" && event.currentTarget.blur()}
@@ -186,7 +186,7 @@ function ScopeChoice(props: {
 }) {
   return (
     <fieldset class="scope">
-      <legend class="sr">How far the yes goes</legend>
+      <legend class="sr">Scope</legend>
       <For each={props.scopes}>
         {([name, word, reach], at) => (
           <label>

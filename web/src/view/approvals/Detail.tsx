@@ -30,8 +30,9 @@ export function Detail(props: { approval: ApprovalInfo; now: number; place: numb
         {approval().agent} wants to {wish(approval())}
       </h1>
       <p class="path">
-        Asked {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>the talk</a>, which
-        came from <b>{approval().asked_by.join(", ")}</b>
+        Asked {clock(approval().asked_at)} in{" "}
+        <a href={href(talkOf(approval()))}>this conversation</a>, started by{" "}
+        <b>{approval().asked_by.join(", ")}</b>
       </p>
       <div class="cols">
         <div>
@@ -44,7 +45,7 @@ export function Detail(props: { approval: ApprovalInfo; now: number; place: numb
             </dd>
             <dt>Sandbox</dt>
             <dd classList={{ "bad-text": approval().sandbox === "host" }}>
-              {LEVELS[approval().sandbox ?? ""] ?? "the agent is not there any more"}
+              {LEVELS[approval().sandbox ?? ""] ?? "unknown: the agent was removed"}
             </dd>
             <dt>Decided by</dt>
             <dd>{approverWords(approval())}</dd>

@@ -110,7 +110,7 @@ export function Audit(props: { turn: string | undefined }) {
         />
         <Show when={props.turn}>
           <a class="btn bare" href={href({ page: "log", tab: "audit" })}>
-            Of one turn; show all
+            One turn only; show all
           </a>
         </Show>
         <span class="grow" />
@@ -133,10 +133,10 @@ export function Audit(props: { turn: string | undefined }) {
 
 function Nothing() {
   return (
-    <Empty title="Nothing here">
+    <Empty title="No rows">
       <p>
-        Every tool call of every agent leaves a row, allowed or not; so does what a person decides
-        or changes.
+        Every tool call is recorded here, allowed or not, with every decision and change a person
+        makes.
       </p>
     </Empty>
   );
@@ -244,7 +244,9 @@ function Row(props: { row: AuditInfo }) {
             {(agent) => (
               <>
                 {" "}
-                <a href={href(talkOf({ agent: agent(), session: row().session }))}>Open the talk</a>
+                <a href={href(talkOf({ agent: agent(), session: row().session }))}>
+                  Open conversation
+                </a>
               </>
             )}
           </Show>

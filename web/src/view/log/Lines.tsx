@@ -61,7 +61,7 @@ export function Lines() {
         <Choose
           label="Agent"
           of={hive.names()}
-          all="All, and the hive itself"
+          all="All"
           chosen={agent()}
           choose={setAgent}
         />
@@ -78,7 +78,7 @@ export function Lines() {
       >
         <For
           each={state.lines}
-          fallback={<p class="faint small">Nothing of this kind was noted yet.</p>}
+          fallback={<p class="faint small">No lines at this level yet.</p>}
         >
           {(line) => <Line line={line} />}
         </For>

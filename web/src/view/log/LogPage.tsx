@@ -16,13 +16,13 @@ const TABS: [LogTab, string][] = [
 
 const HEADS: Record<LogTab, [string, string]> = {
   audit: [
-    "What was done, and who let it",
-    "Every tool call with what each stage of the gate said, newest first.",
+    "Tool calls and decisions",
+    "Every tool call with its decision chain, newest first.",
   ],
-  why: ["What would be let through", "The policy answers without anything being run."],
+  why: ["Test the policy", "Shows how a tool call would be decided. Nothing is run."],
   lines: [
-    "What the hive notes",
-    "Newest below, as it is written. Messages and secrets are not in it.",
+    "Log",
+    "Newest last. Messages and secrets are not logged.",
   ],
 };
 

@@ -24,7 +24,7 @@ export function UnknownCalls() {
         id="unknown-h"
         class="unknown"
         title="Outcome unknown"
-        beside={<span class="small faint">under way when the hive stopped; not repeated</span>}
+        beside={<span class="small faint">running when the hive stopped; not repeated</span>}
       >
         <ul class="needs">
           <For each={calls()}>
@@ -32,7 +32,7 @@ export function UnknownCalls() {
               <NeedItem
                 what={
                   <>
-                    <b>{call.agent}</b> does not know whether <code>{call.tool}</code> happened
+                    <b>{call.agent}</b> does not know the outcome of <code>{call.tool}</code>
                   </>
                 }
                 when={clock(call.at)}
@@ -43,7 +43,7 @@ export function UnknownCalls() {
                     <Resolve call={call} />
                   </Show>
                   <a class="btn bare" href={href({ page: "log", tab: "audit", turn: call.turn })}>
-                    What its turn did
+                    Tool calls of its turn
                   </a>
                 </div>
               </NeedItem>

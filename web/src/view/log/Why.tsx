@@ -36,7 +36,7 @@ export function WhyForm() {
 
   return (
     <div class="halves">
-      <Section id="why-form" title="What about this call?" tight>
+      <Section id="why-form" title="Tool call" tight>
         <form
           class="why-form"
           onSubmit={(event) => {
@@ -65,9 +65,9 @@ export function WhyForm() {
           </label>
           <div class="acts">
             <button class="btn ink" type="submit">
-              Ask the policy
+              Test
             </button>
-            <span class="small faint">nothing runs</span>
+            <span class="small faint">nothing is run</span>
           </div>
         </form>
         <Problem text={problem()} />
@@ -157,20 +157,20 @@ function Grants(props: { agent: string; stale: number; changed: () => void }) {
     <Section
       id="grants-h"
       class="gap-top"
-      title={`Granted to ${props.agent} for a while`}
+      title={`Temporary grants for ${props.agent}`}
       tight
     >
       <ul class="pinned">
         <For
           each={grants.latest?.grants}
-          fallback={<li class="faint small">Nothing is granted.</li>}
+          fallback={<li class="faint small">No grants.</li>}
         >
           {(grant) => (
             <li>
               <code>{visible(words(grant))}</code>
               <span class="small faint grow">
-                {grant.until ? `until ${clock(grant.until)}` : "until its session ends"}, by{" "}
-                {grant.made_by}
+                {grant.until ? `until ${clock(grant.until)}` : "until the conversation ends"},
+                by {grant.made_by}
               </span>
               <button
                 class="btn bare"
