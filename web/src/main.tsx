@@ -4,6 +4,7 @@ import { render } from "solid-js/web";
 import { signIn } from "./api/session";
 import type { Me } from "./api/types";
 import { createApprovals } from "./state/approvals";
+import { createDrafts } from "./state/drafts";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
 import { needs } from "./state/needs";
@@ -26,6 +27,7 @@ function App(props: { me: Me }) {
   const router = createRoute();
   const [searching, setSearching] = createSignal(false);
   const approvals = createApprovals(live);
+  const drafts = createDrafts();
   const waiting = createMemo(() => needs(hive.state, approvals.state.open).length);
   function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
     const route = router.route();
@@ -49,7 +51,7 @@ function App(props: { me: Me }) {
   });
 
   return (
-    <PageContext.Provider value={{ approvals, hive, live, router, find, me, decides }}>
+    <PageContext.Provider value={{ approvals, drafts, hive, live, router, find, me, decides }}>
       <Title text={`${name()} · Skep`} />
       <Show when={live.link().state !== "out"} fallback={<SignIn why="You were signed out." />}>
         <Shell needs={waiting() - approvals.state.open.length}>

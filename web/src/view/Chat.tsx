@@ -3,8 +3,9 @@
 import { createEffect, createMemo, createSignal, on, Show, untrack } from "solid-js";
 import { post, said, url } from "../api/http";
 import type { Commands, Message, View } from "../api/types";
+import { type Draft, draftId } from "../state/drafts";
 import { type ChatRoute, talkOf } from "../state/route";
-import { type Attachment, createTalk, type Mode } from "../state/talk";
+import { createTalk } from "../state/talk";
 import { textOf } from "../text/calls";
 import { money, title } from "../text/format";
 import { Composer } from "./Composer";
@@ -22,11 +23,9 @@ const VIEWS: [View, string][] = [
 ];
 
 export function Chat(props: { route: ChatRoute }) {
-  const { approvals, hive, live, router } = usePage();
+  const { approvals, drafts, hive, live, router } = usePage();
   const stored = localStorage.getItem("skep.view") === "simple" ? "simple" : "full";
   const [view, setView] = createSignal<View>(stored);
-  const [fork, setFork] = createSignal<Message>();
-  const [draft, setDraft] = createSignal<{ text: string }>();
   const [problem, setProblem] = createSignal<string>();
   const [sheet, setSheet] = createSignal(false);
   const commands = createReading<Commands>(() => "/commands");
@@ -46,11 +45,20 @@ export function Chat(props: { route: ChatRoute }) {
   const session = () => talk().state.session ?? props.route.session;
   createEffect(
     on(place, () => {
-      setFork(undefined);
       setProblem(undefined);
       setSheet(false);
     }),
   );
+  const draft = createMemo(() => draftId(place(), session()));
+  // Once its session is known, or another one follows, what is written goes along.
+  createEffect(
+    on([talk, draft], ([talk, at], before) => {
+      if (before?.[0] === talk) drafts.move(before[1], at);
+    }),
+  );
+  createEffect(() => {
+    if (talk().state.session) drafts.move(draftId(place()), draft());
+  });
   const agent = () => hive.agents().find((one) => one.name === props.route.agent);
   const turn = () => hive.turnOf(props.route.agent, session(), props.route.key);
   const asked = () => approvals.of(props.route.agent, session());
@@ -66,31 +74,31 @@ export function Chat(props: { route: ChatRoute }) {
   }
 
   function startFork(message: Message): void {
-    setFork(message);
-    setDraft({ text: textOf(message.content) });
+    const { seq, sessionId } = message;
+    const fork = { session: sessionId, seq };
+    drafts.change(draft(), { text: textOf(message.content), fork });
   }
 
-  async function send(text: string, mode: Mode, files: Attachment[]): Promise<void> {
-    const from = fork();
-    if (!from) {
-      talk().send(text, mode, files);
-      return;
-    }
+  /** To the conversation whose draft it is, wherever the person goes meanwhile. */
+  async function send({ text, mode, files, fork }: Draft): Promise<void> {
+    const [at, from] = [draft(), place()];
+    drafts.change(at, { text: "", files: [], mode: "queue", fork: undefined });
+    if (!fork) return talk().send(text, mode, files);
     try {
-      const { agent } = props.route;
+      const { agent } = from;
       const session_key = `fork:${crypto.randomUUID().slice(0, 8)}`;
       // Before the first message there is nothing to copy.
-      if (from.seq > 1) {
-        const path = url`/agents/${agent}/sessions/${from.sessionId}/fork`;
-        await post(path, { at: from.seq - 1, session_key });
+      if (fork.seq > 1) {
+        const path = url`/agents/${agent}/sessions/${fork.session}/fork`;
+        await post(path, { at: fork.seq - 1, session_key });
       }
-      const message = { message: text, session_key };
+      const attachments = files.map(({ name, mime, data }) => ({ name, mime, data }));
+      const message = { message: text, session_key, attachments };
       await post(url`/agents/${agent}/messages`, message, crypto.randomUUID());
-      setFork(undefined);
-      router.go(talkOf({ agent, session_key }));
+      if (place() === from) router.go(talkOf({ agent, session_key }));
     } catch (error) {
-      setProblem(`Forking failed: ${said(error)}`);
-      setDraft({ text });
+      setProblem(`Not sent: ${said(error)}`);
+      drafts.change(at, { text, files, fork });
     }
   }
 
@@ -153,9 +161,8 @@ export function Chat(props: { route: ChatRoute }) {
           talk={talk()}
           running={turn() !== undefined}
           commands={commands.latest?.commands ?? []}
-          draft={draft()}
-          unfork={fork() && (() => setFork(undefined))}
-          send={(text, mode, files) => void send(text, mode, files)}
+          at={draft()}
+          send={(draft) => void send(draft)}
         />
       </section>
       <Inspector talk={talk()} turn={turn()} asked={asked()} />

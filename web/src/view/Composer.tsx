@@ -3,9 +3,11 @@
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js";
 import { post, said, url } from "../api/http";
 import type { CommandInfo } from "../api/types";
-import type { Attachment, Mode, Talk } from "../state/talk";
+import type { Draft } from "../state/drafts";
+import type { Mode, Talk } from "../state/talk";
 import { bytes } from "../text/format";
 import { matching } from "../text/slash";
+import { usePage } from "./context";
 import { Icon, Mark } from "./marks";
 import { Notice, Radios } from "./parts";
 
@@ -20,19 +22,17 @@ interface Props {
   talk: Talk;
   running: boolean;
   commands: CommandInfo[];
-  /** Text to begin with; a new object each time it is set. */
-  draft: { text: string } | undefined;
-  /** The words go to a fork; this gives that up. */
-  unfork: (() => void) | undefined;
-  send: (text: string, mode: Mode, files: Attachment[]) => void;
+  /** The draft of this conversation. */
+  at: string;
+  send: (draft: Draft) => void;
 }
 
 export function Composer(props: Props) {
   let field!: HTMLTextAreaElement;
   let picker!: HTMLInputElement;
-  const [text, setText] = createSignal("");
-  const [mode, setMode] = createSignal<Mode>("queue");
-  const [files, setFiles] = createSignal<Attachment[]>([]);
+  const { drafts } = usePage();
+  const draft = () => drafts.of(props.at);
+  const text = () => draft().text;
   const [problem, setProblem] = createSignal<string>();
   const [stopping, setStopping] = createSignal(false);
   const [picked, setPicked] = createSignal(0);
@@ -40,12 +40,19 @@ export function Composer(props: Props) {
   const menu = createMemo(() => (closed() ? [] : matching(text(), props.commands)));
 
   createEffect(
+    on(text, (text) => {
+      if (field.value !== text) field.value = text;
+      field.style.height = "auto";
+      field.style.height = `${Math.min(field.scrollHeight, 320)}px`;
+    }),
+  );
+  createEffect(on(() => draft().fork, (fork) => fork && field.focus()));
+  createEffect(
     on(
-      () => props.draft,
-      (draft) => {
-        if (!draft) return;
-        write(draft.text);
-        field.focus();
+      () => props.talk,
+      () => {
+        setProblem(undefined);
+        setClosed(false);
       },
     ),
   );
@@ -54,22 +61,16 @@ export function Composer(props: Props) {
   });
 
   function write(next: string): void {
-    setText(next);
     setPicked(0);
     setClosed(false);
-    field.value = next;
-    field.style.height = "auto";
-    field.style.height = `${Math.min(field.scrollHeight, 320)}px`;
+    drafts.change(props.at, { text: next });
   }
 
   function submit(): void {
-    const words = text().trim();
-    if (words === "" && files().length === 0) return;
-    props.send(words === "" ? "See the file." : text(), mode(), files());
-    write("");
-    setFiles([]);
+    const blank = text().trim() === "";
+    if (blank && draft().files.length === 0) return;
     setProblem(undefined);
-    setMode("queue");
+    props.send(blank ? { ...draft(), text: "See the file." } : draft());
   }
 
   async function stop(): Promise<void> {
@@ -113,6 +114,8 @@ export function Composer(props: Props) {
   }
 
   async function add(given: Iterable<File>): Promise<void> {
+    const { at } = props;
+    const files = () => drafts.of(at).files;
     setProblem(undefined);
     for (const file of given) {
       if (files().length >= MOST_FILES) return void setProblem(`${MOST_FILES} files at most.`);
@@ -122,7 +125,8 @@ export function Composer(props: Props) {
       }
       const data = await base64(file);
       const mime = file.type || "text/plain";
-      setFiles((before) => [...before, { name: file.name, mime, size: file.size, data }]);
+      const added = { name: file.name, mime, size: file.size, data };
+      drafts.change(at, { files: [...files(), added] });
     }
   }
 
@@ -161,18 +165,19 @@ export function Composer(props: Props) {
       </Show>
       <For each={waiting()}>{(one) => <Waiting one={one} talk={props.talk} />}</For>
       <Notice text={problem()} marked dismiss={() => setProblem(undefined)} />
-      <Show when={props.unfork}>
-        {(cancel) => (
-          <div class="queued row">
-            <Icon name="pen" />
-            <span class="grow clip">
-              Edit and fork: sends the edited message in a new conversation
-            </span>
-            <button class="btn bare" onClick={() => cancel()()}>
-              Cancel
-            </button>
-          </div>
-        )}
+      <Show when={draft().fork}>
+        <div class="queued row">
+          <Icon name="pen" />
+          <span class="grow clip">
+            Edit and fork: sends the edited message in a new conversation
+          </span>
+          <button
+            class="btn bare"
+            onClick={() => drafts.change(props.at, { text: "", fork: undefined })}
+          >
+            Cancel
+          </button>
+        </div>
       </Show>
       <div class="box">
         <textarea
@@ -190,9 +195,9 @@ export function Composer(props: Props) {
             void add(given);
           }}
         />
-        <Show when={files().length}>
+        <Show when={draft().files.length}>
           <div class="files picked-files">
-            <For each={files()}>
+            <For each={draft().files}>
               {(file) => (
                 <span class="file row">
                   <Icon name="file" />
@@ -200,7 +205,10 @@ export function Composer(props: Props) {
                   <button
                     class="btn bare sq"
                     aria-label={`Remove ${file.name}`}
-                    onClick={() => setFiles((all) => all.filter((one) => one !== file))}
+                    onClick={() => {
+                      const files = draft().files.filter((one) => one !== file);
+                      drafts.change(props.at, { files });
+                    }}
                   >
                     <Icon name="x" />
                   </button>
@@ -239,8 +247,8 @@ export function Composer(props: Props) {
               label="While a turn is running"
               name="mode"
               of={MODES}
-              chosen={mode()}
-              choose={setMode}
+              chosen={draft().mode}
+              choose={(mode) => drafts.change(props.at, { mode })}
             />
             <button class="btn stop" onClick={() => void stop()} aria-disabled={stopping()}>
               <Icon name="stop" />

@@ -2,7 +2,8 @@
 
 import { createSignal, For, Show } from "solid-js";
 import { query, url } from "../api/http";
-import type { AgentInfo, SessionPage } from "../api/types";
+import type { AgentInfo, SessionInfo, SessionPage } from "../api/types";
+import { draftId } from "../state/drafts";
 import { href, talkOf } from "../state/route";
 import { clock, title } from "../text/format";
 import { usePage } from "./context";
@@ -27,7 +28,7 @@ export function Side(props: { agent: string; session: string | undefined }) {
 }
 
 function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string | undefined }) {
-  const { live } = usePage();
+  const { drafts, live } = usePage();
   const [open, setOpen] = createSignal(props.current);
   const [most, setMost] = createSignal(SHOWN);
   // Read again when something of this agent ended: then its talks stand in another order.
@@ -42,6 +43,8 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
   const path = () => url`/agents/${props.agent.name}/sessions` + query({ limit: most() });
   const talks = createReading<SessionPage>(() => (open() ? path() : undefined), stale);
   const sessions = () => talks.latest?.sessions ?? [];
+  const idOf = (session: SessionInfo) =>
+    draftId({ agent: props.agent.name, key: session.session_key }, session.id);
   return (
     <details open={open()} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
@@ -60,6 +63,10 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
                 <b class="clip">{title(session.title || session.session_key)}</b>
                 <span>
                   {session.session_key} · {clock(session.last_at)}
+                  <Show when={drafts.has(idOf(session))}>
+                    {" · "}
+                    <i>draft</i>
+                  </Show>
                 </span>
               </a>
             </li>

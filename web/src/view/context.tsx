@@ -2,6 +2,7 @@
 
 import { createContext, useContext } from "solid-js";
 import type { Approvals } from "../state/approvals";
+import type { Drafts } from "../state/drafts";
 import type { HiveModel } from "../state/hive";
 import type { Live } from "../state/live";
 import type { Router } from "../state/route";
@@ -9,6 +10,7 @@ import type { Router } from "../state/route";
 export interface Page {
   hive: HiveModel;
   approvals: Approvals;
+  drafts: Drafts;
   live: Live;
   router: Router;
   /** Opens the search. */

@@ -1,0 +1,76 @@
+// What is written and not sent yet: one draft per conversation. Text and fork survive a reload of
+// the tab; files are too large for that and survive other pages only.
+
+import { createStore, produce } from "solid-js/store";
+import type { Attachment, Mode, Place } from "./talk";
+
+export interface Draft {
+  text: string;
+  files: Attachment[];
+  mode: Mode;
+  /** The message whose edited text this is: sent in a new conversation that begins before it. */
+  fork?: Fork | undefined;
+}
+
+export interface Fork {
+  session: string;
+  seq: number;
+}
+
+const STORED = "skep.drafts";
+const EMPTY: Draft = { text: "", files: [], mode: "queue" };
+
+/** A conversation is its session; one that has none yet is the key of its agent. */
+export function draftId(place: Place, session = place.session): string {
+  return `${place.agent}\n${session ? `session ${session}` : `key ${place.key}`}`;
+}
+
+export function createDrafts() {
+  const [drafts, set] = createStore<Record<string, Draft>>(stored());
+
+  function change(id: string, part: Partial<Draft>): void {
+    const next = { ...of(id), ...part };
+    set(produce((all) => void (isEmpty(next) ? delete all[id] : (all[id] = next))));
+    keep();
+  }
+
+  function keep(): void {
+    const kept = Object.entries(drafts).map(([id, { text, fork }]) => [id, { text, fork }]);
+    try {
+      sessionStorage.setItem(STORED, JSON.stringify(Object.fromEntries(kept)));
+    } catch {
+      // More than the browser keeps for a tab: what is written stays in memory.
+    }
+  }
+
+  const of = (id: string): Draft => drafts[id] ?? EMPTY;
+  return {
+    of,
+    change,
+    has: (id: string) => drafts[id] !== undefined,
+    /** The key of a conversation has led to its session, or to another one. */
+    move(from: string, to: string): void {
+      if (from === to || !drafts[from]) return;
+      const [written, there] = [of(from), of(to)];
+      const text = [there.text, written.text].filter((one) => one !== "").join("\n");
+      change(to, { ...written, text, files: [...there.files, ...written.files] });
+      change(from, EMPTY);
+    },
+  };
+}
+
+export type Drafts = ReturnType<typeof createDrafts>;
+
+function isEmpty(draft: Draft): boolean {
+  return draft.text === "" && draft.files.length === 0 && !draft.fork && draft.mode === "queue";
+}
+
+function stored(): Record<string, Draft> {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(STORED) ?? "{}") as Record<string, Draft>;
+    const drafts = Object.entries(kept).map(([id, draft]) => [id, { ...EMPTY, ...draft }]);
+    return Object.fromEntries(drafts) as Record<string, Draft>;
+  } catch {
+    return {};
+  }
+}
