@@ -8,6 +8,7 @@ import { createDrafts } from "./state/drafts";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
 import { needs } from "./state/needs";
+import { createOutbox } from "./state/outbox";
 import { createRoute, type PageName, type Route } from "./state/route";
 import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
@@ -28,6 +29,7 @@ function App(props: { me: Me }) {
   const [searching, setSearching] = createSignal(false);
   const approvals = createApprovals(live);
   const drafts = createDrafts();
+  const outbox = createOutbox(live, drafts);
   const waiting = createMemo(() => needs(hive.state, approvals.state.open).length);
   function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
     const route = router.route();
@@ -43,6 +45,8 @@ function App(props: { me: Me }) {
     return route.page === "chat" ? route.agent : TITLES[route.page];
   };
 
+  const page = { approvals, drafts, hive, live, outbox, router, find, me, decides };
+
   onMount(() => live.start());
   onKey((event) => {
     if (event.key !== "/" || isTyping(event)) return;
@@ -51,7 +55,7 @@ function App(props: { me: Me }) {
   });
 
   return (
-    <PageContext.Provider value={{ approvals, drafts, hive, live, router, find, me, decides }}>
+    <PageContext.Provider value={page}>
       <Title text={`${name()} · Skep`} />
       <Show when={live.link().state !== "out"} fallback={<SignIn why="You were signed out." />}>
         <Shell needs={waiting() - approvals.state.open.length}>

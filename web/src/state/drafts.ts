@@ -2,7 +2,8 @@
 // the tab; files are too large for that and survive other pages only.
 
 import { createStore, produce } from "solid-js/store";
-import type { Attachment, Mode, Place } from "./talk";
+import type { Attachment, Mode } from "./outbox";
+import type { Place } from "./talk";
 
 export interface Draft {
   text: string;
@@ -10,6 +11,8 @@ export interface Draft {
   mode: Mode;
   /** The message whose edited text this is: sent in a new conversation that begins before it. */
   fork?: Fork | undefined;
+  /** Why it was not sent. */
+  problem?: string | undefined;
 }
 
 export interface Fork {
@@ -29,7 +32,7 @@ export function createDrafts() {
   const [drafts, set] = createStore<Record<string, Draft>>(stored());
 
   function change(id: string, part: Partial<Draft>): void {
-    const next = { ...of(id), ...part };
+    const next = { ...of(id), problem: undefined, ...part };
     set(produce((all) => void (isEmpty(next) ? delete all[id] : (all[id] = next))));
     keep();
   }

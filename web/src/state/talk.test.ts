@@ -46,7 +46,7 @@ const row = (last: number) => ({
 
 test("rows that come while the first page is on its way are not missed", async () => {
   const { asked, live, tell } = hive();
-  const talk = createTalk({ agent: "main", key: "main" }, live);
+  const talk = createTalk({ agent: "main", key: "main" }, live, () => {});
   await vi.waitFor(() => expect(asked.length).toBe(1));
   tell(row(2));
   asked[0]?.answer(page("asked"));
@@ -58,7 +58,7 @@ test("rows that come while the first page is on its way are not missed", async (
 
 test("the first page is read once where nothing comes in between", async () => {
   const { asked, live, tell } = hive();
-  const talk = createTalk({ agent: "main", key: "main" }, live);
+  const talk = createTalk({ agent: "main", key: "main" }, live, () => {});
   await vi.waitFor(() => expect(asked.length).toBe(1));
   tell({ ...row(2), agent: "other" });
   asked[0]?.answer(page("asked"));
@@ -68,7 +68,7 @@ test("the first page is read once where nothing comes in between", async () => {
 
 test("new rows are read from the last known one on, however many come meanwhile", async () => {
   const { asked, live, tell } = hive();
-  const talk = createTalk({ agent: "main", key: "main" }, live);
+  const talk = createTalk({ agent: "main", key: "main" }, live, () => {});
   await vi.waitFor(() => expect(asked.length).toBe(1));
   asked[0]?.answer(page("one"));
   await vi.waitFor(() => expect(talk.state.loaded).toBe(true));
@@ -92,7 +92,7 @@ test("new rows are read from the last known one on, however many come meanwhile"
 
 test("what was said stays when its turn ends before its row could be read", async () => {
   const { asked, live, tell } = hive();
-  const talk = createTalk({ agent: "main", key: "main" }, live);
+  const talk = createTalk({ agent: "main", key: "main" }, live, () => {});
   await vi.waitFor(() => expect(asked.length).toBe(1));
   asked[0]?.answer(page("asked"));
   await vi.waitFor(() => expect(talk.state.loaded).toBe(true));

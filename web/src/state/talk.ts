@@ -1,9 +1,9 @@
-// One conversation on the page: its messages, what is being said, what waits to be sent.
+// One conversation on the page: its messages and what is being said.
 
 import { batch } from "solid-js";
 import { createStore, produce } from "solid-js/store";
-import { get, post, query, Refusal, said, url } from "../api/http";
-import type { ContextInfo, Event, HistoryPage, Message, Receipt } from "../api/types";
+import { get, query, said, url } from "../api/http";
+import type { ContextInfo, Event, HistoryPage, Message } from "../api/types";
 import { fold, fromActive, type Saying } from "./fold";
 import type { Live } from "./live";
 
@@ -14,33 +14,9 @@ export interface Place {
   session?: string | undefined;
 }
 
-/** A message of mine on its way. */
-export interface Sending {
-  key: string;
-  text: string;
-  attachments: Attachment[];
-  mode: Mode;
-  state: "sending" | "started" | "queued" | "failed";
-  item?: string;
-  why?: string;
-}
-
-export interface Attachment {
-  name: string;
-  mime: string;
-  size: number;
-  /** base64 */
-  data: string;
-}
-
-export type Mode = "queue" | "interrupt";
-
 interface TalkState {
   messages: Message[];
   saying: Saying[];
-  sending: Sending[];
-  /** A command's answer is no message; it is shown until the next one. */
-  notes: string[];
   session?: string;
   before?: number;
   context?: ContextInfo;
@@ -53,16 +29,13 @@ const FIRST_PAGE = 60;
 const PAGE = 100;
 const LARGEST = 500;
 
-export function createTalk(place: Place, live: Live) {
+export function createTalk(place: Place, live: Live, arrived: (items: string[]) => void) {
   const [state, set] = createStore<TalkState>({
     messages: [],
     saying: [],
-    sending: [],
-    notes: [],
     loaded: false,
     loading: false,
   });
-  const outbox = new Set<string>();
   /** The turn that ended last: an older page may still call it active. */
   let over: string | undefined;
   /** Rows came before it was known whose they are: the page on its way may be without them. */
@@ -96,7 +69,6 @@ export function createTalk(place: Place, live: Live) {
       set("loading", false);
     }
     if (behind) return load();
-    for (const one of state.sending) if (one.state === "sending") void deliver(one.key);
   }
 
   async function older(): Promise<void> {
@@ -123,8 +95,7 @@ export function createTalk(place: Place, live: Live) {
         if (page.before == null) set(produce((talk) => void delete talk.before));
         else set("before", page.before);
       }
-      const arrived = new Set(page.messages.map((message) => message.origin?.item));
-      drop((one) => one.item !== undefined && arrived.has(one.item));
+      arrived(page.messages.flatMap(({ origin }) => origin?.item ?? []));
     });
   }
 
@@ -164,7 +135,6 @@ export function createTalk(place: Place, live: Live) {
         return startOver(event.session ?? undefined);
       }
     }
-    if (event.type === "inbox_ended") return ended(event.item, event.state);
     if (state.session === undefined && event.type === "history_updated") {
       behind ||= event.agent === place.agent;
     }
@@ -199,86 +169,10 @@ export function createTalk(place: Place, live: Live) {
     void load();
   }
 
-  function drop(which: (one: Sending) => boolean): void {
-    set("sending", (sending) => sending.filter((one) => !which(one)));
-  }
-
-  function ended(item: string, how: string): void {
-    drop((one) => one.item === item && how !== "pending");
-  }
-
-  function send(text: string, mode: Mode, attachments: Attachment[]): void {
-    const key = crypto.randomUUID();
-    set("notes", []);
-    set("sending", (all) => [...all, { key, text, attachments, mode, state: "sending" }]);
-    void deliver(key);
-  }
-
-  /** Goes out once: the same key is the same message, however often it is sent. */
-  async function deliver(key: string): Promise<void> {
-    const one = state.sending.find((sending) => sending.key === key);
-    if (!one || outbox.has(key)) return;
-    outbox.add(key);
-    const { text, mode, attachments } = one;
-    const files = attachments.map(({ name, mime, data }) => ({ name, mime, data }));
-    const body = { message: text, session_key: place.key, mode };
-    if (files.length) Object.assign(body, { attachments: files });
-    const which = (sending: Sending) => sending.key === key;
-    try {
-      const receipt = await post<Receipt>(url`/agents/${place.agent}/messages`, body, key);
-      if (receipt.state === "done") {
-        set("notes", (notes) => [...notes, receipt.note ?? "Done."]);
-        return drop(which);
-      }
-      const known = state.messages.some((message) => message.origin?.item === receipt.item_id);
-      if (known) drop(which);
-      else {
-        const next = receipt.state === "started" ? "started" : "queued";
-        set("sending", which, { state: next, item: receipt.item_id });
-      }
-    } catch (error) {
-      const waits = error instanceof Refusal && error.passing;
-      // Not refused: it goes out again with the same key when the hive is back.
-      if (!waits) set("sending", which, { state: "failed", why: said(error) });
-    } finally {
-      outbox.delete(key);
-    }
-  }
-
-  /** Takes a message back that no turn has taken yet; what was said stays in the box's hands. */
-  async function withdraw(key: string): Promise<boolean> {
-    const one = state.sending.find((sending) => sending.key === key);
-    if (!one?.item) return false;
-    try {
-      await post(url`/inbox/${one.item}/cancel`, {});
-      drop((other) => other.key === key);
-      return true;
-    } catch (error) {
-      set("error", `Not removed from the queue: ${said(error)}`);
-      return false;
-    }
-  }
-
-  /** Not after the turn but in its place. */
-  async function hurry(key: string): Promise<void> {
-    const one = state.sending.find((sending) => sending.key === key);
-    if (!one) return;
-    const { text, attachments } = one;
-    if (await withdraw(key)) send(text, "interrupt", attachments);
-  }
-
   live.on({ snapshot: () => void load(), event: apply });
   void load();
 
-  return {
-    place,
-    state,
-    older,
-    send,
-    withdraw,
-    hurry,
-    dismiss: (key: string) => drop((one) => one.key === key),
-  };
+  return { place, state, older };
 }
 
 export type Talk = ReturnType<typeof createTalk>;

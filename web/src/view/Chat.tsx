@@ -23,7 +23,7 @@ const VIEWS: [View, string][] = [
 ];
 
 export function Chat(props: { route: ChatRoute }) {
-  const { approvals, drafts, hive, live, router } = usePage();
+  const { approvals, drafts, hive, live, outbox, router } = usePage();
   const stored = localStorage.getItem("skep.view") === "simple" ? "simple" : "full";
   const [view, setView] = createSignal<View>(stored);
   const [problem, setProblem] = createSignal<string>();
@@ -40,7 +40,7 @@ export function Chat(props: { route: ChatRoute }) {
   );
   const talk = createMemo(() => {
     const at = place();
-    return untrack(() => createTalk(at, live));
+    return untrack(() => createTalk(at, live, outbox.arrived));
   });
   const session = () => talk().state.session ?? props.route.session;
   createEffect(
@@ -61,6 +61,7 @@ export function Chat(props: { route: ChatRoute }) {
   });
   const agent = () => hive.agents().find((one) => one.name === props.route.agent);
   const turn = () => hive.turnOf(props.route.agent, session(), props.route.key);
+  const sending = () => outbox.of(props.route.agent, props.route.key);
   const asked = () => approvals.of(props.route.agent, session());
   const name = () => {
     const first = talk().state.messages.find((message) => message.role === "user");
@@ -82,23 +83,21 @@ export function Chat(props: { route: ChatRoute }) {
   /** To the conversation whose draft it is, wherever the person goes meanwhile. */
   async function send({ text, mode, files, fork }: Draft): Promise<void> {
     const [at, from] = [draft(), place()];
+    const { agent, key } = from;
     drafts.change(at, { text: "", files: [], mode: "queue", fork: undefined });
-    if (!fork) return talk().send(text, mode, files);
+    if (!fork) return outbox.send({ agent, sessionKey: key, draft: at, text, mode, files });
     try {
-      const { agent } = from;
       const session_key = `fork:${crypto.randomUUID().slice(0, 8)}`;
       // Before the first message there is nothing to copy.
       if (fork.seq > 1) {
         const path = url`/agents/${agent}/sessions/${fork.session}/fork`;
         await post(path, { at: fork.seq - 1, session_key });
       }
-      const attachments = files.map(({ name, mime, data }) => ({ name, mime, data }));
-      const message = { message: text, session_key, attachments };
-      await post(url`/agents/${agent}/messages`, message, crypto.randomUUID());
+      const there = draftId({ agent, key: session_key });
+      outbox.send({ agent, sessionKey: session_key, draft: there, text, mode, files });
       if (place() === from) router.go(talkOf({ agent, session_key }));
     } catch (error) {
-      setProblem(`Not sent: ${said(error)}`);
-      drafts.change(at, { text, files, fork });
+      drafts.change(at, { text, files, fork, problem: `Not sent: ${said(error)}` });
     }
   }
 
@@ -150,6 +149,7 @@ export function Chat(props: { route: ChatRoute }) {
           {(talk) => (
             <Stream
               talk={talk}
+              sending={sending()}
               running={turn() !== undefined}
               full={view() === "full"}
               asked={asked()}
@@ -159,6 +159,8 @@ export function Chat(props: { route: ChatRoute }) {
         </Show>
         <Composer
           talk={talk()}
+          queued={sending().filter((one) => one.state === "queued")}
+          unsent={sending().filter((one) => one.state === "sending").length}
           running={turn() !== undefined}
           commands={commands.latest?.commands ?? []}
           at={draft()}

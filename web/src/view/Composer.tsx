@@ -4,12 +4,14 @@ import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js"
 import { post, said, url } from "../api/http";
 import type { CommandInfo } from "../api/types";
 import type { Draft } from "../state/drafts";
-import type { Mode, Talk } from "../state/talk";
+import type { Mode, Sending } from "../state/outbox";
+import type { Talk } from "../state/talk";
 import { bytes } from "../text/format";
 import { matching } from "../text/slash";
 import { usePage } from "./context";
+import { LinkNotice } from "./LinkNotice";
 import { Icon, Mark } from "./marks";
-import { Notice, Radios } from "./parts";
+import { Radios } from "./parts";
 
 const LARGEST_FILE = 5 * 1024 * 1024;
 const MOST_FILES = 10;
@@ -20,6 +22,10 @@ const MODES: [Mode, string, string][] = [
 
 interface Props {
   talk: Talk;
+  /** Messages that wait for the turn under way. */
+  queued: Sending[];
+  /** How many the hive does not have yet. */
+  unsent: number;
   running: boolean;
   commands: CommandInfo[];
   /** The draft of this conversation. */
@@ -30,7 +36,7 @@ interface Props {
 export function Composer(props: Props) {
   let field!: HTMLTextAreaElement;
   let picker!: HTMLInputElement;
-  const { drafts } = usePage();
+  const { drafts, live } = usePage();
   const draft = () => drafts.of(props.at);
   const text = () => draft().text;
   const [problem, setProblem] = createSignal<string>();
@@ -130,8 +136,6 @@ export function Composer(props: Props) {
     }
   }
 
-  const waiting = () => props.talk.state.sending.filter((one) => one.state !== "started");
-
   return (
     <div
       class="compose"
@@ -163,8 +167,25 @@ export function Composer(props: Props) {
           </For>
         </ul>
       </Show>
-      <For each={waiting()}>{(one) => <Waiting one={one} talk={props.talk} />}</For>
-      <Notice text={problem()} marked dismiss={() => setProblem(undefined)} />
+      <LinkNotice class="strip" unsent={props.unsent} />
+      <For each={props.queued}>{(one) => <Queued one={one} failed={setProblem} />}</For>
+      <Show when={problem() ?? draft().problem}>
+        {(why) => (
+          <div class="strip bad" role="alert">
+            <Mark name="fail" quiet />
+            <span class="grow">{why()}</span>
+            <button
+              class="btn bare"
+              onClick={() => {
+                setProblem(undefined);
+                drafts.change(props.at, {});
+              }}
+            >
+              Dismiss
+            </button>
+          </div>
+        )}
+      </Show>
       <Show when={draft().fork}>
         <div class="queued row">
           <Icon name="pen" />
@@ -255,7 +276,7 @@ export function Composer(props: Props) {
               {stopping() ? "Stopping…" : "Stop"}
             </button>
           </Show>
-          <button class="btn ink sq" aria-label="Send" onClick={submit}>
+          <button class="btn ink sq" aria-label={live.link().state === "offline" ? "Send when connected" : "Send"} onClick={submit}>
             <Icon name="send" />
           </button>
         </div>
@@ -264,39 +285,25 @@ export function Composer(props: Props) {
   );
 }
 
-function Waiting(props: { one: Talk["state"]["sending"][number]; talk: Talk }) {
-  const failed = () => props.one.state === "failed";
-  const words = () => {
-    if (failed()) return `Not sent: ${props.one.why}`;
-    return props.one.state === "queued" ? "Queued" : "Sending";
-  };
+function Queued(props: { one: Sending; failed: (why: string | undefined) => void }) {
+  const { outbox } = usePage();
   return (
-    <div class="queued row" classList={{ refused: failed() }}>
-      <Mark name={failed() ? "fail" : "queue"} quiet />
-      <span class="grow clip">
-        {words()}: {props.one.text}
-      </span>
-      <Show when={props.one.state === "queued"}>
-        <button class="btn bare" onClick={() => void props.talk.hurry(props.one.key)}>
-          Send now
-        </button>
-        <button
-          class="btn bare sq"
-          aria-label="Remove from queue"
-          onClick={() => void props.talk.withdraw(props.one.key)}
-        >
-          <Icon name="x" />
-        </button>
-      </Show>
-      <Show when={failed()}>
-        <button
-          class="btn bare sq"
-          aria-label="Remove"
-          onClick={() => props.talk.dismiss(props.one.key)}
-        >
-          <Icon name="x" />
-        </button>
-      </Show>
+    <div class="queued row">
+      <Mark name="queue" quiet />
+      <span class="grow clip">Queued: {props.one.text}</span>
+      <button
+        class="btn bare"
+        onClick={() => void outbox.hurry(props.one.key).then(props.failed)}
+      >
+        Send now
+      </button>
+      <button
+        class="btn bare sq"
+        aria-label="Remove from queue"
+        onClick={() => void outbox.withdraw(props.one.key).then(props.failed)}
+      >
+        <Icon name="x" />
+      </button>
     </div>
   );
 }

@@ -1,11 +1,10 @@
 // The frame around every page: the page list, the line of state, the notice when the link is down.
+// A conversation has that notice above its composer, so that nothing moves.
 
 import { For, type JSX, Show } from "solid-js";
-import type { Link } from "../state/live";
 import { href, type PageName, talkOf } from "../state/route";
-import { clock } from "../text/format";
 import { usePage } from "./context";
-import { createClock } from "./hooks";
+import { LinkNotice } from "./LinkNotice";
 import { Brand, Icon, Mark } from "./marks";
 
 /** `needs` is without approvals: they have a count of their own. */
@@ -47,7 +46,9 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
           <LinkState />
         </nav>
         <main class="main" id="main" tabindex="-1">
-          <LinkNotice />
+          <Show when={router.route().page !== "chat"}>
+            <LinkNotice class="notice" />
+          </Show>
           {props.children}
         </main>
         <nav class="tabs" aria-label="Main pages">
@@ -125,43 +126,6 @@ function LinkState() {
       <Mark name={live.link().state === "live" ? "run" : "idle"} quiet />
       <span>{words()}</span>
       <span>{me}</span>
-    </div>
-  );
-}
-
-function LinkNotice() {
-  const { live } = usePage();
-  const now = createClock(1000);
-  function link<S extends Link["state"]>(state: S): Extract<Link, { state: S }> | undefined {
-    const link = live.link();
-    return link.state === state ? (link as Extract<Link, { state: S }>) : undefined;
-  }
-  const rest = (again: number) => Math.max(0, Math.ceil((again - now()) / 1000));
-  return (
-    <div class="notices" role="status">
-      <Show when={link("offline")}>
-        {(link) => (
-          <div class="notice">
-            <Mark name="queue" quiet />
-            <span class="grow">
-              Disconnected since {clock(link().since)}. Messages you write are sent when the
-              connection is back.
-            </span>
-            <span class="small faint nowrap">retrying in {rest(link().again)} s</span>
-            <button class="btn bare" onClick={() => live.now()}>
-              Retry now
-            </button>
-          </div>
-        )}
-      </Show>
-      <Show when={link("resync")}>
-        {(link) => (
-          <div class="notice">
-            <Mark name="run" quiet />
-            <span class="grow">Connected. Loading changes…</span>
-          </div>
-        )}
-      </Show>
     </div>
   );
 }

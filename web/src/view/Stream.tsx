@@ -12,9 +12,12 @@ import {
   Show,
 } from "solid-js";
 import type { ApprovalInfo, Message } from "../api/types";
+import type { Sending } from "../state/outbox";
 import type { Talk } from "../state/talk";
 import { textOf } from "../text/calls";
 import { AskCard } from "./approvals/AskCard";
+import { usePage } from "./context";
+import { Mark } from "./marks";
 import { type Around, MessageView, SayingView, Who } from "./Message";
 
 /** Messages in a group; by `seq`, so that older pages do not move the borders. */
@@ -25,6 +28,7 @@ const AT_END = 48;
 
 export function Stream(props: {
   talk: Talk;
+  sending: Sending[];
   running: boolean;
   full: boolean;
   /** What of this talk waits for a person. */
@@ -143,17 +147,18 @@ export function Stream(props: {
               )}
             </For>
           </div>
-          <For each={state().sending.filter((one) => one.state === "started")}>
-            {(one) => (
-              <article class="mine" aria-label="You">
-                <p class="say">{one.text}</p>
-              </article>
-            )}
+          <For each={props.sending.filter((one) => one.state === "started")}>
+            {(one) => <Unstored one={one} />}
           </For>
           <For each={props.asked}>
             {(approval, at) => <AskCard approval={approval} keys={at() === 0} />}
           </For>
-          <For each={state().notes}>{(note) => <pre class="note">{note}</pre>}</For>
+          <For each={props.sending.filter((one) => one.state === "sending")}>
+            {(one) => <Unstored one={one} />}
+          </For>
+          <For each={props.sending}>
+            {(one) => <Show when={one.note}>{(note) => <pre class="note">{note()}</pre>}</Show>}
+          </For>
         </div>
       </div>
       <Show when={!pinned()}>
@@ -162,6 +167,30 @@ export function Stream(props: {
         </button>
       </Show>
     </div>
+  );
+}
+
+/** A message of mine that is no part of the history yet. */
+function Unstored(props: { one: Sending }) {
+  const { outbox } = usePage();
+  return (
+    <article class="mine" classList={{ unsent: props.one.late !== undefined }} aria-label="You">
+      <Show when={props.one.late}>
+        <div class="who">
+          <b>You</b>
+          <span class="small faint row" title={props.one.late}>
+            <Mark name="queue" quiet />
+            not sent yet
+          </span>
+          <button class="btn bare edit" onClick={() => void outbox.withdraw(props.one.key)}>
+            Remove
+          </button>
+        </div>
+      </Show>
+      <p class="say" dir="auto">
+        {props.one.text}
+      </p>
+    </article>
   );
 }
 

@@ -5,6 +5,7 @@ import type { Approvals } from "../state/approvals";
 import type { Drafts } from "../state/drafts";
 import type { HiveModel } from "../state/hive";
 import type { Live } from "../state/live";
+import type { Outbox } from "../state/outbox";
 import type { Router } from "../state/route";
 
 export interface Page {
@@ -12,6 +13,7 @@ export interface Page {
   approvals: Approvals;
   drafts: Drafts;
   live: Live;
+  outbox: Outbox;
   router: Router;
   /** Opens the search. */
   find: () => void;

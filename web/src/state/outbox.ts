@@ -1,0 +1,177 @@
+// Messages on their way, of every conversation: each goes out once, also when the person is on
+// another page by then. What the hive refuses goes back to its draft.
+
+import { createStore } from "solid-js/store";
+import { post, Refusal, said, url } from "../api/http";
+import type { Event, Receipt } from "../api/types";
+import type { Drafts } from "./drafts";
+import type { Live } from "./live";
+
+export type Mode = "queue" | "interrupt";
+
+export interface Attachment {
+  name: string;
+  mime: string;
+  size: number;
+  /** base64 */
+  data: string;
+}
+
+/** `sending` until the hive has it; `answered` is a command's answer, shown until the next one. */
+type State = "sending" | "started" | "queued" | "answered";
+
+export interface Sending {
+  /** The same key is the same message, however often it is sent. */
+  key: string;
+  agent: string;
+  sessionKey: string;
+  /** Where it was written; a message that is refused goes back there. */
+  draft: string;
+  text: string;
+  files: Attachment[];
+  mode: Mode;
+  state: State;
+  item?: string;
+  note?: string;
+  /** Why it has to be sent again. */
+  late?: string;
+}
+
+type Written = Pick<Sending, "agent" | "sessionKey" | "draft" | "text" | "files" | "mode">;
+
+const STORED = "skep.unsent";
+/** A hive that is busy is asked again after this. */
+const AGAIN = 5000;
+
+export function createOutbox(live: Live, drafts: Drafts) {
+  const [state, set] = createStore<{ all: Sending[] }>({ all: [] });
+  const underWay = new Set<string>();
+  /** Items whose message is shown: their receipt may come later. */
+  const shown = new Set<string>();
+
+  function send(written: Written): void {
+    const { agent, sessionKey } = written;
+    drop((one) => one.state === "answered" && isOf(one, agent, sessionKey));
+    const key = crypto.randomUUID();
+    set("all", (all) => [...all, { ...written, key, state: "sending" }]);
+    keep();
+    void deliver(key);
+  }
+
+  async function deliver(key: string): Promise<void> {
+    const one = state.all.find((one) => one.key === key);
+    if (one?.state !== "sending" || underWay.has(key)) return;
+    underWay.add(key);
+    const which = (other: Sending) => other.key === key;
+    try {
+      const receipt = await post<Receipt>(url`/agents/${one.agent}/messages`, bodyOf(one), key);
+      const item = receipt.item_id;
+      if (receipt.state === "done") {
+        set("all", which, { state: "answered", note: receipt.note ?? "Done." });
+      } else if (shown.has(item)) drop(which);
+      else set("all", which, { state: receipt.state === "started" ? "started" : "queued", item });
+    } catch (error) {
+      const passing = error instanceof Refusal && error.passing;
+      if (!passing) return giveBack(one, said(error));
+      set("all", which, { late: said(error) });
+      // Away, the hive is asked again with the next snapshot.
+      if (error.status !== 0) setTimeout(() => void deliver(key), AGAIN);
+    } finally {
+      underWay.delete(key);
+      keep();
+    }
+  }
+
+  /** Nothing is lost: what is written there meanwhile stands below it. */
+  function giveBack(one: Sending, why: string): void {
+    const there = drafts.of(one.draft);
+    const text = [one.text, there.text].filter((text) => text !== "").join("\n\n");
+    const files = [...one.files, ...there.files];
+    drafts.change(one.draft, { text, files, problem: `Not sent: ${why}` });
+    drop((other) => other.key === one.key);
+  }
+
+  /** Takes a message back that no turn has taken yet; gives why that failed. */
+  async function withdraw(key: string): Promise<string | undefined> {
+    const one = state.all.find((one) => one.key === key);
+    try {
+      if (one?.item) await post(url`/inbox/${one.item}/cancel`, {});
+      drop((other) => other.key === key);
+      return undefined;
+    } catch (error) {
+      return `Not removed from the queue: ${said(error)}`;
+    }
+  }
+
+  /** Not after the turn but in its place. */
+  async function hurry(key: string): Promise<string | undefined> {
+    const one = state.all.find((one) => one.key === key);
+    const why = await withdraw(key);
+    if (one && why === undefined) send({ ...one, mode: "interrupt" });
+    return why;
+  }
+
+  function drop(which: (one: Sending) => boolean): void {
+    set("all", (all) => all.filter((one) => !which(one)));
+    keep();
+  }
+
+  /** What the hive does not have yet survives a reload; its files are too large for that. */
+  function keep(): void {
+    const waiting = state.all.filter((one) => one.state === "sending");
+    const kept = waiting.map((one) => ({ ...one, files: one.files.length }));
+    try {
+      sessionStorage.setItem(STORED, JSON.stringify(kept));
+    } catch {
+      // More than the browser keeps for a tab.
+    }
+  }
+
+  for (const { files, ...one } of stored()) {
+    if (files === 0) set("all", (all) => [...all, { ...one, files: [] }]);
+    else giveBack({ ...one, files: [] }, "the page was reloaded. Attach the files again.");
+  }
+
+  live.on({
+    snapshot: () => state.all.forEach((one) => void deliver(one.key)),
+    event(event: Event) {
+      if (event.type !== "inbox_ended" || event.state === "pending") return;
+      drop((one) => one.item === event.item);
+    },
+  });
+
+  return {
+    send,
+    withdraw,
+    hurry,
+    of: (agent: string, sessionKey: string) =>
+      state.all.filter((one) => isOf(one, agent, sessionKey)),
+    /** Their messages are in the history. */
+    arrived(items: string[]): void {
+      for (const item of items) shown.add(item);
+      if (state.all.some((one) => one.item !== undefined && shown.has(one.item))) {
+        drop((one) => one.item !== undefined && shown.has(one.item));
+      }
+    },
+  };
+}
+
+export type Outbox = ReturnType<typeof createOutbox>;
+
+function isOf(one: Sending, agent: string, sessionKey: string): boolean {
+  return one.agent === agent && one.sessionKey === sessionKey;
+}
+
+function bodyOf({ text, sessionKey, mode, files }: Sending): object {
+  const body = { message: text, session_key: sessionKey, mode };
+  if (files.length === 0) return body;
+  return { ...body, attachments: files.map(({ name, mime, data }) => ({ name, mime, data })) };
+}
+
+function stored(): (Omit<Sending, "files"> & { files: number })[] {
+  try {
+    return JSON.parse(sessionStorage.getItem(STORED) ?? "[]");
+  } catch {
+    return [];
+  }
+}
