@@ -10,6 +10,7 @@ import { createLive } from "./state/live";
 import { needs } from "./state/needs";
 import { createOutbox } from "./state/outbox";
 import { createRoute, type PageName, type Route } from "./state/route";
+import { standingOf } from "./state/standing";
 import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
@@ -42,7 +43,9 @@ function App(props: { me: Me }) {
   const name = () => {
     const route = router.route();
     if (route.page === "home") return headline(waiting());
-    return route.page === "chat" ? route.agent : TITLES[route.page];
+    if (route.page !== "chat") return TITLES[route.page];
+    const standing = standingOf(hive.state, { ...route, current: true });
+    return standing === "idle" ? route.agent : `${route.agent} (${standing})`;
   };
 
   const page = { approvals, drafts, hive, live, outbox, router, find, me, decides };

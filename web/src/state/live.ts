@@ -98,6 +98,11 @@ export function createLive() {
   return {
     link,
     seq,
+    /** Since when the hive is away. */
+    away(): number | undefined {
+      const now = link();
+      return now.state === "offline" ? now.since : undefined;
+    },
     start: () => void follow(),
     /** Tries again now. */
     now: () => hurry?.(),

@@ -3,6 +3,7 @@
 import type { ApprovalInfo, HiveState, InboxItem, UnknownCall } from "../api/types";
 import { wish } from "../text/asks";
 import { href, talkOf } from "./route";
+import { isFailure } from "./standing";
 
 export interface Need {
   agent: string;
@@ -16,8 +17,6 @@ export interface Need {
   /** A call whose outcome somebody has to say. */
   unknown?: UnknownCall;
 }
-
-const DAY = 24 * 3600 * 1000;
 
 export function needs(
   state: { snapshot?: HiveState; recent: InboxItem[] },
@@ -51,7 +50,7 @@ export function needs(
     // What was said after it in the same talk has dealt with it.
     if (talks.has(talk)) continue;
     talks.add(talk);
-    if ((item.state !== "failed" && item.state !== "dead") || now - item.created_at > DAY) continue;
+    if (!isFailure(item, now)) continue;
     list.push({
       agent: item.agent,
       what: `failed: ${item.preview.split("\n", 1)[0] ?? ""}`,

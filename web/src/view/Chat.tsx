@@ -2,19 +2,21 @@
 
 import { createEffect, createMemo, createSignal, on, Show, untrack } from "solid-js";
 import { post, said, url } from "../api/http";
-import type { Commands, Message, View } from "../api/types";
+import type { Commands, Message, SessionInfo, View } from "../api/types";
 import { type Draft, draftId } from "../state/drafts";
 import { type ChatRoute, talkOf } from "../state/route";
+import { standingOf } from "../state/standing";
 import { createTalk } from "../state/talk";
 import { textOf } from "../text/calls";
-import { money, title } from "../text/format";
+import { clock, money, title } from "../text/format";
 import { Composer } from "./Composer";
 import { usePage } from "./context";
 import { createReading } from "./hooks";
 import { Inspector } from "./Inspector";
-import { Icon, Mark } from "./marks";
+import { Icon } from "./marks";
 import { Empty, Notice, Radios } from "./parts";
-import { mark, Side } from "./Side";
+import { Side } from "./Side";
+import { StandingMark } from "./Standing";
 import { Stream } from "./Stream";
 
 const VIEWS: [View, string][] = [
@@ -61,6 +63,18 @@ export function Chat(props: { route: ChatRoute }) {
   });
   const agent = () => hive.agents().find((one) => one.name === props.route.agent);
   const turn = () => hive.turnOf(props.route.agent, session(), props.route.key);
+  // Again after each call of the model.
+  const info = createReading<SessionInfo>(
+    () => session() && url`/agents/${props.route.agent}/sessions/${session()!}`,
+    () => talk().state.context?.used,
+  );
+  const known = () => (info.latest?.id === session() ? info.latest : undefined);
+  /** Whether a message under its key goes on in it. */
+  const current = () => known()?.current ?? true;
+  const standing = () => {
+    const { agent, key } = props.route;
+    return standingOf(hive.state, { agent, key, session: session(), current: current() });
+  };
   const sending = () => outbox.of(props.route.agent, props.route.key);
   const asked = () => approvals.of(props.route.agent, session());
   const name = () => {
@@ -85,7 +99,10 @@ export function Chat(props: { route: ChatRoute }) {
     const [at, from] = [draft(), place()];
     const { agent, key } = from;
     drafts.change(at, { text: "", files: [], mode: "queue", fork: undefined });
-    if (!fork) return outbox.send({ agent, sessionKey: key, draft: at, text, mode, files });
+    if (!fork) {
+      outbox.send({ agent, sessionKey: key, draft: at, text, mode, files });
+      return current() ? undefined : void router.go(talkOf({ agent, session_key: key }));
+    }
     try {
       const session_key = `fork:${crypto.randomUUID().slice(0, 8)}`;
       // Before the first message there is nothing to copy.
@@ -116,11 +133,7 @@ export function Chat(props: { route: ChatRoute }) {
           <div class="grow">
             <h1 class="clip">{name()}</h1>
             <div class="small faint">
-              <Show when={agent()}>
-                {(agent) => (
-                  <Mark name={asked().length ? "wait" : turn() ? "run" : mark(agent())} />
-                )}
-              </Show>
+              <StandingMark of={standing()} />
               <span class="clip">{facts()}</span>
             </div>
           </div>
@@ -164,15 +177,18 @@ export function Chat(props: { route: ChatRoute }) {
           running={turn() !== undefined}
           commands={commands.latest?.commands ?? []}
           at={draft()}
+          older={!current()}
           send={(draft) => void send(draft)}
         />
       </section>
-      <Inspector talk={talk()} turn={turn()} asked={asked()} />
+      <Inspector talk={talk()} turn={turn()} asked={asked()} info={known()} />
     </div>
   );
 
   function facts(): string {
     const parts = [props.route.agent, agent()?.model ?? ""];
+    const away = live.away();
+    if (away !== undefined) return [...parts, `as of ${clock(away)}`].join(" · ");
     const context = talk().state.context;
     if (context?.window) {
       parts.push(`${Math.round((context.used / context.window) * 100)} % of context`);

@@ -30,6 +30,8 @@ interface Props {
   commands: CommandInfo[];
   /** The draft of this conversation. */
   at: string;
+  /** Its key leads to another conversation now. */
+  older: boolean;
   send: (draft: Draft) => void;
 }
 
@@ -185,6 +187,15 @@ export function Composer(props: Props) {
             </button>
           </div>
         )}
+      </Show>
+      <Show when={props.older && !draft().fork}>
+        <div class="strip">
+          <Icon name="chat" />
+          <span class="grow">
+            An older conversation. Messages go to the newest one of{" "}
+            <b>{props.talk.place.key}</b>.
+          </span>
+        </div>
       </Show>
       <Show when={draft().fork}>
         <div class="queued row">

@@ -6,15 +6,17 @@ import type { UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { needs } from "../state/needs";
 import { href, talkOf } from "../state/route";
+import { counts } from "../state/standing";
 import { clock, count, money, plural, span, title } from "../text/format";
 import { costOf, DAY, first, group, HOUR, spans, type Sum } from "../text/sums";
 import { Bars } from "./Bars";
 import { Coil } from "./Coil";
 import { usePage } from "./context";
 import { createClock, createReading } from "./hooks";
-import { Icon, Mark } from "./marks";
+import { Icon } from "./marks";
 import { NeedRow } from "./NeedRow";
 import { Empty, Find, PageBody, Section } from "./parts";
+import { StandingMark } from "./Standing";
 
 export function Home() {
   const { approvals, hive } = usePage();
@@ -58,8 +60,8 @@ export function headline(number: number): string {
 function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
   const snapshot = hive.state.snapshot;
   if (!snapshot) return "";
-  const { running, waiting, pending } = snapshot.queue ?? { running: 0, waiting: 0, pending: 0 };
-  const queue = `${plural(running, "turn")} running, ${waiting} waiting, ${pending} queued.`;
+  const { running, waiting, queued } = counts(hive.turns(), snapshot);
+  const queue = `${plural(running, "turn")} running, ${waiting} waiting, ${queued} queued.`;
   if (!snapshot.spend) return queue;
   const limit = snapshot.spend.limits.cost_per_day;
   const of = limit == null ? "" : ` of ${money(limit)}`;
@@ -80,10 +82,14 @@ function Nothing() {
 }
 
 function Running() {
-  const { hive } = usePage();
+  const { hive, live } = usePage();
   const now = createClock(1000);
   return (
-    <Section id="run-h" title="Running now">
+    <Section
+      id="run-h"
+      title="Running now"
+      beside={<Show when={live.away()}>{(at) => <span>as of {clock(at())}</span>}</Show>}
+    >
       <ul class="live" aria-live="off">
         <For each={hive.turns()} fallback={<li class="faint small">No turn is running.</li>}>
           {(turn) => <RunningTurnRow turn={turn} now={now()} />}
@@ -106,7 +112,7 @@ function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
   return (
     <li>
       <div class="row">
-        <Mark name={props.turn.state === "waiting" ? "wait" : "run"} />
+        <StandingMark of={props.turn.state === "waiting" ? "waiting" : "running"} />
         <a href={href(talkOf(props.turn))}>
           <b>{props.turn.agent}</b>
         </a>

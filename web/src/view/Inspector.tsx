@@ -1,7 +1,6 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
 import { createMemo, For, Index, Show } from "solid-js";
-import { url } from "../api/http";
 import type { ApprovalInfo, ContextInfo, Message, SessionInfo } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { href } from "../state/route";
@@ -11,18 +10,19 @@ import { mainArgument } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
 import { clock, count, span } from "../text/format";
 import { Coil } from "./Coil";
-import { createClock, createReading } from "./hooks";
+import { createClock } from "./hooks";
 import { Mark } from "./marks";
 
 export function Inspector(props: {
   talk: Talk;
   turn: RunningTurn | undefined;
   asked: ApprovalInfo[];
+  info: SessionInfo | undefined;
 }) {
   return (
     <aside class="insp" aria-label="This conversation">
       <ContextFacts talk={props.talk} />
-      <CacheBreaks talk={props.talk} />
+      <CacheBreaks info={props.info} />
       <Show when={props.asked.length}>
         <section>
           <h2>Waiting for approval</h2>
@@ -84,17 +84,8 @@ function ContextFacts(props: { talk: Talk }) {
 }
 
 /** Why the vendor's cache did not help, newest first: the last few calls that it cost. */
-function CacheBreaks(props: { talk: Talk }) {
-  const info = createReading<SessionInfo>(
-    () => {
-      const { session, context } = props.talk.state;
-      if (session && context) return url`/agents/${props.talk.place.agent}/sessions/${session}`;
-      return undefined;
-    },
-    // Again after each call of the model.
-    () => props.talk.state.context?.used,
-  );
-  const breaks = () => (info.latest?.cache_breaks ?? []).slice(-3).reverse();
+function CacheBreaks(props: { info: SessionInfo | undefined }) {
+  const breaks = () => (props.info?.cache_breaks ?? []).slice(-3).reverse();
   return (
     <Show when={breaks().length}>
       <section>

@@ -5,11 +5,12 @@ import { query, url } from "../api/http";
 import type { AgentInfo, SessionInfo, SessionPage } from "../api/types";
 import { draftId } from "../state/drafts";
 import { href, talkOf } from "../state/route";
+import { agentStanding, standingOf } from "../state/standing";
 import { clock, title } from "../text/format";
 import { usePage } from "./context";
 import { createReading } from "./hooks";
-import { Mark, type MarkName } from "./marks";
 import { Find } from "./parts";
+import { StandingMark, standingWords } from "./Standing";
 
 const SHOWN = 8;
 
@@ -28,7 +29,7 @@ export function Side(props: { agent: string; session: string | undefined }) {
 }
 
 function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string | undefined }) {
-  const { drafts, live } = usePage();
+  const { drafts, hive, live } = usePage();
   const [open, setOpen] = createSignal(props.current);
   const [most, setMost] = createSignal(SHOWN);
   // Read again when something of this agent ended: then its talks stand in another order.
@@ -43,12 +44,19 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
   const path = () => url`/agents/${props.agent.name}/sessions` + query({ limit: most() });
   const talks = createReading<SessionPage>(() => (open() ? path() : undefined), stale);
   const sessions = () => talks.latest?.sessions ?? [];
+  const doing = (session: SessionInfo) =>
+    standingOf(hive.state, {
+      agent: props.agent.name,
+      key: session.session_key,
+      session: session.id,
+      current: session.current,
+    });
   const idOf = (session: SessionInfo) =>
     draftId({ agent: props.agent.name, key: session.session_key }, session.id);
   return (
     <details open={open()} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
-        <Mark name={mark(props.agent)} />
+        <StandingMark of={agentStanding(hive.state, props.agent)} />
         {props.agent.name}
         <span class="tag">{props.agent.engine}</span>
       </summary>
@@ -56,15 +64,20 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
         <For each={sessions()} fallback={<Empty agent={props.agent.name} />}>
           {(session) => (
             <li>
+              <Show when={doing(session) !== "idle"}>
+                <StandingMark of={doing(session)} />
+              </Show>
               <a
                 href={href(talkOf({ ...session, session: session.id }))}
                 aria-current={props.current && props.session === session.id ? "page" : undefined}
               >
                 <b class="clip">{title(session.title || session.session_key)}</b>
                 <span>
-                  {session.session_key} · {clock(session.last_at)}
+                  {session.session_key} ·{" "}
+                  {doing(session) === "idle"
+                    ? clock(session.last_at)
+                    : standingWords(doing(session), live.away())}
                   <Show when={drafts.has(idOf(session))}>
-                    {" · "}
                     <i>draft</i>
                   </Show>
                 </span>
@@ -93,10 +106,4 @@ function Empty(props: { agent: string }) {
       </a>
     </li>
   );
-}
-
-export function mark(agent: AgentInfo): MarkName {
-  if (agent.status === "failed") return "fail";
-  if ((agent.active_turns ?? 0) > 0) return "run";
-  return (agent.queue_depth ?? 0) > 0 ? "queue" : "idle";
 }
