@@ -215,6 +215,7 @@ export function Composer(props: Props) {
         <textarea
           ref={field}
           rows={1}
+          dir="auto"
           aria-label={`Message to ${props.talk.place.agent}`}
           aria-controls={menu().length ? "commands" : undefined}
           aria-activedescendant={menu().length ? `command-${picked()}` : undefined}

@@ -27,9 +27,17 @@ function lex(text: string): Token[] {
 function block(token: Token): JSX.Element {
   switch (token.type) {
     case "paragraph":
-      return <p class="say">{inline(token.tokens)}</p>;
+      return (
+        <p class="say" dir="auto">
+          {inline(token.tokens)}
+        </p>
+      );
     case "heading":
-      return <p class="say head-line">{inline(token.tokens)}</p>;
+      return (
+        <p class="say head-line" dir="auto">
+          {inline(token.tokens)}
+        </p>
+      );
     case "code":
       return (
         <pre class="cmd code" tabindex="0">
@@ -39,7 +47,11 @@ function block(token: Token): JSX.Element {
     case "list":
       return list(token as Tokens.List);
     case "blockquote":
-      return <blockquote class="quote">{blocks(token.tokens)}</blockquote>;
+      return (
+        <blockquote class="quote" dir="auto">
+          {blocks(token.tokens)}
+        </blockquote>
+      );
     case "table":
       return table(token as Tokens.Table);
     case "hr":
@@ -49,12 +61,20 @@ function block(token: Token): JSX.Element {
       return null;
     case "text":
       return token.tokens ? (
-        <p class="say">{inline(token.tokens)}</p>
+        <p class="say" dir="auto">
+          {inline(token.tokens)}
+        </p>
       ) : (
-        <p class="say">{token.raw}</p>
+        <p class="say" dir="auto">
+          {token.raw}
+        </p>
       );
     default:
-      return <p class="say">{token.raw}</p>;
+      return (
+        <p class="say" dir="auto">
+          {token.raw}
+        </p>
+      );
   }
 }
 
@@ -80,28 +100,47 @@ function list(token: Tokens.List): JSX.Element {
   if (token.ordered) {
     const start = typeof token.start === "number" ? token.start : 1;
     return (
-      <ol class="list say" start={start}>
+      <ol class="list say" dir="auto" start={start}>
         {items}
       </ol>
     );
   }
-  return <ul class="list say">{items}</ul>;
+  return (
+    <ul class="list say" dir="auto">
+      {items}
+    </ul>
+  );
 }
 
+const ALIGNED = { left: undefined, center: "mid", right: "num" };
+
 function table(token: Tokens.Table): JSX.Element {
+  const side = (at: number) => ALIGNED[token.align[at] ?? "left"];
   return (
     <div class="wide" tabindex="0" role="region" aria-label="Table">
       <table class="tbl">
         <thead>
           <tr>
-            <For each={token.header}>{(cell) => <th>{inline(cell.tokens)}</th>}</For>
+            <For each={token.header}>
+              {(cell, at) => (
+                <th class={side(at())} dir="auto">
+                  {inline(cell.tokens)}
+                </th>
+              )}
+            </For>
           </tr>
         </thead>
         <tbody>
           <For each={token.rows}>
             {(row) => (
               <tr>
-                <For each={row}>{(cell) => <td>{inline(cell.tokens)}</td>}</For>
+                <For each={row}>
+                  {(cell, at) => (
+                    <td class={side(at())} dir="auto">
+                      {inline(cell.tokens)}
+                    </td>
+                  )}
+                </For>
               </tr>
             )}
           </For>
