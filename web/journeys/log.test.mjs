@@ -35,7 +35,7 @@ test("each call has its row with the whole chain, live, and the trail holds", as
     assert.match(chain, /^allow-list/);
     const kind = page.getByRole("combobox", { name: "What" });
     await kind.selectOption("change");
-    await rows(page).filter({ hasText: "signed_in" }).waitFor();
+    await rows(page).filter({ hasText: "operator signed in with a browser" }).waitFor();
     assert.equal(await rows(page).count(), 1);
     await kind.selectOption("call");
     await page.waitForFunction(() => document.querySelectorAll(".audit-row").length === 2);

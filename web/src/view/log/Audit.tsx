@@ -7,7 +7,8 @@ import { download, get, query, said } from "../../api/http";
 import type { AuditInfo, AuditPage, AuditVerdict } from "../../api/types";
 import { settled } from "../../state/live";
 import { href, talkOf } from "../../state/route";
-import { allArguments, mainArgument } from "../../text/calls";
+import { outcomeWords, sentence } from "../../text/audit";
+import { allArguments } from "../../text/calls";
 import { bytes, clock, span } from "../../text/format";
 import { visible } from "../../text/visible";
 import { usePage } from "../context";
@@ -212,16 +213,16 @@ function Row(props: { row: AuditInfo }) {
     <details class="tool audit-row" role="listitem">
       <summary>
         <Icon name="chev" class="chev" />
-        <Mark name={markOf(row())} label={row().outcome} />
+        <Mark name={markOf(row())} label={outcomeWords(row())} />
         <b>{row().tool ?? row().kind}</b>
-        <span class="arg clip">{visible(mainArgument(row().arguments))}</span>
+        <span class="arg clip">{visible(sentence(row()))}</span>
         <span class="res">
-          {row().agent ?? "the hive"} · {row().outcome} · {clock(row().at)}
+          {row().agent ?? "the hive"} · {outcomeWords(row())} · {clock(row().at)}
         </span>
       </summary>
       <div class="body chain">
         <dl class="io">
-          <dt>{row().kind === "call" ? "Input" : "What"}</dt>
+          <dt>{row().kind === "call" ? "Input" : "Record"}</dt>
           <dd>{visible(allArguments(row().arguments))}</dd>
         </dl>
         <ol class="trace">
