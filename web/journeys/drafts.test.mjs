@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, faultless, launch, picture } from "./browser.mjs";
 import { script } from "./hive.mjs";
-import { composer, said, sign, talk } from "./person.mjs";
+import { composer, said, sign, SIZES, talk } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -12,11 +12,6 @@ before(async () => {
 after(() => browser.close());
 
 const HOME = { "teams/cto/config.yaml": "description: another agent\n" };
-const SIZES = {
-    "on a desktop": {},
-    "on a phone": { viewport: { width: 390, height: 844 }, hasTouch: true },
-    "at 200 % zoom": { viewport: { width: 720, height: 450 } },
-};
 const banner = (page) => page.getByText("Edit and fork: sends the edited message");
 
 /** A conversation at the side, by the key that stands below its name. */

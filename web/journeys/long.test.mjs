@@ -76,7 +76,7 @@ test("ten thousand messages scroll", async (t) => {
     t.diagnostic(`slowest frames ${slowest} ms`);
     const drawn = await page.locator(".stream .say").count();
     assert.ok(drawn < 1500, `only what is near is drawn: ${drawn}`);
-    await page.getByRole("button", { name: "To the newest" }).click();
+    await page.getByRole("button", { name: "Go to newest" }).click();
     await page.getByText(`Message ${MESSAGES}.`).waitFor();
     faultless(page);
 });

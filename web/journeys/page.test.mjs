@@ -152,7 +152,7 @@ test("the server is killed under the page and comes back", async (t) => {
     await page.getByText("Disconnected").first().waitFor();
     await said(page, "Before the crash.");
     await say(page, script("say Sent while it was away."));
-    await page.getByText("Sending").waitFor();
+    await page.getByText("not sent yet").waitFor();
     await hive.up();
     await said(page, "Sent while it was away.");
     await page.getByText(/Live, event/).waitFor();

@@ -24,6 +24,13 @@ export async function withModel(browser, t, options, files = {}) {
     return { model, ...(await sign(browser, t, options, home)) };
 }
 
+/** Each journey that is about a layout runs at all of them. */
+export const SIZES = {
+    "on a desktop": {},
+    "on a phone": { viewport: { width: 390, height: 844 }, hasTouch: true },
+    "at 200 % zoom": { viewport: { width: 720, height: 450 } },
+};
+
 export const composer = (page) => page.getByRole("textbox", { name: "Message to main" });
 
 export async function talk(page) {

@@ -14,18 +14,28 @@ test.each([
   // A tool may be called anything; only the kind says what a row is.
   [row("call", "granted", { command: "ls" }, bash), "ls"],
   [row("decision", "approved", { command: "rm -rf build" }, bash), "rm -rf build"],
-  [row("decision", "did_not", { note: "Seen in the logs." }, bash), "Marked as not done: Seen in the logs."],
-  [row("change", "signed_in", { browser: "b", name: "Ines", role: "viewer" }), "Ines (viewer) signed in with a browser"],
+  [row("decision", "did_not", { note: "No mail." }, bash), "Marked as not done: No mail."],
+  [
+    row("change", "signed_in", { browser: "b", name: "Ines", role: "viewer" }),
+    "Ines (viewer) signed in with a browser",
+  ],
   [row("change", "token_made", { name: "operator", role: "operator" }), "Token operator created"],
   [row("change", "granted", { command: "git push", until: null }, bash), "bash git push allowed"],
   [row("change", "rule_written", { rules: [] }, bash), "Rule for bash added to the policy of main"],
   [config("config_applied", { agents_added: ["reviewer"] }), "reviewer added"],
   [
-    config("config_applied", { agents_changed: ["a", "b"], hive_changed: true, needs_restart: ["port"] }),
-    "a, b changed; settings of the hive changed; port after a restart",
+    config("config_applied", { agents_changed: ["a", "b"], hive_changed: true }),
+    "a, b changed; settings of the hive changed",
+  ],
+  [
+    config("config_applied", { agents_removed: ["a"], needs_restart: ["port"] }),
+    "a removed; port after a restart",
   ],
   [config("config_applied", {}), "Configuration read again, nothing changed"],
-  [config("config_kept", { problems: ["skep.yaml:3: no such key"] }), "Configuration not applied, 1 error: skep.yaml:3: no such key"],
+  [
+    config("config_kept", { problems: ["skep.yaml:3: no such key"] }),
+    "Configuration not applied, 1 error: skep.yaml:3: no such key",
+  ],
   [row("checkpoint", "let_go", { rows: 1 }), "1 old row deleted"],
 ])("a row reads as a sentence", (row, words) => {
   expect(sentence(row)).toBe(words);

@@ -121,7 +121,7 @@ export function Composer(props: Props) {
     }
   }
 
-  async function add(given: Iterable<File>): Promise<void> {
+  async function add(given: File[]): Promise<void> {
     const { at } = props;
     const files = () => drafts.of(at).files;
     setProblem(undefined);
@@ -144,7 +144,7 @@ export function Composer(props: Props) {
       onDragOver={(event) => event.preventDefault()}
       onDrop={(event) => {
         event.preventDefault();
-        void add(event.dataTransfer?.files ?? []);
+        void add([...(event.dataTransfer?.files ?? [])]);
       }}
     >
       <Show when={menu().length}>
@@ -257,7 +257,8 @@ export function Composer(props: Props) {
             hidden
             ref={picker}
             onChange={(event) => {
-              void add(event.currentTarget.files ?? []);
+              // A copy: emptying the field empties its list.
+              void add([...(event.currentTarget.files ?? [])]);
               event.currentTarget.value = "";
             }}
           />
@@ -288,7 +289,11 @@ export function Composer(props: Props) {
               {stopping() ? "Stopping…" : "Stop"}
             </button>
           </Show>
-          <button class="btn ink sq" aria-label={live.link().state === "offline" ? "Send when connected" : "Send"} onClick={submit}>
+          <button
+            class="btn ink sq"
+            aria-label={live.away() === undefined ? "Send" : "Send when connected"}
+            onClick={submit}
+          >
             <Icon name="send" />
           </button>
         </div>

@@ -71,7 +71,7 @@ function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
 function Nothing() {
   return (
     <Empty title="Nothing needs attention">
-      <p>Approvals, failures, tool calls with an unknown outcome and broken settings appear here.</p>
+      <p>Approvals, failures, unknown outcomes and broken settings appear here.</p>
       <p class="first-act">
         <a class="btn" href={href(talkOf({ agent: "main" }))}>
           Open main

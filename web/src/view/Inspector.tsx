@@ -107,7 +107,7 @@ function CacheBreaks(props: { info: SessionInfo | undefined }) {
 
 const PARTS = [
   ["tools", "Tools (estimate)"],
-  ["system", "System and rules (estimate)"],
+  ["system", "System and rules"],
   ["history", "History"],
   ["newest", "Newest message"],
 ] as const;

@@ -51,7 +51,8 @@ function Mine(props: { message: Message; fork: (message: Message) => void }) {
       <div class="who">
         <b>{who(origin()?.principal)}</b>
         <span class="small faint">
-          {origin()?.channel ?? ""} {clock(props.message.timestamp)}
+          {OWN.includes(origin()?.channel ?? "api") ? "" : origin()?.channel}{" "}
+          {clock(props.message.timestamp)}
         </span>
         <button class="btn bare edit" onClick={() => props.fork(props.message)}>
           Edit and fork
@@ -64,10 +65,13 @@ function Mine(props: { message: Message; fork: (message: Message) => void }) {
   );
 }
 
-/** What the message's channel did not take. The page's and the API's own take everything. */
+/** The page's and the API's own channels: they take everything and need no name. */
+const OWN = ["ws", "api"];
+
+/** What the message's channel did not take. */
 function Undelivered(props: { origin: Origin | null | undefined }) {
   const [item] = createResource(
-    () => (["ws", "api"].includes(props.origin?.channel ?? "api") ? undefined : props.origin?.item),
+    () => (OWN.includes(props.origin?.channel ?? "api") ? undefined : props.origin?.item),
     (id) => get<ItemInfo>(`/inbox/${encodeURIComponent(id)}`),
   );
   const frames = () => (item.error ? [] : (item.latest?.undelivered ?? []));

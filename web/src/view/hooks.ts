@@ -2,6 +2,7 @@
 
 import { createMemo, createResource, createSignal, onCleanup, onMount } from "solid-js";
 import { get, said } from "../api/http";
+import { usePage } from "./context";
 
 /** The time of day, read again after every `pause` milliseconds. */
 export function createClock(pause: number): () => number {
@@ -51,10 +52,15 @@ export function onKey(act: (event: KeyboardEvent) => void): void {
   });
 }
 
-/** Runs what a person asks for, one at a time; `problem` says why the last one failed. */
+/**
+ * Runs what a person asks for, one at a time and none while the hive is away; `problem` says why
+ * the last one failed.
+ */
 export function createAction() {
+  const { live } = usePage();
   const [problem, setProblem] = createSignal<string>();
-  const [busy, setBusy] = createSignal(false);
+  const [running, setBusy] = createSignal(false);
+  const busy = () => running() || live.away() !== undefined;
   async function run(work: () => Promise<unknown>, failed = ""): Promise<void> {
     if (busy()) return;
     setBusy(true);

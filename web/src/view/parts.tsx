@@ -203,6 +203,16 @@ export function Notice(props: {
   );
 }
 
+/** Beside buttons that do nothing while the hive is away: why. */
+export function Unavailable() {
+  const { live } = usePage();
+  return (
+    <Show when={live.away()}>
+      <span class="small muted">Not available while disconnected</span>
+    </Show>
+  );
+}
+
 /** What went wrong with something a person did, right where they did it. */
 export function Problem(props: { text: string | undefined; inline?: boolean }) {
   return (

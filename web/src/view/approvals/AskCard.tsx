@@ -10,7 +10,7 @@ import { lineCount, visible } from "../../text/visible";
 import { usePage } from "../context";
 import { createAction, isTyping, onKey } from "../hooks";
 import { Mark } from "../marks";
-import { Problem } from "../parts";
+import { Problem, Unavailable } from "../parts";
 
 /** Where the talk is. */
 export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
@@ -100,6 +100,7 @@ export function Answer(props: Props) {
                 </Show>
               </button>
             </Show>
+            <Unavailable />
             <a class="btn bare" href={there()}>
               {props.more}
             </a>

@@ -10,7 +10,7 @@ import { visible } from "../../text/visible";
 import { usePage } from "../context";
 import { createAction, isTyping, onKey } from "../hooks";
 import { Mark } from "../marks";
-import { Notice } from "../parts";
+import { Notice, Unavailable } from "../parts";
 import { markOf } from "./Approvals";
 
 /** A key pressed for the item before must not decide this one. */
@@ -169,6 +169,7 @@ function Form(props: { approval: ApprovalInfo }) {
           Deny
           <kbd>n</kbd>
         </button>
+        <Unavailable />
         <span class="grow hide-s" />
         <span class="small faint hide-s">
           note <kbd>e</kbd> chat <kbd>o</kbd>

@@ -1,0 +1,129 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Event, HiveState } from "../api/types";
+import { createDrafts, draftId } from "./drafts";
+import type { Listener, Live } from "./live";
+import { createOutbox } from "./outbox";
+
+const kept = new Map<string, string>();
+beforeEach(() => {
+  kept.clear();
+  vi.stubGlobal("localStorage", { getItem: () => null });
+  vi.stubGlobal("sessionStorage", {
+    getItem: (name: string) => kept.get(name) ?? null,
+    setItem: (name: string, value: string) => void kept.set(name, value),
+  });
+});
+afterEach(() => {
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
+interface Asked {
+  path: string;
+  key: string | null;
+  body: { message?: string };
+  answer: (status: number, body: object) => void;
+  away: () => void;
+}
+
+function page() {
+  const asked: Asked[] = [];
+  vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
+    return new Promise<Response>((resolve, reject) => {
+      asked.push({
+        path,
+        key: new Headers(init.headers).get("Idempotency-Key"),
+        body: JSON.parse(String(init.body)),
+        answer: (status, body) => resolve(Response.json(body, { status })),
+        away: () => reject(new TypeError("failed to fetch")),
+      });
+    });
+  });
+  let listener: Listener | undefined;
+  const live = { on: (one: Listener) => void (listener = one) } as unknown as Live;
+  const drafts = createDrafts();
+  const outbox = createOutbox(live, drafts);
+  const tell = (event: object) => listener?.event(event as Event);
+  return { asked, drafts, outbox, tell, back: () => listener?.snapshot({} as HiveState) };
+}
+
+const at = draftId({ agent: "main", key: "main" });
+const file = { name: "plan.heic", mime: "image/heic", size: 3, data: "AAAA" };
+const words = { agent: "main", sessionKey: "main", draft: at, mode: "queue" as const };
+const written = { ...words, text: "hello", files: [] };
+const states = ({ outbox }: ReturnType<typeof page>) =>
+  outbox.of("main", "main").map((one) => one.state);
+
+test("a message goes out once, however often the hive is away", async () => {
+  const here = page();
+  here.outbox.send(written);
+  here.asked[0]?.away();
+  await vi.waitFor(() => expect(here.outbox.of("main", "main")[0]?.late).toBeDefined());
+  here.back();
+  here.back();
+  expect(here.asked.length).toBe(2);
+  expect(here.asked[1]?.key).toBe(here.asked[0]?.key);
+  here.asked[1]?.answer(202, { item_id: "i1", state: "queued" });
+  await vi.waitFor(() => expect(states(here)).toEqual(["queued"]));
+  here.tell({ type: "inbox_ended", item: "i1", state: "done" });
+  expect(states(here)).toEqual([]);
+});
+
+test("what is refused goes back to its draft, with its files and the reason", async () => {
+  const here = page();
+  here.drafts.change(at, { text: "the next one" });
+  here.outbox.send({ ...written, files: [file] });
+  here.asked[0]?.answer(422, { code: "file", detail: "plan.heic is no picture." });
+  await vi.waitFor(() => expect(states(here)).toEqual([]));
+  expect(here.drafts.of(at)).toMatchObject({
+    text: "hello\n\nthe next one",
+    files: [file],
+    problem: "Not sent: plan.heic is no picture.",
+  });
+  here.drafts.change(at, { files: [] });
+  expect(here.drafts.of(at).problem).toBeUndefined();
+});
+
+test("a busy hive is asked again", async () => {
+  vi.useFakeTimers();
+  const here = page();
+  here.outbox.send(written);
+  here.asked[0]?.answer(503, { code: "disk_full", detail: "The disk is full." });
+  await vi.advanceTimersByTimeAsync(0);
+  expect(here.outbox.of("main", "main")[0]?.late).toBe("The disk is full.");
+  await vi.advanceTimersByTimeAsync(5000);
+  expect(here.asked.length).toBe(2);
+});
+
+test("a message whose row is shown before its receipt comes is shown once", async () => {
+  const here = page();
+  here.outbox.send(written);
+  here.outbox.arrived(["i1"]);
+  here.asked[0]?.answer(202, { item_id: "i1", state: "started" });
+  await vi.waitFor(() => expect(states(here)).toEqual([]));
+});
+
+test("a command's answer stays until the next message", async () => {
+  const here = page();
+  here.outbox.send({ ...written, text: "/status" });
+  here.asked[0]?.answer(200, { item_id: "i1", state: "done", note: "All is well." });
+  await vi.waitFor(() => expect(here.outbox.of("main", "main")[0]?.note).toBe("All is well."));
+  expect(here.outbox.of("main", "other")).toEqual([]);
+  here.outbox.send(written);
+  expect(states(here)).toEqual(["sending"]);
+});
+
+test("a reload keeps what the hive does not have, and says which files are missing", async () => {
+  const before = page();
+  before.outbox.send(written);
+  before.outbox.send({ ...written, text: "with a file", files: [file] });
+  const here = page();
+  here.back();
+  expect(here.asked.map(({ key, body }) => [key, body.message])).toEqual([
+    [before.asked[0]?.key, "hello"],
+  ]);
+  expect(here.drafts.of(at)).toMatchObject({
+    text: "with a file",
+    problem: "Not sent: the page was reloaded. Attach the files again.",
+  });
+});
