@@ -23,6 +23,21 @@ export class Model {
         this.answers.push(answer);
     }
 
+    /** An answer as a vendor refuses: a status and the type and words of its error. */
+    pushError(status, type, message) {
+        this.answers.push(() => ({ status, error: { type: "error", error: { type, message } } }));
+    }
+
+    /** The beginning of an answer, and then the connection is gone. */
+    pushCut(...blocks) {
+        this.answers.push(() => ({ cut: blocks }));
+    }
+
+    /** An answer without a word, ended for this reason. */
+    pushEmpty(reason) {
+        this.answers.push(() => ({ cut: [], reason }));
+    }
+
     /** `providers.yaml` for a hive whose models this is. */
     profiles(price = "{input: 3, output: 15, cache_read: 0.3, cache_write: 3.75}") {
         return [
@@ -48,7 +63,12 @@ export class Model {
         for await (const piece of request) body += piece;
         this.requests.push(JSON.parse(body));
         const answer = this.answers.shift() ?? (() => [say("I have no answer left.")]);
-        const blocks = answer(this.requests.at(-1));
+        const given = answer(this.requests.at(-1));
+        if (given.status) {
+            response.writeHead(given.status, { "content-type": "application/json" });
+            return void response.end(JSON.stringify(given.error));
+        }
+        const blocks = given.cut ?? given;
         const { model } = this.requests.at(-1);
         const prompt = Math.round(body.length / 4);
         const usage = {
@@ -70,8 +90,10 @@ export class Model {
             for (const delta of block.deltas) send("content_block_delta", { index, delta });
             send("content_block_stop", { index });
         });
+        if (given.cut && !given.reason) return void response.destroy();
         const calls = blocks.some((block) => block.start.type === "tool_use");
-        const delta = { stop_reason: calls ? "tool_use" : "end_turn", stop_sequence: null };
+        const reason = given.reason ?? (calls ? "tool_use" : "end_turn");
+        const delta = { stop_reason: reason, stop_sequence: null };
         const output = Math.round(JSON.stringify(blocks).length / 4);
         send("message_delta", { delta, usage: { output_tokens: output } });
         send("message_stop", {});

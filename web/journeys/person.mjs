@@ -43,5 +43,6 @@ export async function say(page, text) {
     await composer(page).press("Enter");
 }
 
+/** By the agent: the person's own words may hold the same. */
 export const said = (page, text) =>
-    page.locator(".stream .say", { hasText: text }).first().waitFor();
+    page.locator(".stream .say:not(.mine .say)", { hasText: text }).first().waitFor();

@@ -103,7 +103,7 @@ for (const [where, size] of Object.entries(SIZES)) {
         model.push(says("It is done."));
         model.push(says("I wait."));
         await page.getByRole("button", { name: /^Deny/ }).click();
-        await said(page, "Wait until six.");
+        await page.locator(".group .mine", { hasText: "Wait until six." }).waitFor();
         const { items } = await hive.skep("inbox");
         const sent = items.map((item) => item.preview);
         assert.deepEqual(sent, ["Wait until six.", "Deploy it."], "each of them once");

@@ -4,6 +4,7 @@ import { render } from "solid-js/web";
 import { signIn } from "./api/session";
 import type { Me } from "./api/types";
 import { createApprovals } from "./state/approvals";
+import { createDismissed } from "./state/dismissed";
 import { createDrafts } from "./state/drafts";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
@@ -29,9 +30,10 @@ function App(props: { me: Me }) {
   const router = createRoute();
   const [searching, setSearching] = createSignal(false);
   const approvals = createApprovals(live);
+  const dismissed = createDismissed();
   const drafts = createDrafts();
   const outbox = createOutbox(live, drafts);
-  const waiting = createMemo(() => needs(hive.state, approvals.state.open).length);
+  const waiting = createMemo(() => needs(hive.state, approvals.state.open, dismissed.has).length);
   function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
     const route = router.route();
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
@@ -48,7 +50,7 @@ function App(props: { me: Me }) {
     return standing === "idle" ? route.agent : `${route.agent} (${standing})`;
   };
 
-  const page = { approvals, drafts, hive, live, outbox, router, find, me, decides };
+  const page = { approvals, dismissed, drafts, hive, live, outbox, router, find, me, decides };
 
   onMount(() => live.start());
   onKey((event) => {

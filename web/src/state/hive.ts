@@ -123,7 +123,9 @@ export function createHive(live: Live) {
       const model: Step = { kind: "model", at };
       return open ? ended : [...ended, model];
     });
-    set("turns", id, "steps", (steps) => steps + 1);
+    // The next model call begins.
+    const next = state.turns[id]?.strip.at(-1)?.kind === "model";
+    if (next) set("turns", id, "steps", (steps) => steps + 1);
   }
 
   live.on({

@@ -3,6 +3,7 @@ import type { HiveState, InboxItem } from "../api/types";
 import { needs } from "./needs";
 
 const now = 1_800_000_000_000;
+const none = () => false;
 
 function snapshot(over: Partial<HiveState>): HiveState {
   const config = { problems: [], needs_restart: [] };
@@ -31,18 +32,23 @@ function item(state: InboxItem["state"], key: string, age = 0): InboxItem {
 }
 
 test("nothing before the first snapshot", () => {
-  expect(needs({ recent: [item("failed", "main")] }, [], now)).toEqual([]);
+  expect(needs({ recent: [item("failed", "main")] }, [], none, now)).toEqual([]);
 });
 
 test("a failure counts until the talk went on, and for a day", () => {
   const whats = (recent: InboxItem[]) =>
-    needs({ snapshot: snapshot({}), recent }, [], now).map((need) => need.what);
+    needs({ snapshot: snapshot({}), recent }, [], none, now).map((need) => need.what);
   expect(whats([item("failed", "main")])).toEqual(["failed: fix it"]);
   expect(whats([item("dead", "main")])).toEqual(["failed: fix it"]);
   expect(whats([item("done", "main"), item("failed", "main")])).toEqual([]);
   expect(whats([item("done", "other"), item("failed", "main")])).toEqual(["failed: fix it"]);
   expect(whats([item("failed", "main", 25 * 3600 * 1000)])).toEqual([]);
   expect(whats([item("cancelled", "main")])).toEqual([]);
+});
+
+test("a failure that was dismissed stays away, and so do older ones of its conversation", () => {
+  const recent = [item("failed", "main"), { ...item("failed", "main"), item_id: "older" }];
+  expect(needs({ snapshot: snapshot({}), recent }, [], (id) => id === "i", now)).toEqual([]);
 });
 
 test("unknown outcomes and broken agents", () => {
@@ -62,6 +68,7 @@ test("unknown outcomes and broken agents", () => {
   const list = needs(
     { snapshot: snapshot({ agents: [broken, lacking], unknown_calls: [call] }), recent: [] },
     [],
+    none,
     now,
   );
   expect(list.map((need) => [need.agent, need.what])).toEqual([

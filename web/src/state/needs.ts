@@ -14,6 +14,8 @@ export interface Need {
   open?: string;
   /** Without one, something failed. */
   approval?: ApprovalInfo;
+  /** A message whose turn failed. */
+  item?: string;
   /** A call whose outcome somebody has to say. */
   unknown?: UnknownCall;
 }
@@ -21,6 +23,7 @@ export interface Need {
 export function needs(
   state: { snapshot?: HiveState; recent: InboxItem[] },
   approvals: ApprovalInfo[],
+  dismissed: (item: string) => boolean,
   now = Date.now(),
 ): Need[] {
   const { snapshot } = state;
@@ -50,13 +53,14 @@ export function needs(
     // What was said after it in the same talk has dealt with it.
     if (talks.has(talk)) continue;
     talks.add(talk);
-    if (!isFailure(item, now)) continue;
+    if (!isFailure(item, now) || dismissed(item.item_id)) continue;
     list.push({
       agent: item.agent,
       what: `failed: ${item.preview.split("\n", 1)[0] ?? ""}`,
       why: item.error?.error ?? "The turn failed.",
       at: item.finished_at ?? item.created_at,
       open: href(talkOf(item)),
+      item: item.item_id,
     });
   }
   const failures = list.sort((a, b) => (b.at ?? now) - (a.at ?? now));

@@ -40,11 +40,19 @@ function page() {
     });
   });
   let listener: Listener | undefined;
-  const live = { on: (one: Listener) => void (listener = one) } as unknown as Live;
+  const link = { away: true };
+  const live = {
+    on: (one: Listener) => void (listener = one),
+    away: () => (link.away ? 1 : undefined),
+  } as unknown as Live;
   const drafts = createDrafts();
   const outbox = createOutbox(live, drafts);
   const tell = (event: object) => listener?.event(event as Event);
-  return { asked, drafts, outbox, tell, back: () => listener?.snapshot({} as HiveState) };
+  const back = () => {
+    link.away = false;
+    listener?.snapshot({} as HiveState);
+  };
+  return { asked, drafts, outbox, tell, back };
 }
 
 const at = draftId({ agent: "main", key: "main" });
@@ -84,6 +92,17 @@ test("what is refused goes back to its draft, with its files and the reason", as
   expect(here.drafts.of(at).problem).toBeUndefined();
 });
 
+test("a request that fails after the hive is back is made again", async () => {
+  vi.useFakeTimers();
+  const here = page();
+  here.outbox.send(written);
+  here.back();
+  expect(here.asked.length).toBe(1);
+  here.asked[0]?.away();
+  await vi.advanceTimersByTimeAsync(2000);
+  expect(here.asked.length).toBe(2);
+});
+
 test("a busy hive is asked again", async () => {
   vi.useFakeTimers();
   const here = page();
@@ -91,7 +110,7 @@ test("a busy hive is asked again", async () => {
   here.asked[0]?.answer(503, { code: "disk_full", detail: "The disk is full." });
   await vi.advanceTimersByTimeAsync(0);
   expect(here.outbox.of("main", "main")[0]?.late).toBe("The disk is full.");
-  await vi.advanceTimersByTimeAsync(5000);
+  await vi.advanceTimersByTimeAsync(2000);
   expect(here.asked.length).toBe(2);
 });
 

@@ -41,7 +41,7 @@ type Written = Pick<Sending, "agent" | "sessionKey" | "draft" | "text" | "files"
 
 const STORED = "skep.unsent";
 /** A hive that is busy is asked again after this. */
-const AGAIN = 5000;
+const AGAIN = 2000;
 
 export function createOutbox(live: Live, drafts: Drafts) {
   const [state, set] = createStore<{ all: Sending[] }>({ all: [] });
@@ -74,8 +74,9 @@ export function createOutbox(live: Live, drafts: Drafts) {
       const passing = error instanceof Refusal && error.passing;
       if (!passing) return giveBack(one, said(error));
       set("all", which, { late: said(error) });
-      // Away, the hive is asked again with the next snapshot.
-      if (error.status !== 0) setTimeout(() => void deliver(key), AGAIN);
+      // A hive that is away is asked again with the next snapshot. That may have come meanwhile.
+      const away = error.status === 0 && live.away() !== undefined;
+      if (!away) setTimeout(() => void deliver(key), AGAIN);
     } finally {
       underWay.delete(key);
       keep();

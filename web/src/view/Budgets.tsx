@@ -60,6 +60,7 @@ function Lines(props: { name: string; budget: BudgetInfo }) {
         <Limit
           name={props.name}
           used={props.budget.cost + props.budget.unsettled_cost}
+          unsettled={props.budget.unsettled_cost}
           held={props.budget.held_cost}
           most={props.budget.limits.cost ?? 0}
           words={money}
@@ -69,6 +70,7 @@ function Lines(props: { name: string; budget: BudgetInfo }) {
         <Limit
           name={props.name}
           used={props.budget.tokens + props.budget.unsettled_tokens}
+          unsettled={props.budget.unsettled_tokens}
           held={props.budget.held_tokens}
           most={props.budget.limits.tokens ?? 0}
           words={tokenWords}
@@ -102,6 +104,8 @@ function PerTurn(props: { name: string; caps: CapsInfo }) {
 function Limit(props: {
   name: string;
   used: number;
+  /** Of that, what calls that broke off may have used. */
+  unsettled: number;
   held: number;
   most: number;
   words: (value: number) => string;
@@ -111,7 +115,8 @@ function Limit(props: {
   const held = () => Math.min(100 - used(), share(props.held));
   const words = () => {
     const taken = props.held > 0 ? `, ${props.words(props.held)} reserved` : "";
-    return `${props.words(props.used)} of ${props.words(props.most)}${taken}`;
+    const open = props.unsettled > 0 ? `, ${props.words(props.unsettled)} unsettled` : "";
+    return `${props.words(props.used)} of ${props.words(props.most)}${open}${taken}`;
   };
   return (
     <div class="limit">

@@ -1,7 +1,7 @@
 // The coil: one strip for one turn. Grey is the model, teal a tool, red a failed one; widths are
-// time.
+// time. Of a turn that began before the page was loaded it begins with the next event.
 
-import { For } from "solid-js";
+import { For, Show } from "solid-js";
 import type { Step } from "../state/hive";
 import { plural } from "../text/format";
 
@@ -16,19 +16,21 @@ export function Coil(props: { strip: Step[]; now: number }) {
     return `${plural(tools(), "tool call")}${bad}${waits() ? ", waiting" : ""}`;
   };
   return (
-    <div class="coil" role="img" aria-label={label()}>
-      <For each={props.strip}>
-        {(step) => (
-          <i
-            classList={{
-              t: step.kind === "tool",
-              f: step.kind === "failed",
-              w: step.kind === "wait",
-            }}
-            ref={(piece) => queueMicrotask(() => (piece.style.flexGrow = String(width(step))))}
-          />
-        )}
-      </For>
-    </div>
+    <Show when={props.strip.length}>
+      <div class="coil" role="img" aria-label={label()}>
+        <For each={props.strip}>
+          {(step) => (
+            <i
+              classList={{
+                t: step.kind === "tool",
+                f: step.kind === "failed",
+                w: step.kind === "wait",
+              }}
+              style={{ "flex-grow": width(step) }}
+            />
+          )}
+        </For>
+      </div>
+    </Show>
   );
 }

@@ -19,8 +19,8 @@ import { Empty, Find, PageBody, Section } from "./parts";
 import { StandingMark } from "./Standing";
 
 export function Home() {
-  const { approvals, hive } = usePage();
-  const list = () => needs(hive.state, approvals.state.open);
+  const { approvals, dismissed, hive } = usePage();
+  const list = () => needs(hive.state, approvals.state.open, dismissed.has);
   return (
     <PageBody
       title={headline(list().length)}

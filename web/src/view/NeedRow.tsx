@@ -1,14 +1,16 @@
 // One thing that needs a person, with what can be done about it on the spot.
 
 import { Show } from "solid-js";
+import { post, url } from "../api/http";
 import type { Need } from "../state/needs";
 import { left } from "../text/asks";
 import { clock } from "../text/format";
 import { visible } from "../text/visible";
 import { Answer } from "./approvals/AskCard";
 import { usePage } from "./context";
+import { createAction } from "./hooks";
 import { Resolve } from "./log/UnknownCalls";
-import { NeedItem } from "./parts";
+import { NeedItem, Problem } from "./parts";
 
 export function NeedRow(props: { need: Need }) {
   const what = (
@@ -52,12 +54,38 @@ function Failure(props: { need: Need }) {
       <Show when={props.need.open}>
         {(open) => (
           <div class="acts">
-            <a class="btn" href={open()}>
+            <Show when={props.need.item}>{(item) => <Again item={item()} />}</Show>
+            <a class="btn bare" href={open()}>
               Open
             </a>
           </div>
         )}
       </Show>
     </div>
+  );
+}
+
+/** Sends the message of a failed turn again, or stops showing it here. */
+function Again(props: { item: string }) {
+  const { dismissed, hive } = usePage();
+  const { busy, problem, run } = createAction();
+  async function again(): Promise<void> {
+    await post(url`/inbox/${props.item}/retry`, {});
+    await hive.refresh();
+  }
+  return (
+    <>
+      <button
+        class="btn"
+        aria-disabled={busy()}
+        onClick={() => void run(again, "Not sent: ")}
+      >
+        Try again
+      </button>
+      <button class="btn bare" onClick={() => dismissed.add(props.item)}>
+        Dismiss
+      </button>
+      <Problem text={problem()} inline />
+    </>
   );
 }

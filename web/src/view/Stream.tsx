@@ -37,6 +37,7 @@ export function Stream(props: {
 }) {
   let scroll!: HTMLDivElement;
   let content!: HTMLDivElement;
+  let top = 0;
   const [pinned, setPinned] = createSignal(true);
   const [unseen, setUnseen] = createSignal(0);
   const state = () => props.talk.state;
@@ -70,8 +71,13 @@ export function Stream(props: {
 
   function scrolled(): void {
     const rest = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight;
-    setPinned(rest < AT_END);
-    if (rest < AT_END) setUnseen(0);
+    // What has grown since the last frame is not scrolled away from: only the way up is.
+    const up = scroll.scrollTop < top;
+    top = scroll.scrollTop;
+    if (rest < AT_END) {
+      setPinned(true);
+      setUnseen(0);
+    } else if (up) setPinned(false);
     if (scroll.scrollTop < 600) void older();
   }
 

@@ -2,6 +2,7 @@
 
 import { createContext, useContext } from "solid-js";
 import type { Approvals } from "../state/approvals";
+import type { Dismissed } from "../state/dismissed";
 import type { Drafts } from "../state/drafts";
 import type { HiveModel } from "../state/hive";
 import type { Live } from "../state/live";
@@ -11,6 +12,7 @@ import type { Router } from "../state/route";
 export interface Page {
   hive: HiveModel;
   approvals: Approvals;
+  dismissed: Dismissed;
   drafts: Drafts;
   live: Live;
   outbox: Outbox;

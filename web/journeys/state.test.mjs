@@ -1,0 +1,120 @@
+// What a conversation looks like and what it is doing: the same words in every place.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { accessible, AWAY, faultless, launch, picture } from "./browser.mjs";
+import { call, say as says } from "./model.mjs";
+import { said, say, SIZES, talk, withModel } from "./person.mjs";
+
+let browser;
+before(async () => {
+    browser = await launch();
+});
+after(() => browser.close());
+
+const ASKING = {
+    "teams/main/config.yaml":
+        "allowed_tools: ['*']\npolicy:\n  - {effect: ask, tool: bash, command: make}\n",
+};
+
+/** The marks of the conversations at the side, by their keys. */
+async function marks(page) {
+    const rows = await page.locator(".side details[open] li").all();
+    const found = {};
+    for (const row of rows) {
+        const key = (await row.locator("a span").textContent()).split(" · ")[0];
+        const mark = row.getByRole("img");
+        found[key] = (await mark.count()) ? await mark.getAttribute("aria-label") : "none";
+    }
+    return found;
+}
+
+test("each conversation has its own mark, and the numbers are those of the marks", async (t) => {
+    const { hive, model, page } = await withModel(browser, t, {}, ASKING);
+    const send = (key, text, ...more) => hive.skep("send", "main", text, "--session", key, ...more);
+    model.push(says("Here."));
+    await send("calm", "Be there.", "--wait");
+    model.pushError(401, "authentication_error", "invalid x-api-key");
+    await send("broken", "Fail.");
+    await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
+    model.push(call("bash", { command: "make deploy" }));
+    await send("asking", "Deploy.");
+    await page.getByRole("heading", { name: "Needs attention (2)" }).waitFor();
+    await page.getByText(/^0 turns running, 1 waiting, 0 queued\./).waitFor();
+    assert.equal(await page.locator(".live li").count(), 1);
+    await page.goto(`${hive.url}/#/chat/main?key=calm`);
+    await said(page, "Here.");
+    await page.locator(".side li").nth(2).waitFor();
+    assert.deepEqual(await marks(page), { asking: "waiting", broken: "failed", calm: "none" });
+    await page.locator(".talk-head").getByRole("img", { name: "idle" }).waitFor();
+    await page.locator(".side a", { hasText: "asking · waiting" }).click();
+    await page.locator(".talk-head").getByRole("img", { name: "waiting" }).waitFor();
+    await page.waitForFunction(() => document.title === "main (waiting) · Skep");
+    await accessible(page, "marks");
+    await picture(page, "marks-light");
+    await hive.kill();
+    await page.getByText(/as of \d\d:\d\d/).waitFor();
+    faultless(page, AWAY);
+});
+
+test("Home: a failure is tried again, or dismissed", async (t) => {
+    const { hive, model, page } = await withModel(browser, t);
+    model.pushError(401, "authentication_error", "invalid x-api-key");
+    await hive.skep("send", "main", "Fail once.");
+    await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
+    await picture(page, "home-failed-light");
+    model.pushError(401, "authentication_error", "invalid x-api-key");
+    await page.getByRole("button", { name: "Try again" }).click();
+    // The message is in the inbox twice; the newer one failed as well, and one of them is shown.
+    await page.waitForFunction(
+        async (key) => {
+            const headers = { "X-Skep-Key": key };
+            const inbox = await (await fetch("/api/v1/inbox", { headers })).json();
+            return inbox.items.filter((item) => item.state === "failed").length === 2;
+        },
+        await page.evaluate(() => localStorage.getItem("skep.key")),
+    );
+    await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
+    await accessible(page, "Home with a failure");
+    await page.getByRole("button", { name: "Dismiss" }).click();
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+    await page.reload();
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+    faultless(page, AWAY);
+});
+
+const WORD = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".repeat(6);
+const ANSWER = [
+    `The source is *unchanged*: ${WORD} and \`${WORD}\``,
+    "أهلاً بكم. يفتح الكوخ من الأول من ديسمبر.",
+    "| Room | Bunks | Week |\n|---|:-:|--:|\n| Winter room | 8 | 113.40 |",
+    `\`\`\`\n${WORD}\n\`\`\``,
+    `- ${WORD}`,
+].join("\n\n");
+
+for (const [where, size] of Object.entries(SIZES)) {
+    test(`long words, tables and other scripts, ${where}`, async (t) => {
+        const { model, page } = await withModel(browser, t, size);
+        await talk(page);
+        model.push(says(ANSWER));
+        await say(page, `Translate ${WORD}`);
+        // Once it is stored nothing moves any more.
+        await page.locator(".stream .usage").waitFor();
+        const column = await page.locator(".scroll").boundingBox();
+        for (const box of await page.locator(".stream .say, .stream .code, .stream .wide").all()) {
+            const { x, width } = await box.boundingBox();
+            assert.ok(x >= column.x && x + width <= column.x + column.width, `${where}: ${width}`);
+        }
+        const over = await page.locator(".scroll").evaluate((it) => it.scrollWidth - it.clientWidth);
+        assert.equal(over, 0, "nothing to scroll sideways");
+        const style = (what, name) =>
+            page.locator(what).first().evaluate((it, name) => getComputedStyle(it)[name], name);
+        assert.equal(await style(".say:has-text('أهلاً')", "direction"), "rtl");
+        assert.equal(await style(".wide td:nth-child(2)", "textAlign"), "center");
+        assert.equal(await style(".wide td:nth-child(3)", "textAlign"), "right");
+        assert.equal(await style(".say em", "fontStyle"), "italic");
+        assert.equal(await style(".say em", "textDecorationLine"), "none");
+        await accessible(page, "long words");
+        await picture(page, `words-${size.viewport?.width ?? "light"}`);
+        faultless(page);
+    });
+}
