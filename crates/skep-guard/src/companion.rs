@@ -46,8 +46,8 @@ impl Companions {
         let program = job.program.to_string_lossy().into_owned();
         let failed = |source| ProcessError::Start { program: program.clone(), source };
         self.end(name).await.map_err(failed)?;
-        let (mut child, tree) =
-            process::start(&job, Stdio::piped(), &mut Wall::default()).map_err(failed)?;
+        let started = process::start(&job, Stdio::piped(), &mut Wall::default()).await;
+        let (mut child, tree) = started.map_err(failed)?;
         let record = self.record(name);
         let (pid, started, marker) = tree.identity();
         std::fs::create_dir_all(&self.folder)

@@ -157,6 +157,7 @@ pub(crate) async fn run_behind(
     let program = job.program.to_string_lossy().into_owned();
     let input = if job.input.is_empty() { Stdio::null() } else { Stdio::piped() };
     let (mut child, mut tree) = start(&job, input, &mut wall)
+        .await
         .map_err(|source| ProcessError::Start { program: program.clone(), source })?;
     let (input, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let captured = (stdout_so_far, LiveOutput::default());
@@ -203,6 +204,7 @@ pub(crate) async fn run_behind(
         }
         (child.wait().await, decided)
     };
+    tree.leave().await;
     let status = status.map_err(|source| ProcessError::Follow { program, source })?;
     Ok(JobOutput {
         ending: decided.unwrap_or_else(|| ending_of(status)),
@@ -242,11 +244,39 @@ pub fn claim(label: &str) -> io::Result<usize> {
 /// Set by `claim`; it also says that every child of this process was started here.
 static LABEL: OnceLock<String> = OnceLock::new();
 
-/// Pids of the roots of running trees. A plain lock, held for the length of a spawn: a child must
-/// be known before anyone can take it for an orphan.
-static ROOTS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+static ROOTS: Mutex<Roots> = Mutex::new(Roots { running: Vec::new(), starting: 0 });
 
-pub(crate) fn start(job: &Job, input: Stdio, wall: &mut Wall) -> io::Result<(Child, ProcessTree)> {
+struct Roots {
+    /// Pids of the roots of running trees.
+    running: Vec<i32>,
+    /// Spawns whose child nobody knows yet: an unknown child is no orphan while there are any.
+    starting: usize,
+}
+
+/// Counts as a start until it is dropped.
+struct Starting;
+
+impl Starting {
+    fn begin() -> Self {
+        ROOTS.lock().unwrap_or_else(PoisonError::into_inner).starting += 1;
+        Self
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        ROOTS.lock().unwrap_or_else(PoisonError::into_inner).starting -= 1;
+    }
+}
+
+/// Starts a child, off the async threads: the spawn returns at the exec, and a child that joins a
+/// control group waits there for the kernel, for ten milliseconds and more. Dropped in the middle,
+/// the child is killed once it is there.
+pub(crate) async fn start(
+    job: &Job,
+    input: Stdio,
+    wall: &mut Wall,
+) -> io::Result<(Child, ProcessTree)> {
     let label = LABEL.get().map_or("unclaimed", String::as_str);
     let marker = format!("{label}.{}", random::uuid());
     let mut command = Command::new(&job.program);
@@ -272,19 +302,20 @@ pub(crate) fn start(job: &Job, input: Stdio, wall: &mut Wall) -> io::Result<(Chi
             command.pre_exec(enter);
         }
     }
-    let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let spawned = tokio::task::spawn_blocking(move || spawn(command, marker));
+    spawned.await.map_err(|_| io::Error::other("the program is shutting down"))?
+}
+
+fn spawn(mut command: Command, marker: String) -> io::Result<(Child, ProcessTree)> {
+    let _starting = Starting::begin();
     let child = command.spawn()?;
     let root = child
         .id()
         .and_then(|pid| i32::try_from(pid).ok())
         .ok_or_else(|| io::Error::other("the child has no process id"))?;
-    roots.push(root);
-    let tree = ProcessTree {
-        root,
-        members: Arc::new(Mutex::new(Members::new(root, marker))),
-        ended: false,
-    };
-    Ok((child, tree))
+    ROOTS.lock().unwrap_or_else(PoisonError::into_inner).running.push(root);
+    let members = Arc::new(Mutex::new(Members::new(root, marker)));
+    Ok((child, ProcessTree { root, members, ended: false, left: false }))
 }
 
 /// All processes below one child of ours. Dropped before its end, it kills them at once.
@@ -295,6 +326,7 @@ pub(crate) struct ProcessTree {
     /// be dropped in the middle and the tree must still be ended then.
     members: Arc<Mutex<Members>>,
     ended: bool,
+    left: bool,
 }
 
 impl ProcessTree {
@@ -328,6 +360,12 @@ impl ProcessTree {
         }
         self.ended = true;
     }
+
+    /// Drops a tree whose root was waited for, off the async threads as well.
+    pub async fn leave(mut self) {
+        let root = self.root;
+        self.left = tokio::task::spawn_blocking(move || forget(root)).await.is_ok();
+    }
 }
 
 impl Drop for ProcessTree {
@@ -340,11 +378,18 @@ impl Drop for ProcessTree {
                 }
             }
         }
-        let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
-        roots.retain(|root| *root != self.root);
-        if roots.is_empty() && LABEL.get().is_some() {
-            end_orphans();
+        if !self.left {
+            forget(self.root);
         }
+    }
+}
+
+/// A root that is gone. After the last one nothing of ours may run.
+fn forget(root: i32) {
+    let mut roots = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    roots.running.retain(|other| *other != root);
+    if roots.running.is_empty() && roots.starting == 0 && LABEL.get().is_some() {
+        end_orphans();
     }
 }
 
@@ -359,7 +404,8 @@ pub(crate) fn signal_all(members: &Mutex<Members>, signal: Option<Signal>) -> us
 }
 
 /// Ends children of ours that no tree claims: they cleared their environment and left their
-/// session. Only called while no tree runs and the roots are locked, so all found are such.
+/// session. Only called while no tree runs or starts and the roots are locked, so all found are
+/// such.
 fn end_orphans() {
     let own_pid = process_table::own_pid();
     let orphans = process_table::scan().into_iter().filter(|row| row.parent == own_pid);

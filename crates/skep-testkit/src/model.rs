@@ -139,6 +139,11 @@ impl ScriptedModel {
         self.shared.state().requests.clone()
     }
 
+    /// How many requests came so far.
+    pub fn asked(&self) -> usize {
+        self.shared.state().requests.len()
+    }
+
     /// Why requests were refused; empty when the product speaks the wire well.
     pub fn refusals(&self) -> Vec<String> {
         self.requests().into_iter().filter_map(|request| request.refusal).collect()
