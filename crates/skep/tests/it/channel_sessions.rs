@@ -226,6 +226,14 @@ async fn channel_an_export_becomes_the_same_session_in_another_hive() {
     let found = get(&elsewhere, "/api/v1/search?q=zebra%20arger").await;
     assert_eq!(found["hits"][0]["session"], id);
 
+    // A file that names its agent goes to no other.
+    let refused = skep(&other, &["history", "import", file, "--agent", "plain"]).await;
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    let why = "it belongs to the agent main, not to plain";
+    assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    let nobody = skep(&other, &["history", "import", file, "--agent", "nobody"]).await;
+    assert_eq!(nobody.code, Some(1), "{}", nobody.stdout);
+
     // The conversation goes on there, on a fork.
     other.model.push(Reply::say("Still here."));
     let fork = skep(&other, &["session", "fork", &id, "--key", "main"]).await;

@@ -45,7 +45,7 @@ pub struct HistoryImportArgs {
     /// Files that `skep history export` wrote
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The agent of files that name none
+    /// The agent they belong to; files in the format seed name none
     #[arg(long)]
     agent: Option<String>,
     /// Session key that leads to it, if that leads nowhere yet (`import:ID`)
@@ -195,7 +195,7 @@ async fn import_one(
     let text = fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
     let first: Value = serde_json::from_str(text.lines().next().unwrap_or_default())
         .map_err(|error| failed(format!("line 1: this is not JSON ({error})")))?;
-    let Some(agent) = first["agentId"].as_str().or(command.agent.as_deref()) else {
+    let Some(agent) = command.agent.as_deref().or(first["agentId"].as_str()) else {
         let why = "line 1: `agentId` is missing; is this an export of `skep history`? Name the \
                    agent of a file in the format seed with --agent";
         return Err(failed(why.to_owned()));
