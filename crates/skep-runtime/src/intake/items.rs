@@ -1,6 +1,7 @@
 //! One item of the inbox by its id: what became of it, ending it, trying it again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use skep_core::Millis;
 use skep_core::cause::Cause;
@@ -20,6 +21,8 @@ use crate::intake::{Opens, ReceiptDraft, accepted};
 
 /// Characters of a message in a list.
 const PREVIEW: usize = 200;
+/// A turn that is told to end has ended by then.
+const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
 impl Hive {
     pub async fn item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
@@ -49,7 +52,14 @@ impl Hive {
     /// Ends an item: at once when nobody has begun it, else with its turn. Gives it as it is then.
     pub async fn cancel_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemInfo, DoorError> {
         self.seen_item(id, sight).await?;
-        self.end_item(id, CancelReason::Stop).await?;
+        let ended = self.shared.waiters.wait(id);
+        let told = self.end_item(id, CancelReason::Stop).await;
+        if told.is_ok() {
+            // One that takes longer is given as it stands then.
+            let _ = tokio::time::timeout(ENDED_WITHIN, ended).await;
+        }
+        self.shared.waiters.tidy(id);
+        told?;
         self.item(id, sight).await
     }
 

@@ -56,7 +56,8 @@ async fn engine_tasks_cancel_what_waits_at_once_and_what_runs_with_its_turn() {
 
     let running = item(&play, &ids[0]).await;
     assert_eq!((&running["state"], &running["text"]), (&json!("running"), &json!("one")));
-    assert_eq!(post(&play, &ids[0], "cancel").await.0, 200);
+    let (status, cancelled) = post(&play, &ids[0], "cancel").await;
+    assert_eq!((status, &cancelled["state"]), (200, &json!("cancelled")), "{cancelled}");
     let told = ws.answer_to("a").await.unwrap();
     assert_eq!((&told["type"], &told["code"]), (&json!("error"), &json!("cancelled")));
     assert_eq!(ws.answer_to("c").await.unwrap()["content"], "third");
