@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use axum::response::sse::Event as Sent;
 use skep_core::event::{DeltaPart, Event, EventKind};
 use skep_core::message::Usage;
@@ -14,6 +15,7 @@ use super::answer_of;
 use super::reply::Chunks;
 use crate::door::state::Doors;
 use crate::request::openai_error::error;
+use crate::request::problem::Problem;
 use crate::stream::follow_stream::{FollowItem, Telling};
 
 pub(crate) struct Progress {
@@ -74,7 +76,7 @@ impl Progress {
                 Some(FollowItem::End(followed, usage)) => self.end(*followed, usage).await,
                 Some(FollowItem::Left) | None => {
                     let text = "the hive stops; the message is kept and goes on when it is back";
-                    self.fail("stopping", text);
+                    self.fail(&Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", text));
                     self.stage = Stage::Left;
                 }
             }
@@ -95,7 +97,9 @@ impl Progress {
         self.stage = Stage::Ended;
         let answered = match answer_of(&self.doors, &followed).await {
             Ok(answered) => answered,
-            Err(failure) => return self.fail(&failure.code, &failure.error),
+            Err(failure) => {
+                return self.fail(&Problem::failed_turn(failure.code, failure.error));
+            }
         };
         let last = followed.response.map(|response| response.content).unwrap_or_default();
         if let Some(rest) = self.text.rest(&answered.text, &last) {
@@ -108,8 +112,8 @@ impl Progress {
         self.done();
     }
 
-    fn fail(&mut self, code: &str, text: &str) {
-        self.ready.push_back(Sent::default().data(error(500, text, code, None).to_string()));
+    fn fail(&mut self, problem: &Problem) {
+        self.ready.push_back(Sent::default().data(error(&problem.summary()).to_string()));
         self.done();
     }
 

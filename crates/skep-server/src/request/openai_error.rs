@@ -31,7 +31,7 @@ struct OpenAiErrorBody {
 /// A refusal of ours, said in the words of `/v1`.
 pub(crate) fn reshape(response: Response) -> Response {
     let Some(said) = response.extensions().get::<ProblemSummary>() else { return response };
-    let body = error(said.status, &said.detail, &said.code, said.param.as_deref());
+    let body = error(said);
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
     let json = HeaderValue::from_static("application/json");
@@ -43,7 +43,8 @@ pub(crate) fn reshape(response: Response) -> Response {
     (parts, Json(body)).into_response()
 }
 
-pub(crate) fn error(status: u16, message: &str, code: &str, param: Option<&str>) -> Value {
+pub(crate) fn error(said: &ProblemSummary) -> Value {
+    let ProblemSummary { status, code, detail, param } = said;
     let kind = match status {
         401 => "authentication_error",
         403 => "permission_error",
@@ -51,7 +52,7 @@ pub(crate) fn error(status: u16, message: &str, code: &str, param: Option<&str>)
         400..=499 => "invalid_request_error",
         _ => "server_error",
     };
-    json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
+    json!({"error": {"message": detail, "type": kind, "param": param, "code": code}})
 }
 
 pub(crate) fn described(description: &str) -> openapi::Response {

@@ -147,6 +147,16 @@ impl Problem {
         self
     }
 
+    /// What a refusal repeats may be a key pasted by mistake.
+    pub(crate) fn summary(&self) -> ProblemSummary {
+        ProblemSummary {
+            status: self.status.as_u16(),
+            code: self.code.as_ref().to_owned(),
+            detail: scrub::known().clean(&self.detail).into_owned(),
+            param: self.param.clone(),
+        }
+    }
+
     pub(crate) fn limited(mut self, quota: Quota) -> Self {
         self.quota = Some(Box::new(quota));
         self
@@ -177,6 +187,7 @@ impl From<DoorError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let said = self.summary();
         let mut body = Map::new();
         body.insert("type".to_owned(), "about:blank".into());
         let title = self.status.canonical_reason().unwrap_or("Error");
@@ -185,15 +196,8 @@ impl IntoResponse for Problem {
         body.insert("detail".to_owned(), self.detail.into());
         body.insert("code".to_owned(), self.code.as_ref().into());
         body.extend(self.more.into_iter().map(|(member, value)| (member.to_owned(), value)));
-        // A refusal often repeats what was asked for, and that may be a key pasted by mistake.
         let mut body = Value::Object(body);
         scrub::known().clean_json(&mut body);
-        let said = ProblemSummary {
-            status: self.status.as_u16(),
-            code: self.code.into_owned(),
-            detail: body["detail"].as_str().unwrap_or_default().to_owned(),
-            param: self.param,
-        };
         let mut response = (self.status, Json(body)).into_response();
         response.extensions_mut().insert(said);
         let headers = response.headers_mut();

@@ -303,6 +303,29 @@ async fn channel_calls_that_take_long_are_kept_alive_and_break_off_when_they_fai
 }
 
 #[tokio::test]
+async fn channel_calls_tell_of_a_failure_in_the_same_words_streamed_and_in_one_piece() {
+    let stage = Stage::new().await;
+    let failing = || Reply::new().error_event("invalid_request_error", "no such thing");
+    stage.model.answer_with(move |_| failing());
+    let play = stage.up_for_calls("600000 600000 600000 600000").await;
+    let told = call(&play, &[], &ask("one")).await;
+    let whole: Value = serde_json::from_str(&told.text).unwrap();
+    let mut body = ask("other");
+    body["stream"] = true.into();
+    let request = play.api().request(Method::POST, COMPLETIONS).json(&body);
+    let mut events = Events::of(request).await.unwrap();
+    let streamed = loop {
+        let event = events.next().await.unwrap().expect("the stream goes on");
+        let chunk: Value = serde_json::from_str(&event.data).unwrap();
+        if chunk.get("error").is_some() {
+            break chunk;
+        }
+    };
+    assert_eq!(whole["error"]["type"], "invalid_request_error", "{whole}");
+    assert_eq!(streamed, whole);
+}
+
+#[tokio::test]
 async fn channel_calls_tell_that_they_wait_for_a_person() {
     let stage = Stage::new().await;
     let asks = "allowed_tools: ['*']\npolicy:\n  - {effect: ask, tool: bash}\n";
