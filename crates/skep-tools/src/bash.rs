@@ -21,7 +21,8 @@ const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 const MOST_TIMEOUT_MS: u64 = 600_000;
 /// How long a command may run in the background: until its session ends, and not beyond this.
 const BACKGROUND: Duration = Duration::from_secs(3600);
-/// Kept of a command's output. The gate shows as much of it as it may and keeps the rest in a file.
+/// Kept of a command's output: its beginning and its end. The gate shows as much of it as it may
+/// and keeps the rest in a file.
 const OUTPUT_BYTES: usize = 4 << 20;
 /// Kept of what a command in the background says: its beginning and its end.
 const BACKGROUND_BYTES: usize = 256 << 10;
@@ -233,6 +234,10 @@ fn sandbox_of(sandbox: &Sandbox, settings: &SandboxSettings) -> Sandbox {
 fn answer(output: &JobOutput) -> ToolAnswer {
     let mut text = shown(&output.stdout);
     end_line(&mut text);
+    if output.stdout.dropped > 0 {
+        let (dropped, whole) = (output.stdout.dropped, output.stdout.all());
+        text.push_str(&format!("[{dropped} of {whole} bytes were not kept]\n"));
+    }
     let (note, code) = match &output.ending {
         Ending::Exited { code } => (format!("[exit code {code}]"), Some(*code)),
         Ending::Signalled { signal } => (format!("[ended by signal {signal}]"), None),
@@ -263,7 +268,7 @@ fn shown(captured: &Captured) -> String {
     }
     let (head, tail) = captured.bytes.split_at(captured.gap.min(captured.bytes.len()));
     format!(
-        "{}\n[{} bytes left out]\n{}",
+        "{}\n[{} bytes are missing here]\n{}",
         String::from_utf8_lossy(head),
         captured.dropped,
         String::from_utf8_lossy(tail)

@@ -96,8 +96,13 @@ async fn bash_walls_bound_the_output_and_keep_both_ends() {
     let answer = use_tool("bash", home.path(), arguments).await;
     assert!(answer.text.len() <= (4 << 20) + 256, "{}", answer.text.len());
     assert!(answer.text.starts_with("begin\n1\n2\n"));
-    assert!(answer.text.ends_with("1000000\nend\n[exit code 0]"));
-    assert!(answer.text.contains(" bytes left out]\n"));
+    // Also where only its end is shown, it says that there is more than can be looked up.
+    let whole =
+        "begin\nend\n".len() + (1..=1_000_000).map(|n| format!("{n}\n").len()).sum::<usize>();
+    let dropped = whole - (4 << 20);
+    let end = format!("1000000\nend\n[{dropped} of {whole} bytes were not kept]\n[exit code 0]");
+    assert!(answer.text.ends_with(&end), "{}", &answer.text[answer.text.len() - 200..]);
+    assert!(answer.text.contains(&format!("\n[{dropped} bytes are missing here]\n")));
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ pub(crate) async fn bounded(text: String, bound: usize, rest: Rest) -> (String, 
     }
 }
 
-/// The beginning and the end, and between them where all of it is.
+/// The beginning and the end, and between them where the rest is.
 fn shortened(text: &str, bound: usize, file: &Path, kept: &Result<(), PathRefusal>) -> String {
     let mut head = bound - bound / 2;
     while !text.is_char_boundary(head) {
@@ -70,11 +70,11 @@ fn shortened(text: &str, bound: usize, file: &Path, kept: &Result<(), PathRefusa
         tail += 1;
     }
     let (left_out, whole) = (tail - head, text.len());
-    let all = match kept {
-        Ok(()) => format!("all of it is in {}", file.display()),
-        Err(refusal) => format!("it could not be kept in a file: {refusal}"),
+    let rest = match kept {
+        Ok(()) => format!("they are in {}", file.display()),
+        Err(refusal) => format!("they could not be kept in a file: {refusal}"),
     };
-    let note = format!("[{left_out} of {whole} bytes left out; {all}]");
+    let note = format!("[{left_out} of {whole} bytes left out; {rest}]");
     format!("{}\n{note}\n{}", &text[..head], &text[tail..])
 }
 

@@ -310,7 +310,7 @@ async fn gate_long_answers_are_cut_and_kept_in_files_that_do_not_pile_up() {
     let ran = scene.call("c1", "flood", json!({})).await;
     let output = work.path().join("7/key");
     let file = output.join("t1-c1.txt");
-    let note = format!("[1990 of 2000 bytes left out; all of it is in {}]", file.display());
+    let note = format!("[1990 of 2000 bytes left out; they are in {}]", file.display());
     assert_eq!(text(&ran), (format!("ééé\n{note}\néé").as_str(), false));
     assert!(chain(&ran).ends_with(" | bound: cut from 2000 bytes; the rest in a file"));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "é".repeat(1000));
@@ -345,7 +345,7 @@ async fn gate_a_file_that_cannot_be_kept_is_told_and_nothing_outside_is_written(
     (scene.agent.workspace, scene.bound) = (work.path().to_path_buf(), 10);
     let ran = scene.call("c1", "flood", json!({})).await;
     let said = text(&ran).0;
-    assert!(said.contains("it could not be kept in a file: io_error: "), "{said}");
+    assert!(said.contains("they could not be kept in a file: io_error: "), "{said}");
     assert!(chain(&ran).ends_with("cut from 2000 bytes; no file"), "{}", chain(&ran));
     // A link in the place of the file is not followed.
     std::fs::remove_file(work.path().join("7")).unwrap();
@@ -354,7 +354,7 @@ async fn gate_a_file_that_cannot_be_kept_is_told_and_nothing_outside_is_written(
     std::os::unix::fs::symlink(outside.path().join("x"), &link).unwrap();
     let ran = scene.call("c1", "flood", json!({})).await;
     let said = text(&ran).0;
-    assert!(said.contains("it could not be kept in a file: is_link: "), "{said}");
+    assert!(said.contains("they could not be kept in a file: is_link: "), "{said}");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 

@@ -138,7 +138,7 @@ async fn attack_jobs_and_long_outputs_belong_to_their_conversation() {
 
     let long = json!({"command": "echo heron-78; seq 1 5000"});
     let said = result(&stage, &anna, &own, "bash", long).await;
-    let (_, file) = said.split_once("all of it is in ").unwrap();
+    let (_, file) = said.split_once("bytes left out; they are in ").unwrap();
     let file = file.split_once(']').unwrap().0;
     let folder = file.rsplit_once('/').unwrap().0;
     let ways = [
