@@ -34,7 +34,7 @@ use crate::import::Import;
 use crate::inbox::{Accept, Accepted, Action, LaneChoice, Letter, NewTurn, Order, StopLane};
 use crate::item_views::{self, CancelItem, Cancelled, Retry};
 use crate::journal::{Audit, Entry, Journal, NewCall};
-use crate::lanes::{self, Unhold, WakeLanes};
+use crate::lanes::{self, ClockSetBack, Unhold, WakeLanes};
 use crate::leases::{self, Lease, LostTurns, Recover, Release, RenewLeases, Take};
 use crate::outbox::{self, FrameRecord, OpenChannel, RecordFrames};
 use crate::outcomes::{self, Resolve};
@@ -332,6 +332,7 @@ impl Story {
         let decide = Decide { turn, call: CallId::new("b"), decision, now: 4 };
         self.store.write(decide).await.unwrap();
         self.store.write(WakeLanes { now: 6 }).await.unwrap();
+        self.store.write(ClockSetBack { now: 3 }).await.unwrap();
         self.take(None).await.unwrap();
     }
 

@@ -10,7 +10,7 @@ use crate::tables::import::Import;
 use crate::tables::inbox::{Accept, Order, StopLane};
 use crate::tables::item_views::{CancelItem, Retry};
 use crate::tables::journal::Journal;
-use crate::tables::lanes::{Unhold, WakeLanes};
+use crate::tables::lanes::{ClockSetBack, Unhold, WakeLanes};
 use crate::tables::leases::{Recover, Release, RenewLeases, Take};
 use crate::tables::outbox::{OpenChannel, RecordFrames};
 use crate::tables::outcomes::Resolve;
@@ -32,7 +32,7 @@ crate::commands! {
     Journal, Park, Release, Close, Decide, AnswerApproval, Reopen, ExpireReopened, NoteRefused,
     AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel, BeginRequest,
     CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn, SignOut,
-    IndexSpoken, ForkSession, Import, AddAudit, Unsettled, ChargeLost, Resolve,
+    IndexSpoken, ForkSession, Import, AddAudit, Unsettled, ChargeLost, Resolve, ClockSetBack,
 }
 
 const SCHEMA: Schema = Schema {

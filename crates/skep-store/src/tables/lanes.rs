@@ -230,6 +230,31 @@ impl Run for WakeLanes {
     }
 }
 
+/// The clock was set back: what waits for a time waits from now on, as long as it was to wait. What
+/// changed later than now tells of it.
+pub struct ClockSetBack {
+    pub now: Millis,
+}
+
+impl Run for ClockSetBack {
+    /// How many turns would have waited longer.
+    type Out = usize;
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
+        let open = "SELECT t.id, l.id, l.agent FROM lanes l \
+                    JOIN turns t ON t.lane = l.id AND t.ended_at IS NULL \
+                    WHERE l.due_at IS NOT NULL AND t.changed_at > $1";
+        let late: Vec<(TurnId, LaneId, AgentId)> = tx.conn.list(open, &args![self.now]).await?;
+        for (turn, lane, agent) in &late {
+            let update = "UPDATE turns SET available_at = available_at - (changed_at - $2), \
+                          changed_at = $2 WHERE id = $1";
+            tx.conn.run(update, &args![turn, self.now]).await?;
+            refresh(tx, *lane, *agent, self.now).await?;
+        }
+        Ok(late.len())
+    }
+}
+
 /// What was chosen for a lane; nothing where the lane was never used.
 pub async fn chosen(conn: &mut Conn, agent: AgentId, key: &SessionKey) -> Result<Chosen, SqlError> {
     let select = "SELECT profile, think FROM lanes WHERE agent = $1 AND key = $2";

@@ -14,12 +14,12 @@ use skep_store::watch;
 
 use crate::lab::{LabStore, Raw, furnished};
 
-fn slot(number: i64) -> NewTurn {
+pub fn slot(number: i64) -> NewTurn {
     let (turn, session) = (TurnId(format!("t{number}")), SessionId::new("s"));
     NewTurn { turn, session, idle_ms: 1000, node: NodeName::new("n") }
 }
 
-async fn accept(store: &LabStore, number: i64, cause: Cause) -> Option<Lease> {
+pub async fn accept(store: &LabStore, number: i64, cause: Cause) -> Option<Lease> {
     let letter = Letter {
         item: ItemId(format!("i{number}")),
         message_id: MessageId(format!("i{number}")),

@@ -12,7 +12,7 @@ use skep_store::import::Import;
 use skep_store::inbox::{Accept, Order, StopLane};
 use skep_store::item_views::CancelItem;
 use skep_store::journal::Journal;
-use skep_store::lanes::WakeLanes;
+use skep_store::lanes::{ClockSetBack, WakeLanes};
 use skep_store::leases::{Recover, Release, Take};
 use skep_store::outbox::OpenChannel;
 use skep_store::requests::{BeginRequest, CloseRequest};
@@ -28,7 +28,7 @@ skep_store::commands! {
     pub enum Lab -> LabOutcome, <Command as CommandSet>::SCHEMA;
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
     Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, IndexSpoken, Prioritise, Raw,
-    AddAudit, TimedTake, TimedAccept, BeginRequest, CloseRequest,
+    AddAudit, TimedTake, TimedAccept, BeginRequest, CloseRequest, ClockSetBack,
 }
 
 pub type LabStore = StoreOf<Lab>;

@@ -5,6 +5,7 @@
 mod audit;
 mod batches;
 mod causes;
+mod clock;
 mod costs;
 mod damage;
 mod failures;

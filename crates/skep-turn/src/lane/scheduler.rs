@@ -12,7 +12,7 @@ use skep_core::Millis;
 use skep_core::ids::{NodeName, SessionId, TurnId};
 use skep_guard::{clock, random};
 use skep_store::inbox;
-use skep_store::lanes::{self, WakeLanes};
+use skep_store::lanes::{self, ClockSetBack, WakeLanes};
 use skep_store::leases::{self, Admits, Lease, LostTurns, Recover, RenewLeases, Take};
 use skep_store::{Store, StoreError};
 
@@ -40,6 +40,8 @@ pub struct Lanes {
     wake: Arc<Notify>,
     /// When the next parked or retrying turn may go on.
     next_due: AtomicI64,
+    /// What the clock said at the last look.
+    looked_at: AtomicI64,
 }
 
 impl Lanes {
@@ -55,8 +57,9 @@ impl Lanes {
         let held = store.read(lanes::held).await?;
         let limits = &snapshot.current().settings.limits;
         let slots = Arc::new(Slots::new(limits, held, Arc::clone(&wake), holder_of));
-        let (health, next_due) = (StoreHealth::default(), AtomicI64::new(i64::MIN));
-        Ok(Self { registry, slots, health, store, node, snapshot, wake, next_due })
+        let (next_due, looked_at) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MAX));
+        let health = StoreHealth::default();
+        Ok(Self { registry, slots, health, store, node, snapshot, wake, next_due, looked_at })
     }
 
     /// There may be work that is ready.
@@ -183,6 +186,14 @@ impl Lanes {
 
     /// Makes lanes ready whose time has come, and learns when the next one's will.
     async fn wake_due(&self) {
+        let now = clock::now_ms();
+        if now < self.looked_at.swap(now, Ordering::Relaxed) {
+            // Also the first look: the clock may have been set back between two starts.
+            if self.store.write(ClockSetBack { now }).await.is_err() {
+                self.looked_at.store(i64::MAX, Ordering::Relaxed);
+            }
+            self.next_due.store(i64::MIN, Ordering::Relaxed);
+        }
         while self.next_due.load(Ordering::Relaxed) <= clock::now_ms() {
             // Set before reading: a time noted meanwhile is earlier than what we find, and stays.
             self.next_due.store(i64::MAX, Ordering::Relaxed);
