@@ -17,8 +17,8 @@ use tokio::sync::Mutex;
 
 use crate::home::watch::ReadScope;
 use crate::home::{
-    HomeError, LoadError, LoadedHome, Mistake, ReadAgents, agent_policy_mistake, create,
-    hive_policy_mistake, load_again, load_agents, local,
+    HomeError, LoadError, LoadedHome, Mistake, ReadAgents, create, load_again, load_agents, local,
+    read_agent_policy, read_hive_policy,
 };
 use crate::vendors::Vendors;
 
@@ -36,6 +36,8 @@ struct Applied {
     loaded: LoadedHome,
     /// The hive's own files cannot be used: agents are not read alone until they can.
     kept: bool,
+    /// Why the hive's own policy denies everything, where it does.
+    denial: Option<String>,
     /// How often something was put in force.
     count: u64,
 }
@@ -64,7 +66,7 @@ impl Reading {
 
 impl Applier {
     pub fn new(home: &Home, hive: &Hive, vendors: Vendors, loaded: LoadedHome) -> Arc<Self> {
-        let applied = Applied { vendors, loaded, kept: false, count: 0 };
+        let applied = Applied { vendors, loaded, kept: false, denial: None, count: 0 };
         Arc::new(Self { home: home.clone(), hive: hive.clone(), applied: Mutex::new(applied) })
     }
 
@@ -122,7 +124,9 @@ impl Applier {
         let running = self.hive.settings();
         let mut problems: Vec<ConfigProblem> = next.broken.values().map(told).collect();
         let kept = next.broken.keys();
-        let kept = kept.filter_map(|name| Some((name.clone(), self.kept(name, &running, &next)?)));
+        let kept = kept.filter_map(|name| {
+            Some((name.clone(), self.kept(name, &running, &applied.loaded, &next)?))
+        });
         let kept: Vec<_> = kept.collect();
         next.settings.agents.extend(kept);
         applied.vendors.furnish(&mut next.settings, &next.connections);
@@ -135,7 +139,7 @@ impl Applier {
             let change = SettingsChange::All(Box::new(next.settings.clone()));
             self.change(change, config).await?;
         }
-        (applied.loaded, applied.kept) = (next, false);
+        (applied.loaded, applied.kept, applied.denial) = (next, false, None);
         Ok(())
     }
 
@@ -152,7 +156,7 @@ impl Applier {
         let mut states = read.states.clone();
         for (name, state) in &mut states {
             if read.broken.contains_key(name)
-                && let Some(kept) = self.kept(name, &running, loaded)
+                && let Some(kept) = self.kept(name, &running, loaded, loaded)
             {
                 *state = Some(kept);
             }
@@ -186,10 +190,11 @@ impl Applier {
         &self,
         name: &AgentName,
         running: &HiveSettings,
+        before: &LoadedHome,
         read: &LoadedHome,
     ) -> Option<AgentState> {
-        let Some(AgentState::Active(before)) = running.agents.get(name) else { return None };
-        let mut kept = (**before).clone();
+        let Some(AgentState::Active(active)) = running.agents.get(name) else { return None };
+        let mut kept = (**active).clone();
         // An explicit model (`vendor:model`) stays.
         let profile = &kept.profile.name;
         if running.profiles.get(profile) == Some(&kept.profile)
@@ -197,9 +202,8 @@ impl Applier {
         {
             kept.profile = Arc::clone(profile);
         }
-        let mistake =
-            agent_policy_mistake(&self.home, name.as_str(), &read.known, &environment::var);
-        kept.policy.broken = mistake.map(|mistake| mistake.to_string());
+        let policy = read_agent_policy(&self.home, name.as_str(), &read.known, &environment::var);
+        kept.policy.broken = policy.denial(own_mistake(before, name));
         Some(AgentState::Active(Arc::new(kept)))
     }
 
@@ -207,19 +211,19 @@ impl Applier {
     /// readable again, the settings in force decide.
     async fn keep(
         &self,
-        applied: &Applied,
+        applied: &mut Applied,
         error: &LoadError,
         unwatched: Option<String>,
     ) -> Result<(), DoorError> {
         let problems = error.mistakes.iter().map(told).collect();
         let needs_restart = self.hive.config().needs_restart.clone();
         let config = ConfigStanding { problems, needs_restart, unwatched };
-        let mistake = hive_policy_mistake(&self.home).map(|mistake| mistake.to_string());
+        applied.denial = read_hive_policy(&self.home).denial(applied.denial.take());
         let running = self.hive.settings();
         let mut settings = (*running).clone();
         for (name, state) in settings.agents.iter_mut() {
             let AgentState::Active(agent) = state else { continue };
-            let broken = mistake.clone().or_else(|| applied.own_mistake(name));
+            let broken = applied.denial.clone().or_else(|| own_mistake(&applied.loaded, name));
             if agent.policy.broken != broken {
                 Arc::make_mut(agent).policy.broken = broken;
             }
@@ -229,8 +233,8 @@ impl Applier {
             return Ok(());
         }
         log(&config);
-        if let Some(mistake) = &mistake {
-            tracing::warn!("every tool call is denied: {mistake}");
+        if let Some(denial) = &applied.denial {
+            tracing::warn!("every tool call is denied: {denial}");
         }
         let change = SettingsChange::All(Box::new(settings));
         self.hive.apply(change, config, ConfigOutcome::Kept).await
@@ -272,13 +276,13 @@ impl Applied {
             Found::Home(read.map(Box::new))
         })
     }
+}
 
-    /// The problem of the policy in the agent's own file.
-    fn own_mistake(&self, name: &AgentName) -> Option<String> {
-        match self.loaded.settings.agents.get(name) {
-            Some(AgentState::Active(agent)) => agent.policy.broken.clone(),
-            _ => None,
-        }
+/// The problem of the policy in the agent's own file.
+fn own_mistake(loaded: &LoadedHome, name: &AgentName) -> Option<String> {
+    match loaded.settings.agents.get(name) {
+        Some(AgentState::Active(agent)) => agent.policy.broken.clone(),
+        _ => None,
     }
 }
 

@@ -173,6 +173,60 @@ async fn a_reading_is_not_put_in_force_over_a_later_one() {
     assert_eq!(lab.described("a0").as_deref(), Some("second"));
 }
 
+/// A file that is emptied mends nothing: what was denied because its policy could not be read stays
+/// denied.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_file_does_not_bring_an_older_policy_back() {
+    let lab = Lab::new(2).await;
+    let broken = |name: &str| {
+        let agent = lab.hive.settings().agent(&AgentName::new(name)).unwrap();
+        agent.policy.broken.is_some()
+    };
+    let read = async || {
+        let reading = lab.applier.read(&ReadScope::Home).await;
+        assert!(lab.applier.install(reading, None).await.unwrap());
+    };
+    let policy = |effect: &str| format!("policy:\n  - {{effect: {effect}, tool: bash}}\n");
+    for alone in [true, false] {
+        for (text, expected) in [
+            (policy("allow"), false),
+            (String::new(), false),
+            (policy("denny"), true),
+            (String::new(), true),
+            ("  \n\n".to_owned(), true),
+            ("# nothing\n".to_owned(), false),
+        ] {
+            lab.write("a0", &text);
+            if alone {
+                lab.apply("a0").await
+            } else {
+                read().await
+            }
+            assert_eq!(broken("a0"), expected, "{alone} {text:?}");
+            assert!(!broken("a1"), "{alone} {text:?}");
+        }
+    }
+    let hive = |effect: &str| format!("defaults: {{policy: {{run: {effect}}}}}\n");
+    for (text, expected) in [
+        (Some(hive("allow")), false),
+        (Some(String::new()), false),
+        (Some(hive("nonsense")), true),
+        (Some(String::new()), true),
+        (None, true),
+        (Some("limits: {stepz: 3}\n".to_owned()), false),
+        (Some(hive("nonsense")), true),
+        (None, true),
+        (Some(hive("deny")), false),
+    ] {
+        match &text {
+            Some(text) => fs::write(lab.home.skep_yaml(), text).unwrap(),
+            None => fs::remove_file(lab.home.skep_yaml()).unwrap(),
+        }
+        read().await;
+        assert_eq!((broken("a0"), broken("a1")), (expected, expected), "{text:?}");
+    }
+}
+
 /// While the hive's own policy cannot be read, an agent alone does not lift what it denies.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_alone_does_not_lift_the_denial_of_a_broken_hive() {

@@ -38,9 +38,9 @@ mod mistake_tests;
 #[cfg(test)]
 mod provider_tests;
 
-pub use agent::{policy_mistake as agent_policy_mistake, rule_count as agent_rule_count};
+pub use agent::{read_policy as read_agent_policy, rule_count as agent_rule_count};
 pub use create::{HomeError, write_file};
-pub use hive::policy_mistake as hive_policy_mistake;
+pub use hive::read_policy as read_hive_policy;
 pub use known_names::KnownNames;
 pub use load::{
     CheckReport, LoadError, LoadedHome, ReadAgents, check, load, load_again, load_agents,

@@ -21,7 +21,7 @@ use super::mistake::Mistake;
 use super::policy::{self, RawRule};
 use super::rules;
 use super::scalar::{BoundedInteger, Dollars, TextScalar, present};
-use super::source::{FILE_BYTES, FilledFiles, SourceText};
+use super::source::{FILE_BYTES, FilledFiles, PolicyReading, SourceText};
 use super::yaml;
 
 /// One agent.
@@ -141,12 +141,12 @@ pub fn look_at(home: &Home, name: &str) -> Result<(), Mistake> {
 }
 
 /// Whether `policy` can be read, whatever else is wrong with the file.
-pub fn policy_mistake(
+pub fn read_policy(
     home: &Home,
     name: &str,
     known: &KnownNames,
     variables: Variables,
-) -> Option<Mistake> {
+) -> PolicyReading {
     #[derive(Default, Deserialize, JsonSchema)]
     #[serde(default)]
     struct PolicyOnlyAgent {
@@ -154,9 +154,10 @@ pub fn policy_mistake(
     }
     let read = source(name, &home.agent(name)).and_then(|source| {
         let raw: PolicyOnlyAgent = yaml::parse(&source)?;
-        policy::rules(&raw.policy, &Reader { source: &source, variables }, known).map(drop)
+        policy::rules(&raw.policy, &Reader { source: &source, variables }, known)?;
+        Ok(Some(source))
     });
-    read.err()
+    PolicyReading::of(read)
 }
 
 fn source(name: &str, folder: &Path) -> Result<SourceText, Mistake> {

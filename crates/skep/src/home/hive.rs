@@ -19,7 +19,7 @@ use super::environment::{Reader, Variables};
 use super::known_names::KnownNames;
 use super::mistake::Mistake;
 use super::scalar::{BoundedInteger, Dollars, Period, TextScalar};
-use super::source::{FILE_BYTES, SourceText};
+use super::source::{FILE_BYTES, PolicyReading, SourceText};
 use super::yaml;
 
 /// 7537 spells SKEP on a phone's keys.
@@ -211,7 +211,7 @@ fn origin(reader: &Reader<'_>, text: &TextScalar) -> Result<String, Mistake> {
 }
 
 /// Whether `defaults.policy` can be read, whatever else is wrong with the file.
-pub fn policy_mistake(home: &Home) -> Option<Mistake> {
+pub fn read_policy(home: &Home) -> PolicyReading {
     #[derive(Default, Deserialize, JsonSchema)]
     #[serde(default)]
     struct PolicyOnlyHive {
@@ -223,13 +223,14 @@ pub fn policy_mistake(home: &Home) -> Option<Mistake> {
         policy: RawPolicy,
     }
     let source = SourceText::read(&home.skep_yaml(), FILE_BYTES);
-    let read = source.and_then(|source| match source {
-        Some(source) => yaml::parse::<PolicyOnlyHive>(&source).map(|raw| {
+    let read = source.and_then(|source| {
+        if let Some(source) = &source {
+            let raw = yaml::parse::<PolicyOnlyHive>(source)?;
             let PolicyOnlyDefaults { policy: _ } = raw.defaults;
-        }),
-        None => Ok(()),
+        }
+        Ok(source)
     });
-    read.err()
+    PolicyReading::of(read)
 }
 
 fn limits(raw: &RawHive) -> Limits {

@@ -97,6 +97,33 @@ impl<'a> FilledFiles<'a> {
     }
 }
 
+/// What the policy of a file that is not in force says.
+pub enum PolicyReading {
+    Fine,
+    /// The file says nothing, which may be half of a change.
+    Empty,
+    Broken(Mistake),
+}
+
+impl PolicyReading {
+    pub fn of(read: Result<Option<SourceText>, Mistake>) -> Self {
+        match read {
+            Ok(Some(source)) if !source.text.trim().is_empty() => Self::Fine,
+            Ok(_) => Self::Empty,
+            Err(mistake) => Self::Broken(mistake),
+        }
+    }
+
+    /// Why everything is denied; a file that says nothing leaves that as it was.
+    pub fn denial(self, before: Option<String>) -> Option<String> {
+        match self {
+            Self::Fine => None,
+            Self::Empty => before,
+            Self::Broken(mistake) => Some(mistake.to_string()),
+        }
+    }
+}
+
 /// A link is refused because a change behind it would not be noticed.
 fn not_a_file(file: &Path, found: &PathEntry) -> Mistake {
     let what = match found {
