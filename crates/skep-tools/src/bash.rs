@@ -158,7 +158,11 @@ type Answered = Result<ToolAnswer, String>;
 async fn run(sandbox: &Sandbox, command: ShellCommand, context: &ToolContext) -> Answered {
     let sandbox = sandbox_of(sandbox, &context.sandbox);
     let output = sandbox.run(command, &room(context), &context.cancel).await;
-    output.map(|output| answer(&output)).map_err(|error| error.to_string())
+    let output = output.map_err(|error| error.to_string())?;
+    Ok(match (answer(&output), output.ending) {
+        (ToolAnswer::Done { text, .. }, Ending::Cancelled) => ToolAnswer::Cut { text },
+        (answer, _) => answer,
+    })
 }
 
 async fn start(

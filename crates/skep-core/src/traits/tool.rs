@@ -174,6 +174,9 @@ pub enum ToolAnswer {
         /// Files that the model sees besides the text.
         files: Vec<File>,
     },
+    /// It was ended before it was done: nobody knows what it had done by then. The text is what it
+    /// said.
+    Cut { text: String },
     /// The call waits for a decision; it runs again with it.
     Wait { reason: String },
 }

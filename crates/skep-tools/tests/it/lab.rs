@@ -73,6 +73,7 @@ pub async fn call(tool: &dyn Tool, arguments: Value, context: ToolContext) -> An
     };
     match prepared(context).await {
         ToolAnswer::Done { text, is_error, details, .. } => Answer { text, is_error, details },
+        ToolAnswer::Cut { text } => Answer { text, is_error: true, details: None },
         ToolAnswer::Wait { reason } => panic!("{} waits: {reason}", tool.spec().name),
     }
 }

@@ -84,7 +84,7 @@ pub(crate) enum End {
     Refused,
     /// The turn ended before the call could begin.
     NotRun,
-    /// It was told to end and did not say what it had done by then.
+    /// It was told to end before it was done: what it had done by then is unknown.
     Cut,
 }
 
@@ -309,7 +309,7 @@ impl GateEnv<'_> {
         end: End,
     ) -> CallOutcome {
         let word = match (&answer, end) {
-            (_, End::Cut) => "told to end, no answer",
+            (_, End::Cut) => "told to end before it was done",
             (ToolAnswer::Wait { .. }, _) => "waits",
             _ => "answered",
         };
@@ -361,7 +361,7 @@ impl GateEnv<'_> {
         let answer = scrubbed(answer, &arguments, &mut chain);
         let answer = self.finish(answer, Rest::of(context), &mut chain).await;
         let (outcome, bytes) = match (&answer, end) {
-            (_, End::Cut) => ("unknown", 0),
+            (_, End::Cut) | (ToolAnswer::Cut { .. }, _) => ("unknown", 0),
             (_, End::NotRun) => ("cancelled", 0),
             (ToolAnswer::Done { text, .. }, End::Refused) => ("refused", text.len()),
             (ToolAnswer::Done { is_error, text, files, .. }, _) => {
@@ -448,7 +448,7 @@ impl GateEnv<'_> {
                 chain.note(Stage::Bound, word);
                 ToolAnswer::Done { text, is_error, details, files }
             }
-            waits @ ToolAnswer::Wait { .. } => waits,
+            other @ (ToolAnswer::Cut { .. } | ToolAnswer::Wait { .. }) => other,
         }
     }
 
@@ -543,6 +543,7 @@ fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAns
             }
             ToolAnswer::Done { text, is_error, details, files }
         }
+        ToolAnswer::Cut { text } => ToolAnswer::Cut { text: scrubber.clean_owned(text) },
         ToolAnswer::Wait { reason } => ToolAnswer::Wait { reason: scrubber.clean_owned(reason) },
     }
 }

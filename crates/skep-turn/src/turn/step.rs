@@ -389,9 +389,15 @@ pub(crate) fn call_end(
             CallEnd::Waits(Box::new(WaitingCall { call, reason, approval: None, until: None }))
         }
         _ if ran.end == End::NotRun => CallEnd::NotRun,
-        _ if ran.end == End::Cut && !retry_safe => {
-            let audit = Some(ran.audit);
-            CallEnd::Answered(vec![last_word(call, UNKNOWN, CallState::Unknown, audit)])
+        ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text }
+            if ran.end == End::Cut && !retry_safe =>
+        {
+            let (text, audit) = (format!("{UNKNOWN}\n{text}"), Some(ran.audit));
+            CallEnd::Answered(vec![last_word(call, &text, CallState::Unknown, audit)])
+        }
+        ToolAnswer::Cut { text } => {
+            let (state, audit) = (CallState::Done, Some(ran.audit));
+            CallEnd::Answered(vec![last_word(call, &text, state, audit)])
         }
         ToolAnswer::Done { text, is_error, details, files } => {
             let mut body = Body::tool_result(id.clone(), &call.name, text, is_error);

@@ -184,3 +184,27 @@ async fn walls_background_that_is_silent_is_waited_for() {
     assert!(play.stop("main", "main").await);
     assert_eq!(play.ended("main", &item).await["state"], "cancelled");
 }
+
+/// A command that had begun when its turn was stopped may have had its effect.
+#[tokio::test]
+async fn walls_a_command_that_is_stopped_has_an_unknown_outcome() {
+    let stage = Stage::new().await;
+    stage.write("teams/main/config.yaml", "allowed_tools: [bash]\n");
+    let play = stage.up().await;
+    let line = "echo heron; echo a >> part; sleep 600; echo b >> part";
+    stage.model.push(Reply::call("bash", json!({"command": line})));
+    let item = play.item("main", "main", "go").await;
+    let part = stage.home().join("teams/main/work/part");
+    wait::until_true("the effect", PATIENCE, || part.exists()).await.unwrap();
+    play.tell("main", "main", "/stop").await;
+    assert_eq!(play.ended("main", &item).await["state"], "cancelled");
+    let rows = play.history("main", "main").await;
+    let result = rows.iter().find(|row| row["role"] == "toolResult").unwrap();
+    let said = result["content"][0]["text"].as_str().unwrap();
+    assert!(said.starts_with("outcome unknown: "), "{said}");
+    assert!(said.ends_with("heron\n[cancelled; everything it had started was ended]"), "{said}");
+    assert_eq!(play.state().await["unknown_calls"][0]["tool"], "bash");
+    let row = play.audit("kind=call&tool=bash").await.remove(0);
+    assert_eq!(row["outcome"], "unknown", "{row}");
+    assert_eq!(fs::read_to_string(part).unwrap(), "a\n");
+}
