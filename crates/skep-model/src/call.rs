@@ -24,7 +24,8 @@ const ERROR_BODY_BYTES: usize = 64 * 1024;
 const ERROR_BODY_PATIENCE: Duration = Duration::from_secs(2);
 /// The most one answer may say: many times what any model is able to, and little enough to keep.
 const ANSWER_BYTES: usize = 16 * 1024 * 1024;
-const CALL_BYTES: usize = 16 * 1024;
+/// And the most calls: each is a row, also where it does not run.
+const ANSWER_CALLS: usize = 4096;
 /// After the last event the end of the body usually comes at once; read, it lets the connection
 /// serve the next call. Not waited for longer than this.
 const DRAIN: Duration = Duration::from_millis(50);
@@ -76,6 +77,8 @@ struct Streaming<D> {
     decoder: D,
     /// Bytes of what was said so far.
     said: usize,
+    /// Calls so far.
+    calls: usize,
 }
 
 impl<W: Wire> Call<W> {
@@ -114,6 +117,7 @@ impl<W: Wire> Call<W> {
                     body: ResponseBody::default(),
                     decoder: W::Decoder::default(),
                     said: 0,
+                    calls: 0,
                 }));
                 Ok(())
             }
@@ -246,8 +250,13 @@ impl<D: Decode> Streaming<D> {
         ready: &mut VecDeque<ModelEvent>,
     ) -> Result<Read, ModelError> {
         self.said += decoded.iter().map(weight).sum::<usize>();
+        let is_call = |event: &&ModelEvent| matches!(event, ModelEvent::ToolCall { .. });
+        self.calls += decoded.iter().filter(is_call).count();
         if self.said > ANSWER_BYTES {
-            return Err(endless());
+            return Err(endless(&format!("is longer than {ANSWER_BYTES} bytes")));
+        }
+        if self.calls > ANSWER_CALLS {
+            return Err(endless(&format!("holds more than {ANSWER_CALLS} tool calls")));
         }
         let ended = matches!(decoded.last(), Some(ModelEvent::End(_)));
         ready.extend(decoded);
@@ -331,16 +340,12 @@ fn weight(event: &ModelEvent) -> usize {
         | ModelEvent::Thinking(text)
         | ModelEvent::Signature(text)
         | ModelEvent::RedactedThinking(text) => text.len(),
-        // Also one without arguments is a row, a run and an answer.
-        ModelEvent::ToolCall { name, arguments, .. } => {
-            name.len() + arguments.to_string().len() + CALL_BYTES
-        }
+        ModelEvent::ToolCall { name, arguments, .. } => name.len() + arguments.to_string().len(),
         ModelEvent::End(_) => 0,
     }
 }
 
 /// Asked again it would be as long.
-fn endless() -> ModelError {
-    let text = format!("the model's answer has no end: it is longer than {ANSWER_BYTES} bytes");
-    ModelError::Rejected { text }
+fn endless(what: &str) -> ModelError {
+    ModelError::Rejected { text: format!("the model's answer has no end: it {what}") }
 }

@@ -45,8 +45,18 @@ fn has_call(outcome: &Outcome) -> bool {
 }
 
 async fn calls_without_end_are_refused(wire: Wire) {
-    let calls = (0..1100).fold(Reply::new(), |reply, _| reply.tool("read", json!({})));
-    assert_eq!(kind(&outcome_of(wire, calls).await), "rejected");
+    let calls = |count| (0..count).fold(Reply::new(), |reply, _| reply.tool("read", json!({})));
+    // More than one answer may run: that is for the turn to say.
+    assert_eq!(kind(&outcome_of(wire, calls(1100)).await), "none");
+    let text = Reply::new().text_in(vec!["x".repeat(1 << 20).as_str(); 17]);
+    for (reply, what) in
+        [(text, "is longer than 16777216 bytes"), (calls(4097), "holds more than 4096 tool calls")]
+    {
+        let outcome = outcome_of(wire, reply).await;
+        assert_eq!(kind(&outcome), "rejected", "{what}");
+        let told = outcome.1.unwrap().to_string();
+        assert_eq!(told, format!("the model's answer has no end: it {what}"));
+    }
 }
 
 async fn every_fault_has_its_kind_and_gives_no_call(wire: Wire) {

@@ -40,7 +40,7 @@ pub(crate) use own::ForEngine;
 pub use policy::{CallerRights, about, decide, person, rule_of};
 use policy::{Moment, Permission};
 pub(crate) use policy::{Question, Records};
-pub(crate) use rows::{braked, expired, lost, never_ran, ungated};
+pub(crate) use rows::{braked, expired, in_excess, lost, never_ran, ungated};
 
 use crate::handles::HolderOf;
 use crate::snapshot::{Toolbox, is_listed};

@@ -45,6 +45,13 @@ pub(crate) fn never_ran(call: &ToolCall, why: &str) -> Audit {
     Audit { outcome: "cancelled", decision: chain.text(), ..lost(call) }
 }
 
+/// The row of a call of which there were too many in one answer.
+pub(crate) fn in_excess(call: &ToolCall) -> Audit {
+    let mut chain = Chain::default();
+    chain.note(Stage::Brake, "refused: too many calls in one answer");
+    Audit { outcome: "refused", decision: chain.text(), ..lost(call) }
+}
+
 /// The row of a call that nobody decided on in time.
 pub(crate) fn expired(call: &ToolCall) -> Audit {
     let mut chain = Chain::default();

@@ -33,6 +33,9 @@ use crate::gate::{self, CallOutcome, ClearedCall, End, Examination, Question};
 /// what takes longer is seen to run.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
+/// Calls of one answer that run. The others are answered to the model, which may make them again.
+const MOST_CALLS: usize = 1000;
+
 /// A call of the step, and what is to be done about it.
 pub(crate) struct PlannedCall {
     pub call: ToolCall,
@@ -45,6 +48,8 @@ pub(crate) struct PlannedCall {
     pub question: Option<(String, Millis)>,
     /// An engine with a loop of its own asked for it: it is never run again by us.
     pub own: bool,
+    /// More calls stand before it than one answer may hold.
+    excess: bool,
 }
 
 impl PlannedCall {
@@ -76,7 +81,7 @@ pub(crate) enum StepEnd {
 
 /// The calls of a message that was just said.
 pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<PlannedCall> {
-    let calls = body.tool_calls().map(|(id, name, arguments)| PlannedCall {
+    let calls = body.tool_calls().enumerate().map(|(at, (id, name, arguments))| PlannedCall {
         call: gate::call_of(id, name, arguments),
         retry_safe: turn.manner(name, arguments).retry_safe,
         decision: None,
@@ -84,13 +89,14 @@ pub(crate) fn plan(turn: &Turn, body: &Body) -> Vec<PlannedCall> {
         reason: None,
         question: None,
         own: false,
+        excess: at >= MOST_CALLS,
     });
     calls.collect()
 }
 
 /// The calls of the last journalled message, after a restart or a wait.
 pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<PlannedCall> {
-    let calls = body.tool_calls().filter_map(|(id, name, arguments)| {
+    let calls = body.tool_calls().enumerate().filter_map(|(at, (id, name, arguments))| {
         let row = journalled.iter().find(|row| row.call_id == *id)?;
         Some(PlannedCall {
             call: gate::call_of(id, name, arguments),
@@ -100,6 +106,7 @@ pub(crate) fn replan(body: &Body, journalled: &[Call]) -> Vec<PlannedCall> {
             reason: row.reason.clone(),
             question: None,
             own: row.own,
+            excess: at >= MOST_CALLS,
         })
     });
     calls.collect()
@@ -142,6 +149,7 @@ pub(crate) async fn run(
                 let reason = reason.unwrap_or_default();
                 waiting.push(WaitingCall { call: planned.call, reason, approval: None, until });
             }
+            Again::Run if planned.excess => entries.push(too_many(&planned.call)),
             Again::Run => to_run.push(planned),
         }
     }
@@ -438,6 +446,16 @@ pub(crate) fn unknown(call: &ToolCall) -> Entry {
 pub(crate) fn not_run(call: &ToolCall, why: &str) -> Entry {
     let text = format!("cancelled: the call did not run, because {why}");
     last_word(call, &text, CallState::Done, Some(gate::never_ran(call, why)))
+}
+
+/// The answer to a call of which there are too many in one answer.
+fn too_many(call: &ToolCall) -> Entry {
+    let text = format!(
+        "too_many_calls: the call of `{}` was not run: of one answer at most {MOST_CALLS} calls \
+         run. Make it again later, with fewer calls at once.",
+        call.name
+    );
+    last_word(call, &text, CallState::Done, Some(gate::in_excess(call)))
 }
 
 pub(crate) fn last_word(

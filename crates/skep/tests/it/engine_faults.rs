@@ -320,3 +320,19 @@ async fn engine_arguments_cut_by_the_token_limit_do_not_run() {
     assert_eq!(play.told("main", "main").await, ["user go", "assistant max_tokens: I act."]);
     assert_eq!(stage.effects.total().unwrap(), 0);
 }
+
+/// Calls beyond what one answer may hold are answered, and the turn goes on.
+#[tokio::test]
+async fn engine_of_an_answer_with_too_many_calls_the_first_ones_run() {
+    let stage = Stage::new().await;
+    let look =
+        |reply: Reply, number: usize| reply.tool("look", json!({"text": number.to_string()}));
+    stage.model.push((0..1003).fold(Reply::new(), look));
+    stage.model.push(Reply::say("fewer at once"));
+    let play = stage.up().await;
+    assert_eq!(play.ask("main", "go").await["response"]["content"], "fewer at once");
+    let results = stage.model.requests()[1].last_tool_results();
+    let refused: Vec<bool> =
+        results.iter().map(|result| result.text.starts_with("too_many_calls: ")).collect();
+    assert_eq!(refused, [vec![false; 1000], vec![true; 3]].concat());
+}
