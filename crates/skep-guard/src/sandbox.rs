@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cgroup::Group;
 use crate::disk::{self, BelowFloor};
 use crate::process::{self, Ending, Job, JobOutput, LiveOutput, ProcessError, Wall};
-use crate::size::{Size, Sizes};
+use crate::size::{Size, Sizes, Space};
 use crate::watchdog::Ceiling;
 use crate::workspace::Workspace;
 
@@ -237,8 +237,9 @@ impl Sandbox {
     ) -> Result<JobOutput, SandboxError> {
         let room = self.checked(room)?;
         let limits = &self.settings.limits;
-        let size = self.sizes.known(&room.workspace, limits.workspace_bytes).await;
-        let full = size.filter(|size| size.endless || size.bytes > limits.workspace_bytes);
+        let size = self.sizes.known(&room.workspace).await;
+        let most = limits.workspace_bytes;
+        let space = size.map_or(Space::Left, |size| self.sizes.space(&room.workspace, size, most));
         let ready = tokio::task::spawn_blocking({
             let (room, counting, limits) = (room.clone(), self.settings.counting, limits.clone());
             move || Ok::<_, SandboxError>((entrance::user_for(&room)?, group(counting, &limits)))
@@ -250,9 +251,9 @@ impl Sandbox {
         })?;
         let (staging, shown) = arguments::staged(&room, &self.settings, user.is_some());
         let named = user.unwrap_or_else(entrance::User::own);
-        let notice = full.map_or_else(String::new, |size| notice(size, limits));
-        let line = arguments::line(&self.settings, named, &shown, (&notice, &command.line));
-        let line = line.map_err(|error| broken(&error.to_string()))?;
+        let notice = size.map_or_else(String::new, |size| notice(size, space, limits));
+        let line = arguments::line(&self.settings, named, &shown, (&notice, &command.line), space);
+        let line = line.map_err(|why| broken(&why))?;
         let joined = group.clone();
         let enter = entrance::SandboxEntrance::new(user, staging, limits, line.handles)
             .map_err(|why| broken(&why))?;
@@ -272,7 +273,7 @@ impl Sandbox {
             })),
             ceiling: Some(Ceiling { group: group.clone(), ..ceiling(limits, &room, size) }),
         };
-        let measured = Measured { sizes: &self.sizes, room: &room, most: limits.workspace_bytes };
+        let measured = Measured { sizes: &self.sizes, room: &room };
         let output = process::run_behind(job, wall, live, cancel).await?;
         drop(measured);
         // The last word of the kernel may come between two looks of the watchdog.
@@ -313,26 +314,30 @@ impl Sandbox {
 struct Measured<'a> {
     sizes: &'a Sizes,
     room: &'a SandboxRoom,
-    most: u64,
 }
 
 impl Drop for Measured<'_> {
     fn drop(&mut self) {
-        self.sizes.measure(&self.room.workspace, self.most);
+        self.sizes.measure(&self.room.workspace);
     }
 }
 
 /// The first line of the output of a command in a workspace that is full.
-fn notice(size: Size, limits: &CommandLimits) -> String {
+fn notice(size: Size, space: Space, limits: &CommandLimits) -> String {
+    let can = match space {
+        Space::Left => return String::new(),
+        Space::Full => "remove files and not write any",
+        Space::Closed => {
+            "remove files, and can neither write files nor open any for writing (`> FILE`, also \
+             `2>/dev/null`)"
+        }
+    };
     let most = limits.workspace_bytes >> 20;
     let holds = match size.endless {
         true => "has more files or deeper folders than can be measured".to_owned(),
         false => format!("holds more than the {most} MiB of sandbox.workspace_mib"),
     };
-    format!(
-        "[workspace_full: the workspace {holds}. Commands can remove files and not write any until \
-         it is smaller]"
-    )
+    format!("[workspace_full: the workspace {holds}. Commands can {can} until it is smaller]")
 }
 
 fn broken(why: &str) -> SandboxError {

@@ -15,11 +15,16 @@ use crate::limits;
 const DEEPEST: usize = 128;
 /// Names; more take inodes as floods take bytes.
 const MOST_NAMES: u64 = 2_000_000;
+/// By how much a folder that is full may grow: every redirection makes a file, and folders take
+/// room for the names in them.
+const MORE_BYTES: u64 = 16 << 20;
+const MORE_NAMES: u64 = 10_000;
 
 /// What a folder takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     pub bytes: u64,
+    pub names: u64,
     /// It has more folders within folders or more names than are looked at.
     pub endless: bool,
 }
@@ -31,7 +36,7 @@ pub fn of(path: &Path, most: u64) -> io::Result<Size> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
     let device = rustix::fs::fstat(&folder)?.st_dev;
-    let mut walk = Walk { most, device, names: 0, size: Size { bytes: 0, endless: false } };
+    let mut walk = Walk { most, device, size: Size { bytes: 0, names: 0, endless: false } };
     walk.folder(folder, 0)?;
     Ok(walk.size)
 }
@@ -39,7 +44,6 @@ pub fn of(path: &Path, most: u64) -> io::Result<Size> {
 struct Walk {
     most: u64,
     device: u64,
-    names: u64,
     size: Size,
 }
 
@@ -59,8 +63,8 @@ impl Walk {
             if status.st_dev != self.device {
                 continue;
             }
-            self.names += 1;
-            self.size.endless = self.names > MOST_NAMES;
+            self.size.names += 1;
+            self.size.endless = self.size.names > MOST_NAMES;
             let bytes = u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(512);
             if FileType::from_raw_mode(status.st_mode) != FileType::Directory {
                 self.size.bytes += bytes / names_of(&status);
@@ -90,31 +94,58 @@ fn names_of(status: &rustix::fs::Stat) -> u64 {
 /// What folders took when they were last measured. The measuring is done by threads that give way
 /// to all others; whoever wants to know waits for the one under way.
 #[derive(Debug, Default)]
-pub(crate) struct Sizes(Mutex<HashMap<PathBuf, watch::Receiver<Option<Size>>>>);
+pub(crate) struct Sizes {
+    measured: Mutex<HashMap<PathBuf, watch::Receiver<Option<Size>>>>,
+    /// Of those that are full, the least they took since they are.
+    full: Mutex<HashMap<PathBuf, Size>>,
+}
+
+/// What may be done to a folder of limited size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    Left,
+    /// It can only be made smaller.
+    Full,
+    /// It grew all the same, or nobody can say how much it takes: no file may be made either.
+    Closed,
+}
 
 impl Sizes {
     /// As it was last measured, or as it is now where it never was. Nothing where that failed.
-    pub async fn known(&self, path: &Path, most: u64) -> Option<Size> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+    pub async fn known(&self, path: &Path) -> Option<Size> {
+        let known = self.measured.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
         let mut size = match known {
             Some(size) => size,
-            None => self.measure(path, most),
+            None => self.measure(path),
         };
         let size = size.wait_for(Option::is_some).await;
         size.ok().and_then(|size| *size)
     }
 
+    /// What a folder of this size may still take, where it may take `most` bytes.
+    pub fn space(&self, path: &Path, size: Size, most: u64) -> Space {
+        let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+        if !size.endless && size.bytes <= most {
+            full.remove(path);
+            return Space::Left;
+        }
+        let least = full.entry(path.to_path_buf()).or_insert(size);
+        (least.bytes, least.names) = (least.bytes.min(size.bytes), least.names.min(size.names));
+        let grew = size.bytes - least.bytes > MORE_BYTES || size.names - least.names > MORE_NAMES;
+        if size.endless || grew { Space::Closed } else { Space::Full }
+    }
+
     /// Begins to measure it anew.
-    pub fn measure(&self, path: &Path, most: u64) -> watch::Receiver<Option<Size>> {
+    pub fn measure(&self, path: &Path) -> watch::Receiver<Option<Size>> {
         let (done, size) = watch::channel(None);
-        let mut sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         sizes.insert(path.to_path_buf(), size.clone());
         drop(sizes);
         let path = path.to_path_buf();
         let measure = move || {
             limits::lower_priority_of_thread();
             // Without an answer the channel closes, which says that nothing is known.
-            if let Ok(size) = of(&path, most) {
+            if let Ok(size) = of(&path, u64::MAX) {
                 let _ = done.send(Some(size));
             }
         };
@@ -169,12 +200,35 @@ mod tests {
     async fn what_is_being_measured_is_waited_for() {
         let place = tempfile::tempdir().unwrap();
         let sizes = Sizes::default();
-        let before = sizes.known(place.path(), u64::MAX).await.unwrap();
+        let before = sizes.known(place.path()).await.unwrap();
         fs::write(place.path().join("file"), vec![1; 1 << 20]).unwrap();
-        assert_eq!(sizes.known(place.path(), u64::MAX).await, Some(before));
-        sizes.measure(place.path(), u64::MAX);
-        let after = sizes.known(place.path(), u64::MAX).await.unwrap();
+        assert_eq!(sizes.known(place.path()).await, Some(before));
+        sizes.measure(place.path());
+        let after = sizes.known(place.path()).await.unwrap();
         assert!(after.bytes >= before.bytes + (1 << 20), "{before:?} {after:?}");
-        assert_eq!(sizes.known(Path::new("/nowhere"), 1).await, None);
+        assert_eq!(sizes.known(Path::new("/nowhere")).await, None);
+    }
+
+    #[test]
+    fn a_full_folder_that_grows_is_closed_until_it_is_smaller() {
+        let (sizes, path) = (Sizes::default(), Path::new("/w"));
+        let size = |mib: u64, names| Size { bytes: mib << 20, names, endless: false };
+        let endless = Size { endless: true, ..size(1, 1) };
+        let story = [
+            (size(100, 10), Space::Left),
+            (size(120, 10), Space::Full),
+            (size(136, 10_010), Space::Full),
+            (size(136, 10_011), Space::Closed),
+            (size(137, 10), Space::Closed),
+            (size(110, 10), Space::Full),
+            // Room that was made in between is no room to grow.
+            (size(127, 10), Space::Closed),
+            (size(50, 10), Space::Left),
+            (size(137, 50_000), Space::Full),
+            (endless, Space::Closed),
+        ];
+        for (size, expected) in story {
+            assert_eq!(sizes.space(path, size, 100 << 20), expected, "{size:?}");
+        }
     }
 }

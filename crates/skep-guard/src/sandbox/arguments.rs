@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::MemfdFlags;
 
 use super::entrance::{self, User};
-use super::{SandboxRoom, Settings};
+use super::{SandboxRoom, Settings, filter};
 use crate::environment;
+use crate::size::Space;
 
 /// Programs and libraries of the system. Links among them are made again as links.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
@@ -100,13 +101,14 @@ pub(super) fn line(
     user: User,
     shown: &[Shown],
     (notice, command): (&str, &str),
-) -> io::Result<Line> {
+    space: Space,
+) -> Result<Line, String> {
     let mut line = Line { arguments: Vec::new(), handles: Vec::new() };
     line.add(["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]);
     line.add(["--new-session", "--cap-drop", "ALL", "--hostname", "skep", "--clearenv"]);
     line.environment(settings);
     line.system();
-    line.etc(user)?;
+    line.etc(user).map_err(|error| error.to_string())?;
     line.add(["--proc", "/proc", "--dev", "/dev"]);
     line.memory("/dev/shm", settings.limits.temporary_bytes);
     line.memory("/tmp", settings.limits.temporary_bytes);
@@ -118,7 +120,7 @@ pub(super) fn line(
     let masks: Vec<&PathBuf> = settings.hidden.iter().filter(is_shown).collect();
     let (workspace, read_only) = match shown.split_last() {
         Some(parts) => parts,
-        None => return Err(io::Error::other("nothing is shown")),
+        None => return Err("nothing is shown".to_owned()),
     };
     for Shown { from, at } in &read_only[..settings.toolchains.len()] {
         line.add_paths("--ro-bind", from, at);
@@ -135,9 +137,22 @@ pub(super) fn line(
     }
     line.add(["--remount-ro", "/dev", "--remount-ro", "/"]);
     line.add_path("--chdir", &workspace.at);
+    if let Some(filter) = filter::against_growth(space)? {
+        let handle = file_of(&filter).map_err(|error| error.to_string())?;
+        line.add(["--seccomp", handle.as_raw_fd().to_string().as_str()]);
+        line.handles.push(handle);
+    }
     let processes = settings.limits.processes.to_string();
     line.add(["--", "bash", "-c", INNER, "bash", processes.as_str(), notice, command]);
     Ok(line)
+}
+
+/// A file without a name that bubblewrap reads.
+fn file_of(content: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = fs::File::from(rustix::fs::memfd_create(c"skep", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(OwnedFd::from(file))
 }
 
 impl Line {
@@ -190,11 +205,7 @@ impl Line {
 
     /// A small file made of text.
     fn data(&mut self, at: &str, text: &str) -> io::Result<()> {
-        let handle = rustix::fs::memfd_create(c"skep", MemfdFlags::CLOEXEC)?;
-        let mut file = fs::File::from(handle);
-        file.write_all(text.as_bytes())?;
-        file.rewind()?;
-        let handle = OwnedFd::from(file);
+        let handle = file_of(text.as_bytes())?;
         let number = handle.as_raw_fd().to_string();
         self.add(["--ro-bind-data", number.as_str(), at]);
         self.handles.push(handle);

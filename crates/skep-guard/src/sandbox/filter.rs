@@ -9,6 +9,8 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
+use crate::size::Space;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Socket families that end at the sandbox's own network namespace or at a path it can see.
@@ -104,6 +106,58 @@ pub(super) fn programs() -> Result<Vec<BpfProgram>, String> {
         // Takes room on the disk without counting as written; programs then write zeros instead.
         program(Rules::from([(libc::SYS_fallocate, Vec::new())]), libc::EOPNOTSUPP)?,
     ])
+}
+
+/// Calls that make a name or an attribute; what is written is limited otherwise.
+const MAKES_NAME: &[i64] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_symlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mknod,
+    libc::SYS_mkdirat,
+    libc::SYS_symlinkat,
+    libc::SYS_linkat,
+    libc::SYS_mknodat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    // setxattrat, the same number everywhere.
+    463,
+    // A socket of a path is a name.
+    libc::SYS_bind,
+];
+
+/// For the command alone: what makes a workspace larger that is full, as bytes for bubblewrap. A
+/// file that is mapped and shared takes room where it had none and counts as nothing written.
+pub(super) fn against_growth(space: Space) -> Result<Option<Vec<u8>>, String> {
+    if space == Space::Left {
+        return Ok(None);
+    }
+    let mut rules: Rules = MAKES_NAME.iter().map(|call| (*call, Vec::new())).collect();
+    let bits = |flag: libc::c_int| u64::try_from(flag).map_err(|error| error.to_string());
+    let shared = has(3, bits(libc::MAP_SHARED)?)?;
+    let of_file = SeccompCmpOp::MaskedEq(bits(libc::MAP_ANONYMOUS)?);
+    let of_file = condition(3, SeccompCmpArgLen::Dword, of_file, 0)?;
+    rules.insert(libc::SYS_mmap, vec![rule(vec![shared, of_file])?]);
+    if space == Space::Closed {
+        #[cfg(target_arch = "x86_64")]
+        rules.insert(libc::SYS_creat, Vec::new());
+        for ((call, flags), makes) in
+            TAKES_FLAGS.iter().flat_map(|call| MAKES_FILE.map(|makes| (call, makes)))
+        {
+            rules.entry(*call).or_default().push(rule(vec![has(*flags, bits(makes)?)?])?);
+        }
+    }
+    let program = program(rules, libc::EDQUOT)?;
+    let bytes = program.iter().flat_map(|step| {
+        let (code, k) = (step.code.to_ne_bytes(), step.k.to_ne_bytes());
+        [code[0], code[1], step.jt, step.jf, k[0], k[1], k[2], k[3]]
+    });
+    Ok(Some(bytes.collect()))
 }
 
 /// Options of sockets themselves, by their numbers.

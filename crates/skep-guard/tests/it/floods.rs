@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use skep_guard::process::Ending;
 use skep_guard::sandbox::{CommandLimits, Counting, Level, ShellCommand};
+use skep_guard::size;
 use tokio_util::sync::CancellationToken;
 
 use crate::scene::{MIB, Scene, processes_in, text};
@@ -154,6 +155,42 @@ async fn walls_stop_many_calls_that_fill_the_workspace_together() {
     assert_eq!(text(&scene.run("rm part*; echo removed").await), format!("{full}removed\n"));
     assert_eq!(text(&scene.run(&call(1)).await), "");
     assert_eq!(fs::metadata(part(1)).unwrap().len(), 10 * MIB);
+}
+
+#[tokio::test]
+async fn walls_keep_a_full_workspace_from_growing_in_other_ways() {
+    for counting in [Counting::Kernel, Counting::Watchdog] {
+        let mut scene = Scene::counted_by(counting);
+        let limits = CommandLimits { workspace_bytes: 64 * MIB, ..scene.sandbox.limits().clone() };
+        scene.sandbox = scene.sandbox.variant(Level::Confined, limits);
+        scene.run("truncate -s 20M sparse").await;
+        for number in 0..7 {
+            let line = format!("dd if=/dev/zero of=part{number} bs=1M count=10 2>/dev/null");
+            scene.run(&line).await;
+        }
+        let taken = || size::of(&scene.work(), u64::MAX).unwrap().bytes;
+        let before = taken();
+        let said = scene.withstands("grow").await;
+        assert!(said.starts_with("[workspace_full: "), "{said}");
+        assert_eq!(taken(), before);
+
+        // An empty file is made by every redirection, so there may be some, and not many.
+        let said = scene.withstands("names 20000").await;
+        assert!(said.contains("made 20000 names"), "{said}");
+        let (before, said) = (taken(), scene.withstands("names 20000").await);
+        assert!(said.contains("made 0 names"), "{said}");
+        assert!(said.contains("neither write files nor open any for writing"), "{said}");
+        let said = text(&scene.run("echo x > new; mkdir new; find part0 sparse").await);
+        assert!(said.contains("new: Disk quota exceeded"), "{said}");
+        assert!(said.ends_with("part0\nsparse\n"), "{said}");
+        assert_eq!(taken(), before);
+
+        // What makes it better can be done, and then all is well again.
+        let removed = scene.run("rm part* && find . -name 'empty-*' -delete && echo so").await;
+        assert!(text(&removed).ends_with("\nso\n"), "{removed:?}");
+        let said = text(&scene.run("mkdir new && echo x > new/file && ls new").await);
+        assert_eq!(said, "file\n");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 //! it there. Whatever it manages to do is a line beginning with `escaped`; the last line is `done`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod growth;
+
 use std::ffi::CString;
 use std::fs;
 use std::io::Write;
@@ -36,6 +38,8 @@ fn main() {
         ["memory", kind] => memory(kind),
         ["disk"] => disk(),
         ["disk-unseen"] => disk_unseen(),
+        ["grow"] => growth::grow(),
+        ["names", count] => growth::names(count.parse().unwrap()),
         ["forks"] => forks(),
         ["daemon"] => daemon(),
         other => panic!("unknown attack {other:?}"),
