@@ -10,6 +10,7 @@ mod refusal;
 mod target;
 mod walk;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -30,6 +31,8 @@ use refusal::{kind_name, refusal};
 pub struct Workspace {
     work: Root,
     read_only: Vec<Root>,
+    /// Paths that were judged, and where each led then.
+    judged: Vec<(String, String)>,
 }
 
 /// A folder and the two ways its path may be spelt.
@@ -54,7 +57,7 @@ const RENAME_TRIES: usize = 8;
 
 impl Workspace {
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { work: Root::open(path)?, read_only: Vec::new() })
+        Ok(Self { work: Root::open(path)?, read_only: Vec::new(), judged: Vec::new() })
     }
 
     /// Adds a folder that may be read by its absolute path and never written: the settings of the
@@ -74,6 +77,30 @@ impl Workspace {
         Ok(self)
     }
 
+    /// From now on each of these paths leads where [`Self::leads_to`] said, or is refused. Looked
+    /// at is what was opened, so that a link put there since is noticed.
+    pub fn with_judged(mut self, judged: Vec<(String, String)>) -> Self {
+        self.judged = judged;
+        self
+    }
+
+    /// Whether what was opened for a path, or the folder of a file of this name, is where that path
+    /// led when it was judged.
+    fn check(&self, requested: &str, opened: &OwnedFd, name: &OsStr) -> Result<(), PathRefusal> {
+        let mut judged = self.judged.iter().filter(|(path, _)| path == requested).peekable();
+        if judged.peek().is_none() {
+            return Ok(());
+        }
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+        let real = real.map(|real| real.join(name));
+        match real
+            .is_ok_and(|real| judged.all(|(_, leads)| real == self.work.canonical.join(leads)))
+        {
+            true => Ok(()),
+            false => Err(PathRefusal::Moved { path: requested.to_owned() }),
+        }
+    }
+
     pub fn path(&self) -> &Path {
         &self.work.path
     }
@@ -91,6 +118,7 @@ impl Workspace {
     pub fn open_any(&self, requested: &str) -> Result<Opened, PathRefusal> {
         let (root, relative) = self.locate(requested)?;
         let fd = root.resolve(&relative).map_err(|errno| refusal(requested, errno))?;
+        self.check(requested, &fd, OsStr::new(""))?;
         let status = rustix::fs::fstat(&fd).map_err(|errno| refusal(requested, errno))?;
         match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => Ok(Opened::File(File::from(fd))),
@@ -111,6 +139,12 @@ impl Workspace {
 
     /// A place to write to: in the workspace, or in a governed folder of the settings.
     pub fn target(&self, requested: &str, folders: Folders) -> Result<Target, PathRefusal> {
+        let target = self.find_target(requested, folders)?;
+        self.check(requested, &target.folder, &target.name)?;
+        Ok(target)
+    }
+
+    fn find_target(&self, requested: &str, folders: Folders) -> Result<Target, PathRefusal> {
         let (root, relative) = self.locate(requested)?;
         if std::ptr::eq(root, &raw const self.work) {
             return Target::open(root, &relative, requested, folders);
@@ -284,7 +318,7 @@ impl Root {
     }
 }
 
-fn is_hidden(name: &std::ffi::OsStr) -> bool {
+fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 

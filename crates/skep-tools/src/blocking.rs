@@ -35,7 +35,7 @@ async fn in_workspace(
 
 /// The agent's workspace; to look at, its own folder and the long answers of this conversation.
 fn open(context: &ToolContext) -> std::io::Result<Workspace> {
-    let mut workspace = Workspace::open(&context.workspace)?;
+    let mut workspace = Workspace::open(&context.workspace)?.with_judged(context.judged.clone());
     if let Some(outputs) = context.kept_outputs() {
         workspace = workspace.with_read_only(outputs)?;
     }

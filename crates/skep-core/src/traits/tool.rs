@@ -140,6 +140,8 @@ pub struct ToolContext {
     /// Where long answers of this conversation are kept: outside the workspace, which all
     /// conversations of the agent share. Made with the first one.
     pub outputs: PathBuf,
+    /// Paths of the call that rules were asked about, and where each led then.
+    pub judged: Vec<(String, String)>,
     /// The agent's own folder, readable; absent where the agent has none.
     pub folder: Option<PathBuf>,
     pub sandbox: SandboxSettings,

@@ -16,6 +16,11 @@ pub enum PathRefusal {
     IsDirectory { path: String },
     #[error("is_link: {path} is a link to {leads_to}; write to the file itself")]
     IsLink { path: String, leads_to: String },
+    #[error(
+        "moved: {path} leads elsewhere than when the rules were asked about it; nothing was read \
+         or written, call again"
+    )]
+    Moved { path: String },
     #[error("not_a_regular_file: {path} is a {kind}, which cannot be used as a file")]
     NotRegular { path: String, kind: &'static str },
     #[error("settings_read_only: {path} belongs to the settings, which can only be read{governed}")]

@@ -22,8 +22,8 @@ pub enum Folders {
 
 #[derive(Debug)]
 pub struct Target {
-    folder: OwnedFd,
-    name: OsString,
+    pub(super) folder: OwnedFd,
+    pub(super) name: OsString,
     requested: String,
     /// What stood there when the target was opened.
     before: Option<Stat>,

@@ -49,6 +49,7 @@ pub fn tool(name: &str) -> Box<dyn Tool> {
 
 pub fn context(workspace: &Path) -> ToolContext {
     ToolContext {
+        judged: Vec::new(),
         agent: AgentName::new("main"),
         agent_id: AgentId(1),
         requester: None,

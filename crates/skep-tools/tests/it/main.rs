@@ -5,6 +5,7 @@ mod attack;
 mod attack_payloads;
 mod attack_race;
 mod bash;
+mod judged;
 mod lab;
 mod read;
 mod search;

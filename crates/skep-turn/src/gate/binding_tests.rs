@@ -43,6 +43,7 @@ impl Scene {
 
     fn bind_since(&self, command: &str, since: Millis) -> Binding {
         let context = ToolContext {
+            judged: Vec::new(),
             agent: AgentName::new("main"),
             agent_id: AgentId(1),
             requester: None,

@@ -136,6 +136,7 @@ impl Scene {
         let Self { toolbox, admission, agent, bound, .. } = self;
         let call = call_of(&CallId::new(id), name, &arguments);
         let context = ToolContext {
+            judged: Vec::new(),
             agent: agent.name.clone(),
             agent_id: AgentId(1),
             requester: None,

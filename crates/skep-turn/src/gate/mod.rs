@@ -119,6 +119,8 @@ pub(crate) struct ClearedCall {
     arguments: Option<Value>,
     /// What runs in the place of its command.
     run_as: Option<String>,
+    /// Its paths, and where they led when it was permitted.
+    leads: Vec<(String, String)>,
     /// What a person said about it, where somebody had to.
     approval: Option<String>,
     /// Kept until it has run.
@@ -168,13 +170,14 @@ impl GateEnv<'_> {
         let mut chain = Chain::default();
         let mut arguments = None;
         match self.clear(call, own, context, &mut arguments, &mut chain).await {
-            Ok((prepared, Permission::Go { approval, run_as })) => {
+            Ok((prepared, Permission::Go { approval, run_as, leads })) => {
                 let (own, place) = (own.cloned(), None);
                 Examination::Cleared(Box::new(ClearedCall {
                     prepared,
                     own,
                     arguments,
                     run_as,
+                    leads,
                     approval,
                     place,
                     chain,
@@ -269,8 +272,8 @@ impl GateEnv<'_> {
         let permitted = permitted.await;
         cleared.chain.add_new(chain);
         match permitted {
-            Ok((Permission::Go { approval, run_as }, prepared)) => {
-                (cleared.approval, cleared.run_as) = (approval, run_as);
+            Ok((Permission::Go { approval, run_as, leads }, prepared)) => {
+                (cleared.approval, cleared.run_as, cleared.leads) = (approval, run_as, leads);
                 cleared.prepared = prepared.unwrap_or(cleared.prepared);
                 Examination::Cleared(cleared)
             }
@@ -289,7 +292,8 @@ impl GateEnv<'_> {
         cleared: ClearedCall,
         mut context: ToolContext,
     ) -> CallOutcome {
-        let ClearedCall { prepared, arguments, place, chain, began, .. } = cleared;
+        let ClearedCall { prepared, arguments, leads, place, chain, began, .. } = cleared;
+        context.judged = leads;
         // A person's word on whether it runs says nothing to the tool itself.
         context.decision = context.decision.filter(|it| !matches!(it, Decision::Approval { .. }));
         let seen_context = context.clone();

@@ -120,6 +120,7 @@ pub(super) enum Permission {
     Go {
         approval: Option<String>,
         run_as: Option<String>,
+        leads: Vec<(String, String)>,
     },
     Asks(Box<Question>),
 }
@@ -134,6 +135,8 @@ pub struct Question {
 #[derive(Default)]
 pub struct About {
     pub pieces: Vec<Piece>,
+    /// Its paths, and where they lead.
+    leads: Vec<(String, String)>,
     /// Its command, where that is plain.
     judged: Option<Judged>,
     /// The parts of a plain command before its globs are expanded: what runs unless a rule about
@@ -167,6 +170,7 @@ pub fn about(subject: &Subject, look: Option<(&Path, SandboxLevel)>) -> About {
     for named in &subject.paths {
         let leads = named.path.as_ref().zip(opened.as_ref());
         let leads = leads.and_then(|(path, workspace)| workspace.leads_to(path));
+        about.leads.extend(named.path.clone().zip(leads.clone()));
         // Folders above the workspace hold all of it.
         let holds = |folder: &String| opened.as_ref().is_some_and(|work| work.lies_in(folder));
         if named.tree && leads.as_ref().is_some_and(holds) {
@@ -236,6 +240,7 @@ impl GateEnv<'_> {
             about = self.about(&subject, context, true).await;
             verdict = decide(self.policy, called, level, &about, &known);
         }
+        let leads = std::mem::take(&mut about.leads);
         let run_as = about.judged.filter(|_| verdict.by_command).map(|judged| judged.run_as());
         let approval = match (&context.decision, verdict.effect) {
             (Some(Decision::Approval { id, approve: true, by, .. }), _) => {
@@ -260,7 +265,11 @@ impl GateEnv<'_> {
         match verdict.effect {
             Effect::Allow => {
                 chain.note(Stage::Policy, word(called.1, &verdict));
-                Ok(Permission::Go { approval: approval.map(|yes| yes.id.to_owned()), run_as })
+                Ok(Permission::Go {
+                    approval: approval.map(|yes| yes.id.to_owned()),
+                    run_as,
+                    leads,
+                })
             }
             Effect::Deny => {
                 chain.note(Stage::Policy, format!("refused: {}", word(called.1, &verdict)));
@@ -269,10 +278,11 @@ impl GateEnv<'_> {
             Effect::Ask => match approval.filter(|_| moment == Moment::First) {
                 Some(yes) => {
                     chain.note(Stage::Policy, yes.word(&verdict));
-                    Ok(Permission::Go { approval: Some(yes.id.to_owned()), run_as })
+                    Ok(Permission::Go { approval: Some(yes.id.to_owned()), run_as, leads })
                 }
                 None => {
-                    let asked = Asking { called, arguments, subject, verdict, run_as, known };
+                    let asked =
+                        Asking { called, arguments, subject, verdict, run_as, leads, known };
                     self.ask(call, context, approval, asked, chain).await
                 }
             },
@@ -340,7 +350,7 @@ impl GateEnv<'_> {
         asked: Asking<'_>,
         chain: &mut Chain,
     ) -> Result<Permission, GateRefusal> {
-        let Asking { called, arguments, subject, verdict, run_as, known } = asked;
+        let Asking { called, arguments, subject, verdict, run_as, leads, known } = asked;
         let bind = Arc::new(Bind {
             tool: called.0.to_owned(),
             arguments: arguments.clone(),
@@ -354,7 +364,7 @@ impl GateEnv<'_> {
             let found = self.bound(&bind, row.asked_at).await?;
             if row.hash == found.hash {
                 chain.note(Stage::Policy, yes.word(&verdict));
-                return Ok(Permission::Go { approval: Some(row.id), run_as });
+                return Ok(Permission::Go { approval: Some(row.id), run_as, leads });
             }
             let changed = changed(&row, arguments, &found);
             reason = format!("approval of {} again, because {changed} changed", call.name);
@@ -404,6 +414,7 @@ struct Asking<'a> {
     subject: Subject,
     verdict: Verdict,
     run_as: Option<String>,
+    leads: Vec<(String, String)>,
     known: CallerRights,
 }
 

@@ -198,6 +198,7 @@ impl Turn {
 
     pub fn tool_context(&self, call: &CallId, decision: Option<Decision>) -> ToolContext {
         ToolContext {
+            judged: Vec::new(),
             agent: self.agent.name.clone(),
             agent_id: self.lease.agent,
             requester: Some(Arc::clone(&self.lease.requester)),

@@ -15,6 +15,7 @@ mod attack_rights;
 mod attack_roles;
 mod attack_secrets;
 mod attack_shares;
+mod attack_swap;
 mod channel_calls;
 mod channel_chat;
 mod channel_deaf;
