@@ -25,7 +25,7 @@ use skep_core::settings::QueueMode;
 use skep_guard::scrub;
 use skep_runtime::door::{Action, ActiveTurn, ApprovalInfo, DoorError, ErrorKind};
 
-use crate::request::{DecisionRequest, RawAttachment, attachment, extract};
+use crate::request::{DecisionRequest, RawAttachment, attachment, extract, unread};
 
 /// What a client asked for.
 #[derive(Debug, PartialEq)]
@@ -191,7 +191,7 @@ impl Raw {
             body.extend(value.map(|value| (name.to_owned(), value)));
         }
         let decision = serde_json::from_value(Value::Object(body)).map_err(|error| {
-            invalid("invalid_frame", format!("this frame cannot be used: {error}"))
+            invalid("invalid_frame", format!("this frame cannot be used: {}", unread::why(&error)))
         })?;
         Ok(ClientFrame::Approve { id, decision })
     }
@@ -245,8 +245,10 @@ fn agent_name(name: String) -> Result<AgentName, DoorError> {
 
 fn unreadable(error: &serde_json::Error) -> DoorError {
     match error.is_data() {
-        true => invalid("invalid_frame", format!("this frame cannot be used: {error}")),
-        false => invalid("bad_json", format!("this is not JSON: {error}")),
+        true => {
+            invalid("invalid_frame", format!("this frame cannot be used: {}", unread::why(error)))
+        }
+        false => invalid("bad_json", format!("this is not JSON: {}", unread::why(error))),
     }
 }
 

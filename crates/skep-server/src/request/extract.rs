@@ -14,6 +14,7 @@ use skep_core::ids::{AgentName, is_agent_name};
 
 use crate::request::header::only;
 use crate::request::problem::Problem;
+use crate::request::unread;
 
 /// The largest request body, but for messages with files.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
@@ -192,7 +193,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let code = if error.is_data() { "invalid_body" } else { "bad_json" };
-        Problem::bad_request(code, format!("the body cannot be used: {error}"))
+        Problem::bad_request(code, format!("the body cannot be used: {}", unread::why(&error)))
     })
 }
 

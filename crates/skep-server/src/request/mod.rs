@@ -10,6 +10,7 @@ pub(crate) mod header;
 pub(crate) mod openai_error;
 pub(crate) mod permit;
 pub(crate) mod problem;
+pub(crate) mod unread;
 
 pub(crate) use attachment::{LARGE_BYTES, LARGE_TEXT, RawAttachment};
 pub(crate) use decision::DecisionRequest;
