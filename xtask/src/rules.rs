@@ -15,6 +15,7 @@ mod size;
 mod sql;
 mod supply;
 mod types;
+mod wording;
 
 #[cfg(test)]
 pub use generated::checksum;
@@ -24,7 +25,7 @@ use crate::tree::Tree;
 
 type Rule = fn(&Tree) -> Vec<Finding>;
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     layers::check,
     size::check,
     panics::check,
@@ -37,6 +38,7 @@ const RULES: [Rule; 12] = [
     architecture::check,
     supply::check,
     generated::check,
+    wording::check,
 ];
 
 /// One number a limit is set for, and what to say when it is above.

@@ -520,6 +520,25 @@ fn every_type_defined_twice_is_named() {
 }
 
 #[test]
+fn wording() {
+    let said =
+        "/// Keep a call\n/// from running.\nconst A: &str =\n  \"what the \\\n  hive notes\";\n";
+    assert_found(
+        &[(CORE, said)],
+        &[
+            "crates/skep-core/src/lib.rs:1: wording: `Keep a call from running`: write for",
+            "crates/skep-core/src/lib.rs:4: wording: `What the hive notes`",
+        ],
+    );
+    let ours = "// Keep a call from running.\n#[cfg(test)]\nconst A: &str = \"Older talks\";\n";
+    assert_clean(&[(CORE, ours), ("CHANGELOG.md", "Talk decides nothing.")]);
+    let doc = "# Chat\n\nIn a chat, talk\ndecides nothing.\n";
+    for path in ["README.md", "docs/chat.md"] {
+        assert_found(&[(path, doc)], &[&format!("{path}:3: wording: `Talk decides nothing`")]);
+    }
+}
+
+#[test]
 fn generated() {
     let body = format!("export type A = string;\n// {}\n", "long ".repeat(30));
     let checksum = format!("{:016x}", rules::checksum(&body));

@@ -1,4 +1,4 @@
-//! The repository as the rules see it: sources, manifests, ARCHITECTURE.md.
+//! The repository as the rules see it: sources, manifests, ARCHITECTURE.md, docs.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,6 +16,8 @@ pub struct Tree {
     pub sources: Vec<SourceFile>,
     pub manifests: Vec<Manifest>,
     pub architecture: Option<String>,
+    /// README.md and docs/*.md: path and text.
+    pub documents: Vec<(String, String)>,
     /// Rust files that some crate root includes, by path.
     pub places: HashMap<String, ModulePlace>,
     /// Third-party crates, sorted by name and version; filled by the caller.
@@ -58,12 +60,14 @@ impl Tree {
             sources: Vec::new(),
             manifests: Vec::new(),
             architecture: fs::read_to_string(root.join("ARCHITECTURE.md")).ok(),
+            documents: Vec::new(),
             places: HashMap::new(),
             packages: Vec::new(),
         };
         tree.read_folder(root, "")?;
         tree.sources.sort_by(|a, b| a.path.cmp(&b.path));
         tree.manifests.sort_by(|a, b| a.path.cmp(&b.path));
+        tree.documents.sort();
         tree.places = modules::places(&tree.sources, &tree.manifests);
         for source in &mut tree.sources {
             let place = tree.places.get(&source.path);
@@ -92,11 +96,14 @@ impl Tree {
             }
             let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
             let is_manifest = name == "Cargo.toml";
-            if !is_manifest && !EXTENSIONS.contains(&extension) {
+            let is_document = path == "README.md" || (prefix == "docs/" && extension == "md");
+            if !is_manifest && !is_document && !EXTENSIONS.contains(&extension) {
                 continue;
             }
             let text = fs::read_to_string(entry.path()).with_context(|| format!("read {path}"))?;
-            if is_manifest {
+            if is_document {
+                self.documents.push((path, text));
+            } else if is_manifest {
                 self.manifests.extend(parse_manifest(path, &text));
             } else {
                 self.sources.push(SourceFile::new(path, text));

@@ -29,6 +29,8 @@ pub struct Failure {
     pub exit: Exit,
     /// What was attempted, after "could not".
     pub attempted: String,
+    /// The first line, where "could not …" would not say it.
+    pub headline: Option<String>,
     pub why: String,
     /// The next command to try, or what else to do.
     pub next: Option<String>,
@@ -36,7 +38,13 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(exit: Exit, attempted: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { exit, attempted: attempted.into(), why: why.into(), next: None }
+        let (attempted, why) = (attempted.into(), why.into());
+        Self { exit, attempted, headline: None, why, next: None }
+    }
+
+    pub fn headline(mut self, headline: impl Into<String>) -> Self {
+        self.headline = Some(headline.into());
+        self
     }
 
     pub fn next(mut self, next: impl Into<String>) -> Self {
@@ -49,7 +57,10 @@ impl std::error::Error for Failure {}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "could not {}", self.attempted)?;
+        match &self.headline {
+            Some(headline) => f.write_str(headline)?,
+            None => write!(f, "could not {}", self.attempted)?,
+        }
         for line in self.why.lines() {
             write!(f, "\n  {line}")?;
         }

@@ -42,7 +42,7 @@ pub struct Program<S> {
 /// With the commit it was built from, where that is known.
 const VERSION: &str = env!("SKEP_VERSION");
 
-/// A hive for your agents: keeps LLM agents, their work and their talk.
+/// A hive for your agents: keeps LLM agents, their work and their conversations.
 #[derive(Parser)]
 #[command(name = "skep", version = VERSION, after_help = EXAMPLES, arg_required_else_help = true)]
 struct RootArgs {
@@ -54,10 +54,11 @@ struct RootArgs {
 
 const EXAMPLES: &str = "Examples:
   skep up                              serve the hive in ~/.skep
-  skep chat                            talk to main
-  skep send main \"hello\" --wait        say something and wait for the answer
-  skep history show main               read what was said
-  skep status                          see what is going on
+  skep chat                            chat with main in the terminal
+  skep send main \"hello\" --wait        send a message and wait for the answer
+  skep history show main               read the conversation
+  skep approve                         decide about tool calls that need approval
+  skep status                          show what runs, waits and is queued
   skep link                            open the dashboard in a browser
 
 Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused";
@@ -68,59 +69,59 @@ enum RootCommand {
     Up(up::UpArgs),
     /// Stop the hive that runs in this home
     Down(down::DownArgs),
-    /// Show what the hive is doing
+    /// Show what runs, waits and is queued
     Status(status::StatusArgs),
-    /// Check the home and say what is wrong with it
+    /// Check home, configuration, store, provider and sandbox
     Doctor(doctor::DoctorArgs),
-    /// Check the files of the home, print their schemas
+    /// Check the configuration files, print their schemas
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Talk to an agent in the terminal
+    /// Chat with an agent in the terminal
     Chat(chat::ChatArgs),
-    /// The models the hive can ask, and whether they answer
+    /// List and test the model profiles
     #[command(subcommand)]
     Provider(provider::ProviderCommand),
     /// Send a message to an agent
     Send(send::SendArgs),
-    /// Read what was said
+    /// Show, search, export and import conversations
     #[command(subcommand)]
     History(history::HistoryCommand),
-    /// Agents: list, show, make, stop
+    /// List, show, create and stop agents
     #[command(subcommand)]
     Agent(agent::AgentCommand),
-    /// What was sent to the agents, newest first
+    /// List the messages sent to agents, newest first
     Inbox(inbox::InboxArgs),
-    /// Single items of the inbox: show, cancel, try again
+    /// Show, cancel and retry single items of the inbox
     #[command(subcommand)]
     Task(inbox::TaskCommand),
-    /// Let a call run that waits for a person
+    /// Approve a waiting tool call
     Approve(approve::ApproveArgs),
-    /// Keep a call from running that waits for a person
+    /// Deny a waiting tool call
     Deny(approve::DenyArgs),
-    /// What would be decided about a tool call, and why
+    /// Test the policy: what would be decided about a tool call, and why
     Why(approve::WhyArgs),
-    /// What is allowed for a time: grant, list, take back
+    /// Allow tool calls for a limited time: new, list, revoke
     #[command(subcommand)]
     Grant(approve::GrantCommand),
-    /// Read what the hive noted
+    /// Show the log
     Logs(logs::LogsArgs),
-    /// The trail of every tool call and decision: list, verify, export
+    /// List, verify and export the audit trail: tool calls and decisions
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// What model calls may use today, and what is used of it
+    /// Show the limits of money and tokens, and what is used of them
     Budget(budget::BudgetArgs),
-    /// Calls whose outcome a crash left unknown: list, resolve
+    /// List and resolve tool calls whose outcome is unknown after a crash
     #[command(subcommand)]
     Calls(calls::CallsCommand),
     /// Sign a browser in to the dashboard
     Link(link::LinkArgs),
-    /// Conversations: list and fork them
+    /// List, fork and summarise conversations
     #[command(subcommand)]
     Session(session::SessionCommand),
-    /// Tokens for programs and other machines
+    /// Create, list and revoke tokens for people, programs and other machines
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Completion for a shell
+    /// Print completions for a shell
     Completions(completions::CompletionsArgs),
 }
 

@@ -85,7 +85,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
         insecure_bind: true,
     };
     let listening = Listeners::open(&loaded.settings.server, bind)
-        .map_err(|error| Failure::new(Exit::Failed, "open the doors", error.to_string()))?;
+        .map_err(|error| Failure::new(Exit::Failed, "listen", error.to_string()))?;
     let address = listening.address();
     end_leftovers(&home);
     if let Err(error) = skep_guard::limits::raise_open_files() {

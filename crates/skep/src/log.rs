@@ -48,7 +48,7 @@ pub fn start(folder: &Path, console: ConsoleLog) -> LogGuard {
     let _ = log.try_init();
     panic::set_hook(Box::new(log_panic));
     if let Some(error) = refused {
-        tracing::warn!(%error, "SKEP_LOG cannot be used; the log has info and graver");
+        tracing::warn!(%error, "SKEP_LOG cannot be used; the log has info and above");
     }
     LogGuard { file }
 }

@@ -38,8 +38,8 @@ pub fn announce(home: &Home, loaded: &LoadedHome, plate: &StartNotice) {
         "{LISTENING}http://{address}\n\
          dashboard, this link works once: {link}\n\
          model: {}\n\
-         talk to it: skep{flag} send main \"hello\" --wait\n\
-         read and change it: {}",
+         send a message: skep{flag} send main \"hello\" --wait\n\
+         settings and files: {}",
         loaded.settings.model_note,
         home.root().display()
     );

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 7fe773ad683080af.
+// Do not edit; checksum bd11e522f26a4d3c.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1365,7 +1365,7 @@ export interface SessionInfo {
 export type SessionKey = string;
 
 export interface SessionPage {
-  /** The one last spoken in first. */
+  /** The latest first. */
   sessions: SessionInfo[];
   /** Give this as `after` for the next page; absent on the last. */
   after?: string | null;
@@ -1388,7 +1388,7 @@ export interface SpendInfo {
   until: i64;
 }
 
-/** What a day may use; absent where nothing limits it. */
+/** The daily limits; absent where there are none. */
 export interface SpendLimits {
   cost_per_day?: number | null;
   tokens_per_day?: number | null;

@@ -23,25 +23,25 @@ pub enum AgentCommand {
   skep agent list
   skep agent list --json")]
     List,
-    /// Show one agent: engine, model, what it does now
+    /// Show one agent: engine, model, state, work
     #[command(after_help = "Examples:
   skep agent show main")]
     Show {
         /// The agent
         agent: String,
     },
-    /// Make an agent: its folder with settings, rules and workspace
+    /// Create an agent: its folder with settings, rules and workspace
     New(NewAgentArgs),
-    /// End the turn that an agent runs
+    /// Stop the running turn of an agent
     #[command(after_help = "Examples:
   skep agent stop main
   skep agent stop main --session discord:42
 
-What is queued stays and goes on; `skep task cancel` ends a single item.")]
+Queued messages stay and run next; `skep task cancel` ends a single item.")]
     Stop {
         /// The agent
         agent: String,
-        /// Session key
+        /// Session key of the conversation
         #[arg(long, default_value = "main", value_name = "KEY")]
         session: String,
     },
@@ -52,7 +52,7 @@ What is queued stays and goes on; `skep task cancel` ends a single item.")]
   skep agent new reviewer --description \"Reads what others changed.\"
   skep agent new cto --profile large --tools read,grep,glob
 
-A hive that runs takes it up by itself. Everything can be changed later in the agent's
+A running hive starts it by itself. Everything can be changed later in the agent's
 config.yaml.")]
 pub struct NewAgentArgs {
     /// Its name: lower-case letters, digits and single dashes
@@ -63,7 +63,7 @@ pub struct NewAgentArgs {
     /// The model profile it uses, as in providers.yaml
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// The tools it may use, with commas; what is not listed is not there
+    /// The tools it may use, separated by commas; it has no others
     #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
     pub tools: Option<Vec<String>>,
 }
@@ -71,7 +71,7 @@ pub struct NewAgentArgs {
 impl NewAgentArgs {
     /// What a failure message says was attempted.
     pub fn attempted(&self) -> String {
-        format!("make the agent {}", self.name)
+        format!("create the agent {}", self.name)
     }
 }
 
@@ -103,7 +103,7 @@ async fn list(globals: &Globals) -> Result<(), Failure> {
             ["name", "status", "engine", "model"].map(|key| text(&agent[key]));
         [name, status, engine, model, format!("{active} running, {depth} open"), about.to_owned()]
     };
-    let heads = ["agent", "status", "engine", "model", "work", "what it is for"];
+    let heads = ["agent", "status", "engine", "model", "work", "description"];
     globals.print(&json!({ "agents": agents }), table(heads, agents.iter().map(row)));
     Ok(())
 }
@@ -138,7 +138,7 @@ pub fn lines(agent: &Value) -> Vec<String> {
     lines.push(format!("can     {}", foreign(&able.join(", "))));
     let count = |key: &str| agent[key].as_i64().unwrap_or(0);
     let (active, depth) = (count("active_turns"), count("queue_depth"));
-    lines.push(format!("work    {active} turns running, {depth} items not ended"));
+    lines.push(format!("work    {active} running, {depth} open"));
     lines
 }
 
@@ -155,11 +155,11 @@ where
     let running = noticed(globals, &new.name).await;
     let folder = folder.display().to_string();
     let next = match running {
-        true => format!("it is up: skep chat {}", new.name),
-        false => "the hive takes it up when it starts: skep up".to_owned(),
+        true => format!("it is running: skep chat {}", new.name),
+        false => "the hive starts it at its next start: skep up".to_owned(),
     };
     let made = json!({ "agent": new.name, "folder": folder, "running": running });
-    globals.print(&made, [format!("made {folder}"), next]);
+    globals.print(&made, [format!("created {folder}"), next]);
     Ok(())
 }
 

@@ -134,7 +134,7 @@ async fn ask_all(client: &Client, globals: &Globals) -> Result<(), Failure> {
     }
     let open = items(&page["approvals"]);
     if open.is_empty() {
-        output::note("nothing waits for a person");
+        output::note("no approvals waiting");
         return Ok(());
     }
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !globals.json;
@@ -157,9 +157,16 @@ async fn ask_all(client: &Client, globals: &Globals) -> Result<(), Failure> {
         false => Err(Failure::new(
             Exit::Usage,
             "decide",
-            format!("{} calls wait, and nobody is at this terminal to be asked", open.len()),
+            format!("{}, and this is not a terminal: nobody can be asked", waiting(open.len())),
         )
         .next("skep approve ID, or skep deny ID --note '…'")),
+    }
+}
+
+fn waiting(calls: usize) -> String {
+    match calls {
+        1 => "1 call waits".to_owned(),
+        calls => format!("{calls} calls wait"),
     }
 }
 
@@ -295,7 +302,7 @@ fn why_lines(agent: &str, why: &Value) -> Vec<String> {
 
 #[derive(Subcommand)]
 pub enum GrantCommand {
-    /// Allow something for a time; what is denied stays denied
+    /// Allow tool calls for a limited time; what is denied stays denied
     #[command(after_help = "Examples:
   skep grant new main bash --command 'git push' --minutes 30
   skep grant new main write --path 'docs/**' --minutes 120")]
@@ -317,10 +324,10 @@ pub enum GrantCommand {
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_080))]
         minutes: u32,
     },
-    /// What is granted now
+    /// List the grants in force
     #[command(after_help = "Examples:\n  skep grant list")]
     List,
-    /// Take a grant back
+    /// Revoke a grant
     #[command(after_help = "Examples:\n  skep grant revoke 0197c0de-…")]
     Revoke {
         /// The id that `skep grant list` shows
@@ -336,7 +343,7 @@ pub async fn run_grant(command: GrantCommand, globals: &Globals) -> Result<(), F
                 "tool": tool, "minutes": minutes, "command": command, "path": path, "host": host,
             });
             let at = format!("/api/v1/agents/{}/grants", escaped(&agent));
-            let made = client.submit(&at, &body, "grant it").await?;
+            let made = client.submit(&at, &body, "create the grant").await?;
             globals.print(&made, [grant_line(&made)]);
         }
         GrantCommand::List => {
@@ -345,7 +352,7 @@ pub async fn run_grant(command: GrantCommand, globals: &Globals) -> Result<(), F
         }
         GrantCommand::Revoke { id } => {
             let gone = client.delete(&format!("/api/v1/grants/{}", escaped(&id))).await;
-            gone.map_err(|error| client.failure("take the grant back", error))?;
+            gone.map_err(|error| client.failure("revoke the grant", error))?;
             globals.print(&json!({"revoked": id}), [format!("revoked {id}")]);
         }
     }

@@ -46,15 +46,15 @@ pub enum AuditCommand {
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// Read the whole trail and name what was changed, removed, moved or cut off
+    /// Verify the whole trail: list rows that were changed, removed, moved or cut off
     #[command(after_help = "Examples:
   skep audit verify
   skep audit verify audit.jsonl
 
 The exit code is 0 when nothing contradicts the chain, else 1. It works on a hive that runs and on
 one that does not, and on a file that skep audit export wrote. Rows of a file that were redacted
-later are named (with --json as `redacted`): the chain proves that they stood there, not what they
-say. A script that needs every row proven looks at that list too.")]
+later are listed (with --json as `redacted`): the chain proves that they were there, not what they
+said. A script that needs every row proven looks at that list too.")]
     Verify {
         /// An export, in place of the trail itself
         file: Option<PathBuf>,
@@ -112,7 +112,7 @@ async fn list(globals: &Globals, path: &str, limit: usize) -> Result<(), Failure
         let (id, at) = (row["id"].to_string(), stamp(&row["at"]));
         [id, at, text("principal"), text("agent"), what, text("outcome"), why(row)]
     };
-    let heads = ["row", "time", "who", "agent", "what", "outcome", "why"];
+    let heads = ["row", "time", "who", "agent", "what", "outcome", "details"];
     globals.print(&json!({ "rows": rows }), table(heads, rows.iter().map(row)));
     Ok(())
 }
@@ -192,7 +192,7 @@ fn report(globals: &Globals, verdict: &Value) -> Result<(), Failure> {
     if verdict["more"].as_u64() > Some(0) {
         why.push_str(&format!("\nand {} more", verdict["more"]));
     }
-    Err(Failure::new(Exit::Failed, "vouch for the audit trail", why)
+    Err(Failure::new(Exit::Failed, "verify the audit trail", why)
         .next("compare with an earlier skep audit export, or with a backup"))
 }
 

@@ -20,7 +20,8 @@ pub struct BudgetArgs {}
 pub async fn run(_: BudgetArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
     let page = client.fetch("/api/v1/budgets", "read the budgets").await?;
-    let heads = ["whose", "spent", "held", "unsettled", "limit", "tokens", "token limit", "a turn"];
+    let heads =
+        ["whose", "spent", "reserved", "unsettled", "limit", "tokens", "token limit", "a turn"];
     let hive = cells("the hive", &page["hive"], &page["per_turn"]);
     let agents = items(&page["agents"])
         .iter()

@@ -11,10 +11,10 @@ use crate::print::{items, stamp, table};
 
 #[derive(Subcommand)]
 pub enum CallsCommand {
-    /// List calls that had begun when the hive was cut off
+    /// List tool calls that were running when the hive crashed
     #[command(after_help = "Examples:\n  skep calls list")]
     List,
-    /// Say what became of one, or have it run again
+    /// Record what happened to one, or run it again
     #[command(after_help = "Examples:
   skep calls resolve 0197c0de-… toolu_1 happened --note 'the mail is in the outbox'
   skep calls resolve 0197c0de-… toolu_1 run_again")]
@@ -23,7 +23,7 @@ pub enum CallsCommand {
         turn: String,
         /// The call that `skep calls list` shows
         call: String,
-        /// happened, did_not, or run_again: then it passes the whole gate, as if it were made now
+        /// happened, did_not, or run_again (checked again like a new call)
         #[arg(value_parser = PossibleValuesParser::new(
             Resolution::ALL.iter().map(|word| word.as_str())))]
         outcome: String,
@@ -49,7 +49,7 @@ pub async fn run(command: CallsCommand, globals: &Globals) -> Result<(), Failure
             })?;
             let line = match done["item"].as_str() {
                 Some(item) => format!("it runs again; to follow it: skep task show {item}"),
-                None => "on record".to_owned(),
+                None => "recorded".to_owned(),
             };
             globals.print(&done, [line]);
         }

@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 #[command(after_help = "Examples:
-  skep chat                              talk to main
+  skep chat                              chat with main
   skep chat cto --session release        another agent, a conversation of its own
   skep chat -m \"what did you do today?\"   one question, one answer
   cat questions.txt | skep chat          a message per line, answers as plain text
@@ -47,16 +47,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 Keys: Enter sends, Alt-Enter or a backslash before Enter begins a new line, a paste is one message.
 Esc or Ctrl-C stops the turn that runs, a second Ctrl-C or Ctrl-D leaves. Tab completes commands,
 Up and Ctrl-R find earlier messages, Ctrl-O shows or folds thinking. What is written while a turn
-runs is queued and heard at its next step. A call that waits for you is shown whole; /approve and
-/deny decide.")]
+runs is queued and reaches the agent at its next step. A tool call that needs approval is shown
+whole; /approve and /deny decide.")]
 pub struct ChatArgs {
     /// The agent
     #[arg(default_value = "main")]
     agent: String,
-    /// Send this, show the answer and leave
+    /// Send this message, show the answer and exit
     #[arg(short, long, value_name = "MSG")]
     message: Option<String>,
-    /// Session key
+    /// Session key of the conversation
     #[arg(long, default_value = "main", value_name = "KEY")]
     session: String,
 }

@@ -13,13 +13,13 @@ use crate::print::{Tone, foreign, items, output, stamp, text, toned};
 
 #[derive(Subcommand)]
 pub enum HistoryCommand {
-    /// Show the newest messages of a session
+    /// Show the newest messages of a conversation
     Show(HistoryShowArgs),
-    /// Find messages by their words
+    /// Search conversations
     Search(search::HistorySearchArgs),
-    /// Write sessions to files of JSON lines
+    /// Write conversations to files of JSON lines
     Export(transfer::HistoryExportArgs),
-    /// Read such files back in
+    /// Import such files
     Import(transfer::HistoryImportArgs),
 }
 
@@ -31,10 +31,10 @@ pub enum HistoryCommand {
 pub struct HistoryShowArgs {
     /// The agent
     agent: String,
-    /// Session key
+    /// Session key of the conversation
     #[arg(long, default_value = "main", value_name = "KEY")]
     session: String,
-    /// Only what was said, or every step
+    /// simple: messages only; full: every step
     #[arg(long, value_parser = ["simple", "full"], default_value = "simple")]
     view: String,
     /// How many messages
@@ -69,7 +69,7 @@ async fn show(show: HistoryShowArgs, globals: &Globals) -> Result<(), Failure> {
     let page = client.fetch(&path, attempted).await?;
     let messages = items(&page["messages"]);
     if messages.is_empty() && !globals.json {
-        output::note("nothing was said yet");
+        output::note("no messages yet");
     }
     let breaks = match page["session"].as_str().filter(|_| show.view == "full" && !globals.json) {
         Some(session) => cache_breaks(&client, &show.agent, session).await?,

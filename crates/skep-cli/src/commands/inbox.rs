@@ -10,10 +10,10 @@ use crate::print::{Tone, foreign, items, output, stamp, table, text, time, toned
 #[derive(Args)]
 #[command(after_help = "Examples:
   skep inbox                           the newest items of every agent
-  skep inbox main --state failed       what went wrong with main's
+  skep inbox main --state failed       the failed ones of main
   skep inbox --limit 200 --json
 
-Newest first. `skep task show ID` tells everything about one of them.")]
+Newest first. `skep task show ID` shows one of them whole.")]
 pub struct InboxArgs {
     /// Only items of this agent
     agent: Option<String>,
@@ -48,7 +48,7 @@ async fn list(
     let page = client.fetch(&with_query("/api/v1/inbox", parts), "read the inbox").await?;
     let listed = items(&page["items"]);
     if listed.is_empty() && !globals.json {
-        output::note("there are no such items");
+        output::note("no such items");
         return Ok(());
     }
     let row = |item: &Value| {
@@ -79,7 +79,7 @@ pub enum TaskCommand {
   skep task show 019a2b3c-…
   skep task show 019a2b3c-… --json")]
     Show(ItemArgs),
-    /// End an item: at once if it waits, with its turn if it runs
+    /// Cancel an item: at once if it waits, with its turn if it runs
     #[command(after_help = "Examples:
   skep task cancel 019a2b3c-…
 

@@ -10,7 +10,7 @@ use crate::print::{output, text_or_empty};
 #[derive(Args)]
 #[command(after_help = "Examples:
   skep link                            sign in as operator
-  skep link --role viewer --name Ines  let somebody look")]
+  skep link --role viewer --name Ines  let somebody view")]
 pub struct LinkArgs {
     /// What the person may do
     #[arg(long, value_parser = ["operator", "user", "viewer"], default_value = "operator")]

@@ -1,4 +1,4 @@
-//! `skep provider`: the models a hive can ask, and whether they answer.
+//! `skep provider`: the model profiles, and whether they answer.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub enum ProviderCommand {
         #[arg(long)]
         check: bool,
     },
-    /// Ask a model for a word, to see whether it answers
+    /// Test profiles with a small, real model call
     #[command(after_help = "Examples:
   skep provider test                          every profile
   skep provider test small                    one profile
@@ -80,8 +80,9 @@ async fn test(client: &Client, globals: &Globals, name: Option<String>) -> Resul
     match failed {
         0 => Ok(()),
         _ => {
-            let why = format!("{failed} of {} gave no answer", tries.len());
-            Err(Failure::new(Exit::Failed, "get an answer of every provider", why)
+            let headline = format!("{failed} of {} providers did not answer", tries.len());
+            Err(Failure::new(Exit::Failed, "test the providers", "see the lines marked `bad`")
+                .headline(headline)
                 .next("correct providers.yaml, then skep provider test"))
         }
     }

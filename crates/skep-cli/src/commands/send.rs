@@ -33,7 +33,7 @@ With --wait the exit code is 0 when the agent answered and 1 when the turn faile
 pub struct SendArgs {
     /// The agent
     agent: String,
-    /// What to say; - reads it from standard input
+    /// The message; - reads it from standard input
     message: String,
     /// Wait for the answer and print it
     #[arg(long)]
@@ -41,7 +41,7 @@ pub struct SendArgs {
     /// Print the answer while it is being written, then as --wait
     #[arg(long, conflicts_with = "json")]
     stream: bool,
-    /// Session key
+    /// Session key of the conversation
     #[arg(long, default_value = "main", value_name = "KEY")]
     session: String,
     /// Idempotency key: the same key and message are accepted only once
@@ -246,9 +246,10 @@ fn finish(globals: &Globals, agent: &str, followed: &Value, shown: &str) -> Resu
     let state = followed["state"].as_str().unwrap_or("?");
     let text = followed["error"]["error"].as_str().unwrap_or("no reason was given");
     let code = followed["error"]["code"].as_str().unwrap_or(state);
-    let attempted = format!("get an answer of {agent}");
+    let attempted = format!("wait for the answer of {agent}");
     let why = format!("{} ({code})", foreign(text));
-    let failure = Failure::new(Exit::Failed, attempted, why);
+    let failure =
+        Failure::new(Exit::Failed, attempted, why).headline(format!("{agent} could not answer"));
     Err(failure.next(format!("skep history show {agent} --view full")))
 }
 

@@ -9,11 +9,11 @@ use crate::print::{Tone, foreign, items, output, text_or_empty, time, toned};
 
 #[derive(Subcommand)]
 pub enum SessionCommand {
-    /// List the sessions of an agent, the one last spoken in first
+    /// List the conversations of an agent, the latest first
     List(SessionListArgs),
-    /// Begin a new session as a copy of another one's first part
+    /// Copy the first part of a conversation into a new one
     Fork(ForkArgs),
-    /// Show the model notes instead of the older messages of a session
+    /// Summarise the older messages of a conversation for the model
     Compact(CompactArgs),
 }
 
@@ -25,10 +25,10 @@ pub struct SessionListArgs {
     /// The agent
     #[arg(default_value = "main")]
     agent: String,
-    /// How many sessions
+    /// How many conversations
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
-    /// The page after the one that gave this
+    /// Continue a list: the value that its last line printed
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
 }
@@ -39,7 +39,7 @@ pub struct SessionListArgs {
   skep session fork 0190a3… --at 12 --key try  … under the key `try`
   skep send main \"and now?\" --session try")]
 pub struct ForkArgs {
-    /// The id of the session, as `skep session list` shows it
+    /// The id of the conversation, as `skep session list` shows it
     id: String,
     /// The last message to keep, by its number (all of them)
     #[arg(long, value_name = "SEQ")]
@@ -47,7 +47,7 @@ pub struct ForkArgs {
     /// The agent
     #[arg(long, default_value = "main")]
     agent: String,
-    /// Session key that leads to the fork (one is made up)
+    /// Session key of the new conversation (default: a new one)
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
 }
@@ -57,11 +57,11 @@ pub struct ForkArgs {
   skep session compact 0190a3…
   skep session compact 0190a3… --keep \"the plan and every path\"
 
-The history keeps every message: `skep history show --view full` has the notes too.")]
+The history keeps every message: `skep history show --view full` shows the summary too.")]
 pub struct CompactArgs {
-    /// The id of the session, as `skep session list` shows it
+    /// The id of the conversation, as `skep session list` shows it
     id: String,
-    /// What the notes have to hold above all
+    /// What the summary must contain
     #[arg(long, value_name = "TEXT")]
     keep: Option<String>,
     /// The agent
@@ -90,7 +90,7 @@ async fn show_list(
         return Ok(());
     }
     if sessions.is_empty() {
-        output::note("there is no session yet");
+        output::note("no conversations yet");
     }
     if let Some(after) = page["after"].as_str() {
         output::note(format!("more: --after {after}"));
@@ -107,7 +107,7 @@ pub async fn page(
 ) -> Result<Value, Failure> {
     let path = format!("/api/v1/agents/{}/sessions", escaped(agent));
     let path = with_query(&path, [("limit", Some(limit.to_string())), ("after", after)]);
-    client.fetch(&path, format!("list the sessions of {agent}")).await
+    client.fetch(&path, format!("list the conversations of {agent}")).await
 }
 
 fn lines(session: &Value) -> Vec<String> {
@@ -139,14 +139,14 @@ fn lines(session: &Value) -> Vec<String> {
 }
 
 fn title(text: &str) -> String {
-    toned(if text.is_empty() { "(nothing said)" } else { text }, Tone::Strong)
+    toned(if text.is_empty() { "(no messages)" } else { text }, Tone::Strong)
 }
 
 async fn make_fork(fork: ForkArgs, globals: &Globals, client: &Client) -> Result<(), Failure> {
     let (agent, id) = (escaped(&fork.agent), escaped(&fork.id));
     let path = format!("/api/v1/agents/{agent}/sessions/{id}/fork");
     let body = json!({ "at": fork.at, "session_key": fork.key });
-    let attempted = format!("fork the session {}", fork.id);
+    let attempted = format!("fork the conversation {}", fork.id);
     let made = client.submit(&path, &body, attempted).await?;
     globals.print(&made, lines(&made));
     if !globals.json {
@@ -164,7 +164,7 @@ async fn make_notes(
     let (agent, id) = (escaped(&compact.agent), escaped(&compact.id));
     let path = format!("/api/v1/agents/{agent}/sessions/{id}/compact?wait=true&timeout=600");
     let body = json!({ "keep": compact.keep });
-    let attempted = format!("compact the session {}", compact.id);
+    let attempted = format!("summarise the conversation {}", compact.id);
     let ended = client.submit(&path, &body, attempted.clone()).await?;
     if globals.json {
         output::json(&ended);

@@ -96,8 +96,8 @@ fn spend(spend: &Value) -> Option<String> {
         tokens("unpriced_tokens_per_day").map(|most| format!("{most} tokens of unknown price")),
     ];
     let most: Vec<String> = most.into_iter().flatten().collect();
-    let most = if most.is_empty() { "no limit".to_owned() } else { most.join(", ") };
-    Some(format!("today  {text}; a day may use: {most}"))
+    let most = if most.is_empty() { "none".to_owned() } else { most.join(", ") };
+    Some(format!("today  {text}; daily limit: {most}"))
 }
 
 fn money(value: &Value) -> Option<String> {

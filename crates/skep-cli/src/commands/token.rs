@@ -11,7 +11,7 @@ use crate::print::{foreign, items, output, stamp, text_or_empty};
 
 #[derive(Subcommand)]
 pub enum TokenCommand {
-    /// Make a token and show it, this once
+    /// Create a token and show it once
     #[command(after_help = "Examples:
   skep token new laptop
   skep token new anna --role user
@@ -21,8 +21,8 @@ pub enum TokenCommand {
         /// What the token is for
         #[arg(default_value = "cli")]
         name: String,
-        /// What its holder may: operator everything, user talk and see its own, viewer read
-        /// everything, channel talk under its prefix, agent read its own agent's history
+        /// operator: everything; user: its own conversations; viewer: read everything; channel:
+        /// conversations under its prefix; agent: read the conversations of one agent
         #[arg(long, default_value = "operator", value_parser = PossibleValuesParser::new(
             Role::ALL.iter().map(|role| role.as_str())))]
         role: String,
@@ -33,10 +33,10 @@ pub enum TokenCommand {
         #[arg(long)]
         agent: Option<String>,
     },
-    /// List tokens, without what they are
+    /// List tokens, without the secret
     #[command(after_help = "Examples:\n  skep token list")]
     List,
-    /// Make a token worthless
+    /// Revoke a token
     #[command(after_help = "Examples:\n  skep token revoke 0197c0de-…")]
     Revoke {
         /// The id that `skep token list` shows
@@ -49,7 +49,7 @@ pub async fn run(command: TokenCommand, globals: &Globals) -> Result<(), Failure
     match command {
         TokenCommand::New { name, role, prefix, agent } => {
             let body = json!({ "name": name, "role": role, "prefix": prefix, "agent": agent });
-            let made = client.submit("/api/v1/tokens", &body, "make a token").await?;
+            let made = client.submit("/api/v1/tokens", &body, "create a token").await?;
             globals.print(&made, [text_or_empty(&made["token"])]);
             if !globals.json {
                 output::note("keep it: it is not shown again");

@@ -228,7 +228,7 @@ impl Client {
                 }
             }
             CallError::Strange(why) => {
-                let why = format!("{} answered strangely: {why}", self.hive);
+                let why = format!("{} gave an answer that is not a hive's: {why}", self.hive);
                 Failure::new(Exit::Failed, attempted, why).next("skep doctor")
             }
         }

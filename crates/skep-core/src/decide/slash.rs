@@ -29,11 +29,11 @@ const fn command(name: &'static str, arguments: &'static str, help: &'static str
 pub const COMMANDS: &[CommandInfo] = &[
     command("/stop", "", "end the running or waiting turn; queued messages stay"),
     command("/abort", "", "the same as /stop"),
-    command("/new", "[message]", "begin a new session, with this message if there is one"),
+    command("/new", "[message]", "begin a new conversation, with this message if there is one"),
     command("/reset", "[message]", "the same as /new"),
     command("/model", "[profile|provider:model|default]", "show or choose the model from here on"),
     command("/think", "[off|low|medium|high|default]", "show or choose how hard the model thinks"),
-    command("/compact", "[what to keep]", "show the model notes instead of older messages"),
+    command("/compact", "[what to keep]", "summarise older messages"),
     command("/status", "", "what runs, waits and is queued here, and on which model"),
     command("/help", "", "this list"),
 ];

@@ -168,8 +168,12 @@ impl Policy {
             Some((effect, why, rule)) => (effect, why, Some(rule)),
             None => {
                 let (effect, class) = (self.classes.decide(class, asked.level), class.as_str());
-                let word = effect.as_str();
-                (effect, format!("no rule matches, and the class {class} is {word}"), None)
+                let come_to = match effect {
+                    Effect::Allow => "are allowed",
+                    Effect::Ask => "need approval",
+                    Effect::Deny => "are denied",
+                };
+                (effect, format!("no rule matched; `{class}` tools {come_to}"), None)
             }
         };
         for grant in grants {

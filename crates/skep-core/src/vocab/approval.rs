@@ -13,7 +13,7 @@ words! {
         /// Its turn ended first.
         Withdrawn = "withdrawn",
     }
-    /// How far a yes reaches.
+    /// The scope of an approval.
     Scope {
         /// This call.
         Once = "once",

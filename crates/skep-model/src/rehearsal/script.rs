@@ -76,7 +76,7 @@ impl Script {
             "This is the rehearsal model: it plays a script and understands nothing. You said: \
              {quoted}"
         );
-        let hint = "Add a key to providers.yaml to talk to a real model, or start a message with \
+        let hint = "Add a key to providers.yaml to use a real model, or start a message with \
                     #rehearsal to write the script yourself.";
         let answer = vec![Step::Say(reply), Step::Say(hint.to_owned())];
         let think = Step::Think("I look at the welcome before I answer.".to_owned());

@@ -253,7 +253,7 @@ pub struct SpendInfo {
     pub until: Millis,
 }
 
-/// What a day may use; absent where nothing limits it.
+/// The daily limits; absent where there are none.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SpendLimits {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -54,7 +54,7 @@ pub struct ForkedFrom {
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SessionPage {
-    /// The one last spoken in first.
+    /// The latest first.
     pub sessions: Vec<SessionInfo>,
     /// Give this as `after` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]

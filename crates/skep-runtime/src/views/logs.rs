@@ -76,7 +76,7 @@ impl FromStr for LogLevel {
 /// Which lines are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct LogQuery {
-    /// This level and graver ones.
+    /// This level and above.
     pub level: Option<LogLevel>,
     pub agent: Option<String>,
     pub turn: Option<String>,

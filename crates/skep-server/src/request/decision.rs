@@ -21,7 +21,7 @@ pub(crate) enum DecisionWord {
 #[schema(as = Decision)]
 pub(crate) struct DecisionRequest {
     decision: DecisionWord,
-    /// How far a yes reaches; `once` where it is left out.
+    /// The scope of an approval; `once` where it is left out.
     scope: Option<Scope>,
     /// For `session` and `always`: what is allowed; exactly this call where it is left out.
     pattern: Option<String>,

@@ -15,7 +15,7 @@ const USUAL_LINES: usize = 100;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LogParams {
-    /// This level and graver ones: error, warn, info, debug, trace.
+    /// This level and above: error, warn, info, debug, trace.
     #[param(example = "warn")]
     level: Option<String>,
     agent: Option<String>,

@@ -32,7 +32,7 @@ pub(crate) struct SessionParams {
     limit: Option<u32>,
 }
 
-/// The sessions of an agent, the one last spoken in first.
+/// The sessions of an agent, the latest first.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/sessions", tag = "sessions",
     params(SessionParams),
@@ -114,7 +114,7 @@ pub(crate) struct Compact {
     keep: Option<String>,
 }
 
-/// Shows the model notes instead of the older messages, as `/compact` does.
+/// Summarises the older messages for the model, as `/compact` does.
 ///
 /// A turn of the session asks the model for them, so it waits for the one that runs. The history
 /// keeps every message.

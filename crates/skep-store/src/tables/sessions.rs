@@ -56,7 +56,7 @@ macro_rules! select_sessions {
     };
 }
 
-/// Those of an agent, the one last spoken in first.
+/// Those of an agent, the latest first.
 pub async fn page(
     conn: &mut Conn,
     agent: AgentId,

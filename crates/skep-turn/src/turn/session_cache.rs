@@ -9,7 +9,7 @@ use skep_core::ids::SessionId;
 use skep_core::message::{Block, Message};
 use skep_store::compactions::Compaction;
 
-/// Of all sessions together; those nobody has spoken in for longest go first.
+/// Of all sessions together; those nobody has used for longest go first.
 const MOST_BYTES: usize = 8 << 20;
 /// What a row takes besides its words.
 const ROW_BYTES: usize = 700;

@@ -11,12 +11,12 @@ use crate::home::{CheckReport, KnownNames, check, schema};
 
 #[derive(Subcommand)]
 pub enum ConfigCommand {
-    /// Check every file and say everything that is wrong
+    /// Check every file and list every error
     #[command(after_help = "Examples:
   skep config check
   skep config check --home /srv/hive --json
 
-Nothing is started or changed. The exit code is 0 when every file is right, else 2.")]
+Nothing is started or changed. The exit code is 0 without errors, else 2.")]
     Check,
     /// Print the JSON Schema of a file, or of all of them by name
     #[command(after_help = "Examples:
@@ -94,14 +94,15 @@ fn examine(globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
         }
         if mistakes.is_empty() {
             let good = toned("ok  ", Tone::Good);
-            output::line(format!("{good}  every file is right; agents: {}", agents.join(", ")));
+            output::line(format!("{good}  no errors; agents: {}", agents.join(", ")));
         }
     }
     match mistakes.len() {
         0 => Ok(()),
         count => {
-            let why = format!("mistakes found: {count}");
-            Err(Failure::new(Exit::Usage, "find the configuration in order", why)
+            let errors = if count == 1 { "error" } else { "errors" };
+            Err(Failure::new(Exit::Usage, attempted, "every one is listed above")
+                .headline(format!("configuration: {count} {errors}"))
                 .next("correct the files, then skep config check"))
         }
     }

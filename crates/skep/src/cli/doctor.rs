@@ -78,9 +78,10 @@ pub async fn run(_: DoctorArgs, globals: &Globals, known: &KnownNames) -> Result
         0 => Ok(()),
         _ => Err(Failure::new(
             Exit::Failed,
-            "find the home in order",
-            format!("{bad} of {} checks found something wrong", findings.len()),
-        )),
+            "examine the hive",
+            "each is marked `bad` above, with what to do",
+        )
+        .headline(format!("home: {bad} of {} checks failed", findings.len()))),
     }
 }
 
@@ -178,7 +179,7 @@ async fn configuration(home: &Home, known: &KnownNames) -> Vec<Diagnosis> {
             }
         }
     }
-    let text = format!("in order; agents that can work: {active}");
+    let text = format!("no errors; agents that can work: {active}");
     findings.push(Diagnosis::new(Severity::Good, "configuration", text));
     findings.push(spending(&loaded));
     findings.push(Diagnosis::new(Severity::Good, "model", loaded.settings.model_note));

@@ -24,10 +24,10 @@ const PAUSE: Duration = Duration::from_millis(300);
   skep logs --level warn --since 2h
   skep logs --turn 0199c1d2-… --json")]
 pub struct LogsArgs {
-    /// Go on and show new lines as they come
+    /// Keep showing new lines as they are written
     #[arg(short, long)]
     follow: bool,
-    /// This level and graver ones: error, warn, info, debug, trace
+    /// This level and above: error, warn, info, debug, trace
     #[arg(long, value_name = "LEVEL")]
     level: Option<LogLevel>,
     /// Lines about this agent
@@ -98,7 +98,7 @@ impl LogSource {
             Self::Hive(client) => {
                 let answer = client.fetch(&path(query), ATTEMPTED).await?;
                 page_of(answer).ok_or_else(|| {
-                    Failure::new(Exit::Failed, ATTEMPTED, "the hive answered strangely")
+                    Failure::new(Exit::Failed, ATTEMPTED, "the answer is not a page of log lines")
                 })
             }
         }

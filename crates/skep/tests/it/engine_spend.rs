@@ -92,7 +92,7 @@ async fn engine_cost_of_a_day_is_summed_exactly_and_limits_the_next_call() {
     assert_eq!(spend(&play).await["cost"], 3.5);
     let shown = Start::new(&locate::skep().unwrap(), stage.home()).argument("status");
     let shown = shown.finish().await.unwrap();
-    let line = "today  $3.50 for 5 calls, 620500 tokens; a day may use: $3.00, ";
+    let line = "today  $3.50 for 5 calls, 620500 tokens; daily limit: $3.00, ";
     assert!(shown.stdout.contains(line), "{}{}", shown.stdout, shown.stderr);
 }
 

@@ -189,7 +189,7 @@ async fn fault_cli_failed_turn_is_a_failed_command() {
     let _play = stage.up().await;
     let (code, told) = failure(&stage, &["send", "main", "hello", "--wait"]).await;
     assert_eq!(code, 1);
-    assert!(told.starts_with("skep: could not get an answer of main\n"), "{told}");
+    assert!(told.starts_with("skep: main could not answer\n"), "{told}");
     assert!(told.contains("(provider_auth)"), "{told}");
     assert!(told.contains("next: skep history show main --view full"), "{told}");
     assert!(!told.contains("rig-key-canary"), "{told}");

@@ -116,7 +116,7 @@ async fn fault_start_on_a_taken_port_changes_nothing() {
             .argument("--port")
             .argument(&port)
     };
-    let said = ["open the doors", "another program has this port", "--port"];
+    let said = ["could not listen", "another program has this port", "--port"];
     refused(&stage, start(&stage), 1, &said).await;
     still_good(&stage).await;
 }
@@ -229,7 +229,7 @@ async fn fault_start_on_a_newer_database_is_refused() {
     let said = ["open the hive", "written by a newer Skep", "schema 9999", "restore a backup"];
     refused(&stage, stage.start(), 3, &said).await;
     let doctor = command(&stage, &["doctor"]);
-    let told = refused(&stage, doctor, 1, &["find the home in order"]).await;
+    let told = refused(&stage, doctor, 1, &["home: 1 of "]).await;
     assert!(told.stdout.contains("written by a newer Skep"), "{}", told.stdout);
 }
 
@@ -295,7 +295,7 @@ async fn fault_start_with_something_else_in_the_way() {
     let stage = used().await;
     let socket = stage.home().join("run/skep.sock");
     fs::write(&socket, "a note").unwrap();
-    refused(&stage, stage.start(), 1, &["open the doors", "skep.sock", "in the way"]).await;
+    refused(&stage, stage.start(), 1, &["could not listen", "skep.sock", "in the way"]).await;
     fs::remove_file(&socket).unwrap();
     still_good(&stage).await;
     let lock = stage.home().join("run/lock");

@@ -1,4 +1,4 @@
-//! `skep history search`: where something was said.
+//! `skep history search`: messages by their words.
 
 use clap::Args;
 use serde_json::Value;
@@ -19,23 +19,20 @@ pub struct HistorySearchArgs {
     /// Words, \"phrases\", beginnings*, -exclusions, this OR that
     #[arg(required = true, allow_hyphen_values = true)]
     words: Vec<String>,
-    /// Only what was said to and by this agent
+    /// Only messages to and from this agent
     #[arg(long)]
     agent: Option<String>,
     /// How many messages
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     limit: u32,
-    /// The page after the one that gave this
+    /// Continue a list: the value that its last line printed
     #[arg(long, value_name = "CURSOR")]
     before: Option<i64>,
 }
 
 pub async fn run(search: HistorySearchArgs, globals: &Globals) -> Result<(), Failure> {
     if let Some(option) = search.words.iter().find(|word| word.starts_with("--")) {
-        let why = format!(
-            "`{}` stands behind the words, where it would be searched for",
-            foreign(option)
-        );
+        let why = format!("`{}` comes after the words and would be searched for", foreign(option));
         let failure = Failure::new(Exit::Usage, "search the history", why);
         return Err(
             failure.next("put options before the words: skep history search --limit 5 hello")

@@ -15,14 +15,14 @@ use crate::print::{items, output};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
-  skep history export                        every session of every agent
+  skep history export                        every conversation of every agent
   skep history export main --out backup      those of main, into backup/history/
-  skep history export main --session main    the present session of the key main
+  skep history export main --session main    the current conversation of the key main
   skep history export --format seed          time, role, content and meta alone")]
 pub struct HistoryExportArgs {
     /// The agent (all of them)
     agent: Option<String>,
-    /// Only this session: its id, or the key that leads to it
+    /// Only this conversation: its id, a unique prefix of it, or its key
     #[arg(long, value_name = "SESSION", requires = "agent")]
     session: Option<String>,
     /// Folder in which `history/AGENT-SESSION.jsonl` is written
@@ -39,8 +39,8 @@ pub struct HistoryExportArgs {
   skep history import main-0190a3….jsonl --session old
   skep history import old.jsonl --agent main
 
-An imported session keeps its ids, numbers and times; a file in the format seed gets ids of its own
-and needs --agent. To go on in it: skep session fork")]
+An imported conversation keeps its ids, numbers and times; a file in the format seed gets
+ids of its own and needs --agent. To go on in it: skep session fork")]
 pub struct HistoryImportArgs {
     /// Files that `skep history export` wrote
     #[arg(required = true)]
@@ -48,7 +48,7 @@ pub struct HistoryImportArgs {
     /// The agent they belong to; files in the format seed name none
     #[arg(long)]
     agent: Option<String>,
-    /// Session key that leads to it, if that leads nowhere yet (`import:ID`)
+    /// Session key for it, if that is not used yet (default: import:ID)
     #[arg(long, value_name = "KEY")]
     session: Option<String>,
 }
@@ -115,8 +115,8 @@ async fn sessions(
     }
     match wanted {
         Some(wanted) if ids.is_empty() => {
-            let attempted = format!("export the session {wanted} of {agent}");
-            let why = "no session of this agent has that id or key";
+            let attempted = format!("export the conversation {wanted} of {agent}");
+            let why = "no conversation of this agent has that id or key";
             let next = format!("skep session list {agent}");
             Err(Failure::new(Exit::Failed, attempted, why).next(next))
         }
