@@ -15,6 +15,7 @@ pub mod send;
 pub mod session;
 pub mod status;
 pub mod token;
+pub mod usage;
 
 #[cfg(test)]
 #[path = "commands/fake_hive_tests.rs"]

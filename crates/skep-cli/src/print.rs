@@ -3,10 +3,10 @@
 pub mod output;
 pub(crate) mod table;
 pub(crate) mod text;
-pub(crate) mod time;
+pub mod time;
 pub(crate) mod values;
 
 pub(crate) use output::{Tone, foreign, toned};
 pub(crate) use table::table;
 pub(crate) use text::{Colour, Style, TermInfo, TextLine, TextSpan, shortened, width};
-pub(crate) use values::{items, stamp, text, text_or_empty};
+pub(crate) use values::{counted, items, stamp, text, text_or_empty};

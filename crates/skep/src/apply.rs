@@ -324,7 +324,7 @@ fn not_made(error: HomeError) -> ConfigProblem {
 
 fn log(config: &ConfigStanding) {
     for problem in &config.problems {
-        tracing::warn!("not in force, the version before it goes on: {}", problem.text);
+        tracing::warn!("not in force: {}", problem.text);
     }
     for key in &config.needs_restart {
         tracing::warn!("{key} is used after the next start");

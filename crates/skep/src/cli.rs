@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use skep_cli::commands::{
     agent, approve, audit, budget, calls, chat, down, history, inbox, link, provider, send,
-    session, status, token,
+    session, status, token, usage,
 };
 use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
@@ -74,25 +74,53 @@ enum RootCommand {
     /// Check home, configuration, store, provider and sandbox
     Doctor(doctor::DoctorArgs),
     /// Check the configuration files, print their schemas
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep config check              list every error, without starting anything
+  skep config schema providers   the JSON Schema of providers.yaml"
+    )]
     Config(config::ConfigCommand),
     /// Chat with an agent in the terminal
     Chat(chat::ChatArgs),
     /// List and test the model profiles
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep provider list --check     the profiles, and whether they can be reached
+  skep provider test             a small, real call to each"
+    )]
     Provider(provider::ProviderCommand),
     /// Send a message to an agent
     Send(send::SendArgs),
     /// Show, search, export and import conversations
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep history show main         the newest messages
+  skep history search invoice    messages with a word
+  skep history export --out backup"
+    )]
     History(history::HistoryCommand),
     /// List, show, create and stop agents
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep agent list
+  skep agent new reviewer --tools read,grep,glob
+  skep agent stop main           stop its running turn"
+    )]
     Agent(agent::AgentCommand),
     /// List the messages sent to agents, newest first
     Inbox(inbox::InboxArgs),
     /// Show, cancel and retry single items of the inbox
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep task list --state failed
+  skep task show ID              message, state, times, answer or error
+  skep task retry ID             send its message again"
+    )]
     Task(inbox::TaskCommand),
     /// Approve a waiting tool call
     Approve(approve::ApproveArgs),
@@ -101,25 +129,55 @@ enum RootCommand {
     /// Test the policy: what would be decided about a tool call, and why
     Why(approve::WhyArgs),
     /// Allow tool calls for a limited time: new, list, revoke
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep grant new main bash --command 'git push' --minutes 30
+  skep grant list"
+    )]
     Grant(approve::GrantCommand),
     /// Show the log
     Logs(logs::LogsArgs),
     /// List, verify and export the audit trail: tool calls and decisions
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep audit list --outcome refused
+  skep audit verify              whether any row was changed or removed
+  skep audit export --out audit.jsonl"
+    )]
     Audit(audit::AuditCommand),
     /// Show the limits of money and tokens, and what is used of them
     Budget(budget::BudgetArgs),
+    /// Show what model calls used and cost, by day, agent and model
+    Usage(usage::UsageArgs),
     /// List and resolve tool calls whose outcome is unknown after a crash
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep calls list
+  skep calls resolve TURN CALL happened --note 'the mail was sent'"
+    )]
     Calls(calls::CallsCommand),
     /// Sign a browser in to the dashboard
     Link(link::LinkArgs),
     /// List, fork and summarise conversations
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep session list main
+  skep session fork ID --at 12   continue after message 12 in a new conversation
+  skep session compact ID        summarise its older messages"
+    )]
     Session(session::SessionCommand),
     /// Create, list and revoke tokens for people, programs and other machines
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:
+  skep token new laptop --role user
+  skep token list
+  skep token revoke ID"
+    )]
     Token(token::TokenCommand),
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
@@ -158,7 +216,8 @@ where
             return ExitCode::from(if error.use_stderr() { Exit::Usage.code() } else { 0 });
         }
     };
-    let json = arguments.globals.json;
+    let globals = arguments.globals.clone();
+    let json = globals.json;
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = match runtime.worker_threads(workers(cores)).enable_all().build() {
@@ -179,7 +238,7 @@ where
             output::failure(&failure.next("make room, then ask again"), json)
         }
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => output::failure(&failure, json),
+        Err(failure) => output::failure(&globals.with_hive(failure), json),
     }
 }
 
@@ -213,6 +272,7 @@ where
         RootCommand::Logs(command) => logs::run(command, &globals).await,
         RootCommand::Audit(command) => audit::run(command, &globals, audit_at_rest::verify).await,
         RootCommand::Budget(command) => budget::run(command, &globals).await,
+        RootCommand::Usage(command) => usage::run(command, &globals).await,
         RootCommand::Calls(command) => calls::run(command, &globals).await,
         RootCommand::Link(command) => link::run(command, &globals).await,
         RootCommand::Session(command) => session::run(command, &globals).await,

@@ -159,7 +159,7 @@ where
         false => "the hive starts it at its next start: skep up".to_owned(),
     };
     let made = json!({ "agent": new.name, "folder": folder, "running": running });
-    globals.print(&made, [format!("created {folder}"), next]);
+    globals.print(&made, [format!("created {folder}"), globals.commands(&next)]);
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use skep_core::visible::visible;
 
 use crate::failure::{Exit, Failure};
-use crate::hive::{CallError, Client, Globals, escaped};
-use crate::print::{Tone, foreign, items, output, stamp, table, text, time, toned};
+use crate::hive::{CallError, Client, Globals, IdList, escaped};
+use crate::print::{Tone, counted, foreign, items, output, stamp, table, text, time, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -23,7 +23,7 @@ use crate::print::{Tone, foreign, items, output, stamp, table, text, time, toned
 
 Without an id it lists what waits and asks, on a terminal; elsewhere it exits 2.")]
 pub struct ApproveArgs {
-    /// The approval, as the list names it
+    /// The approval, as the list names it, or a unique prefix of it
     id: Option<String>,
     /// Calls like it from now on: a rule in the agent's config.yaml; needs --pattern
     #[arg(long, requires = "pattern", conflicts_with = "session")]
@@ -49,7 +49,7 @@ pub struct ApproveArgs {
 The note goes to the agent. Without an id it lists what waits and asks, on a terminal; elsewhere it
 exits 2.")]
 pub struct DenyArgs {
-    /// The approval, as the list names it
+    /// The approval, as the list names it, or a unique prefix of it
     id: Option<String>,
     /// Why, for the agent
     #[arg(long)]
@@ -86,6 +86,7 @@ async fn decide_by_id(
     id: &str,
     mut body: Value,
 ) -> Result<(), Failure> {
+    let id = &IdList::approvals().whole(client, id).await?;
     let path = format!("/api/v1/approvals/{}", escaped(id));
     let attempted = format!("decide on {id}");
     let found = client.get(&path).await.map_err(|error| failure(client, &attempted, error))?;
@@ -152,21 +153,15 @@ async fn ask_all(client: &Client, globals: &Globals) -> Result<(), Failure> {
             ask::one(client, globals, question).await?;
         }
     }
+    let waiting = counted(open.len() as u64, "call waits", "calls wait");
     match asks {
         true => Ok(()),
         false => Err(Failure::new(
             Exit::Usage,
             "decide",
-            format!("{}, and this is not a terminal: nobody can be asked", waiting(open.len())),
+            format!("{waiting}, and this is not a terminal: nobody can be asked"),
         )
         .next("skep approve ID, or skep deny ID --note '…'")),
-    }
-}
-
-fn waiting(calls: usize) -> String {
-    match calls {
-        1 => "1 call waits".to_owned(),
-        calls => format!("{calls} calls wait"),
     }
 }
 
@@ -330,7 +325,7 @@ pub enum GrantCommand {
     /// Revoke a grant
     #[command(after_help = "Examples:\n  skep grant revoke 0197c0de-…")]
     Revoke {
-        /// The id that `skep grant list` shows
+        /// The id that `skep grant list` shows, or a unique prefix of it
         id: String,
     },
 }
@@ -351,6 +346,7 @@ pub async fn run_grant(command: GrantCommand, globals: &Globals) -> Result<(), F
             globals.print(&list, items(&list["grants"]).iter().map(grant_line));
         }
         GrantCommand::Revoke { id } => {
+            let id = IdList::grants().whole(&client, &id).await?;
             let gone = client.delete(&format!("/api/v1/grants/{}", escaped(&id))).await;
             gone.map_err(|error| client.failure("revoke the grant", error))?;
             globals.print(&json!({"revoked": id}), [format!("revoked {id}")]);

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use skep_core::audit_export::{self, ExportReader};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::{CallError, Client, Globals, Home, with_query};
-use crate::print::{foreign, items, output, stamp, table};
+use crate::hive::{CallError, Client, Globals, Home, IdList, with_query};
+use crate::print::{counted, foreign, items, output, stamp, table};
 
 /// Verifying a long trail takes minutes.
 const VERIFY: Duration = Duration::from_secs(600);
@@ -36,7 +36,7 @@ pub enum AuditCommand {
         /// Only with this outcome: ok, error, refused, unknown, …
         #[arg(long)]
         outcome: Option<String>,
-        /// Only of this turn
+        /// Only of this turn: its id, or a unique prefix of it
         #[arg(long)]
         turn: Option<String>,
         /// call, decision, change, checkpoint or break
@@ -77,6 +77,10 @@ where
 {
     match command {
         AuditCommand::List { agent, tool, outcome, turn, kind, limit } => {
+            let turn = match turn {
+                Some(turn) => Some(IdList::turns().whole(&Client::open(globals)?, &turn).await?),
+                None => None,
+            };
             let wanted = [
                 ("agent", agent),
                 ("tool", tool),
@@ -110,19 +114,38 @@ async fn list(globals: &Globals, path: &str, limit: usize) -> Result<(), Failure
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let what = if row["tool"].is_null() { text("kind") } else { text("tool") };
         let (id, at) = (row["id"].to_string(), stamp(&row["at"]));
-        [id, at, text("principal"), text("agent"), what, text("outcome"), why(row)]
+        [id, at, text("principal"), text("agent"), what, text("outcome"), details(row)]
     };
     let heads = ["row", "time", "who", "agent", "what", "outcome", "details"];
     globals.print(&json!({ "rows": rows }), table(heads, rows.iter().map(row)));
     Ok(())
 }
 
-/// The stage that refused the call, else the arguments.
-fn why(row: &Value) -> String {
+/// The stage that refused the call, else the arguments; of a change, what is different.
+fn details(row: &Value) -> String {
     let links = items(&row["decision"]).iter();
     let mut said = links.filter_map(|link| Some((link["stage"].as_str()?, link["word"].as_str()?)));
     let refused = said.find(|(_, word)| word.starts_with("refused"));
-    refused.map_or_else(|| row["arguments"].to_string(), |(stage, word)| format!("{stage}: {word}"))
+    match (refused, row["arguments"].as_object()) {
+        (Some((stage, word)), _) => format!("{stage}: {word}"),
+        (None, Some(change)) if row["kind"] == "change" => {
+            let told = change.iter().filter_map(|(key, value)| Some((key, plain(value)?)));
+            let told = told.map(|(key, value)| format!("{}: {value}", key.replace('_', " ")));
+            told.collect::<Vec<_>>().join(", ")
+        }
+        _ => row["arguments"].to_string(),
+    }
+}
+
+/// A value as a person writes it; nothing where there is nothing to say.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::Null | Value::Bool(false) => None,
+        Value::Array(list) if list.is_empty() => None,
+        Value::Array(list) => Some(list.iter().filter_map(plain).collect::<Vec<_>>().join(" ")),
+        Value::String(text) => Some(text.clone()),
+        value => Some(value.to_string()),
+    }
 }
 
 async fn verify<R>(globals: &Globals, at_rest: R) -> Result<(), Failure>
@@ -182,7 +205,8 @@ fn report(globals: &Globals, verdict: &Value) -> Result<(), Failure> {
             0 => String::new(),
             count => format!(" but {count}"),
         };
-        let proven = format!("{rows} rows, all{but} as they were written");
+        let rows = counted(rows.as_u64().unwrap_or(0), "row", "rows");
+        let proven = format!("{rows}, all{but} as they were written");
         output::line(format!("{proven}; row {last} has hash {hash}"));
     }
     if findings.is_empty() {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use skep_core::event::Resolution;
 
 use crate::failure::Failure;
+use crate::hive::ids::{IdList, call_of};
 use crate::hive::{Client, Globals, escaped};
 use crate::print::{items, stamp, table};
 
@@ -19,9 +20,9 @@ pub enum CallsCommand {
   skep calls resolve 0197c0de-… toolu_1 happened --note 'the mail is in the outbox'
   skep calls resolve 0197c0de-… toolu_1 run_again")]
     Resolve {
-        /// The turn that `skep calls list` shows
+        /// The turn that `skep calls list` shows, or a unique prefix of it
         turn: String,
-        /// The call that `skep calls list` shows
+        /// The call that `skep calls list` shows, or a unique prefix of it
         call: String,
         /// happened, did_not, or run_again (checked again like a new call)
         #[arg(value_parser = PossibleValuesParser::new(
@@ -41,6 +42,9 @@ pub async fn run(command: CallsCommand, globals: &Globals) -> Result<(), Failure
             globals.print(&list, lines(&list));
         }
         CallsCommand::Resolve { turn, call, outcome, note } => {
+            let turn = IdList::unknown_calls().whole(&client, &turn).await?;
+            let list = client.fetch("/api/v1/calls/unknown", "list the calls").await?;
+            let call = call_of(&list, &turn, &call);
             let path = format!("/api/v1/calls/unknown/{}/{}", escaped(&turn), escaped(&call));
             let body = json!({ "outcome": outcome, "note": note });
             let done = client.post(&path, &body, None).await;
@@ -51,7 +55,7 @@ pub async fn run(command: CallsCommand, globals: &Globals) -> Result<(), Failure
                 Some(item) => format!("it runs again; to follow it: skep task show {item}"),
                 None => "recorded".to_owned(),
             };
-            globals.print(&done, [line]);
+            globals.print(&done, [globals.commands(&line)]);
         }
     }
     Ok(())

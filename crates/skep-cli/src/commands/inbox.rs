@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::hive::{CallError, Client, Globals, escaped, with_query};
-use crate::print::{Tone, foreign, items, output, stamp, table, text, time, toned};
+use crate::hive::{CallError, Client, Globals, IdList, escaped, with_query};
+use crate::print::{Tone, counted, foreign, items, output, stamp, table, text, time, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -97,7 +97,7 @@ The new item is linked to the old one; `skep task show` names both.")]
 
 #[derive(Args)]
 pub struct ItemArgs {
-    /// The item, as `skep inbox` names it
+    /// The item, as `skep inbox` names it, or a unique prefix of its id
     id: String,
 }
 
@@ -109,18 +109,25 @@ pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Fai
         TaskCommand::Cancel(item) => ("cancel", item),
     };
     let client = Client::open(globals)?;
+    let id = IdList::items().whole(&client, &id).await?;
     let path = format!("/api/v1/inbox/{}", escaped(&id));
     let told = match what {
         "show" => client.get(&path).await,
         _ => client.post(&format!("{path}/cancel"), &json!(null), None).await,
     };
     let item = told.map_err(|error| failed(&client, what, &id, error))?;
-    globals.print(&item, lines(&item));
+    let mut lines = lines(&item);
+    if item["error"].is_object() && item["retried_as"].is_null() && item["kind"] == "message" {
+        let next = format!("next: skep task retry {}", text(&item["item_id"]));
+        lines.push(globals.commands(&next));
+    }
+    globals.print(&item, lines);
     Ok(())
 }
 
 async fn retry(id: &str, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
+    let id = &IdList::items().whole(&client, id).await?;
     let path = format!("/api/v1/inbox/{}/retry", escaped(id));
     // The key makes a retry after a broken connection safe.
     let key = skep_guard::random::uuid().to_string();
@@ -128,7 +135,8 @@ async fn retry(id: &str, globals: &Globals) -> Result<(), Failure> {
     let receipt = told.map_err(|error| failed(&client, "retry", id, error))?;
     let new = text(&receipt["item_id"]);
     let done = format!("{} as item {new}", text(&receipt["state"]));
-    globals.print(&receipt, [done, format!("follow it: skep task show {new}")]);
+    let next = globals.commands(&format!("follow it: skep task show {new}"));
+    globals.print(&receipt, [done, next]);
     Ok(())
 }
 
@@ -171,9 +179,9 @@ pub fn lines(item: &Value) -> Vec<String> {
     if let Some(turn) = item["turn"].as_str() {
         let (steps, attempts) = (at("steps").unwrap_or(0), at("attempts").unwrap_or(0));
         let turn = foreign(turn);
-        let calls =
-            if steps == 1 { "1 model call".to_owned() } else { format!("{steps} model calls") };
-        lines.push(format!("turn     {turn}, {calls}, {attempts} failed attempts"));
+        let calls = counted(steps, "model call", "model calls");
+        let attempts = counted(attempts, "failed attempt", "failed attempts");
+        lines.push(format!("turn     {turn}, {calls}, {attempts}"));
     }
     let optional = [("waits", "waiting_for"), ("retry of", "retry_of"), ("retried", "retried_as")];
     for (name, key) in optional {
@@ -185,7 +193,11 @@ pub fn lines(item: &Value) -> Vec<String> {
             (Some(why), _) => {
                 toned(&format!("the channel refuses it: {}", foreign(why)), Tone::Bad)
             }
-            (None, at) => format!("sent {tries} times, again {}", time::stamp(at.unwrap_or(0))),
+            (None, at) => format!(
+                "sent {}, again {}",
+                counted(tries, "time", "times"),
+                time::stamp(at.unwrap_or(0))
+            ),
         };
         lines.push(format!("{kind:<9}{what}"));
     }
@@ -193,9 +205,6 @@ pub fn lines(item: &Value) -> Vec<String> {
     lines.extend(block("answer", item["response"].as_str()));
     if let Some(error) = item["error"]["error"].as_str() {
         lines.extend(block(&format!("error {}", text(&item["error"]["code"])), Some(error)));
-        if item["retried_as"].is_null() && item["kind"] == "message" {
-            lines.push(format!("next: skep task retry {}", text(&item["item_id"])));
-        }
     }
     lines
 }

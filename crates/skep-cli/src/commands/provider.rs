@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
 use crate::hive::{CallError, Client, Globals, escaped};
-use crate::print::{Tone, foreign, items, output, text_or_empty, toned};
+use crate::print::{Tone, counted, foreign, items, output, text_or_empty, toned};
 
 #[derive(Subcommand)]
 pub enum ProviderCommand {
@@ -139,5 +139,6 @@ fn outcome(name: &str, tried: &Value) -> String {
         None => "cost unknown".to_owned(),
     };
     let good = toned("ok  ", Tone::Good);
-    format!("{good}  {name}  {model}  answered in {took} ms, {tokens} tokens, {cost}")
+    let tokens = counted(tokens, "token", "tokens");
+    format!("{good}  {name}  {model}  answered in {took} ms, {tokens}, {cost}")
 }

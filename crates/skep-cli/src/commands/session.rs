@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::{Client, Globals, escaped, with_query};
-use crate::print::{Tone, foreign, items, output, text_or_empty, time, toned};
+use crate::hive::{Client, Globals, IdList, escaped, with_query};
+use crate::print::{Tone, counted, foreign, items, output, text_or_empty, time, toned};
 
 #[derive(Subcommand)]
 pub enum SessionCommand {
@@ -39,7 +39,7 @@ pub struct SessionListArgs {
   skep session fork 0190a3… --at 12 --key try  … under the key `try`
   skep send main \"and now?\" --session try")]
 pub struct ForkArgs {
-    /// The id of the conversation, as `skep session list` shows it
+    /// The id of the conversation, as `skep session list` shows it, or a unique prefix
     id: String,
     /// The last message to keep, by its number (all of them)
     #[arg(long, value_name = "SEQ")]
@@ -59,7 +59,7 @@ pub struct ForkArgs {
 
 The history keeps every message: `skep history show --view full` shows the summary too.")]
 pub struct CompactArgs {
-    /// The id of the conversation, as `skep session list` shows it
+    /// The id of the conversation, as `skep session list` shows it, or a unique prefix
     id: String,
     /// What the summary must contain
     #[arg(long, value_name = "TEXT")]
@@ -115,10 +115,10 @@ fn lines(session: &Value) -> Vec<String> {
     let number = |key: &str| session[key].as_i64().unwrap_or(0);
     let here = if session["current"] == true { "" } else { " (earlier)" };
     let mut facts = format!(
-        "{}  {} messages, {} tokens",
+        "{}  {}, {}",
         time::stamp(number("last_at")),
-        number("messages"),
-        number("tokens")
+        counted(number("messages"), "message", "messages"),
+        counted(number("tokens"), "token", "tokens")
     );
     if let Some(cost) = session["cost"].as_f64() {
         facts.push_str(&format!(", ${cost:.4}"));
@@ -143,7 +143,8 @@ fn title(text: &str) -> String {
 }
 
 async fn make_fork(fork: ForkArgs, globals: &Globals, client: &Client) -> Result<(), Failure> {
-    let (agent, id) = (escaped(&fork.agent), escaped(&fork.id));
+    let id = IdList::sessions(&fork.agent).whole(client, &fork.id).await?;
+    let (agent, id) = (escaped(&fork.agent), escaped(&id));
     let path = format!("/api/v1/agents/{agent}/sessions/{id}/fork");
     let body = json!({ "at": fork.at, "session_key": fork.key });
     let attempted = format!("fork the conversation {}", fork.id);
@@ -151,7 +152,8 @@ async fn make_fork(fork: ForkArgs, globals: &Globals, client: &Client) -> Result
     globals.print(&made, lines(&made));
     if !globals.json {
         let key = text_or_empty(&made["session_key"]);
-        output::note(format!("go on in it: skep send {} … --session {key}", fork.agent));
+        let next = format!("continue it: skep chat {} --session {key}", fork.agent);
+        output::note(globals.commands(&next));
     }
     Ok(())
 }
@@ -161,7 +163,8 @@ async fn make_notes(
     globals: &Globals,
     client: &Client,
 ) -> Result<(), Failure> {
-    let (agent, id) = (escaped(&compact.agent), escaped(&compact.id));
+    let id = IdList::sessions(&compact.agent).whole(client, &compact.id).await?;
+    let (agent, id) = (escaped(&compact.agent), escaped(&id));
     let path = format!("/api/v1/agents/{agent}/sessions/{id}/compact?wait=true&timeout=600");
     let body = json!({ "keep": compact.keep });
     let attempted = format!("summarise the conversation {}", compact.id);
@@ -174,7 +177,7 @@ async fn make_notes(
     }
     if !globals.json {
         let text = ended["response"]["content"].as_str().map(foreign);
-        output::line(text.unwrap_or_else(|| "it goes on; see skep status".to_owned()));
+        output::line(text.unwrap_or_else(|| globals.commands("still running; see skep status")));
     }
     Ok(())
 }

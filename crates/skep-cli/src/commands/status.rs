@@ -29,7 +29,7 @@ pub fn lines(state: &Value) -> Vec<String> {
         format!("home   {}", text(&hive["home"])),
         format!("model  {}", text(&hive["model_note"])),
     ];
-    lines.extend(config(&hive["config"]));
+    lines.extend(config(&hive["config"], items(&state["agents"])));
     let queue = &state["queue"];
     let count = |key: &str| queue[key].as_i64().unwrap_or(0);
     let (running, queued, waiting) = (count("running"), count("pending"), count("waiting"));
@@ -53,11 +53,21 @@ pub fn lines(state: &Value) -> Vec<String> {
 }
 
 /// Differences between the files and the settings in force.
-fn config(config: &Value) -> Vec<String> {
+fn config(config: &Value, agents: &[Value]) -> Vec<String> {
     let mut lines = Vec::new();
     for problem in items(&config["problems"]) {
-        let kept = toned("not in force, the version before it goes on", Tone::Bad);
-        lines.push(format!("config {kept}: {}", text(&problem["text"])));
+        let file = problem["file"].as_str().unwrap_or_default();
+        // An agent whose file was wrong at the start has no version before it.
+        let mut failed = agents.iter().filter(|agent| agent["status"] == "failed");
+        let off = failed.find_map(|agent| {
+            let name = agent["name"].as_str()?;
+            file.contains(&format!("teams/{name}/")).then(|| text(&agent["name"]))
+        });
+        let kept = match off {
+            Some(agent) => format!("not in force, {agent} is disabled"),
+            None => "not in force, the version before it goes on".to_owned(),
+        };
+        lines.push(format!("config {}: {}", toned(&kept, Tone::Bad), text(&problem["text"])));
     }
     for key in items(&config["needs_restart"]) {
         lines.push(format!("config used after the next start: {}", text(key)));

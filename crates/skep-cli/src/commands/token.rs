@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use skep_core::role::Role;
 
 use crate::failure::Failure;
-use crate::hive::{CallError, Client, Globals, escaped};
+use crate::hive::{CallError, Client, Globals, IdList, escaped};
 use crate::print::{foreign, items, output, stamp, text_or_empty};
 
 #[derive(Subcommand)]
@@ -16,10 +16,9 @@ pub enum TokenCommand {
   skep token new laptop
   skep token new anna --role user
   skep token new bridge --role channel --prefix discord:
-  SKEP_TOKEN=$(skep token new --json | jq -r .token)")]
+  SKEP_TOKEN=$(skep token new laptop --json | jq -r .token)")]
     New {
         /// What the token is for
-        #[arg(default_value = "cli")]
         name: String,
         /// operator: everything; user: its own conversations; viewer: read everything; channel:
         /// conversations under its prefix; agent: read the conversations of one agent
@@ -39,7 +38,7 @@ pub enum TokenCommand {
     /// Revoke a token
     #[command(after_help = "Examples:\n  skep token revoke 0197c0de-…")]
     Revoke {
-        /// The id that `skep token list` shows
+        /// The id that `skep token list` shows, or a unique prefix of it
         id: String,
     },
 }
@@ -52,7 +51,11 @@ pub async fn run(command: TokenCommand, globals: &Globals) -> Result<(), Failure
             let made = client.submit("/api/v1/tokens", &body, "create a token").await?;
             globals.print(&made, [text_or_empty(&made["token"])]);
             if !globals.json {
-                output::note("keep it: it is not shown again");
+                let role = text_or_empty(&made["role"]);
+                output::note(format!(
+                    "role {role}: {}; keep it, it is not shown again",
+                    may(&role)
+                ));
             }
         }
         TokenCommand::List => {
@@ -60,6 +63,7 @@ pub async fn run(command: TokenCommand, globals: &Globals) -> Result<(), Failure
             globals.print(&list, items(&list["tokens"]).iter().map(row));
         }
         TokenCommand::Revoke { id } => {
+            let id = IdList::tokens().whole(&client, &id).await?;
             let gone = client.delete(&format!("/api/v1/tokens/{}", escaped(&id))).await;
             gone.map_err(|error| {
                 let unknown = matches!(error, CallError::Problem { status: 404, .. });
@@ -70,6 +74,18 @@ pub async fn run(command: TokenCommand, globals: &Globals) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// What a role may do, in short.
+fn may(role: &str) -> &'static str {
+    match Role::parse(role) {
+        Some(Role::Operator) => "may do everything",
+        Some(Role::User) => "has its own conversations",
+        Some(Role::Viewer) => "reads everything, changes nothing",
+        Some(Role::Channel) => "has the conversations under its prefix",
+        Some(Role::Agent) => "reads the conversations of its agent",
+        None => "see docs/roles.md",
+    }
 }
 
 fn row(token: &Value) -> String {

@@ -26,6 +26,8 @@ const UPLOAD: Duration = Duration::from_secs(180);
 /// The socket is the owner's alone.
 const DENIED: &str = "it belongs to another user, and only its owner may use it";
 
+const NOT_TLS: &str = "it does not speak TLS; write http:// instead of https://";
+
 const OWNER: &str = "run it as the owner of the home, or use --url with a token in SKEP_TOKEN";
 
 pub type HiveSocket = WebSocketStream<Upgraded>;
@@ -88,7 +90,7 @@ impl Client {
         }
         let Some(token) = environment::var("SKEP_TOKEN") else {
             let failure = usage("SKEP_TOKEN is not set, and a hive elsewhere asks for a token");
-            return Err(failure.next("on the hive's machine: skep token new"));
+            return Err(failure.next("on the hive's machine: skep token new NAME"));
         };
         let http = http::client(url, CONNECT)
             .map_err(|error| Failure::new(Exit::Failed, &attempted, error.to_string()))?;
@@ -222,7 +224,9 @@ impl Client {
                 let exit = if matches!(status, 401 | 403) { Exit::Refused } else { Exit::Failed };
                 let failure = Failure::new(exit, attempted, format!("{detail} ({code})"));
                 match status {
-                    401 | 403 => failure.next("skep token new, then SKEP_TOKEN=… with the new one"),
+                    401 | 403 if matches!(self.door, Transport::Web { .. }) => {
+                        failure.next("on the hive's machine: skep token new NAME, for SKEP_TOKEN")
+                    }
                     404 => failure.next("skep status"),
                     _ => failure,
                 }
@@ -260,6 +264,8 @@ fn unreachable(error: reqwest::Error) -> CallError {
             "nobody listens there".to_owned()
         }
         Some(io::ErrorKind::PermissionDenied) => DENIED.to_owned(),
+        // What rustls says of an answer that is not TLS.
+        _ if inner.to_string().contains("InvalidContentType") => NOT_TLS.to_owned(),
         _ => inner.to_string(),
     };
     CallError::Unreachable { connected: !error.is_connect(), why }

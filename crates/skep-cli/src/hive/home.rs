@@ -71,7 +71,7 @@ impl Home {
 
     /// Where the files of a damaged store are copied; the name has the time.
     pub fn damaged(&self, now: i64) -> PathBuf {
-        let moment = time::stamp(now).replace(' ', "T").replace(':', "");
+        let moment = time::stamp_utc(now).replace(' ', "T").replace(':', "");
         self.run().join(format!("damaged-{moment}"))
     }
 

@@ -1,11 +1,28 @@
-//! Times for people, in UTC: the hive and its user may be in different zones.
+//! Times for people: in the zone of whoever reads, with its distance from UTC.
 
 use skep_core::time::utc;
+use skep_guard::clock;
 
-/// `2026-02-03 04:05:06Z` from milliseconds since 1970.
+/// `2026-02-03 05:05:06+01:00` from milliseconds since 1970; `Z` where that is UTC.
 pub fn stamp(at: i64) -> String {
-    let text = utc(at);
-    format!("{} {}Z", &text[..10], &text[11..19])
+    stamp_in(at, clock::zone_offset(at))
+}
+
+/// The same in UTC, for names of files.
+pub fn stamp_utc(at: i64) -> String {
+    stamp_in(at, 0)
+}
+
+fn stamp_in(at: i64, offset: i64) -> String {
+    let text = utc(at.saturating_add(offset * 1000));
+    let minutes = offset.abs() / 60;
+    let zone = match offset {
+        0 => "Z".to_owned(),
+        _ => {
+            format!("{}{:02}:{:02}", if offset < 0 { '-' } else { '+' }, minutes / 60, minutes % 60)
+        }
+    };
+    format!("{} {}{zone}", &text[..10], &text[11..19])
 }
 
 /// `2h 5m`, `17s`: the two largest units of a span.
@@ -35,7 +52,15 @@ mod tests {
             (-1, "1969-12-31 23:59:59Z"),
         ];
         for (at, text) in cases {
-            assert_eq!(stamp(at), text);
+            assert_eq!(stamp_utc(at), text);
+        }
+        let zones = [
+            (3600, "2026-03-01 00:59:59+01:00"),
+            (-12_600, "2026-02-28 20:29:59-03:30"),
+            (20_700, "2026-03-01 05:44:59+05:45"),
+        ];
+        for (offset, text) in zones {
+            assert_eq!(stamp_in(1_772_323_199_999, offset), text);
         }
     }
 

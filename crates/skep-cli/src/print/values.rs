@@ -20,6 +20,12 @@ pub fn text_or_empty(value: &Value) -> String {
     value.as_str().map(foreign).unwrap_or_default()
 }
 
+/// `1 call`, `2 calls`.
+pub fn counted(count: impl Into<i128>, one: &str, more: &str) -> String {
+    let count = count.into();
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
 /// A time; empty if there is none.
 pub fn stamp(value: &Value) -> String {
     value.as_i64().map(time::stamp).unwrap_or_default()

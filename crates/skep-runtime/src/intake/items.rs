@@ -165,7 +165,7 @@ impl Hive {
         let found = read.await.map_err(door_error)?;
         let seen = found.filter(|row| sight.covers(row.agent, &row.session_key));
         seen.ok_or_else(|| {
-            let text = format!("There is no item `{id}`; GET /api/v1/inbox lists them.");
+            let text = format!("There is no item `{id}`.");
             DoorError::new(ErrorKind::NotFound, "unknown_item", text)
         })
     }

@@ -266,10 +266,14 @@ impl<'q> Wanted<'q> {
         let line: LogLine = serde_json::from_str(line).ok()?;
         let same =
             |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
+        let begins = |wanted: &Option<String>, found: &Option<String>| {
+            let found = found.as_deref().unwrap_or_default();
+            wanted.as_ref().is_none_or(|wanted| found.starts_with(wanted.as_str()))
+        };
         let grave = |level| line.level.parse().is_ok_and(|found: LogLevel| found <= level);
         let fits = self.query.level.is_none_or(grave)
             && same(&self.query.agent, &line.agent)
-            && same(&self.query.turn, &line.turn)
+            && begins(&self.query.turn, &line.turn)
             && self.since.as_ref().is_none_or(|since| line.time >= *since);
         fits.then_some(line)
     }

@@ -133,7 +133,7 @@ impl Problem {
 
     pub(crate) fn unknown_agent(name: &str) -> Self {
         let shown: String = name.chars().take(64).collect();
-        let detail = format!("there is no agent {shown:?}; GET /api/v1/agents lists them");
+        let detail = format!("there is no agent {shown:?}");
         Self::new(StatusCode::NOT_FOUND, "unknown_agent", detail)
     }
 

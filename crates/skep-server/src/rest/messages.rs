@@ -236,8 +236,7 @@ async fn wait_for(
         return Err(stopping());
     }
     let detail = format!(
-        "no answer within {} s; the message is kept and goes on. Follow it: GET \
-         /api/v1/agents/{agent}/messages/{id}",
+        "no answer within {} s; {agent} still works on the message. Ask again with its id {id}",
         time.as_secs()
     );
     let problem = Problem::new(StatusCode::GATEWAY_TIMEOUT, "wait_timeout", detail)
@@ -252,8 +251,8 @@ fn unread(error: DoorError, agent: &AgentName, id: &str, message_id: &MessageId)
     let problem = match error.kind {
         ErrorKind::Busy | ErrorKind::Unsynced | ErrorKind::DiskFull | ErrorKind::Internal => {
             let detail = format!(
-                "the message is kept and goes on, but its end cannot be read now. Follow it: GET \
-                 /api/v1/agents/{agent}/messages/{id}"
+                "{agent} still works on the message, but its end cannot be read now. Ask again \
+                 with its id {id}"
             );
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "wait_failed", detail).retry_after(1)
         }

@@ -63,12 +63,12 @@ fn examine(globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
     let attempted = "check the configuration";
     if globals.url.is_some() {
         let why = "it looks at a home folder, and --url names a hive elsewhere";
-        return Err(Failure::new(Exit::Usage, attempted, why).next("skep status --url …"));
+        return Err(Failure::new(Exit::Usage, attempted, why).next("skep status"));
     }
     let home = globals.home()?;
     if !home.root().is_dir() {
         let why = format!("{} is not there", home.root().display());
-        return Err(Failure::new(Exit::Usage, attempted, why).next("skep up creates it"));
+        return Err(Failure::new(Exit::Usage, attempted, why).next("skep up"));
     }
     let CheckReport { mistakes, warnings, agents } = check(&home, known, &environment::var);
     if globals.json {

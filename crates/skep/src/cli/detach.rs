@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-use skep_cli::hive::Home;
+use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
 use skep_guard::background;
@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(50);
 const SHOWN_BYTES: usize = 64 << 10;
 
 /// Starts `skep up` with these options. The caller has seen that no other instance runs.
-pub async fn run(home: &Home, options: Vec<OsString>, json: bool) -> Result<(), Failure> {
+pub async fn run(home: &Home, options: Vec<OsString>, globals: &Globals) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::new(Exit::Failed, ATTEMPTED, error.to_string()).next("skep up");
     // Standard error holds the reason if the start fails.
@@ -35,18 +35,19 @@ pub async fn run(home: &Home, options: Vec<OsString>, json: bool) -> Result<(), 
     let stdout = said.try_clone().map_err(failed)?;
     let mut arguments = vec!["up".into(), "--home".into(), home.root().into()];
     arguments.extend(options);
-    if json {
+    if globals.json {
         arguments.push("--json".into());
     }
     let child = background::again(&arguments, home.root(), stdout, stderr).map_err(failed)?;
     let pid = child.id();
     let text = wait_until_ready(home, child, &said, &seen).await?;
     text.lines().for_each(output::line);
-    if json {
+    if globals.json {
         return Ok(());
     }
-    output::line(format!("in the background as process {pid}; skep down ends it"));
-    output::line("log: skep logs");
+    let stop = format!("in the background as process {pid}; skep down stops it");
+    output::line(globals.commands(&stop));
+    output::line(globals.commands("log: skep logs"));
     Ok(())
 }
 
@@ -72,7 +73,7 @@ async fn wait_until_ready(
     }
     let why = format!("it is not ready after {} s", PATIENCE.as_secs());
     let failure = Failure::new(Exit::Failed, ATTEMPTED, why);
-    Err(failure.next("skep logs, or skep down"))
+    Err(failure.next("skep logs"))
 }
 
 async fn is_ready(home: &Home) -> bool {

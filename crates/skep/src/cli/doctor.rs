@@ -63,10 +63,13 @@ impl Diagnosis {
 pub async fn run(_: DoctorArgs, globals: &Globals, known: &KnownNames) -> Result<(), Failure> {
     if globals.url.is_some() {
         let why = "it looks at a home folder, and --url names a hive elsewhere";
-        return Err(Failure::new(Exit::Usage, "examine the hive", why).next("skep status --url …"));
+        return Err(Failure::new(Exit::Usage, "examine the hive", why).next("skep status"));
     }
     let home = globals.home()?;
-    let findings = examine(&home, globals, known).await;
+    let mut findings = examine(&home, globals, known).await;
+    for finding in &mut findings {
+        finding.next = finding.next.take().map(|next| globals.commands(&next));
+    }
     let bad = findings.iter().filter(|finding| finding.grade == Severity::Bad).count();
     if globals.json {
         let findings: Vec<Value> = findings.iter().map(as_json).collect();
@@ -88,7 +91,7 @@ pub async fn run(_: DoctorArgs, globals: &Globals, known: &KnownNames) -> Result
 async fn examine(home: &Home, globals: &Globals, known: &KnownNames) -> Vec<Diagnosis> {
     if !home.root().is_dir() {
         let text = format!("{} is not there yet", home.root().display());
-        return vec![Diagnosis::new(Severity::Doubtful, "home", text).next("skep up creates it")];
+        return vec![Diagnosis::new(Severity::Doubtful, "home", text).next("skep up")];
     }
     let mut findings = vec![usable(home.root())];
     findings.extend([home.root().to_path_buf(), home.run()].iter().filter_map(|p| private(p)));

@@ -8,6 +8,7 @@ use serde_json::Value;
 use skep_cli::hive::Globals;
 use skep_cli::hive::client::{Client, with_query};
 use skep_cli::print::output::{self, Tone, foreign, toned};
+use skep_cli::print::time;
 use skep_cli::{Exit, Failure};
 use skep_core::{Millis, time as utc};
 use skep_guard::clock;
@@ -33,7 +34,7 @@ pub struct LogsArgs {
     /// Lines about this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Lines about this turn
+    /// Lines about this turn: its id, or the beginning of it
     #[arg(long, value_name = "ID")]
     turn: Option<String>,
     /// Lines since a time (2026-02-03T04:05:06Z) or of the last 30s, 15m, 2h, 7d
@@ -139,7 +140,8 @@ fn text_of(line: &LogLine) -> String {
         _ => Tone::Good,
     };
     let level = toned(&format!("{:5}", line.level), tone);
-    let mut text = format!("{} {level} {}", toned(&line.time, Tone::Faint), foreign(&line.message));
+    let at = utc::parse(&line.time).map(time::stamp).unwrap_or_else(|| foreign(&line.time));
+    let mut text = format!("{} {level} {}", toned(&at, Tone::Faint), foreign(&line.message));
     let places = [
         ("agent", &line.agent),
         ("session", &line.session),

@@ -20,7 +20,7 @@ use crate::log::{self, ConsoleLog};
 #[command(after_help = "Examples:
   skep up                       serve the hive in ~/.skep on port 7537
   skep up --home /srv/hive --port 0
-  skep up --detach              serve in the background; skep down ends it
+  skep up --detach              serve in the background; skep down stops it
   skep up --accept-loss         start although the store's log is damaged")]
 pub struct UpArgs {
     /// Port to listen on instead of the one in skep.yaml; 0 takes a free one
@@ -58,7 +58,7 @@ where
         InstanceLock::acquire(home.root(), &home.lock()).map_err(|error| locked(&home, &error))?;
     if command.detach {
         drop(lock);
-        return detach::run(&home, command.options(), globals.json).await;
+        return detach::run(&home, command.options(), globals).await;
     }
     let console = if command.in_background { ConsoleLog::Off } else { ConsoleLog::On };
     let log = log::start(&home.logs(), console);
@@ -142,8 +142,9 @@ fn unusable(error: HomeError) -> Failure {
 fn locked(home: &Home, error: &LockError) -> Failure {
     let attempted = format!("start the hive in {}", home.root().display());
     match error {
-        LockError::Held { .. } => Failure::new(Exit::Refused, attempted, error.to_string())
-            .next("skep status, or skep down to stop it"),
+        LockError::Held { .. } => {
+            Failure::new(Exit::Refused, attempted, error.to_string()).next("skep status")
+        }
         LockError::Io { source, .. } => {
             Failure::new(Exit::Failed, attempted, error.to_string()).next(way_out(source))
         }

@@ -195,8 +195,9 @@ async fn engine_tasks_on_the_command_line() {
 async fn engine_tasks_agents_are_listed_made_and_stopped() {
     let stage = Stage::new().await;
     let nowhere = stage.folder().join("nowhere").display().to_string();
+    let next = format!("next: skep --home {nowhere} up\n");
     let nowhere = said(&stage, &["agent", "new", "helper", "--home", &nowhere]).await;
-    assert!(nowhere.code == Some(1) && nowhere.stderr.ends_with("next: skep up\n"), "{nowhere:?}");
+    assert!(nowhere.code == Some(1) && nowhere.stderr.ends_with(&next), "{nowhere:?}");
     let play = stage.up().await;
     let list = said(&stage, &["agent", "list"]).await;
     assert!(list.stdout.contains("\nmain ") && list.stdout.contains("\nplain "), "{list:?}");
@@ -220,7 +221,7 @@ async fn engine_tasks_agents_are_listed_made_and_stopped() {
     let words =
         ["agent", "new", "helper", "--description", "Helps: \"now\"", "--tools", "read,grep"];
     let made = said(&stage, &words).await;
-    assert!(made.stdout.ends_with("it is up: skep chat helper\n"), "{made:?}");
+    assert!(made.stdout.ends_with("it is running: skep chat helper\n"), "{made:?}");
     let file = stage.home().join("teams/helper/config.yaml");
     let settings = std::fs::read_to_string(file).unwrap();
     assert!(

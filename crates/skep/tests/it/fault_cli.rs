@@ -75,7 +75,7 @@ async fn fault_cli_without_a_hive_says_what_to_do() {
         (&["send", "main", "hello", "--wait"], "send the message to main"),
         (&["send", "main", "hello", "--stream"], "send the message to main"),
         (&["status"], "show the state"),
-        (&["token", "new"], "make a token"),
+        (&["token", "new", "laptop"], "create a token"),
         (&["token", "list"], "list the tokens"),
         (&["history", "show", "main"], "read the history of main"),
     ] {
@@ -123,7 +123,11 @@ async fn fault_cli_wrong_words_are_told_apart() {
     let wrong = command(&stage, &["status", "--url", &url]).env("SKEP_TOKEN", "skep_wrong");
     let wrong = wrong.finish().await.unwrap();
     assert_eq!(wrong.code, Some(3), "{wrong:?}");
-    assert!(wrong.stderr.contains("next: skep token new"), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.contains("next: on the hive's machine: skep token new"),
+        "{}",
+        wrong.stderr
+    );
     assert!(!wrong.stderr.contains("skep_wrong"), "{}", wrong.stderr);
     let (code, told) = failure(&stage, &["status", "--url", "127.0.0.1:1"]).await;
     assert!(code == 2 && told.contains("http://"), "{told}");
@@ -200,7 +204,10 @@ async fn fault_cli_revoked_token_opens_nothing_from_that_moment() {
     let stage = Stage::new().await;
     let play = stage.up().await;
     let made = said(&stage, &["token", "new", "laptop"]).await;
-    assert_eq!((made.code, made.stderr.as_str()), (Some(0), "keep it: it is not shown again\n"));
+    assert_eq!(
+        (made.code, made.stderr.as_str()),
+        (Some(0), "role operator: may do everything; keep it, it is not shown again\n")
+    );
     let token = made.stdout.trim().to_owned();
     let api = play.hive.api(Some(&token)).unwrap();
     assert_eq!(api.get("/api/v1/state").await.unwrap().status, 200);

@@ -335,7 +335,7 @@ async fn fault_config_check_tells_every_mistake_and_the_schemas_are_printed() {
     let stage = Stage::new().await;
     let right = command(stage.home(), &["config", "check"]).await;
     assert_eq!(right.code, Some(0), "{}", right.stderr);
-    assert_eq!(right.stdout, "ok    every file is right; agents: main, plain\n");
+    assert_eq!(right.stdout, "ok    no errors; agents: main, plain\n");
     assert!(!stage.home().join("run").exists(), "nothing was made by looking");
     stage.write("teams/main/config.yaml", "profile: defalt\n");
     let told = |ended: &Finished| ended.stdout.replace(&format!("{}/", stage.home().display()), "");

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
 use crate::hive::{Client, Globals, with_query};
-use crate::print::{Tone, foreign, items, output, stamp, text_or_empty, toned};
+use crate::print::{Tone, counted, foreign, items, output, stamp, text_or_empty, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -56,10 +56,12 @@ pub async fn run(search: HistorySearchArgs, globals: &Globals) -> Result<(), Fai
         output::note("nothing was found");
     }
     if let Some(behind) = page["unindexed"].as_i64() {
-        output::note(format!("{behind} messages are still being indexed; search again later"));
+        let behind = counted(behind, "message is", "messages are");
+        output::note(format!("{behind} still being indexed; search again later"));
     }
     if let Some(before) = page["before"].as_i64() {
-        output::note(format!("more: skep history search --before {before} …"));
+        let more = format!("more: skep history search --before {before} …");
+        output::note(globals.commands(&more));
     }
     Ok(())
 }

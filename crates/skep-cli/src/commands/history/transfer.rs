@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 
 use crate::commands::session;
 use crate::failure::{Exit, Failure};
-use crate::hive::{Client, Globals, escaped, with_query};
+use crate::hive::{Client, Globals, IdList, escaped, with_query};
 use crate::print::{items, output};
+
+/// What is shorter is a key, not the beginning of an id.
+const SHORTEST_ID: usize = 8;
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -93,6 +96,11 @@ async fn sessions(
     agent: &str,
     wanted: Option<&str>,
 ) -> Result<Vec<String>, Failure> {
+    let whole = match wanted.filter(|wanted| wanted.len() >= SHORTEST_ID) {
+        Some(wanted) => Some(IdList::sessions(agent).whole(client, wanted).await?),
+        None => wanted.map(str::to_owned),
+    };
+    let wanted = whole.as_deref();
     let mut ids = Vec::new();
     let mut after: Option<String> = None;
     loop {

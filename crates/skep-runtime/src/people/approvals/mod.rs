@@ -447,7 +447,7 @@ impl Hive {
         let seen = found.filter(|row| sees(who, sight, row));
         seen.ok_or_else(|| {
             let shown: String = id.chars().take(64).collect();
-            let text = format!("There is no approval `{shown}`; GET /api/v1/approvals lists them.");
+            let text = format!("There is no approval `{shown}`.");
             DoorError::new(ErrorKind::NotFound, "unknown_approval", text)
         })
     }

@@ -1,0 +1,111 @@
+//! Ids may be shortened to a beginning that only one has.
+
+use serde_json::Value;
+
+use super::client::{Client, escaped, with_query};
+use crate::failure::{Exit, Failure};
+use crate::print::{foreign, items};
+
+/// An id as the hive makes them has this many characters.
+const WHOLE: usize = 36;
+/// As many as a page may have.
+const PAGE: &str = "200";
+/// Pages that are looked through for an id that was shortened.
+const MOST_PAGES: usize = 50;
+
+/// Where ids of one kind are listed.
+pub struct IdList {
+    path: String,
+    /// The list in the answer, and the id in each of its entries.
+    entries: (&'static str, &'static str),
+    /// Shows such ids.
+    shown_by: String,
+}
+
+impl IdList {
+    pub fn items() -> Self {
+        Self::at("/api/v1/inbox", ("items", "item_id"), "skep inbox")
+    }
+
+    pub fn turns() -> Self {
+        Self::at("/api/v1/inbox", ("items", "turn"), "skep inbox")
+    }
+
+    pub fn approvals() -> Self {
+        Self::at("/api/v1/approvals", ("approvals", "id"), "skep approve")
+    }
+
+    pub fn grants() -> Self {
+        Self::at("/api/v1/grants", ("grants", "id"), "skep grant list")
+    }
+
+    pub fn tokens() -> Self {
+        Self::at("/api/v1/tokens", ("tokens", "id"), "skep token list")
+    }
+
+    pub fn unknown_calls() -> Self {
+        Self::at("/api/v1/calls/unknown", ("calls", "turn"), "skep calls list")
+    }
+
+    pub fn sessions(agent: &str) -> Self {
+        let path = format!("/api/v1/agents/{}/sessions", escaped(agent));
+        Self::at(&path, ("sessions", "id"), &format!("skep session list {agent}"))
+    }
+
+    fn at(path: &str, entries: (&'static str, &'static str), shown_by: &str) -> Self {
+        Self { path: path.to_owned(), entries, shown_by: shown_by.to_owned() }
+    }
+
+    /// The whole id. What no id begins with is returned as it is: the hive says that it does not
+    /// know it.
+    pub async fn whole(&self, client: &Client, given: &str) -> Result<String, Failure> {
+        if given.len() >= WHOLE || given.is_empty() {
+            return Ok(given.to_owned());
+        }
+        let attempted = format!("find {given}");
+        let mut found: Vec<String> = Vec::new();
+        let mut after = None;
+        for _ in 0..MOST_PAGES {
+            let limit = self.pages().then(|| PAGE.to_owned());
+            let path = with_query(&self.path, [("limit", limit), ("after", after)]);
+            let page = client.fetch(&path, &attempted).await?;
+            let ids = items(&page[self.entries.0]).iter();
+            let ids = ids.filter_map(|entry| entry[self.entries.1].as_str());
+            found.extend(ids.filter(|id| id.starts_with(given)).map(str::to_owned));
+            after = page["after"].as_str().map(str::to_owned);
+            if after.is_none() {
+                break;
+            }
+        }
+        found.sort();
+        found.dedup();
+        match found.as_slice() {
+            [] => Ok(given.to_owned()),
+            [only] => Ok(only.clone()),
+            several => Err(self.ambiguous(attempted, given, several)),
+        }
+    }
+
+    /// Lists that come whole take no limit.
+    fn pages(&self) -> bool {
+        matches!(self.entries.0, "items" | "approvals" | "sessions")
+    }
+
+    fn ambiguous(&self, attempted: String, given: &str, several: &[String]) -> Failure {
+        let first = several.iter().take(5).map(|id| foreign(id)).collect::<Vec<_>>().join(", ");
+        let more = if several.len() > 5 { ", …" } else { "" };
+        let why = format!("{} ids begin with {given}: {first}{more}", several.len());
+        Failure::new(Exit::Usage, attempted, why).next(self.shown_by.clone())
+    }
+}
+
+/// The call of a turn whose outcome is unknown, by a beginning of its id.
+pub fn call_of(list: &Value, turn: &str, given: &str) -> String {
+    let calls = items(&list["calls"]).iter().filter(|call| call["turn"] == turn);
+    let ids: Vec<&str> = calls.filter_map(|call| call["call_id"].as_str()).collect();
+    let mut begun = ids.iter().filter(|id| id.starts_with(given));
+    match (ids.contains(&given), begun.next(), begun.next()) {
+        (false, Some(only), None) => (*only).to_owned(),
+        _ => given.to_owned(),
+    }
+}
