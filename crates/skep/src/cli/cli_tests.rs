@@ -61,7 +61,7 @@ fn commands_in_the_docs_exist() {
 fn check_words(tree: &clap::Command, words: &str, place: &str) {
     let mut command = tree;
     let clean = |word: &str| word.replace("\\|", "|").replace(['[', ']', ','], "");
-    for word in words.split_whitespace().map(|word| clean(word)) {
+    for word in words.split_whitespace().map(clean) {
         if let Some(option) = word.strip_prefix("--") {
             let known = [command, tree].iter().any(|command| {
                 command.get_arguments().any(|argument| argument.get_long() == Some(option))
