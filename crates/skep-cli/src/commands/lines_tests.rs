@@ -91,3 +91,20 @@ fn history_shows_every_block() {
     let expected = "1970-01-01 00:00:00Z #5 result of read failed\n  no such file\n";
     assert_eq!(history::lines(&result).join("\n"), expected);
 }
+
+/// An agent that was wrong when the hive started has no version before it.
+#[test]
+fn status_says_what_is_in_force_instead_of_a_file_with_a_mistake() {
+    let problem = |name: &str| json!({"file": format!("/h/teams/{name}/config.yaml"), "text": "x"});
+    let state = json!({
+        "hive": {"config": {"problems": [problem("cto"), problem("main")]}},
+        "agents": [{"name": "main", "status": "active"}, {"name": "cto", "status": "failed"}],
+    });
+    let lines = status::lines(&state);
+    let config: Vec<&String> = lines.iter().filter(|line| line.starts_with("config")).collect();
+    let expected = [
+        "config not in force, cto is disabled: x",
+        "config not in force, the version before it goes on: x",
+    ];
+    assert_eq!(config, expected);
+}
