@@ -532,6 +532,9 @@ fn wording() {
     );
     let ours = "// Keep a call from running.\n#[cfg(test)]\nconst A: &str = \"Older talks\";\n";
     assert_clean(&[(CORE, ours), ("CHANGELOG.md", "Talk decides nothing.")]);
+    let page =
+        "// Older talks\nconst url = \"http://a\";\n/* Older talks */ <b>\n  Older\n talks</b>;\n";
+    assert_found(&[("web/src/a.tsx", page)], &["web/src/a.tsx:4: wording: `Older talks`"]);
     let doc = "# Chat\n\nIn a chat, talk\ndecides nothing.\n";
     for path in ["README.md", "docs/chat.md"] {
         assert_found(&[(path, doc)], &[&format!("{path}:3: wording: `Talk decides nothing`")]);

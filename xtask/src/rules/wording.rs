@@ -1,6 +1,6 @@
 //! What people read: phrases that the wording of the product has done away with, in strings and
-//! doc comments of Rust (help texts and API descriptions are made from them), and in the docs.
-//! Ordinary comments are for us alone.
+//! doc comments of Rust (help texts and API descriptions are made from them), in the page and in
+//! the docs. Ordinary comments are for us alone.
 
 use crate::finding::Finding;
 use crate::source::{Kind, SourceFile};
@@ -23,7 +23,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         .collect();
     let mut findings = Vec::new();
     for source in &tree.sources {
-        if source.is_test || !source.is_rust() || source.path.starts_with("xtask/") {
+        if source.is_test || source.path.starts_with("xtask/") {
             continue;
         }
         for prose in read_by_people(source) {
@@ -69,9 +69,15 @@ fn flattened(prose: &Prose) -> (String, Vec<usize>) {
 }
 
 fn read_by_people(source: &SourceFile) -> Vec<Prose> {
-    let strings = source.product_tokens().filter(|(_, token)| token.kind == Kind::Text);
-    let strings = strings.map(|(_, token)| Prose { line: token.line, text: token.text.clone() });
-    strings.chain(doc_comments(&source.text)).collect()
+    if source.is_rust() {
+        let strings = source.product_tokens().filter(|(_, token)| token.kind == Kind::Text);
+        let strings =
+            strings.map(|(_, token)| Prose { line: token.line, text: token.text.clone() });
+        return strings.chain(doc_comments(&source.text)).collect();
+    }
+    let is_page = source.path.starts_with("web/src/") && !source.path.contains(".test.");
+    let text = (is_page && !source.path.ends_with(".css")).then(|| uncommented(&source.text));
+    text.map(|text| Prose { line: 1, text }).into_iter().collect()
 }
 
 /// Lines of `///` that follow each other are one text.
@@ -90,4 +96,33 @@ fn doc_comments(text: &str) -> Vec<Prose> {
         goes_on = true;
     }
     found
+}
+
+/// TypeScript with every comment blank. `//` inside of a string is an address, not a comment.
+fn uncommented(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut quote = None;
+    while let Some(letter) = rest.chars().next() {
+        let comment = match quote {
+            None if rest.starts_with("//") && !out.ends_with(':') => rest.find('\n'),
+            None if rest.starts_with("/*") => rest.find("*/").map(|at| at + 2),
+            _ => Some(0),
+        };
+        let length = comment.unwrap_or(rest.len());
+        if length > 0 {
+            out.extend(rest[..length].chars().filter(|letter| *letter == '\n'));
+            rest = &rest[length..];
+            continue;
+        }
+        match quote {
+            // An apostrophe in text between tags ends with its line.
+            Some(open) if letter == open || (letter == '\n' && open != '`') => quote = None,
+            None if matches!(letter, '"' | '\'' | '`') => quote = Some(letter),
+            _ => {}
+        }
+        out.push(letter);
+        rest = &rest[letter.len_utf8()..];
+    }
+    out
 }
