@@ -16,7 +16,7 @@ use crate::print::{Tone, counted, foreign, items, output, stamp, text_or_empty, 
 Words must all be there; case and accents do not matter. Tool results are not searched.
 Options come before the words.")]
 pub struct HistorySearchArgs {
-    /// Words, \"phrases\", beginnings*, -exclusions, this OR that
+    /// Words, "phrases", beginnings*, -exclusions, this OR that
     #[arg(required = true, allow_hyphen_values = true)]
     words: Vec<String>,
     /// Only messages to and from this agent
