@@ -343,7 +343,11 @@ pub async fn run_grant(command: GrantCommand, globals: &Globals) -> Result<(), F
         }
         GrantCommand::List => {
             let list = client.fetch("/api/v1/grants", "list the grants").await?;
-            globals.print(&list, items(&list["grants"]).iter().map(grant_line));
+            let grants = items(&list["grants"]);
+            globals.print(&list, grants.iter().map(grant_line));
+            if grants.is_empty() && !globals.json {
+                output::note("no grants");
+            }
         }
         GrantCommand::Revoke { id } => {
             let id = IdList::grants().whole(&client, &id).await?;

@@ -8,7 +8,7 @@ use skep_core::event::Resolution;
 use crate::failure::Failure;
 use crate::hive::ids::{IdList, call_of};
 use crate::hive::{Client, Globals, escaped};
-use crate::print::{items, stamp, table};
+use crate::print::{items, output, stamp, table};
 
 #[derive(Subcommand)]
 pub enum CallsCommand {
@@ -39,7 +39,10 @@ pub async fn run(command: CallsCommand, globals: &Globals) -> Result<(), Failure
     match command {
         CallsCommand::List => {
             let list = client.fetch("/api/v1/calls/unknown", "list the calls").await?;
-            globals.print(&list, lines(&list));
+            match items(&list["calls"]).is_empty() && !globals.json {
+                true => output::note("no tool calls of unknown outcome"),
+                false => globals.print(&list, lines(&list)),
+            }
         }
         CallsCommand::Resolve { turn, call, outcome, note } => {
             let turn = IdList::unknown_calls().whole(&client, &turn).await?;
