@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_core::Millis;
-use skep_core::engine::{FailureCode, TurnEnd, TurnRequest};
+use skep_core::engine::{FailureCode, RetryCode, TurnEnd, TurnRequest};
 use skep_core::message::{Block, Message};
 use skep_core::provider::{ModelError, Provider};
 use skep_core::settings::Profile;
@@ -77,12 +77,14 @@ pub(crate) fn end_of(given_up: Vec<GivenUp>) -> TurnEnd {
         }
         _ => {}
     }
+    let code = given_up.iter().rev().find_map(|given| given.error.retry_code());
+    let code = code.unwrap_or(RetryCode::Unavailable);
     let passing = |given: &&GivenUp| matches!(given.error, ModelError::Passing { .. });
     if given_up.iter().filter(passing).any(|given| given.until.is_none()) {
-        return TurnEnd::Retry { text };
+        return TurnEnd::Retry { code, text };
     }
     match given_up.iter().filter_map(|given| given.until).min() {
-        Some(until) => TurnEnd::Park { until, reason: text },
+        Some(until) => TurnEnd::Park { until, code, reason: text },
         None if given_up.iter().any(|given| matches!(given.error, ModelError::Auth { .. })) => {
             failed(FailureCode::ProviderAuth, text)
         }

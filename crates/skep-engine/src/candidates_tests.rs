@@ -2,8 +2,10 @@
 
 use super::*;
 
+const BUSY: RetryCode = RetryCode::Overloaded;
+
 fn passing(until: Option<Millis>) -> (ModelError, Option<Millis>) {
-    (ModelError::Passing { text: "busy".to_owned(), retry_after: None }, until)
+    (ModelError::Passing { code: BUSY, text: "busy".to_owned(), retry_after: None }, until)
 }
 
 fn auth() -> (ModelError, Option<Millis>) {
@@ -16,26 +18,27 @@ fn what_a_step_ends_with_when_nobody_answered() {
     let missing = || (ModelError::NotFound { text: "gone".to_owned() }, None);
     let failed = |code, text: &str| TurnEnd::Failed { code, text: text.to_owned() };
     let cases = [
-        (vec![passing(None)], TurnEnd::Retry { text: "busy".to_owned() }),
+        (vec![passing(None)], TurnEnd::Retry { code: BUSY, text: "busy".to_owned() }),
         (vec![auth()], failed(FailureCode::ProviderAuth, "key")),
         (vec![missing()], failed(FailureCode::ProviderRejected, "gone")),
         (
             vec![auth(), missing()],
             failed(FailureCode::ProviderAuth, "profile p0: key; profile p1: gone"),
         ),
-        (vec![passing(Some(9))], TurnEnd::Park { until: 9, reason: "busy".to_owned() }),
+        (vec![passing(Some(9))], TurnEnd::Park { until: 9, code: BUSY, reason: "busy".to_owned() }),
         (
             vec![passing(None), auth()],
-            TurnEnd::Retry { text: "profile p0: busy; profile p1: key".to_owned() },
+            TurnEnd::Retry { code: BUSY, text: "profile p0: busy; profile p1: key".to_owned() },
         ),
         (
             vec![passing(Some(9)), passing(None)],
-            TurnEnd::Retry { text: "profile p0: busy; profile p1: busy".to_owned() },
+            TurnEnd::Retry { code: BUSY, text: "profile p0: busy; profile p1: busy".to_owned() },
         ),
         (
             vec![passing(Some(9)), auth(), passing(Some(5))],
             TurnEnd::Park {
                 until: 5,
+                code: BUSY,
                 reason: "profile p0: busy; profile p1: key; profile p2: busy".to_owned(),
             },
         ),

@@ -2,13 +2,15 @@
 //! goes wrong is an event; nothing here can throw.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use skep_core::Millis;
 use skep_core::budget::Over;
 use skep_core::count;
 use skep_core::engine::{
-    Capabilities, Engine, EngineEvent, FailureCode, ToolCall, TurnEnd, TurnHandle, TurnRequest,
+    Capabilities, Engine, EngineEvent, FailureCode, RetryCode, RetryInfo, RetryScope, ToolCall,
+    TurnEnd, TurnHandle, TurnRequest,
 };
 use skep_core::fallback;
 use skep_core::message::{Message, Meta, StopReason};
@@ -225,19 +227,32 @@ impl Turn {
             };
             let profile = candidate.profile.name.clone();
             match retry::decide(&self.timing.policy, &error, tries, (self.timing.jitter)()) {
-                RetryStep::Again { after } => {
-                    let note = format!("{error}; asking again in {} ms", after.as_millis());
-                    self.emit(EngineEvent::Note(note)).await?;
-                    tokio::time::sleep(after).await;
+                RetryStep::Again { code, after } => {
+                    let retry = RetryInfo {
+                        scope: RetryScope::Call,
+                        number: Some(tries + 1),
+                        of: Some(self.timing.policy.tries),
+                        code,
+                        next_at: self.after(after),
+                    };
+                    let mut woken = std::pin::pin!(self.request.retry_now.notified());
+                    // From here on: whoever hears of the pause may end it at once.
+                    woken.as_mut().enable();
+                    self.emit(EngineEvent::Retry { retry, text: error.to_string() }).await?;
+                    let _ = tokio::time::timeout(after, woken).await;
                 }
                 RetryStep::Park { after } => {
-                    let pause = Millis::try_from(after.as_millis()).unwrap_or(Millis::MAX);
-                    let until = (self.timing.now)().saturating_add(pause);
-                    return Ok(Err(GivenUp { profile, error, until: Some(until) }));
+                    let until = Some(self.after(after));
+                    return Ok(Err(GivenUp { profile, error, until }));
                 }
                 RetryStep::GiveUp => return Ok(Err(GivenUp { profile, error, until: None })),
             }
         }
+    }
+
+    fn after(&self, pause: Duration) -> Millis {
+        let pause = Millis::try_from(pause.as_millis()).unwrap_or(Millis::MAX);
+        (self.timing.now)().saturating_add(pause)
     }
 
     /// One try. Calls are only handed back when the answer is complete: what an answer that broke
@@ -308,7 +323,7 @@ impl Turn {
         }
         hold.failed();
         let text = "the model's answer ended before it was complete".to_owned();
-        Ok(Err(ModelError::Passing { text, retry_after: None }))
+        Ok(Err(ModelError::Passing { code: RetryCode::Cut, text, retry_after: None }))
     }
 
     fn model_request(&self, profile: &Profile, messages: &[Arc<Message>]) -> ModelRequest {
@@ -342,8 +357,10 @@ impl Turn {
 /// What is wrong with an answer that ended well and holds nothing: such a turn is not done.
 fn lacking(reason: StopReason, spoke: bool, calls: &[ToolCall]) -> Option<ModelError> {
     let rejected = |text: &str| Some(ModelError::Rejected { text: text.to_owned() });
-    let passing =
-        |text: &str| Some(ModelError::Passing { text: text.to_owned(), retry_after: None });
+    let passing = |text: &str| {
+        let (code, text) = (RetryCode::Unusable, text.to_owned());
+        Some(ModelError::Passing { code, text, retry_after: None })
+    };
     match reason {
         _ if !calls.is_empty() => None,
         StopReason::ToolUse => passing("the model announced a call that did not come"),

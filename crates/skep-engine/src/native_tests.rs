@@ -12,7 +12,7 @@ use skep_core::ids::{AgentName, CallId, SessionId, TurnId};
 use skep_core::message::{Body, Meta, StopReason, Usage};
 use skep_core::provider::{Provider, Providers, SystemPrompt, ToolSpec};
 use skep_core::settings::{KnownModels, Profile, SandboxSettings};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -75,6 +75,7 @@ struct Rig {
     events: mpsc::Receiver<EngineEvent>,
     gate: mpsc::Receiver<GateRequest>,
     cancel: CancellationToken,
+    retry_now: Arc<Notify>,
 }
 
 fn start(provider: FakeProvider, steps_left: u32) -> Rig {
@@ -82,7 +83,7 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
     let (sender, gate) = mpsc::channel(1);
     let spec =
         ToolSpec { name: "read".to_owned(), description: String::new(), input_schema: json!({}) };
-    let cancel = CancellationToken::new();
+    let (cancel, retry_now) = (CancellationToken::new(), Arc::default());
     let shared: Arc<dyn Provider> = Arc::clone(&provider) as Arc<dyn Provider>;
     let request = TurnRequest {
         agent: AgentName::new("main"),
@@ -113,11 +114,12 @@ fn start(provider: FakeProvider, steps_left: u32) -> Rig {
         steps_left,
         allowance: Allowance::unbounded(),
         cancel: cancel.clone(),
+        retry_now: Arc::clone(&retry_now),
     };
     let timing = Timing { now: || 1_000_000, jitter: || 1.0, ..Timing::default() };
     let engine = NativeEngine::new(timing);
     let events = engine.start(request).events;
-    Rig { provider, events, gate, cancel }
+    Rig { provider, events, gate, cancel, retry_now }
 }
 
 impl Rig {
@@ -132,11 +134,11 @@ impl Rig {
         self.events.recv().await.expect("an event")
     }
 
-    /// All events up to the close, notes left out.
+    /// All events up to the close, pauses left out.
     async fn rest(&mut self) -> Vec<EngineEvent> {
         let mut events = Vec::new();
         while let Some(event) = self.events.recv().await {
-            if !matches!(event, EngineEvent::Note(_)) {
+            if !matches!(event, EngineEvent::Retry { .. }) {
                 events.push(event);
             }
         }
@@ -190,7 +192,8 @@ fn end(stop_reason: StopReason) -> Item {
 
 fn passing(retry_after: Option<u64>) -> ModelError {
     let retry_after = retry_after.map(Duration::from_secs);
-    ModelError::Passing { text: "overloaded".to_owned(), retry_after }
+    let (code, text) = (RetryCode::Overloaded, "overloaded".to_owned());
+    ModelError::Passing { code, text, retry_after }
 }
 
 fn ids(messages: &[Arc<Message>]) -> Vec<&str> {
@@ -263,7 +266,10 @@ async fn four_tries_with_growing_pauses_then_the_turn_is_given_back() {
     let provider = FakeProvider::default();
     provider.expect_failures(&passing(None), 4);
     let mut rig = start(provider, 5);
-    assert_eq!(rig.end().await, TurnEnd::Retry { text: "overloaded".to_owned() });
+    assert_eq!(
+        rig.end().await,
+        TurnEnd::Retry { code: RetryCode::Overloaded, text: "overloaded".to_owned() }
+    );
     assert_eq!(rig.provider.pauses(), [500, 1000, 2000]);
 }
 
@@ -287,7 +293,9 @@ async fn an_answer_that_holds_nothing_is_never_done() {
         let paid = events.iter().filter(|event| matches!(event, EngineEvent::Meta(_))).count();
         assert_eq!((rig.provider.calls(), paid), (calls, calls), "{reason:?}");
         let text = match events.last() {
-            Some(EngineEvent::End(TurnEnd::Retry { text } | TurnEnd::Failed { text, .. })) => text,
+            Some(EngineEvent::End(TurnEnd::Retry { text, .. } | TurnEnd::Failed { text, .. })) => {
+                text
+            }
             other => panic!("{other:?}"),
         };
         assert!(text.contains(expected), "{text}");
@@ -318,7 +326,11 @@ async fn a_short_pause_asked_for_is_kept_and_a_long_one_parks() {
     provider.expect_failures(&passing(Some(60)), 1);
     provider.expect_failures(&passing(Some(61)), 1);
     let mut rig = start(provider, 5);
-    let expected = TurnEnd::Park { until: 1_061_000, reason: "overloaded".to_owned() };
+    let expected = TurnEnd::Park {
+        until: 1_061_000,
+        code: RetryCode::Overloaded,
+        reason: "overloaded".to_owned(),
+    };
     assert_eq!(rig.end().await, expected);
     assert_eq!(rig.provider.pauses(), [60_000]);
 }
@@ -378,13 +390,36 @@ async fn cancelling_drops_the_stream_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_is_told_and_ends_early_when_somebody_wants_the_next_try_now() {
+    let provider = FakeProvider::default();
+    provider.expect_failures(&passing(Some(60)), 1);
+    provider.expect([text("hi"), end(StopReason::EndTurn)]);
+    let mut rig = start(provider, 5);
+    let begun = Instant::now();
+    // Nobody pauses yet: it is not kept for later.
+    rig.retry_now.notify_waiters();
+    assert_eq!(rig.next().await, EngineEvent::CallStart);
+    let retry = RetryInfo {
+        scope: RetryScope::Call,
+        number: Some(2),
+        of: Some(4),
+        code: RetryCode::Overloaded,
+        next_at: 1_060_000,
+    };
+    assert_eq!(rig.next().await, EngineEvent::Retry { retry, text: "overloaded".to_owned() });
+    rig.retry_now.notify_waiters();
+    assert_eq!(rig.end().await, TurnEnd::Finished);
+    assert!(begun.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn cancelling_ends_a_pause_and_a_wait_for_the_gate() {
     let provider = FakeProvider::default();
     provider.expect_failures(&passing(Some(60)), 1);
     let mut rig = start(provider, 5);
     let begun = Instant::now();
     assert_eq!(rig.next().await, EngineEvent::CallStart);
-    assert!(matches!(rig.next().await, EngineEvent::Note(_)));
+    assert!(matches!(rig.next().await, EngineEvent::Retry { .. }));
     rig.cancel.cancel();
     assert_eq!(rig.end().await, TurnEnd::Cancelled);
     assert!(begun.elapsed() < Duration::from_secs(1));

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use skep_core::engine::RetryCode;
 use skep_core::ids::CallId;
 use skep_core::message::{Meta, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
@@ -42,11 +43,14 @@ pub trait Decode: Default + Send {
 
 /// An event that does not fit is garbage, and garbage is asked for again: nothing is guessed.
 pub(crate) fn garbage(what: &str) -> ModelError {
-    failure::passing(format!("the model vendor's answer makes no sense: {what}"))
+    failure::passing(
+        RetryCode::Unusable,
+        format!("the model vendor's answer makes no sense: {what}"),
+    )
 }
 
 pub(crate) fn cut() -> ModelError {
-    failure::passing("the model vendor's answer was cut off")
+    failure::passing(RetryCode::Cut, "the model vendor's answer was cut off")
 }
 
 pub(crate) fn push_text(

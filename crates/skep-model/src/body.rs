@@ -3,6 +3,7 @@
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use skep_core::engine::RetryCode;
 use skep_core::provider::ModelError;
 
 use crate::answer::{cut, garbage};
@@ -124,5 +125,8 @@ fn documents(body: &[u8]) -> BodyPiece {
 }
 
 fn unreadable(error: SseError) -> ModelError {
-    failure::passing(format!("the model vendor's answer makes no sense: {error}"))
+    failure::passing(
+        RetryCode::Unusable,
+        format!("the model vendor's answer makes no sense: {error}"),
+    )
 }

@@ -10,6 +10,7 @@ use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use secrecy::ExposeSecret;
 use skep_core::BoxStream;
+use skep_core::engine::RetryCode;
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest};
 use tokio::time::Instant;
 
@@ -97,7 +98,7 @@ impl<W: Wire> Call<W> {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error,
                 Err(_) if self.is_whole_without_last_word() => continue,
-                Err(_) => failure::passing("the model vendor stays silent"),
+                Err(_) => failure::passing(RetryCode::Timeout, "the model vendor stays silent"),
             };
             if !matches!(self.state, State::Over) {
                 // Also drops the response, and with it the connection.

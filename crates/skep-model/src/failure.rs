@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::StatusCode;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
+use skep_core::engine::RetryCode;
 use skep_core::provider::ModelError;
-use skep_guard::scrub;
+use skep_guard::{clock, scrub};
 
 /// How much of the vendor's own explanation is passed on.
 const EXPLANATION_CHARACTERS: usize = 400;
@@ -68,8 +71,8 @@ pub(crate) fn is_told(error: &Value) -> bool {
     }
 }
 
-pub(crate) fn passing(text: impl Into<String>) -> ModelError {
-    ModelError::Passing { text: text.into(), retry_after: None }
+pub(crate) fn passing(code: RetryCode, text: impl Into<String>) -> ModelError {
+    ModelError::Passing { code, text: text.into(), retry_after: None }
 }
 
 /// An answer whose status is not 200.
@@ -86,6 +89,11 @@ pub(crate) fn from_status(
         402 => no_credit(number),
         400 if has_no_credit(&detail) => no_credit(number),
         408 | 409 | 425 | 429 | 500..=599 => ModelError::Passing {
+            code: match number {
+                429 => RetryCode::RateLimited,
+                529 => RetryCode::Overloaded,
+                _ => RetryCode::Unavailable,
+            },
             text: match number {
                 429 if detail.word == "insufficient_quota" => {
                     "the account's quota at the model vendor is used up (429)".to_owned()
@@ -121,17 +129,26 @@ pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
         "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" => {
             rejected(detail, key, "")
         }
-        "overloaded_error" | "server_is_overloaded" => passing("the model vendor is overloaded"),
-        "rate_limit_error" | "rate_limit_exceeded" => {
-            passing("the model vendor limits the rate of requests")
+        "overloaded_error" | "server_is_overloaded" => {
+            passing(RetryCode::Overloaded, "the model vendor is overloaded")
         }
-        "insufficient_quota" => passing("the account's quota at the model vendor is used up"),
+        "rate_limit_error" | "rate_limit_exceeded" => {
+            passing(RetryCode::RateLimited, "the model vendor limits the rate of requests")
+        }
+        "insufficient_quota" => {
+            passing(RetryCode::RateLimited, "the account's quota at the model vendor is used up")
+        }
         _ => match detail.number {
             Some(401 | 403) => auth(401),
             Some(404) => not_found(rejected(detail, key, "")),
             Some(400 | 413 | 422) => rejected(detail, key, ""),
-            Some(429) => passing("the model vendor limits the rate of requests"),
-            _ => passing("the model vendor failed in the middle of its answer"),
+            Some(429) => {
+                passing(RetryCode::RateLimited, "the model vendor limits the rate of requests")
+            }
+            _ => passing(
+                RetryCode::Unavailable,
+                "the model vendor failed in the middle of its answer",
+            ),
         },
     }
 }
@@ -148,6 +165,7 @@ pub(crate) fn in_named_event(data: &str, key: &str) -> Result<(), ModelError> {
 /// A page in place of an answer.
 pub(crate) fn no_answer() -> ModelError {
     passing(
+        RetryCode::Unusable,
         "the model address answers with something else than events; check the profile's api_url",
     )
 }
@@ -160,12 +178,13 @@ pub(crate) fn from_transport(error: &reqwest::Error) -> ModelError {
         };
     }
     if !error.is_connect() {
-        return passing("the connection to the model vendor broke");
+        return passing(RetryCode::Unreachable, "the connection to the model vendor broke");
     }
-    passing(match unreached(error) {
+    let text = match unreached(error) {
         Some(why) => format!("the model vendor cannot be reached: {why}"),
         None => "the model vendor cannot be reached".to_owned(),
-    })
+    };
+    passing(RetryCode::Unreachable, text)
 }
 
 /// What people can do something about. The library's own words hold addresses, so they are only
@@ -255,10 +274,18 @@ fn explanation(message: &str, key: &str) -> String {
         .collect()
 }
 
-/// Seconds, whole or broken. A date is used by none of the vendors and counts as absent.
+/// Seconds, whole or broken, or the moment as a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: f64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let moment = |text| DateTimeParser::new().parse_timestamp(text).ok();
+    let until = moment(text)?;
+    // By the vendor's own clock, where it says what that is.
+    let vendor = headers.get(DATE).and_then(|date| moment(date.to_str().ok()?));
+    let now = vendor.or_else(|| Timestamp::from_millisecond(clock::now_ms()).ok())?;
+    Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
 }
 
 #[cfg(test)]

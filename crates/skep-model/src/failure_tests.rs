@@ -123,16 +123,20 @@ fn an_explanation_is_bounded_and_without_the_key() {
 }
 
 #[test]
-fn a_pause_asked_for_is_read_in_seconds() {
+fn a_pause_asked_for_is_read_in_seconds_or_as_a_date() {
     let table = [
         ("7", Some(Duration::from_secs(7))),
         ("0.5", Some(Duration::from_millis(500))),
         ("-1", None),
         ("NaN", None),
-        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ("soon", None),
+        ("Wed, 21 Oct 2026 07:28:30 GMT", Some(Duration::from_secs(30))),
+        ("Wed, 21 Oct 2026 07:27:00 GMT", Some(Duration::ZERO)),
     ];
     for (value, expected) in table {
-        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(value))]);
+        let date = HeaderValue::from_static("Wed, 21 Oct 2026 07:28:00 GMT");
+        let after = HeaderValue::from_static(value);
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, after), (DATE, date)]);
         let error = from_status(StatusCode::TOO_MANY_REQUESTS, &headers, b"", KEY);
         let ModelError::Passing { retry_after, .. } = error else { panic!("{error:?}") };
         assert_eq!(retry_after, expected, "{value}");

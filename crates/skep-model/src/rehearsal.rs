@@ -10,10 +10,12 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use serde_json::Value;
 use skep_core::BoxStream;
+use skep_core::engine::RetryCode;
 use skep_core::ids::CallId;
 use skep_core::message::{Message, Meta, Role, StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider};
 
+use crate::failure;
 use script::{Fault, Script, Step};
 
 const NAME: &str = "rehearsal";
@@ -183,10 +185,12 @@ fn after(lines: &mut usize, text: &str) -> String {
 }
 
 fn error_of(fault: Fault) -> ModelError {
-    let passing = |text: &str| ModelError::Passing { text: text.to_owned(), retry_after: None };
     match fault {
-        Fault::Overloaded => passing("the rehearsal model plays an overloaded vendor"),
-        Fault::Cut => passing("the rehearsal model cut its answer off"),
+        Fault::Overloaded => {
+            let text = "the rehearsal model plays an overloaded vendor";
+            failure::passing(RetryCode::Overloaded, text)
+        }
+        Fault::Cut => failure::passing(RetryCode::Cut, "the rehearsal model cut its answer off"),
         Fault::Auth => {
             ModelError::Auth { text: "the rehearsal model plays a refused key".to_owned() }
         }

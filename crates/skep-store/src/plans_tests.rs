@@ -10,7 +10,7 @@ use skep_core::cause::{CallRef, Cause};
 use skep_core::channel::Delivery;
 use skep_core::compaction::{self, Reason, Seam};
 use skep_core::decision::Decision;
-use skep_core::engine::{Capabilities, FailureCode};
+use skep_core::engine::{Capabilities, FailureCode, RetryCode};
 use skep_core::event::{CallState, CancelReason, ItemState, Resolution};
 use skep_core::file::File;
 use skep_core::ids::*;
@@ -43,7 +43,7 @@ use crate::search::{self, IndexSpoken, Search};
 use crate::sessions::{self, ForkSession};
 use crate::spend::{self, ChargeLost, Unsettled};
 use crate::tokens::{self, AddToken, RevokeToken};
-use crate::waits::{Decide, Park};
+use crate::waits::{Decide, Park, RetryNow};
 use crate::{OpenOptions, Store, Value, compactions, files, requests::Request, watch};
 
 #[tokio::test]
@@ -315,16 +315,18 @@ impl Story {
             calls: vec![(CallId::new("b"), "a person".into())],
             approvals: vec![approval(lease)],
             reason: "a person".into(),
+            retries: None,
             until,
             active_ms: 1,
             now: 4,
         };
         self.store.write(park(first, None)).await.unwrap();
         let lease = self.take(Some(first.turn.clone())).await.unwrap();
-        let (turn, token) = (lease.turn.clone(), lease.token);
-        let until = Some(4);
-        let release = Release { turn, token, until, counts: true, active_ms: 1, now: 4 };
+        let (turn, token, until) = (lease.turn.clone(), lease.token, Some(4));
+        let (retries, counts) = (Some((RetryCode::Overloaded, "busy".to_owned())), true);
+        let release = Release { turn, token, until, retries, counts, active_ms: 1, now: 4 };
         self.store.write(release).await.unwrap();
+        assert!(self.store.write(RetryNow { turn: lease.turn, now: 4 }).await.is_err());
         let lease = self.take(None).await.unwrap();
         // The interrupt stands: it does not wait.
         assert!(!self.store.write(park(&lease, Some(5))).await.unwrap());
@@ -491,7 +493,7 @@ impl Story {
         let (agent, name) = (self.agent, AgentName::new("main"));
         let (session, turn) = (lease.session.clone(), lease.turn.clone());
         let read = self.store.read(async |conn| {
-            agents::counts(conn).await?;
+            (agents::counts(conn).await?, watch::turn_place(conn, &turn).await?);
             agents::find(conn, &name).await?;
             lanes::next_due(conn).await?;
             lanes::chosen(conn, agent, &key()).await?;
@@ -505,6 +507,7 @@ impl Story {
             for view in [View::Simple, View::Full] {
                 history::page(conn, &name, &session, view, None, 50).await?;
                 history::after(conn, &name, &session, view, 0, 50).await?;
+                assert!(!watch::turn_outcomes(conn, &session, view, 1..=99).await?.is_empty());
             }
             history::page_after(conn, &name, &session, 0).await?;
             let messages = history::page(conn, &name, &session, View::Full, None, 50).await?;

@@ -22,17 +22,18 @@ use crate::tables::retention::Expire;
 use crate::tables::search::IndexSpoken;
 use crate::tables::sessions::ForkSession;
 use crate::tables::spend::{ChargeLost, Unsettled};
-use crate::tables::waits::{Decide, Park};
+use crate::tables::waits::{Decide, Park, RetryNow};
 use crate::tables::watch::NoteEvent;
 
 crate::commands! {
     /// Every write there is.
     pub enum Command -> Outcome, SCHEMA;
     RegisterAgents, RegisterAgent, Accept, Order, StopLane, CancelItem, Retry, BeginSession, Take,
-    Journal, Park, Release, Close, Decide, AnswerApproval, Reopen, ExpireReopened, NoteRefused,
-    AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel, BeginRequest,
-    CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn, SignOut,
-    IndexSpoken, ForkSession, Import, AddAudit, Unsettled, ChargeLost, Resolve, ClockSetBack,
+    Journal, Park, RetryNow, Release, Close, Decide, AnswerApproval, Reopen, ExpireReopened,
+    NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
+    BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
+    SignOut, IndexSpoken, ForkSession, Import, AddAudit, Unsettled, ChargeLost, Resolve,
+    ClockSetBack,
 }
 
 const SCHEMA: Schema = Schema {

@@ -252,12 +252,22 @@ fn answer(output: &JobOutput) -> ToolAnswer {
         }
     };
     text.push_str(&note);
-    ToolAnswer::Done {
-        text,
-        is_error: code != Some(0),
-        files: Vec::new(),
-        details: Some(json!({ "exit_code": code })),
+    let mut details = json!({ "exit_code": code });
+    // Of an output that was not kept whole nobody knows.
+    if output.stdout.dropped == 0 {
+        details["lines"] = json!(line_count(&output.stdout.bytes));
     }
+    if output.ending == Ending::Cancelled {
+        details["outcome"] = json!("stopped");
+    }
+    let (is_error, files) = (code != Some(0), Vec::new());
+    ToolAnswer::Done { text, is_error, files, details: Some(details) }
+}
+
+/// A last line without an end is one, too.
+fn line_count(bytes: &[u8]) -> usize {
+    let ends = bytes.iter().filter(|byte| **byte == b'\n').count();
+    ends + usize::from(bytes.last().is_some_and(|last| *last != b'\n'))
 }
 
 fn end_line(text: &mut String) {

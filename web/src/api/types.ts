@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum bd11e522f26a4d3c.
+// Do not edit; checksum 42e52f02785e2c8a.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -34,9 +34,7 @@ export interface AgentInfo {
   sandbox?: string | null;
   /** Tools in its list or rules that are not there now: whoever brings them is not there either. */
   missing_tools?: string[];
-  /** Items that are not ended; for those who see all of them. */
-  queue_depth?: number | null;
-  active_turns?: number | null;
+  work?: WorkInfo | null;
 }
 
 /** The name of an agent; unique among the living ones. */
@@ -429,7 +427,7 @@ export interface Entered {
   key: string;
 }
 
-export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17;
+export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18;
 
 export type EventChoice0 = {
   session_key: SessionKey;
@@ -465,6 +463,21 @@ export type EventChoice1 = {
 
 export type EventChoice10 = {
   approval: string;
+  call_id: CallId;
+  tool: string;
+  expires_at: i64;
+  type: "approval_asked";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice11 = {
+  approval: string;
   state: ApprovalState;
   by?: string | null;
   scope?: Scope | null;
@@ -478,7 +491,7 @@ export type EventChoice10 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice11 = {
+export type EventChoice12 = {
   item: ItemId;
   message_id: MessageId;
   session_key: SessionKey;
@@ -492,10 +505,14 @@ export type EventChoice11 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice12 = {
+export type EventChoice13 = {
   item: ItemId;
   message_id: MessageId;
   state: ItemState;
+  /** Why there is no answer, as a word; absent where there is one. */
+  code?: string | null;
+  /** The same for people. */
+  error?: string | null;
   type: "inbox_ended";
 } & {
   seq?: number | null;
@@ -506,7 +523,7 @@ export type EventChoice12 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice13 = {
+export type EventChoice14 = {
   call_id: CallId;
   tool: string;
   type: "call_unknown";
@@ -519,7 +536,7 @@ export type EventChoice13 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice14 = {
+export type EventChoice15 = {
   call_id: CallId;
   tool: string;
   outcome: Resolution;
@@ -533,7 +550,7 @@ export type EventChoice14 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice15 = {
+export type EventChoice16 = {
   state: string;
   reason?: string | null;
   type: "status";
@@ -546,7 +563,7 @@ export type EventChoice15 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice16 = {
+export type EventChoice17 = {
   state: ConfigOutcome;
   problems: ConfigProblem[];
   /** Keys whose new value is used after the next start. */
@@ -561,7 +578,7 @@ export type EventChoice16 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice17 = {
+export type EventChoice18 = {
   state: string;
   text?: string | null;
   type: "integrity";
@@ -617,8 +634,10 @@ export type EventChoice4 = {
 
 export type EventChoice5 = {
   ok: boolean;
-  outcome: string;
-  note?: string | null;
+  /** Why it failed or was ended, as a word; absent where it was answered. */
+  code?: string | null;
+  /** The same for people. */
+  error?: string | null;
   usage: Usage;
   /** The profile that answered last, when any did. */
   profile?: string | null;
@@ -658,11 +677,9 @@ export type EventChoice7 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice8 = {
-  reason: string;
-  until?: i64 | null;
-  type: "turn_waiting";
-} & {
+export type EventChoice8 = (RetryInfo & {
+  type: "model_retry";
+}) & {
   seq?: number | null;
   at: i64;
   /** Absent on the wire where the event is about the hive as a whole. */
@@ -672,11 +689,9 @@ export type EventChoice8 = {
 };
 
 export type EventChoice9 = {
-  approval: string;
-  call_id: CallId;
-  tool: string;
-  expires_at: i64;
-  type: "approval_asked";
+  reason: string;
+  until?: i64 | null;
+  type: "turn_waiting";
 } & {
   seq?: number | null;
   at: i64;
@@ -716,8 +731,10 @@ export type EventKind = {
   type: "history_updated";
 } | {
   ok: boolean;
-  outcome: string;
-  note?: string | null;
+  /** Why it failed or was ended, as a word; absent where it was answered. */
+  code?: string | null;
+  /** The same for people. */
+  error?: string | null;
   usage: Usage;
   /** The profile that answered last, when any did. */
   profile?: string | null;
@@ -730,7 +747,7 @@ export type EventKind = {
 } | {
   text: string;
   type: "note";
-} | {
+} | EventKindChoice8 | {
   reason: string;
   until?: i64 | null;
   type: "turn_waiting";
@@ -755,6 +772,10 @@ export type EventKind = {
   item: ItemId;
   message_id: MessageId;
   state: ItemState;
+  /** Why there is no answer, as a word; absent where there is one. */
+  code?: string | null;
+  /** The same for people. */
+  error?: string | null;
   type: "inbox_ended";
 } | {
   call_id: CallId;
@@ -779,6 +800,11 @@ export type EventKind = {
   state: string;
   text?: string | null;
   type: "integrity";
+};
+
+/** A model call failed, or a turn did, and is tried again after a pause. Live only: the state of the hive says the same to whoever comes late. */
+export type EventKindChoice8 = RetryInfo & {
+  type: "model_retry";
 };
 
 export interface Failure {
@@ -856,6 +882,8 @@ export interface HistoryPage {
   view: View;
   streaming: boolean;
   active?: ActiveTurn | null;
+  /** Turns with rows on this page that failed, were cancelled, ended with an empty answer or are about to be tried again; oldest first. One with rows on two pages is on both: the higher `seq` is its place. */
+  turns: TurnOutcome[];
   /** Give this as `before` for the page before; absent at the beginning. */
   before?: number | null;
   /** Where `after` was given: give this for the page after; absent at the end. */
@@ -884,7 +912,7 @@ export interface HiveState {
   hive: HiveInfo;
   agents: AgentInfo[];
   turns: TurnInfo[];
-  queue?: QueueInfo | null;
+  work?: WorkInfo | null;
   unknown_calls: UnknownCall[];
   /** Calls that wait for a person, the newest first. */
   approvals: ApprovalBrief[];
@@ -1041,7 +1069,8 @@ export interface Meta {
   model: string;
   /** The wire format, for instance `anthropic-messages`. */
   api: string;
-  usage: Usage;
+  /** Absent where nobody counted: of a call that was cut off. */
+  usage?: Usage;
   stopReason: StopReason;
 }
 
@@ -1223,12 +1252,6 @@ export interface ProviderTry {
   error?: Failure | null;
 }
 
-export interface QueueInfo {
-  pending: number;
-  running: number;
-  waiting: number;
-}
-
 /** What happens to a message that arrives while a turn of its session runs. */
 export type QueueMode = "queue" | "interrupt";
 
@@ -1274,6 +1297,21 @@ export interface Response {
   content: string;
   in_reply_to: MessageId[];
 }
+
+export type RetryCode = "overloaded" | "rate_limited" | "unavailable" | "unreachable" | "timeout" | "cut" | "unusable" | "engine_crashed";
+
+/** A failure that may pass, and the pause before the next try. */
+export interface RetryInfo {
+  scope: RetryScope;
+  /** The number of the next try; absent where the vendor named the time, which is not counted. */
+  try?: number | null;
+  /** So many tries there are at most. */
+  of?: number | null;
+  code: RetryCode;
+  next_at: i64;
+}
+
+export type RetryScope = "call" | "turn";
 
 export type Role = "operator" | "user" | "viewer" | "channel" | "agent";
 
@@ -1383,6 +1421,9 @@ export interface SpendInfo {
   known_cost: number;
   unpriced_calls: number;
   unpriced_tokens: number;
+  /** Of calls that broke off or were lost: what they may have used, as we count. It counts towards the limits beside the sums above. */
+  unsettled_tokens: number;
+  unsettled_cost: number;
   limits: SpendLimits;
   /** When the sums begin anew. */
   until: i64;
@@ -1462,8 +1503,32 @@ export interface TurnInfo {
   since: i64;
   steps: number;
   waiting_for?: string | null;
+  retry?: RetryInfo | null;
   context?: ContextInfo | null;
 }
+
+/** A turn that was not simply answered. It is no message, and no model is shown it. */
+export interface TurnOutcome {
+  turn: TurnId;
+  item?: ItemId | null;
+  /** Its last row on the page. */
+  seq: number;
+  state: TurnOutcomeState;
+  /** Why, as a word: that of `turn_end`, or of `retry`. Absent for an empty answer. */
+  code?: string | null;
+  /** The same for people. */
+  error?: string | null;
+  started_at: i64;
+  ended_at?: i64 | null;
+  /** Model calls that were answered. */
+  steps: number;
+  /** Tool calls that ran. */
+  tools_run: number;
+  retried_as?: ItemId | null;
+  retry?: RetryInfo | null;
+}
+
+export type TurnOutcomeState = "failed" | "cancelled" | "empty" | "retrying";
 
 /** A frame that its channel refused, or put off. */
 export interface UndeliveredFrame {
@@ -1573,5 +1638,15 @@ export type WhyInfo = Verdict & {
 };
 
 export type Word = "approve" | "deny";
+
+/** How much there is to do. The words mean the same wherever they are shown. */
+export interface WorkInfo {
+  /** Turns that run, also those that pause before a model call is made again. */
+  running: number;
+  /** Turns that wait: for a person, for a time, or for another try. */
+  waiting: number;
+  /** Messages that a turn has still to take up, and those of turns that are about to go on. */
+  queued: number;
+}
 
 export type i64 = number;

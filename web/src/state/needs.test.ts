@@ -10,8 +10,8 @@ function snapshot(over: Partial<HiveState>): HiveState {
   const integrity = { state: "ok" };
   const times = { started_at: 0, uptime_ms: 0 };
   const hive = { version: "0", ...times, model_note: "", store: "ok", config, integrity };
-  const queue = { pending: 0, running: 0, waiting: 0 };
-  return { seq: 1, hive, agents: [], turns: [], queue, unknown_calls: [], approvals: [], ...over };
+  const work = { running: 0, waiting: 0, queued: 0 };
+  return { seq: 1, hive, agents: [], turns: [], work, unknown_calls: [], approvals: [], ...over };
 }
 
 function item(state: InboxItem["state"], key: string, age = 0): InboxItem {
@@ -59,8 +59,7 @@ test("unknown outcomes and broken agents", () => {
     error: "line 3",
     engine: "native",
     model: "",
-    queue_depth: 0,
-    active_turns: 0,
+    work: { running: 0, waiting: 0, queued: 0 },
   };
   const lacking = { ...broken, name: "plug", status: "active", missing_tools: ["a.b"] };
   const place = { turn: "t", call_id: "c", agent: "main", session_key: "main" };

@@ -48,7 +48,7 @@ test("an agent runs when one of its turns does, and waits when all of them wait"
 });
 
 test("the numbers of the sentence are those of the marks", () => {
-  const snapshot = { queue: { pending: 1, running: 7, waiting: 7 } } as HiveState;
+  const snapshot = { work: { queued: 1, running: 7, waiting: 7 } } as HiveState;
   const counted = counts(Object.values(known.turns), snapshot);
   expect(counted).toEqual({ running: 1, waiting: 1, queued: 1 });
 });

@@ -59,5 +59,5 @@ export interface Counts {
 /** Turns that run, turns that wait, messages that no turn has taken. */
 export function counts(turns: RunningTurn[], snapshot: HiveState): Counts {
   const waiting = turns.filter((turn) => turn.state === "waiting").length;
-  return { running: turns.length - waiting, waiting, queued: snapshot.queue?.pending ?? 0 };
+  return { running: turns.length - waiting, waiting, queued: snapshot.work?.queued ?? 0 };
 }

@@ -193,7 +193,8 @@ export function Chat(props: { route: ChatRoute }) {
     if (context?.window) {
       parts.push(`${Math.round((context.used / context.window) * 100)} % of context`);
     }
-    const costs = talk().state.messages.flatMap(({ meta }) => (meta ? [meta.usage.cost] : []));
+    const usages = talk().state.messages.flatMap(({ meta }) => meta?.usage ?? []);
+    const costs = usages.map((usage) => usage.cost);
     if (costs.length && talk().state.before === undefined) {
       const known = costs.every((cost) => cost != null);
       parts.push(money(known ? costs.reduce((sum, cost) => sum + cost, 0) : undefined));

@@ -2,7 +2,7 @@
 
 import { createMemo, createResource, For, Match, Show, Switch } from "solid-js";
 import { get } from "../api/http";
-import type { Block, File, ItemInfo, Message, Meta, Origin } from "../api/types";
+import type { Block, File, ItemInfo, Message, Meta, Origin, Usage } from "../api/types";
 import type { Saying } from "../state/fold";
 import { textOf } from "../text/calls";
 import { clock, count, money, span, undelivered } from "../text/format";
@@ -203,17 +203,23 @@ function Thinking(props: { text: string; live: boolean }) {
 }
 
 function UsageLine(props: { meta: Meta; took: number | undefined }) {
-  const usage = () => props.meta.usage;
-  const input = () => usage().input + usage().cacheRead + usage().cacheWrite;
-  const cached = () => (input() ? Math.round((usage().cacheRead / input()) * 100) : 0);
+  const tokens = (usage: Usage) => {
+    const input = usage.input + usage.cacheRead + usage.cacheWrite;
+    const cached = input ? Math.round((usage.cacheRead / input) * 100) : 0;
+    return `${count(input)} in${cached ? `, ${cached} % cached` : ""}`;
+  };
   return (
     <div class="usage small faint">
       <span>{props.meta.model}</span>
-      <span>
-        {count(input())} in{cached() ? `, ${cached()} % cached` : ""}
-      </span>
-      <span>{count(usage().output)} out</span>
-      <span>{money(usage().cost)}</span>
+      <Show when={props.meta.usage} fallback={<span>not counted</span>}>
+        {(usage) => (
+          <>
+            <span>{tokens(usage())}</span>
+            <span>{count(usage().output)} out</span>
+            <span>{money(usage().cost)}</span>
+          </>
+        )}
+      </Show>
       <Show when={props.took !== undefined && props.took >= 0}>
         <span>{span(props.took ?? 0)}</span>
       </Show>

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::status::missing_tools;
+use super::status::{missing_tools, work};
 use crate::failure::{Exit, Failure};
 use crate::hive::{Client, Globals, Home, escaped};
 use crate::print::{Tone, foreign, items, table, text, toned};
@@ -96,12 +96,10 @@ async fn agents(client: &Client, attempted: &str) -> Result<Vec<Value>, Failure>
 async fn list(globals: &Globals) -> Result<(), Failure> {
     let agents = agents(&Client::open(globals)?, "list the agents").await?;
     let row = |agent: &Value| {
-        let count = |key: &str| agent[key].as_i64().unwrap_or(0);
-        let (active, depth) = (count("active_turns"), count("queue_depth"));
         let about = agent["error"].as_str().or(agent["description"].as_str()).unwrap_or_default();
         let [name, status, engine, model] =
             ["name", "status", "engine", "model"].map(|key| text(&agent[key]));
-        [name, status, engine, model, format!("{active} running, {depth} open"), about.to_owned()]
+        [name, status, engine, model, work(&agent["work"]), about.to_owned()]
     };
     let heads = ["agent", "status", "engine", "model", "work", "description"];
     globals.print(&json!({ "agents": agents }), table(heads, agents.iter().map(row)));
@@ -136,9 +134,7 @@ pub fn lines(agent: &Value) -> Vec<String> {
     let able: Vec<&str> =
         able.filter(|(_, can)| **can == true).map(|(name, _)| name.as_str()).collect();
     lines.push(format!("can     {}", foreign(&able.join(", "))));
-    let count = |key: &str| agent[key].as_i64().unwrap_or(0);
-    let (active, depth) = (count("active_turns"), count("queue_depth"));
-    lines.push(format!("work    {active} running, {depth} open"));
+    lines.push(format!("work    {}", work(&agent["work"])));
     lines
 }
 

@@ -24,7 +24,7 @@ fn status_shows_agents_work_and_unknown_calls() {
         "agents": [
             {
                 "name": "main", "description": "", "status": "active", "engine": "native",
-                "model": "rehearsal", "queue_depth": 2, "active_turns": 1
+                "model": "rehearsal", "work": { "running": 1, "waiting": 1, "queued": 2 }
             },
             { "name": "cto", "status": "failed", "error": "config.yaml:1:1: unknown key" },
             {
@@ -36,7 +36,7 @@ fn status_shows_agents_work_and_unknown_calls() {
             "turn": "t", "agent": "main", "session_key": "main", "state": "waiting", "since": 0,
             "waiting_for": "a decision"
         }],
-        "queue": { "pending": 2, "running": 1, "waiting": 1 },
+        "work": { "running": 1, "waiting": 1, "queued": 2 },
         "spend": {
             "calls": 3, "tokens": 1200, "cost": null, "known_cost": 0.25, "unpriced_calls": 1,
             "limits": { "cost_per_day": 10.0, "unpriced_tokens_per_day": 2_000_000 }
@@ -49,13 +49,13 @@ fn status_shows_agents_work_and_unknown_calls() {
 running skep 0.1.0, up 1m 1s
 home   /h
 model  rehearsal
-work   1 running, 2 queued, 1 waiting
+work   1 running, 1 waiting, 2 queued
 today  $0.2500 and 1 calls of unknown price for 3 calls, 1200 tokens; daily limit: $10.00, \
 2000000 tokens of unknown price
 
-agent main  active  native · rehearsal  1 running, 2 queued
+agent main  active  native · rehearsal  1 running, 1 waiting, 2 queued
 agent cto  failed  config.yaml:1:1: unknown key
-agent ops  active  native · m  0 running, 0 queued  on the host, without walls
+agent ops  active  native · m  0 running, 0 waiting, 0 queued  on the host, without walls
 
 turn  main/main  waiting  since 1970-01-01 00:00:00Z  waits for a decision
 

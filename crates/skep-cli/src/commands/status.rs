@@ -30,10 +30,9 @@ pub fn lines(state: &Value) -> Vec<String> {
         format!("model  {}", text(&hive["model_note"])),
     ];
     lines.extend(config(&hive["config"], items(&state["agents"])));
-    let queue = &state["queue"];
-    let count = |key: &str| queue[key].as_i64().unwrap_or(0);
-    let (running, queued, waiting) = (count("running"), count("pending"), count("waiting"));
-    lines.push(format!("work   {running} running, {queued} queued, {waiting} waiting"));
+    lines.push(format!("work   {}", work(&state["work"])));
+    let trouble = store_trouble(state).map(|text| format!("store  {}", toned(text, Tone::Bad)));
+    lines.extend(trouble);
     lines.extend(integrity(&hive["integrity"]));
     lines.extend(spend(&state["spend"]));
     lines.push(String::new());
@@ -50,6 +49,24 @@ pub fn lines(state: &Value) -> Vec<String> {
         lines.extend(unknown);
     }
     lines
+}
+
+/// The words mean the same wherever they are shown; the hive counts.
+pub fn work(work: &Value) -> String {
+    let count = |key: &str| work[key].as_i64().unwrap_or(0);
+    let (running, waiting, queued) = (count("running"), count("waiting"), count("queued"));
+    format!("{running} running, {waiting} waiting, {queued} queued")
+}
+
+/// Why the hive cannot write, where it cannot.
+pub fn store_trouble(state: &Value) -> Option<&'static str> {
+    match state["hive"]["store"].as_str()? {
+        "ok" => None,
+        "disk_full" => Some("the disk is full: nothing is written until there is room"),
+        "store_moved" => Some("the database was moved or removed: nothing is written any more"),
+        "store_unsynced" => Some("the disk does not confirm writes: see the log of the hive"),
+        _ => Some("writes fail: see the log of the hive"),
+    }
 }
 
 /// Differences between the files and the settings in force.
@@ -98,6 +115,11 @@ fn spend(spend: &Value) -> Option<String> {
         (_, unpriced) => format!("{known} and {unpriced} calls of unknown price"),
     };
     text.push_str(&format!(" for {} calls, {} tokens", number("calls"), number("tokens")));
+    if let Some(unsettled) =
+        money(&spend["unsettled_cost"]).filter(|_| number("unsettled_tokens") > 0)
+    {
+        text.push_str(&format!(", and up to {unsettled} of calls that broke off"));
+    }
     let limits = &spend["limits"];
     let tokens = |key: &str| limits[key].as_u64();
     let most = [
@@ -120,8 +142,6 @@ fn agent(agent: &Value) -> String {
         return format!("agent {name}  {}  {}", toned("failed", Tone::Bad), text(&agent["error"]));
     }
     let (engine, model) = (text(&agent["engine"]), text(&agent["model"]));
-    let depth = agent["queue_depth"].as_i64().unwrap_or(0);
-    let active = agent["active_turns"].as_i64().unwrap_or(0);
     let status = text(&agent["status"]);
     let walls = match agent["sandbox"].as_str() {
         Some("host") => format!("  {}", toned("on the host, without walls", Tone::Bad)),
@@ -129,7 +149,7 @@ fn agent(agent: &Value) -> String {
     };
     let missing = missing_tools(agent).map(|names| format!("  not there now: {names}"));
     let missing = missing.unwrap_or_default();
-    let work = format!("{active} running, {depth} queued");
+    let work = work(&agent["work"]);
     format!("agent {name}  {status}  {engine} · {model}  {work}{walls}{missing}")
 }
 

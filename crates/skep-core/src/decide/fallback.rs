@@ -27,6 +27,7 @@ pub fn helps(error: &ModelError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vocab::failure::RetryCode;
 
     #[test]
     fn the_order_of_profiles() {
@@ -53,7 +54,8 @@ mod tests {
     #[test]
     fn what_another_profile_helps_against() {
         let text = String::new;
-        let passing = ModelError::Passing { text: text(), retry_after: None };
+        let passing =
+            ModelError::Passing { code: RetryCode::Overloaded, text: text(), retry_after: None };
         assert!(helps(&passing) && helps(&ModelError::Auth { text: text() }));
         assert!(helps(&ModelError::NotFound { text: text() }));
         assert!(!helps(&ModelError::Rejected { text: text() }));

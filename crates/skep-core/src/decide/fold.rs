@@ -70,7 +70,7 @@ impl Fold {
             | EngineEvent::Raw(_)
             | EngineEvent::Asking(_)
             | EngineEvent::Meta(_)
-            | EngineEvent::Note(_)
+            | EngineEvent::Retry { .. }
             | EngineEvent::Notice(_)
             | EngineEvent::End(_) => None,
         }
@@ -112,7 +112,7 @@ impl Fold {
                 model: profile.model.clone(),
                 api: String::new(),
                 // The vendor counted a cut call too, but never said how much.
-                usage: Usage::new(0, 0, 0, 0),
+                usage: Usage::uncounted(),
                 stop_reason: reason,
             };
             Body::assistant(blocks, Some(meta))

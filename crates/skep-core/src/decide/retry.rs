@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::traits::provider::ModelError;
+use crate::vocab::failure::RetryCode;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
@@ -33,7 +34,7 @@ impl Default for RetryPolicy {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum RetryStep {
-    Again { after: Duration },
+    Again { code: RetryCode, after: Duration },
     Park { after: Duration },
     GiveUp,
 }
@@ -41,7 +42,7 @@ pub enum RetryStep {
 /// `tries` counts the calls made so far; `jitter` is in 0..1 and spreads the pause over its
 /// upper half, so that many turns do not come back at the same instant.
 pub fn decide(policy: &RetryPolicy, error: &ModelError, tries: u32, jitter: f64) -> RetryStep {
-    let ModelError::Passing { retry_after, .. } = error else { return RetryStep::GiveUp };
+    let ModelError::Passing { code, retry_after, .. } = error else { return RetryStep::GiveUp };
     if let Some(after) = *retry_after
         && after > policy.longest_retry_after
     {
@@ -52,7 +53,7 @@ pub fn decide(policy: &RetryPolicy, error: &ModelError, tries: u32, jitter: f64)
     }
     let doubled = policy.first_pause.saturating_mul(1 << (tries.saturating_sub(1)).min(16));
     let pause = doubled.min(policy.longest_pause).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
-    RetryStep::Again { after: retry_after.map_or(pause, |after| after.max(pause)) }
+    RetryStep::Again { code: *code, after: retry_after.map_or(pause, |after| after.max(pause)) }
 }
 
 #[cfg(test)]
@@ -61,6 +62,7 @@ mod tests {
 
     fn passing(retry_after: Option<u64>) -> ModelError {
         ModelError::Passing {
+            code: RetryCode::Overloaded,
             text: "overloaded".into(),
             retry_after: retry_after.map(Duration::from_secs),
         }
@@ -69,7 +71,8 @@ mod tests {
     #[test]
     fn the_whole_table() {
         let policy = RetryPolicy::default();
-        let again = |ms| RetryStep::Again { after: Duration::from_millis(ms) };
+        let code = RetryCode::Overloaded;
+        let again = |ms| RetryStep::Again { code, after: Duration::from_millis(ms) };
         let cases = [
             (passing(None), 1, 1.0, again(500)),
             (passing(None), 1, 0.0, again(250)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::{AgentSettings, Profile, SandboxSettings, Think};
@@ -16,7 +16,7 @@ use crate::vocab::message::{Message, Meta, Usage};
 use crate::{BoxFuture, Millis};
 
 pub use crate::traits::gate::{CallPermit, Gate, GateRequest, OwnTool, ToolCall, Waiting};
-pub use crate::vocab::failure::FailureCode;
+pub use crate::vocab::failure::{FailureCode, RetryCode, RetryInfo, RetryScope};
 
 pub trait Engine: Send + Sync {
     fn id(&self) -> &str;
@@ -87,6 +87,8 @@ pub struct TurnRequest {
     pub allowance: Allowance,
     /// Ends the turn at once: the model request and everything the engine started.
     pub cancel: CancellationToken,
+    /// Wakes whoever sits out the pause before a model call is made again.
+    pub retry_now: Arc<Notify>,
 }
 
 /// Whether a call may be spent on a profile. It may take a while: until other calls have given back
@@ -271,10 +273,13 @@ pub enum EngineEvent {
     },
     /// A line as the engine wrote it, for whoever looks for a fault. Never kept.
     Raw(String),
-    /// Private words of the engine, for the log.
-    Note(String),
     /// A notice that watchers see too.
     Notice(String),
+    /// The model call failed, for this reason, and is made again after a pause.
+    Retry {
+        retry: RetryInfo,
+        text: String,
+    },
     End(TurnEnd),
 }
 
@@ -292,10 +297,12 @@ pub enum TurnEnd {
     /// The vendor asked for a longer pause than a call may sit out.
     Park {
         until: Millis,
+        code: RetryCode,
         reason: String,
     },
     /// Tries used up on a failure that may pass: again later.
     Retry {
+        code: RetryCode,
         text: String,
     },
     /// The engine does not know the session it was to go on with.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::vocab::failure::RetryCode;
 use crate::vocab::ids::CallId;
 use crate::vocab::message::{Message, Meta};
 use crate::{BoxFuture, BoxStream};
@@ -116,7 +117,7 @@ pub enum ModelEvent {
 pub enum ModelError {
     /// Overloaded, cut, silent, garbage: asking again may help.
     #[error("{text}")]
-    Passing { text: String, retry_after: Option<Duration> },
+    Passing { code: RetryCode, text: String, retry_after: Option<Duration> },
     #[error("{text}")]
     Auth { text: String },
     /// No such model, or nothing at the address: the fault is the profile's, not the request's.
@@ -126,4 +127,14 @@ pub enum ModelError {
     Rejected { text: String },
     #[error("{text}")]
     ContextTooLong { text: String },
+}
+
+impl ModelError {
+    /// Why asking again may help, where it may.
+    pub fn retry_code(&self) -> Option<RetryCode> {
+        match self {
+            Self::Passing { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
 }

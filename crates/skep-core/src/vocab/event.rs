@@ -10,6 +10,7 @@ use crate::Millis;
 use crate::vocab::approval::{ApprovalState, Scope};
 use crate::vocab::compaction_reason::Reason;
 use crate::vocab::configuration::ConfigProblem;
+use crate::vocab::failure::RetryInfo;
 use crate::vocab::ids::{
     AgentId, AgentName, CallId, ItemId, MessageId, SessionId, SessionKey, Token, TurnId,
 };
@@ -88,8 +89,12 @@ pub enum EventKind {
     },
     TurnEnd {
         ok: bool,
-        outcome: String,
-        note: Option<String>,
+        /// Why it failed or was ended, as a word; absent where it was answered.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        code: Option<String>,
+        /// The same for people.
+        #[serde(skip_serializing_if = "Option::is_none", default, alias = "note")]
+        error: Option<String>,
         usage: Usage,
         /// The profile that answered last, when any did.
         #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -105,6 +110,9 @@ pub enum EventKind {
     Note {
         text: String,
     },
+    /// A model call failed, or a turn did, and is tried again after a pause. Live only: the state
+    /// of the hive says the same to whoever comes late.
+    ModelRetry(RetryInfo),
     /// The turn gave back its slot and waits for this.
     TurnWaiting {
         reason: String,
@@ -135,6 +143,12 @@ pub enum EventKind {
         item: ItemId,
         message_id: MessageId,
         state: ItemState,
+        /// Why there is no answer, as a word; absent where there is one.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        code: Option<String>,
+        /// The same for people.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        error: Option<String>,
     },
     /// A call whose outcome a crash left unknown: it is not repeated, a person should look.
     CallUnknown {
@@ -186,6 +200,7 @@ impl EventKind {
             Self::TurnEnd { .. } => "turn_end",
             Self::Compacted { .. } => "compacted",
             Self::Note { .. } => "note",
+            Self::ModelRetry(_) => "model_retry",
             Self::TurnWaiting { .. } => "turn_waiting",
             Self::ApprovalAsked { .. } => "approval_asked",
             Self::ApprovalDecided { .. } => "approval_decided",

@@ -148,6 +148,15 @@ impl Usage {
         Self { input, output, cache_read, cache_write, total_tokens, cost: None }
     }
 
+    /// Nobody said how much it was, which is not nothing.
+    pub fn uncounted() -> Self {
+        Self::new(0, 0, 0, 0)
+    }
+
+    fn is_uncounted(&self) -> bool {
+        *self == Self::uncounted()
+    }
+
     /// What the call cost; unknown without a price, and where the vendor counted nothing.
     pub fn priced(self, price: Option<&Price>) -> Self {
         let price = price.filter(|_| self.total_tokens > 0);
@@ -197,6 +206,8 @@ pub struct Meta {
     pub model: String,
     /// The wire format, for instance `anthropic-messages`.
     pub api: String,
+    /// Absent where nobody counted: of a call that was cut off.
+    #[serde(skip_serializing_if = "Usage::is_uncounted", default = "Usage::uncounted")]
     pub usage: Usage,
     pub stop_reason: StopReason,
 }

@@ -7,6 +7,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use skep_core::engine::RetryCode;
 use skep_core::message::{StopReason, Usage};
 use skep_core::provider::{ModelError, ModelEvent};
 
@@ -232,7 +233,10 @@ impl Decoder {
             "content_filter" | "safety" | "sensitive" | "recitation" => StopReason::Refusal,
             // What the server itself broke off is not an answer.
             "error" | "abort" | "network_error" | "insufficient_system_resource" => {
-                return Err(failure::passing("the model vendor broke off its answer"));
+                return Err(failure::passing(
+                    RetryCode::Cut,
+                    "the model vendor broke off its answer",
+                ));
             }
             _ => StopReason::Other,
         })

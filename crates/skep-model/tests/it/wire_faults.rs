@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use skep_core::engine::RetryCode;
 use skep_core::provider::{ModelError, ModelEvent};
 use skep_core::settings::Timeouts;
 use skep_testkit::model::{Reply, ScriptedModel, Wire};
@@ -128,6 +129,7 @@ async fn a_cut_anywhere_is_never_taken_for_an_end(wire: Wire) {
 async fn a_pause_the_vendor_asks_for_is_passed_on(wire: Wire) {
     let outcome = outcome_of(wire, Reply::rate_limited(Some("7"))).await;
     let expected = ModelError::Passing {
+        code: RetryCode::RateLimited,
         text: "the model vendor limits the rate of requests (429)".to_owned(),
         retry_after: Some(Duration::from_secs(7)),
     };

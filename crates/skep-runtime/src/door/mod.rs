@@ -3,6 +3,7 @@
 mod approvals;
 mod hive;
 mod sessions;
+mod turns;
 
 pub use approvals::{
     ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo,
@@ -15,11 +16,13 @@ pub use sessions::{
     SessionInfo, SessionPage,
 };
 
+pub use turns::{TurnOutcome, TurnOutcomeState};
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use skep_core::Millis;
-use skep_core::engine::Capabilities;
+use skep_core::engine::{Capabilities, RetryInfo};
 use skep_core::event::ItemState;
 use skep_core::file::Attachment;
 use skep_core::frame::UndeliveredFrame;
@@ -138,6 +141,10 @@ pub struct HistoryPage {
     pub streaming: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<ActiveTurn>,
+    /// Turns with rows on this page that failed, were cancelled, ended with an empty answer or are
+    /// about to be tried again; oldest first. One with rows on two pages is on both: the higher
+    /// `seq` is its place.
+    pub turns: Vec<TurnOutcome>,
     /// Give this as `before` for the page before; absent at the beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<i64>,
@@ -210,11 +217,9 @@ pub struct AgentInfo {
     /// Tools in its list or rules that are not there now: whoever brings them is not there either.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_tools: Vec<String>,
-    /// Items that are not ended; for those who see all of them.
+    /// What it has to do; for those who see all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue_depth: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub active_turns: Option<i64>,
+    pub work: Option<WorkInfo>,
 }
 
 /// The hive at one moment: everything with a durable `seq` up to `seq` is in it.
@@ -224,9 +229,9 @@ pub struct HiveState {
     pub hive: HiveInfo,
     pub agents: Vec<AgentInfo>,
     pub turns: Vec<TurnInfo>,
-    /// For those who see all of it.
+    /// Of all agents; for those who see all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<QueueInfo>,
+    pub work: Option<WorkInfo>,
     pub unknown_calls: Vec<UnknownCall>,
     /// Calls that wait for a person, the newest first.
     pub approvals: Vec<ApprovalBrief>,
@@ -248,6 +253,11 @@ pub struct SpendInfo {
     pub known_cost: Money,
     pub unpriced_calls: u64,
     pub unpriced_tokens: u64,
+    /// Of calls that broke off or were lost: what they may have used, as we count. It counts
+    /// towards the limits beside the sums above.
+    pub unsettled_tokens: u64,
+    #[schema(value_type = f64)]
+    pub unsettled_cost: Money,
     pub limits: SpendLimits,
     /// When the sums begin anew.
     pub until: Millis,
@@ -296,16 +306,23 @@ pub struct TurnInfo {
     pub steps: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// While it waits for another try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryInfo>,
     /// Once its model has answered, while the turn runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextInfo>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
-pub struct QueueInfo {
-    pub pending: i64,
+/// How much there is to do. The words mean the same wherever they are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct WorkInfo {
+    /// Turns that run, also those that pause before a model call is made again.
     pub running: i64,
+    /// Turns that wait: for a person, for a time, or for another try.
     pub waiting: i64,
+    /// Messages that a turn has still to take up, and those of turns that are about to go on.
+    pub queued: i64,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]

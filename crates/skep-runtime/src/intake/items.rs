@@ -1,4 +1,4 @@
-//! One item of the inbox by its id: what became of it, ending it, trying it again.
+//! One item of the inbox by its id: what became of it, ending it, trying it again, now or anew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,10 @@ use std::time::Duration;
 use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::event::CancelReason;
-use skep_core::ids::{AgentName, ItemId, Principal};
+use skep_core::ids::{AgentName, ItemId, Principal, TurnId};
 use skep_guard::clock;
 use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
+use skep_store::waits::RetryNow;
 use skep_store::watch::{self, CallRow, ItemRow};
 use skep_store::{files, outbox};
 
@@ -158,6 +159,24 @@ impl Hive {
         // A caller that goes away does not take the turn with it.
         let task = self.shared.tasks.spawn(accepted(shared, pending, permit, receipt));
         task.await.unwrap_or_else(|_| Err(DoorError::failed()))
+    }
+
+    /// Ends the pause before a turn is tried again.
+    pub async fn retry_now(&self, turn: &TurnId, sight: &Sight) -> Result<(), DoorError> {
+        let read = self.shared.store.read(async |conn| watch::turn_place(conn, turn).await);
+        let place = read.await.map_err(door_error)?;
+        if !place.is_some_and(|(agent, key)| sight.covers(agent, &key)) {
+            let text = format!("There is no turn `{turn}`.");
+            return Err(DoorError::new(ErrorKind::NotFound, "unknown_turn", text));
+        }
+        let lanes = &self.shared.env().lanes;
+        if lanes.registry.retry_now(turn) {
+            return Ok(());
+        }
+        let command = RetryNow { turn: turn.clone(), now: clock::now_ms() };
+        self.shared.store.write(command).await.map_err(door_error)?;
+        lanes.look_for_more(true);
+        Ok(())
     }
 
     async fn seen_item(&self, id: &ItemId, sight: &Sight) -> Result<ItemRow, DoorError> {

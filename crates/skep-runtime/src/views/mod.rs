@@ -16,4 +16,5 @@ mod search;
 mod seed;
 mod sessions;
 mod transcript;
+mod turn_outcomes;
 pub(crate) mod watch;

@@ -1,5 +1,7 @@
 //! A page of history on its way out. In the full view its rows are passed on as they are kept.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use skep_core::ids::SessionId;
@@ -46,6 +48,12 @@ impl Page {
             Self::Full(lines) => lines.seqs().collect(),
             Self::Simple(rows) => rows.iter().map(|row| row.seq).collect(),
         }
+    }
+
+    /// From its first row to its last.
+    pub fn range(&self) -> Option<RangeInclusive<i64>> {
+        let seqs = self.seqs();
+        Some(*seqs.first()?..=*seqs.last()?)
     }
 
     /// What the last call of the model used; nothing before the first one after the `seam`.

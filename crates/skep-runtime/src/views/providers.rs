@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use skep_core::engine::Hold;
+use skep_core::engine::{Hold, RetryCode};
 use skep_core::ids::{AgentName, ItemId, MessageId, SessionId, TurnId};
 use skep_core::message::{Body, Message, Origin, Usage, history_tag};
 use skep_core::provider::{ModelError, ModelEvent, ModelRequest, Provider, SystemPrompt};
@@ -144,7 +144,7 @@ async fn ask(
         }
     }
     let text = "the model's answer ended before it was complete".to_owned();
-    Err(failure(&ModelError::Passing { text, retry_after: None }))
+    Err(failure(&ModelError::Passing { code: RetryCode::Cut, text, retry_after: None }))
 }
 
 fn request(profile: &Profile) -> ModelRequest {

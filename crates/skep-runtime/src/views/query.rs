@@ -1,7 +1,8 @@
 //! What doors read: snapshot, history, inbox, channels, events.
 
 use skep_core::approval::ApprovalState;
-use skep_core::event::{Event, EventKind};
+use skep_core::budget::Account;
+use skep_core::event::{Event, EventKind, TurnState};
 use skep_core::frame::Frame;
 use skep_core::ids::{AgentId, AgentName, ChannelId, Principal, SessionKey};
 use skep_core::settings::{AgentState, ConfigStanding};
@@ -17,8 +18,8 @@ use skep_turn::Live;
 
 use crate::door::{
     ActiveTurn, AgentInfo, ApprovalBrief, Credential, DoorError, ErrorKind, HistoryPage,
-    HistoryQuery, HiveInfo, HiveState, Identity, InboxItem, InboxQuery, OpenedChannel, QueueInfo,
-    SessionChoice, Sight, SpendInfo, SpendLimits, TurnInfo, UnknownCall,
+    HistoryQuery, HiveInfo, HiveState, Identity, InboxItem, InboxQuery, OpenedChannel,
+    SessionChoice, Sight, SpendInfo, SpendLimits, TurnInfo, UnknownCall, WorkInfo,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::items::inbox_item;
@@ -41,21 +42,25 @@ impl Hive {
             Ok((seq, counts, turns, outcomes::unknown_calls(conn, SHOWN).await?, open))
         });
         let (seq, counts, turns, unknown, open) = read.await.map_err(door_error)?;
-        let mut queue = QueueInfo::default();
-        for count in &counts {
-            queue.pending += count.pending;
-            queue.running += count.running;
-            queue.waiting += count.waiting;
-        }
+        let work = counts.iter().map(work).fold(WorkInfo::default(), |sum, one| WorkInfo {
+            running: sum.running + one.running,
+            waiting: sum.waiting + one.waiting,
+            queued: sum.queued + one.queued,
+        });
         let turns = turns.into_iter().filter(|turn| sight.covers(turn.agent, &turn.session_key));
         let turns = turns.map(|turn| TurnInfo {
             context: self.meter_of(&turn),
+            retry: self.retry_of(&turn.turn, &turn.retries),
             turn: turn.turn,
             agent: turn.agent_name,
             agent_id: turn.agent,
             session: turn.session,
             session_key: turn.session_key,
-            state: turn.state,
+            // As it is counted: one that is tried again later waits.
+            state: match turn.retries.code {
+                Some(_) => TurnState::Waiting.as_str().to_owned(),
+                None => turn.state,
+            },
             since: turn.since,
             steps: turn.steps,
             waiting_for: turn.waiting_for,
@@ -78,7 +83,10 @@ impl Hive {
                 started_at: self.shared.facts.started_at,
                 uptime_ms: clock::now_ms().saturating_sub(self.shared.facts.started_at).max(0),
                 model_note: self.shared.settings().model_note.clone(),
-                store: self.shared.env().lanes.health.word(),
+                store: match self.store_moved() {
+                    Some(_) => "store_moved",
+                    None => self.shared.env().lanes.health.word(),
+                },
                 // Paths and keys are for those who see the whole hive.
                 config: match sight {
                     Sight::All => (*self.shared.snapshot().config).clone(),
@@ -88,7 +96,7 @@ impl Hive {
             },
             agents: self.describe(&counts, sight),
             turns: turns.collect(),
-            queue: (*sight == Sight::All).then_some(queue),
+            work: (*sight == Sight::All).then_some(work),
             unknown_calls: unknown.collect(),
             approvals: open
                 .into_iter()
@@ -114,7 +122,7 @@ impl Hive {
     /// What model calls used today, and what they may.
     pub fn spend(&self) -> SpendInfo {
         let now = clock::now_ms();
-        let today = self.shared.env().ledger.today(now);
+        let Account { spent: today, unsettled, .. } = self.shared.env().ledger.hive(now);
         let limits = &self.shared.settings().limits;
         SpendInfo {
             calls: today.calls,
@@ -123,6 +131,8 @@ impl Hive {
             known_cost: today.cost,
             unpriced_calls: today.unpriced_calls,
             unpriced_tokens: today.unpriced_tokens,
+            unsettled_tokens: unsettled.tokens,
+            unsettled_cost: unsettled.cost,
             limits: SpendLimits {
                 cost_per_day: limits.cost_per_day,
                 tokens_per_day: limits.tokens_per_day,
@@ -160,8 +170,7 @@ impl Hive {
                 capabilities: None,
                 sandbox: None,
                 missing_tools: Vec::new(),
-                queue_depth: count.map(|c| c.map_or(0, |c| c.pending + c.running + c.waiting)),
-                active_turns: count.map(|c| c.map_or(0, |c| c.turns)),
+                work: count.map(|count| count.map(work).unwrap_or_default()),
             };
             match state {
                 AgentState::Failed { reason } => info.error = Some(reason.clone()),
@@ -210,13 +219,17 @@ impl Hive {
                 Some(id) => Page::read(conn, &query, id, limit).await?,
                 None => Page::Simple(Vec::new()),
             };
+            let turns = match (&session, page.range()) {
+                (Some(id), Some(rows)) => watch::turn_outcomes(conn, id, query.view, rows).await?,
+                _ => Vec::new(),
+            };
             let seam = match &session {
                 Some(id) if query.before.is_none() => compactions::newest(conn, id).await?,
                 _ => None,
             };
-            Ok((session, key, page, seam.map(|compaction| compaction.seam)))
+            Ok((session, key, page, turns, seam.map(|compaction| compaction.seam)))
         });
-        let (session, key, page, seam) = read.await.map_err(door_error)?;
+        let (session, key, page, turns, seam) = read.await.map_err(door_error)?;
         if let (SessionChoice::Id(id), None) = (&query.session, &session) {
             let text = format!("The agent {} has no session `{id}`.", query.agent);
             return Err(DoorError::new(ErrorKind::NotFound, "unknown_session", text));
@@ -238,6 +251,7 @@ impl Hive {
             view: query.view,
             streaming: active.is_some(),
             active,
+            turns: turns.into_iter().filter_map(|turn| self.outcome_of(turn)).collect(),
             before,
             after,
         })
@@ -365,4 +379,8 @@ impl Hive {
         });
         read.await.map_err(door_error)
     }
+}
+
+fn work(count: &AgentCounts) -> WorkInfo {
+    WorkInfo { running: count.running, waiting: count.waiting, queued: count.queued }
 }

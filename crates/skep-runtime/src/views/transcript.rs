@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use skep_core::file::FileData;
 use skep_core::ids::{AgentName, CallId, is_session_id};
-use skep_core::message::{Block, Message, Role, history_tag};
+use skep_core::message::{Block, Message, Role, Usage, history_tag};
 use skep_guard::scrub;
 
 use crate::door::{DoorError, ErrorKind, HistoryForm};
@@ -115,7 +115,7 @@ fn lost(given: &Value, kept: &Value) -> Option<Vec<String>> {
         (Value::Object(given), Value::Object(kept)) => given.iter().find_map(|(key, value)| {
             let path = match kept.get(key) {
                 Some(kept) => lost(value, kept)?,
-                None if value.is_null() => return None,
+                None if value.is_null() || *value == json!(Usage::uncounted()) => return None,
                 None => Vec::new(),
             };
             Some(below(key.clone(), path))

@@ -126,8 +126,8 @@ fn streams_go_to_sockets_that_asked_for_the_conversation() {
     route(event("main", "t3", start("desk")));
     route(event("main", "t3", words(0)));
     let usage = skep_core::message::Usage::default();
-    let (outcome, note, profile) = ("done".to_owned(), None, None);
-    let end = EventKind::TurnEnd { ok: true, outcome, note, usage, profile };
+    let (code, error, profile) = (None, None, None);
+    let end = EventKind::TurnEnd { ok: true, code, error, usage, profile };
     route(event("cto", "t2", end));
     route(event("cto", "t2", words(2)));
     assert_eq!(received(&mut streaming_queue), ["delta t1 0", "delta t2 1"]);

@@ -22,7 +22,7 @@ pub(crate) struct Metrics {
 #[derive(Default)]
 struct Seen {
     sockets: Gauge,
-    queue: Family<Queue, Gauge>,
+    work: Family<Work, Gauge>,
     commits: Counter,
     commands: Counter,
     memory: Gauge,
@@ -38,7 +38,7 @@ struct Request {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Queue {
+struct Work {
     state: &'static str,
 }
 
@@ -50,8 +50,8 @@ impl Metrics {
         let help = "Requests answered, by route and status";
         registry.register("skep_http_requests", help, Family::clone(&requests));
         registry.register("skep_sockets", "Open WebSockets", seen.sockets.clone());
-        let help = "Inbox items that have not ended";
-        registry.register("skep_queue_items", help, seen.queue.clone());
+        let help = "Turns that run, turns that wait, and messages that are queued";
+        registry.register("skep_work", help, seen.work.clone());
         let help = "Commits of the store since the start";
         registry.register("skep_store_commits", help, seen.commits.clone());
         let help = "Writes in those commits: divided by them, the size of a batch";
@@ -73,11 +73,11 @@ impl Metrics {
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let seen = &self.seen;
         seen.sockets.set(i64::try_from(sockets).unwrap_or(i64::MAX));
-        let queue = hive.snapshot(&Identity::owner(), &Sight::All).await?.queue.unwrap_or_default();
+        let work = hive.snapshot(&Identity::owner(), &Sight::All).await?.work.unwrap_or_default();
         let counts =
-            [("pending", queue.pending), ("running", queue.running), ("waiting", queue.waiting)];
+            [("running", work.running), ("waiting", work.waiting), ("queued", work.queued)];
         for (state, count) in counts {
-            seen.queue.get_or_create(&Queue { state }).set(count);
+            seen.work.get_or_create(&Work { state }).set(count);
         }
         let (commits, commands) = hive.commits();
         // Counted elsewhere; two who ask at once put the same in.

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use skep_core::ids::ItemId;
+use skep_core::ids::{ItemId, TurnId};
 use skep_runtime::door::{ItemInfo, Receipt};
 
 use crate::door::state::Doors;
@@ -57,4 +57,18 @@ pub(crate) async fn retry(
     let (key, sight) = (key.0, permit.sight());
     let receipt = doors.hive.retry_item(&ItemId::new(id), key, permit.principal(), &sight).await?;
     Ok((StatusCode::ACCEPTED, Json(receipt)).into_response())
+}
+
+/// Ends the pause before a turn is tried again: its next try begins at once.
+#[utoipa::path(
+    post, path = "/api/v1/turns/{id}/retry-now", tag = "inbox",
+    responses((status = 204, description = "It begins."), Missing, Clash, NotKept)
+)]
+pub(crate) async fn retry_now(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(id): Segments<String>,
+) -> Result<StatusCode, Problem> {
+    doors.hive.retry_now(&TurnId::new(id), &permit.sight()).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -1,10 +1,10 @@
 //! `?stream=true`: one message as server-sent events, ended by its durable answer.
 //!
 //! First `ack` (the receipt) or, when an earlier message is followed, `message`. Then `delta`,
-//! `tool_start`, `tool_end` and `turn_waiting` of the turn that answers it, as in the stream of all
-//! events; a delta of another token or call voids the text shown before. `resync` says that some
-//! were left out and only the end follows. The last is `response` or `error`, or `left` when the
-//! hive stops: the message goes on, follow its id.
+//! `tool_start`, `tool_end`, `model_retry` and `turn_waiting` of the turn that answers it, as in
+//! the stream of all events; a delta of another token or call voids the text shown before. `resync`
+//! says that some were left out and only the end follows. The last is `response` or `error`, or
+//! `left` when the hive stops: the message goes on, follow its id.
 
 use std::convert::Infallible;
 

@@ -92,11 +92,12 @@ impl Routes {
 }
 
 /// Variable parts of paths that many routes have: the word before each, its name, what it is.
-const IN_PATHS: [(&str, &str, &str); 4] = [
+const IN_PATHS: [(&str, &str, &str); 5] = [
     ("agents", "agent", "The name of an agent."),
     ("approvals", "id", "The id of an approval."),
     ("inbox", "id", "The id of an item."),
     ("sessions", "id", "The id of a session."),
+    ("turns", "id", "The id of a turn."),
 ];
 
 /// What holds for one path.

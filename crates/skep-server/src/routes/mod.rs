@@ -74,6 +74,7 @@ fn routes() -> Routes {
         .guarded(Action::Watch, routes!(items::show))
         .guarded(Action::Talk, routes!(items::cancel))
         .guarded(Action::Talk, routes!(items::retry))
+        .guarded(Action::Talk, routes!(items::retry_now))
         .guarded(Action::Watch, routes!(events::stream))
         .guarded(Action::ReadMetrics, routes!(metrics::show))
         .guarded(Action::ReadMetrics, routes!(usage::list))

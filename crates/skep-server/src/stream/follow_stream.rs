@@ -167,6 +167,7 @@ impl Telling {
                 | EventKind::ToolStart { .. }
                 | EventKind::ToolEnd { .. }
                 | EventKind::TurnWaiting { .. }
+                | EventKind::ModelRetry(_)
                 | EventKind::HistoryUpdated { .. }
         );
         let own = event.turn.is_some() && event.turn == self.turn;

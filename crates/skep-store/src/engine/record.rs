@@ -6,6 +6,7 @@ use skep_core::audit::{AuditKind, Seal};
 use skep_core::cause::Cause;
 use skep_core::compaction::Reason;
 use skep_core::decision::Decision;
+use skep_core::engine::RetryCode;
 use skep_core::event::{CallState, CancelReason, Event, ItemState, Resolution, TurnState};
 use skep_core::frame::{FrameKind, FrameState};
 use skep_core::ids::{
@@ -258,7 +259,7 @@ macro_rules! words {
 }
 words! {
     AckState, ApprovalState, AuditKind, CallState, CancelReason, Class, FrameKind, FrameState,
-    ItemState, Reason, Resolution, Role, Scope, Think, TurnState,
+    ItemState, Reason, Resolution, RetryCode, Role, Scope, Think, TurnState,
 }
 
 macro_rules! plain {

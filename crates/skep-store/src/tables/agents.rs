@@ -135,17 +135,19 @@ pub(crate) async fn tally(tx: &mut Tx<'_>, agent: AgentId, by: Tally) -> Result<
     Ok(())
 }
 
-/// The counters of one agent.
+/// What one agent has to do: the words mean the same wherever they are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentCounts {
     pub agent: AgentId,
-    pub pending: i64,
+    /// Turns that run, also those that pause before a model call is made again.
     pub running: i64,
+    /// Turns that wait: for a person, for a time, or for another try.
     pub waiting: i64,
-    pub turns: i64,
+    /// Messages that a turn has still to take up, and those of turns that are about to go on.
+    pub queued: i64,
 }
 
-record!(AgentCounts { agent, pending, running, waiting, turns });
+record!(AgentCounts { agent, running, waiting, queued });
 
 /// The row of an agent, also of one that is not in the settings now. The living one has the name;
 /// removed ones are found by their id.
@@ -163,7 +165,15 @@ pub async fn find(
 }
 
 pub async fn counts(conn: &mut Conn) -> Result<Vec<AgentCounts>, SqlError> {
-    let select = "SELECT id, pending, running, waiting, turns FROM agents \
-                  WHERE removed_at IS NULL ORDER BY name";
+    // Items of a turn that is tried again later are pending, and wait with it.
+    let select = "SELECT a.id, COALESCE(o.running, 0), COALESCE(o.waiting, 0), \
+                  a.pending - COALESCE(o.items, 0) FROM agents a LEFT JOIN (SELECT t.agent, \
+                  sum(CASE WHEN t.state = 'running' THEN 1 ELSE 0 END) AS running, \
+                  sum(CASE WHEN t.state = 'waiting' OR t.state = 'ready' \
+                  AND t.available_at IS NOT NULL THEN 1 ELSE 0 END) AS waiting, \
+                  sum(CASE WHEN t.state = 'ready' AND t.available_at IS NOT NULL \
+                  THEN (SELECT count(*) FROM items i WHERE i.turn = t.id) ELSE 0 END) AS items \
+                  FROM turns t WHERE t.ended_at IS NULL GROUP BY t.agent) o ON o.agent = a.id \
+                  WHERE a.removed_at IS NULL ORDER BY a.name";
     conn.list(select, &[]).await
 }

@@ -45,6 +45,14 @@ impl Outcome {
         }
     }
 
+    /// Why it ended without an answer: a word, and a text for people.
+    fn failure(&self) -> (Option<String>, Option<String>) {
+        match self {
+            Self::Answered { .. } => (None, None),
+            Self::Ended { code, text, .. } => (Some(code.as_str().to_owned()), Some(text.clone())),
+        }
+    }
+
     fn state(&self) -> ItemState {
         match self {
             Self::Answered { .. } => ItemState::Done,
@@ -86,14 +94,11 @@ impl Run for Close {
         if more {
             lanes::refresh(tx, leased.lane, leased.agent, self.now).await?;
         }
-        let note = match &self.outcome {
-            Outcome::Answered { .. } => None,
-            Outcome::Ended { text, .. } => Some(text.clone()),
-        };
+        let (code, error) = self.outcome.failure();
         let kind = EventKind::TurnEnd {
-            ok: note.is_none(),
-            outcome: self.outcome.word().to_owned(),
-            note,
+            ok: error.is_none(),
+            code,
+            error,
             usage: self.usage,
             profile: self.answered_by(),
         };
@@ -138,7 +143,8 @@ impl Close {
         tally(tx, leased.agent, by).await?;
         self.answer_channels(tx, leased, &items).await?;
         for EndedItem { id: item, message_id, .. } in items {
-            tx.event(leased.event(EventKind::InboxEnded { item, message_id, state }));
+            let (code, error) = self.outcome.failure();
+            tx.event(leased.event(EventKind::InboxEnded { item, message_id, state, code, error }));
         }
         Ok(())
     }

@@ -284,6 +284,8 @@ impl Run for Order {
             item: letter.item.clone(),
             message_id: letter.message_id.clone(),
             state,
+            code: answer.as_ref().err().map(|(code, _)| (*code).to_owned()),
+            error: answer.as_ref().err().map(|(_, text)| text.clone()),
         };
         tx.event(event(letter, kind));
         Ok(Ordered::Done { ended, answer: answer.map_err(|(_, text)| text) })

@@ -150,6 +150,8 @@ impl CancelItem {
             item: self.item.clone(),
             message_id: found.message_id.clone(),
             state: ItemState::Cancelled,
+            code: Some(code.to_owned()),
+            error: Some(text.to_owned()),
         };
         tx.event(Event::of(found.agent, &found.agent_name, self.now, kind));
         Ok(())

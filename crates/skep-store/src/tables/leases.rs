@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use skep_core::Millis;
 use skep_core::cause::Cause;
+use skep_core::engine::RetryCode;
 use skep_core::event::{CancelReason, Event, EventKind, ItemState, TurnState};
 use skep_core::ids::{
     AgentId, AgentName, LaneId, NodeName, Principal, SessionId, SessionKey, Token, TurnId,
@@ -245,8 +246,8 @@ impl Take {
         let was = "SELECT state FROM turns WHERE id = $1";
         let was: TurnState = tx.conn.one(was, &args![turn], "a turn is gone").await?;
         let update = "UPDATE turns SET token = $2, state = 'running', marks_leased = marks, \
-                      available_at = NULL, waiting_for = NULL, changed_at = $3, node = $4, \
-                      lease_until = $5 WHERE id = $1 \
+                      available_at = NULL, waiting_for = NULL, outcome = NULL, error = NULL, \
+                      changed_at = $3, node = $4, lease_until = $5 WHERE id = $1 \
                       RETURNING session, cancel, client_gone, attempts, steps, active_ms, \
                       profile, think, first_seq";
         let until = self.now + LEASE_MS;
@@ -389,7 +390,9 @@ pub(crate) async fn make_ready(
     at: Option<Millis>,
     now: Millis,
 ) -> Result<(), Refusal> {
+    // `outcome` of an open turn is why it is tried again, as long as it waits for that.
     let ready = "UPDATE turns SET state = 'ready', available_at = $2, waiting_for = NULL, \
+                 outcome = CASE WHEN $2 IS NULL THEN NULL ELSE outcome END, \
                  changed_at = $3 WHERE id = $1";
     tx.conn.run(ready, &args![turn, at, now]).await?;
     move_items(tx, turn, agent, ItemState::Waiting, ItemState::Pending).await?;
@@ -405,6 +408,8 @@ pub struct Release {
     pub token: Token,
     /// The turn is not ready before this time.
     pub until: Option<Millis>,
+    /// It is tried again then: why, as a word and for people.
+    pub retries: Option<(RetryCode, String)>,
     /// The end was not planned: it is one more attempt.
     pub counts: bool,
     pub active_ms: i64,
@@ -416,10 +421,12 @@ impl Run for Release {
     type Out = i64;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
-        let update = "UPDATE turns SET active_ms = $4, attempts = attempts + $3 \
+        let update = "UPDATE turns SET active_ms = $4, attempts = attempts + $3, \
+                      outcome = $5, error = $6 \
                       WHERE id = $1 AND token = $2 AND state = 'running' \
                       RETURNING lane, agent, attempts, cancel IS NOT NULL";
-        let args = args![self.turn, self.token, self.counts, self.active_ms];
+        let (code, error) = self.retries.as_ref().map(|(code, text)| (*code, text)).unzip();
+        let args = args![self.turn, self.token, self.counts, self.active_ms, code, error];
         let found = tx.conn.find(update, &args).await?;
         let (lane, agent, attempts, to_end) = found.ok_or(Refusal::Stale)?;
         // A turn that was asked to end while it waited ends at once.

@@ -2,6 +2,7 @@
 
 use skep_core::Millis;
 use skep_core::decision::Decision;
+use skep_core::engine::RetryCode;
 use skep_core::event::{EventKind, ItemState};
 use skep_core::ids::{AgentId, CallId, LaneId, SessionId, Token, TurnId};
 
@@ -20,6 +21,8 @@ pub struct Park {
     /// What is asked about some of them.
     pub approvals: Vec<NewApproval>,
     pub reason: String,
+    /// It waits for the time alone, and is tried again then: why.
+    pub retries: Option<RetryCode>,
     pub until: Option<Millis>,
     pub active_ms: i64,
     pub now: Millis,
@@ -31,10 +34,11 @@ impl Run for Park {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let update = "UPDATE turns SET state = 'waiting', available_at = $3, waiting_for = $4, \
-                      active_ms = $5, attempts = 0, changed_at = $6 \
+                      active_ms = $5, attempts = 0, changed_at = $6, outcome = $7 \
                       WHERE id = $1 AND token = $2 AND state = 'running' \
                       RETURNING lane, agent, session, cancel IS NOT NULL";
-        let args = args![self.turn, self.token, self.until, self.reason, self.active_ms, self.now];
+        let Self { turn, token, until, reason, active_ms, now, retries, .. } = self;
+        let args = args![turn, token, until, reason, active_ms, now, retries];
         let found: Option<(LaneId, AgentId, SessionId, bool)> = tx.conn.find(update, &args).await?;
         let (lane, agent, session, mut goes_on) = found.ok_or(Refusal::Stale)?;
         for (call, reason) in &self.calls {
@@ -65,6 +69,26 @@ impl Run for Park {
         let kind = EventKind::TurnWaiting { reason: self.reason.clone(), until: self.until };
         tx.event(Asking { turn, agent, agent_name, session: &session, now }.event(kind));
         Ok(true)
+    }
+}
+
+/// Ends the pause before a turn is tried again.
+pub struct RetryNow {
+    pub turn: TurnId,
+    pub now: Millis,
+}
+
+impl Run for RetryNow {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        let select = "SELECT lane, agent FROM turns WHERE id = $1 AND ended_at IS NULL \
+                      AND state IN ('ready', 'waiting') AND outcome IS NOT NULL";
+        let Some((lane, agent)) = tx.conn.find(select, &args![self.turn]).await? else {
+            let detail = format!("the turn {} does not wait for another try", self.turn);
+            return Err(Refusal::conflict("not_retrying", detail));
+        };
+        make_ready(tx, &self.turn, lane, agent, None, self.now).await
     }
 }
 

@@ -1,12 +1,16 @@
 //! What watchers read: items, open turns, events.
 
+use std::ops::RangeInclusive;
+
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
 use skep_core::cause::Cause;
+use skep_core::engine::RetryCode;
 use skep_core::event::{Event, EventKind, ItemState};
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
 };
+use skep_core::message::View;
 use skep_core::settings::Think;
 
 use crate::engine::{Conn, PAGE_ROWS, Refusal, Run, SqlError, Tx, args, record};
@@ -235,17 +239,105 @@ pub struct TurnRow {
     pub since: Millis,
     pub steps: i64,
     pub waiting_for: Option<String>,
+    pub retries: RetryRow,
 }
 
 record! { TurnRow {
-    turn, agent, agent_name, session, session_key, state, since, steps, waiting_for,
+    turn, agent, agent_name, session, session_key, state, since, steps, waiting_for, retries,
 } }
+
+/// How a turn stands to being tried again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryRow {
+    /// Leases that ended without a new step.
+    pub attempts: i64,
+    /// When it is ready again.
+    pub at: Option<Millis>,
+    /// Why it is tried again then.
+    pub code: Option<RetryCode>,
+}
+
+record!(RetryRow { attempts, at, code });
 
 pub async fn open_turns(conn: &mut Conn, limit: u32) -> Result<Vec<TurnRow>, SqlError> {
     let select = "SELECT t.id, t.agent, a.name, t.session, l.key, t.state, t.started_at, \
-                  t.steps, t.waiting_for FROM turns t JOIN agents a ON a.id = t.agent \
+                  t.steps, t.waiting_for, t.attempts, t.available_at, t.outcome FROM turns t \
+                  JOIN agents a ON a.id = t.agent \
                   JOIN lanes l ON l.id = t.lane WHERE t.ended_at IS NULL LIMIT $1";
     conn.list(select, &args![limit]).await
+}
+
+/// The conversation a turn belongs to.
+pub async fn turn_place(
+    conn: &mut Conn,
+    turn: &TurnId,
+) -> Result<Option<(AgentId, SessionKey)>, SqlError> {
+    let select = "SELECT t.agent, l.key FROM turns t JOIN lanes l ON l.id = t.lane WHERE t.id = $1";
+    conn.find(select, &args![turn]).await
+}
+
+/// A turn that has not ended, or has without an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnOutcomeRow {
+    pub turn: TurnId,
+    /// The message it began with, and the newest try of that.
+    pub item: Option<ItemId>,
+    pub retried_as: Option<ItemId>,
+    /// Its last row on the page.
+    pub seq: i64,
+    pub started_at: Millis,
+    pub ended_at: Option<Millis>,
+    pub steps: i64,
+    /// Calls that ran.
+    pub tools_run: i64,
+    /// Why it ended; nothing where it is open or was answered with nothing.
+    pub code: Option<String>,
+    pub error: Option<String>,
+    /// Of an open one.
+    pub retries: RetryRow,
+}
+
+record! { TurnOutcomeRow {
+    turn, item, retried_as, seq, started_at, ended_at, steps, tools_run, code, error, retries,
+} }
+
+macro_rules! select_outcomes {
+    ($rows:literal) => {
+        concat!(
+            "SELECT t.id, CASE WHEN i.kind = 'message' THEN i.id END, i.retried_by, h.seq, ",
+            "t.started_at, t.ended_at, t.steps, ",
+            "(SELECT count(*) FROM audit u WHERE u.turn = t.id AND u.kind = 'call' ",
+            "AND u.outcome NOT IN ('refused', 'cancelled')), ",
+            "CASE WHEN t.ended_at IS NOT NULL AND t.outcome <> 'done' THEN t.outcome END, ",
+            "COALESCE(t.error, t.waiting_for), t.attempts, t.available_at, ",
+            "CASE WHEN t.ended_at IS NULL THEN t.outcome END ",
+            "FROM (SELECT turn, max(seq) AS seq FROM history WHERE session = $1 AND ",
+            $rows,
+            " AND seq >= $2 AND seq <= $3 GROUP BY turn) h CROSS JOIN turns t LEFT JOIN items i ",
+            "ON i.id = (SELECT f.id FROM items f WHERE f.turn = t.id ORDER BY f.ord LIMIT 1) ",
+            "WHERE t.id = h.turn AND t.session = $1 ",
+            "AND (t.ended_at IS NULL OR t.outcome <> 'done' OR t.answer = '')"
+        )
+    };
+}
+
+/// The turns with rows in a part of a session that were not simply answered, oldest first. A
+/// fork's copies belong to the session they came from.
+pub async fn turn_outcomes(
+    conn: &mut Conn,
+    session: &SessionId,
+    view: View,
+    rows: RangeInclusive<i64>,
+) -> Result<Vec<TurnOutcomeRow>, SqlError> {
+    let select = match view {
+        View::Full => select_outcomes!("1 = 1"),
+        View::Simple => select_outcomes!("spoken = 1"),
+    };
+    let (first, last) = (rows.start(), rows.end());
+    let args = args![session, first, last];
+    let mut found: Vec<TurnOutcomeRow> = conn.list(select, &args).await?;
+    found.sort_by_key(|row| row.seq);
+    Ok(found)
 }
 
 /// How many items wait in a lane, and what its open turn waits for.

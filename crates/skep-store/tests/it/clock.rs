@@ -23,7 +23,10 @@ async fn a_turn_waits_as_long_as_it_was_to_wait_when_the_clock_is_set_back() {
     let lease = accept(&store, 1, Cause::Message).await.unwrap();
     let (turn, token) = (lease.turn.clone(), lease.token);
     let (now, until) = (2 * HOUR, Some(2 * HOUR + 30_000));
-    store.write(Release { turn, token, until, counts: true, active_ms: 1, now }).await.unwrap();
+    store
+        .write(Release { turn, token, until, retries: None, counts: true, active_ms: 1, now })
+        .await
+        .unwrap();
 
     // A look at a clock that goes on changes nothing.
     assert_eq!(store.write(ClockSetBack { now: now + 10 }).await.unwrap(), 0);

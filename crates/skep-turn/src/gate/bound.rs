@@ -6,10 +6,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use skep_core::ids::{CallId, TurnId};
-use skep_core::tool::ToolContext;
+use skep_core::tool::{ToolAnswer, ToolContext};
 use skep_guard::workspace::{Folders, PathRefusal, Workspace};
 use skep_store::leases::Lease;
 
@@ -57,6 +58,16 @@ pub(crate) async fn bounded(text: String, bound: usize, rest: Rest) -> (String, 
         Ok((shown, whole, false)) => (shown, format!("cut from {whole} bytes; no file")),
         Err(_) => ("[the answer was too long and is lost]".to_owned(), "lost".to_owned()),
     }
+}
+
+/// The answer with one more thing for whoever shows it; what the tool says itself stays.
+pub(crate) fn with_detail(mut answer: ToolAnswer, name: &str, value: Value) -> ToolAnswer {
+    if let ToolAnswer::Done { details, .. } = &mut answer
+        && let Value::Object(fields) = details.get_or_insert_with(|| json!({}))
+    {
+        fields.entry(name).or_insert(value);
+    }
+    answer
 }
 
 /// The beginning and the end, and between them where the rest is.

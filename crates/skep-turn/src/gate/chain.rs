@@ -54,6 +54,14 @@ impl Chain {
         }
     }
 
+    /// What people call it: a rule, a hook or a person said no, or it could not run at all.
+    pub fn refusal(&self) -> &'static str {
+        match self.0.iter().rev().find(|(_, word)| word.starts_with("refused")) {
+            Some((Stage::Policy | Stage::Before, _)) => "denied",
+            _ => "refused",
+        }
+    }
+
     /// As it stands in the row: a list of `{stage, word}`; where a call was refused, the last one
     /// says why.
     pub fn text(&self) -> String {

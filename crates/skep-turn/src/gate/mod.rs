@@ -363,6 +363,10 @@ impl GateEnv<'_> {
         let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
         // Whole first: a cut could leave half of a secret, which nobody would recognise.
         let answer = scrubbed(answer, &arguments, &mut chain);
+        let answer = match end {
+            End::Refused => bound::with_detail(answer, "outcome", chain.refusal().into()),
+            End::Answered | End::NotRun | End::Cut => answer,
+        };
         let answer = self.finish(answer, Rest::of(context), &mut chain).await;
         let (outcome, bytes) = match (&answer, end) {
             (_, End::Cut) | (ToolAnswer::Cut { .. }, _) => ("unknown", 0),
@@ -448,9 +452,14 @@ impl GateEnv<'_> {
     async fn finish(&self, answer: ToolAnswer, rest: Rest, chain: &mut Chain) -> ToolAnswer {
         match answer {
             ToolAnswer::Done { text, is_error, details, files } => {
+                let lines = (text.len() > self.bound).then(|| text.lines().count());
                 let (text, word) = bound::bounded(text, self.bound, rest).await;
                 chain.note(Stage::Bound, word);
-                ToolAnswer::Done { text, is_error, details, files }
+                let answer = ToolAnswer::Done { text, is_error, details, files };
+                match lines {
+                    Some(lines) => bound::with_detail(answer, "lines", lines.into()),
+                    None => answer,
+                }
             }
             other @ (ToolAnswer::Cut { .. } | ToolAnswer::Wait { .. }) => other,
         }

@@ -95,8 +95,9 @@ impl Meters {
     /// Called with every committed event.
     pub fn note(&self, event: &Event) {
         match &event.kind {
-            EventKind::TurnEnd { outcome, .. } => {
-                self.turns.get_or_create(&Outcome { outcome: outcome.clone() }).inc();
+            EventKind::TurnEnd { code, .. } => {
+                let outcome = code.clone().unwrap_or_else(|| "done".to_owned());
+                self.turns.get_or_create(&Outcome { outcome }).inc();
             }
             EventKind::ToolEnd { tool, is_error, .. } => {
                 let tool =

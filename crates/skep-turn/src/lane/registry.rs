@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use skep_core::engine::RetryInfo;
 use skep_core::event::{CancelReason, Event, EventKind};
 use skep_core::fold::Fold;
 use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey, Token, TurnId};
@@ -58,6 +59,17 @@ pub struct Running {
     arrived: Notify,
     /// What the model says right now. Shared with late watchers; the turn locks it per delta.
     so_far: Mutex<Fold>,
+    /// Wakes the engine where it sits out a pause before its next try.
+    pub retry_now: Arc<Notify>,
+    /// That pause, and why. Shared with late watchers; locked for a look or a change.
+    pause: Mutex<Option<BackOff>>,
+}
+
+/// A pause before a model call is made again, and the failure before it.
+#[derive(Clone, Debug)]
+pub struct BackOff {
+    pub retry: RetryInfo,
+    pub error: String,
 }
 
 impl Running {
@@ -96,6 +108,22 @@ impl Running {
         self.arrivals.store(false, Ordering::Relaxed);
     }
 
+    pub fn back_off(&self, retry: RetryInfo, error: String) {
+        *self.lock_pause() = Some(BackOff { retry, error });
+    }
+
+    pub fn end_back_off(&self) {
+        *self.lock_pause() = None;
+    }
+
+    pub fn backs_off(&self) -> Option<BackOff> {
+        self.lock_pause().clone()
+    }
+
+    fn lock_pause(&self) -> MutexGuard<'_, Option<BackOff>> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn fold(&self) -> MutexGuard<'_, Fold> {
         self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,6 +156,8 @@ impl Registry {
                     arrivals: AtomicBool::new(false),
                     arrived: Notify::new(),
                     so_far: Mutex::default(),
+                    retry_now: Arc::default(),
+                    pause: Mutex::default(),
                 };
                 self.lock().insert(Arc::new(running));
             }
@@ -163,6 +193,17 @@ impl Registry {
                 true
             }
             None => false,
+        }
+    }
+
+    /// Ends the pause before a running turn's next try; false where it makes none.
+    pub fn retry_now(&self, turn: &TurnId) -> bool {
+        match self.get(turn) {
+            Some(running) if running.backs_off().is_some() => {
+                running.retry_now.notify_waiters();
+                true
+            }
+            _ => false,
         }
     }
 

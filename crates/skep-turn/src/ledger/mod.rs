@@ -15,7 +15,7 @@ use skep_core::ids::{AgentId, TurnId};
 use skep_core::message::{Meta, Usage};
 use skep_core::provider::ModelRequest;
 use skep_core::settings::{AgentSettings, Limits, Profile};
-use skep_core::spend::{self, Spend};
+use skep_core::spend;
 use skep_core::{BoxFuture, count};
 use skep_guard::clock;
 use skep_store::spend::Unsettled;
@@ -150,10 +150,6 @@ impl Ledger {
     }
 
     /// As vendors counted it.
-    pub fn today(&self, now: Millis) -> Spend {
-        self.books(now).hive.spent
-    }
-
     pub fn hive(&self, now: Millis) -> Account {
         self.books(now).hive
     }

@@ -241,10 +241,14 @@ impl Turn {
                     // An answer came, and it was empty.
                     EngineEvent::End(_) if said.is_some() => return Ok(notes_of(said)),
                     EngineEvent::End(end) => return Ok(Notes::Failed(end)),
-                    EngineEvent::Note(text) | EngineEvent::Notice(text) => {
+                    EngineEvent::Notice(text) => {
                         tracing::debug!(turn = %self.lease.turn, text, "engine, making notes");
                     }
+                    EngineEvent::Retry { retry, text } => self.back_off(retry, text),
                     event => {
+                        if event == EngineEvent::CallStart {
+                            self.running.end_back_off();
+                        }
                         fold.apply(event);
                     }
                 }

@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 
 use skep_core::BoxStream;
-use skep_core::engine::{Engine, ResumedTools, Rewrite, SteerMode};
+use skep_core::engine::{Engine, ResumedTools, RetryCode, Rewrite, SteerMode};
 use skep_core::event::{CancelReason, ItemState};
 use skep_core::hook::{Before, Hook};
 use skep_core::ids::{CallId, ItemId, TurnId};
@@ -130,7 +130,11 @@ impl Provider for PlayedModel {
                     arguments: json!({}),
                 }),
                 Act::Hear => Ok(ModelEvent::Text(format!("heard {}", newest.body.plain_text()))),
-                Act::Die => Err(ModelError::Passing { text: "gone".to_owned(), retry_after: None }),
+                Act::Die => Err(ModelError::Passing {
+                    code: RetryCode::Cut,
+                    text: "gone".to_owned(),
+                    retry_after: None,
+                }),
             })
             .collect();
         items.push(Ok(ModelEvent::End(meta(reason))));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use skep_core::engine::{FailureCode, TurnEnd};
-use skep_core::event::{CancelReason, ItemState};
+use skep_core::engine::{FailureCode, RetryCode, RetryInfo, RetryScope, TurnEnd};
+use skep_core::event::{CancelReason, EventKind, ItemState};
 use skep_core::message::{Body, StopReason};
 use skep_core::money::Money;
 use skep_store::close::{Close, Outcome};
@@ -45,26 +45,34 @@ impl Turn {
                 let entries = self.last_words(state, said, request);
                 self.end(state, request, entries).await
             }
-            TurnEnd::Park { until, reason } => {
+            TurnEnd::Park { until, code, reason } => {
+                let retry = RetryInfo {
+                    scope: RetryScope::Turn,
+                    number: None,
+                    of: None,
+                    code,
+                    next_at: until,
+                };
                 let park = Park {
                     turn: self.lease.turn.clone(),
                     token: self.lease.token,
                     calls: Vec::new(),
                     approvals: Vec::new(),
                     reason,
+                    retries: Some(code),
                     until: Some(until),
                     active_ms: self.active_ms(),
                     now: self.env.now(),
                 };
-                self.park(state, park).await
+                self.park(state, park).await?;
+                self.publish(EventKind::ModelRetry(retry));
+                Ok(())
             }
             TurnEnd::StaleSession => {
                 let text = "The engine does not know a session it was not asked for.".to_owned();
-                self.retry(state, FailureCode::EngineCrashed, text).await
+                self.retry(state, RetryCode::EngineCrashed, text).await
             }
-            TurnEnd::Retry { text } => {
-                self.retry(state, FailureCode::ProviderUnavailable, text).await
-            }
+            TurnEnd::Retry { code, text } => self.retry(state, code, text).await,
         }
     }
 
@@ -72,29 +80,34 @@ impl Turn {
     pub(crate) async fn retry(
         &self,
         state: &mut TurnState,
-        code: FailureCode,
+        code: RetryCode,
         text: String,
     ) -> Result<(), Lost> {
-        let release = Release {
-            turn: self.lease.turn.clone(),
-            token: self.lease.token,
-            until: Some(self.env.now() + millis(self.env.retry.requeue)),
-            counts: true,
-            active_ms: self.active_ms(),
-            now: self.env.now(),
-        };
         let before = if state.progressed { 0 } else { self.lease.attempts };
-        let attempts = before + 1;
-        if attempts >= i64::from(self.snapshot.settings.limits.attempts) {
+        let (attempts, of) = (before + 1, self.snapshot.settings.limits.attempts);
+        if attempts >= i64::from(of) {
             let entries = self.partial(state, StopReason::Error);
+            let code = code.failure();
             let outcome = Outcome::Ended { state: ItemState::Failed, code, text };
             return self.close(state, entries, outcome).await;
         }
         self.write_deferred(state).await?;
         tracing::info!(attempts, text, "turn goes back to the inbox");
-        let until = release.until;
+        let next_at = self.env.now() + millis(self.env.retry.requeue);
+        let release = Release {
+            turn: self.lease.turn.clone(),
+            token: self.lease.token,
+            until: Some(next_at),
+            retries: Some((code, text)),
+            counts: true,
+            active_ms: self.active_ms(),
+            now: self.env.now(),
+        };
         self.persist(release).await?;
-        self.env.lanes.note_due(until);
+        self.env.lanes.note_due(Some(next_at));
+        let number = u32::try_from(attempts + 1).ok();
+        let (scope, of) = (RetryScope::Turn, Some(of));
+        self.publish(EventKind::ModelRetry(RetryInfo { scope, number, of, code, next_at }));
         Ok(())
     }
 
@@ -111,6 +124,7 @@ impl Turn {
                     turn: self.lease.turn.clone(),
                     token: self.lease.token,
                     until: None,
+                    retries: None,
                     counts: false,
                     active_ms: self.active_ms(),
                     now: self.env.now(),

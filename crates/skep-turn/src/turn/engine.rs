@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use skep_core::engine::{
-    CallPermit, EngineEvent, FailureCode, Gate, GateRequest, TurnEnd, TurnRequest,
+    CallPermit, EngineEvent, FailureCode, Gate, GateRequest, RetryCode, TurnEnd, TurnRequest,
 };
 use skep_core::event::EventKind;
 use skep_core::message::{Body, Message, Meta};
@@ -111,7 +111,7 @@ impl Turn {
                 },
                 None => {
                     let text = "The engine ended without a word.".to_owned();
-                    self.retry(state, FailureCode::EngineCrashed, text).await?;
+                    self.retry(state, RetryCode::EngineCrashed, text).await?;
                     return Ok(EngineRun::Over);
                 }
             }
@@ -147,10 +147,13 @@ impl Turn {
                 tracing::info!(text, "engine");
                 state.notes.push(text);
             }
-            EngineEvent::Note(text) => tracing::debug!(text, "engine"),
+            EngineEvent::Retry { retry, text } => self.back_off(retry, text),
             EngineEvent::Raw(line) => tracing::trace!(line, "engine"),
             EngineEvent::End(_) => {}
             event => {
+                if event == EngineEvent::CallStart {
+                    self.running.end_back_off();
+                }
                 // Published under the lock: a late watcher's snapshot and the deltas after it fit.
                 let mut fold = self.running.fold();
                 if let Some(delta) = fold.apply(event) {
@@ -221,6 +224,7 @@ impl Turn {
             steps_left: self.agent.max_steps.saturating_sub(used.saturating_add(steps)),
             allowance: self.env.ledger.allowance(&self.agent, self.payer()),
             cancel: self.ender.clone(),
+            retry_now: Arc::clone(&self.running.retry_now),
         }
     }
 }

@@ -46,6 +46,7 @@ pub async fn run(env: Arc<TurnEnv>, lease: Lease, slot: Option<Slot>) {
             turn: turn.clone(),
             token,
             until,
+            retries: None,
             counts: true,
             active_ms: lease.active_ms,
             now: env.now(),

@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use skep_core::engine::{
-    EngineEvent, FailureCode, GateRequest, Interrupt, ResumedTools, Rewrite, SteerMode, ToolCall,
-    TurnEnd, TurnHandle,
+    EngineEvent, FailureCode, GateRequest, Interrupt, ResumedTools, RetryCode, Rewrite, SteerMode,
+    ToolCall, TurnEnd, TurnHandle,
 };
 use skep_core::event::{CallState, ItemState};
 use skep_core::ids::CallId;
@@ -200,7 +200,7 @@ impl Turn {
             Flow::Crashed => {
                 self.close_calls(state, &mut run, "the engine ended").await?;
                 let text = "The engine ended without a word.".to_owned();
-                self.retry(state, FailureCode::EngineCrashed, text).await?;
+                self.retry(state, RetryCode::EngineCrashed, text).await?;
             }
         }
         Ok(EngineRun::Over)
@@ -505,7 +505,7 @@ impl Turn {
             let text = "ungated: the engine made this call, and nobody permitted it; it may or may \
                         not have had its effect, and the turn was ended";
             let audit = Some(gate::ungated(&call));
-            entries.push(step::last_word(&call, text, CallState::Unknown, audit));
+            entries.push(step::last_word(&call, text, "unknown", CallState::Unknown, audit));
         }
         entries.extend(self.last_words_on(state, &mut run, "the turn was ended").await);
         let text = format!(

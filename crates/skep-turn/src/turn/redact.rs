@@ -95,12 +95,14 @@ impl<'s> Redactor<'s> {
                 meta.model = clean(meta.model);
                 EngineEvent::Meta(meta)
             }
-            EngineEvent::Note(text) => EngineEvent::Note(clean(text)),
+            EngineEvent::Retry { retry, text } => EngineEvent::Retry { retry, text: clean(text) },
             EngineEvent::Notice(text) => EngineEvent::Notice(clean(text)),
             EngineEvent::End(end) => EngineEvent::End(match end {
                 TurnEnd::Failed { code, text } => TurnEnd::Failed { code, text: clean(text) },
-                TurnEnd::Park { until, reason } => TurnEnd::Park { until, reason: clean(reason) },
-                TurnEnd::Retry { text } => TurnEnd::Retry { text: clean(text) },
+                TurnEnd::Park { until, code, reason } => {
+                    TurnEnd::Park { until, code, reason: clean(reason) }
+                }
+                TurnEnd::Retry { code, text } => TurnEnd::Retry { code, text: clean(text) },
                 end @ (TurnEnd::Finished
                 | TurnEnd::Cancelled
                 | TurnEnd::StepLimit

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use skep_core::Millis;
 use skep_core::brake::Brake;
 use skep_core::decision::Decision;
-use skep_core::engine::SessionKeeper;
+use skep_core::engine::{RetryInfo, SessionKeeper};
 use skep_core::event::{CancelReason, EventKind};
 use skep_core::ids::CallId;
 use skep_core::message::{Body, Usage};
@@ -259,6 +259,14 @@ impl Turn {
     pub fn tell(&self, text: String) {
         tracing::info!(turn = %self.lease.turn, text, "turn");
         self.publish(EventKind::Note { text });
+    }
+
+    /// A model call is made again after a pause: told, and kept for whoever comes late.
+    pub fn back_off(&self, retry: RetryInfo, text: String) {
+        let (code, number, of) = (retry.code.as_str(), retry.number, retry.of);
+        tracing::info!(turn = %self.lease.turn, code, number, of, text, "tried again later");
+        self.running.back_off(retry, text);
+        self.publish(EventKind::ModelRetry(retry));
     }
 
     pub fn publish(&self, kind: EventKind) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
@@ -312,6 +313,7 @@ pub(crate) async fn finish(
         reason,
         calls,
         approvals: waiting.into_iter().filter_map(|waits| waits.approval).collect(),
+        retries: None,
         until,
         active_ms: turn.active_ms(),
         now: turn.env.now(),
@@ -401,11 +403,11 @@ pub(crate) fn call_end(
             if ran.end == End::Cut && !retry_safe =>
         {
             let (text, audit) = (format!("{UNKNOWN}\n{text}"), Some(ran.audit));
-            CallEnd::Answered(vec![last_word(call, &text, CallState::Unknown, audit)])
+            CallEnd::Answered(vec![last_word(call, &text, "unknown", CallState::Unknown, audit)])
         }
         ToolAnswer::Cut { text } => {
             let (state, audit) = (CallState::Done, Some(ran.audit));
-            CallEnd::Answered(vec![last_word(call, &text, state, audit)])
+            CallEnd::Answered(vec![last_word(call, &text, "stopped", state, audit)])
         }
         ToolAnswer::Done { text, is_error, details, files } => {
             let mut body = Body::tool_result(id.clone(), &call.name, text, is_error);
@@ -430,7 +432,7 @@ pub(crate) fn expired(planned: &PlannedCall) -> Vec<Entry> {
     );
     let audit = Some(gate::expired(&planned.call));
     let mark = planned.question.as_ref().map(|(id, _)| Entry::Expired { approval: id.clone() });
-    let result = last_word(&planned.call, &text, CallState::Done, audit);
+    let result = last_word(&planned.call, &text, "expired", CallState::Done, audit);
     mark.into_iter().chain([result]).collect()
 }
 
@@ -439,13 +441,13 @@ const UNKNOWN: &str = "outcome unknown: the call had begun when the turn was cut
 
 /// The last word on a call that may have had its effect.
 pub(crate) fn unknown(call: &ToolCall) -> Entry {
-    last_word(call, UNKNOWN, CallState::Unknown, Some(gate::lost(call)))
+    last_word(call, UNKNOWN, "unknown", CallState::Unknown, Some(gate::lost(call)))
 }
 
 /// The last word on a call that never ran.
 pub(crate) fn not_run(call: &ToolCall, why: &str) -> Entry {
     let text = format!("cancelled: the call did not run, because {why}");
-    last_word(call, &text, CallState::Done, Some(gate::never_ran(call, why)))
+    last_word(call, &text, "stopped", CallState::Done, Some(gate::never_ran(call, why)))
 }
 
 /// The answer to a call of which there are too many in one answer.
@@ -455,16 +457,19 @@ fn too_many(call: &ToolCall) -> Entry {
          run. Make it again later, with fewer calls at once.",
         call.name
     );
-    last_word(call, &text, CallState::Done, Some(gate::in_excess(call)))
+    last_word(call, &text, "refused", CallState::Done, Some(gate::in_excess(call)))
 }
 
+/// `outcome` is what people are shown in place of "failed".
 pub(crate) fn last_word(
     call: &ToolCall,
     text: &str,
+    outcome: &str,
     state: CallState,
     audit: Option<Audit>,
 ) -> Entry {
-    let body = Body::tool_result(call.id.clone(), &call.name, text.to_owned(), true);
+    let mut body = Body::tool_result(call.id.clone(), &call.name, text.to_owned(), true);
+    body.details = Some(json!({ "outcome": outcome }));
     Entry::Result { message: new_message(body), call: call.id.clone(), state, audit }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
+use skep_cli::commands::status;
 use skep_cli::hive::client::Client;
 use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output::{self, Tone, toned};
@@ -279,7 +280,10 @@ async fn database(home: &Home, globals: &Globals, instance: &InstanceState) -> D
             Err(failure) => Err(failure.to_string()),
         };
         return match asked {
-            Ok(_) => Diagnosis::new(Severity::Good, "database", "the running hive reads it"),
+            Ok(state) => match status::store_trouble(&state) {
+                None => Diagnosis::new(Severity::Good, "database", "the running hive reads it"),
+                Some(why) => Diagnosis::new(Severity::Bad, "database", why),
+            },
             Err(why) => Diagnosis::new(Severity::Bad, "database", why),
         };
     }

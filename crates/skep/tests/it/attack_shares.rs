@@ -30,7 +30,7 @@ async fn tell(api: &Api, agent: &str, session: &str, text: &str) -> Value {
 }
 
 async fn running(play: &Play) -> i64 {
-    play.state().await["queue"]["running"].as_i64().unwrap()
+    play.state().await["work"]["running"].as_i64().unwrap()
 }
 
 /// How long until the model was asked, after a message of an operator to another agent.
@@ -103,8 +103,8 @@ async fn attack_a_user_at_every_limit_does_not_delay_an_operator() {
     // When turns end, everybody who waits is served, and nobody above their share.
     stage.model.gate("held").open();
     wait::until_async("the end of all", PATIENCE * 3, || async {
-        let queue = &play.state().await["queue"];
-        (queue["pending"] == 0 && queue["running"] == 0).then_some(())
+        let work = &play.state().await["work"];
+        (work["queued"] == 0 && work["running"] == 0).then_some(())
     })
     .await
     .unwrap();

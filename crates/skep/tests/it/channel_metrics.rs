@@ -43,7 +43,7 @@ async fn channel_metrics_count_turns_calls_tools_and_requests() {
     // What a model makes up has no line of its own.
     assert_eq!(count("skep_tool_calls_total{tool=\"other\",outcome=\"error\"}"), 1.0);
     assert_eq!(count("skep_sockets"), 1.0);
-    assert_eq!(count("skep_queue_items{state=\"pending\"}"), 0.0);
+    assert_eq!(count("skep_work{state=\"queued\"}"), 0.0);
     let route = "/api/v1/agents/{agent}/messages/{id}";
     let followed =
         format!("skep_http_requests_total{{method=\"GET\",route=\"{route}\",status=\"404\"}}");

@@ -199,8 +199,8 @@ async fn engine_stop_and_interrupt_reach_a_turn_that_rests_before_its_next_try()
             assert_eq!(newer["response"]["content"], "to the newer one");
         }
     }
-    let queue = &play.state().await["queue"];
-    assert_eq!(queue, &json!({"pending": 0, "running": 0, "waiting": 0}));
+    let work = &play.state().await["work"];
+    assert_eq!(work, &json!({"running": 0, "waiting": 0, "queued": 0}));
 }
 
 fn busy(request: &ModelRequest) -> Reply {
@@ -263,7 +263,7 @@ async fn settle(play: &Play, client: &WsClient, rounds: u64) {
     let named = answers.flat_map(ws::replies_to).filter(|id| id.starts_with('m'));
     let expected: Vec<String> = (0..rounds).map(|round| format!("m{round}")).collect();
     assert_eq!(named.collect::<Vec<_>>(), expected);
-    let queue = &play.state().await["queue"];
-    assert_eq!(queue, &json!({"pending": 0, "running": 0, "waiting": 0}));
+    let work = &play.state().await["work"];
+    assert_eq!(work, &json!({"running": 0, "waiting": 0, "queued": 0}));
     assert_one_run_each(&play.events().await);
 }

@@ -196,6 +196,6 @@ async fn engine_providers_are_listed_without_their_keys_and_tried() {
         all["tests"].as_array().unwrap().iter().map(|it| it["ok"].as_bool().unwrap()).collect();
     assert_eq!(told, [true, false, false, false]);
     // Nothing of it is a conversation.
-    assert_eq!(play.state().await["queue"]["pending"], 0);
+    assert_eq!(play.state().await["work"]["queued"], 0);
     assert!(play.history("main", "main").await.is_empty());
 }

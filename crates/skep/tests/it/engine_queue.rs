@@ -296,8 +296,8 @@ async fn engine_twenty_sessions_of_twenty_messages_keep_order_and_answer_each_on
     let sessions = (0..20).map(|session| chat(&play, session));
     futures_util::future::join_all(sessions).await;
     assert_eq!(stage.model.refusals(), Vec::<String>::new());
-    let queue = &play.state().await["queue"];
-    assert_eq!(queue, &json!({"pending": 0, "running": 0, "waiting": 0}));
+    let work = &play.state().await["work"];
+    assert_eq!(work, &json!({"running": 0, "waiting": 0, "queued": 0}));
     assert_one_run_each(&play.events().await);
 }
 

@@ -71,7 +71,7 @@ async fn engine_tasks_cancel_what_waits_at_once_and_what_runs_with_its_turn() {
         seen("last-words") && !seen("cancelled-words"),
         "the model never heard what was cancelled"
     );
-    assert_eq!(play.state().await["queue"], json!({"pending": 0, "running": 0, "waiting": 0}));
+    assert_eq!(play.state().await["work"], json!({"running": 0, "waiting": 0, "queued": 0}));
     let (status, missing) = post(&play, "nothing", "cancel").await;
     assert_eq!((status, &missing["code"]), (404, &json!("unknown_item")));
 }

@@ -106,7 +106,7 @@ async fn a_drain_lets_the_turn_finish_and_takes_nothing_new() {
     ends_within(&mut play, ALL_ENDED).await;
     let play = stage.up().await;
     assert_eq!(stage.model.requests().len(), 1, "nothing is left to do");
-    assert_eq!(play.state().await["queue"]["pending"], 0);
+    assert_eq!(play.state().await["work"]["queued"], 0);
 }
 
 async fn wait_not_ready(play: &Play) {

@@ -386,7 +386,7 @@ async fn gate_a_hundred_waiting_turns_hold_nothing() {
     }
     let state = play.state().await;
     assert_eq!(state["approvals"].as_array().unwrap().len(), 100);
-    assert_eq!(state["queue"]["running"], 0);
+    assert_eq!(state["work"]["running"], 0);
     // Slots are free, and no model is connected.
     assert_eq!(play.ask("main", "hello").await["response"]["content"], "hello");
     assert_eq!(stage.model.in_flight(), 0);

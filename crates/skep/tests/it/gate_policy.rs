@@ -268,7 +268,7 @@ async fn gate_effects_of_calls_that_run_later_are_the_allowed_rows() {
 async fn quiet(play: &Play) {
     let quiet = wait::until_async("every turn to end", PATIENCE, async || {
         let state = play.state().await;
-        (state["turns"] == json!([]) && state["queue"]["pending"] == 0).then_some(())
+        (state["turns"] == json!([]) && state["work"]["queued"] == 0).then_some(())
     });
     quiet.await.unwrap();
 }
