@@ -1,5 +1,6 @@
 //! How results are printed: lines, tables, times, and text that cannot drive a terminal.
 
+pub(crate) mod outcome;
 pub mod output;
 pub(crate) mod table;
 pub(crate) mod text;

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 42e52f02785e2c8a.
+// Do not edit; checksum 08b10a3d75950017.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 

@@ -6,10 +6,11 @@ mod transfer;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use skep_core::message::Usage;
+use skep_guard::clock;
 
 use crate::failure::Failure;
 use crate::hive::{Client, Globals, escaped, with_query};
-use crate::print::{Tone, foreign, items, output, stamp, text, toned};
+use crate::print::{Tone, foreign, items, outcome, output, stamp, text, toned};
 
 #[derive(Subcommand)]
 pub enum HistoryCommand {
@@ -83,7 +84,18 @@ async fn show(show: HistoryShowArgs, globals: &Globals) -> Result<(), Failure> {
         lines.splice(end..end, said);
         lines
     };
-    globals.print(&page, messages.iter().flat_map(told));
+    let now = clock::now_ms();
+    let ended = |seq: &Value| {
+        let here = items(&page["turns"]).iter().filter(|turn| turn["seq"] == *seq);
+        let lines = here.flat_map(|turn| outcome::lines(turn, now));
+        let named = |line: String| match line.starts_with("  next: ") {
+            true => globals.commands(&line),
+            false => line,
+        };
+        lines.map(named).collect::<Vec<_>>()
+    };
+    let rows = messages.iter().flat_map(|message| [told(message), ended(&message["seq"])].concat());
+    globals.print(&page, rows);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use skep_core::file::{FileData, IMAGE_BYTES};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::{AnswerStream, CallError, Client, Globals, escaped};
+use crate::hive::{AnswerStream, CallError, Client, Globals, escaped, tell_retries};
 use crate::print::output::{self, foreign};
 
 /// How long to wait for a hive that disconnected.
@@ -79,8 +79,12 @@ pub async fn run(command: SendArgs, globals: &Globals) -> Result<(), Failure> {
         Some(watch) => watch.show(receipt["message_id"].as_str().unwrap_or_default()).await,
         None => String::new(),
     };
-    let followed = sending.follow(&receipt).await?;
-    finish(globals, &command.agent, &followed, &shown)
+    let item = receipt["item_id"].as_str().unwrap_or_default();
+    let followed = tokio::select! {
+        followed = sending.follow(&receipt) => followed?,
+        never = tell_retries(&client, &command.agent, item), if !globals.json => match never {},
+    };
+    finish(globals, &command, &followed, &shown)
 }
 
 fn read_stdin() -> Result<String, Failure> {
@@ -231,15 +235,23 @@ fn accepted(globals: &Globals, receipt: &Value) {
 }
 
 /// Prints the part of the answer that was not streamed.
-fn finish(globals: &Globals, agent: &str, followed: &Value, shown: &str) -> Result<(), Failure> {
+fn finish(
+    globals: &Globals,
+    SendArgs { agent, session, .. }: &SendArgs,
+    followed: &Value,
+    shown: &str,
+) -> Result<(), Failure> {
     if globals.json {
         output::json(followed);
     }
     let content = followed["response"]["content"].as_str();
     if followed["state"] == "done" {
         let content = content.unwrap_or_default();
-        if !globals.json && content.trim() != shown.trim() {
-            output::line(foreign(content));
+        match content.trim() {
+            _ if globals.json => {}
+            "" => output::note("the answer is empty"),
+            whole if whole != shown.trim() => output::line(foreign(content)),
+            _ => {}
         }
         return Ok(());
     }
@@ -250,7 +262,11 @@ fn finish(globals: &Globals, agent: &str, followed: &Value, shown: &str) -> Resu
     let why = format!("{} ({code})", foreign(text));
     let failure =
         Failure::new(Exit::Failed, attempted, why).headline(format!("{agent} could not answer"));
-    Err(failure.next(format!("skep history show {agent} --view full")))
+    let session = match session.as_str() {
+        "main" => String::new(),
+        session => format!(" --session {session}"),
+    };
+    Err(failure.next(format!("skep history show {agent}{session} --view full")))
 }
 
 #[cfg(test)]

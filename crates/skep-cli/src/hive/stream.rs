@@ -3,13 +3,19 @@
 //! Deltas are provisional. The caller compares what was shown with the answer that counts.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
+use std::time::Duration;
 
 use reqwest::Response;
 use serde_json::Value;
 use skep_model::sse::Parser;
+use tokio::time::sleep;
 
 use crate::hive::client::{CallError, Client, escaped};
-use crate::print::{foreign, items, output};
+use crate::print::{foreign, items, outcome, output};
+
+/// Before the first look at a message that is waited for, and before each later one.
+const FIRST_LOOK: Duration = Duration::from_millis(600);
 
 pub struct AnswerStream {
     response: Response,
@@ -61,6 +67,11 @@ impl AnswerStream {
         if name == "turn_start" && data["session_key"] == self.session.as_str() {
             self.turns.insert(turn.to_owned());
         }
+        if name == "model_retry" && self.turns.contains(turn) {
+            self.end_line();
+            self.shown.clear();
+            tell_retry(data, data["at"].as_i64().unwrap_or(0));
+        }
         if name != "delta" || data["part"] != "text" || !self.turns.contains(turn) {
             return;
         }
@@ -82,4 +93,48 @@ impl AnswerStream {
         }
         self.shown.clone()
     }
+}
+
+/// Tells of the pauses before a message's turn is tried again, until it is dropped. A message that
+/// is answered at once costs no connection.
+pub async fn tell_retries(client: &Client, agent: &str, item: &str) -> Infallible {
+    let path = format!("/api/v1/agents/{}/messages/{}?stream=true", escaped(agent), escaped(item));
+    let mut told = None;
+    loop {
+        sleep(FIRST_LOOK).await;
+        let Ok(mut response) = client.stream(&path).await else { continue };
+        let mut parser = Parser::default();
+        let mut events = Vec::new();
+        while let Ok(Some(bytes)) = response.chunk().await {
+            if parser.push(&bytes, &mut events).is_err() {
+                break;
+            }
+            for event in events.drain(..) {
+                let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                let (retry, now) = match event.name.as_str() {
+                    "message" => paused(client, &data["turn"]).await,
+                    "model_retry" => (data.clone(), data["at"].as_i64().unwrap_or(0)),
+                    _ => continue,
+                };
+                let at = retry["next_at"].as_i64();
+                if at.is_some() && at != told {
+                    told = at;
+                    tell_retry(&retry, now);
+                }
+            }
+        }
+    }
+}
+
+/// The pause a turn is in already, and the hive's clock.
+async fn paused(client: &Client, turn: &Value) -> (Value, i64) {
+    let state = client.get("/api/v1/state").await.unwrap_or_default();
+    let mut turns = items(&state["turns"]).iter();
+    let retry = turns.find(|open| open["turn"] == *turn).map(|open| open["retry"].clone());
+    let at = |key: &str| state["hive"][key].as_i64().unwrap_or(0);
+    (retry.unwrap_or_default(), at("started_at") + at("uptime_ms"))
+}
+
+fn tell_retry(retry: &Value, now: i64) {
+    output::note(outcome::retry(retry, now));
 }

@@ -74,6 +74,7 @@ mod gate_sources;
 mod gate_trail;
 mod telling;
 mod telling_logs;
+mod telling_turns;
 mod tools_coding;
 mod walls_background;
 mod walls_descriptors;

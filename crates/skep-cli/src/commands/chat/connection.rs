@@ -52,6 +52,8 @@ pub enum ChatUpdate {
     Opened {
         state: Value,
         rows: Vec<Value>,
+        /// Turns that are no rows: failed, cancelled, about to be tried again.
+        turns: Vec<Value>,
     },
     /// New rows of the history, in order.
     Rows(Vec<Value>),
@@ -210,7 +212,8 @@ impl ConnectionTask {
         };
         rows.drain(..seen);
         self.cursor = HistoryCursor { session, row: newest };
-        Ok(ChatUpdate::Opened { state, rows })
+        let turns = items(&page["turns"]).to_vec();
+        Ok(ChatUpdate::Opened { state, rows, turns })
     }
 
     /// A client that may not read approvals gets an empty list.

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::commands::{self, LocalCommand};
 use super::connection::{ChatCommand, ChatConnection, ChatUpdate, speaks_of};
 use crate::failure::{Exit, Failure};
+use crate::print::outcome;
 use crate::print::output::{self, foreign};
 
 /// How long the end of a turn may arrive after its answer.
@@ -133,6 +134,10 @@ impl PlainChat {
                         "skep: {tool} waits for a person; see and decide with: skep approve; or: \
                          skep approve {id}, skep deny {id}"
                     ));
+                }
+                if event["type"] == "model_retry" && !self.json {
+                    let words = outcome::retry(event, event["at"].as_i64().unwrap_or(0));
+                    output::note(format!("skep: {words}"));
                 }
                 if frame["event"]["type"] == "turn_end" {
                     self.ended_turn = frame["event"]["turn"].clone();

@@ -1,13 +1,14 @@
 //! The state of the conversation: finished entries, the running turn, messages on their way.
 //! Pure: it takes updates; others paint it and send messages.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::approvals::{self, PendingApprovals};
 use super::connection::{ChatUpdate, speaks_of};
 use crate::failure::Failure;
+use crate::print::outcome;
 use crate::print::values::items;
 
 /// A finished entry; it never changes.
@@ -93,6 +94,8 @@ pub struct ChatTranscript {
     agent: String,
     session: String,
     model: String,
+    /// Turns whose end without an answer is shown.
+    told: HashSet<String>,
     /// Answered messages, and whether the answer was a success.
     answered: HashMap<String, bool>,
 }
@@ -105,7 +108,7 @@ impl ChatTranscript {
 
     pub fn take(&mut self, update: ChatUpdate) {
         match update {
-            ChatUpdate::Opened { state, rows } => self.open(&state, &rows),
+            ChatUpdate::Opened { state, rows, turns } => self.open(&state, &rows, &turns),
             ChatUpdate::Rows(rows) => rows.iter().for_each(|row| self.row(row)),
             ChatUpdate::Frame(frame) if frame["type"] == "event" => self.event(&frame["event"]),
             ChatUpdate::Frame(frame) => self.frame(&frame),
@@ -150,7 +153,11 @@ impl ChatTranscript {
         self.entries.push(ChatEntry::Note(text));
     }
 
-    fn open(&mut self, state: &Value, rows: &[Value]) {
+    fn open(&mut self, state: &Value, rows: &[Value], turns: &[Value]) {
+        let ended: Vec<&Value> = turns
+            .iter()
+            .filter(|turn| turn["retry"].is_null() && !self.told.contains(&text(&turn["turn"])))
+            .collect();
         self.live = None;
         let turns = items(&state["turns"]).iter();
         // A user's session keys start with the user's name; a user sees no others.
@@ -162,9 +169,28 @@ impl ChatTranscript {
         self.turn = ours.map(|turn| RunningTurn {
             id: text(&turn["turn"]),
             since: turn["since"].as_i64().unwrap_or(0),
-            waits_for: turn["waiting_for"].as_str().map(str::to_owned),
+            waits_for: match &turn["retry"] {
+                Value::Null => turn["waiting_for"].as_str().map(str::to_owned),
+                retry => Some(outcome::retry(retry, hive_time(&state["hive"]))),
+            },
         });
-        rows.iter().for_each(|row| self.row(row));
+        for row in rows {
+            self.row(row);
+            ended.iter().filter(|turn| turn["seq"] == row["seq"]).for_each(|turn| self.tell(turn));
+        }
+        let above = |turn: &&&Value| !rows.iter().any(|row| row["seq"] == turn["seq"]);
+        ended.iter().filter(above).for_each(|turn| self.tell(turn));
+    }
+
+    /// A turn that ended without an answer.
+    fn tell(&mut self, turn: &Value) {
+        self.told.insert(text(&turn["turn"]));
+        self.entries.push(match turn["code"].as_str() {
+            Some("cancelled" | "interrupted" | "client_gone") => {
+                ChatEntry::Note("Stopped.".to_owned())
+            }
+            _ => ChatEntry::Trouble(outcome::why(turn)),
+        });
     }
 
     fn row(&mut self, row: &Value) {
@@ -235,6 +261,13 @@ impl ChatTranscript {
                         self.calls.push((text(&event["call_id"]), call));
                     }
                 }
+            }
+            Some("model_retry") => {
+                let words = outcome::retry(event, event["at"].as_i64().unwrap_or(0));
+                if let Some(turn) = self.turn.as_mut().filter(|_| event["scope"] == "turn") {
+                    turn.waits_for = Some(words.clone());
+                }
+                self.note(words);
             }
             Some("turn_waiting") => {
                 if let Some(turn) = &mut self.turn {
@@ -313,14 +346,7 @@ impl ChatTranscript {
         self.calls.clear();
         let since = self.turn.take().map(|turn| turn.since);
         if event["ok"] != true {
-            let note = event["note"].as_str().unwrap_or("The turn failed.");
-            let outcome = text(&event["outcome"]);
-            self.entries.push(match outcome.as_str() {
-                "cancelled" | "interrupted" | "client_gone" => {
-                    ChatEntry::Note("Stopped.".to_owned())
-                }
-                _ => ChatEntry::Trouble(format!("{note} ({outcome})")),
-            });
+            self.tell(event);
         }
         let took = since.zip(event["at"].as_i64()).map(|(since, until)| (until - since).max(0));
         self.entries.push(ChatEntry::Usage(usage(&self.model, &event["usage"], took)));
@@ -383,6 +409,12 @@ impl ChatTranscript {
         self.entries.extend(said);
         self.entries.push(trouble);
     }
+}
+
+/// The hive's clock when it told its state.
+fn hive_time(hive: &Value) -> i64 {
+    let at = |key: &str| hive[key].as_i64().unwrap_or(0);
+    at("started_at") + at("uptime_ms")
 }
 
 fn done() -> Option<String> {
