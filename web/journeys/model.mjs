@@ -90,7 +90,8 @@ export class Model {
             for (const delta of block.deltas) send("content_block_delta", { index, delta });
             send("content_block_stop", { index });
         });
-        if (given.cut && !given.reason) return void response.destroy();
+        // What was written goes out before the end that comes too early.
+        if (given.cut && !given.reason) return void response.socket.end();
         const calls = blocks.some((block) => block.start.type === "tool_use");
         const reason = given.reason ?? (calls ? "tool_use" : "end_turn");
         const delta = { stop_reason: reason, stop_sequence: null };

@@ -124,7 +124,7 @@ test("stop ends the turn and what was said stays", async (t) => {
     await say(page, script("say The beginning.", "wait 60000", "say The end."));
     await said(page, "The beginning.");
     await page.getByRole("button", { name: "Stop" }).click();
-    await page.getByText("stopped here").waitFor();
+    await page.getByText(/^Cancelled after/).waitFor();
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
     await said(page, "The beginning.");
     assert.equal(await page.locator(".say", { hasText: /^The end\.$/ }).count(), 0);
@@ -184,7 +184,7 @@ test("queue and interrupt while a turn runs", async (t) => {
     await page.getByText("Interrupt", { exact: true }).click();
     await say(page, script("say The newer one."));
     await said(page, "The newer one.");
-    await page.getByText("a newer message took its place").waitFor();
+    await page.getByText(/^Cancelled by a newer message/).waitFor();
     faultless(page);
 });
 

@@ -49,6 +49,8 @@ test("each conversation has its own mark, and the numbers are those of the marks
     await page.locator(".side a", { hasText: "asking · waiting" }).click();
     await page.locator(".talk-head").getByRole("img", { name: "waiting" }).waitFor();
     await page.waitForFunction(() => document.title === "main (waiting) · Skep");
+    const status = await hive.skep("status");
+    assert.deepEqual(status.work, { running: 0, waiting: 1, queued: 0 });
     await accessible(page, "marks");
     await picture(page, "marks-light");
     await hive.kill();

@@ -56,7 +56,7 @@ export async function post<T>(path: string, body: unknown, idempotency?: string)
   const headers: Record<string, string> = { "Content-Type": "application/json" };
   if (idempotency) headers["Idempotency-Key"] = idempotency;
   const response = await request(path, { method: "POST", headers, body: JSON.stringify(body) });
-  return (await response.json()) as T;
+  return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
 export async function remove(path: string): Promise<void> {

@@ -2,6 +2,7 @@
 
 import type { ApprovalInfo, HiveState, InboxItem, UnknownCall } from "../api/types";
 import { wish } from "../text/asks";
+import { sentence } from "../text/format";
 import { href, talkOf } from "./route";
 import { isFailure } from "./standing";
 
@@ -57,7 +58,7 @@ export function needs(
     list.push({
       agent: item.agent,
       what: `failed: ${item.preview.split("\n", 1)[0] ?? ""}`,
-      why: item.error?.error ?? "The turn failed.",
+      why: sentence(item.error?.error ?? "The turn failed."),
       at: item.finished_at ?? item.created_at,
       open: href(talkOf(item)),
       item: item.item_id,

@@ -47,6 +47,13 @@ test("an agent runs when one of its turns does, and waits when all of them wait"
   expect(agentStanding(known, { ...main, status: "failed" })).toBe("failed");
 });
 
+test("a turn that is tried again later waits; one that pauses inside of it runs", () => {
+  const retry = { scope: "turn", code: "overloaded", next_at: now } as const;
+  const of = (state: string) =>
+    agentStanding({ turns: turns({ ...turn("a", "a1", state), retry }), recent: [] }, main);
+  expect([of("ready"), of("running")]).toEqual(["waiting", "running"]);
+});
+
 test("the numbers of the sentence are those of the marks", () => {
   const snapshot = { work: { queued: 1, running: 7, waiting: 7 } } as HiveState;
   const counted = counts(Object.values(known.turns), snapshot);

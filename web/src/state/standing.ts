@@ -28,7 +28,7 @@ export function standingOf(known: Known, which: Which, now = Date.now()): Standi
     (turn) =>
       turn.agent === agent && (session ? turn.session === session : turn.session_key === key),
   );
-  if (turn) return turn.state === "waiting" ? "waiting" : "running";
+  if (turn) return isWaiting(turn) ? "waiting" : "running";
   if (!current) return "idle";
   const items = known.recent.filter((item) => item.agent === agent && item.session_key === key);
   if (items.some((item) => item.state === "pending")) return "queued";
@@ -44,7 +44,7 @@ export function isFailure(item: InboxItem, now: number): boolean {
 export function agentStanding(known: Known, agent: AgentInfo): Standing {
   if (agent.status === "failed") return "failed";
   const turns = Object.values(known.turns).filter((turn) => turn.agent === agent.name);
-  if (turns.some((turn) => turn.state !== "waiting")) return "running";
+  if (!turns.every(isWaiting)) return "running";
   if (turns.length) return "waiting";
   const isQueued = (item: InboxItem) => item.agent === agent.name && item.state === "pending";
   return known.recent.some(isQueued) ? "queued" : "idle";
@@ -58,6 +58,11 @@ export interface Counts {
 
 /** Turns that run, turns that wait, messages that no turn has taken. */
 export function counts(turns: RunningTurn[], snapshot: HiveState): Counts {
-  const waiting = turns.filter((turn) => turn.state === "waiting").length;
+  const waiting = turns.filter(isWaiting).length;
   return { running: turns.length - waiting, waiting, queued: snapshot.work?.queued ?? 0 };
+}
+
+/** For a person, for a time, or for another try; a pause inside a running turn is none. */
+export function isWaiting(turn: RunningTurn): boolean {
+  return turn.state === "waiting" || (turn.state === "ready" && turn.retry != null);
 }

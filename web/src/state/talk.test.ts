@@ -29,6 +29,7 @@ const page = (...texts: string[]) => ({
   session: "s1",
   view: "full",
   streaming: false,
+  turns: [],
   messages: texts.map((text, at) => ({
     seq: at + 1,
     role: "assistant",
@@ -107,4 +108,59 @@ test("what was said stays when its turn ends before its row could be read", asyn
   expect(talk.state.saying).toEqual([]);
   tell(row(2));
   expect(asked.length).toBe(2);
+});
+
+const FAILED = {
+  turn: "t1",
+  item: "i1",
+  seq: 1,
+  state: "failed",
+  code: "provider_auth",
+  started_at: 1,
+  steps: 0,
+  tools_run: 0,
+};
+const RETRY = { type: "model_retry", scope: "call", code: "overloaded", try: 2, of: 4, next_at: 9 };
+const T1 = { agent: "main", session: "s1", turn: "t1" };
+
+/** A conversation that has read one row. */
+async function begun(turns: object[] = []) {
+  const known = hive();
+  const talk = createTalk({ agent: "main", key: "main" }, known.live, () => {});
+  await vi.waitFor(() => expect(known.asked.length).toBe(1));
+  known.asked[0]?.answer({ ...page("asked"), turns });
+  await vi.waitFor(() => expect(talk.state.loaded).toBe(true));
+  return { ...known, talk };
+}
+
+test("a failed turn is the same row live and after a reload", async () => {
+  const { asked, tell, talk } = await begun();
+  expect(talk.state.outcomes).toEqual([]);
+  tell({ ...T1, type: "turn_end", ok: false, code: "provider_auth" });
+  await vi.waitFor(() => expect(asked.length).toBe(2));
+  expect(asked[1]?.path).toContain("limit=1");
+  asked[1]?.answer({ ...page("asked"), turns: [FAILED] });
+  await vi.waitFor(() => expect(talk.state.outcomes).toEqual([FAILED]));
+  expect((await begun([FAILED])).talk.state.outcomes).toEqual([FAILED]);
+});
+
+test("a turn that is tried again is seen until it goes on", async () => {
+  const { tell, talk } = await begun();
+  tell({ ...T1, ...RETRY, at: 5 });
+  expect(talk.state.outcomes).toMatchObject([{ turn: "t1", state: "retrying" }]);
+  tell({ ...T1, ...RETRY, at: 6, try: 3 });
+  expect(talk.state.outcomes.map((one) => one.retry?.try)).toEqual([3]);
+  tell({ ...T1, type: "delta", token: 1, call: 1, index: 0, part: "text", text: "Well" });
+  expect(talk.state.outcomes).toEqual([]);
+});
+
+test("rows of other pages keep their outcomes, and one that was tried again says so", async () => {
+  const { asked, tell, talk } = await begun([FAILED]);
+  tell(row(2));
+  await vi.waitFor(() => expect(asked.length).toBe(2));
+  const next = page("asked", "again").messages.slice(1);
+  asked[1]?.answer({ ...page(), messages: next, turns: [{ ...FAILED, turn: "t2", seq: 2 }] });
+  await vi.waitFor(() => expect(talk.state.outcomes.length).toBe(2));
+  talk.retried("t1", "i9");
+  expect(talk.state.outcomes.map((one) => one.retried_as)).toEqual(["i9", undefined]);
 });

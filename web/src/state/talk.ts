@@ -3,7 +3,8 @@
 import { batch } from "solid-js";
 import { createStore, produce } from "solid-js/store";
 import { get, query, said, url } from "../api/http";
-import type { ContextInfo, Event, HistoryPage, Message } from "../api/types";
+import type { ContextInfo, Event, HistoryPage, Message, TurnOutcome } from "../api/types";
+import { textOf } from "../text/calls";
 import { fold, fromActive, type Saying } from "./fold";
 import type { Live } from "./live";
 
@@ -17,6 +18,8 @@ export interface Place {
 interface TalkState {
   messages: Message[];
   saying: Saying[];
+  /** Turns that failed, were cancelled, ended without words or are about to be tried again. */
+  outcomes: TurnOutcome[];
   session?: string;
   before?: number;
   context?: ContextInfo;
@@ -33,6 +36,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
   const [state, set] = createStore<TalkState>({
     messages: [],
     saying: [],
+    outcomes: [],
     loaded: false,
     loading: false,
   });
@@ -91,12 +95,52 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     const first = page.messages[0]?.seq;
     batch(() => {
       set("messages", messages);
+      setOutcomes(page);
       if (first !== undefined && (oldest === undefined || first <= oldest)) {
         if (page.before == null) set(produce((talk) => void delete talk.before));
         else set("before", page.before);
       }
       arrived(page.messages.flatMap(({ origin }) => origin?.item ?? []));
     });
+  }
+
+  /** Of a turn with rows on two pages, the one with its newest row holds. */
+  function setOutcomes(page: HistoryPage): void {
+    const [first, last] = [page.messages[0]?.seq ?? 0, page.messages.at(-1)?.seq ?? 0];
+    const outside = state.outcomes.filter(({ seq }) => seq < first || seq > last);
+    const later = (one: TurnOutcome) =>
+      outside.some((known) => known.turn === one.turn && known.seq > one.seq);
+    const fresh = page.turns.filter((one) => !later(one));
+    const kept = outside.filter((known) => !fresh.some((one) => one.turn === known.turn));
+    set("outcomes", [...kept, ...fresh]);
+  }
+
+  /** Reads what became of the newest turn. */
+  async function ended(): Promise<void> {
+    try {
+      merge(await get<HistoryPage>(path({ limit: 1 })));
+    } catch {
+      // The stream breaks as well; reading starts anew when it is back.
+    }
+  }
+
+  /** A turn goes on: what it waited for is over. */
+  function goesOn(turn: string | null | undefined): void {
+    if (!state.outcomes.some((one) => one.turn === turn && one.retry)) return;
+    set("outcomes", (all) => all.filter((one) => one.turn !== turn));
+  }
+
+  function retries(event: Extract<Event, { type: "model_retry" }>): void {
+    const { turn, at, scope, code, next_at } = event;
+    if (!turn) return;
+    const retry = { scope, code, next_at, try: event.try ?? null, of: event.of ?? null };
+    // Below all messages: those of its turn may still be on their way.
+    const seq = Number.MAX_SAFE_INTEGER;
+    const counts = { started_at: at, steps: 0, tools_run: 0 };
+    const row: TurnOutcome = { turn, seq, state: "retrying", code, retry, ...counts };
+    set("outcomes", (all) => [...all.filter((one) => one.turn !== turn), row]);
+    // What came of the call so far is void.
+    set("saying", (saying) => saying.filter((one) => one.stored));
   }
 
   /** Rows up to `last` are new: they take the place of what was provisional. */
@@ -144,8 +188,12 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
         const { saying, gap } = fold(state.saying, event);
         if (gap) void load();
         else set("saying", saying);
+        goesOn(event.turn);
         break;
       }
+      case "model_retry":
+        retries(event);
+        break;
       case "history_updated":
         void update(event.last);
         break;
@@ -156,23 +204,43 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
         over = event.turn ?? undefined;
         // What is stored stays until it is read: the hive may be gone before.
         set("saying", (saying) => saying.filter((one) => one.stored));
+        goesOn(event.turn);
+        if (event.code != null || isBlank(state.messages.at(-1))) void ended();
         break;
     }
   }
 
   function startOver(session: string | undefined): void {
     batch(() => {
-      set({ messages: [], saying: [] });
+      set({ messages: [], saying: [], outcomes: [] });
       set(produce((talk) => void delete talk.before));
       if (session) set("session", session);
     });
     void load();
   }
 
-  live.on({ snapshot: () => void load(), event: apply });
+  live.on({
+    snapshot() {
+      // A turn may have gone on unseen.
+      set("outcomes", (all) => all.filter((one) => !one.retry));
+      void load();
+    },
+    event: apply,
+  });
   void load();
 
-  return { place, state, older };
+  return {
+    place,
+    state,
+    older,
+    /** Its message was sent again. */
+    retried: (turn: string, item: string) =>
+      set("outcomes", (one) => one.turn === turn, "retried_as", item),
+  };
+}
+
+function isBlank(message: Message | undefined): boolean {
+  return message?.role === "assistant" && textOf(message.content) === "";
 }
 
 export type Talk = ReturnType<typeof createTalk>;

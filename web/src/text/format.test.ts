@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, money, span, title, undelivered } from "./format";
+import { bytes, count, money, sentence, span, title, undelivered } from "./format";
 
 test("spans", () => {
   const cases: [number, string][] = [
@@ -45,6 +45,7 @@ test("money says when it does not know", () => {
 });
 
 test("words", () => {
+  expect(["no room", "Is it?", "Done."].map(sentence)).toEqual(["No room.", "Is it?", "Done."]);
   expect(title("  first line\nsecond")).toBe("first line");
   expect(title("x".repeat(80))).toHaveLength(60);
 });

@@ -61,6 +61,12 @@ export function plural(number: number, word: string): string {
   return `${number} ${word}${number === 1 ? "" : "s"}`;
 }
 
+/** As a sentence: `no room` is `No room.` */
+export function sentence(text: string): string {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(begun) ? begun : `${begun}.`;
+}
+
 /** The name a session is known by: the first words of it. */
 export function title(text: string, longest = 60): string {
   const line = text.trim().split("\n", 1)[0] ?? "";

@@ -2,12 +2,13 @@
 
 import { For, Show } from "solid-js";
 import { post, url } from "../api/http";
-import type { UsagePage } from "../api/types";
+import type { SpendInfo, UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { needs } from "../state/needs";
 import { href, talkOf } from "../state/route";
-import { counts } from "../state/standing";
+import { counts, isWaiting } from "../state/standing";
 import { clock, count, money, plural, span, title } from "../text/format";
+import { retryWords } from "../text/outcomes";
 import { costOf, DAY, first, group, HOUR, spans, type Sum } from "../text/sums";
 import { Bars } from "./Bars";
 import { Coil } from "./Coil";
@@ -65,7 +66,14 @@ function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
   if (!snapshot.spend) return queue;
   const limit = snapshot.spend.limits.cost_per_day;
   const of = limit == null ? "" : ` of ${money(limit)}`;
-  return `${queue} ${money(snapshot.spend.known_cost)}${of} spent today.`;
+  return `${queue} ${spent(snapshot.spend)}${of} spent today.`;
+}
+
+/** What calls that broke off may have cost counts towards the limit, and is no known cost. */
+function spent(spend: SpendInfo): string {
+  const { known_cost, unsettled_cost } = spend;
+  const more = unsettled_cost > 0 ? ` + ${money(unsettled_cost)} unsettled` : "";
+  return money(known_cost) + more;
 }
 
 function Nothing() {
@@ -101,7 +109,9 @@ function Running() {
 
 function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
   const doing = () => {
-    if (props.turn.state === "waiting") return `waiting: ${props.turn.waiting_for ?? ""}`;
+    const { retry, state, waiting_for } = props.turn;
+    if (retry && retry.next_at > props.now) return `retrying: ${retryWords(retry, props.now)}`;
+    if (state === "waiting") return `waiting: ${waiting_for ?? ""}`;
     const tool = props.turn.strip.findLast((step) => step.kind === "tool" && !step.until);
     return tool?.tool ?? "waiting for the model";
   };
@@ -112,7 +122,7 @@ function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
   return (
     <li>
       <div class="row">
-        <StandingMark of={props.turn.state === "waiting" ? "waiting" : "running"} />
+        <StandingMark of={isWaiting(props.turn) ? "waiting" : "running"} />
         <a href={href(talkOf(props.turn))}>
           <b>{props.turn.agent}</b>
         </a>
@@ -155,6 +165,9 @@ function Spend() {
                 {spend().limits.cost_per_day == null
                   ? "no limit set"
                   : `of ${money(spend().limits.cost_per_day)}; calls stop at the limit`}
+                <Show when={spend().unsettled_cost > 0}>
+                  {`; ${money(spend().unsettled_cost)} more unsettled`}
+                </Show>
               </span>
               <span class="small faint">{count(spend().tokens)} tokens</span>
             </div>

@@ -8,7 +8,8 @@ import type { Talk } from "../state/talk";
 import { wish } from "../text/asks";
 import { mainArgument } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
-import { clock, count, span } from "../text/format";
+import { clock, count, plural, span } from "../text/format";
+import { retryWords } from "../text/outcomes";
 import { Coil } from "./Coil";
 import { createClock } from "./hooks";
 import { Mark } from "./marks";
@@ -186,13 +187,21 @@ function Changed(props: { messages: Message[] }) {
 
 function ThisTurn(props: { turn: RunningTurn }) {
   const now = createClock(1000);
+  const calls = () => {
+    const { retry, state, steps } = props.turn;
+    if (retry && retry.next_at > now()) {
+      return `${(retry.try ?? 2) - 1} failed, ${retryWords({ ...retry, try: null }, now())}`;
+    }
+    // The one under way is one of them.
+    return plural(steps + (state === "running" ? 1 : 0), "model call");
+  };
   return (
     <section>
       <h2>This turn</h2>
       <Coil strip={props.turn.strip} now={now()} />
       <dl class="kv narrow">
         <dt>Calls</dt>
-        <dd>{props.turn.strip.filter((step) => step.call !== undefined).length}</dd>
+        <dd>{calls()}</dd>
         <dt>Time</dt>
         <dd>{span(Math.max(0, now() - props.turn.since))}</dd>
       </dl>

@@ -100,7 +100,7 @@ function Said(props: { message: Message; before: Message | undefined; around: Ar
         turn={props.message.turn}
         around={props.around}
       />
-      <Show when={ENDS[props.message.meta?.stopReason ?? ""]}>
+      <Show when={textOf(props.message.content) && ENDS[props.message.meta?.stopReason ?? ""]}>
         {(words) => <div class="seam small faint">{words()}</div>}
       </Show>
       <Show when={props.around.full() && props.message.meta}>
@@ -227,13 +227,10 @@ function UsageLine(props: { meta: Meta; took: number | undefined }) {
   );
 }
 
-/** By the reason why the model stopped; the usual ones need no words. */
+/** By the reason why the model stopped in the middle of its words. A turn's own end has a row. */
 const ENDS: Record<string, string> = {
-  cancelled: "stopped here",
-  interrupted: "a newer message took its place",
-  error: "the turn failed here",
-  max_tokens: "the answer reached its longest length",
-  refusal: "the model refused to go on",
+  max_tokens: "Incomplete: output limit reached",
+  refusal: "The model refused to continue",
 };
 
 function filesOf(blocks: Block[]): File[] {

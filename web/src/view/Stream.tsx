@@ -6,12 +6,13 @@ import {
   createMemo,
   createSignal,
   For,
+  type JSX,
   on,
   onCleanup,
   onMount,
   Show,
 } from "solid-js";
-import type { ApprovalInfo, Message } from "../api/types";
+import type { ApprovalInfo, Message, TurnOutcome } from "../api/types";
 import type { Sending } from "../state/outbox";
 import type { Talk } from "../state/talk";
 import { textOf } from "../text/calls";
@@ -19,6 +20,7 @@ import { AskCard } from "./approvals/AskCard";
 import { usePage } from "./context";
 import { Mark } from "./marks";
 import { type Around, MessageView, SayingView, Who } from "./Message";
+import { OutcomeRow } from "./Outcome";
 
 /** Messages in a group; by `seq`, so that older pages do not move the borders. */
 const GROUP = 32;
@@ -61,6 +63,11 @@ export function Stream(props: {
   );
   const groups = createMemo(() =>
     Map.groupBy(shown(), (message) => Math.floor(message.seq / GROUP)),
+  );
+
+  /** Each below the last message of its turn that is shown. */
+  const outcomes = createMemo(() =>
+    Map.groupBy(state().outcomes, ({ seq }) => shown()[place(shown(), seq + 1) - 1]?.seq),
   );
 
   function toEnd(): void {
@@ -136,7 +143,15 @@ export function Stream(props: {
               <Group
                 root={() => scroll}
                 messages={() => groups().get(key) ?? []}
-                beforeOf={(message) => previous(shown(), message)}
+                beforeOf={(message) => shown()[place(shown(), message.seq) - 1]}
+                after={(message) => outcomes().get(message.seq) ?? []}
+                outcome={(outcome) => (
+                  <OutcomeRow
+                    outcome={outcome}
+                    last={state().messages[place(state().messages, outcome.seq + 1) - 1]}
+                    retried={(item) => props.talk.retried(outcome.turn, item)}
+                  />
+                )}
                 around={around}
               />
             )}
@@ -204,6 +219,8 @@ function Group(props: {
   root: () => HTMLElement;
   messages: () => Message[];
   beforeOf: (message: Message) => Message | undefined;
+  after: (message: Message) => TurnOutcome[];
+  outcome: (outcome: TurnOutcome) => JSX.Element;
   around: Around;
 }) {
   let box!: HTMLDivElement;
@@ -226,7 +243,14 @@ function Group(props: {
       <Show when={near()}>
         <For each={props.messages()}>
           {(message) => (
-            <MessageView message={message} before={props.beforeOf(message)} around={props.around} />
+            <>
+              <MessageView
+                message={message}
+                before={props.beforeOf(message)}
+                around={props.around}
+              />
+              <For each={props.after(message)}>{props.outcome}</For>
+            </>
           )}
         </For>
       </Show>
@@ -234,14 +258,15 @@ function Group(props: {
   );
 }
 
-function previous(messages: Message[], message: Message): Message | undefined {
+/** Where the first message from `seq` on is. */
+function place(messages: Message[], seq: number): number {
   let [low, high] = [0, messages.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if ((messages[middle]?.seq ?? 0) < message.seq) low = middle + 1;
+    if ((messages[middle]?.seq ?? 0) < seq) low = middle + 1;
     else high = middle;
   }
-  return messages[low - 1];
+  return low;
 }
 
 function isSpoken(message: Message): boolean {

@@ -33,7 +33,7 @@ interface Props {
 
 export function ToolCard(props: Props) {
   const diff = () => diffOf(props.result);
-  const failed = () => props.result?.isError === true;
+  const failed = () => props.result?.isError === true && endOf(props.result) === undefined;
   const open = createMemo(() => failed() || diff() !== undefined);
   return (
     <details class="tool" classList={{ bad: failed() }} open={open()}>
@@ -68,13 +68,25 @@ function Outcome(props: Props) {
           <Show
             when={!result().isError}
             fallback={
-              <>
-                <Mark name="fail" quiet />
-                {`failed${took()}`}
-              </>
+              <Show
+                when={endOf(result())}
+                fallback={
+                  <>
+                    <Mark name="fail" quiet />
+                    {`failed${took()}`}
+                  </>
+                }
+              >
+                {(end) => (
+                  <>
+                    <Mark name={end() === "unknown" ? "fail" : "stop"} quiet />
+                    {ENDS[end()] ?? end()}
+                  </>
+                )}
+              </Show>
             }
           >
-            <Show when={change()} fallback={`${lines(outputOf(result()))}${took()}`}>
+            <Show when={change()} fallback={`${lines(result())}${took()}`}>
               {(change) => (
                 <span>
                   <span class="add-n">+{change().added}</span>{" "}
@@ -109,6 +121,7 @@ function Exchange(props: { call: Call; result: Message | undefined }) {
   const [all, setAll] = createSignal(false);
   const output = () => (props.result ? outputOf(props.result) : "");
   const rows = () => output().split("\n");
+  const count = () => lineCount(props.result) ?? rows().length;
   const shown = () => (all() ? output() : rows().slice(0, SHOWN_LINES).join("\n"));
   return (
     <div class="body">
@@ -124,7 +137,9 @@ function Exchange(props: { call: Call; result: Message | undefined }) {
         <div class="more">
           <Show when={rows().length > SHOWN_LINES && !all()}>
             <button class="text-button" onClick={() => setAll(true)}>
-              All {rows().length} lines
+              {count() > rows().length
+                ? `Show ${rows().length} of ${count()} lines`
+                : `All ${rows().length} lines`}
             </button>
           </Show>
           <Show when={props.call.turn}>
@@ -140,6 +155,32 @@ function Exchange(props: { call: Call; result: Message | undefined }) {
 
 const outputOf = (result: Message) => textOf(result.content).replace(/\n$/, "");
 
-function lines(text: string): string {
-  return text === "" ? "done" : plural(text.split("\n").length, "line");
+function lines(result: Message): string {
+  const text = outputOf(result);
+  const number = lineCount(result) ?? (text === "" ? 0 : text.split("\n").length);
+  return number === 0 ? "done" : plural(number, "line");
+}
+
+/** How many lines the tool wrote, also where the model was given less. */
+function lineCount(result: Message | undefined): number | undefined {
+  const lines = detail(result, "lines");
+  return typeof lines === "number" ? lines : undefined;
+}
+
+/** Why a call has no answer of its own: it did not fail, and the time until then says nothing. */
+const ENDS: Record<string, string> = {
+  denied: "denied",
+  refused: "not allowed",
+  stopped: "stopped",
+  expired: "not decided in time",
+  unknown: "outcome unknown",
+};
+
+function endOf(result: Message | undefined): string | undefined {
+  const end = detail(result, "outcome");
+  return typeof end === "string" ? end : undefined;
+}
+
+function detail(result: Message | undefined, name: string): unknown {
+  return (result?.details as Record<string, unknown> | null | undefined)?.[name];
 }

@@ -1,7 +1,7 @@
 // Icons and state marks. A mark says by its shape what its colour repeats.
 
 type PageIcon = "home" | "chat" | "approve" | "usage" | "log";
-type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x";
+type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x" | "retry";
 export type IconName = PageIcon | ActIcon | "warn" | "chev" | "file";
 
 export function Icon(props: { name: IconName; class?: string }) {

@@ -1,0 +1,116 @@
+// Nothing fails silently: a turn that failed, is tried again or was cancelled is a row of its
+// conversation, live and after a reload.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { accessible, AWAY, faultless, launch, picture } from "./browser.mjs";
+import { call, say as says } from "./model.mjs";
+import { said, say, SIZES, talk, withModel } from "./person.mjs";
+
+let browser;
+before(async () => {
+    browser = await launch();
+});
+after(() => browser.close());
+
+const row = (page, name) => page.getByRole("region", { name });
+const failed = (page, text) => row(page, "Failed turn").filter({ hasText: text });
+
+/** Nothing sticks out at the sides, and what a person may press is large enough to be seen. */
+async function fits(page, where) {
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= page.viewportSize().width, `${where}: ${wide}`);
+}
+
+const TOO_LONG = "prompt is too long: 210000 tokens > 200000 maximum";
+const FAULTS = {
+    401: [401, "authentication_error", "invalid x-api-key", /provider rejected the key/],
+    404: [404, "not_found_error", "model: claude-nothing", /provider rejected the request/],
+    "too long": [400, "invalid_request_error", TOO_LONG, /too long for the model/],
+};
+
+for (const [where, size] of Object.entries(SIZES)) {
+    test(`401, 404 and too long are rows with a way on, ${where}`, async (t) => {
+        const { model, page } = await withModel(browser, t, size);
+        await talk(page);
+        for (const [name, [status, type, message, words]] of Object.entries(FAULTS)) {
+            model.pushError(status, type, message);
+            // A text that is too long is shortened and asked about once more.
+            if (name === "too long") model.answers.push(...Array(3).fill(model.answers.at(-1)));
+            await say(page, `Provoke ${name}.`);
+            await failed(page, words).waitFor();
+            assert.match(await failed(page, words).innerText(), /No tool was run\./);
+            model.answers.length = 0;
+        }
+        await fits(page, where);
+        await accessible(page, "failed turns");
+        await picture(page, `failed-${size.viewport?.width ?? "light"}`);
+        await page.reload();
+        await failed(page, FAULTS["too long"][3]).waitFor();
+        assert.equal(await row(page, "Failed turn").count(), 3, "after a reload the same rows");
+
+        // Once more, and this time it works. The row that failed stays.
+        model.push(says("Now it works."));
+        await failed(page, FAULTS[401][3]).getByRole("button", { name: "Try again" }).click();
+        await said(page, "Now it works.");
+        await failed(page, FAULTS[401][3]).getByText("Tried again").waitFor();
+        assert.equal(await row(page, "Failed turn").count(), 3);
+        faultless(page);
+    });
+
+    test(`529: each try is seen while it happens, ${where}`, async (t) => {
+        const { model, page } = await withModel(browser, t, size);
+        await talk(page);
+        for (let at = 0; at < 8; at += 1) model.pushError(529, "overloaded_error", "Overloaded");
+        await say(page, "Provoke 529.");
+        const retrying = page.getByRole("status", { name: "Retrying turn" });
+        await retrying.filter({ hasText: /Overloaded, try 2 of \d, next in \d+ s/ }).waitFor();
+        await fits(page, where);
+        await accessible(page, "a turn that is tried again");
+        await picture(page, `retrying-${size.viewport?.width ?? "light"}`);
+        await page.reload();
+        await retrying.filter({ hasText: /Overloaded, try \d of \d/ }).waitFor();
+        model.answers.length = 0;
+        model.push(says("There I am."));
+        await retrying.getByRole("button", { name: "Try now" }).click();
+        await said(page, "There I am.");
+        await retrying.waitFor({ state: "detached" });
+        assert.equal(await page.locator(".event").count(), 0, "an answer leaves no row");
+        faultless(page, AWAY);
+    });
+
+    test(`a cut stream is tried again, and what was cut is void, ${where}`, async (t) => {
+        const { model, page } = await withModel(browser, t, size);
+        await talk(page);
+        model.pushCut(says("Half of an ans"));
+        model.push(says("A whole answer."));
+        await say(page, "Provoke a cut.");
+        await page.getByRole("status", { name: "Retrying turn" }).filter({
+            hasText: "Answer cut off",
+        }).waitFor();
+        await said(page, "A whole answer.");
+        assert.equal(await page.getByText("Half of an ans").count(), 0);
+        assert.equal(await page.locator(".event").count(), 0);
+        faultless(page);
+    });
+}
+
+test("an answer without words says why, a failure after tool calls counts them", async (t) => {
+    const { model, page } = await withModel(browser, t);
+    await talk(page);
+    model.pushEmpty("max_tokens");
+    await say(page, "Say nothing.");
+    await failed(page, /used its whole output limit before it said anything/).waitFor();
+    model.pushEmpty("refusal");
+    await say(page, "Refuse.");
+    await failed(page, "filter withheld the answer").waitFor();
+    model.push(call("read", { file_path: "welcome.md" }));
+    model.pushError(401, "authentication_error", "invalid x-api-key");
+    await say(page, "Read, then fail.");
+    await failed(page, "1 tool call was run.").waitFor();
+    await page.reload();
+    await failed(page, "1 tool call was run.").waitFor();
+    await failed(page, "filter withheld the answer").waitFor();
+    await page.getByText("Simple", { exact: true }).click();
+    assert.equal(await page.locator(".event").count(), 3, "in the simple view as well");
+    faultless(page, AWAY);
+});

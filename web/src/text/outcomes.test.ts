@@ -1,0 +1,67 @@
+import { expect, test } from "vitest";
+import type { Message, RetryInfo, TurnOutcome } from "../api/types";
+import { outcomeDetails, outcomeTitle, retryWords } from "./outcomes";
+
+const turn = { turn: "t", seq: 3, started_at: 1000, steps: 0, tools_run: 0 };
+const outcome = (state: TurnOutcome["state"], over: Partial<TurnOutcome> = {}) =>
+  ({ ...turn, state, ...over }) as TurnOutcome;
+const said = (text: string, stopReason = "end_turn") =>
+  ({
+    role: "assistant",
+    content: text ? [{ type: "text", text }] : [],
+    meta: { stopReason, usage: { output: 8192 } },
+  }) as unknown as Message;
+const retry = (over: object) =>
+  ({ scope: "call", code: "overloaded", next_at: 9000, ...over }) as RetryInfo;
+
+test.each([
+  [
+    outcome("failed", { code: "provider_auth", error: "the vendor refused the key (401)" }),
+    undefined,
+    "Failed: provider rejected the key",
+    "The vendor refused the key (401). No tool was run.",
+  ],
+  [
+    outcome("failed", { code: "limit_time", tools_run: 1 }),
+    undefined,
+    "Failed: time limit reached",
+    "1 tool call was run.",
+  ],
+  [
+    outcome("failed", { code: "brand_new", tools_run: 2 }),
+    undefined,
+    "Failed: brand_new",
+    "2 tool calls were run.",
+  ],
+  [
+    outcome("cancelled", { code: "cancelled", ended_at: 10_000 }),
+    said("Starting with 2019, by"),
+    "Cancelled after 9.0 s",
+    "The answer above is incomplete.",
+  ],
+  [
+    outcome("cancelled", { code: "interrupted", ended_at: 10_000 }),
+    undefined,
+    "Cancelled by a newer message after 9.0 s",
+    "",
+  ],
+  [
+    outcome("empty"),
+    said("", "max_tokens"),
+    "Empty answer: output limit reached",
+    "8192 output tokens were used.",
+  ],
+  [outcome("retrying", { retry: retry({}) }), undefined, "Overloaded", "No action needed."],
+])("a row says what happened and what there is to know", (outcome, last, title, details) => {
+  expect([outcomeTitle(outcome, last), outcomeDetails(outcome, last)]).toEqual([title, details]);
+});
+
+test.each([
+  [{ try: 2, of: 4 }, 1000, "try 2 of 4, next in 8 s"],
+  [{ try: 2, of: 4 }, 9001, "try 2 of 4, now"],
+  // The vendor named the time: such a pause is no try of a few.
+  [{}, 1000, "next in 8 s"],
+  [{ next_at: 301_000 }, 1000, "next in 5:00"],
+])("a pause counts down", (over, now, words) => {
+  expect(retryWords(retry(over), now)).toBe(words);
+});

@@ -1,0 +1,88 @@
+// What became of a turn that was not simply answered, in the words of a person.
+
+import type { Message, RetryInfo, TurnOutcome } from "../api/types";
+import { textOf } from "./calls";
+import { plural, sentence, span } from "./format";
+
+const FAILURES: Record<string, string> = {
+  provider_unavailable: "provider not available",
+  provider_auth: "provider rejected the key",
+  provider_rejected: "provider rejected the request",
+  context_too_long: "conversation too long for the model",
+  limit_steps: "limit of steps reached",
+  limit_time: "time limit reached",
+  limit_cost: "cost limit reached",
+  limit_tokens: "token limit reached",
+  limit_loop: "the same tool call was repeated too often",
+  engine_crashed: "engine crashed",
+  engine_ungated: "the engine made a tool call without permission",
+  agent_unavailable: "agent not available",
+  dead: "no try left",
+};
+
+const CANCELS: Record<string, string> = {
+  interrupted: "Cancelled by a newer message",
+  client_gone: "Cancelled, the client disconnected",
+};
+
+const RETRIES: Record<string, string> = {
+  overloaded: "Overloaded",
+  rate_limited: "Rate limited",
+  unavailable: "Provider error",
+  unreachable: "Provider not reachable",
+  timeout: "No answer in time",
+  cut: "Answer cut off",
+  unusable: "Unusable answer",
+  engine_crashed: "Engine crashed",
+};
+
+/** Why an answer without words ended; the usual reason explains nothing. */
+const EMPTY: Record<string, string> = {
+  max_tokens: "output limit reached",
+  refusal: "the model refused",
+};
+
+/** `last` is the newest message of the turn. */
+export function outcomeTitle(outcome: TurnOutcome, last: Message | undefined): string {
+  const { code, retry } = outcome;
+  switch (outcome.state) {
+    case "failed":
+      return `Failed: ${FAILURES[code ?? ""] ?? code ?? "unknown reason"}`;
+    case "cancelled": {
+      const { started_at, ended_at } = outcome;
+      const took = ended_at == null ? "" : ` after ${span(ended_at - started_at)}`;
+      return `${CANCELS[code ?? ""] ?? "Cancelled"}${took}`;
+    }
+    case "empty": {
+      const why = EMPTY[last?.meta?.stopReason ?? ""];
+      return why ? `Empty answer: ${why}` : "Empty answer";
+    }
+    case "retrying":
+      return retry ? (RETRIES[retry.code] ?? retry.code) : "Retrying";
+  }
+}
+
+/** `try 2 of 4, next in 8 s` */
+export function retryWords(retry: RetryInfo, now: number): string {
+  const of = retry.of == null ? "" : ` of ${retry.of}`;
+  const number = retry.try == null ? "" : `try ${retry.try}${of}, `;
+  const rest = Math.ceil((retry.next_at - now) / 1000);
+  return `${number}${rest > 0 ? `next in ${rest < 60 ? `${rest} s` : span(rest * 1000)}` : "now"}`;
+}
+
+/** What there is to know beside the title. */
+export function outcomeDetails(outcome: TurnOutcome, last: Message | undefined): string {
+  const parts = outcome.error ? [sentence(outcome.error)] : [];
+  if (outcome.state === "cancelled" && last?.role === "assistant" && textOf(last.content)) {
+    parts.push("The answer above is incomplete.");
+  }
+  if (outcome.state === "failed") {
+    const calls = outcome.tools_run;
+    const verb = calls === 1 ? "was" : "were";
+    parts.push(calls ? `${plural(calls, "tool call")} ${verb} run.` : "No tool was run.");
+  }
+  if (outcome.state === "retrying") parts.push("No action needed.");
+  const used = last?.meta?.usage?.output;
+  if (outcome.state === "empty" && used) parts.push(`${used} output tokens were used.`);
+  return parts.join(" ");
+}
