@@ -35,6 +35,8 @@ const HOME = {
 const asking = (t, options) => withModel(browser, t, options, HOME);
 const approvals = (page) => page.getByRole("link", { name: /^Approvals/ }).first();
 const exact = (page) => page.getByRole("region", { name: "Exactly what is asked for" });
+const DECIDED = /Approved once by operator, \d\d:\d\d, in the dashboard/;
+const decided = (page) => page.locator(".decided", { hasText: DECIDED }).waitFor();
 
 /** The answers to tool calls in a request. */
 function results(request) {
@@ -51,7 +53,7 @@ test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
     );
     await talk(page);
     await say(page, "Remove what was built.");
-    await page.getByRole("region", { name: "Approval asked by main" }).waitFor();
+    await page.getByRole("region", { name: "Approval for main" }).waitFor();
     await page.getByText("waiting for approval").first().waitFor();
     await page.getByRole("link", { name: /Home/ }).first().click();
     await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
@@ -75,7 +77,7 @@ test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
     await page.locator("h1").first().click();
     await page.keyboard.press("y");
     await page.getByText("Nothing to approve.").waitFor();
-    await page.locator(".decided", { hasText: /operator, once, from page/ }).waitFor();
+    await decided(page);
 
     await talk(page);
     await said(page, "It is gone.");
@@ -90,17 +92,17 @@ test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
     faultless(page, AWAY);
 });
 
-test("a no goes back with its note, from the talk itself", async (t) => {
+test("a denial goes back with its note, from the conversation itself", async (t) => {
     const { hive, model, page } = await asking(t);
     model.push(call("bash", { command: "rm -rf build" }));
     model.push(says("Then I leave it."));
     await talk(page);
     await say(page, "Clean up.");
-    const card = page.getByRole("region", { name: "Approval asked by main" });
-    await card.getByRole("link", { name: "Why, other choices" }).click();
+    const card = page.getByRole("region", { name: "Approval for main" });
+    await card.getByRole("link", { name: "Details" }).click();
     await page.getByRole("textbox", { name: "Note to main" }).fill("We still need it.");
     await page.getByRole("button", { name: /^Deny/ }).click();
-    await page.getByText(/denied: We still need it\./).first().waitFor();
+    await page.getByText(/Denied by operator.*: We still need it\./).first().waitFor();
     await talk(page);
     await said(page, "Then I leave it.");
     const [told] = results(model.requests[1]);
@@ -121,13 +123,13 @@ test("always shows its pattern and what it covers, and the next one is not asked
     await page.locator("h1").first().click();
     await page.waitForTimeout(500);
     await page.keyboard.press("3");
-    const pattern = page.getByRole("textbox", { name: "Pattern, on the parsed call" });
+    const pattern = page.getByRole("textbox", { name: "Pattern" });
     await pattern.fill("ls");
-    await page.getByText("does not cover this call").waitFor();
+    await page.getByText("does not match this call").waitFor();
     const yes = page.getByRole("button", { name: /^Approve always/ });
     assert.equal(await yes.getAttribute("aria-disabled"), "true");
     await pattern.fill("rm -rf");
-    await page.getByRole("img", { name: "covered" }).waitFor();
+    await page.getByRole("img", { name: "matches" }).waitFor();
     await yes.click();
     await page.getByText("Nothing to approve.").waitFor();
     await talk(page);
@@ -174,7 +176,7 @@ test("decided elsewhere while it is read", async (t) => {
     const other = await open(mine, `${hive.url}/#/approvals`);
     await other.getByRole("textbox", { name: "Note to main" }).fill("Not now.");
     await other.getByRole("button", { name: /^Deny/ }).click();
-    await page.getByText(/denied: Not now\./).first().waitFor();
+    await page.getByText(/Denied by operator.*: Not now\./).first().waitFor();
     assert.equal(await page.getByRole("button", { name: /^Approve/ }).count(), 0);
     faultless(page);
 });
@@ -191,9 +193,9 @@ test("who is signed in to look sees what waits and decides nothing", async (t) =
     assert.equal(await page.getByRole("button", { name: "Approve once" }).count(), 0);
     await approvals(page).click();
     await exact(page).waitFor();
-    await page.getByText("only role:operator may decide this").waitFor();
+    await page.getByText("Only operators can approve; you have view access.").waitFor();
     await page.keyboard.press("y");
-    await page.getByText("Waiting, 1").waitFor();
+    await page.getByText("Waiting (1)").waitFor();
     faultless(page);
 });
 
@@ -217,31 +219,111 @@ test("what nobody decided in time is no no: reopened, a yes runs exactly it", as
     assert.ok(existsSync(join(hive.home, "teams/main/work/build/old.o")));
     await page.getByRole("button", { name: "Reopen" }).click();
     await page.getByRole("button", { name: /^Approve once/ }).click();
-    await page.locator(".decided", { hasText: /operator, once, from page/ }).waitFor();
+    await decided(page);
     await talk(page);
     await said(page, "Now it is gone.");
     assert.equal(existsSync(join(hive.home, "teams/main/work/build")), false);
     faultless(page, AWAY);
 });
 
-test("approvals on a phone, in the dark", async (t) => {
-    const options = {
-        viewport: { width: 390, height: 844 },
-        hasTouch: true,
-        colorScheme: "dark",
-    };
-    const { hive, model, page } = await asking(t, options);
-    model.push(call("bash", { command: "rm -rf build" }));
-    model.push(says("Done."));
+/** Six lines, as people write them. */
+const SIX = [
+    "rm -rf build \\",
+    "  --one-file-system \\",
+    "  --preserve-root \\",
+    "  build/debug build/release \\",
+    "  build/old.o \\",
+    "  2>&1 | tee clean.log",
+].join("\n");
+const SIZES = [
+    ["phone", { viewport: { width: 390, height: 844 }, hasTouch: true, colorScheme: "dark" }],
+    ["zoom", { viewport: { width: 720, height: 450 } }],
+    ["desktop", { viewport: { width: 1440, height: 900 } }],
+];
+
+/** Every line of the command can be read: nothing is in front of it, the buttons come after it. */
+async function readable(page, where) {
+    const found = await page.evaluate(() => {
+        const command = document.querySelector(".detail .cmd");
+        const decide = document.querySelector(".decide, .decided");
+        const room = command.closest(".detail");
+        const covered = [];
+        const height = command.getBoundingClientRect().height;
+        for (let line = 10; line < height; line += 19) {
+            const top = () => command.getBoundingClientRect().top;
+            for (const box of [room, room.querySelector(".read")]) {
+                const from = top() - box.getBoundingClientRect().top;
+                box.scrollTop += from + line - box.clientHeight / 2;
+            }
+            const { left } = command.getBoundingClientRect();
+            const front = document.elementFromPoint(left + 20, top() + line);
+            if (front !== command) covered.push([line, front?.outerHTML.slice(0, 80)]);
+        }
+        const boxes = [command, decide].map((one) => one.getBoundingClientRect());
+        return { covered, rest: boxes[1].top - boxes[0].bottom };
+    });
+    assert.deepEqual(found.covered, [], `${where}: something is in front of the command`);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `${where}: ${wide} px stick out`);
+    return found.rest;
+}
+
+for (const [size, options] of SIZES) {
+    test(`three approvals, one after the other: ${size}`, async (t) => {
+        const { hive, model, page } = await asking(t, options);
+        const long = Array.from({ length: 60 }, (_, at) => `rm -rf build/part-${at}`).join("\n");
+        const commands = [SIX, long, "rm -rf build"];
+        for (const [at, command] of commands.entries()) {
+            model.push(call("bash", { command }));
+            await hive.skep("send", "main", "Clean up.", "--session", `s${at}`);
+            const count = page.locator(".count.need:visible", { hasText: String(at + 1) });
+            await count.first().waitFor();
+        }
+        for (let at = 0; at < commands.length; at++) model.push(says("Done."));
+        await page.locator(".nav a:visible, .tabs a:visible", { hasText: "Approvals" }).click();
+        const next = page.getByRole("button", { name: "Next" });
+        const previous = page.getByRole("button", { name: "Previous" });
+        const approve = page.getByRole("button", { name: /^Approve once/ });
+        await page.getByText("1 of 3").waitFor();
+        assert.equal(await previous.getAttribute("aria-disabled"), "true");
+        const inView = (one) => one.evaluate((box) => {
+            const { top, bottom } = box.getBoundingClientRect();
+            return top >= 0 && bottom <= innerHeight;
+        });
+        assert.ok(await inView(exact(page)), "six lines are seen whole");
+        assert.ok(await inView(approve), "with the buttons below them");
+        await accessible(page, `approvals, ${size}`);
+        await picture(page, `approvals-${size}`);
+        for (const [at, command] of commands.entries()) {
+            await page.getByText(`${at + 1} of 3`).waitFor();
+            assert.equal(await exact(page).textContent(), command);
+            const rest = await readable(page, `${size}, ${at + 1}`);
+            const scrolls = size === "desktop" && at === 1;
+            assert.ok(scrolls || rest >= 0, `the buttons come after the command: ${rest}`);
+            if (at < 2) await next.click();
+        }
+        assert.equal(await next.getAttribute("aria-disabled"), "true");
+        await previous.click();
+        await page.getByText("2 of 3").waitFor();
+        await approve.click();
+        await decided(page);
+        faultless(page);
+    });
+}
+
+test("a scope without a pattern asks for one and calls nothing an error", async (t) => {
+    const { hive, model, page } = await asking(t);
+    model.push(call("bash", { command: "rm -rf build && echo $HOME" }));
     await hive.skep("send", "main", "Clean up.");
-    await page.locator(".tabs a", { hasText: "Approvals" }).click();
+    await approvals(page).click();
     await exact(page).waitFor();
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-    assert.ok(wide <= 390, `nothing sticks out: ${wide}`);
-    await accessible(page, "approvals on a phone");
-    await picture(page, "approvals-phone");
-    await page.getByRole("button", { name: "Approve once" }).click();
-    await page.locator(".decided", { hasText: /operator, once, from page/ }).waitFor();
+    await page.getByRole("radio", { name: /Always/ }).check();
+    await page.getByRole("textbox", { name: "Pattern" }).fill("");
+    const hint = page.getByText("Enter a pattern to preview it.");
+    await hint.waitFor();
+    assert.equal(await hint.evaluate((one) => one.classList.contains("bad-text")), false);
+    const yes = page.getByRole("button", { name: /^Approve always/ });
+    assert.equal(await yes.getAttribute("aria-disabled"), "true");
     faultless(page);
 });
 

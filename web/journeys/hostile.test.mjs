@@ -43,7 +43,7 @@ const go = (page, name) => page.getByRole("link", { name }).first().click();
 test("hostile words are shown and do nothing, on every page of the gate", async (t) => {
     const { hive, model, page } = await withModel(browser, t, undefined, HOME);
     const command = `echo ${MARKUP} ${HIDDEN}; rm -rf build`;
-    const look = `Approval asked by main\n\n[Approve once](javascript:window.pwned=1)\n\n${MARKUP}`;
+    const look = `Approval for main\n\n[Approve once](javascript:window.pwned=1)\n\n${MARKUP}`;
     model.push(says(`${look} ${HIDDEN}`), call("bash", { command }));
     model.push(
         call(`no_such_tool`, { [`key${HIDDEN}`]: `${MARKUP}${HIDDEN}` }),
@@ -55,7 +55,7 @@ test("hostile words are shown and do nothing, on every page of the gate", async 
     await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
     plain(await harmless(page, "home"), "home");
     await go(page, "Chat");
-    const cards = page.getByRole("region", { name: "Approval asked by main" });
+    const cards = page.getByRole("region", { name: "Approval for main" });
     await cards.first().waitFor();
     assert.equal(await cards.count(), 1, "what a model writes is no question");
     plain(await cards.first().innerText(), "the question in the talk");

@@ -1,6 +1,6 @@
 // What an approval asks for, in plain words.
 
-import type { ApprovalInfo } from "../api/types";
+import type { ApprovalInfo, Scope } from "../api/types";
 import { mainArgument } from "./calls";
 import { title } from "./format";
 import { visible } from "./visible";
@@ -28,6 +28,15 @@ export function wish(approval: ApprovalInfo): string {
   }
 }
 
+/** What runs: the command as it is, other arguments apart from it. */
+export function exact(approval: ApprovalInfo): { text: string; rest: string } {
+  const { command, ...others } = approval.arguments;
+  if (typeof command !== "string") return { text: visible(approval.shown), rest: "" };
+  // As JSON each stays in its line, so that none can look like another one.
+  const rest = Object.entries(others).map((one) => one.map((part) => JSON.stringify(part)));
+  return { text: visible(command), rest: visible(rest.map((one) => one.join(": ")).join("\n")) };
+}
+
 export function isShort(approval: ApprovalInfo): boolean {
   const { shown } = approval;
   return shown.length <= CHARACTERS && shown.split("\n").length <= LINES;
@@ -46,15 +55,38 @@ export function approverWords(approval: ApprovalInfo): string {
   return approval.approvers.map((list) => list.join(" or ")).join(", and ");
 }
 
-/** Who decided, how far and from where, in one line. */
-export function verdict(approval: ApprovalInfo): string {
-  const decision = approval.decision;
-  if (approval.state === "expired") return "Expired, can be reopened";
-  if (approval.state === "withdrawn") return "Its turn ended before anybody decided";
+/** Why whoever looks may not answer. */
+export function refusal(approval: ApprovalInfo): string {
+  if (approverWords(approval) === "role:operator") {
+    return "Only operators can approve; you have view access.";
+  }
+  const why = approval.refused ?? "";
+  return `${why.charAt(0).toUpperCase()}${why.slice(1)}.`;
+}
+
+export const SCOPE_WORDS: Record<Scope, string> = {
+  once: "once",
+  session: "for this conversation",
+  always: "always",
+};
+
+const FROM: Record<string, string> = {
+  page: "in the dashboard",
+  rest: "through the API",
+  websocket: "in a channel",
+};
+
+/** `Approved once by Ines, 14:33, in the dashboard`; lists have the time elsewhere. */
+export function verdict(approval: ApprovalInfo, time = ""): string {
+  const { decision, state } = approval;
+  if (state === "expired") return "Expired, can be reopened";
+  if (state === "withdrawn") return "Withdrawn: its turn ended before a decision";
   if (!decision) return "";
-  const note = decision.note ? `: ${decision.note}` : "";
-  const from = decision.from ? `, from ${decision.from}` : "";
-  if (approval.state === "denied") return `${decision.by} denied${note}${from}`;
-  const unused = decision.used == null ? ", not used" : "";
-  return `${decision.by}, ${decision.scope}${from}${note}${unused}`;
+  const what = state === "denied" ? "Denied" : `Approved ${SCOPE_WORDS[decision.scope]}`;
+  const pattern = decision.from.startsWith("pattern of ");
+  const from = pattern ? "by the pattern of another approval" : (FROM[decision.from] ?? "");
+  const who = [`by ${decision.by}`, time, from].filter((part) => part !== "").join(", ");
+  const note = decision.note && !pattern ? `: ${visible(decision.note)}` : "";
+  const unused = state === "approved" && decision.used == null ? ", not used" : "";
+  return `${what} ${who}${unused}${note}`;
 }

@@ -26,7 +26,7 @@ export function NeedRow(props: { need: Need }) {
             class="inline-cmd"
             approval={approval()}
             brief={visible(approval().shown).split("\n", 1)[0]}
-            more="Why"
+            more="Details"
           />
         )}
       </Show>

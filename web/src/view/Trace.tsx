@@ -8,7 +8,7 @@ import { visible } from "../text/visible";
 import { Mark, type MarkName } from "./marks";
 
 const MARKS: Record<Effect, MarkName> = { allow: "done", ask: "wait", deny: "stop" };
-const WORDS: Record<Effect, string> = { allow: "allowed", ask: "asks", deny: "denied" };
+const WORDS: Record<Effect, string> = { allow: "allowed", ask: "approval needed", deny: "denied" };
 
 export function Trace(props: { verdict: Verdict }) {
   return (

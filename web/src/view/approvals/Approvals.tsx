@@ -49,7 +49,13 @@ export function ApprovalsPage(props: { id: string | undefined }) {
       <Show when={picked()} fallback={<Nothing id={props.id} />} keyed>
         {(approval) => (
           <article class="detail" aria-labelledby="ap-h">
-            <Detail approval={approval} now={now()} place={place()} of={open().length} />
+            <Detail
+              approval={approval}
+              now={now()}
+              place={place()}
+              of={open().length}
+              step={step}
+            />
             <Decide approval={approval} />
           </article>
         )}
@@ -65,7 +71,7 @@ function List(props: { picked: string | undefined; now: number }) {
       <header>
         <h1>Approvals</h1>
       </header>
-      <h2>Waiting, {approvals.state.open.length}</h2>
+      <h2>Waiting ({approvals.state.open.length})</h2>
       <ul>
         <For
           each={approvals.state.open}
@@ -86,7 +92,7 @@ function List(props: { picked: string | undefined; now: number }) {
         </For>
       </ul>
       <Past title="Approved, not used" approvals={approvals.state.unused} picked={props.picked} />
-      <Past title="Decided lately" approvals={approvals.state.past} picked={props.picked} />
+      <Past title="Recently decided" approvals={approvals.state.past} picked={props.picked} />
     </aside>
   );
 }
@@ -144,18 +150,17 @@ function Nothing(props: { id: string | undefined }) {
   return (
     <Switch>
       <Match when={approvals.state.loaded && props.id}>
-        <Empty title="No such approval">
+        <Empty title="Approval not found">
           <p>
-            It may be older than the list.{" "}
-            <a href="#/approvals">Show waiting approvals</a>
+            It may be older than the list on this page. <a href="#/approvals">Waiting approvals</a>
           </p>
         </Empty>
       </Match>
       <Match when={approvals.state.loaded}>
         <Empty title="Nothing to approve">
           <p>
-            When a policy rule says <code>ask</code>, the tool call appears here and its turn waits
-            for a decision.
+            When a rule of the policy says <code>ask</code>, the tool call is listed here and its
+            turn waits for the decision.
           </p>
         </Empty>
       </Match>

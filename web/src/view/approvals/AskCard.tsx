@@ -4,18 +4,18 @@ import { Show } from "solid-js";
 import type { ApprovalInfo } from "../../api/types";
 import type { Choice } from "../../state/approvals";
 import { href } from "../../state/route";
-import { isShort, left, wish } from "../../text/asks";
+import { exact, isShort, left, refusal, wish } from "../../text/asks";
 import { plural } from "../../text/format";
-import { lineCount, visible } from "../../text/visible";
+import { lineCount } from "../../text/visible";
 import { usePage } from "../context";
 import { createAction, isTyping, onKey } from "../hooks";
 import { Mark } from "../marks";
 import { Problem, Unavailable } from "../parts";
 
-/** Where the talk is. */
+/** In its conversation. */
 export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
   return (
-    <section class="ask-card" aria-label={`Approval asked by ${props.approval.agent}`}>
+    <section class="ask-card" aria-label={`Approval for ${props.approval.agent}`}>
       <div class="row">
         <Mark name="wait" quiet />
         <span class="grow">
@@ -29,7 +29,7 @@ export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
         class="answer"
         approval={props.approval}
         keys={props.keys}
-        more="Why, other choices"
+        more="Details"
       />
     </section>
   );
@@ -51,6 +51,7 @@ export function Answer(props: Props) {
   const { busy, problem, run } = createAction();
   const since = Date.now();
   const there = () => href({ page: "approvals", id: props.approval.id });
+  const shown = () => exact(props.approval);
   const decides = () => props.approval.refused === undefined;
   const decide = (decision: Choice["decision"]) =>
     run(() => approvals.decide(props.approval, { decision, scope: "once" }), "Not decided: ");
@@ -70,17 +71,22 @@ export function Answer(props: Props) {
               <Show when={props.brief}>{(text) => <code class="cmd">{text()}</code>}</Show>
               <div class="acts">
                 <a class="btn" href={there()}>
-                  Review, {plural(lineCount(props.approval.shown), "line")}
+                  Review, {plural(lineCount(shown().text), "line")}
                 </a>
               </div>
             </>
           }
         >
-          <code class="cmd wrap">{visible(props.approval.shown)}</code>
+          <div class="grow">
+            <code class="cmd wrap">{shown().text}</code>
+            <Show when={shown().rest}>
+              {(rest) => <code class="cmd wrap more-args">{rest()}</code>}
+            </Show>
+          </div>
           <div class="acts">
             <Show
               when={decides()}
-              fallback={<span class="small faint">{props.approval.refused}</span>}
+              fallback={<span class="small faint">{refusal(props.approval)}</span>}
             >
               <button
                 class="btn"

@@ -3,9 +3,9 @@
 import { createEffect, createResource, createSignal, For, on, Show } from "solid-js";
 import { get, query, said } from "../../api/http";
 import type { ApprovalInfo, Covered, Scope } from "../../api/types";
-import type { Choice } from "../../state/approvals";
-import { verdict, wish } from "../../text/asks";
-import { clock } from "../../text/format";
+import { type Choice, when } from "../../state/approvals";
+import { exact, refusal, SCOPE_WORDS, verdict, wish } from "../../text/asks";
+import { clock, plural } from "../../text/format";
 import { visible } from "../../text/visible";
 import { usePage } from "../context";
 import { createAction, isTyping, onKey } from "../hooks";
@@ -16,10 +16,12 @@ import { markOf } from "./Approvals";
 /** A key pressed for the item before must not decide this one. */
 const SETTLE = 400;
 
+const HINT = "Enter a pattern to preview it.";
+
 const SCOPES: [Scope, string, (approval: ApprovalInfo) => string][] = [
-  ["once", "Once", () => "this call, these arguments"],
-  ["session", "Session", () => "the pattern, until this session ends"],
-  ["always", "Always", (approval) => `writes a rule for ${approval.agent}`],
+  ["once", "Once", () => "this call only"],
+  ["session", "Conversation", () => "matching calls in this conversation"],
+  ["always", "Always", (approval) => `adds a rule for ${approval.agent}`],
 ];
 
 export function Decide(props: { approval: ApprovalInfo }) {
@@ -35,10 +37,7 @@ export function Decide(props: { approval: ApprovalInfo }) {
           <div class="row">
             <Mark name={markOf(props.approval)} label={props.approval.state} />
             <span class="grow">
-              {verdict(props.approval)}
-              <Show when={props.approval.decision}>
-                {(decision) => <span class="faint"> · {clock(decision().at)}</span>}
-              </Show>
+              {verdict(props.approval, clock(when(props.approval)))}
             </span>
             <Show when={decides && props.approval.state === "expired"}>
               <button class="btn" onClick={() => void reopen()}>
@@ -53,7 +52,7 @@ export function Decide(props: { approval: ApprovalInfo }) {
         when={props.approval.refused === undefined}
         fallback={
           <div class="decided">
-            <p class="muted">You have view access: {props.approval.refused}.</p>
+            <p class="muted">{refusal(props.approval)}</p>
           </div>
         }
       >
@@ -102,8 +101,8 @@ function Form(props: { approval: ApprovalInfo }) {
     if (!wide()) return undefined;
     if (covered.error) return said(covered.error);
     const found = preview();
-    if (!found) return "Enter a pattern to preview it.";
-    return found.covers ? undefined : `The pattern does not cover this call: ${found.why}`;
+    if (!found) return HINT;
+    return found.covers ? undefined : `The pattern does not match this call: ${found.why}`;
   };
 
   async function decide(decision: Choice["decision"]): Promise<void> {
@@ -130,8 +129,16 @@ function Form(props: { approval: ApprovalInfo }) {
     <form class="decide" aria-label="Decision" onSubmit={(event) => event.preventDefault()}>
       <Notice text={problem()} marked />
       <ScopeChoice approval={props.approval} scopes={scopes} scope={scope()} choose={setScope} />
-      <div class="pattern">
-        <Show when={wide()}>
+      <div class="pattern" classList={{ "hide-s": !wide() }}>
+        <Show
+          when={wide()}
+          fallback={
+            <p class="small muted">
+              Runs this call with exactly these arguments and files. Later calls need approval
+              again.
+            </p>
+          }
+        >
           <Pattern
             approval={props.approval}
             pattern={pattern()}
@@ -157,7 +164,7 @@ function Form(props: { approval: ApprovalInfo }) {
           aria-disabled={busy() || Boolean(blocked())}
           onClick={() => void decide("approve")}
         >
-          Approve {SCOPES.find(([name]) => name === scope())?.[1].toLowerCase()}
+          Approve {SCOPE_WORDS[scope()]}
           <kbd>y</kbd>
         </button>
         <button
@@ -172,7 +179,7 @@ function Form(props: { approval: ApprovalInfo }) {
         <Unavailable />
         <span class="grow hide-s" />
         <span class="small faint hide-s">
-          note <kbd>e</kbd> chat <kbd>o</kbd>
+          Note <kbd>e</kbd> Conversation <kbd>o</kbd>
         </span>
       </div>
     </form>
@@ -223,12 +230,12 @@ function Pattern(props: {
     <>
       <div class="row small">
         <label for="pattern" class="grow muted">
-          Pattern, on the parsed call
+          Pattern
         </label>
         <Show when={others().length > 0 ? props.found : undefined}>
           {(found) => (
             <span class="faint">
-              covers {found().others.length} of the {others().length} others that wait
+              matches {found().others.length} of {plural(others().length, "other waiting call")}
             </span>
           )}
         </Show>
@@ -254,14 +261,14 @@ function Pattern(props: {
       </Show>
       <Show when={props.blocked}>
         {(why) => (
-          <p class="small bad-text" role="status">
+          <p class="small" classList={{ "bad-text": why() !== HINT }} role="status">
             {visible(why())}
           </p>
         )}
       </Show>
       <Show when={props.found}>
         {(found) => (
-          <ul class="match" aria-label="Preview on what waits">
+          <ul class="match" aria-label="Preview on waiting calls">
             <Preview approval={props.approval} covered={found().covers} note="this call" />
             <For each={others()}>
               {(one) => {
@@ -270,7 +277,7 @@ function Pattern(props: {
                   <Preview
                     approval={one}
                     covered={covered()}
-                    note={covered() ? "waits too" : "still asks"}
+                    note={covered() ? "waiting too" : "no match"}
                   />
                 );
               }}
@@ -287,10 +294,10 @@ function Preview(props: { approval: ApprovalInfo; covered: boolean; note: string
     <li classList={{ no: !props.covered }}>
       <Mark
         name={props.covered ? "done" : "idle"}
-        label={props.covered ? "covered" : "still asks"}
+        label={props.covered ? "matches" : "no match"}
       />
-      <code class="clip" title={visible(props.approval.shown)}>
-        {visible(props.approval.shown).split("\n", 1)[0] || wish(props.approval)}
+      <code class="clip" title={exact(props.approval).text}>
+        {exact(props.approval).text.split("\n", 1)[0] || wish(props.approval)}
       </code>
       <span class="faint">{props.note}</span>
     </li>

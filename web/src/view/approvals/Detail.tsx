@@ -1,69 +1,122 @@
-// One approval, whole: who asks, exactly what, which files it names, and why somebody is asked.
+// One approval, whole: what runs comes first, then the files, the sandbox and the rule.
 
-import { createMemo, For, Show } from "solid-js";
+import { createMemo, For, type JSX, Show } from "solid-js";
 import type { ApprovalInfo } from "../../api/types";
 import { href, talkOf } from "../../state/route";
-import { approverWords, left, wish } from "../../text/asks";
+import { approverWords, exact, left, wish } from "../../text/asks";
 import { bytes, clock, plural } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
 import { DiffView } from "../Diff";
-import { Section } from "../parts";
+import { Icon } from "../marks";
 import { Trace } from "../Trace";
 
-export function Detail(props: { approval: ApprovalInfo; now: number; place: number; of: number }) {
+interface Props {
+  approval: ApprovalInfo;
+  now: number;
+  /** Among those that wait; -1 for one that does not. */
+  place: number;
+  of: number;
+  step: (by: number) => void;
+}
+
+export function Detail(props: Props) {
   const approval = () => props.approval;
   return (
     <div class="read">
-      <div class="row turn-of">
-        <Show when={approval().state === "open"}>
-          <span class="when">expires in {left(approval().expires_at - props.now)}</span>
-        </Show>
-        <Show when={props.place >= 0}>
-          <span class="when">
-            {props.place + 1} of {props.of}
-          </span>
-          <kbd>j</kbd>
-          <kbd>k</kbd>
-        </Show>
-      </div>
+      <Steps {...props} />
       <h1 id="ap-h">
         {approval().agent} wants to {wish(approval())}
       </h1>
       <p class="path">
-        Asked {clock(approval().asked_at)} in{" "}
-        <a href={href(talkOf(approval()))}>this conversation</a>, started by{" "}
-        <b>{approval().asked_by.join(", ")}</b>
+        {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>this conversation</a>,
+        asked by <b>{approval().asked_by.join(", ")}</b>
       </p>
       <div class="cols">
         <div>
           <Exact approval={approval()} />
           <Files approval={approval()} />
-          <dl class="kv facts">
-            <dt>Runs in</dt>
-            <dd>
-              <code>{visible(approval().cwd)}</code>
-            </dd>
-            <dt>Sandbox</dt>
-            <dd classList={{ "bad-text": approval().sandbox === "host" }}>
-              {LEVELS[approval().sandbox ?? ""] ?? "unknown: the agent was removed"}
-            </dd>
-            <dt>Decided by</dt>
-            <dd>{approverWords(approval())}</dd>
-            <dt>Kind</dt>
-            <dd>{KINDS[approval().class] ?? approval().class}</dd>
-          </dl>
+          <Fold title="Sandbox">
+            <dl class="kv">
+              <dt>Runs in</dt>
+              <dd>
+                <code>{visible(approval().cwd)}</code>
+              </dd>
+              <dt>Sandbox</dt>
+              <dd classList={{ "bad-text": approval().sandbox === "host" }}>
+                {LEVELS[approval().sandbox ?? ""] ?? "unknown: the agent was removed"}
+              </dd>
+              <dt>Approvers</dt>
+              <dd>{approverWords(approval())}</dd>
+              <dt>Kind</dt>
+              <dd>{KINDS[approval().class] ?? approval().class}</dd>
+            </dl>
+          </Fold>
         </div>
-        <Section id="why-h" title="Why you are asked" tight>
+        <Fold title="Why approval is needed">
           <Trace verdict={approval().why} />
-        </Section>
+        </Fold>
       </div>
     </div>
   );
 }
 
+/** From one waiting approval to the next, also without a keyboard. */
+function Steps(props: Props) {
+  const button = (by: number, content: JSX.Element) => {
+    const there = () => props.place + by >= 0 && props.place + by < props.of;
+    return (
+      <button class="btn bare" aria-disabled={!there()} onClick={() => props.step(by)}>
+        {content}
+      </button>
+    );
+  };
+  return (
+    <Show when={props.approval.state === "open"}>
+      <nav class="turn-of" aria-label="Waiting approvals">
+        <span class="when grow">expires in {left(props.approval.expires_at - props.now)}</span>
+        {button(
+          -1,
+          <>
+            <Icon name="chev" class="flip" />
+            Previous
+            <kbd>k</kbd>
+          </>,
+        )}
+        <span class="when">
+          {props.place + 1} of {props.of}
+        </span>
+        {button(
+          1,
+          <>
+            Next
+            <Icon name="chev" />
+            <kbd>j</kbd>
+          </>,
+        )}
+      </nav>
+    </Show>
+  );
+}
+
+const ROOM = matchMedia("(min-width: 761px)");
+
+/** Open where there is room; else folded, so that the decision follows the command. */
+function Fold(props: { title: string; beside?: string; children: JSX.Element }) {
+  return (
+    <details class="fold" open={ROOM.matches}>
+      <summary class="sec">
+        <Icon name="chev" class="chev" />
+        <h2>{props.title}</h2>
+        <span class="small faint">{props.beside}</span>
+      </summary>
+      {props.children}
+    </details>
+  );
+}
+
 const LEVELS: Record<string, string> = {
-  confined: "confined: its workspace alone, no network of its own",
-  host: "host: with the rights of the hive itself, no walls",
+  confined: "confined: its workspace only, no network of its own",
+  host: "host: the rights of the hive itself, no sandbox",
 };
 
 const KINDS: Record<string, string> = {
@@ -78,17 +131,25 @@ const KINDS: Record<string, string> = {
 function Exact(props: { approval: ApprovalInfo }) {
   const hash = () => `${props.approval.hash.slice(0, 4)}…${props.approval.hash.slice(-4)}`;
   const change = createMemo(() => changeOf(props.approval));
+  const parts = createMemo(() => exact(props.approval));
   return (
     <>
       <div class="sec tight">
         <h2>{props.approval.tool}</h2>
         <span class="small faint" title={props.approval.hash}>
-          exactly this, {plural(lineCount(props.approval.shown), "line")}, sha256 {hash()}
+          {plural(lineCount(parts().text), "line")}, sha256 {hash()}
         </span>
       </div>
       <pre class="cmd wrap" tabindex="0" role="region" aria-label="Exactly what is asked for">
-        {visible(props.approval.shown)}
+        {parts().text}
       </pre>
+      <Show when={parts().rest}>
+        {(rest) => (
+          <pre class="cmd wrap more-args" tabindex="0" role="region" aria-label="Other arguments">
+            {rest()}
+          </pre>
+        )}
+      </Show>
       <Show when={change()}>
         {(text) => (
           <>
@@ -115,33 +176,34 @@ function changeOf(approval: ApprovalInfo): string | undefined {
 }
 
 function Files(props: { approval: ApprovalInfo }) {
+  const pinned = () =>
+    props.approval.bound === "nothing"
+      ? "not pinned: too many files. Approval counts once."
+      : "pinned: a change needs a new approval";
   return (
     <Show when={props.approval.files.length}>
-      <div class="sec tight later">
-        <h2>{props.approval.bound === "named" ? "Files it names" : "Files it may use"}</h2>
-        <span class="small faint">
-          {props.approval.bound === "nothing"
-            ? "files are not bound: there are too many. A yes counts once."
-            : "pinned too: changed, you are asked again"}
-        </span>
-      </div>
-      <ul class="pinned">
-        <For each={props.approval.files}>
-          {(file) => (
-            <li>
-              <code>
-                {visible(file.path)}
-                {file.target ? ` → ${visible(file.target)}` : ""}
-              </code>
-              <span class="small faint" title={file.sha256 ?? ""}>
-                {file.sha256
-                  ? `${bytes(file.bytes ?? 0)}, sha256 ${file.sha256.slice(0, 8)}…`
-                  : file.kind}
-              </span>
-            </li>
-          )}
-        </For>
-      </ul>
+      <Fold
+        title={props.approval.bound === "named" ? "Files it names" : "Files it may use"}
+        beside={pinned()}
+      >
+        <ul class="pinned">
+          <For each={props.approval.files}>
+            {(file) => (
+              <li>
+                <code>
+                  {visible(file.path)}
+                  {file.target ? ` → ${visible(file.target)}` : ""}
+                </code>
+                <span class="small faint" title={file.sha256 ?? ""}>
+                  {file.sha256
+                    ? `${bytes(file.bytes ?? 0)}, sha256 ${file.sha256.slice(0, 8)}…`
+                    : file.kind}
+                </span>
+              </li>
+            )}
+          </For>
+        </ul>
+      </Fold>
     </Show>
   );
 }

@@ -1,0 +1,44 @@
+import { expect, test } from "vitest";
+import type { ApprovalInfo, DecisionInfo } from "../api/types";
+import { exact, refusal, verdict } from "./asks";
+
+const approval = (given: Partial<ApprovalInfo>) =>
+  ({ arguments: {}, shown: "", approvers: [["role:operator"]], ...given }) as ApprovalInfo;
+
+test("a command is shown as it is, other arguments apart from it", () => {
+  const command = "rm -rf build \\\n  && echo \u202e";
+  const forged = { "a\nb": 1, timeout: 'x"\ny' };
+  const shown = exact(approval({ arguments: { command, ...forged } }));
+  expect(shown.text).toBe("rm -rf build \\\n  && echo ‹U+202E›");
+  expect(shown.rest).toBe('"a\\nb": 1\n"timeout": "x\\"\\ny"');
+  const write = approval({ arguments: { file_path: "a" }, shown: "file_path: a" });
+  expect(exact(write)).toEqual({ text: "file_path: a", rest: "" });
+});
+
+test("who decided, when, where and how far", () => {
+  const decision: DecisionInfo = { by: "Ines", at: 0, from: "page", scope: "once", used: 1 };
+  const decided = (state: ApprovalInfo["state"], given: Partial<DecisionInfo> = {}) =>
+    verdict(approval({ state, decision: { ...decision, ...given } }), "14:33");
+  expect(decided("approved")).toBe("Approved once by Ines, 14:33, in the dashboard");
+  expect(decided("approved", { scope: "session" })).toBe(
+    "Approved for this conversation by Ines, 14:33, in the dashboard",
+  );
+  expect(decided("approved", { used: null, from: "rest" })).toBe(
+    "Approved once by Ines, 14:33, through the API, not used",
+  );
+  expect(decided("denied", { note: "No.\u001b", used: null })).toBe(
+    "Denied by Ines, 14:33, in the dashboard: No.‹U+001B›",
+  );
+  expect(decided("approved", { from: "pattern of 1", note: "covered by 1" })).toBe(
+    "Approved once by Ines, 14:33, by the pattern of another approval",
+  );
+});
+
+test("why somebody may not decide", () => {
+  const refused = "only user:anna may decide this, and Ines (viewer) is not among them";
+  expect(refusal(approval({ refused }))).toBe("Only operators can approve; you have view access.");
+  const named = approval({ refused, approvers: [["user:anna"]] });
+  expect(refusal(named)).toBe(
+    "Only user:anna may decide this, and Ines (viewer) is not among them.",
+  );
+});
