@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ApprovalInfo, DecisionInfo } from "../api/types";
-import { exact, refusal, verdict } from "./asks";
+import { exact, looksLikeAnswer, refusal, verdict } from "./asks";
 
 const approval = (given: Partial<ApprovalInfo>) =>
   ({ arguments: {}, shown: "", approvers: [["role:operator"]], ...given }) as ApprovalInfo;
@@ -41,4 +41,13 @@ test("why somebody may not decide", () => {
   expect(refusal(named)).toBe(
     "Only user:anna may decide this, and Ines (viewer) is not among them.",
   );
+});
+
+test("a typed yes is no answer", () => {
+  for (const text of ["yes", " Yes! ", "y", "ok.", "go ahead", "NO"]) {
+    expect(looksLikeAnswer(text), text).toBe(true);
+  }
+  for (const text of ["yes, and then tell me why", "/approve", "yesterday", "", "no, use rsync"]) {
+    expect(looksLikeAnswer(text), text).toBe(false);
+  }
 });

@@ -90,3 +90,11 @@ export function verdict(approval: ApprovalInfo, time = ""): string {
   const unused = state === "approved" && decision.used == null ? ", not used" : "";
   return `${what} ${who}${unused}${note}`;
 }
+
+/** Words people type to answer, alone in a message. */
+const ANSWERS = /^(y|yes|yep|yeah|ok|okay|sure|approved?|go( ahead)?|do it|allow|n|no|nope|deny)$/i;
+
+/** Whether a message looks like the answer to an approval, which it never is. */
+export function looksLikeAnswer(text: string): boolean {
+  return ANSWERS.test(text.trim().replace(/[.!]+$/, ""));
+}

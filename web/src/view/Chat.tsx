@@ -172,6 +172,7 @@ export function Chat(props: { route: ChatRoute }) {
         </Show>
         <Composer
           talk={talk()}
+          asks={asked().length > 0}
           queued={sending().filter((one) => one.state === "queued")}
           unsent={sending().filter((one) => one.state === "sending").length}
           running={turn() !== undefined}

@@ -6,8 +6,10 @@ import type { CommandInfo } from "../api/types";
 import type { Draft } from "../state/drafts";
 import type { Mode, Sending } from "../state/outbox";
 import type { Talk } from "../state/talk";
+import { looksLikeAnswer } from "../text/asks";
 import { bytes } from "../text/format";
 import { matching } from "../text/slash";
+import { NoAnswer } from "./approvals/NoAnswer";
 import { usePage } from "./context";
 import { LinkNotice } from "./LinkNotice";
 import { Icon, Mark } from "./marks";
@@ -27,6 +29,8 @@ interface Props {
   /** How many the hive does not have yet. */
   unsent: number;
   running: boolean;
+  /** Whether an approval waits in this conversation. */
+  asks: boolean;
   commands: CommandInfo[];
   /** The draft of this conversation. */
   at: string;
@@ -42,6 +46,8 @@ export function Composer(props: Props) {
   const draft = () => drafts.of(props.at);
   const text = () => draft().text;
   const [problem, setProblem] = createSignal<string>();
+  /** A "yes" was typed that would decide nothing. */
+  const [answered, setAnswered] = createSignal(false);
   const [stopping, setStopping] = createSignal(false);
   const [picked, setPicked] = createSignal(0);
   const [closed, setClosed] = createSignal(false);
@@ -60,6 +66,7 @@ export function Composer(props: Props) {
       () => props.talk,
       () => {
         setProblem(undefined);
+        setAnswered(false);
         setClosed(false);
       },
     ),
@@ -69,15 +76,19 @@ export function Composer(props: Props) {
   });
 
   function write(next: string): void {
+    setAnswered(false);
     setPicked(0);
     setClosed(false);
     drafts.change(props.at, { text: next });
   }
 
-  function submit(): void {
+  function submit(anyway = false): void {
     const blank = text().trim() === "";
     if (blank && draft().files.length === 0) return;
     setProblem(undefined);
+    const answers = props.asks && !anyway && looksLikeAnswer(text());
+    setAnswered(answers);
+    if (answers) return;
     props.send(blank ? { ...draft(), text: "See the file." } : draft());
   }
 
@@ -188,6 +199,9 @@ export function Composer(props: Props) {
           </div>
         )}
       </Show>
+      <Show when={answered() && props.asks}>
+        <NoAnswer send={() => submit(true)} close={() => setAnswered(false)} />
+      </Show>
       <Show when={props.older && !draft().fork}>
         <div class="strip">
           <Icon name="chat" />
@@ -292,7 +306,7 @@ export function Composer(props: Props) {
           <button
             class="btn ink sq"
             aria-label={live.away() === undefined ? "Send" : "Send when connected"}
-            onClick={submit}
+            onClick={() => submit()}
           >
             <Icon name="send" />
           </button>
