@@ -121,6 +121,43 @@ pub fn shown_arguments(arguments: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Characters of a summary.
+const SUMMARY: usize = 160;
+
+/// What a call is about in one line, for lists and titles: the first line of its command, else its
+/// path, its address or its first argument. `…` stands for whatever is left out.
+pub fn summary(arguments: &Value) -> String {
+    let named = ["command", "file_path", "path", "url", "host"];
+    let named = named.iter().find_map(|key| arguments.get(*key)?.as_str());
+    let text = named.map_or_else(|| shown_arguments(arguments).into(), Cow::Borrowed);
+    let text = text.trim_matches([' ', '\t', '\n']);
+    let (line, rest) = text.split_once('\n').unwrap_or((text, ""));
+    // The end of a line that goes on in the next one.
+    let line = if rest.is_empty() { line } else { line.trim_end_matches(['\\', ' ', '\t']) };
+    let (short, cut) = shortened(line, SUMMARY);
+    let seen = visible(short).replace('\t', " ");
+    let (short, longer) = shortened(&seen, SUMMARY);
+    match cut || longer || !rest.is_empty() {
+        true => format!("{short} …"),
+        false => short.to_owned(),
+    }
+}
+
+/// A text for people within bounds: whole, or its beginning with `…`.
+pub fn bounded_text(text: &str, most: usize) -> String {
+    let (short, cut) = shortened(text, most);
+    let end = if cut { " …" } else { "" };
+    format!("{}{end}", visible(short))
+}
+
+/// The first characters, and whether that is not all.
+fn shortened(text: &str, most: usize) -> (&str, bool) {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => (&text[..end], true),
+        None => (text, false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -200,6 +237,43 @@ mod tests {
         for bad in bad {
             assert!(!is_plain_name(bad), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn gate_a_summary_is_one_bounded_line() {
+        let long = "x".repeat(5000);
+        let cases = [
+            (json!({"command": "ls"}), "ls".to_owned()),
+            (
+                json!({"timeout_ms": 5, "command": "psql \"$URL\" \\\n  -f a.sql"}),
+                "psql \"$URL\" …".to_owned(),
+            ),
+            (
+                json!({"command": "\n\n  cargo build &&\n\trsync a b"}),
+                "cargo build && …".to_owned(),
+            ),
+            (json!({"command": "a\tb\n"}), "a b".to_owned()),
+            (json!({"file_path": "src/a.rs", "content": "x\ny"}), "src/a.rs".to_owned()),
+            (json!({"url": "https://example.org/a"}), "https://example.org/a".to_owned()),
+            (json!({"text": "hello\nyou"}), "text: …".to_owned()),
+            (json!({}), String::new()),
+            (json!(7), "7".to_owned()),
+            // What moves, hides or ends lines does so in no list.
+            (
+                json!({"command": "ls\u{1b}[2K\u{202e}\r\u{2028}x"}),
+                "ls‹U+001B›[2K‹U+202E›‹U+000D›‹U+2028›x".to_owned(),
+            ),
+            (json!({"command": long}), format!("{} …", "x".repeat(160))),
+            (json!({"command": "y\n".repeat(4000)}), "y …".to_owned()),
+            (json!({"path": "a\nb"}), "a …".to_owned()),
+        ];
+        for (arguments, expected) in cases {
+            assert_eq!(summary(&arguments), expected);
+        }
+        let hidden = summary(&json!({"command": "\u{202e}".repeat(900)}));
+        assert!(hidden.chars().count() <= 162, "{hidden}");
+        assert_eq!(bounded_text("a\u{1b}\nbc", 4), "a‹U+001B›\nb …");
+        assert_eq!(bounded_text("abcd", 4), "abcd");
     }
 
     #[test]

@@ -35,12 +35,22 @@ pub struct ApprovalInfo {
     pub arguments: Value,
     /// The same for people: whole, and with everything invisible made visible.
     pub shown: String,
+    /// The same in one line: the first line of the command, or what else the call is about.
+    pub summary: String,
+    /// What the agent said in the message that asks for the call: its beginning, with everything
+    /// invisible made visible. Absent where it said nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
     /// The folder it would run in.
     pub cwd: String,
     /// The walls around what it starts, as the agent has them now; other walls than those of the
     /// question ask again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxLevel>,
+    /// What it may connect to, as the agent is set up now; absent where the engine runs the tool
+    /// itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkAccess>,
     /// What the arguments name in the workspace, as it was when the question was asked.
     pub files: Vec<NamedFile>,
     /// Which files a yes is tied to.
@@ -75,10 +85,31 @@ pub struct ApprovalBrief {
     pub agent: AgentName,
     pub session_key: SessionKey,
     pub tool: String,
-    /// The first 200 characters of what would run.
-    pub preview: String,
+    /// In one line: the first line of the command, or what else the call is about.
+    pub summary: String,
     pub asked_at: Millis,
     pub expires_at: Millis,
+}
+
+/// What a call may connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkAccess {
+    /// Nothing.
+    None,
+    /// Whatever this machine can connect to.
+    Open,
+}
+
+impl NetworkAccess {
+    /// A confined command has a network of its own without any connection; on the host nothing
+    /// limits it. The other built-in tools connect to nothing.
+    pub fn of(class: Class, level: SandboxLevel) -> Self {
+        match (class, level) {
+            (Class::Reach, _) | (Class::Run, SandboxLevel::Host) => Self::Open,
+            (Class::Read | Class::Write | Class::Run | Class::Shape, _) => Self::None,
+        }
+    }
 }
 
 /// A person's answer.

@@ -7,8 +7,8 @@ mod turns;
 
 pub use approvals::{
     ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo,
-    DecisionWish, GrantInfo, GrantWish, PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish,
-    WriteRules,
+    DecisionWish, GrantInfo, GrantWish, NetworkAccess, PolicyInfo, PutInForce, RuleDraft, WhyInfo,
+    WhyWish, WriteRules,
 };
 pub use hive::{IntegrityInfo, ProviderInfo, ProviderTry, Reached};
 pub use sessions::{

@@ -7,7 +7,7 @@ use skep_core::frame::Frame;
 use skep_core::ids::{AgentId, AgentName, ChannelId, Principal, SessionKey};
 use skep_core::settings::{AgentState, ConfigStanding};
 use skep_core::spend;
-use skep_core::visible::shown_arguments;
+use skep_core::visible::summary;
 use skep_core::{BoxStream, Millis};
 use skep_guard::{clock, random};
 use skep_store::agents::{self, AgentCounts};
@@ -29,7 +29,6 @@ use crate::views::watch::{self as watching, Watch, WatchItem};
 
 /// Rows a snapshot shows of open turns and unknown calls; the counters tell the whole.
 const SHOWN: u32 = 500;
-const PREVIEW: usize = 200;
 
 impl Hive {
     /// The hive at one moment, as far as one sees it, and the `seq` from which events go on.
@@ -102,7 +101,7 @@ impl Hive {
                 .into_iter()
                 .filter(|row| sees(&who, sight, row))
                 .map(|row| ApprovalBrief {
-                    preview: shown_arguments(&row.arguments).chars().take(PREVIEW).collect(),
+                    summary: summary(&row.arguments),
                     id: row.id,
                     agent: row.agent_name,
                     session_key: row.session_key,

@@ -7,7 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use skep_runtime::door::Role;
+use skep_core::role::decide;
+use skep_runtime::door::{Action, Reach, Role};
 use utoipa::ToSchema;
 
 use crate::door::{Doors, ShowsSecret};
@@ -29,6 +30,8 @@ pub(crate) struct Link {
 pub(crate) struct Entered {
     name: String,
     role: Role,
+    /// What the role may do.
+    may: Vec<Action>,
     /// For the header `X-Skep-Key`, beside the cookie that comes with this answer.
     key: String,
 }
@@ -50,7 +53,8 @@ pub(crate) async fn enter(
     }
     let entered = doors.hive.sign_in(&link.once).await?;
     let cookie = doors.site.cookie(&entered.cookie, entered.seconds);
-    let body = Entered { name: entered.name, role: entered.role, key: entered.key };
+    let (role, may) = (entered.role, may(entered.role));
+    let body = Entered { name: entered.name, role, may, key: entered.key };
     let mut response = (StatusCode::CREATED, Json(body)).into_response();
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(SET_COOKIE, cookie);
@@ -62,6 +66,15 @@ pub(crate) async fn enter(
 pub(crate) struct Me {
     name: String,
     role: Role,
+    /// What the role may do; what it may not is refused by every door.
+    may: Vec<Action>,
+}
+
+/// As the table of roles has it. The hive is ended through its local socket alone.
+fn may(role: Role) -> Vec<Action> {
+    let mut actions = Action::ALL.to_vec();
+    actions.retain(|it| *it != Action::Shutdown && decide(role, *it) != Reach::Nothing);
+    actions
 }
 
 /// Who is asking.
@@ -70,7 +83,8 @@ pub(crate) struct Me {
     responses((status = 200, description = "Who the credential belongs to.", body = Me))
 )]
 pub(crate) async fn show(permit: Permit, Params(Nothing {}): Params<Nothing>) -> Json<Me> {
-    Json(Me { name: permit.principal().to_string(), role: permit.role() })
+    let role = permit.role();
+    Json(Me { name: permit.principal().to_string(), role, may: may(role) })
 }
 
 /// Signs this browser out.

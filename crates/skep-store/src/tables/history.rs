@@ -7,7 +7,7 @@ use skep_core::Millis;
 use skep_core::decision::Decision;
 use skep_core::event::CallState;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
-use skep_core::message::{Body, MOST_TOKENS, Message, View, history_tag};
+use skep_core::message::{Body, MOST_TOKENS, Message, Role, View, history_tag};
 use skep_core::money::Money;
 
 use crate::engine::{Conn, PAGE_ROWS, SqlError, Tx, args, record};
@@ -295,6 +295,23 @@ pub async fn spoken_in(
     let mut said = after(conn, agent, &session, View::Simple, first - 1, u32::MAX).await?;
     said.retain(|message| message.turn == *turn);
     Ok(said)
+}
+
+/// What the agent said in the message in which a call stands; nothing where it said nothing, and
+/// where that message is not kept any more.
+pub async fn said_with(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+    (turn, call): (&TurnId, &CallId),
+) -> Result<Option<String>, SqlError> {
+    let select = "SELECT seq FROM calls WHERE turn = $1 AND call_id = $2";
+    let seq: Option<i64> = conn.find(select, &args![turn, call]).await?;
+    let Some(seq) = seq else { return Ok(None) };
+    let spoken = page(conn, agent, session, View::Simple, Some(seq + 1), 1).await?;
+    let own = |message: &Message| message.seq == seq && message.body.role == Role::Assistant;
+    let said = spoken.into_iter().find(own).map(|message| message.body.plain_text());
+    Ok(said.filter(|said| !said.trim().is_empty()))
 }
 
 pub(crate) const PAGE: &str = packed!("session = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");

@@ -13,21 +13,23 @@ use skep_core::cause::Cause;
 use skep_core::ids::{ApprovalId, Principal};
 use skep_core::policy::approvers::Approvers;
 use skep_core::policy::rule::{Rule, Who};
-use skep_core::policy::{Effect, Policy};
+use skep_core::policy::{Class, Effect, Policy};
 use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, QueueMode};
-use skep_core::visible::shown_arguments;
+use skep_core::visible::{bounded_text, shown_arguments, summary};
 use skep_guard::{clock, random, scrub};
 use skep_store::approvals::{self, AnswerApproval, Approval, NoteRefused, Reopen};
 use skep_store::audit::AddAudit;
 use skep_store::grants::GrantRow;
+use skep_store::history;
 use skep_store::inbox::{Accept, Accepted, Letter};
+use skep_store::{Conn, SqlError};
 use skep_turn::gate::{self, Bound, CallerRights, NamedFile};
 use skep_turn::lane::Slot;
 
 use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DecisionWish, DoorError,
-    ErrorKind, Identity, Inbound, RuleDraft, Sight, Source,
+    ErrorKind, Identity, Inbound, NetworkAccess, RuleDraft, Sight, Source,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
@@ -36,6 +38,8 @@ use drafts::{exactly, patterned, suggestions};
 
 /// Open questions that a pattern is tried on.
 const TRIED: u32 = 200;
+/// Characters of the agent's own words that go with a question.
+const WORDS: usize = 1000;
 /// A note is a sentence or two.
 const NOTE_CHARACTERS: usize = 2000;
 
@@ -82,8 +86,7 @@ impl Hive {
         let next = rows.last().filter(|_| full).map(|row| row.number);
         let who = self.visitor(by);
         rows.retain(|row| sees(&who, sight, row));
-        let approvals = rows.into_iter().map(|row| self.approval_info(row, &who)).collect();
-        Ok(ApprovalPage { approvals, next })
+        Ok(ApprovalPage { approvals: self.infos(rows, &who).await?, next })
     }
 
     pub async fn approval(
@@ -93,7 +96,23 @@ impl Hive {
         sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
         let who = self.visitor(by);
-        self.seen_approval(id, &who, sight).await.map(|row| self.approval_info(row, &who))
+        let row = self.seen_approval(id, &who, sight).await?;
+        let words = self.shared.store.read(async |conn| words(conn, &row).await);
+        let words = words.await.map_err(door_error)?;
+        Ok(self.approval_info(row, words, &who))
+    }
+
+    async fn infos(&self, rows: Vec<Approval>, who: &Who) -> Result<Vec<ApprovalInfo>, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            let mut all = Vec::with_capacity(rows.len());
+            for row in &rows {
+                all.push(words(conn, row).await?);
+            }
+            Ok(all)
+        });
+        let all = read.await.map_err(door_error)?;
+        let both = rows.into_iter().zip(all);
+        Ok(both.map(|(row, words)| self.approval_info(row, words, who)).collect())
     }
 
     /// What a pattern would cover, before anybody says yes to it.
@@ -111,11 +130,11 @@ impl Hive {
         let policy = with_rules(&agent.policy, &rules);
         let verdict = self.imagined(&row, &agent, &policy, Vec::new()).await?;
         let others = self.also_covered(&row, &agent, &policy, Vec::new()).await?;
-        let seen = others.into_iter().filter(|row| sees(&who, sight, row));
+        let seen = others.into_iter().filter(|row| sees(&who, sight, row)).collect();
         Ok(Covered {
             covers: verdict.effect == Effect::Allow,
             why: verdict.why,
-            others: seen.map(|row| self.approval_info(row, &who)).collect(),
+            others: self.infos(seen, &who).await?,
         })
     }
 
@@ -452,12 +471,13 @@ impl Hive {
         })
     }
 
-    fn approval_info(&self, row: Approval, who: &Who) -> ApprovalInfo {
+    fn approval_info(&self, row: Approval, words: Option<String>, who: &Who) -> ApprovalInfo {
         let approvers = approvers_of(&row);
         let sandbox =
             self.agent_of(row.agent, &row.agent_name).ok().map(|agent| agent.sandbox.level);
         let subject =
             self.shared.snapshot().toolbox.find(&row.tool).map(|tool| tool.subject(&row.arguments));
+        let class = Class::parse(&row.class).filter(|_| subject.is_some());
         let decision = match (row.decided_by, row.decided_at, row.decided_from) {
             (Some(by), Some(at), Some(from)) => Some(DecisionInfo {
                 by,
@@ -476,6 +496,9 @@ impl Hive {
             files,
             patterns: subject.map(|subject| suggestions(&subject)).unwrap_or_default(),
             shown: shown_arguments(&row.arguments),
+            summary: summary(&row.arguments),
+            words,
+            network: class.zip(sandbox).map(|(class, level)| NetworkAccess::of(class, level)),
             id: row.id,
             agent: row.agent_name,
             session: row.session,
@@ -500,6 +523,13 @@ impl Hive {
             decision,
         }
     }
+}
+
+/// The agent's own words, for people.
+async fn words(conn: &mut Conn, row: &Approval) -> Result<Option<String>, SqlError> {
+    let call = (&row.turn, &row.call);
+    let said = history::said_with(conn, &row.agent_name, &row.session, call).await?;
+    Ok(said.map(|said| bounded_text(said.trim(), WORDS)))
 }
 
 /// Those whom the rules named when the question was asked.
