@@ -351,7 +351,7 @@ impl Story {
             id: row.id.clone(),
             approve: true,
             scope: Scope::Once,
-            pattern: None,
+            patterns: Vec::new(),
             note: None,
             hash: "h".into(),
             by: "operator".into(),

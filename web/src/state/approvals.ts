@@ -8,7 +8,7 @@ import { type Live, settled } from "./live";
 export interface Choice {
   decision: "approve" | "deny";
   scope: Scope;
-  pattern?: string;
+  patterns?: string[];
   note?: string;
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use skep_core::visible::visible;
 
 use crate::failure::{Exit, Failure};
-use crate::hive::{CallError, Client, Globals, IdList, escaped};
+use crate::hive::{CallError, Client, Globals, IdList, escaped, with_query};
 use crate::print::{Tone, counted, foreign, items, output, stamp, table, text, time, toned};
 
 #[derive(Args)]
@@ -19,6 +19,7 @@ use crate::print::{Tone, counted, foreign, items, output, stamp, table, text, ti
   skep approve 019a2b3c-…                       let exactly this call run
   skep approve 019a2b3c-… --session             and calls like it in this session
   skep approve 019a2b3c-… --always --pattern 'git push'
+  skep approve 019a2b3c-… --always --pattern 'cargo build' --pattern rsync
   skep approve --unused                         what was approved and never ran
 
 Without an id it lists what waits and asks, on a terminal; elsewhere it exits 2.")]
@@ -31,9 +32,10 @@ pub struct ApproveArgs {
     /// Calls like it in this session
     #[arg(long)]
     session: bool,
-    /// What is allowed: the first words of a command, a path, a host
+    /// What is allowed: the first words of a command, a path, a host; once for each command of a
+    /// line
     #[arg(long)]
-    pattern: Option<String>,
+    pattern: Vec<String>,
     /// For the record
     #[arg(long)]
     note: Option<String>,
@@ -67,8 +69,8 @@ pub async fn run_approve(command: ApproveArgs, globals: &Globals) -> Result<(), 
         (_, true) => "session",
         _ => "once",
     };
-    let (pattern, note) = (command.pattern, command.note);
-    let body = json!({"decision": "approve", "scope": scope, "pattern": pattern, "note": note});
+    let (patterns, note) = (command.pattern, command.note);
+    let body = json!({"decision": "approve", "scope": scope, "patterns": patterns, "note": note});
     decide_by_id(&client, globals, &id, body).await
 }
 
@@ -214,6 +216,56 @@ pub fn facts(question: &Value) -> Vec<String> {
     let shown = question["shown"].as_str().unwrap_or_default();
     lines.extend(foreign(shown).lines().map(|line| format!("  {line}")));
     lines
+}
+
+/// Sets of patterns to choose from, the narrowest first: each covers every command of the call.
+pub fn choices(question: &Value) -> Vec<Vec<String>> {
+    let texts = |part: &Value| -> Vec<String> {
+        let patterns = items(&part["patterns"]).iter().filter_map(Value::as_str);
+        patterns.map(str::to_owned).collect()
+    };
+    let parts: Vec<Vec<String>> = items(&question["commands"]).iter().map(texts).collect();
+    if parts.iter().any(Vec::is_empty) {
+        return Vec::new();
+    }
+    let most = parts.iter().map(Vec::len).max().unwrap_or(0);
+    let set = |at: usize| {
+        let mut set: Vec<String> = Vec::new();
+        for part in &parts {
+            let pattern = &part[at.min(part.len() - 1)];
+            if !set.contains(pattern) {
+                set.push(pattern.clone());
+            }
+        }
+        set
+    };
+    (0..most).map(set).collect()
+}
+
+/// A set of patterns on one line.
+pub fn joined(patterns: &[String]) -> String {
+    let shown: Vec<String> = patterns.iter().map(|pattern| foreign(pattern)).collect();
+    shown.join("   and   ")
+}
+
+/// Patterns as a person types them: one for each command, with `;` between them.
+pub fn own_patterns(typed: &str) -> Vec<String> {
+    let patterns = typed.split(';').map(str::trim).filter(|pattern| !pattern.is_empty());
+    patterns.map(str::to_owned).collect()
+}
+
+/// Where the hive says what patterns would cover.
+pub fn covers_path(id: &str, patterns: &[String]) -> String {
+    let patterns = (!patterns.is_empty()).then(|| json!(patterns).to_string());
+    with_query(&format!("/api/v1/approvals/{}/covers", escaped(id)), [("patterns", patterns)])
+}
+
+/// What patterns would have covered before.
+pub fn past(found: &Value) -> String {
+    let count = |key: &str| found["last"][key].as_u64().unwrap_or(0);
+    let (covered, calls) = (count("covered"), count("calls"));
+    let plural = if calls == 1 { "" } else { "s" };
+    format!("it covers {covered} of the last {calls} call{plural} of this conversation")
 }
 
 /// One of each list.

@@ -74,7 +74,17 @@ pub struct ApprovalInfo {
     pub expires_at: Millis,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionInfo>,
-    /// Patterns that would cover it, the narrowest first.
+    /// What a lasting yes has to cover, all of it: each command of its line, else its path or its
+    /// host. Empty where the call names nothing of the kind, or more than can be listed.
+    pub commands: Vec<CallPart>,
+}
+
+/// A part of a call that a pattern can be about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CallPart {
+    /// For people.
+    pub text: String,
+    /// Patterns that cover it, the narrowest first.
     pub patterns: Vec<String>,
 }
 
@@ -120,8 +130,9 @@ pub struct DecisionInfo {
     /// The door it came through.
     pub from: String,
     pub scope: Scope,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pattern: Option<String>,
+    /// What a lasting yes allowed; none: exactly this call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub patterns: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// When the call ran with it; absent: it was never used.
@@ -150,7 +161,7 @@ pub struct ApprovalPage {
     pub next: Option<i64>,
 }
 
-/// What a pattern would come to.
+/// What patterns would come to.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Covered {
     /// Whether it would answer this question.
@@ -159,6 +170,17 @@ pub struct Covered {
     pub why: String,
     /// Other open questions of the agent that it would answer too.
     pub others: Vec<ApprovalInfo>,
+    /// What it would have covered before.
+    pub last: PastCalls,
+}
+
+/// The newest calls of the tool in the conversation, this one among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PastCalls {
+    /// How many were looked at; at most five.
+    pub calls: usize,
+    /// How many of them the patterns cover.
+    pub covered: usize,
 }
 
 /// A decision on its way in.
@@ -166,7 +188,8 @@ pub struct Covered {
 pub struct DecisionWish {
     pub approve: bool,
     pub scope: Scope,
-    pub pattern: Option<String>,
+    /// None: exactly this call.
+    pub patterns: Vec<String>,
     pub note: Option<String>,
     pub hash: String,
     pub by: String,

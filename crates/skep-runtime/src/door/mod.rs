@@ -6,9 +6,9 @@ mod sessions;
 mod turns;
 
 pub use approvals::{
-    ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, ClassEffect, Covered, DecisionInfo,
-    DecisionWish, GrantInfo, GrantWish, NetworkAccess, PolicyInfo, PutInForce, RuleDraft, WhyInfo,
-    WhyWish, WriteRules,
+    ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, CallPart, ClassEffect, Covered,
+    DecisionInfo, DecisionWish, GrantInfo, GrantWish, NetworkAccess, PastCalls, PolicyInfo,
+    PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
 };
 pub use hive::{IntegrityInfo, ProviderInfo, ProviderTry, Reached};
 pub use sessions::{

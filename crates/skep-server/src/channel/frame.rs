@@ -5,7 +5,7 @@
 //!   again harmless
 //! - `{type:"interrupt", agent?, session?}` ends the turn that runs in the conversation
 //! - `{type:"subscribe", agent?, session?, since?}` raw live events, as `event` frames
-//! - `{type:"approve", id, decision, hash, scope?, pattern?, note?}` decides on a call that waits
+//! - `{type:"approve", id, decision, hash, scope?, patterns?, note?}` decides on a call that waits
 //!   for a person, answered by an `approval` frame
 //!
 //! To a client: `hello {channel, seq}` first; durable `ack`, `response` and `error` with `id` and
@@ -85,7 +85,7 @@ struct Raw {
     attachments: Option<Vec<RawAttachment>>,
     decision: Option<Value>,
     scope: Option<Value>,
-    pattern: Option<Value>,
+    patterns: Option<Value>,
     note: Option<Value>,
     hash: Option<Value>,
 }
@@ -174,7 +174,7 @@ impl Raw {
 
     /// The same body as over REST.
     fn approve(self) -> Result<ClientFrame, DoorError> {
-        let usual = ["type", "id", "decision", "scope", "pattern", "note", "hash"];
+        let usual = ["type", "id", "decision", "scope", "patterns", "note", "hash"];
         self.refuse_others("approve", &usual)?;
         let id = self.id.ok_or_else(|| {
             invalid("invalid_frame", "an approve frame names the approval with `id`")
@@ -183,7 +183,7 @@ impl Raw {
         let given = [
             ("decision", self.decision),
             ("scope", self.scope),
-            ("pattern", self.pattern),
+            ("patterns", self.patterns),
             ("note", self.note),
             ("hash", self.hash),
         ];
@@ -218,7 +218,7 @@ impl Raw {
             ("attachments", self.attachments.is_some()),
             ("decision", self.decision.is_some()),
             ("scope", self.scope.is_some()),
-            ("pattern", self.pattern.is_some()),
+            ("patterns", self.patterns.is_some()),
             ("note", self.note.is_some()),
             ("hash", self.hash.is_some()),
         ];

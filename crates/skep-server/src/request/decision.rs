@@ -23,8 +23,10 @@ pub(crate) struct DecisionRequest {
     decision: DecisionWord,
     /// The scope of an approval; `once` where it is left out.
     scope: Option<Scope>,
-    /// For `session` and `always`: what is allowed; exactly this call where it is left out.
-    pattern: Option<String>,
+    /// For `session` and `always`: what is allowed, one for each command of the call's line, all of
+    /// it covered; exactly this call where there are none.
+    #[serde(default)]
+    patterns: Vec<String>,
     /// For the agent where it is a no, for the record else.
     #[schema(max_length = 2000)]
     note: Option<String>,
@@ -37,7 +39,7 @@ impl DecisionRequest {
         DecisionWish {
             approve: self.decision == DecisionWord::Approve,
             scope: self.scope.unwrap_or(Scope::Once),
-            pattern: self.pattern,
+            patterns: self.patterns,
             note: self.note,
             hash: self.hash,
             by: permit.principal().to_string(),

@@ -84,11 +84,13 @@ pub(crate) async fn show(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PatternParams {
-    /// A pattern; left out: exactly this call.
-    pattern: Option<String>,
+    /// Patterns, as a JSON list of texts; left out: exactly this call.
+    #[param(example = r#"["git add", "git push"]"#)]
+    patterns: Option<String>,
 }
 
-/// What an always-rule with this pattern would cover: this call, and other open questions.
+/// What always-rules with these patterns would cover: this call, other open questions, and how
+/// many of the last calls.
 #[utoipa::path(
     get, path = "/api/v1/approvals/{id}/covers", tag = "approvals",
     params(PatternParams),
@@ -103,8 +105,14 @@ pub(crate) async fn covers(
     Segments(id): Segments<String>,
     Params(params): Params<PatternParams>,
 ) -> Result<Json<Covered>, Problem> {
-    let pattern = params.pattern.as_deref();
-    Ok(Json(doors.hive.covers(&id, pattern, permit.identity(), &permit.sight()).await?))
+    let patterns: Vec<String> = match &params.patterns {
+        None => Vec::new(),
+        Some(text) => serde_json::from_str(text).map_err(|_| {
+            let detail = "patterns is a JSON list of texts, for instance [\"git push\"]";
+            Problem::bad_request("invalid_query", detail)
+        })?,
+    };
+    Ok(Json(doors.hive.covers(&id, &patterns, permit.identity(), &permit.sight()).await?))
 }
 
 /// Decides. The first answer counts; what was shown has to be what would run.

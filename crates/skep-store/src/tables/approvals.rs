@@ -150,7 +150,7 @@ pub struct AnswerApproval {
     pub id: String,
     pub approve: bool,
     pub scope: Scope,
-    pub pattern: Option<String>,
+    pub patterns: Vec<String>,
     pub note: Option<String>,
     /// The hash that the decider was shown.
     pub hash: String,
@@ -176,17 +176,10 @@ impl Run for AnswerApproval {
         }
         let state = if self.approve { ApprovalState::Approved } else { ApprovalState::Denied };
         let update = "UPDATE approvals SET state = $2, decided_by = $3, decided_at = $4, \
-                      decided_from = $5, scope = $6, pattern = $7, note = $8 WHERE id = $1";
-        let args = args![
-            self.id,
-            state,
-            self.by,
-            self.now,
-            self.from,
-            self.scope,
-            self.pattern,
-            self.note
-        ];
+                      decided_from = $5, scope = $6, patterns = $7, note = $8 WHERE id = $1";
+        let patterns = (!self.patterns.is_empty()).then(|| json!(self.patterns).to_string());
+        let args =
+            args![self.id, state, self.by, self.now, self.from, self.scope, patterns, self.note];
         tx.conn.run(update, &args).await?;
         let asking = found.asking(self.now);
         tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
@@ -214,8 +207,9 @@ impl AnswerApproval {
     fn trace(&self, found: &Approval, state: ApprovalState) -> AuditRow {
         let word = format!("{} {} through {}", state.as_str(), self.scope.as_str(), self.from);
         let mut links = vec![json!({"stage": "approval", "word": word})];
-        for (stage, word) in [("pattern", &self.pattern), ("note", &self.note)] {
-            links.extend(word.as_ref().map(|word| json!({"stage": stage, "word": word})));
+        let patterns = self.patterns.iter().map(|pattern| ("pattern", pattern));
+        for (stage, word) in patterns.chain(self.note.iter().map(|note| ("note", note))) {
+            links.push(json!({"stage": stage, "word": word}));
         }
         let row = AuditRow::new(AuditKind::Decision, self.now, state.as_str());
         AuditRow { decision: Json::Array(links).to_string(), ..found.trace(&self.by, row) }
@@ -351,7 +345,7 @@ pub struct Approval {
     pub decided_at: Option<Millis>,
     pub decided_from: Option<String>,
     pub scope: Option<Scope>,
-    pub pattern: Option<String>,
+    pub patterns: Option<Vec<String>>,
     pub note: Option<String>,
     pub used_at: Option<Millis>,
 }
@@ -359,7 +353,7 @@ pub struct Approval {
 record! { Approval {
     number, id, agent, agent_name, session, session_key, item, turn, call, tool, class, arguments,
     cwd, files, hash, why, state, reopened, asked_by, asked_at, expires_at, decided_by, decided_at,
-    decided_from, scope, pattern, note, used_at,
+    decided_from, scope, patterns, note, used_at,
 } }
 
 impl Approval {
@@ -444,7 +438,7 @@ macro_rules! select {
             "SELECT p.number, p.id, p.agent, a.name, p.session, p.session_key, p.item, p.turn, ",
             "p.call_id, p.tool, p.class, p.arguments, p.cwd, p.files, p.hash, p.why, p.state, ",
             "p.reopened, p.asked_by, p.asked_at, p.expires_at, p.decided_by, p.decided_at, ",
-            "p.decided_from, p.scope, p.pattern, p.note, p.used_at ",
+            "p.decided_from, p.scope, p.patterns, p.note, p.used_at ",
             "FROM approvals p JOIN agents a ON a.id = p.agent ",
             $rest
         )

@@ -237,9 +237,10 @@ async fn gate_always_writes_a_rule_and_answers_what_it_covers() {
     play.until_state("main", &second, "waiting").await;
     let third = play.item("main", "three", "date").await;
     play.until_state("main", &third, "waiting").await;
-    assert_eq!(asked["patterns"], json!(["echo a b $", "echo a", "echo"]));
+    let part = json!({"text": "echo a b", "patterns": ["echo a b $", "echo a", "echo"]});
+    assert_eq!(asked["commands"], json!([part]));
     let id = asked["id"].as_str().unwrap();
-    let covers = format!("/api/v1/approvals/{id}/covers?pattern=echo");
+    let covers = format!("/api/v1/approvals/{id}/covers?patterns=%5B%22echo%22%5D");
     let covers = play.api().get(&covers).await.unwrap().good().unwrap();
     assert_eq!(covers["covers"], true);
     let others = covers["others"].as_array().unwrap();
@@ -249,11 +250,11 @@ async fn gate_always_writes_a_rule_and_answers_what_it_covers() {
         .decision(
             &asked,
             json!({"decision": "approve", "scope": "always",
-                                             "pattern": "ls"}),
+                                             "patterns": ["ls"]}),
         )
         .await;
     assert_eq!((wrong.status, &wrong.json["code"]), (409, &json!("still_asked")));
-    let always = json!({"decision": "approve", "scope": "always", "pattern": "echo"});
+    let always = json!({"decision": "approve", "scope": "always", "patterns": ["echo"]});
     play.decision(&asked, always).await.good().unwrap();
     for item in [&first, &second] {
         assert_eq!(play.ended("main", item).await["response"]["content"], "done");

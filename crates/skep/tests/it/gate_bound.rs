@@ -134,7 +134,7 @@ async fn gate_a_workspace_that_cannot_be_bound_is_said_and_approved_once_only() 
     let said = play.state().await["turns"][0]["waiting_for"].clone();
     assert_eq!(said, "approval of bash; files are not bound");
     for scope in ["session", "always"] {
-        let wish = json!({"decision": "approve", "scope": scope, "pattern": "echo"});
+        let wish = json!({"decision": "approve", "scope": scope, "patterns": ["echo"]});
         let refused = play.decision(&asked, wish).await;
         assert_eq!((refused.status, &refused.json["code"]), (409, &json!("not_bound")), "{scope}");
     }

@@ -277,7 +277,7 @@ async fn gate_what_people_change_is_in_the_trail() {
     ]);
     let item = play.item("main", "main", "go").await;
     let asked = play.question().await;
-    let always = json!({"decision": "approve", "scope": "always", "pattern": "echo"});
+    let always = json!({"decision": "approve", "scope": "always", "patterns": ["echo"]});
     play.decision(&asked, always).await.good().unwrap();
     play.ended("main", &item).await;
     // Files, by hand.

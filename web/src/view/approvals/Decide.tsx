@@ -24,6 +24,12 @@ const SCOPES: [Scope, string, (approval: ApprovalInfo) => string][] = [
   ["always", "Always", (approval) => `adds a rule for ${approval.agent}`],
 ];
 
+/** Of a call that is one command; of several each would need its own. */
+function suggestions(approval: ApprovalInfo): string[] {
+  const [first, ...more] = approval.commands;
+  return more.length > 0 ? [] : (first?.patterns ?? []);
+}
+
 export function Decide(props: { approval: ApprovalInfo }) {
   const { approvals, decides } = usePage();
   const { problem, run } = createAction();
@@ -78,7 +84,7 @@ function Form(props: { approval: ApprovalInfo }) {
       () => {
         since = Date.now();
         setScope("once");
-        setPattern(props.approval.patterns[0] ?? "");
+        setPattern(suggestions(props.approval)[0] ?? "");
         setNote("");
         forget();
       },
@@ -88,7 +94,7 @@ function Form(props: { approval: ApprovalInfo }) {
   const [covered] = createResource(
     () => (wide() && pattern().trim() ? { id: props.approval.id, pattern: pattern() } : undefined),
     async ({ id, pattern }) => {
-      const found = await get<Covered>(`/approvals/${id}/covers${query({ pattern })}`);
+      const found = await get<Covered>(`/approvals/${id}/covers${query({ patterns: JSON.stringify([pattern]) })}`);
       return { pattern, found };
     },
   );
@@ -108,7 +114,7 @@ function Form(props: { approval: ApprovalInfo }) {
   async function decide(decision: Choice["decision"]): Promise<void> {
     if (decision === "approve" && blocked()) return;
     const choice: Choice = { decision, scope: decision === "deny" ? "once" : scope() };
-    if (decision === "approve" && wide()) choice.pattern = pattern().trim();
+    if (decision === "approve" && wide()) choice.patterns = [pattern().trim()];
     if (note().trim()) choice.note = note().trim();
     await run(() => approvals.decide(props.approval, choice), "Not decided: ");
   }
@@ -248,9 +254,9 @@ function Pattern(props: {
         value={props.pattern}
         onInput={(event) => props.write(event.currentTarget.value)}
       />
-      <Show when={props.approval.patterns.length > 1}>
+      <Show when={suggestions(props.approval).length > 1}>
         <div class="row suggestions">
-          <For each={props.approval.patterns}>
+          <For each={suggestions(props.approval)}>
             {(one) => (
               <button type="button" class="text-button" onClick={() => props.write(one)}>
                 <code>{visible(one)}</code>

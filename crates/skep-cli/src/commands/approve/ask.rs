@@ -5,9 +5,9 @@ use std::io::BufRead;
 
 use serde_json::{Value, json};
 
-use super::{decide, show_decided};
+use super::{choices, covers_path, decide, joined, own_patterns, past, show_decided};
 use crate::failure::Failure;
-use crate::hive::{Client, Globals, escaped, with_query};
+use crate::hive::{Client, Globals};
 use crate::print::{foreign, items, output, text};
 
 /// Asks until there is a decision or an empty line.
@@ -49,35 +49,33 @@ pub(super) async fn one(
 /// The body of a decision that outlasts this call, after a preview of what it covers. `None`: ask
 /// again.
 async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value> {
-    let named: Vec<&str> = items(&question["patterns"]).iter().filter_map(Value::as_str).collect();
+    let choices = choices(question);
     output::line("what is allowed:");
-    for (number, pattern) in named.iter().enumerate() {
-        output::line(format!("  {}  {}", number + 1, foreign(pattern)));
+    for (number, patterns) in choices.iter().enumerate() {
+        output::line(format!("  {}  {}", number + 1, joined(patterns)));
     }
     output::line("  e  exactly this call");
     let chosen = typed("a number, e, a pattern of your own, Enter to go back: ")?;
     let number = chosen.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-    let pattern = match (chosen.as_str(), number.and_then(|at| named.get(at))) {
-        ("e", _) => None,
-        (_, Some(named)) => Some((*named).to_owned()),
-        _ => Some(chosen),
+    let patterns = match (chosen.as_str(), number.and_then(|at| choices.get(at))) {
+        ("e", _) => Vec::new(),
+        (_, Some(patterns)) => patterns.clone(),
+        _ => own_patterns(&chosen),
     };
-    if !preview(client, question, scope, pattern.as_deref()).await {
+    if !preview(client, question, scope, &patterns).await {
         return None;
     }
     match typed("is that what you want? [y]es, Enter to go back: ")?.as_str() {
         "y" | "yes" => {}
         _ => return None,
     }
-    Some(json!({"decision": "approve", "scope": scope, "pattern": pattern}))
+    Some(json!({"decision": "approve", "scope": scope, "patterns": patterns}))
 }
 
-/// Shows what the pattern covers; false if it does not cover this call.
-async fn preview(client: &Client, question: &Value, scope: &str, pattern: Option<&str>) -> bool {
+/// Shows what the patterns cover; false if they do not cover this call.
+async fn preview(client: &Client, question: &Value, scope: &str, patterns: &[String]) -> bool {
     let id = question["id"].as_str().unwrap_or_default();
-    let path = format!("/api/v1/approvals/{}/covers", escaped(id));
-    let path = with_query(&path, [("pattern", pattern.map(str::to_owned))]);
-    let found = match client.get(&path).await {
+    let found = match client.get(&covers_path(id, patterns)).await {
         Ok(found) => found,
         Err(error) => {
             output::note(client.failure("see what that covers", error).to_string());
@@ -97,8 +95,9 @@ async fn preview(client: &Client, question: &Value, scope: &str, pattern: Option
     }
     for other in others {
         let (tool, key) = (text(&other["tool"]), text(&other["session_key"]));
-        output::line(format!("  {tool} in {key}: {}", text(&other["shown"])));
+        output::line(format!("  {tool} in {key}: {}", text(&other["summary"])));
     }
+    output::line(past(&found));
     true
 }
 

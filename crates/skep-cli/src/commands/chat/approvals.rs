@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::commands::ApprovalReply;
+use crate::commands::approve::choices;
 use crate::print::{foreign, items};
 
 /// What the terminal does with a reply.
@@ -13,7 +14,7 @@ pub enum ReplyAction {
     /// Show what a pattern covers before the rule is written.
     Preview {
         id: String,
-        pattern: String,
+        patterns: Vec<String>,
     },
     Note(String),
 }
@@ -24,8 +25,8 @@ pub struct PendingApprovals {
     open: Vec<Value>,
     /// The first pending approval when the line was started: a reply never applies to a later one.
     about: Option<String>,
-    /// The approval and pattern of the last preview.
-    previewed: Option<(String, String)>,
+    /// The approval and patterns of the last preview.
+    previewed: Option<(String, Vec<String>)>,
 }
 
 impl PendingApprovals {
@@ -59,26 +60,26 @@ impl PendingApprovals {
                 frame["note"] = note.map_or(Value::Null, Value::from);
             }
             ApprovalReply::Once => frame["decision"] = "approve".into(),
-            ApprovalReply::Session { pattern } => {
+            ApprovalReply::Session { patterns } => {
                 (frame["decision"], frame["scope"]) = ("approve".into(), "session".into());
-                frame["pattern"] = pattern.map_or(Value::Null, Value::from);
+                frame["patterns"] = patterns.into();
             }
-            ApprovalReply::Always { pattern: None } => {
+            ApprovalReply::Always { patterns } if patterns.is_empty() => {
                 let patterns = patterns(question);
                 return ReplyAction::Note(match patterns.is_empty() {
                     true => "Say what is allowed from now on: /approve always PATTERN".to_owned(),
                     false => format!("Say what is allowed from now on: {}", patterns.join(" or ")),
                 });
             }
-            ApprovalReply::Always { pattern: Some(pattern) } => {
-                let shown = Some((about.clone(), pattern.clone()));
+            ApprovalReply::Always { patterns } => {
+                let shown = Some((about.clone(), patterns.clone()));
                 if self.previewed != shown {
                     let id = about.clone();
                     self.previewed = shown;
-                    return ReplyAction::Preview { id, pattern };
+                    return ReplyAction::Preview { id, patterns };
                 }
                 (frame["decision"], frame["scope"]) = ("approve".into(), "always".into());
-                frame["pattern"] = pattern.into();
+                frame["patterns"] = patterns.into();
             }
         }
         if let Some(fields) = frame.as_object_mut() {
@@ -90,14 +91,13 @@ impl PendingApprovals {
 
 /// The commands for a lasting approval of this call.
 pub fn patterns(question: &Value) -> Vec<String> {
-    let patterns = items(&question["patterns"]).iter();
-    let named = patterns.filter_map(Value::as_str);
-    named.map(|pattern| format!("/approve always {}", foreign(pattern))).collect()
+    let typed = |patterns: &Vec<String>| foreign(&patterns.join("; "));
+    choices(question).iter().map(|set| format!("/approve always {}", typed(set))).collect()
 }
 
-/// Describes what a pattern covers.
-pub fn covered(pattern: &str, found: &Value) -> String {
-    let pattern = foreign(pattern);
+/// Describes what patterns cover.
+pub fn covered(patterns: &[String], found: &Value) -> String {
+    let pattern = foreign(&patterns.join("; "));
     if found["covers"] != true {
         let why = foreign(found["why"].as_str().unwrap_or_default());
         return format!("`{pattern}` would not answer this question: {why}");
@@ -106,7 +106,7 @@ pub fn covered(pattern: &str, found: &Value) -> String {
     let others: Vec<String> = others
         .map(|other| {
             let text = |key: &str| foreign(other[key].as_str().unwrap_or_default());
-            format!("{} in {}: {}", text("tool"), text("session_key"), text("shown"))
+            format!("{} in {}: {}", text("tool"), text("session_key"), text("summary"))
         })
         .collect();
     let also = match others.is_empty() {
@@ -126,7 +126,7 @@ mod tests {
 
     fn question(id: &str, asked_at: i64) -> Value {
         json!({"id": id, "hash": format!("hash of {id}"), "asked_at": asked_at,
-               "patterns": ["echo a $", "echo"]})
+               "commands": [{"text": "echo a", "patterns": ["echo a $", "echo"]}]})
     }
 
     #[test]
@@ -154,20 +154,23 @@ mod tests {
         let mut approvals = PendingApprovals::default();
         approvals.know(vec![question("a", 1)]);
         approvals.begin_line();
-        let always =
-            |pattern: Option<&str>| ApprovalReply::Always { pattern: pattern.map(str::to_owned) };
+        let always = |pattern: Option<&str>| ApprovalReply::Always {
+            patterns: pattern.into_iter().map(str::to_owned).collect(),
+        };
         let ReplyAction::Note(which) = approvals.answer(always(None)) else { panic!("no pattern") };
         assert_eq!(
             which,
             "Say what is allowed from now on: /approve always echo a $ or /approve always echo"
         );
-        let preview =
-            |pattern: &str| ReplyAction::Preview { id: "a".into(), pattern: pattern.to_owned() };
+        let preview = |pattern: &str| ReplyAction::Preview {
+            id: "a".into(),
+            patterns: vec![pattern.to_owned()],
+        };
         assert_eq!(approvals.answer(always(Some("echo"))), preview("echo"));
         assert_eq!(approvals.answer(always(Some("ls"))), preview("ls"));
         let ReplyAction::Decide(frame) = approvals.answer(always(Some("ls"))) else {
             panic!("shown")
         };
-        assert_eq!((&frame["scope"], &frame["pattern"]), (&json!("always"), &json!("ls")));
+        assert_eq!((&frame["scope"], &frame["patterns"]), (&json!("always"), &json!(["ls"])));
     }
 }

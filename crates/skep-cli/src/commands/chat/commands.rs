@@ -2,6 +2,8 @@
 
 use skep_core::slash::{COMMANDS, CommandInfo};
 
+use crate::commands::approve::own_patterns;
+
 /// Handled here; the hive never sees them.
 const LOCAL: &[CommandInfo] = &[
     CommandInfo {
@@ -37,8 +39,8 @@ pub enum LocalCommand {
 #[derive(Debug, PartialEq, Eq)]
 pub enum ApprovalReply {
     Once,
-    Session { pattern: Option<String> },
-    Always { pattern: Option<String> },
+    Session { patterns: Vec<String> },
+    Always { patterns: Vec<String> },
     Deny { note: Option<String> },
 }
 
@@ -56,11 +58,12 @@ fn answer(text: &str) -> Option<ApprovalReply> {
         "/deny" => Some(ApprovalReply::Deny { note: rest }),
         "/approve" => {
             let rest = rest.unwrap_or_default();
-            let (scope, pattern) = split(&rest);
+            let (scope, rest) = split(&rest);
+            let patterns = own_patterns(&rest.unwrap_or_default());
             match scope {
                 "" | "once" => Some(ApprovalReply::Once),
-                "session" => Some(ApprovalReply::Session { pattern }),
-                "always" => Some(ApprovalReply::Always { pattern }),
+                "session" => Some(ApprovalReply::Session { patterns }),
+                "always" => Some(ApprovalReply::Always { patterns }),
                 // Unknown scope: the hive answers with the list of commands.
                 _ => None,
             }

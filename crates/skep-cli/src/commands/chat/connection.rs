@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::commands::approve::covers_path;
 use crate::failure::Failure;
 use crate::hive::client::{CallError, Client, HiveSocket, escaped};
 use crate::print::values::items;
@@ -39,10 +40,10 @@ pub enum ChatCommand {
     Interrupt,
     /// An answer to a call that waits for a person.
     Decide(Value),
-    /// Asks what a pattern would cover.
+    /// Asks what patterns would cover.
     Preview {
         id: String,
-        pattern: String,
+        patterns: Vec<String>,
     },
 }
 
@@ -61,9 +62,9 @@ pub enum ChatUpdate {
     Frame(Value),
     /// The pending approvals of this conversation.
     Questions(Vec<Value>),
-    /// What a pattern would cover, or the error.
+    /// What patterns would cover, or the error.
     Covers {
-        pattern: String,
+        patterns: Vec<String>,
         found: Result<Value, String>,
     },
     Lost {
@@ -230,11 +231,10 @@ impl ConnectionTask {
         Ok(self.updates.send(ChatUpdate::Questions(open)).await?)
     }
 
-    async fn preview(&self, id: &str, pattern: String) -> Result<(), SocketEnd> {
-        let (id, asked) = (escaped(id), escaped(&pattern));
-        let path = format!("/api/v1/approvals/{id}/covers?pattern={asked}");
-        let found = self.client.get(&path).await.map_err(|error| error.to_string());
-        Ok(self.updates.send(ChatUpdate::Covers { pattern, found }).await?)
+    async fn preview(&self, id: &str, patterns: Vec<String>) -> Result<(), SocketEnd> {
+        let found = self.client.get(&covers_path(id, &patterns)).await;
+        let found = found.map_err(|error| error.to_string());
+        Ok(self.updates.send(ChatUpdate::Covers { patterns, found }).await?)
     }
 
     async fn rows(&self, which: &str) -> Result<Value, CallError> {
@@ -320,7 +320,7 @@ impl ConnectionTask {
                 frame
             }
             ChatCommand::Decide(frame) => frame,
-            ChatCommand::Preview { id, pattern } => return self.preview(&id, pattern).await,
+            ChatCommand::Preview { id, patterns } => return self.preview(&id, patterns).await,
             ChatCommand::Interrupt => json!({
                 "type": "interrupt", "agent": self.options.agent, "session": self.options.session,
             }),

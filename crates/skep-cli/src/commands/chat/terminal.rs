@@ -247,7 +247,7 @@ impl Terminal {
         self.transcript.entries.push(ChatEntry::Said(text));
         let command = match self.transcript.approvals.answer(answer) {
             ReplyAction::Note(text) => return self.transcript.note(text),
-            ReplyAction::Preview { id, pattern } => ChatCommand::Preview { id, pattern },
+            ReplyAction::Preview { id, patterns } => ChatCommand::Preview { id, patterns },
             ReplyAction::Decide(frame) => ChatCommand::Decide(frame),
         };
         let _ = self.connection.commands.send(command).await;

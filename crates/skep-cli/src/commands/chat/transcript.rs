@@ -116,8 +116,8 @@ impl ChatTranscript {
                 let fresh = self.approvals.know(open);
                 self.entries.extend(fresh.into_iter().map(ChatEntry::Question));
             }
-            ChatUpdate::Covers { pattern, found: Ok(found) } => {
-                self.note(approvals::covered(&pattern, &found));
+            ChatUpdate::Covers { patterns, found: Ok(found) } => {
+                self.note(approvals::covered(&patterns, &found));
             }
             ChatUpdate::Covers { found: Err(why), .. } => {
                 self.entries.push(ChatEntry::Trouble(why))

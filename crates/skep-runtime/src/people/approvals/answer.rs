@@ -20,7 +20,7 @@ use skep_store::inbox::{Accept, Accepted, Letter};
 use skep_turn::gate::Bound;
 use skep_turn::lane::Slot;
 
-use super::{approvers_of, files_of, row_of, with_rules};
+use super::{Drafted, approvers_of, files_of, row_of, with_rules};
 use crate::door::{
     ApprovalInfo, DecisionWish, DoorError, ErrorKind, Identity, Inbound, RuleDraft, Sight, Source,
 };
@@ -71,7 +71,7 @@ impl Hive {
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_note", text));
         }
         let lasting = wish.scope != Scope::Once;
-        if (!wish.approve && lasting) || (wish.pattern.is_some() && !lasting) {
+        if (!wish.approve && lasting) || (!wish.patterns.is_empty() && !lasting) {
             let text = "A scope and a pattern go with a yes: `approve` with scope `session` or \
                         `always`. What is to be denied from now on is written as a rule.";
             return Err(DoorError::new(ErrorKind::Invalid, "invalid_scope", text));
@@ -111,7 +111,7 @@ impl Hive {
             let covered = DecisionWish {
                 approve: true,
                 scope: Scope::Once,
-                pattern: None,
+                patterns: Vec::new(),
                 note: None,
                 hash: other.hash.clone(),
                 by: wish.by.clone(),
@@ -162,7 +162,7 @@ impl Hive {
             id: row.id.clone(),
             approve: wish.approve,
             scope: wish.scope,
-            pattern: wish.pattern.clone(),
+            patterns: wish.patterns.clone(),
             note,
             hash: wish.hash.clone(),
             by: wish.by.clone(),
@@ -221,7 +221,7 @@ impl Hive {
         agent: &AgentSettings,
         wish: &DecisionWish,
     ) -> Result<Lasting, DoorError> {
-        let rules = self.draft_rules(row, agent, wish.pattern.as_deref()).await?;
+        let Drafted { rules, stray } = self.draft_rules(row, agent, &wish.patterns).await?;
         let always = wish.scope == Scope::Always;
         let (policy, grants) = match always {
             true => (with_rules(&agent.policy, &rules), Vec::new()),
@@ -235,6 +235,10 @@ impl Hive {
                 verdict.why
             );
             return Err(DoorError::new(ErrorKind::Conflict, "still_asked", text));
+        }
+        if let Some(why) = stray {
+            let text = format!("Nothing was decided: {why}.");
+            return Err(DoorError::new(ErrorKind::Invalid, "bad_pattern", text));
         }
         let mut also = self.also_covered(row, agent, &policy, grants).await?;
         if !always {

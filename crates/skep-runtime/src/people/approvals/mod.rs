@@ -7,11 +7,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use skep_core::approval::{ApprovalState, Scope};
+use skep_core::message::{Block, View};
 use skep_core::policy::approvers::Approvers;
-use skep_core::policy::rule::{Rule, Who};
+use skep_core::policy::rule::{Piece, Rule, Who};
 use skep_core::policy::{Class, Effect, Policy};
 use skep_core::settings::AgentSettings;
-use skep_core::visible::{bounded_text, shown_arguments, summary};
+use skep_core::tool::Subject;
+use skep_core::visible::{bounded_text, shown_arguments, summary, visible};
 use skep_guard::clock;
 use skep_store::approvals::{self, Approval, Reopen};
 use skep_store::grants::GrantRow;
@@ -20,16 +22,26 @@ use skep_turn::gate::{self, Bound, CallerRights, NamedFile};
 
 use crate::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, DecisionInfo, DoorError, ErrorKind,
-    Identity, NetworkAccess, RuleDraft, Sight,
+    Identity, NetworkAccess, PastCalls, RuleDraft, Sight,
 };
 use crate::hive::{Hive, door_error};
 use crate::people::policies::{PolicyTrial, check_row};
-use drafts::{exactly, patterned, suggestions};
+use drafts::{exactly, parts, patterned};
 
 /// Open questions that a pattern is tried on.
 const TRIED: u32 = 200;
+/// Calls of the conversation that a pattern is tried on, and rows of it that are read for them.
+const PAST_CALLS: usize = 5;
+const PAST_ROWS: u32 = 40;
 /// Characters of the agent's own words that go with a question.
 const WORDS: usize = 1000;
+
+/// What a lasting yes would stand for.
+struct Drafted {
+    rules: Vec<Rule>,
+    /// Why the patterns are not about this call, where they are not.
+    stray: Option<String>,
+}
 
 impl Hive {
     /// A page of approvals, the newest first.
@@ -88,26 +100,28 @@ impl Hive {
         Ok(both.map(|(row, words)| self.approval_info(row, words, who)).collect())
     }
 
-    /// What a pattern would cover, before anybody says yes to it.
+    /// What patterns would cover, before anybody says yes to them.
     pub async fn covers(
         &self,
         id: &str,
-        pattern: Option<&str>,
+        patterns: &[String],
         by: &Identity,
         sight: &Sight,
     ) -> Result<Covered, DoorError> {
         let who = self.visitor(by);
         let row = self.seen_approval(id, &who, sight).await?;
         let agent = self.agent_of(row.agent, &row.agent_name)?;
-        let rules = self.draft_rules(&row, &agent, pattern).await?;
+        let Drafted { rules, stray } = self.draft_rules(&row, &agent, patterns).await?;
         let policy = with_rules(&agent.policy, &rules);
         let verdict = self.imagined(&row, &agent, &policy, Vec::new()).await?;
         let others = self.also_covered(&row, &agent, &policy, Vec::new()).await?;
         let seen = others.into_iter().filter(|row| sees(&who, sight, row)).collect();
+        let allows = verdict.effect == Effect::Allow;
         Ok(Covered {
-            covers: verdict.effect == Effect::Allow,
-            why: verdict.why,
+            covers: allows && stray.is_none(),
+            why: stray.filter(|_| allows).unwrap_or(verdict.why),
             others: self.infos(seen, &who).await?,
+            last: self.past_calls(&row, &agent, rules).await?,
         })
     }
 
@@ -149,26 +163,62 @@ impl Hive {
         Ok(covered)
     }
 
-    /// The rules that a yes with this pattern stands for; without one, exactly this call.
+    /// The rules that a yes with these patterns stands for; without any, exactly this call.
     async fn draft_rules(
         &self,
         row: &Approval,
         agent: &AgentSettings,
-        pattern: Option<&str>,
-    ) -> Result<Vec<Rule>, DoorError> {
+        patterns: &[String],
+    ) -> Result<Drafted, DoorError> {
         let tool = self.tool(&row.tool)?;
         let subject = tool.subject(&row.arguments);
-        let drafts = match pattern {
-            Some(pattern) => vec![patterned(&row.tool, &subject, pattern)?],
-            None => {
-                let (workspace, level) = (agent.workspace.clone(), agent.sandbox.level);
-                let work = move || gate::about(&subject, Some((&workspace, level)));
-                let about = tokio::task::spawn_blocking(work).await.unwrap_or_default();
-                exactly(&row.tool, &about.pieces)?
-            }
+        let mut pieces = looked_at(agent, vec![subject.clone()]).await;
+        let pieces = pieces.pop().unwrap_or_default();
+        let drafts = match patterns {
+            [] => exactly(&row.tool, &pieces)?,
+            patterns => patterned(&row.tool, &subject, patterns)?,
         };
         let rules = drafts.into_iter().map(|draft| check_row(&row_of(row, draft)));
-        rules.collect()
+        let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
+        // A yes to this call grants nothing that the call does not do.
+        let idle = |rule: &&Rule| !pieces.iter().any(|piece| rule.fits(piece).is_ok());
+        let stray = match rules.len() > pieces.len() {
+            true => Some("these are more patterns than the call has commands".to_owned()),
+            false => rules.iter().find(idle).map(|rule| {
+                format!(
+                    "no part of this call is what a pattern is about: {}",
+                    visible(&rule.to_string())
+                )
+            }),
+        };
+        Ok(Drafted { rules, stray })
+    }
+
+    /// How many of the newest calls of the tool in the conversation the rules cover.
+    async fn past_calls(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        rules: Vec<Rule>,
+    ) -> Result<PastCalls, DoorError> {
+        let read = self.shared.store.read(async |conn| {
+            history::page(conn, &row.agent_name, &row.session, View::Full, None, PAST_ROWS).await
+        });
+        let messages = read.await.map_err(door_error)?;
+        let tool = self.tool(&row.tool)?;
+        let toolbox = &self.shared.snapshot().toolbox;
+        let own = |name: &str| toolbox.find(name).is_some_and(|it| it.spec().name == row.tool);
+        let blocks = messages.iter().rev().flat_map(|message| message.body.content.iter().rev());
+        let subjects = blocks.filter_map(|block| match block {
+            Block::ToolCall { name, arguments, .. } if own(name) => Some(tool.subject(arguments)),
+            _ => None,
+        });
+        let calls = looked_at(agent, subjects.take(PAST_CALLS).collect()).await;
+        let fits = |piece: &Piece| {
+            piece.is_redirect() || rules.iter().any(|rule| rule.fits(piece).is_ok())
+        };
+        let covered = calls.iter().filter(|pieces| pieces.iter().all(fits)).count();
+        Ok(PastCalls { calls: calls.len(), covered })
     }
 
     /// Asks again what nobody answered in time.
@@ -230,7 +280,7 @@ impl Hive {
                 at,
                 from,
                 scope: row.scope.unwrap_or(Scope::Once),
-                pattern: row.pattern,
+                patterns: row.patterns.unwrap_or_default(),
                 note: row.note,
                 used: row.used_at,
             }),
@@ -240,7 +290,7 @@ impl Hive {
         ApprovalInfo {
             bound: Bound::of(&files),
             files,
-            patterns: subject.map(|subject| suggestions(&subject)).unwrap_or_default(),
+            commands: subject.map(|subject| parts(&subject)).unwrap_or_default(),
             shown: shown_arguments(&row.arguments),
             summary: summary(&row.arguments),
             words,
@@ -269,6 +319,14 @@ impl Hive {
             decision,
         }
     }
+}
+
+/// The parts of calls as rules compare them, with a look at where their paths lead.
+async fn looked_at(agent: &AgentSettings, calls: Vec<Subject>) -> Vec<Vec<Piece>> {
+    let (workspace, level) = (agent.workspace.clone(), agent.sandbox.level);
+    let look = move |subject: &Subject| gate::about(subject, Some((&workspace, level))).pieces;
+    let work = move || calls.iter().map(look).collect();
+    tokio::task::spawn_blocking(work).await.unwrap_or_default()
 }
 
 /// The agent's own words, for people.
