@@ -161,6 +161,20 @@ pub struct ApprovalPage {
     pub next: Option<i64>,
 }
 
+/// The content of a file that a call names, as it was when the approval was asked for.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct PinnedFile {
+    pub path: String,
+    pub bytes: usize,
+    /// Of the whole file.
+    pub lines: usize,
+    /// With everything invisible made visible; absent where the file is not text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// `text` is only the beginning.
+    pub cut: bool,
+}
+
 /// What patterns would come to.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Covered {

@@ -7,8 +7,8 @@ mod turns;
 
 pub use approvals::{
     ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, CallPart, ClassEffect, Covered,
-    DecisionInfo, DecisionWish, GrantInfo, GrantWish, NetworkAccess, PastCalls, PolicyInfo,
-    PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
+    DecisionInfo, DecisionWish, GrantInfo, GrantWish, NetworkAccess, PastCalls, PinnedFile,
+    PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
 };
 pub use hive::{IntegrityInfo, ProviderInfo, ProviderTry, Reached};
 pub use sessions::{

@@ -4,7 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use skep_core::approval::ApprovalState;
-use skep_runtime::door::{ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, Credential};
+use skep_runtime::door::{
+    ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, Credential, PinnedFile,
+};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
@@ -80,6 +82,26 @@ pub(crate) async fn show(
     Ok(Json(doors.hive.approval(&id, permit.identity(), &permit.sight()).await?))
 }
 
+/// A file that the call names, as it was when the approval was asked for.
+///
+/// Only files of the workspace up to 1 MiB. 409 `changed` says that it is another one by now.
+#[utoipa::path(
+    get, path = "/api/v1/approvals/{id}/files/{number}", tag = "approvals",
+    params(("number" = usize, Path, description = "Its place in `files`, from 0.")),
+    responses(
+        (status = 200, description = "Its content.", body = PinnedFile),
+        Missing, Clash
+    )
+)]
+pub(crate) async fn file(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((id, number)): Segments<(String, usize)>,
+) -> Result<Json<PinnedFile>, Problem> {
+    let (by, sight) = (permit.identity(), permit.sight());
+    Ok(Json(doors.hive.approval_file(&id, number, by, &sight).await?))
+}
+
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -135,7 +157,7 @@ pub(crate) async fn decide(
         Credential::Owner | Credential::Token { .. } => "rest",
     };
     let wish = body.wish(&permit, from);
-    Ok(Json(doors.hive.decide_approval(&id, wish, permit.identity()).await?))
+    Ok(Json(doors.hive.decide_approval(&id, wish, permit.identity(), &permit.sight()).await?))
 }
 
 /// Asks again what nobody answered in time; a yes then runs exactly that call.

@@ -85,6 +85,7 @@ fn routes() -> Routes {
         .guarded(Action::Watch, routes!(approvals::list))
         .guarded(Action::Watch, routes!(approvals::show))
         .guarded(Action::Watch, routes!(approvals::covers))
+        .guarded(Action::Watch, routes!(approvals::file))
         .guarded(Action::Decide, routes!(approvals::decide))
         .guarded(Action::Approve, routes!(approvals::reopen))
         .guarded(Action::ReadSettings, routes!(policies::show))

@@ -208,8 +208,9 @@ impl Incoming<'_> {
 
     fn approve(&mut self, id: String, decision: DecisionWish) {
         let (hive, by) = (self.doors.hive.clone(), self.permit.identity().clone());
+        let sight = self.permit.sight();
         let outcome = async move {
-            match hive.decide_approval(&id, decision, &by).await {
+            match hive.decide_approval(&id, decision, &by, &sight).await {
                 Ok(approval) => Ok(Done::Say(frame::approval(&approval))),
                 Err(error) => Err(Refused { error, message_id: Some(id) }),
             }

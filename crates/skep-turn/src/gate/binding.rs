@@ -106,6 +106,40 @@ pub(super) struct Bind {
     pub context: ToolContext,
 }
 
+/// Bytes of a file that is shown to whoever decides.
+const MOST_PINNED: u64 = 1 << 20;
+
+/// Why the content of a file of a question is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinnedError {
+    /// It is no file of the workspace with known content.
+    NotShown,
+    TooLarge,
+    /// It is not what it was when the question was asked.
+    Changed,
+}
+
+/// The content of a file of a question, exactly as it was judged. Blocks.
+pub fn pinned(workspace: &Path, file: &NamedFile) -> Result<Vec<u8>, PinnedError> {
+    let Some(sha256) = file.sha256.as_ref().filter(|_| file.kind == "file") else {
+        return Err(PinnedError::NotShown);
+    };
+    if file.target.as_ref().unwrap_or(&file.path).starts_with('/') {
+        return Err(PinnedError::NotShown);
+    }
+    if file.bytes.is_none_or(|bytes| bytes > MOST_PINNED) {
+        return Err(PinnedError::TooLarge);
+    }
+    let workspace = Workspace::open(workspace).map_err(|_| PinnedError::Changed)?;
+    let opened = workspace.open_file(&file.path).map_err(|_| PinnedError::Changed)?;
+    let mut content = Vec::new();
+    let read = opened.take(MOST_PINNED + 1).read_to_end(&mut content);
+    match read.is_ok() && hex(&Sha256::digest(&content)) == *sha256 {
+        true => Ok(content),
+        false => Err(PinnedError::Changed),
+    }
+}
+
 /// What a command of a plain line names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Named {

@@ -33,7 +33,7 @@ use skep_store::journal::Audit;
 
 pub use admission::Admission;
 use admission::{AdmissionResult, CallPlace, Patience};
-pub use binding::{Bound, NamedFile};
+pub use binding::{Bound, NamedFile, PinnedError, pinned};
 use bound::Rest;
 use chain::{Chain, Stage};
 pub(crate) use own::ForEngine;

@@ -138,7 +138,10 @@ async fn attack_no_credential_and_no_word_of_an_agent_answers_a_question() {
                            "hash": asked["hash"]});
         client.send(&frame).await.unwrap();
         let error = client.find("a refusal", |frame| frame["type"] == "error").await.unwrap();
-        assert_eq!((&error["code"], &error["message_id"]), (&json!("not_approver"), &json!(id)));
+        assert_eq!(
+            (&error["code"], &error["message_id"]),
+            (&json!("unknown_approval"), &json!(id))
+        );
     }
     let who = format!("token:{}", made["id"].as_str().unwrap());
     let why = "refused: only role:operator may decide this, and anna (user) is not among them";

@@ -20,7 +20,7 @@ use skep_store::inbox::{Accept, Accepted, Letter};
 use skep_turn::gate::Bound;
 use skep_turn::lane::Slot;
 
-use super::{Drafted, approvers_of, files_of, row_of, with_rules};
+use super::{Drafted, approvers_of, files_of, row_of, unknown_approval, with_rules};
 use crate::door::{
     ApprovalInfo, DecisionWish, DoorError, ErrorKind, Identity, Inbound, RuleDraft, Sight, Source,
 };
@@ -52,10 +52,12 @@ impl Hive {
         id: &str,
         wish: DecisionWish,
         by: &Identity,
+        sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
-        let (hive, id, by) = (self.clone(), id.to_owned(), by.clone());
+        let (hive, id, by, sight) = (self.clone(), id.to_owned(), by.clone(), sight.clone());
         // Of what is decided nothing is left half done by a caller that goes away.
-        let task = self.shared.tasks.spawn(async move { hive.decided(&id, wish, &by).await });
+        let task =
+            self.shared.tasks.spawn(async move { hive.decided(&id, wish, &by, &sight).await });
         task.await.unwrap_or_else(|_| Err(DoorError::failed()))
     }
 
@@ -64,6 +66,7 @@ impl Hive {
         id: &str,
         wish: DecisionWish,
         by: &Identity,
+        sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
         let note = wish.note.as_deref().map(|note| scrub::known().clean(note).into_owned());
         if note.as_ref().is_some_and(|note| note.chars().count() > NOTE_CHARACTERS) {
@@ -79,8 +82,10 @@ impl Hive {
         // One after the other: a rule is written for the answer that counts and for no other.
         let _answering = self.shared.approvals.answering.lock().await;
         let who = self.visitor(by);
-        let row = self.seen_approval(id, &who, &Sight::All).await?;
-        self.check_approver(&row, &who, &wish).await?;
+        let Some(row) = self.find_approval(id).await? else { return Err(unknown_approval(id)) };
+        let shown = self.is_shown(&row, &who, sight).await;
+        let checked = self.check_approver(&row, &who, &wish).await;
+        checked.map_err(|error| if shown { error } else { unknown_approval(id) })?;
         if lasting && Bound::of(&files_of(&row.files)) == Bound::Nothing {
             let text = "The workspace has too many files to tell whether one changed, so this \
                         call is bound to none of them. Approve it once.";
@@ -134,18 +139,14 @@ impl Hive {
         who: &Who,
         wish: &DecisionWish,
     ) -> Result<(), DoorError> {
-        let now = match self.agent_of(row.agent, &row.agent_name) {
-            Ok(agent) => self.imagined(row, &agent, &agent.policy, Vec::new()).await.ok(),
-            Err(_) => None,
-        };
-        // Where the rules do not ask any more, those who were asked may still answer.
-        let now = now.filter(|verdict| verdict.effect == Effect::Ask);
-        let approvers = now.map_or_else(|| approvers_of(row), |verdict| verdict.approvers);
-        let refused = approvers.refuse(who).map(|why| ("not_approver", why)).or_else(|| {
-            let beyond = wish.scope != Scope::Once && who.role != Some(Role::Operator);
-            let why = "what allows more than this call is for operators; approve it once";
-            beyond.then(|| ("scope", why.to_owned()))
-        });
+        let refused =
+            self.approvers_now(row).await.refuse(who).map(|why| ("not_approver", why)).or_else(
+                || {
+                    let beyond = wish.scope != Scope::Once && who.role != Some(Role::Operator);
+                    let why = "what allows more than this call is for operators; approve it once";
+                    beyond.then(|| ("scope", why.to_owned()))
+                },
+            );
         let Some((code, why)) = refused else { return Ok(()) };
         self.keep_refused(&row.id, who, format!("{why}, through {}", wish.from)).await;
         Err(DoorError::new(ErrorKind::Forbidden, code, format!("Nothing was decided: {why}.")))

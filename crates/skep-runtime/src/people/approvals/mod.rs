@@ -2,6 +2,7 @@
 
 mod answer;
 mod drafts;
+mod files;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -251,20 +252,36 @@ impl Hive {
         Who { role, ..self.shared.person(by.principal.as_str()) }
     }
 
+    /// Whoever neither sees nor may decide it is told the same as if it were not there.
     async fn seen_approval(
         &self,
         id: &str,
         who: &Who,
         sight: &Sight,
     ) -> Result<Approval, DoorError> {
+        match self.find_approval(id).await? {
+            Some(row) if self.is_shown(&row, who, sight).await => Ok(row),
+            _ => Err(unknown_approval(id)),
+        }
+    }
+
+    async fn find_approval(&self, id: &str) -> Result<Option<Approval>, DoorError> {
         let read = self.shared.store.read(async |conn| approvals::find(conn, id).await);
-        let found = read.await.map_err(door_error)?;
-        let seen = found.filter(|row| sees(who, sight, row));
-        seen.ok_or_else(|| {
-            let shown: String = id.chars().take(64).collect();
-            let text = format!("There is no approval `{shown}`.");
-            DoorError::new(ErrorKind::NotFound, "unknown_approval", text)
-        })
+        read.await.map_err(door_error)
+    }
+
+    async fn is_shown(&self, row: &Approval, who: &Who, sight: &Sight) -> bool {
+        sees(who, sight, row) || self.approvers_now(row).await.refuse(who).is_none()
+    }
+
+    /// Those whom the rules name now. Where they do not ask any more: those who were asked.
+    async fn approvers_now(&self, row: &Approval) -> Approvers {
+        let now = match self.agent_of(row.agent, &row.agent_name) {
+            Ok(agent) => self.imagined(row, &agent, &agent.policy, Vec::new()).await.ok(),
+            Err(_) => None,
+        };
+        let now = now.filter(|verdict| verdict.effect == Effect::Ask);
+        now.map_or_else(|| approvers_of(row), |verdict| verdict.approvers)
     }
 
     fn approval_info(&self, row: Approval, words: Option<String>, who: &Who) -> ApprovalInfo {
@@ -319,6 +336,12 @@ impl Hive {
             decision,
         }
     }
+}
+
+fn unknown_approval(id: &str) -> DoorError {
+    let shown: String = id.chars().take(64).collect();
+    let text = format!("There is no approval `{shown}`.");
+    DoorError::new(ErrorKind::NotFound, "unknown_approval", text)
 }
 
 /// The parts of calls as rules compare them, with a look at where their paths lead.
