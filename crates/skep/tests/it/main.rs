@@ -70,6 +70,7 @@ mod gate_bound;
 mod gate_changed;
 mod gate_hooks;
 mod gate_policy;
+mod gate_shown;
 mod gate_sources;
 mod gate_trail;
 mod telling;
