@@ -414,7 +414,7 @@ impl Bench {
             id: row.id,
             approve,
             scope: Scope::Once,
-            pattern: None,
+            patterns: Vec::new(),
             note: None,
             hash: row.hash,
             by: "operator".to_owned(),

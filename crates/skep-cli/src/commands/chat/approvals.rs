@@ -65,10 +65,10 @@ impl PendingApprovals {
                 frame["patterns"] = patterns.into();
             }
             ApprovalReply::Always { patterns } if patterns.is_empty() => {
-                let patterns = patterns(question);
-                return ReplyAction::Note(match patterns.is_empty() {
+                let ways = self::patterns(question);
+                return ReplyAction::Note(match ways.is_empty() {
                     true => "Say what is allowed from now on: /approve always PATTERN".to_owned(),
-                    false => format!("Say what is allowed from now on: {}", patterns.join(" or ")),
+                    false => format!("Say what is allowed from now on: {}", ways.join(" or ")),
                 });
             }
             ApprovalReply::Always { patterns } => {
