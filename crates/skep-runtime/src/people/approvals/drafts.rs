@@ -194,7 +194,7 @@ mod tests {
         for (command, expected) in cases {
             assert_eq!(listed(command), expected, "{command}");
         }
-        assert_eq!(listed(&vec!["a"; 3000].join(" && ")).len(), 1);
+        assert_eq!(listed(&vec!["a"; 30].join(" && ")).len(), 1);
         let many: Vec<String> = (0..21).map(|number| format!("a{number}")).collect();
         assert_eq!(listed(&many.join(" && ")), []);
         let long = listed(&format!("echo {}", "x".repeat(9000)));
