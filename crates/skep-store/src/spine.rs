@@ -54,6 +54,7 @@ const SCHEMA: Schema = Schema {
         migration(21, "client gone", include_str!("../migrations/sqlite/0021_client_gone.sql")),
         migration(22, "shares", include_str!("../migrations/sqlite/0022_shares.sql")),
         migration(23, "hive", include_str!("../migrations/sqlite/0023_hive.sql")),
+        migration(24, "patterns", include_str!("../migrations/sqlite/0024_patterns.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

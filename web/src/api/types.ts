@@ -1,7 +1,9 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 08b10a3d75950017.
+// Do not edit; checksum 2ca4c2a0ab57a7e3.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
+
+export type Action = "see_self" | "list_agents" | "talk" | "read_history" | "watch" | "connect" | "read_settings" | "read_metrics" | "read_logs" | "read_audit" | "manage_tokens" | "decide" | "approve" | "configure" | "shutdown";
 
 /** The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`. */
 export interface ActiveTurn {
@@ -55,8 +57,8 @@ export interface ApprovalBrief {
   agent: AgentName;
   session_key: SessionKey;
   tool: string;
-  /** The first 200 characters of what would run. */
-  preview: string;
+  /** In one line: the first line of the command, or what else the call is about. */
+  summary: string;
   asked_at: i64;
   expires_at: i64;
 }
@@ -76,9 +78,14 @@ export interface ApprovalInfo {
   arguments: Record<string, unknown>;
   /** The same for people: whole, and with everything invisible made visible. */
   shown: string;
+  /** The same in one line: the first line of the command, or what else the call is about. */
+  summary: string;
+  /** What the agent said in the message that asks for the call: its beginning, with everything invisible made visible. Absent where it said nothing. */
+  words?: string | null;
   /** The folder it would run in. */
   cwd: string;
   sandbox?: SandboxLevel | null;
+  network?: NetworkAccess | null;
   /** What the arguments name in the workspace, as it was when the question was asked. */
   files: NamedFile[];
   /** Which files a yes is tied to. */
@@ -99,8 +106,8 @@ export interface ApprovalInfo {
   asked_at: i64;
   expires_at: i64;
   decision?: DecisionInfo | null;
-  /** Patterns that would cover it, the narrowest first. */
-  patterns: string[];
+  /** What a lasting yes has to cover, all of it: each command of its line, else its path or its host. Empty where the call names nothing of the kind, or more than can be listed. */
+  commands: CallPart[];
 }
 
 export interface ApprovalPage {
@@ -268,6 +275,14 @@ export interface CallFinding {
 /** A tool call, as the model named it. */
 export type CallId = string;
 
+/** A part of a call that a pattern can be about. */
+export interface CallPart {
+  /** For people. */
+  text: string;
+  /** Patterns that cover it, the narrowest first. */
+  patterns: string[];
+}
+
 export type CallState = "planned" | "started" | "done" | "unknown" | "waiting";
 
 export interface Capabilities {
@@ -382,7 +397,7 @@ export interface ContextParts {
   newest: number;
 }
 
-/** What a pattern would come to. */
+/** What patterns would come to. */
 export interface Covered {
   /** Whether it would answer this question. */
   covers: boolean;
@@ -390,14 +405,16 @@ export interface Covered {
   why: string;
   /** Other open questions of the agent that it would answer too. */
   others: ApprovalInfo[];
+  /** What it would have covered before. */
+  last: PastCalls;
 }
 
 /** An answer. */
 export interface Decision {
   decision: Word;
   scope?: Scope | null;
-  /** For `session` and `always`: what is allowed; exactly this call where it is left out. */
-  pattern?: string | null;
+  /** For `session` and `always`: what is allowed, one for each command of the call's line, all of it covered; exactly this call where there are none. */
+  patterns?: string[];
   /** For the agent where it is a no, for the record else. */
   note?: string | null;
   /** The `hash` of what was shown. */
@@ -411,7 +428,8 @@ export interface DecisionInfo {
   /** The door it came through. */
   from: string;
   scope: Scope;
-  pattern?: string | null;
+  /** What a lasting yes allowed; none: exactly this call. */
+  patterns?: string[];
   note?: string | null;
   used?: i64 | null;
 }
@@ -423,6 +441,8 @@ export type Effect = "allow" | "ask" | "deny";
 export interface Entered {
   name: string;
   role: Role;
+  /** What the role may do. */
+  may: Action[];
   /** For the header `X-Skep-Key`, beside the cookie that comes with this answer. */
   key: string;
 }
@@ -1042,6 +1062,8 @@ export type MadeToken = TokenInfo & {
 export interface Me {
   name: string;
   role: Role;
+  /** What the role may do; what it may not is refused by every door. */
+  may: Action[];
 }
 
 /** A stored message: a body with its place. */
@@ -1099,6 +1121,9 @@ export interface NamedFile {
   sha256?: string | null;
   bytes?: number | null;
 }
+
+/** What a call may connect to. */
+export type NetworkAccess = "none" | "open";
 
 /** Something to be allowed for a time. */
 export interface NewGrant {
@@ -1188,6 +1213,26 @@ export interface PartVerdict {
   rules: Looked[];
   /** How many compared rules are left out of `rules`. */
   untold?: number;
+}
+
+/** The newest calls of the tool in the conversation, this one among them. */
+export interface PastCalls {
+  /** How many were looked at; at most five. */
+  calls: number;
+  /** How many of them the patterns cover. */
+  covered: number;
+}
+
+/** The content of a file that a call names, as it was when the approval was asked for. */
+export interface PinnedFile {
+  path: string;
+  bytes: number;
+  /** Of the whole file. */
+  lines: number;
+  /** With everything invisible made visible; absent where the file is not text. */
+  text?: string | null;
+  /** `text` is only the beginning. */
+  cut: boolean;
 }
 
 /** What an agent's calls are decided by. */
