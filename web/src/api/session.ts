@@ -11,8 +11,9 @@ export async function signIn(): Promise<{ me: Me } | { why: string | undefined }
     history.replaceState(null, "", "/");
     try {
       const answer = await post<Entered>("/session", { once });
-      keep(answer.key);
-      return { me: { name: answer.name, role: answer.role } };
+      const { key, ...me } = answer;
+      keep(key);
+      return { me };
     } catch (error) {
       return { why: said(error) };
     }

@@ -15,10 +15,10 @@ use skep_store::{
 use crate::lab::{self, Raw};
 
 const NEW: Schema = <Command as CommandSet>::SCHEMA;
-/// Without the newest.
+/// Without the newest two.
 const OLD: Schema = Schema {
-    migrations: match NEW.migrations.split_last() {
-        Some((MigrationFile { version: 23, .. }, before)) => before,
+    migrations: match NEW.migrations {
+        [before @ .., MigrationFile { version: 23, .. }, _] => before,
         _ => panic!("the rows below are those of the schema before 23"),
     },
     ..NEW
@@ -169,9 +169,9 @@ fn old_work() -> Vec<String> {
     old.extend([ready_lane(4, 5), item_of("e1", 5, 4, "pending", "message", "Approved now.")]);
     old.push(
         "INSERT INTO approvals (id, agent, session, session_key, turn, call_id, tool, class, \
-         arguments, cwd, files, hash, why, state, reopened, asked_by, asked_at, expires_at) VALUES \
-         ('p1', 1, 's1', 'k1', 'asked', 'c1', 'bash', 'run', '{}', '/', '[]', 'h', '{}', \
-         'approved', 1, 'anna, ben', 0, 9)"
+         arguments, cwd, files, hash, why, state, reopened, asked_by, asked_at, expires_at, \
+         pattern) VALUES ('p1', 1, 's1', 'k1', 'asked', 'c1', 'bash', 'run', '{}', '/', '[]', \
+         'h', '{}', 'approved', 1, 'anna, ben', 0, 9, 'echo \"a\"')"
             .to_owned(),
     );
     old.push(
@@ -219,6 +219,8 @@ async fn items_and_decisions_go_on_as_what_they_were() {
     let made = store.read(async |conn| outcomes::made(conn, &again).await).await.unwrap();
     assert_eq!(made, Some(("bash".to_owned(), json!({"command": "ls"}))));
     assert_eq!(asked_by(&store, &died.turn).await, ["anna", "ben"]);
+    let kept = store.read(async |conn| approvals::find(conn, "p1").await).await.unwrap().unwrap();
+    assert_eq!(kept.patterns, Some(vec!["echo \"a\"".to_owned()]));
 
     let waits = take(&store, 2, Some("waits")).await;
     assert_eq!(waits.cause, Cause::Message);
