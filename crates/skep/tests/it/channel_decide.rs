@@ -68,8 +68,7 @@ async fn channel_approve_asks_about_each_and_shows_what_a_lasting_yes_covers() {
     terminal.until("the patterns again", twice).await.unwrap();
     terminal.press("3\r").unwrap();
     let covers = terminal.sees("is that what you want?").await.unwrap();
-    let too =
-        "it covers this call, and answers these that wait too:\n  bash in two: command: echo c";
+    let too = "it covers this call, and answers these that wait too:\n  bash in two: echo c";
     assert!(covers.contains(too), "{covers}");
     terminal.press("y\r").unwrap();
     terminal.sees("approved always: bash of main").await.unwrap();
@@ -120,7 +119,7 @@ async fn channel_chat_decides_in_place() {
     assert_eq!(play.questions().await.len(), 2);
     terminal.press("/approve always echo\r").unwrap();
     let covers = terminal.sees("The same line once more").await.unwrap();
-    assert!(covers.contains("also what waits elsewhere: bash in elsewhere: command: echo c"));
+    assert!(covers.contains("also what waits elsewhere: bash in elsewhere: echo c"));
     assert_eq!(play.questions().await.len(), 2, "shown, not done");
     terminal.press("/approve always echo\r").unwrap();
     terminal.sees("The question is approved by operator, always.").await.unwrap();

@@ -94,7 +94,8 @@ function Form(props: { approval: ApprovalInfo }) {
   const [covered] = createResource(
     () => (wide() && pattern().trim() ? { id: props.approval.id, pattern: pattern() } : undefined),
     async ({ id, pattern }) => {
-      const found = await get<Covered>(`/approvals/${id}/covers${query({ patterns: JSON.stringify([pattern]) })}`);
+      const asked = query({ patterns: JSON.stringify([pattern]) });
+      const found = await get<Covered>(`/approvals/${id}/covers${asked}`);
       return { pattern, found };
     },
   );
