@@ -6,7 +6,7 @@ use skep_core::money::Money;
 
 use crate::failure::Failure;
 use crate::hive::{Client, Globals};
-use crate::print::{Tone, foreign, items, stamp, text, time, toned};
+use crate::print::{Tone, foreign, items, outcome, stamp, text, time, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -37,7 +37,9 @@ pub fn lines(state: &Value) -> Vec<String> {
     lines.extend(spend(&state["spend"]));
     lines.push(String::new());
     lines.extend(items(&state["agents"]).iter().map(agent));
-    let turns: Vec<String> = items(&state["turns"]).iter().map(turn).collect();
+    let at = |key: &str| hive[key].as_i64().unwrap_or(0);
+    let now = at("started_at") + at("uptime_ms");
+    let turns: Vec<String> = items(&state["turns"]).iter().map(|it| turn(it, now)).collect();
     if !turns.is_empty() {
         lines.push(String::new());
         lines.extend(turns);
@@ -159,12 +161,16 @@ pub fn missing_tools(agent: &Value) -> Option<String> {
     Some(names.join(", "))
 }
 
-fn turn(turn: &Value) -> String {
+/// `now` by the hive's clock.
+fn turn(turn: &Value, now: i64) -> String {
     let since = stamp(&turn["since"]);
     let (agent, key) = (text(&turn["agent"]), text(&turn["session_key"]));
     let mut line = format!("turn  {agent}/{key}  {}  since {since}", text(&turn["state"]));
     if let Some(reason) = turn["waiting_for"].as_str() {
         line.push_str(&format!("  waits for {}", foreign(reason)));
+    }
+    if !turn["retry"].is_null() {
+        line.push_str(&format!("  {}", outcome::retry(&turn["retry"], now)));
     }
     line
 }
