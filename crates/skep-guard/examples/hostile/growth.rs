@@ -10,8 +10,11 @@ use crate::escaped;
 
 const MAPPED: usize = 16 << 20;
 
+/// What it is called, and whether it made something.
+type Way = (&'static str, fn(u32) -> bool);
+
 pub fn grow() {
-    let ways: [(&str, fn(u32) -> bool); 8] = [
+    let ways: [Way; 8] = [
         ("a folder", |number| fs::create_dir(grown(number)).is_ok()),
         ("a link", |number| symlink("x".repeat(1000), grown(number)).is_ok()),
         ("a second name", |number| fs::hard_link("hostile", grown(number)).is_ok()),
