@@ -114,3 +114,33 @@ test("an answer without words says why, a failure after tool calls counts them",
     assert.equal(await page.locator(".event").count(), 3, "in the simple view as well");
     faultless(page, AWAY);
 });
+
+const DENYING = {
+    "teams/main/config.yaml":
+        "allowed_tools: ['*']\npolicy:\n  - {effect: deny, tool: bash, command: rm}\n",
+};
+
+test("tool cards: all lines are counted, denied and stopped calls did not fail", async (t) => {
+    const { model, page } = await withModel(browser, t, {}, DENYING);
+    const card = (text) => page.locator(".tool summary", { hasText: text });
+    await talk(page);
+    model.push(call("bash", { command: "seq 1 20000" }));
+    model.push(call("bash", { command: "rm -rf build" }));
+    model.push(says("Two calls."));
+    await say(page, "Count.");
+    await said(page, "Two calls.");
+    assert.match(await card("seq 1 20000").innerText(), /20000 lines/);
+    await card("seq 1 20000").click();
+    await page.getByRole("button", { name: /^Show \d+ of 20000 lines$/ }).waitFor();
+    assert.match(await card("rm -rf build").innerText(), /denied$/);
+    model.push(call("bash", { command: "echo begun; sleep 60" }));
+    await say(page, "Sleep.");
+    await card("sleep 60").filter({ hasText: "running" }).waitFor();
+    await page.getByRole("button", { name: "Stop" }).click();
+    await row(page, "Cancelled turn").waitFor();
+    assert.match(await card("sleep 60").innerText(), /stopped$/);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await accessible(page, "outcomes in the dark");
+    await picture(page, "outcomes-dark");
+    faultless(page);
+});
