@@ -286,6 +286,7 @@ for (const [size, options] of SIZES) {
         const approve = page.getByRole("button", { name: /^Approve once/ });
         await page.getByText("1 of 3").waitFor();
         assert.equal(await previous.getAttribute("aria-disabled"), "true");
+        await picture(page, `approvals-${size}`);
         const inView = (one) => one.evaluate((box) => {
             const { top, bottom } = box.getBoundingClientRect();
             return top >= 0 && bottom <= innerHeight;
@@ -293,7 +294,6 @@ for (const [size, options] of SIZES) {
         assert.ok(await inView(exact(page)), "six lines are seen whole");
         assert.ok(await inView(approve), "with the buttons below them");
         await accessible(page, `approvals, ${size}`);
-        await picture(page, `approvals-${size}`);
         for (const [at, command] of commands.entries()) {
             await page.getByText(`${at + 1} of 3`).waitFor();
             assert.equal(await exact(page).textContent(), command);

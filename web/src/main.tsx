@@ -12,6 +12,7 @@ import { needs } from "./state/needs";
 import { createOutbox } from "./state/outbox";
 import { createRoute, type PageName, type Route } from "./state/route";
 import { standingOf } from "./state/standing";
+import { wishWords } from "./text/asks";
 import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
@@ -45,6 +46,8 @@ function App(props: { me: Me }) {
   const name = () => {
     const route = router.route();
     if (route.page === "home") return headline(waiting());
+    const approval = route.page === "approvals" && route.id && approvals.find(route.id);
+    if (approval) return `${approval.agent} wants to ${wishWords(approval)}`;
     if (route.page !== "chat") return TITLES[route.page];
     const standing = standingOf(hive.state, { ...route, current: true });
     return standing === "idle" ? route.agent : `${route.agent} (${standing})`;

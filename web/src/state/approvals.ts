@@ -1,4 +1,4 @@
-// What waits for a person's yes or no, and what was decided lately.
+// Approvals that wait, and the last decisions.
 
 import { createStore, reconcile } from "solid-js/store";
 import { get, post, Refusal } from "../api/http";
@@ -77,6 +77,9 @@ export function createApprovals(live: Live) {
     reopen: (approval: ApprovalInfo) => act(approval, "reopen", {}),
     find: (id: string) =>
       [...state.open, ...state.unused, ...state.past].find((one) => one.id === id),
+    /** What somebody decided about a tool call, among the last decisions. */
+    decidedOn: (call: string) =>
+      [...state.unused, ...state.past].find((one) => one.call === call && one.decision),
     of: (agent: string, session: string | undefined) =>
       state.open.filter((one) => one.agent === agent && one.session === session),
   };

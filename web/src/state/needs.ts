@@ -1,7 +1,7 @@
 // What needs a person: the one list behind the title of Home.
 
 import type { ApprovalInfo, HiveState, InboxItem, UnknownCall } from "../api/types";
-import { wish } from "../text/asks";
+import { wishWords } from "../text/asks";
 import { sentence } from "../text/format";
 import { href, talkOf } from "./route";
 import { isFailure } from "./standing";
@@ -72,7 +72,7 @@ export function needs(
 function asked(approval: ApprovalInfo): Need {
   return {
     agent: approval.agent,
-    what: `wants to ${wish(approval)}`,
+    what: `wants to ${wishWords(approval)}`,
     why: "",
     at: approval.asked_at,
     open: href({ page: "approvals", id: approval.id }),

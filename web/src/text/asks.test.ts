@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ApprovalInfo, DecisionInfo } from "../api/types";
-import { exact, looksLikeAnswer, refusal, verdict } from "./asks";
+import { exact, looksLikeAnswer, refusal, verdict, wishWords } from "./asks";
 
 const approval = (given: Partial<ApprovalInfo>) =>
   ({ arguments: {}, shown: "", approvers: [["role:operator"]], ...given }) as ApprovalInfo;
@@ -41,6 +41,21 @@ test("why somebody may not decide", () => {
   expect(refusal(named)).toBe(
     "Only user:anna may decide this, and Ines (viewer) is not among them.",
   );
+});
+
+test("what an agent wants, in a few words", () => {
+  const wants = (given: Partial<ApprovalInfo>) => wishWords(approval(given));
+  const command = { command: "psql \\\n -f a" };
+  const summary = "psql \u202e …";
+  expect(wants({ class: "run", tool: "bash", arguments: command, summary })).toBe(
+    "run psql ‹U+202E› …",
+  );
+  const write = { class: "write", arguments: { file_path: "a.md" }, summary: "a.md" };
+  expect(wants({ ...write, tool: "write" })).toBe("change a.md");
+  expect(wants({ class: "run", tool: "deploy", arguments: { to: "x" }, summary: "to: x" })).toBe(
+    "use deploy",
+  );
+  expect(wants({ class: "shape", tool: "agent_add" })).toBe("change the hive with agent_add");
 });
 
 test("a typed yes is no answer", () => {

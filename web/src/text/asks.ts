@@ -1,31 +1,33 @@
 // What an approval asks for, in plain words.
 
 import type { ApprovalInfo, Scope } from "../api/types";
-import { mainArgument } from "./calls";
-import { title } from "./format";
 import { visible } from "./visible";
 
 /** A command that is decided beside its row has to be seen whole there. */
 const LINES = 4;
 const CHARACTERS = 400;
 
-/** `wants to …` */
-export function wish(approval: ApprovalInfo): string {
-  const about = title(visible(mainArgument(approval.arguments)));
-  switch (approval.class) {
-    case "read":
-      return `read ${about || approval.tool}`;
-    case "write":
-      return about ? `change ${about}` : `use ${approval.tool}`;
-    case "run":
-      return "run a command";
-    case "reach":
-      return about ? `reach ${about}` : `reach out with ${approval.tool}`;
-    case "shape":
-      return `change the hive with ${approval.tool}`;
-    default:
-      return `use ${approval.tool}`;
-  }
+const VERBS: Record<string, string> = {
+  read: "read",
+  write: "change",
+  run: "run",
+  reach: "reach",
+};
+/** Arguments that the summary of a call is taken from. */
+const NAMED = ["command", "file_path", "path", "url", "host"];
+
+/** `wants to …` do this, with that: a command, a path or an address. */
+export function wish(approval: ApprovalInfo): { verb: string; about: string } {
+  const verb = VERBS[approval.class];
+  const named = NAMED.some((name) => typeof approval.arguments[name] === "string");
+  if (verb && named) return { verb, about: visible(approval.summary) };
+  if (approval.class === "shape") return { verb: "change the hive with", about: approval.tool };
+  return { verb: "use", about: approval.tool };
+}
+
+export function wishWords(approval: ApprovalInfo): string {
+  const { verb, about } = wish(approval);
+  return `${verb} ${about}`;
 }
 
 /** What runs: the command as it is, other arguments apart from it. */
@@ -72,6 +74,7 @@ export const SCOPE_WORDS: Record<Scope, string> = {
 
 const FROM: Record<string, string> = {
   page: "in the dashboard",
+  terminal: "in the terminal",
   rest: "through the API",
   websocket: "in a channel",
 };

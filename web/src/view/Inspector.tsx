@@ -5,7 +5,7 @@ import type { ApprovalInfo, ContextInfo, Message, SessionInfo } from "../api/typ
 import type { RunningTurn } from "../state/hive";
 import { href } from "../state/route";
 import type { Talk } from "../state/talk";
-import { wish } from "../text/asks";
+import { wishWords } from "../text/asks";
 import { mainArgument } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
 import { clock, count, plural, span } from "../text/format";
@@ -33,7 +33,7 @@ export function Inspector(props: {
                 <li>
                   <Mark name="wait" />
                   <a class="clip" href={href({ page: "approvals", id: approval.id })}>
-                    {approval.tool}: {wish(approval)}
+                    {wishWords(approval)}
                   </a>
                 </li>
               )}

@@ -5,7 +5,6 @@ import { post, url } from "../api/http";
 import type { Need } from "../state/needs";
 import { left } from "../text/asks";
 import { clock } from "../text/format";
-import { visible } from "../text/visible";
 import { Answer } from "./approvals/AskCard";
 import { usePage } from "./context";
 import { createAction } from "./hooks";
@@ -22,12 +21,7 @@ export function NeedRow(props: { need: Need }) {
     <NeedItem asks={props.need.approval !== undefined} what={what} when={when(props.need)}>
       <Show when={props.need.approval} fallback={<Failure need={props.need} />}>
         {(approval) => (
-          <Answer
-            class="inline-cmd"
-            approval={approval()}
-            brief={visible(approval().shown).split("\n", 1)[0]}
-            more="Details"
-          />
+          <Answer class="inline-cmd" approval={approval()} />
         )}
       </Show>
     </NeedItem>

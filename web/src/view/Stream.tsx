@@ -16,7 +16,7 @@ import type { ApprovalInfo, Message, TurnOutcome } from "../api/types";
 import type { Sending } from "../state/outbox";
 import type { Talk } from "../state/talk";
 import { textOf } from "../text/calls";
-import { AskCard } from "./approvals/AskCard";
+import { AskCard, Decisions } from "./approvals/AskCard";
 import { usePage } from "./context";
 import { Mark } from "./marks";
 import { type Around, MessageView, SayingView, Who } from "./Message";
@@ -249,6 +249,9 @@ function Group(props: {
                 before={props.beforeOf(message)}
                 around={props.around}
               />
+              {message.content.some((block) => block.type === "toolCall") && (
+                <Decisions message={message} />
+              )}
               <For each={props.after(message)}>{props.outcome}</For>
             </>
           )}

@@ -4,9 +4,8 @@ import { createEffect, createMemo, For, type JSX, Match, Show, Switch } from "so
 import type { ApprovalInfo } from "../../api/types";
 import { when } from "../../state/approvals";
 import { href, talkOf } from "../../state/route";
-import { left, verdict, wish } from "../../text/asks";
+import { left, verdict, wish, wishWords } from "../../text/asks";
 import { clock } from "../../text/format";
-import { visible } from "../../text/visible";
 import { usePage } from "../context";
 import { createClock, isTyping, onKey } from "../hooks";
 import { Mark, type MarkName } from "../marks";
@@ -80,13 +79,12 @@ function List(props: { picked: string | undefined; now: number }) {
           {(approval) => (
             <Item approval={approval} picked={props.picked}>
               <span class="row">
-                <b class="grow clip">{approval.agent}</b>
+                <span class="grow clip">
+                  <b>{approval.agent}</b> wants to {wish(approval).verb}
+                </span>
                 <span class="when">{left(props.now - approval.asked_at)}</span>
               </span>
-              <span class="clip">{wish(approval)}</span>
-              <span class="mono clip">
-                {approval.tool} {visible(approval.shown).split("\n", 1)[0]}
-              </span>
+              <span class="mono clip">{wish(approval).about}</span>
             </Item>
           )}
         </For>
@@ -107,7 +105,7 @@ function Past(props: { title: string; approvals: ApprovalInfo[]; picked: string 
             <Item approval={approval} picked={props.picked}>
               <span class="row">
                 <span class="grow clip">
-                  <b>{approval.agent}</b> {wish(approval)}
+                  <b>{approval.agent}</b>: {wishWords(approval)}
                 </span>
                 <span class="when">{clock(when(approval))}</span>
               </span>

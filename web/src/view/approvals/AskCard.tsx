@@ -1,16 +1,30 @@
 // An approval away from its own page: decided on the spot when all of it can be read there.
 
-import { Show } from "solid-js";
-import type { ApprovalInfo } from "../../api/types";
-import type { Choice } from "../../state/approvals";
+import { For, Show } from "solid-js";
+import type { ApprovalInfo, Message, Scope } from "../../api/types";
+import { when } from "../../state/approvals";
 import { href } from "../../state/route";
-import { exact, isShort, left, refusal, wish } from "../../text/asks";
-import { plural } from "../../text/format";
-import { lineCount } from "../../text/visible";
+import { exact, isShort, left, refusal, SCOPE_WORDS, verdict, wish } from "../../text/asks";
+import { clock, plural } from "../../text/format";
+import { lineCount, visible } from "../../text/visible";
 import { usePage } from "../context";
-import { createAction, isTyping, onKey } from "../hooks";
+import { isTyping, onKey } from "../hooks";
 import { Mark } from "../marks";
 import { Problem, Unavailable } from "../parts";
+import { markOf } from "./Approvals";
+import { createChoice, type DecisionChoice } from "./choice";
+import { Patterns } from "./Patterns";
+
+/** `main wants to run rm -rf build` */
+export function Wants(props: { approval: ApprovalInfo }) {
+  const parts = () => wish(props.approval);
+  return (
+    <>
+      <b>{props.approval.agent}</b> wants to {parts().verb}{" "}
+      <Show when={parts().about}>{(about) => <code>{about()}</code>}</Show>
+    </>
+  );
+}
 
 /** In its conversation. */
 export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
@@ -18,48 +32,72 @@ export function AskCard(props: { approval: ApprovalInfo; keys: boolean }) {
     <section class="ask-card" aria-label={`Approval for ${props.approval.agent}`}>
       <div class="row">
         <Mark name="wait" quiet />
-        <span class="grow">
-          <b>{props.approval.agent}</b> wants to {wish(props.approval)}
+        <span class="grow clip">
+          <Wants approval={props.approval} />
         </span>
         <span class="when hide-s">
           {left(Math.max(0, Date.now() - props.approval.asked_at))} ago
         </span>
       </div>
-      <Answer
-        class="answer"
-        approval={props.approval}
-        keys={props.keys}
-        more="Details"
-      />
+      <Answer class="answer" approval={props.approval} keys={props.keys} lasting />
     </section>
+  );
+}
+
+/** In its conversation, below the calls of a message: what was decided about them. */
+export function Decisions(props: { message: Message }) {
+  const { approvals } = usePage();
+  const decided = () =>
+    props.message.content.flatMap((block) =>
+      block.type === "toolCall" ? (approvals.decidedOn(block.id) ?? []) : [],
+    );
+  return <For each={decided()}>{(approval) => <DecidedRow approval={approval} />}</For>;
+}
+
+function DecidedRow(props: { approval: ApprovalInfo }) {
+  return (
+    <div class="event" role="note">
+      <Mark name={markOf(props.approval)} label={props.approval.state} />
+      <p>
+        {verdict(props.approval, clock(when(props.approval)))}
+        <For each={props.approval.decision?.patterns ?? []}>
+          {(pattern) => (
+            <>
+              {" "}
+              <code>{visible(pattern)}</code>
+            </>
+          )}
+        </For>
+      </p>
+    </div>
   );
 }
 
 interface Props {
   class: string;
   approval: ApprovalInfo;
-  /** y and n decide this one; a page has at most one with them. */
+  /** y, s, a and n decide this one; a page has at most one with them. */
   keys?: boolean;
-  /** Stands for what is too long. */
-  brief?: string | undefined;
-  /** The words of the link to its own page. */
-  more: string;
+  /** Offers Conversation and Always too. */
+  lasting?: boolean;
 }
 
 export function Answer(props: Props) {
-  const { approvals } = usePage();
-  const { busy, problem, run } = createAction();
-  const since = Date.now();
+  const { may } = usePage();
+  const choice = createChoice(() => props.approval);
   const there = () => href({ page: "approvals", id: props.approval.id });
   const shown = () => exact(props.approval);
-  const decides = () => props.approval.refused === undefined;
-  const decide = (decision: Choice["decision"]) =>
-    run(() => approvals.decide(props.approval, { decision, scope: "once" }), "Not decided: ");
+  const mayAnswer = () => props.approval.refused === undefined;
+  // What allows more than one call is for operators.
+  const mayLast = () => may("approve") && props.lasting === true;
   onKey((event) => {
-    const early = event.repeat || Date.now() - since < 400;
-    if (!decides() || !props.keys || !isShort(props.approval) || isTyping(event) || early) return;
-    if (event.key === "y") void decide("approve");
-    if (event.key === "n") void decide("deny");
+    if (event.key === "Escape" && choice.lasts()) choice.setScope("once");
+    if (!mayAnswer() || !props.keys || !isShort(props.approval)) return;
+    if (isTyping(event) || choice.isEarly(event)) return;
+    if (event.key === "y") void choice.decide("approve");
+    else if (event.key === "n" && !choice.lasts()) void choice.decide("deny");
+    else if (event.key === "s" && mayLast()) choice.setScope("session");
+    else if (event.key === "a" && mayLast()) choice.setScope("always");
   });
   return (
     <>
@@ -68,7 +106,7 @@ export function Answer(props: Props) {
           when={isShort(props.approval)}
           fallback={
             <>
-              <Show when={props.brief}>{(text) => <code class="cmd">{text()}</code>}</Show>
+              <code class="cmd">{visible(props.approval.summary)}</code>
               <div class="acts">
                 <a class="btn" href={there()}>
                   Review, {plural(lineCount(shown().text), "line")}
@@ -83,37 +121,86 @@ export function Answer(props: Props) {
               {(rest) => <code class="cmd wrap more-args">{rest()}</code>}
             </Show>
           </div>
+          <Show when={choice.lasts()}>
+            <div class="pattern">
+              <Patterns approval={props.approval} choice={choice} />
+            </div>
+          </Show>
           <div class="acts">
             <Show
-              when={decides()}
+              when={mayAnswer()}
               fallback={<span class="small faint">{refusal(props.approval)}</span>}
             >
-              <button
-                class="btn"
-                classList={{ go: props.keys === true }}
-                aria-disabled={busy()}
-                onClick={() => void decide("approve")}
-              >
-                Approve once
-                <Show when={props.keys}>
-                  <kbd>y</kbd>
-                </Show>
-              </button>
-              <button class="btn" aria-disabled={busy()} onClick={() => void decide("deny")}>
-                Deny
-                <Show when={props.keys}>
-                  <kbd>n</kbd>
-                </Show>
-              </button>
+              <Buttons choice={choice} keys={props.keys === true} lasting={mayLast()} />
             </Show>
             <Unavailable />
             <a class="btn bare" href={there()}>
-              {props.more}
+              Details
             </a>
           </div>
         </Show>
       </div>
-      <Problem text={problem()} />
+      <Problem text={choice.problem()} />
+    </>
+  );
+}
+
+const LASTING: [Scope, string, string][] = [
+  ["session", "Conversation…", "s"],
+  ["always", "Always…", "a"],
+];
+
+function Buttons(props: { choice: DecisionChoice; keys: boolean; lasting: boolean }) {
+  const key = (name: string) => (
+    <Show when={props.keys}>
+      <kbd>{name}</kbd>
+    </Show>
+  );
+  let approve!: HTMLButtonElement;
+  return (
+    <>
+      <button
+        class="btn"
+        classList={{ go: props.keys }}
+        ref={approve}
+        aria-disabled={props.choice.busy() || Boolean(props.choice.blocked())}
+        onClick={() => void props.choice.decide("approve")}
+      >
+        Approve {SCOPE_WORDS[props.choice.scope()]}
+        {key("y")}
+      </button>
+      <Show
+        when={!props.choice.lasts()}
+        fallback={
+          <button class="btn" onClick={() => props.choice.setScope("once")}>
+            Back
+            {key("Esc")}
+          </button>
+        }
+      >
+        <For each={props.lasting ? LASTING : []}>
+          {([scope, words, name]) => (
+            <button
+              class="btn"
+              onClick={() => {
+                props.choice.setScope(scope);
+                approve.focus();
+              }}
+            >
+              {words}
+              {key(name)}
+            </button>
+          )}
+        </For>
+        <button
+          class="btn stop"
+          aria-disabled={props.choice.busy()}
+          onClick={() => void props.choice.decide("deny")}
+        >
+          Deny
+          {key("n")}
+        </button>
+      </Show>
     </>
   );
 }

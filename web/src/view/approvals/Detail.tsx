@@ -1,14 +1,17 @@
 // One approval, whole: what runs comes first, then the files, the sandbox and the rule.
 
-import { createMemo, For, type JSX, Show } from "solid-js";
-import type { ApprovalInfo } from "../../api/types";
+import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
+import type { ApprovalInfo, NamedFile, NetworkAccess, PinnedFile } from "../../api/types";
 import { href, talkOf } from "../../state/route";
-import { approverWords, exact, left, wish } from "../../text/asks";
+import { approverWords, exact, left } from "../../text/asks";
 import { bytes, clock, plural } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
 import { DiffView } from "../Diff";
+import { createReading } from "../hooks";
 import { Icon } from "../marks";
+import { Problem } from "../parts";
 import { Trace } from "../Trace";
+import { Wants } from "./AskCard";
 
 interface Props {
   approval: ApprovalInfo;
@@ -24,8 +27,8 @@ export function Detail(props: Props) {
   return (
     <div class="read">
       <Steps {...props} />
-      <h1 id="ap-h">
-        {approval().agent} wants to {wish(approval())}
+      <h1 id="ap-h" class="clip">
+        <Wants approval={approval()} />
       </h1>
       <p class="path">
         {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>this conversation</a>,
@@ -35,8 +38,19 @@ export function Detail(props: Props) {
         <div>
           <Exact approval={approval()} />
           <Files approval={approval()} />
-          <Fold title="Sandbox">
+          <Fold title="Reason and sandbox">
             <dl class="kv">
+              <Show when={approval().words}>
+                {(words) => (
+                  <>
+                    <dt>Reason</dt>
+                    <dd class="words">
+                      “{visible(words())}”{" "}
+                      <span class="faint">written by {approval().agent}</span>
+                    </dd>
+                  </>
+                )}
+              </Show>
               <dt>Runs in</dt>
               <dd>
                 <code>{visible(approval().cwd)}</code>
@@ -44,6 +58,9 @@ export function Detail(props: Props) {
               <dt>Sandbox</dt>
               <dd classList={{ "bad-text": approval().sandbox === "host" }}>
                 {LEVELS[approval().sandbox ?? ""] ?? "unknown: the agent was removed"}
+                <Show when={approval().network}>
+                  {(network) => `, ${NETWORKS[network()]}`}
+                </Show>
               </dd>
               <dt>Approvers</dt>
               <dd>{approverWords(approval())}</dd>
@@ -101,9 +118,19 @@ function Steps(props: Props) {
 const ROOM = matchMedia("(min-width: 761px)");
 
 /** Open where there is room; else folded, so that the decision follows the command. */
-function Fold(props: { title: string; beside?: string; children: JSX.Element }) {
+function Fold(props: {
+  title: string;
+  beside?: string;
+  open?: boolean;
+  toggled?: (open: boolean) => void;
+  children: JSX.Element;
+}) {
   return (
-    <details class="fold" open={ROOM.matches}>
+    <details
+      class="fold"
+      open={props.open ?? ROOM.matches}
+      onToggle={(event) => props.toggled?.(event.currentTarget.open)}
+    >
       <summary class="sec">
         <Icon name="chev" class="chev" />
         <h2>{props.title}</h2>
@@ -115,8 +142,13 @@ function Fold(props: { title: string; beside?: string; children: JSX.Element }) 
 }
 
 const LEVELS: Record<string, string> = {
-  confined: "confined: its workspace only, no network of its own",
-  host: "host: the rights of the hive itself, no sandbox",
+  confined: "confined to its workspace",
+  host: "none: the rights of the hive itself",
+};
+
+const NETWORKS: Record<NetworkAccess, string> = {
+  none: "no network",
+  open: "network: all that this machine can connect to",
 };
 
 const KINDS: Record<string, string> = {
@@ -175,35 +207,97 @@ function changeOf(approval: ApprovalInfo): string | undefined {
   return [`@@ -1,${removed.length} +1,${added.length} @@`, ...removed, ...added, ""].join("\n");
 }
 
+/** Bytes of a file that the hive shows. */
+const LARGEST = 1 << 20;
+
+/** Its content can be read as it is pinned. */
+function isReadable(file: NamedFile): boolean {
+  const inside = !(file.target ?? file.path).startsWith("/");
+  const small = file.bytes != null && file.bytes <= LARGEST;
+  return file.kind === "file" && file.sha256 != null && inside && small;
+}
+
 function Files(props: { approval: ApprovalInfo }) {
   const pinned = () =>
     props.approval.bound === "nothing"
       ? "not pinned: too many files. Approval counts once."
       : "pinned: a change needs a new approval";
+  const others = () => props.approval.files.filter((file) => !isReadable(file));
   return (
-    <Show when={props.approval.files.length}>
-      <Fold
-        title={props.approval.bound === "named" ? "Files it names" : "Files it may use"}
-        beside={pinned()}
-      >
-        <ul class="pinned">
-          <For each={props.approval.files}>
-            {(file) => (
-              <li>
-                <code>
-                  {visible(file.path)}
-                  {file.target ? ` → ${visible(file.target)}` : ""}
-                </code>
-                <span class="small faint" title={file.sha256 ?? ""}>
-                  {file.sha256
-                    ? `${bytes(file.bytes ?? 0)}, sha256 ${file.sha256.slice(0, 8)}…`
-                    : file.kind}
-                </span>
-              </li>
+    <>
+      <For each={props.approval.files}>
+        {(file, at) => (
+          <Show when={isReadable(file)}>
+            <Content approval={props.approval} file={file} number={at()} pinned={pinned()} />
+          </Show>
+        )}
+      </For>
+      <Show when={others().length}>
+        <Fold
+          title={props.approval.bound === "named" ? "Files it names" : "Files it may use"}
+          beside={pinned()}
+        >
+          <ul class="pinned">
+            <For each={others()}>
+              {(file) => (
+                <li>
+                  <code>{nameOf(file)}</code>
+                  <span class="small faint" title={file.sha256 ?? ""}>
+                    {file.sha256
+                      ? `${bytes(file.bytes ?? 0)}, sha256 ${file.sha256.slice(0, 8)}…`
+                      : file.kind}
+                  </span>
+                </li>
+              )}
+            </For>
+          </ul>
+        </Fold>
+      </Show>
+    </>
+  );
+}
+
+function nameOf(file: NamedFile): string {
+  return visible(file.path) + (file.target ? ` → ${visible(file.target)}` : "");
+}
+
+/** What is in a file, read when somebody opens it. */
+function Content(props: {
+  approval: ApprovalInfo;
+  file: NamedFile;
+  number: number;
+  pinned: string;
+}) {
+  const [open, setOpen] = createSignal(ROOM.matches && props.approval.files.length === 1);
+  const content = createReading<PinnedFile>(() =>
+    open() ? `/approvals/${props.approval.id}/files/${props.number}` : undefined,
+  );
+  const size = () => `${bytes(props.file.bytes ?? 0)}, ${props.pinned}`;
+  return (
+    <Fold title={nameOf(props.file)} beside={size()} open={open()} toggled={setOpen}>
+      <Problem text={content.error} />
+      <Show when={content.latest}>
+        {(file) => (
+          <Show when={file().text} fallback={<p class="small muted">Not a text file.</p>}>
+            {(text) => (
+              <>
+                <pre
+                  class="cmd wrap content"
+                  tabindex="0"
+                  role="region"
+                  aria-label={`Content of ${nameOf(props.file)}`}
+                >
+                  {visible(text())}
+                </pre>
+                <p class="small faint">
+                  {plural(file().lines, "line")}
+                  {file().cut ? "; only the beginning is shown" : ""}
+                </p>
+              </>
             )}
-          </For>
-        </ul>
-      </Fold>
-    </Show>
+          </Show>
+        )}
+      </Show>
+    </Fold>
   );
 }
