@@ -13,7 +13,7 @@ import {
     picture,
 } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
-import { said, say, talk, withModel } from "./person.mjs";
+import { said, say, SIZES, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -62,7 +62,7 @@ test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
     await accessible(page, "home");
     await picture(page, "home-light");
     await approvals(page).click();
-    await page.getByRole("heading", { name: "main wants to run a command" }).waitFor();
+    await page.getByRole("heading", { name: "main wants to run rm -rf build" }).waitFor();
     assert.match(await exact(page).textContent(), /rm -rf build/);
     await page.getByRole("list").filter({ hasText: "teams/main/config.yaml" }).first().waitFor();
     await accessible(page, "approvals");
@@ -235,11 +235,6 @@ const SIX = [
     "  build/old.o \\",
     "  2>&1 | tee clean.log",
 ].join("\n");
-const SIZES = [
-    ["phone", { viewport: { width: 390, height: 844 }, hasTouch: true, colorScheme: "dark" }],
-    ["zoom", { viewport: { width: 720, height: 450 } }],
-    ["desktop", { viewport: { width: 1440, height: 900 } }],
-];
 
 /** Every line of the command can be read: nothing is in front of it, the buttons come after it. */
 async function readable(page, where) {
@@ -268,9 +263,11 @@ async function readable(page, where) {
     return found.rest;
 }
 
-for (const [size, options] of SIZES) {
-    test(`three approvals, one after the other: ${size}`, async (t) => {
-        const { hive, model, page } = await asking(t, options);
+for (const [where, options] of Object.entries(SIZES)) {
+    const size = where.split(" ").at(-1);
+    test(`three approvals, one after the other, ${where}`, async (t) => {
+        const colorScheme = size === "phone" ? "dark" : "light";
+        const { hive, model, page } = await asking(t, { ...options, colorScheme });
         const long = Array.from({ length: 60 }, (_, at) => `rm -rf build/part-${at}`).join("\n");
         const commands = [SIX, long, "rm -rf build"];
         for (const [at, command] of commands.entries()) {
@@ -318,7 +315,7 @@ test("a scope without a pattern asks for one and calls nothing an error", async 
     await approvals(page).click();
     await exact(page).waitFor();
     await page.getByRole("radio", { name: /Always/ }).check();
-    await page.getByRole("textbox", { name: "Pattern" }).fill("");
+    await page.getByRole("textbox", { name: "Pattern for rm -rf build" }).fill("");
     const hint = page.getByText("Enter a pattern to preview it.");
     await hint.waitFor();
     assert.equal(await hint.evaluate((one) => one.classList.contains("bad-text")), false);

@@ -1,9 +1,11 @@
-// What is no decision: a "yes" that is typed, and a command that hides what it does.
+// Decisions about approvals in a conversation, what they rest on, and who may make them.
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { accessible, faultless, launch, picture } from "./browser.mjs";
+import { accessible, context, faultless, launch, open, picture } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
-import { composer, say, SIZES, withModel } from "./person.mjs";
+import { composer, said, say, SIZES, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -15,11 +17,14 @@ const AGENT = [
     "allowed_tools: ['*']",
     "policy:",
     "  - {effect: ask, tool: bash, command: rm}",
+    "  - {effect: ask, tool: bash, command: sh}",
     "",
 ].join("\n");
+const FIX = 'echo "moves the later one" \u202e\u001b[2K\nrm -rf build\n';
 const HOME = {
     "teams/main/config.yaml": AGENT,
     "teams/main/work/build/old.o": "old",
+    "teams/main/work/repair/fix.sh": FIX,
 };
 const asking = (t, options) => withModel(browser, t, options, HOME);
 const card = (page) => page.getByRole("region", { name: "Approval for main" });
@@ -28,6 +33,115 @@ const visit = (page, name) =>
 
 for (const [where, options] of Object.entries(SIZES)) {
     const size = where.split(" ").at(-1);
+    test(`a compound command, approved for the conversation ${where}`, async (t) => {
+        const { hive, model, page } = await asking(t, options);
+        model.push(says("First."), call("bash", { command: "rm -rf build && touch done.txt" }));
+        model.push(says("Cleaned."));
+        await visit(page, "Chat");
+        await say(page, "Clean up.");
+        await card(page).getByText("main wants to run rm -rf build && touch done.txt").waitFor();
+        await picture(page, `card-${size}`);
+        if (size === "desktop") {
+            await page.locator("h1").first().click();
+            await page.waitForTimeout(500);
+            await page.keyboard.press("s");
+        } else {
+            await card(page).getByRole("button", { name: "Conversation…" }).click();
+        }
+        const first = card(page).getByRole("textbox", { name: "Pattern for rm -rf build" });
+        const second = card(page).getByRole("textbox", { name: "Pattern for touch done.txt" });
+        assert.equal(await first.inputValue(), "rm -rf build $");
+        assert.equal(await second.inputValue(), "touch done.txt $");
+        await card(page).getByRole("button", { name: "rm -rf", exact: true }).click();
+        await card(page).getByRole("img", { name: "matches" }).waitFor();
+        const out = await card(page).evaluate((one) => {
+            const edge = one.getBoundingClientRect().right;
+            const parts = [...one.querySelectorAll("*")].filter((part) => part.offsetParent);
+            return parts.filter((part) => part.getBoundingClientRect().right > edge).length;
+        });
+        assert.equal(out, 0, "everything is inside the card");
+        await accessible(page, `a card with patterns, ${size}`);
+        await picture(page, `card-patterns-${size}`);
+        await second.fill("");
+        const hint = card(page).getByText("Enter a pattern to preview it.");
+        await hint.waitFor();
+        assert.equal(await hint.evaluate((one) => one.classList.contains("bad-text")), false);
+        await second.fill("touch");
+        const yes = card(page).getByRole("button", { name: /^Approve for this conversation/ });
+        await card(page).getByRole("img", { name: "matches" }).waitFor();
+        await yes.click();
+        await said(page, "Cleaned.");
+        const row = page.locator(".event", { hasText: "Approved for this conversation by" });
+        await row.getByText(/operator, \d\d:\d\d, in the dashboard rm -rf touch$/).waitFor();
+        await picture(page, `card-decided-${size}`);
+        assert.ok(existsSync(join(hive.home, "teams/main/work/done.txt")));
+        model.push(call("bash", { command: "rm -rf src && touch more.txt" }));
+        model.push(says("Not asked again."));
+        await say(page, "And the rest.");
+        await said(page, "Not asked again.");
+        await page.reload();
+        await row.waitFor();
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(wide <= 0, `${wide} px stick out`);
+        faultless(page);
+    });
+
+    test(`what a decision rests on ${where}`, async (t) => {
+        const { hive, model, page } = await asking(t, options);
+        const command = "sh repair/fix.sh";
+        model.push(says("I move the \u202elater one."), call("bash", { command }));
+        await hive.skep("send", "main", "Repair it.");
+        await visit(page, "Approvals");
+        await page.getByRole("heading", { name: "main wants to run sh repair/fix.sh" }).waitFor();
+        assert.equal(await page.title(), "main wants to run sh repair/fix.sh · Skep");
+        const content = page.getByRole("region", { name: "Content of repair/fix.sh" });
+        const folded = size !== "desktop";
+        if (folded) {
+            assert.equal(await content.count(), 0, "files are folded");
+            await page.locator("summary", { hasText: "repair/fix.sh" }).click();
+            await page.locator("summary", { hasText: "Reason and sandbox" }).click();
+        }
+        await content.waitFor();
+        const shown = FIX.replace("\u202e", "‹U+202E›").replace("\u001b", "‹U+001B›");
+        assert.equal(await content.textContent(), shown);
+        await page.getByText("“I move the ‹U+202E›later one.” written by main").waitFor();
+        await page.getByText("confined to its workspace, no network").waitFor();
+        await accessible(page, `pinned content, ${size}`);
+        await picture(page, `pinned-${size}`);
+        hive.write("teams/main/work/repair/fix.sh", "echo something else\n");
+        await page.reload();
+        if (folded) await page.locator("summary", { hasText: "repair/fix.sh" }).click();
+        await page.getByText("The file is not what it was").waitFor();
+        assert.equal(await content.count(), 0, "another file is not shown for it");
+        faultless(page, /409/);
+    });
+
+    test(`a viewer reads and is offered nothing else ${where}`, async (t) => {
+        const { hive, model } = await asking(t);
+        model.push(call("bash", { command: "rm -rf build" }));
+        await hive.skep("send", "main", "Clean up.");
+        const theirs = await context(browser, options);
+        t.after(() => theirs.close());
+        const { link } = await hive.skep("link", "--role", "viewer", "--name", "Ines");
+        const page = await open(theirs, link);
+        await page.getByText("Only operators can approve; you have view access.").waitFor();
+        await visit(page, "Chat");
+        await card(page).getByText("Only operators can approve; you have view access.").waitFor();
+        await page.locator(".mine", { hasText: "Clean up." }).waitFor();
+        assert.equal(await composer(page).count(), 0, "no composer");
+        for (const name of [/^Approve/, /^Deny/, /^Stop/, "Edit and fork", "Send"]) {
+            const offered = page.getByRole("button", { name });
+            assert.equal(await offered.count(), 0, `no ${name}`);
+        }
+        await accessible(page, `a conversation for viewers, ${size}`);
+        await picture(page, `viewer-${size}`);
+        await visit(page, "Log");
+        const tabs = page.getByRole("navigation", { name: "What is shown" });
+        await tabs.getByRole("link", { name: "Audit" }).waitFor();
+        assert.equal(await tabs.getByRole("link", { name: "Log" }).count(), 0, "no Log tab");
+        faultless(page);
+    });
+
     test(`"yes" in the composer is explained ${where}`, async (t) => {
         const { model, page } = await asking(t, options);
         model.push(call("bash", { command: "rm -rf build" }));
@@ -52,10 +166,25 @@ for (const [where, options] of Object.entries(SIZES)) {
         await why.getByRole("button", { name: "Send anyway" }).click();
         await page.locator(".queued", { hasText: "ok" }).waitFor();
         await card(page).getByRole("button", { name: "Deny" }).click();
-        await card(page).waitFor({ state: "detached" });
+        await page.locator(".event", { hasText: "Denied by operator" }).waitFor();
         faultless(page);
     });
 }
+
+test("decided in the terminal: the card stays as what was decided", async (t) => {
+    const { hive, model, page } = await asking(t);
+    model.push(call("bash", { command: "rm -rf build" }));
+    model.push(says("Cleaned."));
+    await talk(page);
+    await say(page, "Clean up.");
+    await card(page).waitFor();
+    const link = await card(page).getByRole("link", { name: "Details" }).getAttribute("href");
+    await hive.skep("approve", link.split("/").at(-1));
+    await said(page, "Cleaned.");
+    await page.getByText(/^Approved once by operator, \d\d:\d\d, in the terminal$/).waitFor();
+    assert.equal(await card(page).count(), 0);
+    faultless(page);
+});
 
 for (const [where, options] of Object.entries(SIZES)) {
     const size = where.split(" ").at(-1);

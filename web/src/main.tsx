@@ -2,7 +2,7 @@ import "./styles/index.css";
 import { createMemo, createSignal, Match, onMount, Show, Switch } from "solid-js";
 import { render } from "solid-js/web";
 import { signIn } from "./api/session";
-import type { Me } from "./api/types";
+import type { Action, Me } from "./api/types";
 import { createApprovals } from "./state/approvals";
 import { createDismissed } from "./state/dismissed";
 import { createDrafts } from "./state/drafts";
@@ -39,7 +39,7 @@ function App(props: { me: Me }) {
     const route = router.route();
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
   }
-  const decides = props.me.role === "operator";
+  const may = (action: Action) => props.me.may.includes(action);
   const { name: who, role } = props.me;
   const me = who === role ? who : `${who} (${role})`;
   const find = () => void setSearching(true);
@@ -53,7 +53,7 @@ function App(props: { me: Me }) {
     return standing === "idle" ? route.agent : `${route.agent} (${standing})`;
   };
 
-  const page = { approvals, dismissed, drafts, hive, live, outbox, router, find, me, decides };
+  const page = { approvals, dismissed, drafts, hive, live, outbox, router, find, me, may };
 
   onMount(() => live.start());
   onKey((event) => {

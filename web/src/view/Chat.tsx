@@ -25,7 +25,7 @@ const VIEWS: [View, string][] = [
 ];
 
 export function Chat(props: { route: ChatRoute }) {
-  const { approvals, drafts, hive, live, outbox, router } = usePage();
+  const { approvals, drafts, hive, live, may, outbox, router } = usePage();
   const stored = localStorage.getItem("skep.view") === "simple" ? "simple" : "full";
   const [view, setView] = createSignal<View>(stored);
   const [problem, setProblem] = createSignal<string>();
@@ -166,21 +166,26 @@ export function Chat(props: { route: ChatRoute }) {
               running={turn() !== undefined}
               full={view() === "full"}
               asked={asked()}
-              fork={startFork}
+              fork={may("talk") ? startFork : undefined}
             />
           )}
         </Show>
-        <Composer
-          talk={talk()}
-          asks={asked().length > 0}
-          queued={sending().filter((one) => one.state === "queued")}
-          unsent={sending().filter((one) => one.state === "sending").length}
-          running={turn() !== undefined}
-          commands={commands.latest?.commands ?? []}
-          at={draft()}
-          older={!current()}
-          send={(draft) => void send(draft)}
-        />
+        <Show
+          when={may("talk")}
+          fallback={<p class="compose small muted">You have view access.</p>}
+        >
+          <Composer
+            talk={talk()}
+            asks={asked().length > 0}
+            queued={sending().filter((one) => one.state === "queued")}
+            unsent={sending().filter((one) => one.state === "sending").length}
+            running={turn() !== undefined}
+            commands={commands.latest?.commands ?? []}
+            at={draft()}
+            older={!current()}
+            send={(draft) => void send(draft)}
+          />
+        </Show>
       </section>
       <Inspector talk={talk()} turn={turn()} asked={asked()} info={known()} />
     </div>

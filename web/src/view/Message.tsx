@@ -18,7 +18,8 @@ export interface Around {
   /** Whether a call waits for a person. */
   waits: (call: string) => boolean;
   full: () => boolean;
-  fork: (message: Message) => void;
+  /** Absent for whoever may not. */
+  fork: ((message: Message) => void) | undefined;
 }
 
 export function MessageView(props: {
@@ -44,7 +45,7 @@ export function MessageView(props: {
   );
 }
 
-function Mine(props: { message: Message; fork: (message: Message) => void }) {
+function Mine(props: { message: Message; fork: Around["fork"] }) {
   const origin = () => props.message.origin;
   return (
     <article class="mine" aria-label="You">
@@ -54,9 +55,13 @@ function Mine(props: { message: Message; fork: (message: Message) => void }) {
           {OWN.includes(origin()?.channel ?? "api") ? "" : origin()?.channel}{" "}
           {clock(props.message.timestamp)}
         </span>
-        <button class="btn bare edit" onClick={() => props.fork(props.message)}>
-          Edit and fork
-        </button>
+        <Show when={props.fork}>
+          {(fork) => (
+            <button class="btn bare edit" onClick={() => fork()(props.message)}>
+              Edit and fork
+            </button>
+          )}
+        </Show>
       </div>
       <Markdown text={textOf(props.message.content)} />
       <Files files={filesOf(props.message.content)} />

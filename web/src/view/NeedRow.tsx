@@ -34,11 +34,11 @@ function when(need: Need): string {
 }
 
 function Failure(props: { need: Need }) {
-  const { decides } = usePage();
+  const { may } = usePage();
   return (
     <div class="inline-cmd">
       <blockquote>{props.need.why}</blockquote>
-      <Show when={decides && props.need.unknown}>
+      <Show when={may("configure") && props.need.unknown}>
         {(call) => (
           <div class="acts">
             <Resolve call={call()} />
@@ -61,7 +61,7 @@ function Failure(props: { need: Need }) {
 
 /** Sends the message of a failed turn again, or stops showing it here. */
 function Again(props: { item: string }) {
-  const { dismissed, hive } = usePage();
+  const { dismissed, hive, may } = usePage();
   const { busy, problem, run } = createAction();
   async function again(): Promise<void> {
     await post(url`/inbox/${props.item}/retry`, {});
@@ -69,13 +69,15 @@ function Again(props: { item: string }) {
   }
   return (
     <>
-      <button
-        class="btn"
-        aria-disabled={busy()}
-        onClick={() => void run(again, "Not sent: ")}
-      >
-        Try again
-      </button>
+      <Show when={may("talk")}>
+        <button
+          class="btn"
+          aria-disabled={busy()}
+          onClick={() => void run(again, "Not sent: ")}
+        >
+          Try again
+        </button>
+      </Show>
       <button class="btn bare" onClick={() => dismissed.add(props.item)}>
         Dismiss
       </button>

@@ -5,6 +5,7 @@ import { Match, Show, Switch } from "solid-js";
 import { post, url } from "../api/http";
 import type { Message, Receipt, TurnOutcome } from "../api/types";
 import { outcomeDetails, outcomeTitle, retryWords } from "../text/outcomes";
+import { usePage } from "./context";
 import { createAction, createClock } from "./hooks";
 import { Icon, Mark } from "./marks";
 import { Problem } from "./parts";
@@ -23,6 +24,7 @@ export function OutcomeRow(props: {
   /** It was sent again as this item. */
   retried: (item: string) => void;
 }) {
+  const { may } = usePage();
   const { busy, problem, run } = createAction();
   const state = () => props.outcome.state;
   const again = async (item: string) => {
@@ -51,7 +53,7 @@ export function OutcomeRow(props: {
       </div>
       <div class="acts">
         <Switch>
-          <Match when={props.outcome.retry}>
+          <Match when={may("talk") && props.outcome.retry}>
             <button class="btn bare" aria-disabled={busy()} onClick={() => void run(now)}>
               Try now
             </button>
@@ -59,7 +61,7 @@ export function OutcomeRow(props: {
           <Match when={props.outcome.retried_as}>
             <span class="small faint">Tried again</span>
           </Match>
-          <Match when={props.outcome.item}>
+          <Match when={may("talk") && props.outcome.item}>
             {(item) => (
               <button
                 class="btn"

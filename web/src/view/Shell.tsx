@@ -2,17 +2,25 @@
 // A conversation has that notice above its composer, so that nothing moves.
 
 import { For, type JSX, Show } from "solid-js";
+import type { Action } from "../api/types";
 import { href, type PageName, talkOf } from "../state/route";
 import { usePage } from "./context";
 import { LinkNotice } from "./LinkNotice";
 import { Brand, Icon, Mark } from "./marks";
 
+/** Pages that not everybody may read. */
+const READINGS: [PageName, Action][] = [
+  ["usage", "read_metrics"],
+  ["log", "read_audit"],
+];
+
 /** `needs` is without approvals: they have a count of their own. */
 export function Shell(props: { needs: number; children: JSX.Element }) {
-  const { approvals, find, live, router } = usePage();
+  const { approvals, find, live, may, router } = usePage();
   const links = (pages: PageName[], link: (link: JSX.Element) => JSX.Element) => (
     <For each={pages}>{(page) => link(<PageLink page={page} needs={needs(page)} />)}</For>
   );
+  const readings = () => READINGS.filter(([, action]) => may(action)).map(([page]) => page);
   const isLive = () => live.link().state === "live";
   const needs = (page: PageName) => {
     if (page === "home") return props.needs;
@@ -42,7 +50,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
             </div>
           </div>
           <ul>{links(["home", "chat", "approvals"], (link) => <li>{link}</li>)}</ul>
-          <ul>{links(["usage", "log"], (link) => <li>{link}</li>)}</ul>
+          <ul>{links(readings(), (link) => <li>{link}</li>)}</ul>
           <LinkState />
         </nav>
         <main class="main" id="main" tabindex="-1">
@@ -52,7 +60,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
           {props.children}
         </main>
         <nav class="tabs" aria-label="Main pages">
-          {links(["home", "chat", "approvals", "usage", "log"], (link) => link)}
+          {links(["home", "chat", "approvals", ...readings()], (link) => link)}
         </nav>
       </div>
     </>

@@ -56,7 +56,7 @@ export function Stream(props: {
     running: () => props.running,
     waits: (call) => props.asked.some((one) => one.call === call),
     full: () => props.full,
-    fork: (message) => props.fork(message),
+    fork: props.fork,
   };
   const shown = createMemo(() =>
     props.full ? state().messages : state().messages.filter((message) => isSpoken(message)),

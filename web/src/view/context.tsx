@@ -1,6 +1,7 @@
 // What every view may need: the hive, the link to it, the place.
 
 import { createContext, useContext } from "solid-js";
+import type { Action } from "../api/types";
 import type { Approvals } from "../state/approvals";
 import type { Dismissed } from "../state/dismissed";
 import type { Drafts } from "../state/drafts";
@@ -20,8 +21,8 @@ export interface Page {
   /** Opens the search. */
   find: () => void;
   me: string;
-  /** Whether whoever looks may decide, and not only read. */
-  decides: boolean;
+  /** What the role of whoever looks allows; the hive refuses the rest. */
+  may: (action: Action) => boolean;
 }
 
 export const PageContext = createContext<Page>();

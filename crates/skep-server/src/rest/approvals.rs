@@ -154,7 +154,8 @@ pub(crate) async fn decide(
 ) -> Result<Json<ApprovalInfo>, Problem> {
     let from = match permit.credential() {
         Credential::Browser { .. } => "page",
-        Credential::Owner | Credential::Token { .. } => "rest",
+        Credential::Owner => "terminal",
+        Credential::Token { .. } => "rest",
     };
     let wish = body.wish(&permit, from);
     Ok(Json(doors.hive.decide_approval(&id, wish, permit.identity(), &permit.sight()).await?))

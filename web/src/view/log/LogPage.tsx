@@ -2,16 +2,18 @@
 // be allowed or not.
 
 import { Match, Switch } from "solid-js";
+import type { Action } from "../../api/types";
 import { href, type LogTab } from "../../state/route";
+import { usePage } from "../context";
 import { PageBody, Tabs } from "../parts";
 import { Audit } from "./Audit";
 import { Lines } from "./Lines";
 import { WhyForm } from "./Why";
 
-const TABS: [LogTab, string][] = [
-  ["audit", "Audit"],
-  ["why", "Why"],
-  ["lines", "Log"],
+const TABS: [LogTab, string, Action][] = [
+  ["audit", "Audit", "read_audit"],
+  ["why", "Why", "read_settings"],
+  ["lines", "Log", "read_logs"],
 ];
 
 const HEADS: Record<LogTab, [string, string]> = {
@@ -27,6 +29,7 @@ const HEADS: Record<LogTab, [string, string]> = {
 };
 
 export function LogPage(props: { tab: LogTab; turn: string | undefined }) {
+  const { may } = usePage();
   return (
     <PageBody
       title={HEADS[props.tab][0]}
@@ -34,7 +37,7 @@ export function LogPage(props: { tab: LogTab; turn: string | undefined }) {
       beside={
         <Tabs
           label="What is shown"
-          of={TABS}
+          of={TABS.filter(([, , action]) => may(action))}
           chosen={props.tab}
           href={(tab) => href({ page: "log", tab })}
         />

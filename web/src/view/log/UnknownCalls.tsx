@@ -13,7 +13,7 @@ import { createAction, createReading } from "../hooks";
 import { NeedItem, Problem, Section } from "../parts";
 
 export function UnknownCalls() {
-  const { decides, hive } = usePage();
+  const { hive, may } = usePage();
   const known = () => hive.state.snapshot?.unknown_calls ?? [];
   const which = createMemo(() => known().map((call) => `${call.turn} ${call.call_id}`).join("\n"));
   const whole = createReading<Calls>(() => (which() ? "/calls/unknown" : undefined), which);
@@ -39,7 +39,7 @@ export function UnknownCalls() {
               >
                 <code class="cmd wrap">{visible(allArguments(call.arguments))}</code>
                 <div class="acts">
-                  <Show when={decides}>
+                  <Show when={may("configure")}>
                     <Resolve call={call} />
                   </Show>
                   <a class="btn bare" href={href({ page: "log", tab: "audit", turn: call.turn })}>

@@ -14,7 +14,7 @@ const TITLES = { allow: "It would run", ask: "You would be asked", deny: "It wou
 const MINUTES = [15, 60, 240, 1440];
 
 export function WhyForm() {
-  const { hive } = usePage();
+  const { hive, may } = usePage();
   const [agent, setAgent] = createSignal("main");
   const [tool, setTool] = createSignal("bash");
   const [given, setGiven] = createSignal('{"command": "rm -rf build"}');
@@ -83,7 +83,7 @@ export function WhyForm() {
                 {visible(verdict().why)}
               </p>
               <Trace verdict={verdict()} />
-              <Show when={verdict().effect === "ask"}>
+              <Show when={verdict().effect === "ask" && may("approve")}>
                 <GrantForm
                   agent={agent()}
                   tool={tool().trim()}
@@ -144,6 +144,7 @@ function words(grant: GrantInfo): string {
 }
 
 function Grants(props: { agent: string; stale: number; changed: () => void }) {
+  const { may } = usePage();
   const { problem, run } = createAction();
   const grants = createReading<Grants>(
     () => `/grants${query({ agent: props.agent })}`,
@@ -172,12 +173,14 @@ function Grants(props: { agent: string; stale: number; changed: () => void }) {
                 {grant.until ? `until ${clock(grant.until)}` : "until the conversation ends"},
                 by {grant.made_by}
               </span>
-              <button
-                class="btn bare"
-                onClick={() => void run(() => revoke(grant), "Not revoked: ")}
-              >
-                Revoke
-              </button>
+              <Show when={may("approve")}>
+                <button
+                  class="btn bare"
+                  onClick={() => void run(() => revoke(grant), "Not revoked: ")}
+                >
+                  Revoke
+                </button>
+              </Show>
             </li>
           )}
         </For>
