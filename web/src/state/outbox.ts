@@ -113,6 +113,7 @@ export function createOutbox(live: Live, drafts: Drafts) {
   }
 
   function drop(which: (one: Sending) => boolean): void {
+    if (!state.all.some(which)) return;
     set("all", (all) => all.filter((one) => !which(one)));
     keep();
   }
@@ -150,9 +151,7 @@ export function createOutbox(live: Live, drafts: Drafts) {
     /** Their messages are in the history. */
     arrived(items: string[]): void {
       for (const item of items) shown.add(item);
-      if (state.all.some((one) => one.item !== undefined && shown.has(one.item))) {
-        drop((one) => one.item !== undefined && shown.has(one.item));
-      }
+      drop((one) => one.item !== undefined && shown.has(one.item));
     },
   };
 }
