@@ -17,7 +17,7 @@ use crate::print::{Tone, counted, foreign, items, output, stamp, table, text, ti
 #[command(after_help = "Examples:
   skep approve                                  look at what waits, one after the other
   skep approve 019a2b3c-…                       let exactly this call run
-  skep approve 019a2b3c-… --session             and calls like it in this session
+  skep approve 019a2b3c-… --session             and calls like it in this conversation
   skep approve 019a2b3c-… --always --pattern 'git push'
   skep approve 019a2b3c-… --always --pattern 'cargo build' --pattern rsync
   skep approve --unused                         what was approved and never ran
@@ -29,7 +29,7 @@ pub struct ApproveArgs {
     /// Calls like it from now on: a rule in the agent's config.yaml; needs --pattern
     #[arg(long, requires = "pattern", conflicts_with = "session")]
     always: bool,
-    /// Calls like it in this session
+    /// Calls like it in this conversation
     #[arg(long)]
     session: bool,
     /// What is allowed: the first words of a command, a path, a host; once for each command of a
@@ -124,7 +124,7 @@ async fn list_unused(client: &Client, globals: &Globals) -> Result<(), Failure> 
         let (by, scope) = (text(&decision["by"]), text(&decision["scope"]));
         [named("id"), named("agent"), named("tool"), stamp(&decision["at"]), by, scope]
     };
-    let heads = ["id", "agent", "tool", "approved", "by", "how far"];
+    let heads = ["id", "agent", "tool", "approved", "by", "scope"];
     globals.print(&page, table(heads, items(&page["approvals"]).iter().map(row)));
     Ok(())
 }
@@ -416,7 +416,7 @@ fn grant_line(row: &Value) -> String {
         .iter()
         .filter_map(|key| row[*key].as_str().map(|value| format!(" {key} {}", foreign(value))));
     let until = row["until"].as_i64().map(time::stamp);
-    let until = until.unwrap_or_else(|| "the end of its session".to_owned());
+    let until = until.unwrap_or_else(|| "the end of its conversation".to_owned());
     let (id, agent, tool) = (text(&row["id"]), text(&row["agent"]), text(&row["tool"]));
     format!("{id}  {agent} may {tool}{} until {until}", conditions.collect::<String>())
 }

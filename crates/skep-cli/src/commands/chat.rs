@@ -74,7 +74,8 @@ pub async fn run(command: ChatArgs, globals: &Globals) -> Result<(), Failure> {
     let mut connection = connection::open(client, options).await?;
     if !paints {
         let prompt = typed && !globals.json;
-        let plain = PlainChat { connection, json: globals.json, prompt, ended_turn: Value::Null };
+        let globals = globals.clone();
+        let plain = PlainChat { connection, globals, prompt, ended_turn: Value::Null };
         return match command.message {
             Some(text) => plain.once(text).await,
             None => plain.converse().await,

@@ -255,7 +255,7 @@ fn check_origin(
     if doors.site.hosts.allows_origin(origin, host, local) {
         return Ok(());
     }
-    let detail = "pages of this origin may not talk to this hive; list it under \
+    let detail = "pages of this origin may not use this hive; list it under \
                   server.allowed_origins in skep.yaml if they should";
     Err(Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", detail))
 }

@@ -7,7 +7,7 @@ use super::mistake::Mistake;
 use super::source::SourceText;
 use super::yaml;
 
-/// The doors people and programs talk through.
+/// The doors people and programs use.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawChannels {

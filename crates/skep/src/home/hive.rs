@@ -48,7 +48,7 @@ struct RawServer {
     /// Address under which people reach the hive through a proxy.
     #[schemars(extend("x-holds" = "web address"))]
     public_url: Option<TextScalar>,
-    /// Origins of other web pages that may talk to the hive.
+    /// Origins of other web pages that may use the hive.
     #[schemars(extend("x-holds" = "origin"))]
     allowed_origins: Vec<TextScalar>,
 }

@@ -428,7 +428,7 @@ async fn channel_chat_through_pipes_is_plain_text_or_json() {
     assert!(failed.stderr.contains("(provider_auth)"), "{}", failed.stderr);
     let nobody = chat(&stage, &["nobody"]).finish().await.unwrap();
     assert_eq!(nobody.code, Some(1));
-    assert!(nobody.stderr.contains("could not talk to nobody"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("could not chat with nobody"), "{}", nobody.stderr);
 }
 
 #[tokio::test]

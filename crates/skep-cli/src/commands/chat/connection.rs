@@ -90,7 +90,7 @@ pub struct ChatConnection {
 
 /// Connects once, so that a wrong address or name fails at once; then keeps the connection.
 pub async fn open(client: Client, options: ConnectionOptions) -> Result<ChatConnection, Failure> {
-    let attempted = format!("talk to {}", options.agent);
+    let attempted = format!("chat with {}", options.agent);
     let failed = |client: &Client, error| client.failure(attempted.clone(), error);
     let (commands, incoming) = mpsc::channel(QUEUE);
     let (outgoing, updates) = mpsc::channel(QUEUE);
@@ -158,7 +158,7 @@ impl ConnectionTask {
             match self.come_back().await {
                 Ok(again) => socket = again,
                 Err(error) => {
-                    let attempted = format!("go on talking to {}", self.options.agent);
+                    let attempted = format!("continue the chat with {}", self.options.agent);
                     let failure = self.client.failure(attempted, error);
                     return Ok(self.updates.send(ChatUpdate::Ended(failure)).await?);
                 }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::commands::{self, LocalCommand};
 use super::connection::{ChatCommand, ChatConnection, ChatUpdate, speaks_of};
 use crate::failure::{Exit, Failure};
+use crate::hive::Globals;
 use crate::print::outcome;
 use crate::print::output::{self, foreign};
 
@@ -20,7 +21,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 pub struct PlainChat {
     pub connection: ChatConnection,
     /// Frames as JSON instead of text.
-    pub json: bool,
+    pub globals: Globals,
     /// Print a prompt: a person types here.
     pub prompt: bool,
     /// The turn whose end came last.
@@ -110,7 +111,7 @@ impl PlainChat {
     /// too.
     async fn see_out(&mut self, answer: &Value) -> Result<(), Failure> {
         let until = Instant::now() + LAST_EVENTS;
-        while self.json && answer["turn"].is_string() && answer["turn"] != self.ended_turn {
+        while self.globals.json && answer["turn"].is_string() && answer["turn"] != self.ended_turn {
             let Ok(Some(update)) = timeout_at(until, self.connection.updates.recv()).await else {
                 break;
             };
@@ -123,19 +124,20 @@ impl PlainChat {
     fn show(&mut self, update: ChatUpdate) -> Result<Option<Value>, Failure> {
         match update {
             ChatUpdate::Frame(frame) => {
-                if self.json {
+                if self.globals.json {
                     output::json(&frame);
                 }
                 let event = &frame["event"];
-                if event["type"] == "approval_asked" && !self.json {
+                if event["type"] == "approval_asked" && !self.globals.json {
                     let text = |key: &str| foreign(event[key].as_str().unwrap_or_default());
                     let (tool, id) = (text("tool"), text("approval"));
-                    output::note(format!(
-                        "skep: {tool} waits for a person; see and decide with: skep approve; or: \
-                         skep approve {id}, skep deny {id}"
-                    ));
+                    let note = format!(
+                        "skep: {tool} needs approval; see it with: skep approve; decide with: \
+                         skep approve {id}, or skep deny {id}"
+                    );
+                    output::note(self.globals.commands(&note));
                 }
-                if event["type"] == "model_retry" && !self.json {
+                if event["type"] == "model_retry" && !self.globals.json {
                     let words = outcome::retry(event, event["at"].as_i64().unwrap_or(0));
                     output::note(format!("skep: {words}"));
                 }
@@ -160,7 +162,7 @@ impl PlainChat {
 
     fn finish(&self, frame: &Value) -> Result<(), Failure> {
         if frame["type"] == "response" {
-            if !self.json {
+            if !self.globals.json {
                 output::line(foreign(frame["content"].as_str().unwrap_or_default()));
             }
             return Ok(());

@@ -97,7 +97,7 @@ pub async fn run(
     drop(screen);
     result.and(cleared).map_err(broken)?;
     if terminal.once.is_none() && terminal.transcript.turn.is_some() {
-        output::note("the turn goes on in the hive; come back with skep chat");
+        output::note("the turn goes on in the hive; the same command comes back to it");
     }
     terminal.outcome()
 }
