@@ -81,7 +81,8 @@ for (const [where, size] of Object.entries(SIZES)) {
     test(`a cut stream is tried again, and what was cut is void, ${where}`, async (t) => {
         const { model, page } = await withModel(browser, t, size);
         await talk(page);
-        model.pushCut(says("Half of an ans"));
+        // The pauses grow: the last one is long enough to be seen on a busy machine.
+        for (let at = 0; at < 3; at += 1) model.pushCut(says("Half of an ans"));
         model.push(says("A whole answer."));
         await say(page, "Provoke a cut.");
         await page.getByRole("status", { name: "Retrying turn" }).filter({
@@ -138,7 +139,8 @@ test("tool cards: all lines are counted, denied and stopped calls did not fail",
     await card("sleep 60").filter({ hasText: "running" }).waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
     await row(page, "Cancelled turn").waitFor();
-    assert.match(await card("sleep 60").innerText(), /stopped$/);
+    // A command that had begun may have had its effect; either way it did not fail.
+    await card("sleep 60").filter({ hasText: /stopped|outcome unknown/ }).waitFor();
     await page.emulateMedia({ colorScheme: "dark" });
     await accessible(page, "outcomes in the dark");
     await picture(page, "outcomes-dark");
