@@ -493,7 +493,7 @@ impl Story {
         let (agent, name) = (self.agent, AgentName::new("main"));
         let (session, turn) = (lease.session.clone(), lease.turn.clone());
         let read = self.store.read(async |conn| {
-            (agents::counts(conn).await?, watch::turn_place(conn, &turn).await?);
+            drop((agents::counts(conn).await?, watch::turn_place(conn, &turn).await?));
             agents::find(conn, &name).await?;
             lanes::next_due(conn).await?;
             lanes::chosen(conn, agent, &key()).await?;
