@@ -2,16 +2,18 @@
 //! would be decided, and what is allowed for a time.
 
 mod ask;
+mod show;
 
 use std::io::IsTerminal;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use skep_core::visible::visible;
 
 use crate::failure::{Exit, Failure};
 use crate::hive::{CallError, Client, Globals, IdList, escaped, with_query};
 use crate::print::{Tone, counted, foreign, items, output, stamp, table, text, time, toned};
+
+pub use show::{call, details, facts, one_line, title};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -112,8 +114,10 @@ fn failure(client: &Client, attempted: &str, error: CallError) -> Failure {
 
 fn show_decided(globals: &Globals, done: &Value) {
     let scope = done["decision"]["scope"].as_str().unwrap_or_default();
-    let (state, tool) = (text(&done["state"]), text(&done["tool"]));
-    globals.print(done, [format!("{state} {scope}: {tool} of {}", text(&done["agent"]))]);
+    let scope = if scope == "session" { "for this conversation" } else { scope };
+    let (state, summary) = (text(&done["state"]), text(&done["summary"]));
+    let scope = if done["state"] == "denied" { String::new() } else { format!(" {scope}") };
+    globals.print(done, [format!("{state}{scope}: {summary}")]);
 }
 
 async fn list_unused(client: &Client, globals: &Globals) -> Result<(), Failure> {
@@ -122,9 +126,9 @@ async fn list_unused(client: &Client, globals: &Globals) -> Result<(), Failure> 
     let row = |approval: &Value| {
         let (named, decision) = (|key: &str| text(&approval[key]), &approval["decision"]);
         let (by, scope) = (text(&decision["by"]), text(&decision["scope"]));
-        [named("id"), named("agent"), named("tool"), stamp(&decision["at"]), by, scope]
+        [named("id"), named("agent"), named("summary"), stamp(&decision["at"]), by, scope]
     };
-    let heads = ["id", "agent", "tool", "approved", "by", "scope"];
+    let heads = ["id", "agent", "call", "approved", "by", "scope"];
     globals.print(&page, table(heads, items(&page["approvals"]).iter().map(row)));
     Ok(())
 }
@@ -175,46 +179,11 @@ async fn is_open(client: &Client, question: &Value) -> bool {
     client.get(&path).await.map_or(true, |found| found["state"] == "open")
 }
 
-/// The lines of an approval, complete.
+/// The lines of an approval, complete: what is wanted, the call, the facts.
 fn lines(question: &Value) -> Vec<String> {
-    let mut lines = facts(question);
-    if let Some(head) = lines.first_mut() {
-        *head = toned(head, Tone::Strong);
-    }
-    lines
-}
-
-/// The same lines without colours: the headline first, then every detail.
-pub fn facts(question: &Value) -> Vec<String> {
-    let stamp = |key: &str| question[key].as_i64().map(time::stamp).unwrap_or_default();
-    let text = |value: &Value| one_line(value.as_str().unwrap_or("?"));
-    let head = format!("{} of {}", text(&question["tool"]), text(&question["agent"]));
-    let asked_by: Vec<String> = items(&question["asked_by"]).iter().map(text).collect();
-    let mut lines = vec![
-        head,
-        format!("id       {}", text(&question["id"])),
-        format!("session  {}", text(&question["session_key"])),
-        format!("asked    {} by {}", stamp("asked_at"), asked_by.join(", ")),
-        format!("until    {}", stamp("expires_at")),
-        format!("why      {}", text(&question["why"]["why"])),
-        format!("in       {}", text(&question["cwd"])),
-        format!("sandbox  {}", level(&question["sandbox"])),
-        format!("decides  {}", approvers(&question["approvers"])),
-    ];
-    if let Some(why) = question["refused"].as_str() {
-        lines.push(format!("you may not decide this: {}", one_line(why)));
-    }
-    for file in items(&question["files"]) {
-        let target = file["target"].as_str().map(|to| format!(" -> {}", one_line(to)));
-        let hash: String = file["sha256"].as_str().unwrap_or("").chars().take(12).collect();
-        let (kind, path) = (text(&file["kind"]), text(&file["path"]));
-        lines.push(format!("{kind:<9}{path}{} {hash}", target.unwrap_or_default()));
-    }
-    if question["bound"] == "nothing" {
-        lines.push("files are not bound: the workspace has too many; a yes counts once".to_owned());
-    }
-    let shown = question["shown"].as_str().unwrap_or_default();
-    lines.extend(foreign(shown).lines().map(|line| format!("  {line}")));
+    let mut lines = vec![toned(&foreign(&title(question)), Tone::Strong)];
+    lines.extend(call(question).iter().map(|line| format!("  {}", foreign(line))));
+    lines.extend(facts(question).into_iter().chain(details(question)));
     lines
 }
 
@@ -245,7 +214,7 @@ pub fn choices(question: &Value) -> Vec<Vec<String>> {
 /// A set of patterns on one line.
 pub fn joined(patterns: &[String]) -> String {
     let shown: Vec<String> = patterns.iter().map(|pattern| foreign(pattern)).collect();
-    shown.join("   and   ")
+    shown.join(" and ")
 }
 
 /// Patterns as a person types them: one for each command, with `;` between them.
@@ -266,28 +235,6 @@ pub fn past(found: &Value) -> String {
     let (covered, calls) = (count("covered"), count("calls"));
     let plural = if calls == 1 { "" } else { "s" };
     format!("it covers {covered} of the last {calls} call{plural} of this conversation")
-}
-
-/// One of each list.
-fn approvers(lists: &Value) -> String {
-    let names = |list: &Value| {
-        let names: Vec<String> = items(list).iter().map(|name| one_line(&text(name))).collect();
-        names.join(" or ")
-    };
-    items(lists).iter().map(names).collect::<Vec<_>>().join(", and ")
-}
-
-fn level(level: &Value) -> &'static str {
-    match level.as_str() {
-        Some("confined") => "confined: its workspace alone",
-        Some("host") => "host: with the rights of the hive itself, no walls",
-        _ => "the agent is not there any more",
-    }
-}
-
-/// Shows hidden characters and line breaks, so that no detail can imitate another line.
-fn one_line(text: &str) -> String {
-    visible(text).replace('\n', "‹U+000A›")
 }
 
 #[derive(Args)]

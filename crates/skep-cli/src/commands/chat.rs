@@ -6,6 +6,7 @@
 mod approvals;
 mod commands;
 mod connection;
+mod decision;
 mod editor;
 mod markdown;
 mod plain;
@@ -48,7 +49,7 @@ Keys: Enter sends, Alt-Enter or a backslash before Enter begins a new line, a pa
 Esc or Ctrl-C stops the turn that runs, a second Ctrl-C or Ctrl-D leaves. Tab completes commands,
 Up and Ctrl-R find earlier messages, Ctrl-O shows or folds thinking. What is written while a turn
 runs is queued and reaches the agent at its next step. A tool call that needs approval is shown
-whole; /approve and /deny decide.")]
+whole: y approves it once, s for this conversation, a always, n denies it. So do /approve, /deny.")]
 pub struct ChatArgs {
     /// The agent
     #[arg(default_value = "main")]

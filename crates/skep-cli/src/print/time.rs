@@ -8,6 +8,11 @@ pub fn stamp(at: i64) -> String {
     stamp_in(at, clock::zone_offset(at))
 }
 
+/// `05:05`, for what was a moment ago.
+pub fn clock(at: i64) -> String {
+    stamp(at)[11..16].to_owned()
+}
+
 /// The same in UTC, for names of files.
 pub fn stamp_utc(at: i64) -> String {
     stamp_in(at, 0)

@@ -98,12 +98,12 @@ async fn gate_policy_acts_explains_itself_and_fails_closed() {
     // The terminal: a list, and an answer by id.
     let listed = said(&stage, &["approve"]).await;
     assert_eq!(listed.code, Some(2), "{listed:?}");
-    assert!(listed.stdout.contains("command: date +%Y"), "{}", listed.stdout);
+    assert!(listed.stdout.contains("to run date +%Y\n  date +%Y\n"), "{}", listed.stdout);
     let open = play.questions().await.remove(0);
     let id = open["id"].as_str().unwrap();
     assert_eq!(said(&stage, &["approve", id, "--always"]).await.code, Some(2), "needs a pattern");
     let done = said(&stage, &["approve", id]).await;
-    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "approved once: bash of main\n"));
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "approved once: date +%Y\n"));
     play.ended("main", &item).await;
     let late = said(&stage, &["deny", id, "--note", "no"]).await;
     assert!(late.code == Some(1) && late.stderr.contains("was approved by operator"), "{late:?}");

@@ -16,7 +16,8 @@ pub(super) async fn one(
     globals: &Globals,
     question: &Value,
 ) -> Result<(), Failure> {
-    let prompt = "approve? [y]es once, [s]ession, [a]lways, [n]o, Enter to leave it: ";
+    let prompt =
+        "approve? [y]es once, [s] for this conversation, [a]lways, [n]o, Enter to leave it: ";
     let body = loop {
         let Some(typed) = typed(prompt) else { return Ok(()) };
         match typed.as_str() {

@@ -1,21 +1,35 @@
-//! Approvals that are pending in this conversation, and the replies of the person at the terminal.
+//! Approvals that are pending in this conversation, and the replies of the person at the terminal:
+//! by one key, or by command.
+
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
 use super::commands::ApprovalReply;
+use super::decision::{DecisionMode, PatternChoice};
 use crate::commands::approve::choices;
 use crate::print::{foreign, items};
+
+/// Keys pressed sooner than this after an approval came in sight were meant for something else.
+const SETTLE_MS: i64 = 400;
 
 /// What the terminal does with a reply.
 #[derive(Debug, PartialEq)]
 pub enum ReplyAction {
     /// The frame for the hive.
     Decide(Value),
-    /// Show what a pattern covers before the rule is written.
+    /// Show what patterns cover before the rule is written.
     Preview {
         id: String,
         patterns: Vec<String>,
     },
+    /// Show the content of these files of the call.
+    Files {
+        id: String,
+        numbers: Vec<usize>,
+    },
+    /// Show another approval.
+    Show(Value),
     Note(String),
 }
 
@@ -23,9 +37,16 @@ pub enum ReplyAction {
 pub struct PendingApprovals {
     /// Oldest first.
     open: Vec<Value>,
-    /// The first pending approval when the line was started: a reply never applies to a later one.
+    /// Decisions on their way.
+    sent: HashSet<String>,
+    /// The one that keys are about; the first if there is none.
+    chosen: Option<String>,
+    /// The one in sight, and since when.
+    in_sight: Option<(String, i64)>,
+    pub mode: DecisionMode,
+    /// The current approval when the line was started: a reply never applies to a later one.
     about: Option<String>,
-    /// The approval and patterns of the last preview.
+    /// The approval and patterns of the last preview by command.
     previewed: Option<(String, Vec<String>)>,
 }
 
@@ -39,33 +60,121 @@ impl PendingApprovals {
         fresh
     }
 
-    pub fn decided(&mut self, id: &str) {
-        self.open.retain(|question| question["id"] != id);
+    /// The approval that was decided, if it is one of these.
+    pub fn decided(&mut self, id: &str) -> Option<Value> {
+        self.sent.remove(id);
+        let place = self.open.iter().position(|question| question["id"] == id)?;
+        Some(self.open.remove(place))
+    }
+
+    /// A decision was refused.
+    pub fn refused(&mut self, id: &str) {
+        self.sent.remove(id);
+    }
+
+    /// Those that wait for a decision, and the place of the current one.
+    fn waiting(&self) -> (Vec<&Value>, usize) {
+        let id = |one: &Value| one["id"].as_str().unwrap_or_default().to_owned();
+        let open = self.open.iter().filter(|one| !self.sent.contains(&id(one)));
+        let open: Vec<&Value> = open.collect();
+        let chosen = open.iter().position(|one| Some(id(one)) == self.chosen);
+        (open, chosen.unwrap_or(0))
+    }
+
+    /// The approval that keys decide.
+    pub fn current(&self) -> Option<&Value> {
+        let (open, place) = self.waiting();
+        open.get(place).copied()
+    }
+
+    /// `1 of 2`; nothing if there is one only.
+    pub fn place(&self) -> Option<(usize, usize)> {
+        let (open, place) = self.waiting();
+        (open.len() > 1).then_some((place + 1, open.len()))
+    }
+
+    /// Notes which approval is in sight at this time. What was begun about another one is over.
+    pub fn look(&mut self, now: i64) {
+        let id = self.current().and_then(|one| one["id"].as_str()).map(str::to_owned);
+        if self.in_sight.as_ref().map(|(id, _)| id) != id.as_ref() {
+            self.in_sight = id.map(|id| (id, now));
+            self.mode = DecisionMode::Keys;
+        }
+    }
+
+    /// Whether one key decides now.
+    pub fn is_settled(&self, now: i64) -> bool {
+        self.in_sight.as_ref().is_some_and(|(_, since)| now - since >= SETTLE_MS)
+    }
+
+    /// Whether keys decide soon, and not yet.
+    pub fn settles(&self, now: i64) -> bool {
+        self.in_sight.is_some() && !self.is_settled(now)
+    }
+
+    /// Goes on to the next one.
+    pub fn step(&mut self) -> Option<Value> {
+        let (open, place) = self.waiting();
+        let next = open.get((place + 1) % open.len().max(1)).copied().cloned()?;
+        self.chosen = next["id"].as_str().map(str::to_owned);
+        Some(next)
+    }
+
+    /// What patterns cover has arrived: for the list on the screen, or as a note.
+    pub fn covers(&mut self, patterns: &[String], found: &Value) -> Option<String> {
+        if let DecisionMode::Patterns(choice) = &mut self.mode {
+            choice.learn(patterns, found);
+            return None;
+        }
+        Some(covered(patterns, found))
     }
 
     pub fn begin_line(&mut self) {
-        self.about = self.open.first().and_then(|one| one["id"].as_str()).map(str::to_owned);
+        self.about = self.current().and_then(|one| one["id"].as_str()).map(str::to_owned);
     }
 
+    /// The frame of a decision about the current approval.
+    pub fn decide(&mut self, scope: Option<(&str, Vec<String>)>) -> Option<ReplyAction> {
+        let question = self.current()?;
+        let mut frame = json!({"type": "approve", "id": question["id"], "hash": question["hash"],
+                               "decision": "approve"});
+        if let Some((scope, patterns)) = scope {
+            (frame["scope"], frame["patterns"]) = (scope.into(), patterns.into());
+        }
+        Some(self.send(frame))
+    }
+
+    pub fn deny(&mut self, note: Option<String>) -> Option<ReplyAction> {
+        let question = self.current()?;
+        let mut frame = json!({"type": "approve", "id": question["id"], "hash": question["hash"],
+                               "decision": "deny"});
+        if let Some(note) = note {
+            frame["note"] = note.into();
+        }
+        Some(self.send(frame))
+    }
+
+    fn send(&mut self, frame: Value) -> ReplyAction {
+        self.sent.extend(frame["id"].as_str().map(str::to_owned));
+        self.mode = DecisionMode::Keys;
+        ReplyAction::Decide(frame)
+    }
+
+    /// A reply by command.
     pub fn answer(&mut self, answer: ApprovalReply) -> ReplyAction {
         let note = |text: &str| ReplyAction::Note(text.to_owned());
-        let Some(about) = &self.about else { return note("Nothing here waits for you.") };
-        let Some(question) = self.open.iter().find(|one| one["id"] == about.as_str()) else {
-            return note("That question needs no answer any more.");
+        let Some(about) = self.about.clone() else { return note("No approval waits here.") };
+        let waits = |one: &&Value| one["id"] == about.as_str() && !self.sent.contains(&about);
+        let Some(question) = self.open.iter().find(waits) else {
+            return note("That approval needs no decision any more.");
         };
-        let mut frame = json!({"type": "approve", "id": about, "hash": question["hash"]});
-        match answer {
-            ApprovalReply::Deny { note } => {
-                frame["decision"] = "deny".into();
-                frame["note"] = note.map_or(Value::Null, Value::from);
-            }
-            ApprovalReply::Once => frame["decision"] = "approve".into(),
-            ApprovalReply::Session { patterns } => {
-                (frame["decision"], frame["scope"]) = ("approve".into(), "session".into());
-                frame["patterns"] = patterns.into();
-            }
+        let ways = patterns(question);
+        self.chosen = Some(about.clone());
+        let decision = match answer {
+            ApprovalReply::Deny { note } => self.deny(note),
+            ApprovalReply::Once => self.decide(None),
+            ApprovalReply::Session { patterns } => self.decide(Some(("session", patterns))),
             ApprovalReply::Always { patterns } if patterns.is_empty() => {
-                let ways = self::patterns(question);
                 return ReplyAction::Note(match ways.is_empty() {
                     true => "Say what is allowed from now on: /approve always PATTERN".to_owned(),
                     false => format!("Say what is allowed from now on: {}", ways.join(" or ")),
@@ -74,29 +183,61 @@ impl PendingApprovals {
             ApprovalReply::Always { patterns } => {
                 let shown = Some((about.clone(), patterns.clone()));
                 if self.previewed != shown {
-                    let id = about.clone();
                     self.previewed = shown;
-                    return ReplyAction::Preview { id, patterns };
+                    return ReplyAction::Preview { id: about, patterns };
                 }
-                (frame["decision"], frame["scope"]) = ("approve".into(), "always".into());
-                frame["patterns"] = patterns.into();
+                self.decide(Some(("always", patterns)))
             }
+        };
+        decision.unwrap_or_else(|| note("No approval waits here."))
+    }
+
+    /// Opens the list of patterns for a lasting approval, and asks what each covers.
+    pub fn choose(&mut self, scope: &'static str) -> Vec<ReplyAction> {
+        let Some(question) = self.current() else { return Vec::new() };
+        let id = question["id"].as_str().unwrap_or_default().to_owned();
+        let mut sets = choices(question);
+        sets.push(Vec::new());
+        self.mode = DecisionMode::Patterns(PatternChoice::new(scope, sets.clone()));
+        let ask = |patterns| ReplyAction::Preview { id: id.clone(), patterns };
+        sets.into_iter().map(ask).collect()
+    }
+
+    /// Adds a set of one's own to the list.
+    pub fn choose_own(&mut self, scope: &'static str, own: Vec<String>) -> Vec<ReplyAction> {
+        let mut asked = self.choose(scope);
+        let Some(id) = self.current().and_then(|one| one["id"].as_str()).map(str::to_owned) else {
+            return Vec::new();
+        };
+        if let DecisionMode::Patterns(choice) = &mut self.mode {
+            choice.add(own.clone());
         }
-        if let Some(fields) = frame.as_object_mut() {
-            fields.retain(|_, value| !value.is_null());
-        }
-        ReplyAction::Decide(frame)
+        asked.push(ReplyAction::Preview { id, patterns: own });
+        asked
+    }
+
+    /// The files of the current approval whose content can be shown.
+    pub fn files(&self) -> Option<ReplyAction> {
+        let question = self.current()?;
+        let files = items(&question["files"]).iter().enumerate();
+        let files = files.filter(|(_, file)| file["kind"] == "file" && file["sha256"].is_string());
+        let numbers: Vec<usize> = files.map(|(number, _)| number).take(FILES).collect();
+        let id = question["id"].as_str()?.to_owned();
+        (!numbers.is_empty()).then_some(ReplyAction::Files { id, numbers })
     }
 }
 
+/// Files that are shown at once.
+const FILES: usize = 5;
+
 /// The commands for a lasting approval of this call.
-pub fn patterns(question: &Value) -> Vec<String> {
+fn patterns(question: &Value) -> Vec<String> {
     let typed = |patterns: &Vec<String>| foreign(&patterns.join("; "));
     choices(question).iter().map(|set| format!("/approve always {}", typed(set))).collect()
 }
 
 /// Describes what patterns cover.
-pub fn covered(patterns: &[String], found: &Value) -> String {
+fn covered(patterns: &[String], found: &Value) -> String {
     let pattern = foreign(&patterns.join("; "));
     if found["covers"] != true {
         let why = foreign(found["why"].as_str().unwrap_or_default());
@@ -134,19 +275,23 @@ mod tests {
         let mut approvals = PendingApprovals::default();
         assert_eq!(
             approvals.answer(ApprovalReply::Once),
-            ReplyAction::Note("Nothing here waits for you.".into())
+            ReplyAction::Note("No approval waits here.".into())
         );
         assert_eq!(approvals.know(vec![question("b", 2), question("a", 1)]).len(), 2);
         approvals.begin_line();
         // Somebody else answers the first while the line is written, and another one comes.
         assert_eq!(approvals.know(vec![question("b", 2), question("c", 3)]), [question("c", 3)]);
-        let late = ReplyAction::Note("That question needs no answer any more.".into());
+        let late = ReplyAction::Note("That approval needs no decision any more.".into());
         assert_eq!(approvals.answer(ApprovalReply::Once), late);
         approvals.begin_line();
         let frame = json!({"type": "approve", "id": "b", "hash": "hash of b", "decision": "deny",
                            "note": "not now"});
-        let no = ApprovalReply::Deny { note: Some("not now".into()) };
-        assert_eq!(approvals.answer(no), ReplyAction::Decide(frame));
+        let no = || ApprovalReply::Deny { note: Some("not now".into()) };
+        assert_eq!(approvals.answer(no()), ReplyAction::Decide(frame.clone()));
+        // On its way: decided once, unless the hive refuses it.
+        assert_eq!(approvals.answer(no()), late);
+        approvals.refused("b");
+        assert_eq!(approvals.answer(no()), ReplyAction::Decide(frame));
     }
 
     #[test]
@@ -172,5 +317,29 @@ mod tests {
             panic!("shown")
         };
         assert_eq!((&frame["scope"], &frame["patterns"]), (&json!("always"), &json!(["ls"])));
+    }
+
+    #[test]
+    fn channel_keys_wait_until_the_approval_was_in_sight() {
+        let mut approvals = PendingApprovals::default();
+        approvals.look(10_000);
+        assert!(!approvals.is_settled(20_000) && !approvals.settles(20_000));
+        approvals.know(vec![question("a", 1), question("b", 2)]);
+        approvals.look(10_000);
+        assert!(approvals.settles(10_399) && approvals.is_settled(10_400));
+        assert_eq!(approvals.place(), Some((1, 2)));
+        let Some(ReplyAction::Decide(frame)) = approvals.decide(None) else { panic!("decided") };
+        assert_eq!(frame["id"], "a");
+        // The next one comes into sight now, and keys wait again.
+        approvals.look(10_500);
+        assert!(!approvals.is_settled(10_800) && approvals.is_settled(10_900));
+        assert_eq!(
+            (approvals.current().unwrap()["id"].as_str(), approvals.place()),
+            (Some("b"), None)
+        );
+        approvals.refused("a");
+        assert_eq!(approvals.place(), Some((1, 2)));
+        assert_eq!(approvals.step().unwrap()["id"], "b");
+        assert_eq!(approvals.place(), Some((2, 2)));
     }
 }

@@ -13,14 +13,10 @@ const LOCAL: &[CommandInfo] = &[
     },
     CommandInfo {
         name: "/approve",
-        arguments: "[session [PATTERN] | always PATTERN]",
-        help: "let the call run that waits for you here",
+        arguments: "[session [PATTERN] | always PATTERN[; PATTERN]]",
+        help: "approve the waiting tool call (also y, s, a)",
     },
-    CommandInfo {
-        name: "/deny",
-        arguments: "[WHY]",
-        help: "do not let it run; the agent is told why",
-    },
+    CommandInfo { name: "/deny", arguments: "[WHY]", help: "deny the waiting tool call (also n)" },
     CommandInfo {
         name: "/quit",
         arguments: "",

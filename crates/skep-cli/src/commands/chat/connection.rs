@@ -40,6 +40,11 @@ pub enum ChatCommand {
     Interrupt,
     /// An answer to a call that waits for a person.
     Decide(Value),
+    /// Asks for the content of files of an approval.
+    Files {
+        id: String,
+        numbers: Vec<usize>,
+    },
     /// Asks what patterns would cover.
     Preview {
         id: String,
@@ -62,6 +67,8 @@ pub enum ChatUpdate {
     Frame(Value),
     /// The pending approvals of this conversation.
     Questions(Vec<Value>),
+    /// A file of an approval, or the error.
+    File(Result<Value, String>),
     /// What patterns would cover, or the error.
     Covers {
         patterns: Vec<String>,
@@ -237,6 +244,15 @@ impl ConnectionTask {
         Ok(self.updates.send(ChatUpdate::Covers { patterns, found }).await?)
     }
 
+    async fn files(&self, id: &str, numbers: Vec<usize>) -> Result<(), SocketEnd> {
+        for number in numbers {
+            let path = format!("/api/v1/approvals/{}/files/{number}", escaped(id));
+            let found = self.client.get(&path).await.map_err(|error| error.to_string());
+            self.updates.send(ChatUpdate::File(found)).await?;
+        }
+        Ok(())
+    }
+
     async fn rows(&self, which: &str) -> Result<Value, CallError> {
         let agent = escaped(&self.options.agent);
         self.client.get(&format!("/api/v1/agents/{agent}/history?view=full&{which}")).await
@@ -320,6 +336,7 @@ impl ConnectionTask {
                 frame
             }
             ChatCommand::Decide(frame) => frame,
+            ChatCommand::Files { id, numbers } => return self.files(&id, numbers).await,
             ChatCommand::Preview { id, patterns } => return self.preview(&id, patterns).await,
             ChatCommand::Interrupt => json!({
                 "type": "interrupt", "agent": self.options.agent, "session": self.options.session,

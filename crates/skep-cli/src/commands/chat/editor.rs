@@ -167,7 +167,7 @@ impl Editor {
         self.edit(EditCommand::InsertString(text.to_owned()));
     }
 
-    fn set(&mut self, text: &str) {
+    pub fn set(&mut self, text: &str) {
         self.edit(EditCommand::Clear);
         self.insert(text);
     }

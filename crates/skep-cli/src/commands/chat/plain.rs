@@ -155,6 +155,7 @@ impl PlainChat {
             ChatUpdate::Opened { .. }
             | ChatUpdate::Rows(_)
             | ChatUpdate::Questions(_)
+            | ChatUpdate::File(_)
             | ChatUpdate::Covers { .. } => {}
         }
         Ok(None)

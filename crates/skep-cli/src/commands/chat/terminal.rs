@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::approvals::ReplyAction;
-use super::commands::{self, ApprovalReply, LocalCommand};
+use super::commands::{self, LocalCommand};
 use super::connection::{ChatCommand, ChatConnection};
+use super::decision::{self, WordRest};
 use super::editor::{self, Editor, KeyAction};
 use super::screen::{LiveRegion, Screen};
 use super::transcript::{ChatEntry, ChatTranscript, LiveMessage, seconds};
@@ -47,6 +48,10 @@ pub struct Terminal {
     ticks: usize,
     /// The id of the message with `--message`; then there is no input line.
     once: Option<String>,
+    /// What may follow a decision by key.
+    word_rest: WordRest,
+    /// A message that looks like a decision: it is sent when Enter is pressed again.
+    unsent: Option<String>,
 }
 
 #[derive(Default)]
@@ -81,6 +86,8 @@ pub async fn run(
         stopping: false,
         ticks: 0,
         once: None,
+        word_rest: WordRest::default(),
+        unsent: None,
     };
     let id = match message {
         Some(text) => Some(terminal.say(text).await),
@@ -182,6 +189,7 @@ impl Terminal {
         self.transcript.turn.is_some()
             || !self.transcript.outgoing.is_empty()
             || !self.transcript.connected
+            || self.transcript.approvals.settles(clock::now_ms())
     }
 
     async fn key(&mut self, event: Event, more: bool) -> ScreenAction {
@@ -191,6 +199,12 @@ impl Terminal {
             return ScreenAction::Repaint;
         }
         let armed = std::mem::take(&mut self.armed);
+        if self.unsent.as_deref() != Some(self.editor.text()) {
+            self.unsent = None;
+        }
+        if !more && self.once.is_none() && self.decision_key(&event).await {
+            return ScreenAction::Paint;
+        }
         if self.editor.is_empty() {
             self.transcript.approvals.begin_line();
         }
@@ -200,11 +214,13 @@ impl Terminal {
                 Some(LocalCommand::Thinking) => self.toggle_thinking(),
                 Some(LocalCommand::Quit) => ScreenAction::Leave,
                 Some(LocalCommand::Answer(answer)) => {
-                    self.answer(text, answer).await;
+                    self.transcript.entries.push(ChatEntry::Said(text));
+                    let action = self.transcript.approvals.answer(answer);
+                    self.act(action).await;
                     ScreenAction::Paint
                 }
                 None => {
-                    self.say(text).await;
+                    self.say_unless_reply(text).await;
                     ScreenAction::Paint
                 }
             },
@@ -242,12 +258,41 @@ impl Terminal {
         id
     }
 
-    /// Sends a decision, not a message: a message decides nothing.
-    async fn answer(&mut self, text: String, answer: ApprovalReply) {
-        self.transcript.entries.push(ChatEntry::Said(text));
-        let command = match self.transcript.approvals.answer(answer) {
+    /// A message decides nothing: one that looks like a decision is explained before it is sent.
+    async fn say_unless_reply(&mut self, text: String) {
+        let waits = self.transcript.approvals.current().is_some();
+        if waits && decision::is_reply(&text) && self.unsent.as_ref() != Some(&text) {
+            self.editor.set(&text);
+            self.unsent = Some(text);
+            return;
+        }
+        self.unsent = None;
+        self.say(text).await;
+    }
+
+    /// Whether the key was about an approval.
+    async fn decision_key(&mut self, event: &Event) -> bool {
+        let approvals = &mut self.transcript.approvals;
+        let (line, now) = (self.editor.text(), clock::now_ms());
+        let reply = decision::key(approvals, &mut self.word_rest, event, line, now);
+        let Some(reply) = reply else { return false };
+        if let Some(line) = reply.line {
+            self.editor.set(&line);
+        }
+        for action in reply.actions {
+            self.act(action).await;
+        }
+        true
+    }
+
+    async fn act(&mut self, action: ReplyAction) {
+        let command = match action {
             ReplyAction::Note(text) => return self.transcript.note(text),
+            ReplyAction::Show(question) => {
+                return self.transcript.entries.push(ChatEntry::Question(question));
+            }
             ReplyAction::Preview { id, patterns } => ChatCommand::Preview { id, patterns },
+            ReplyAction::Files { id, numbers } => ChatCommand::Files { id, numbers },
             ReplyAction::Decide(frame) => ChatCommand::Decide(frame),
         };
         let _ = self.connection.commands.send(command).await;
@@ -261,6 +306,7 @@ impl Terminal {
     }
 
     fn paint(&mut self, screen: &mut Screen) -> io::Result<()> {
+        self.transcript.approvals.look(clock::now_ms());
         let mut finished = self.lines_of(self.printed);
         let mark = self.transcript.live.as_ref().map(LiveMessage::mark);
         let flowed = &self.flowed.lines;
@@ -341,6 +387,8 @@ impl Terminal {
         below.extend(self.bounded(outgoing.collect()));
         let (mut row, mut column) = (below.len(), 0);
         if self.once.is_none() {
+            below.extend(decision::prompt(&self.transcript.approvals, now, &self.term));
+            row = below.len();
             let shown = self.editor.layout(self.term.width.saturating_sub(3));
             // The part of a long input around the cursor.
             let most = (self.height / 2).max(1);
@@ -349,6 +397,9 @@ impl Terminal {
             below.extend(lines.map(|(at, text)| self.written(at, text)));
             (row, column) = (row + shown.row - first, shown.column + 2);
             below.extend(self.hints());
+            if let Some(text) = self.unsent.as_deref().filter(|text| *text == self.editor.text()) {
+                below.extend(decision::explained(&self.transcript.approvals, text, &self.term));
+            }
         } else {
             below.push(TextLine::new());
         }

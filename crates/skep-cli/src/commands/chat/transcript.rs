@@ -3,12 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::approvals::{self, PendingApprovals};
+use super::approvals::PendingApprovals;
 use super::connection::{ChatUpdate, speaks_of};
 use crate::failure::Failure;
 use crate::print::outcome;
+use crate::print::time;
 use crate::print::values::items;
 
 /// A finished entry; it never changes.
@@ -24,6 +25,10 @@ pub enum ChatEntry {
     Trouble(String),
     /// A pending approval, complete.
     Question(Value),
+    /// The content of a file that a call names.
+    Pinned(Value),
+    /// What became of an approval.
+    Decided(String),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,12 +121,19 @@ impl ChatTranscript {
                 let fresh = self.approvals.know(open);
                 self.entries.extend(fresh.into_iter().map(ChatEntry::Question));
             }
-            ChatUpdate::Covers { patterns, found: Ok(found) } => {
-                self.note(approvals::covered(&patterns, &found));
+            ChatUpdate::Covers { patterns, found } => {
+                let refused = found.as_ref().err().cloned();
+                let found = found.unwrap_or_else(|why| json!({"covers": false, "why": why}));
+                let note = self.approvals.covers(&patterns, &found);
+                self.entries.extend(note.map(|note| match refused {
+                    Some(why) => ChatEntry::Trouble(why),
+                    None => ChatEntry::Note(note),
+                }));
             }
-            ChatUpdate::Covers { found: Err(why), .. } => {
-                self.entries.push(ChatEntry::Trouble(why))
-            }
+            ChatUpdate::File(found) => self.entries.push(match found {
+                Ok(file) => ChatEntry::Pinned(file),
+                Err(why) => ChatEntry::Trouble(why),
+            }),
             ChatUpdate::Lost { why } => {
                 // The text comes again from its start after the reconnect.
                 self.live = None;
@@ -275,11 +287,9 @@ impl ChatTranscript {
                 }
             }
             Some("approval_decided") => {
-                self.approvals.decided(event["approval"].as_str().unwrap_or_default());
-                let by = event["by"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
-                let scope = event["scope"].as_str().map(|scope| format!(", {scope}"));
-                let scope = scope.filter(|_| event["state"] == "approved").unwrap_or_default();
-                self.note(format!("The question is {}{by}{scope}.", text(&event["state"])));
+                let id = event["approval"].as_str().unwrap_or_default();
+                let about = self.approvals.decided(id);
+                self.entries.push(ChatEntry::Decided(decided(event, about.as_ref())));
             }
             Some("turn_end") => self.end(event),
             Some("call_unknown") => {
@@ -393,6 +403,9 @@ impl ChatTranscript {
 
     fn refusal(&mut self, frame: &Value) {
         self.answer(frame, false);
+        if let Some(id) = frame["message_id"].as_str() {
+            self.approvals.refused(id);
+        }
         let code = text(&frame["code"]);
         let trouble = ChatEntry::Trouble(format!("{} ({code})", text(&frame["error"])));
         if frame["turn"].is_string() {
@@ -415,6 +428,21 @@ impl ChatTranscript {
 fn hive_time(hive: &Value) -> i64 {
     let at = |key: &str| hive[key].as_i64().unwrap_or(0);
     at("started_at") + at("uptime_ms")
+}
+
+/// `approved once: make deploy   14:35, by anna`
+fn decided(event: &Value, about: Option<&Value>) -> String {
+    let state = text(&event["state"]);
+    let scope = match event["scope"].as_str().filter(|_| state == "approved") {
+        Some("session") => " for this conversation",
+        Some("always") => " always",
+        Some(_) => " once",
+        None => "",
+    };
+    let summary = about.and_then(|about| about["summary"].as_str()).unwrap_or("an approval");
+    let at = event["at"].as_i64().map(time::clock).unwrap_or_default();
+    let by = event["by"].as_str().map(|by| format!(", by {by}")).unwrap_or_default();
+    format!("{state}{scope}: {summary}   {at}{by}")
 }
 
 fn done() -> Option<String> {

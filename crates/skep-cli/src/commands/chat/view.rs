@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 
-use super::approvals;
 use super::markdown;
 use super::transcript::{ChatEntry, LiveMessage, RunningCall, ToolEntry, seconds};
-use crate::commands::approve::facts;
+use crate::commands::approve::{call, facts, one_line, title};
 use crate::print::text::{
     Colour, Style, TermInfo, TextLine, TextSpan, shortened, width, width_of, wrap,
 };
@@ -15,6 +14,8 @@ const DIFF_LINES: usize = 40;
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 4;
 const ERROR_LINES: usize = 8;
+/// Lines of a file that a call names.
+const FILE_LINES: usize = 200;
 
 /// Whether thinking is shown whole or as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,12 @@ pub fn entry(
             indented(text, term.sign("✗ ", "! "), Style::of(Colour::Red), term)
         }
         ChatEntry::Question(question) => asked(question, term),
+        ChatEntry::Pinned(file) => pinned(file, term),
+        ChatEntry::Decided(text) => {
+            let good = text.starts_with("approved");
+            let sign = if good { term.sign("✓ ", "+ ") } else { term.sign("□ ", "- ") };
+            indented(text, sign, Style::BOLD, term)
+        }
     };
     let close = matches!(
         (before, entry),
@@ -55,19 +62,48 @@ pub fn entry(
     lines
 }
 
-/// A pending approval, complete: people must see all of what they approve.
+/// A pending approval, complete: people must see all of what they approve. The call comes first.
 fn asked(question: &Value, term: &TermInfo) -> Vec<TextLine> {
-    let mut facts = facts(question).into_iter();
-    let head = format!("{} waits for you", facts.next().unwrap_or_default());
     let strong = Style { colour: Some(Colour::Yellow), ..Style::BOLD };
-    let mut lines = indented(&head, term.sign("? ", "? "), strong, term);
-    lines.extend(facts.flat_map(|fact| indented(&fact, "  ", Style::default(), term)));
-    let ways = [
-        vec!["/approve".to_owned(), "/approve session".to_owned()],
-        approvals::patterns(question),
-        vec!["/deny WHY".to_owned()],
-    ];
-    lines.extend(indented(&ways.concat().join(" · "), "  ", Style::FAINT, term));
+    let mut lines = indented(&title(question), term.sign("⬡ ", "? "), strong, term);
+    let all = call(question);
+    lines.extend(all.iter().flat_map(|line| boxed(line, Style::PLAIN, term)));
+    if all.len() > 1 {
+        let count = format!("{}{} lines", term.sign("└ ", "+ "), all.len());
+        lines.push(vec![TextSpan::new(format!("  {count}"), Style::FAINT)]);
+    }
+    let facts = facts(question);
+    lines.extend(facts.iter().flat_map(|fact| indented(fact, "  ", Style::FAINT, term)));
+    lines
+}
+
+/// A line of something foreign: no part of it can pass for a line of ours.
+fn boxed(line: &str, style: Style, term: &TermInfo) -> Vec<TextLine> {
+    let edge = term.sign("  │ ", "  | ");
+    let rows = wrap(&[TextSpan::new(line, style)], term.width.saturating_sub(width(edge)));
+    let boxed = |mut row: TextLine| {
+        row.insert(0, TextSpan::new(edge, Style::FAINT));
+        row
+    };
+    rows.into_iter().map(boxed).collect()
+}
+
+/// The content of a file that a call names.
+fn pinned(file: &Value, term: &TermInfo) -> Vec<TextLine> {
+    let path = one_line(file["path"].as_str().unwrap_or("?"));
+    let count = file["lines"].as_u64().unwrap_or(0);
+    let Some(text) = file["text"].as_str() else {
+        let bytes = file["bytes"].as_u64().unwrap_or(0);
+        let text = format!("{path} is not text ({bytes} bytes)");
+        return indented(&text, term.sign("· ", "- "), Style::FAINT, term);
+    };
+    let plural = if count == 1 { "" } else { "s" };
+    let head = format!("{path}, {count} line{plural}, as it was judged");
+    let mut lines = indented(&head, term.sign("· ", "- "), Style::BOLD, term);
+    let all: Vec<&str> = text.lines().collect();
+    let shown = all.iter().take(FILE_LINES);
+    lines.extend(shown.flat_map(|line| boxed(line, Style::PLAIN, term)));
+    lines.extend(rest(usize::try_from(count).unwrap_or(usize::MAX), FILE_LINES, term));
     lines
 }
 

@@ -1,0 +1,521 @@
+//! A pending approval decided by single keys: what each key does now, and the lines that say so.
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use serde_json::Value;
+
+use super::approvals::{PendingApprovals, ReplyAction};
+use crate::commands::approve::{details, joined, own_patterns};
+use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan, foreign, items, shortened, width};
+
+/// How long the letters after a decision may complete the word it began with.
+const WORD_MS: i64 = 1500;
+
+/// What keys do.
+#[derive(Default)]
+pub enum DecisionMode {
+    /// One key decides, as long as nothing is written.
+    #[default]
+    Keys,
+    /// What a lasting approval allows is chosen.
+    Patterns(PatternChoice),
+    /// Patterns of one's own are written.
+    OwnPatterns { scope: &'static str },
+    /// A note to the agent is written.
+    Note,
+}
+
+/// Sets of patterns to choose from.
+pub struct PatternChoice {
+    scope: &'static str,
+    /// The empty set is exactly this call.
+    sets: Vec<(Vec<String>, Option<Value>)>,
+    marked: usize,
+}
+
+impl PatternChoice {
+    pub fn new(scope: &'static str, sets: Vec<Vec<String>>) -> Self {
+        Self { scope, sets: sets.into_iter().map(|set| (set, None)).collect(), marked: 0 }
+    }
+
+    pub fn add(&mut self, own: Vec<String>) {
+        self.sets.insert(0, (own, None));
+        self.marked = 0;
+    }
+
+    pub fn learn(&mut self, patterns: &[String], found: &Value) {
+        for (_, known) in self.sets.iter_mut().filter(|(set, _)| set == patterns) {
+            *known = Some(found.clone());
+        }
+    }
+
+    fn marked(&self) -> Option<&(Vec<String>, Option<Value>)> {
+        self.sets.get(self.marked)
+    }
+
+    /// A set is taken once it is known that it covers the call.
+    fn taken(&self) -> Option<Vec<String>> {
+        let (set, found) = self.marked()?;
+        found.as_ref().filter(|found| found["covers"] == true).map(|_| set.clone())
+    }
+}
+
+/// What a key came to.
+#[derive(Default)]
+pub struct KeyReply {
+    pub actions: Vec<ReplyAction>,
+    /// The line is replaced by this.
+    pub line: Option<String>,
+}
+
+/// The letters that may follow a decision without being a message: the rest of `yes`.
+#[derive(Default)]
+pub struct WordRest {
+    left: &'static str,
+    until: i64,
+}
+
+impl WordRest {
+    fn begin(&mut self, now: i64) {
+        (self.left, self.until) = ("es", now + WORD_MS);
+    }
+
+    /// Whether the key only completes the word.
+    fn takes(&mut self, code: KeyCode, now: i64) -> bool {
+        let begun = self.left.len() < "es".len();
+        let fits = match code {
+            KeyCode::Char(letter) => self.left.starts_with(letter),
+            KeyCode::Enter => begun,
+            _ => false,
+        };
+        if now > self.until || !fits {
+            *self = Self::default();
+            return false;
+        }
+        self.left = self.left.get(1..).unwrap_or_default();
+        true
+    }
+}
+
+/// What the key does about the current approval; `None`: it belongs to the line.
+pub fn key(
+    approvals: &mut PendingApprovals,
+    rest: &mut WordRest,
+    event: &Event,
+    line: &str,
+    now: i64,
+) -> Option<KeyReply> {
+    let Event::Key(KeyEvent { code, modifiers, .. }) = event else { return None };
+    if modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+        return None;
+    }
+    if rest.until > 0 && line.is_empty() && rest.takes(*code, now) {
+        return Some(KeyReply::default());
+    }
+    approvals.look(now);
+    let may = approvals.current().is_some_and(|question| question["refused"].is_null());
+    if !may {
+        return None;
+    }
+    match &approvals.mode {
+        DecisionMode::Keys if line.is_empty() => menu(approvals, rest, *code, now),
+        DecisionMode::Keys => None,
+        DecisionMode::Patterns(_) => Some(pattern_key(approvals, *code)),
+        DecisionMode::OwnPatterns { scope } => {
+            let scope = *scope;
+            match code {
+                KeyCode::Enter => {
+                    let actions = approvals.choose_own(scope, own_patterns(line));
+                    Some(KeyReply { actions, line: Some(String::new()) })
+                }
+                KeyCode::Esc => Some(back(approvals)),
+                _ => None,
+            }
+        }
+        DecisionMode::Note => match code {
+            KeyCode::Enter => {
+                // The end of a typed `no` is no note.
+                let note = Some(line.trim()).filter(|note| !note.is_empty() && *note != "o");
+                let actions = approvals.deny(note.map(str::to_owned)).into_iter().collect();
+                Some(KeyReply { actions, line: Some(String::new()) })
+            }
+            KeyCode::Esc => Some(back(approvals)),
+            _ => None,
+        },
+    }
+}
+
+fn back(approvals: &mut PendingApprovals) -> KeyReply {
+    approvals.mode = DecisionMode::Keys;
+    KeyReply { actions: Vec::new(), line: Some(String::new()) }
+}
+
+fn menu(
+    approvals: &mut PendingApprovals,
+    rest: &mut WordRest,
+    code: KeyCode,
+    now: i64,
+) -> Option<KeyReply> {
+    let known = matches!(code, KeyCode::Char('y' | 's' | 'a' | 'n' | 'd' | 'v') | KeyCode::Tab);
+    if !known {
+        return None;
+    }
+    // Pressed before it could be read: meant for something else.
+    if !approvals.is_settled(now) {
+        return Some(KeyReply::default());
+    }
+    let actions = match code {
+        KeyCode::Char('y') => {
+            rest.begin(now);
+            approvals.decide(None).into_iter().collect()
+        }
+        KeyCode::Char('s') => approvals.choose("session"),
+        KeyCode::Char('a') => approvals.choose("always"),
+        KeyCode::Char('n') => {
+            approvals.mode = DecisionMode::Note;
+            Vec::new()
+        }
+        KeyCode::Char('d') => {
+            let lines = approvals.current().map(details).unwrap_or_default();
+            vec![ReplyAction::Note(lines.join("\n"))]
+        }
+        KeyCode::Char(_) => approvals.files().into_iter().collect(),
+        _ => {
+            approvals.place()?;
+            approvals.step().map(ReplyAction::Show).into_iter().collect()
+        }
+    };
+    Some(KeyReply { actions, line: None })
+}
+
+fn pattern_key(approvals: &mut PendingApprovals, code: KeyCode) -> KeyReply {
+    let DecisionMode::Patterns(choice) = &mut approvals.mode else { return KeyReply::default() };
+    let last = choice.sets.len().saturating_sub(1);
+    match code {
+        KeyCode::Up => choice.marked = choice.marked.saturating_sub(1),
+        KeyCode::Down => choice.marked = (choice.marked + 1).min(last),
+        KeyCode::Char(digit @ '1'..='9') => {
+            let place = digit.to_digit(10).map_or(0, |digit| digit as usize - 1);
+            choice.marked = if place <= last { place } else { choice.marked };
+        }
+        KeyCode::Esc => return back(approvals),
+        KeyCode::Char('e') => {
+            let line = choice.marked().map(|(set, _)| set.join("; ")).unwrap_or_default();
+            approvals.mode = DecisionMode::OwnPatterns { scope: choice.scope };
+            return KeyReply { actions: Vec::new(), line: Some(line) };
+        }
+        KeyCode::Enter => {
+            let (scope, taken) = (choice.scope, choice.taken());
+            let decided = taken.and_then(|set| approvals.decide(Some((scope, set))));
+            return KeyReply { actions: decided.into_iter().collect(), line: None };
+        }
+        _ => {}
+    }
+    KeyReply::default()
+}
+
+/// The lines above the input that say what keys do now.
+pub fn prompt(approvals: &PendingApprovals, now: i64, term: &TermInfo) -> Vec<TextLine> {
+    let Some(question) = approvals.current() else { return Vec::new() };
+    let agent = foreign(question["agent"].as_str().unwrap_or("the agent"));
+    if !question["refused"].is_null() {
+        return Vec::new();
+    }
+    match &approvals.mode {
+        DecisionMode::Keys if !approvals.is_settled(now) => Vec::new(),
+        DecisionMode::Keys => keys(approvals, term),
+        DecisionMode::Patterns(choice) => list(choice, &agent, term),
+        DecisionMode::OwnPatterns { .. } => {
+            let text = "Patterns, one for each command with ; between them. Enter shows what they \
+                        cover, Esc goes back.";
+            hint(text, term)
+        }
+        DecisionMode::Note => {
+            let text = format!("Note to {agent} (optional). Enter denies, Esc goes back.");
+            hint(&text, term)
+        }
+    }
+}
+
+fn keys(approvals: &PendingApprovals, term: &TermInfo) -> Vec<TextLine> {
+    let mut words = ["y once", "s conversation", "a always", "n deny"].map(str::to_owned).to_vec();
+    if approvals.files().is_some() {
+        words.push("v file".to_owned());
+    }
+    words.push("d details".to_owned());
+    words.extend(approvals.place().map(|(place, of)| format!("{place} of {of}, Tab next")));
+    in_rows(&words, term)
+}
+
+/// Words with room between them, in as many rows as they need.
+fn in_rows(words: &[String], term: &TermInfo) -> Vec<TextLine> {
+    let strong = Style { colour: Some(Colour::Yellow), ..Style::BOLD };
+    let mut rows: Vec<String> = Vec::new();
+    for word in words {
+        match rows.last_mut() {
+            Some(row) if width(row) + width(word) + 3 < term.width => *row += &format!("   {word}"),
+            _ => rows.push(format!("  {word}")),
+        }
+    }
+    rows.into_iter().map(|row| vec![TextSpan::new(row, strong)]).collect()
+}
+
+fn hint(text: &str, term: &TermInfo) -> Vec<TextLine> {
+    let spans = [TextSpan::new(text, Style::FAINT)];
+    let lines = crate::print::text::wrap(&spans, term.width.saturating_sub(3));
+    let indent = |mut line: TextLine| {
+        line.insert(0, TextSpan::plain("  "));
+        line
+    };
+    lines.into_iter().map(indent).collect()
+}
+
+fn list(choice: &PatternChoice, agent: &str, term: &TermInfo) -> Vec<TextLine> {
+    let heading = match choice.scope {
+        "always" => format!("Always: writes rules for {agent}. Matches of the last calls:"),
+        _ => "In this conversation. Matches of the last calls:".to_owned(),
+    };
+    let mut lines = hint(&heading, term);
+    for (place, (set, found)) in choice.sets.iter().enumerate() {
+        let count = found.as_ref().map(|found| {
+            let count = |key: &str| found["last"][key].as_u64().unwrap_or(0);
+            match found["covers"] == true {
+                true => format!("  {} of {}", count("covered"), count("calls")),
+                false => "  no".to_owned(),
+            }
+        });
+        let count = count.unwrap_or_else(|| "  …".to_owned());
+        let name = match set.as_slice() {
+            [] => "only exactly this call".to_owned(),
+            set => joined(set),
+        };
+        let room = term.width.saturating_sub(width(&count) + 7);
+        let mark = if place == choice.marked { term.sign("▌", ">") } else { " " };
+        let style = if place == choice.marked { Style::BOLD } else { Style::PLAIN };
+        let text = format!("  {mark}{} {}", place + 1, shortened(&name, room));
+        lines.push(vec![TextSpan::new(text, style), TextSpan::new(count, Style::FAINT)]);
+    }
+    lines.extend(about_marked(choice, term));
+    let word = if choice.scope == "always" { "always" } else { "for this conversation" };
+    let last = choice.sets.len();
+    let ways = [
+        format!("1-{last} choose"),
+        format!("Enter approve {word}"),
+        "e edit".to_owned(),
+        "Esc back".to_owned(),
+    ];
+    lines.extend(in_rows(&ways, term));
+    lines
+}
+
+/// The marked set whole, why it does not do, and what else it decides.
+fn about_marked(choice: &PatternChoice, term: &TermInfo) -> Vec<TextLine> {
+    let Some((set, found)) = choice.marked() else { return Vec::new() };
+    let mut lines = Vec::new();
+    if width(&joined(set)) + 30 > term.width {
+        lines.extend(hint(&joined(set), term));
+    }
+    let Some(found) = found else { return lines };
+    if found["covers"] != true {
+        lines.extend(hint(&foreign(found["why"].as_str().unwrap_or("it is refused")), term));
+        return lines;
+    }
+    let others = items(&found["others"]).iter();
+    let others: Vec<String> = others
+        .map(|other| {
+            let text = |key: &str| foreign(other[key].as_str().unwrap_or_default());
+            format!("{} in {}", text("summary"), text("session_key"))
+        })
+        .collect();
+    if !others.is_empty() {
+        lines.extend(hint(&format!("Also approves: {}", others.join(", ")), term));
+    }
+    lines
+}
+
+/// Whether a message is what somebody would type to decide.
+pub fn is_reply(text: &str) -> bool {
+    let plain: String = text.trim().trim_end_matches(['.', '!', ',']).to_lowercase();
+    let words = [
+        "y", "yes", "yep", "yeah", "ok", "okay", "sure", "approve", "approved", "allow", "go",
+        "go ahead", "do it", "n", "no", "nope", "deny", "denied", "reject",
+    ];
+    words.contains(&plain.as_str())
+}
+
+/// Below the input, where such a message was not sent.
+pub fn explained(approvals: &PendingApprovals, text: &str, term: &TermInfo) -> Vec<TextLine> {
+    let Some(question) = approvals.current() else { return Vec::new() };
+    let agent = foreign(question["agent"].as_str().unwrap_or("the agent"));
+    let about = foreign(question["summary"].as_str().unwrap_or("the call"));
+    let text = foreign(text.trim());
+    let how = match question["refused"].is_null() {
+        true => format!(
+            "Empty the line and press y to approve {} or n to deny it",
+            shortened(&about, 40)
+        ),
+        false => "You may not decide this approval".to_owned(),
+    };
+    let text = format!(
+        "Chat messages never approve anything. {how}, or press Enter again to send \"{text}\" to \
+         {agent}."
+    );
+    hint(&text, term)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    struct Desk {
+        approvals: PendingApprovals,
+        rest: WordRest,
+        line: String,
+        now: i64,
+    }
+
+    impl Desk {
+        fn new() -> Self {
+            let mut approvals = PendingApprovals::default();
+            approvals.know(vec![json!({
+                "id": "a", "hash": "h", "asked_at": 1, "agent": "main", "summary": "a && b",
+                "files": [{"kind": "file", "path": "x", "sha256": "0"}],
+                "commands": [{"text": "a", "patterns": ["a x $", "a"]},
+                             {"text": "b", "patterns": ["b $"]}],
+            })]);
+            approvals.look(0);
+            Self { approvals, rest: WordRest::default(), line: String::new(), now: 1000 }
+        }
+
+        /// Frames that went out; the line takes what no decision takes.
+        fn press(&mut self, code: KeyCode) -> Vec<ReplyAction> {
+            let event = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
+            self.now += 50;
+            let reply = key(&mut self.approvals, &mut self.rest, &event, &self.line, self.now);
+            match (reply, code) {
+                (Some(reply), _) => {
+                    self.line = reply.line.unwrap_or_else(|| self.line.clone());
+                    return reply.actions;
+                }
+                (None, KeyCode::Char(letter)) => self.line.push(letter),
+                (None, _) => {}
+            }
+            Vec::new()
+        }
+
+        fn write(&mut self, text: &str) -> Vec<ReplyAction> {
+            text.chars().flat_map(|letter| self.press(KeyCode::Char(letter))).collect()
+        }
+
+        fn shown(&self, columns: usize) -> String {
+            let term = TermInfo { width: columns, colour: false, unicode: true };
+            let lines = prompt(&self.approvals, self.now, &term);
+            let line = |line: TextLine| line.into_iter().map(|span| span.text).collect::<String>();
+            lines.into_iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+    }
+
+    fn frame(extra: Value) -> ReplyAction {
+        let mut frame = json!({"type": "approve", "id": "a", "hash": "h", "decision": "approve"});
+        for (name, value) in extra.as_object().unwrap() {
+            frame[name] = value.clone();
+        }
+        ReplyAction::Decide(frame)
+    }
+
+    #[test]
+    fn channel_one_key_decides_and_a_typed_word_is_no_message() {
+        let mut desk = Desk::new();
+        assert_eq!(
+            desk.shown(80),
+            "  y once   s conversation   a always   n deny   v file   d details"
+        );
+        let narrow = "  y once   s conversation   a always\n  n deny   v file   d details";
+        assert_eq!(desk.shown(40), narrow);
+        assert_eq!(desk.write("yes"), [frame(json!({}))]);
+        desk.press(KeyCode::Enter);
+        assert_eq!(desk.line, "", "the rest of the word is swallowed");
+        desk.write("es");
+        assert_eq!(desk.line, "es", "and only that");
+        // What is being written stays a message.
+        let mut desk = Desk::new();
+        desk.line = "hm ".to_owned();
+        assert_eq!(desk.write("yes"), []);
+        assert_eq!(desk.line, "hm yes");
+        // A key that came too soon does nothing.
+        let mut desk = Desk::new();
+        desk.now = 100;
+        assert_eq!((desk.write("y"), desk.line.as_str()), (Vec::new(), ""));
+        assert_eq!(desk.shown(80), "");
+    }
+
+    #[test]
+    fn channel_a_key_denies_with_a_note_or_without() {
+        for (typed, note) in [("", None), ("o", None), ("use the copy", Some("use the copy"))] {
+            let mut desk = Desk::new();
+            assert_eq!(desk.write("n"), []);
+            assert!(desk.shown(80).contains("Note to main (optional)"));
+            desk.write(typed);
+            let mut deny = json!({"decision": "deny"});
+            if let Some(note) = note {
+                deny["note"] = note.into();
+            }
+            assert_eq!(desk.press(KeyCode::Enter), [frame(deny)]);
+            assert_eq!(desk.line, "");
+        }
+        let mut desk = Desk::new();
+        desk.write("nno");
+        desk.press(KeyCode::Esc);
+        assert!(desk.shown(80).starts_with("  y once"));
+        assert_eq!(desk.line, "");
+    }
+
+    #[test]
+    fn channel_patterns_are_chosen_once_it_is_known_what_they_cover() {
+        let mut desk = Desk::new();
+        let asked = desk.write("a");
+        let sets = [json!(["a x $", "b $"]), json!(["a", "b $"]), json!([])];
+        let preview = |set: &Value| ReplyAction::Preview {
+            id: "a".into(),
+            patterns: serde_json::from_value(set.clone()).unwrap(),
+        };
+        assert_eq!(asked, sets.iter().map(preview).collect::<Vec<_>>());
+        assert_eq!(desk.press(KeyCode::Enter), [], "not before it is known");
+        let found = json!({"covers": true, "others": [], "last": {"calls": 5, "covered": 2}});
+        for set in &sets {
+            let set: Vec<String> = serde_json::from_value(set.clone()).unwrap();
+            assert_eq!(desk.approvals.covers(&set, &found), None);
+        }
+        let shown = desk.shown(80);
+        assert!(shown.contains("▌1 a x $ and b $  2 of 5"), "{shown}");
+        assert!(shown.contains("3 only exactly this call"), "{shown}");
+        desk.press(KeyCode::Down);
+        let scoped = json!({"scope": "always", "patterns": ["a", "b $"]});
+        assert_eq!(desk.press(KeyCode::Enter), [frame(scoped)]);
+        // One's own.
+        let mut desk = Desk::new();
+        desk.write("s2e");
+        assert_eq!(desk.line, "a; b $");
+        desk.write(" c");
+        let asked = desk.press(KeyCode::Enter);
+        assert_eq!(asked.last(), Some(&preview(&json!(["a", "b $ c"]))));
+        let no = json!({"covers": false, "why": "no part of this call"});
+        desk.approvals.covers(&["a".to_owned(), "b $ c".to_owned()], &no);
+        assert!(desk.shown(80).contains("no part of this call"));
+        assert_eq!(desk.press(KeyCode::Enter), []);
+        desk.press(KeyCode::Esc);
+        assert!(desk.shown(80).starts_with("  y once"));
+    }
+
+    #[test]
+    fn channel_what_somebody_would_type_to_decide() {
+        for text in ["yes", " OK. ", "No!", "go ahead", "y"] {
+            assert!(is_reply(text), "{text}");
+        }
+        for text in ["yes, do it with care", "no idea", "", "okay then"] {
+            assert!(!is_reply(text), "{text}");
+        }
+    }
+}
