@@ -211,7 +211,10 @@ async fn channel_chat_approves_a_compound_command_always_by_key() {
         assert!(shown.contains("▌1 echo a b $"), "{shown}");
         assert!(shown.contains("only exactly this call"), "{shown}");
         terminal.press("3").unwrap();
-        terminal.until("the third", |text| text.contains("▌3 echo and date")).await.unwrap();
+        terminal
+            .until("the third", |text| text.contains("▌3 echo and date  1 of 1"))
+            .await
+            .unwrap();
         assert_eq!(play.questions().await.len(), 1, "shown, not done");
         terminal.press("\r").unwrap();
         terminal.sees("✓ approved always: echo a b && date").await.unwrap();
