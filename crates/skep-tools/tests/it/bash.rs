@@ -16,7 +16,7 @@ async fn bash_walls_run_a_command_and_tell_its_code() {
     let line = "echo out; echo err >&2; echo made > file; exit 3";
     let answer = use_tool("bash", home.path(), json!({"command": line})).await;
     assert_eq!((answer.text.as_str(), answer.is_error), ("out\nerr\n[exit code 3]", true));
-    assert_eq!(answer.details, Some(json!({"exit_code": 3})));
+    assert_eq!(answer.details, Some(json!({"exit_code": 3, "lines": 2})));
     assert_eq!(fs::read_to_string(home.path().join("file")).unwrap(), "made\n");
     let answer = use_tool("bash", home.path(), json!({"command": "cat file"})).await;
     assert_eq!((answer.text.as_str(), answer.is_error), ("made\n[exit code 0]", false));

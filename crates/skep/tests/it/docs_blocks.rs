@@ -127,7 +127,7 @@ fn docs_are_all_named_by_the_readme() {
 #[tokio::test]
 async fn docs_commands_run_as_they_are_written() {
     let pages = pages();
-    let mut runs = tokio::task::JoinSet::new();
+    let (mut runs, mut failed) = (tokio::task::JoinSet::new(), Vec::new());
     for (index, page) in pages.into_iter().enumerate() {
         let ran = |block: &Block| block.tag == "sh" && exception(&page.path, block).is_none();
         if page.blocks.iter().any(ran) {
@@ -135,12 +135,14 @@ async fn docs_commands_run_as_they_are_written() {
         }
         // As many at once as a small machine has cores.
         if runs.len() >= 2 {
-            runs.join_next().await.unwrap().unwrap();
+            failed.extend(runs.join_next().await.and_then(Result::err));
         }
     }
+    // The hive of a page is stopped at its end: none is left in the middle for another's failure.
     while let Some(done) = runs.join_next().await {
-        done.unwrap();
+        failed.extend(done.err());
     }
+    assert!(failed.is_empty(), "{failed:#?}");
 }
 
 /// Below the range that the system hands out by itself.

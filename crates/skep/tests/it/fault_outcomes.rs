@@ -59,7 +59,7 @@ async fn fault_unknown_calls_are_resolved_once_and_that_is_on_record() {
         .argument("--note")
         .argument("nothing in the outbox");
     let said = resolve.finish().await.unwrap();
-    assert_eq!((said.code, said.stdout.trim()), (Some(0), "on record"), "{}", said.stderr);
+    assert_eq!((said.code, said.stdout.trim()), (Some(0), "recorded"), "{}", said.stderr);
     let twice = play.api().post(&path(&call), &json!({"outcome": "run_again"})).await.unwrap();
     assert_eq!((twice.status, &twice.json["code"]), (409, &json!("already_resolved")));
     let said = twice.json["detail"].as_str().unwrap();
