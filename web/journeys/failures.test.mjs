@@ -68,7 +68,8 @@ for (const [where, size] of Object.entries(SIZES)) {
         await accessible(page, "a turn that is tried again");
         await picture(page, `retrying-${size.viewport?.width ?? "light"}`);
         await page.reload();
-        await retrying.filter({ hasText: /Overloaded, try \d of \d/ }).waitFor();
+        // The turn pauses longer than its calls: long enough to say so before it goes on by itself.
+        await retrying.filter({ hasText: /Overloaded, try \d of \d, next in [12]\d s/ }).waitFor();
         model.answers.length = 0;
         model.push(says("There I am."));
         await retrying.getByRole("button", { name: "Try now" }).click();
