@@ -9,13 +9,14 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::sync::Notify;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -302,9 +303,26 @@ pub(crate) async fn start(
             command.pre_exec(enter);
         }
     }
-    let spawned = tokio::task::spawn_blocking(move || spawn(command, marker));
-    spawned.await.map_err(|_| io::Error::other("the program is shutting down"))?
+    let (runtime, (done, spawned)) = (Handle::current(), oneshot::channel());
+    let work = move || {
+        let _entered = runtime.enter();
+        // Without a receiver the child is dropped, which kills it.
+        let _ = done.send(spawn(command, marker));
+    };
+    let gone = || io::Error::other("the thread that starts programs is gone");
+    SPAWNER.send(Box::new(work)).map_err(|_| gone())?;
+    spawned.await.map_err(|_| gone())?
 }
+
+/// One thread for as long as the program runs: a child behind a wall is killed by the kernel when
+/// the thread that started it ends.
+static SPAWNER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
+    let (starts, queue) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+    let work = move || queue.into_iter().for_each(|start| start());
+    // Without the thread the queue is dropped, and every start says so.
+    let _ = std::thread::Builder::new().name("skep-spawn".to_owned()).spawn(work);
+    starts
+});
 
 fn spawn(mut command: Command, marker: String) -> io::Result<(Child, ProcessTree)> {
     let _starting = Starting::begin();
