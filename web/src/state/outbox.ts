@@ -46,8 +46,9 @@ const AGAIN = 2000;
 export function createOutbox(live: Live, drafts: Drafts) {
   const [state, set] = createStore<{ all: Sending[] }>({ all: [] });
   const underWay = new Set<string>();
-  /** Items whose message is shown: their receipt may come later. */
-  const shown = new Set<string>();
+  /** Items that arrived while a message was on its way: their receipt may come later. */
+  const early = new Set<string>();
+  const isSending = () => state.all.some((one) => one.state === "sending");
 
   function send(written: Written): void {
     const { agent, sessionKey } = written;
@@ -68,7 +69,7 @@ export function createOutbox(live: Live, drafts: Drafts) {
       const item = receipt.item_id;
       if (receipt.state === "done") {
         set("all", which, { state: "answered", note: receipt.note ?? "Done." });
-      } else if (shown.has(item)) drop(which);
+      } else if (early.has(item)) drop(which);
       else set("all", which, { state: receipt.state === "started" ? "started" : "queued", item });
     } catch (error) {
       const passing = error instanceof Refusal && error.passing;
@@ -79,6 +80,7 @@ export function createOutbox(live: Live, drafts: Drafts) {
       if (!away) setTimeout(() => void deliver(key), AGAIN);
     } finally {
       underWay.delete(key);
+      if (!isSending()) early.clear();
       keep();
     }
   }
@@ -150,8 +152,8 @@ export function createOutbox(live: Live, drafts: Drafts) {
       state.all.filter((one) => isOf(one, agent, sessionKey)),
     /** Their messages are in the history. */
     arrived(items: string[]): void {
-      for (const item of items) shown.add(item);
-      drop((one) => one.item !== undefined && shown.has(one.item));
+      if (isSending()) for (const item of items) early.add(item);
+      drop((one) => one.item !== undefined && items.includes(one.item));
     },
   };
 }
