@@ -93,6 +93,28 @@ export class Hive {
         }
     }
 
+    /** A conversation of these messages, of the person and of `main` in turn; gives its id. */
+    async import(texts) {
+        const id = (block, at) => `0197a000-0000-7000-${block}-${String(at).padStart(12, "0")}`;
+        const sessionId = id("8000", 1);
+        const lines = texts.map((text, at) =>
+            JSON.stringify({
+                type: "history",
+                id: id("8000", at + 1),
+                seq: at + 1,
+                turn: id("9000", Math.ceil((at + 1) / 2)),
+                agentId: "main",
+                sessionId,
+                timestamp: 1_760_000_000_000 + (at + 1) * 1000,
+                role: at % 2 ? "assistant" : "user",
+                content: [{ type: "text", text }],
+            }),
+        );
+        this.write(`main-${sessionId}.jsonl`, `${lines.join("\n")}\n`);
+        await this.skep("history", "import", join(this.home, `main-${sessionId}.jsonl`));
+        return sessionId;
+    }
+
     write(path, text) {
         const file = join(this.home, path);
         mkdirSync(dirname(file), { recursive: true });

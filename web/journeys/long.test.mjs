@@ -1,7 +1,5 @@
 // A session of ten thousand messages.
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { context, faultless, launch, open } from "./browser.mjs";
 import { Hive } from "./hive.mjs";
@@ -25,28 +23,9 @@ test("ten thousand messages scroll", async (t) => {
         await mine.close();
         await hive.end();
     });
-    const session = "0197a000-0000-7000-8000-000000000001";
-    const lines = [];
-    for (let seq = 1; seq <= MESSAGES; seq++) {
-        const role = seq % 2 ? "user" : "assistant";
-        const text = `Message ${seq}. ${"Some words to fill the line. ".repeat(1 + (seq % 7))}`;
-        lines.push(
-            JSON.stringify({
-                type: "history",
-                id: `0197a000-0000-7000-8000-${String(seq).padStart(12, "0")}`,
-                seq,
-                turn: `0197a000-0000-7000-9000-${String(Math.ceil(seq / 2)).padStart(12, "0")}`,
-                agentId: "main",
-                sessionId: session,
-                timestamp: 1_760_000_000_000 + seq * 1000,
-                role,
-                content: [{ type: "text", text }],
-            }),
-        );
-    }
-    const file = join(hive.home, `main-${session}.jsonl`);
-    writeFileSync(file, `${lines.join("\n")}\n`);
-    await hive.skep("history", "import", file);
+    const words = (seq) => "Some words to fill the line. ".repeat(1 + (seq % 7));
+    const texts = Array.from({ length: MESSAGES }, (_, at) => `Message ${at + 1}. ${words(at + 1)}`);
+    const session = await hive.import(texts);
 
     const page = await open(mine, await hive.link());
     await page.getByRole("heading", { level: 1 }).waitFor();

@@ -247,7 +247,7 @@ test("search finds what was said and leads there", async (t) => {
     await said(page, "The heron stands");
     await page.locator("h1").click();
     await page.keyboard.press("/");
-    await page.getByRole("searchbox").fill("heron");
+    await page.getByRole("combobox", { name: "Search conversations" }).fill("heron");
     await page.locator(".hits mark", { hasText: "heron" }).first().waitFor();
     await page.locator(".hits a").first().click();
     await said(page, "The heron stands");

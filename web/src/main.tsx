@@ -57,7 +57,8 @@ function App(props: { me: Me }) {
 
   onMount(() => live.start());
   onKey((event) => {
-    if (event.key !== "/" || isTyping(event)) return;
+    const control = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k";
+    if (!control && (event.key !== "/" || isTyping(event))) return;
     event.preventDefault();
     find();
   });

@@ -70,7 +70,13 @@ export function talkOf(
 export function createRoute() {
   const [route, setRoute] = createSignal(parse(location.hash));
   addEventListener("hashchange", () => setRoute(parse(location.hash)));
-  return { route, go: (next: Route) => (location.hash = href(next)) };
+  /** Also where the page is already: a message that is sought again is shown again. */
+  function go(next: Route): void {
+    const hash = href(next);
+    if (location.hash === hash) setRoute(next);
+    else location.hash = hash;
+  }
+  return { route, go };
 }
 
 export type Router = ReturnType<typeof createRoute>;

@@ -1,7 +1,7 @@
 // One conversation on the page: its messages and what is being said.
 
 import { batch } from "solid-js";
-import { createStore, produce } from "solid-js/store";
+import { createStore, produce, unwrap } from "solid-js/store";
 import { get, query, said, url } from "../api/http";
 import type { ContextInfo, Event, HistoryPage, Message, TurnOutcome } from "../api/types";
 import { textOf } from "../text/calls";
@@ -30,7 +30,8 @@ interface TalkState {
 
 const FIRST_PAGE = 60;
 const PAGE = 100;
-const LARGEST = 500;
+/** The largest page there is. */
+export const LARGEST = 500;
 
 export function createTalk(place: Place, live: Live, arrived: (items: string[]) => void) {
   const [state, set] = createStore<TalkState>({
@@ -75,11 +76,11 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     if (behind) return load();
   }
 
-  async function older(): Promise<void> {
+  async function older(limit = PAGE): Promise<void> {
     if (state.before === undefined || state.loading) return;
     set("loading", true);
     try {
-      merge(await get<HistoryPage>(path({ limit: PAGE, before: state.before })));
+      merge(await get<HistoryPage>(path({ limit, before: state.before })));
     } catch (error) {
       set("error", said(error));
     } finally {
@@ -88,8 +89,9 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
   }
 
   function merge(page: HistoryPage): void {
-    const seen = new Map(state.messages.map((message) => [message.seq, message]));
-    const oldest = state.messages[0]?.seq;
+    const known = unwrap(state.messages);
+    const seen = new Map(known.map((message) => [message.seq, message]));
+    const oldest = known[0]?.seq;
     for (const message of page.messages) seen.set(message.seq, message);
     const messages = [...seen.values()].sort((a, b) => a.seq - b.seq);
     const first = page.messages[0]?.seq;

@@ -162,6 +162,7 @@ export function Chat(props: { route: ChatRoute }) {
           {(talk) => (
             <Stream
               talk={talk}
+              route={props.route}
               sending={sending()}
               running={turn() !== undefined}
               full={view() === "full"}

@@ -4,13 +4,15 @@ import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js"
 import { post, said, url } from "../api/http";
 import type { CommandInfo } from "../api/types";
 import type { Draft } from "../state/drafts";
-import type { Mode, Sending } from "../state/outbox";
+import type { Attachment, Mode, Sending } from "../state/outbox";
 import type { Talk } from "../state/talk";
 import { looksLikeAnswer } from "../text/asks";
+import { textOf } from "../text/calls";
 import { bytes } from "../text/format";
 import { matching } from "../text/slash";
 import { NoAnswer } from "./approvals/NoAnswer";
 import { usePage } from "./context";
+import { isPicture, Picture } from "./Files";
 import { LinkNotice } from "./LinkNotice";
 import { Icon, Mark } from "./marks";
 import { Radios } from "./parts";
@@ -42,6 +44,8 @@ interface Props {
 export function Composer(props: Props) {
   let field!: HTMLTextAreaElement;
   let picker!: HTMLInputElement;
+  /** How many messages back the text is. */
+  let recalled = 0;
   const { drafts, live } = usePage();
   const draft = () => drafts.of(props.at);
   const text = () => draft().text;
@@ -109,6 +113,19 @@ export function Composer(props: Props) {
     field.focus();
   }
 
+  /** In place of nothing, or of another one that was recalled: an earlier message. */
+  function recall(step: number): boolean {
+    const users = props.talk.state.messages.filter(({ role }) => role === "user");
+    const texts = users.map(({ content }) => textOf(content)).filter((text) => text !== "");
+    const back = text() === "" ? 0 : recalled;
+    const isOwn = back > 0 ? texts.at(-back) !== text() : text() !== "";
+    if (isOwn || field.selectionEnd < text().length || back + step < 0) return false;
+    recalled = Math.min(back + step, texts.length);
+    write(texts[texts.length - recalled] ?? "");
+    setClosed(true);
+    return true;
+  }
+
   function key(event: KeyboardEvent): void {
     if (event.isComposing) return;
     const open = menu();
@@ -127,6 +144,8 @@ export function Composer(props: Props) {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       submit();
+    } else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+      if (recall(event.key === "ArrowUp" ? 1 : -1)) event.preventDefault();
     } else if (event.key === "Escape" && props.running && text() === "") {
       void stop();
     }
@@ -212,7 +231,7 @@ export function Composer(props: Props) {
         </div>
       </Show>
       <Show when={draft().fork}>
-        <div class="queued row">
+        <div class="strip queued">
           <Icon name="pen" />
           <span class="grow clip">
             Edit and fork: sends the edited message in a new conversation
@@ -247,8 +266,12 @@ export function Composer(props: Props) {
             <For each={draft().files}>
               {(file) => (
                 <span class="file row">
-                  <Icon name="file" />
-                  {file.name}, {bytes(file.size)}
+                  <Show when={isPicture(file)} fallback={<Icon name="file" />}>
+                    <Picture name={file.name} read={async () => blobOf(file)} />
+                  </Show>
+                  <span class="clip">
+                    {file.name}, {bytes(file.size)}
+                  </span>
                   <button
                     class="btn bare sq"
                     aria-label={`Remove ${file.name}`}
@@ -319,7 +342,7 @@ export function Composer(props: Props) {
 function Queued(props: { one: Sending; failed: (why: string | undefined) => void }) {
   const { outbox } = usePage();
   return (
-    <div class="queued row">
+    <div class="strip queued">
       <Mark name="queue" quiet />
       <span class="grow clip">Queued: {props.one.text}</span>
       <button
@@ -337,6 +360,11 @@ function Queued(props: { one: Sending; failed: (why: string | undefined) => void
       </button>
     </div>
   );
+}
+
+function blobOf(file: Attachment): Blob {
+  const bytes = Uint8Array.from(atob(file.data), (letter) => letter.charCodeAt(0));
+  return new Blob([bytes], { type: file.mime });
 }
 
 async function base64(file: File): Promise<string> {

@@ -1,9 +1,9 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
 import { createMemo, For, Index, Show } from "solid-js";
-import type { ApprovalInfo, ContextInfo, Message, SessionInfo } from "../api/types";
+import type { ApprovalInfo, ContextInfo, SessionInfo } from "../api/types";
 import type { RunningTurn } from "../state/hive";
-import { href } from "../state/route";
+import { type ChatRoute, href, talkOf } from "../state/route";
 import type { Talk } from "../state/talk";
 import { wishWords } from "../text/asks";
 import { mainArgument } from "../text/calls";
@@ -41,7 +41,7 @@ export function Inspector(props: {
           </ul>
         </section>
       </Show>
-      <Changed messages={props.talk.state.messages} />
+      <Changed talk={props.talk} />
       <Show when={props.turn}>{(turn) => <ThisTurn turn={turn()} />}</Show>
     </aside>
   );
@@ -144,34 +144,41 @@ function Meter(props: { context: KnownContext }) {
   );
 }
 
-function Changed(props: { messages: Message[] }) {
+/** Each leads to its last change in the conversation. */
+function Changed(props: { talk: Talk }) {
   const files = createMemo(() => {
-    const changed = new Map<string, { added: number; removed: number }>();
-    const names = new Map<string, string>();
-    for (const message of props.messages) {
+    const changed = new Map<string, { added: number; removed: number; route: ChatRoute }>();
+    const calls = new Map<string, { name: string; seq: number }>();
+    const { agent, key, session } = props.talk.place;
+    for (const message of props.talk.state.messages) {
       for (const block of message.content) {
-        if (block.type === "toolCall") names.set(block.id, mainArgument(block.arguments));
+        if (block.type !== "toolCall") continue;
+        calls.set(block.id, { name: mainArgument(block.arguments), seq: message.seq });
       }
       const text = diffOf(message);
       if (text === undefined || !message.toolCallId) continue;
       const { added, removed } = parse(text);
-      const name = names.get(message.toolCallId) ?? "a file";
+      const { name, seq } = calls.get(message.toolCallId) ?? { name: "a file", seq: message.seq };
       const before = changed.get(name) ?? { added: 0, removed: 0 };
-      changed.set(name, { added: before.added + added, removed: before.removed + removed });
+      changed.set(name, {
+        added: before.added + added,
+        removed: before.removed + removed,
+        route: talkOf({ agent, session_key: key, session }, seq),
+      });
     }
     return [...changed.entries()];
   });
   return (
     <Show when={files().length}>
       <section>
-        <h2>Files changed</h2>
+        <h2>Files changed ({files().length})</h2>
         <ul>
           <For each={files()}>
             {([name, change]) => (
               <li>
-                <span class="clip" title={name}>
+                <a class="clip" title={name} href={href(change.route)}>
                   {name}
-                </span>
+                </a>
                 <span>
                   <span class="add-n">+{change.added}</span>{" "}
                   <span class="del-n">−{change.removed}</span>

@@ -3,6 +3,7 @@
 
 import { marked, type Token, type Tokens } from "marked";
 import { createMemo, For, type JSX } from "solid-js";
+import { Code } from "./Code";
 
 const LONGEST = 200_000;
 
@@ -39,11 +40,7 @@ function block(token: Token): JSX.Element {
         </p>
       );
     case "code":
-      return (
-        <pre class="cmd code" tabindex="0">
-          <code>{(token as Tokens.Code).text}</code>
-        </pre>
-      );
+      return <Code text={token.text} language={(token as Tokens.Code).lang ?? ""} />;
     case "list":
       return list(token as Tokens.List);
     case "blockquote":

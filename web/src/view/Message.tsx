@@ -6,6 +6,7 @@ import type { Block, File, ItemInfo, Message, Meta, Origin, Usage } from "../api
 import type { Saying } from "../state/fold";
 import { textOf } from "../text/calls";
 import { clock, count, money, span, undelivered } from "../text/format";
+import { Copy } from "./Copy";
 import { Files } from "./Files";
 import { Icon } from "./marks";
 import { Markdown } from "./Markdown";
@@ -55,13 +56,16 @@ function Mine(props: { message: Message; fork: Around["fork"] }) {
           {OWN.includes(origin()?.channel ?? "api") ? "" : origin()?.channel}{" "}
           {clock(props.message.timestamp)}
         </span>
-        <Show when={props.fork}>
-          {(fork) => (
-            <button class="btn bare edit" onClick={() => fork()(props.message)}>
-              Edit and fork
-            </button>
-          )}
-        </Show>
+        <span class="edit row">
+          <Copy label="Copy message" text={() => textOf(props.message.content)} />
+          <Show when={props.fork}>
+            {(fork) => (
+              <button class="btn bare" onClick={() => fork()(props.message)}>
+                Edit and fork
+              </button>
+            )}
+          </Show>
+        </span>
       </div>
       <Markdown text={textOf(props.message.content)} />
       <Files files={filesOf(props.message.content)} />
@@ -108,14 +112,23 @@ function Said(props: { message: Message; before: Message | undefined; around: Ar
       <Show when={textOf(props.message.content) && ENDS[props.message.meta?.stopReason ?? ""]}>
         {(words) => <div class="seam small faint">{words()}</div>}
       </Show>
-      <Show when={props.around.full() && props.message.meta}>
-        {(meta) => (
-          <UsageLine
-            meta={meta()}
-            took={props.before ? props.message.timestamp - props.before.timestamp : undefined}
-          />
-        )}
-      </Show>
+      <div class="after">
+        <Show when={props.around.full() && props.message.meta}>
+          {(meta) => (
+            <UsageLine
+              meta={meta()}
+              took={props.before ? props.message.timestamp - props.before.timestamp : undefined}
+            />
+          )}
+        </Show>
+        <Show when={textOf(props.message.content)}>
+          {(text) => (
+            <div class="acts">
+              <Copy label="Copy answer" words="Copy" text={text} />
+            </div>
+          )}
+        </Show>
+      </div>
     </>
   );
 }

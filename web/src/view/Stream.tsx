@@ -12,9 +12,11 @@ import {
   onMount,
   Show,
 } from "solid-js";
+import { unwrap } from "solid-js/store";
 import type { ApprovalInfo, Message, TurnOutcome } from "../api/types";
 import type { Sending } from "../state/outbox";
-import type { Talk } from "../state/talk";
+import type { ChatRoute } from "../state/route";
+import { LARGEST, type Talk } from "../state/talk";
 import { textOf } from "../text/calls";
 import { AskCard, Decisions } from "./approvals/AskCard";
 import { usePage } from "./context";
@@ -24,12 +26,15 @@ import { OutcomeRow } from "./Outcome";
 
 /** Messages in a group; by `seq`, so that older pages do not move the borders. */
 const GROUP = 32;
+const groupOf = (seq: number) => Math.floor(seq / GROUP);
 /** Groups closer than this to the window are drawn. */
 const NEAR = "1600px 0px";
 const AT_END = 48;
 
 export function Stream(props: {
   talk: Talk;
+  /** May name a message that is looked for. */
+  route: ChatRoute;
   sending: Sending[];
   running: boolean;
   full: boolean;
@@ -40,13 +45,17 @@ export function Stream(props: {
   let scroll!: HTMLDivElement;
   let content!: HTMLDivElement;
   let top = 0;
+  let found: ChatRoute | undefined;
   const [pinned, setPinned] = createSignal(true);
   const [unseen, setUnseen] = createSignal(0);
+  const [sought, setSought] = createSignal<number>();
   const state = () => props.talk.state;
+  /** Messages are replaced, never changed: as plain objects they are read far faster. */
+  const messages = () => unwrap(state().messages);
 
   const results = createMemo(() => {
     const found = new Map<string, Message>();
-    for (const message of state().messages) {
+    for (const message of messages()) {
       if (message.toolCallId) found.set(message.toolCallId, message);
     }
     return found;
@@ -59,10 +68,10 @@ export function Stream(props: {
     fork: props.fork,
   };
   const shown = createMemo(() =>
-    props.full ? state().messages : state().messages.filter((message) => isSpoken(message)),
+    props.full ? messages() : messages().filter((message) => isSpoken(message)),
   );
   const groups = createMemo(() =>
-    Map.groupBy(shown(), (message) => Math.floor(message.seq / GROUP)),
+    Map.groupBy(shown(), (message) => groupOf(message.seq)),
   );
 
   /** Each below the last message of its turn that is shown. */
@@ -98,7 +107,7 @@ export function Stream(props: {
 
   createEffect(
     on(
-      () => state().messages.at(-1)?.seq,
+      () => messages().at(-1)?.seq,
       (seq, before) => {
         if (!pinned() && seq !== undefined && before !== undefined && seq > before) {
           setUnseen((number) => number + (seq - before));
@@ -106,6 +115,23 @@ export function Stream(props: {
       },
     ),
   );
+  // Older pages are read until the message is there, then it is shown once.
+  createEffect(() => {
+    const { route } = props;
+    const { loaded, loading, error, before } = state();
+    if (route.at === undefined || route === found || !loaded || loading || error) return;
+    const isOlder = (messages()[0]?.seq ?? 0) > route.at;
+    if (isOlder && before !== undefined) return void props.talk.older(LARGEST);
+    found = route;
+    setPinned(false);
+    const { seq } = shown()[place(shown(), route.at + 1) - 1] ?? {};
+    setSought(seq);
+    queueMicrotask(() => {
+      scroll.querySelector(`[data-seq="${seq}"] > *`)?.scrollIntoView({ block: "center" });
+      scroll.focus({ preventScroll: true });
+      scrolled();
+    });
+  });
   onMount(() => {
     const growth = new ResizeObserver(() => {
       if (pinned()) scroll.scrollTop = scroll.scrollHeight;
@@ -143,12 +169,14 @@ export function Stream(props: {
               <Group
                 root={() => scroll}
                 messages={() => groups().get(key) ?? []}
+                sought={sought()}
+                holds={groupOf(sought() ?? -1) === key}
                 beforeOf={(message) => shown()[place(shown(), message.seq) - 1]}
                 after={(message) => outcomes().get(message.seq) ?? []}
                 outcome={(outcome) => (
                   <OutcomeRow
                     outcome={outcome}
-                    last={state().messages[place(state().messages, outcome.seq + 1) - 1]}
+                    last={messages()[place(messages(), outcome.seq + 1) - 1]}
                     retried={(item) => props.talk.retried(outcome.turn, item)}
                   />
                 )}
@@ -218,6 +246,10 @@ function Unstored(props: { one: Sending }) {
 function Group(props: {
   root: () => HTMLElement;
   messages: () => Message[];
+  /** The message that was looked for. */
+  sought: number | undefined;
+  /** Whether it is in here: then it is drawn, however far from the eye. */
+  holds: boolean;
   beforeOf: (message: Message) => Message | undefined;
   after: (message: Message) => TurnOutcome[];
   outcome: (outcome: TurnOutcome) => JSX.Element;
@@ -226,6 +258,7 @@ function Group(props: {
   let box!: HTMLDivElement;
   const [near, setNear] = createSignal(true);
   const [height, setHeight] = createSignal(0);
+  const drawn = () => near() || props.holds;
   onMount(() => {
     const watch = new IntersectionObserver(
       ([entry]) => {
@@ -239,11 +272,15 @@ function Group(props: {
     onCleanup(() => watch.disconnect());
   });
   return (
-    <div class="group" ref={box} style={{ height: near() ? undefined : `${height()}px` }}>
-      <Show when={near()}>
+    <div class="group" ref={box} style={{ height: drawn() ? undefined : `${height()}px` }}>
+      <Show when={drawn()}>
         <For each={props.messages()}>
           {(message) => (
-            <>
+            <div
+              class="of-message"
+              classList={{ found: message.seq === props.sought }}
+              data-seq={message.seq}
+            >
               <MessageView
                 message={message}
                 before={props.beforeOf(message)}
@@ -253,7 +290,7 @@ function Group(props: {
                 <Decisions message={message} />
               )}
               <For each={props.after(message)}>{props.outcome}</For>
-            </>
+            </div>
           )}
         </For>
       </Show>

@@ -2,7 +2,7 @@
 
 type PageIcon = "home" | "chat" | "approve" | "usage" | "log";
 type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x" | "retry";
-export type IconName = PageIcon | ActIcon | "warn" | "chev" | "file";
+export type IconName = PageIcon | ActIcon | "copy" | "check" | "warn" | "chev" | "file";
 
 export function Icon(props: { name: IconName; class?: string }) {
   return (

@@ -56,14 +56,16 @@ export function Empty(props: { title: string; first?: boolean; children: JSX.Ele
   );
 }
 
+const FIND_KEY = /Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K";
+
 /** What opens the search over all talk. */
 export function Find(props: { words: string }) {
   const { find } = usePage();
   return (
     <button class="find row" onClick={find}>
       <Icon name="search" />
-      <span class="grow">{props.words}</span>
-      <kbd>/</kbd>
+      <span class="grow clip">{props.words}</span>
+      <kbd>{FIND_KEY}</kbd>
     </button>
   );
 }

@@ -1,0 +1,25 @@
+// A dialog above the page. It takes the focus and gives it back. Esc and a click beside close it.
+
+import { type JSX, onCleanup, onMount } from "solid-js";
+
+export function Dialog(props: {
+  label: string;
+  class: string;
+  close: () => void;
+  children: JSX.Element;
+}) {
+  let dialog!: HTMLDialogElement;
+  onMount(() => dialog.showModal());
+  onCleanup(() => dialog.close());
+  return (
+    <dialog
+      class={`dialog ${props.class}`}
+      ref={dialog}
+      aria-label={props.label}
+      onClose={() => props.close()}
+      onClick={(event) => event.target === dialog && props.close()}
+    >
+      {props.children}
+    </dialog>
+  );
+}
