@@ -20,6 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::limits::{self, Slice};
 use crate::process_table::{self, MARKER, Members, ProcessRow};
 use crate::watchdog::{self, Ceiling};
 use crate::{descriptors, environment, random};
@@ -121,10 +122,15 @@ impl LiveOutput {
         // A read error means the pipe is gone: the same as its end.
         while let Ok(count @ 1..) = stream.read(&mut chunk).await {
             let mut captured = self.0.captured.lock().unwrap_or_else(PoisonError::into_inner);
-            captured.keep(&chunk[..count], limit);
+            captured.bytes.extend_from_slice(&chunk[..count]);
+            // Now and then: each time all of the second half moves.
+            if captured.bytes.len() > limit + limit / 4 {
+                captured.cut(limit);
+            }
             drop(captured);
             self.0.grown.notify_waiters();
         }
+        self.0.captured.lock().unwrap_or_else(PoisonError::into_inner).cut(limit);
     }
 }
 
@@ -318,7 +324,11 @@ pub(crate) async fn start(
 /// the thread that started it ends.
 static SPAWNER: LazyLock<mpsc::Sender<Box<dyn FnOnce() + Send>>> = LazyLock::new(|| {
     let (starts, queue) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
-    let work = move || queue.into_iter().for_each(|start| start());
+    let work = move || {
+        // Programs give way to the hive.
+        limits::set_slice_of_thread(Slice::Usual);
+        queue.into_iter().for_each(|start| start());
+    };
     // Without the thread the queue is dropped, and every start says so.
     let _ = std::thread::Builder::new().name("skep-spawn".to_owned()).spawn(work);
     starts
@@ -437,8 +447,8 @@ fn end_orphans() {
 }
 
 impl Captured {
-    fn keep(&mut self, piece: &[u8], limit: usize) {
-        self.bytes.extend_from_slice(piece);
+    /// Leaves the two ends of what was said.
+    fn cut(&mut self, limit: usize) {
         let excess = self.bytes.len().saturating_sub(limit);
         if excess > 0 {
             self.gap = limit / 2;

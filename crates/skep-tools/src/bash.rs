@@ -159,10 +159,12 @@ async fn run(sandbox: &Sandbox, command: ShellCommand, context: &ToolContext) ->
     let sandbox = sandbox_of(sandbox, &context.sandbox);
     let output = sandbox.run(command, &room(context), &context.cancel).await;
     let output = output.map_err(|error| error.to_string())?;
-    Ok(match (answer(&output), output.ending) {
+    // Off the async threads: a long output that is no text takes its time.
+    let answered = tokio::task::spawn_blocking(move || match (answer(&output), output.ending) {
         (ToolAnswer::Done { text, .. }, Ending::Cancelled) => ToolAnswer::Cut { text },
         (answer, _) => answer,
-    })
+    });
+    answered.await.map_err(|_| "the hive is shutting down".to_owned())
 }
 
 async fn start(
@@ -276,15 +278,23 @@ fn end_line(text: &mut String) {
     }
 }
 
+/// Written once: a flood that is no text is three times as long as its bytes.
 fn shown(captured: &Captured) -> String {
-    if captured.dropped == 0 {
-        return String::from_utf8_lossy(&captured.bytes).into_owned();
-    }
+    let mut text = String::with_capacity(captured.bytes.len());
     let (head, tail) = captured.bytes.split_at(captured.gap.min(captured.bytes.len()));
-    format!(
-        "{}\n[{} bytes are missing here]\n{}",
-        String::from_utf8_lossy(head),
-        captured.dropped,
-        String::from_utf8_lossy(tail)
-    )
+    push_lossy(&mut text, head);
+    if captured.dropped > 0 {
+        text.push_str(&format!("\n[{} bytes are missing here]\n", captured.dropped));
+    }
+    push_lossy(&mut text, tail);
+    text
+}
+
+fn push_lossy(text: &mut String, bytes: &[u8]) {
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        if !chunk.invalid().is_empty() {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
 }

@@ -16,6 +16,7 @@ use skep_cli::commands::{
 use skep_cli::hive::{Globals, Home};
 use skep_cli::print::output;
 use skep_cli::{Exit, Failure};
+use skep_guard::limits::{self, Slice};
 
 use crate::home::{KnownNames, LoadedHome};
 
@@ -218,6 +219,10 @@ where
     };
     let globals = arguments.globals.clone();
     let json = globals.json;
+    let serves = matches!(arguments.command, RootCommand::Up(_));
+    if serves {
+        limits::set_slice_of_thread(Slice::Short);
+    }
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = match runtime.worker_threads(workers(cores)).enable_all().build() {
@@ -227,12 +232,11 @@ where
             return output::failure(&failure, json);
         }
     };
-    // The output of `up` is not its result.
-    let serves = matches!(arguments.command, RootCommand::Up(_));
     let result = runtime.block_on(Box::pin(dispatch(program, arguments)));
     // Tasks that still run belong to abandoned requests.
     runtime.shutdown_background();
     match result {
+        // The output of `up` is not its result.
         Ok(()) if !serves && let Some(why) = output::lost() => {
             let failure = Failure::new(Exit::Failed, "write all of the result", why);
             output::failure(&failure.next("make room, then ask again"), json)

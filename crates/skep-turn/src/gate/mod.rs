@@ -14,6 +14,7 @@ mod policy;
 mod rows;
 mod run;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -362,7 +363,7 @@ impl GateEnv<'_> {
         let CallTrace { tool, arguments, mut chain, began } = seen;
         let arguments = arguments.unwrap_or_else(|| call.arguments.clone());
         // Whole first: a cut could leave half of a secret, which nobody would recognise.
-        let answer = scrubbed(answer, &arguments, &mut chain);
+        let answer = without_secrets_in(answer, &arguments, &mut chain).await;
         let answer = match end {
             End::Refused => bound::with_detail(answer, "outcome", chain.refusal().into()),
             End::Answered | End::NotRun | End::Cut => answer,
@@ -536,15 +537,36 @@ fn without_secrets(
     )))
 }
 
+/// Texts above this take a thread of their own milliseconds, in which others' turns wait.
+const LONG_BYTES: usize = 64 << 10;
+
+async fn without_secrets_in(answer: ToolAnswer, about: &Value, chain: &mut Chain) -> ToolAnswer {
+    match &answer {
+        ToolAnswer::Done { text, .. } | ToolAnswer::Cut { text } if text.len() > LONG_BYTES => {}
+        _ => return scrubbed(answer, about, chain),
+    }
+    let about = about.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let mut chain = Chain::default();
+        (scrubbed(answer, &about, &mut chain), chain)
+    });
+    let Ok((answer, notes)) = work.await else {
+        return ToolAnswer::error("the answer was lost: the hive is shutting down");
+    };
+    chain.add_new(notes);
+    answer
+}
+
 /// The answer without secrets. The model is told where one in its own words was replaced: what it
 /// wrote is not what it meant.
 fn scrubbed(answer: ToolAnswer, arguments: &Value, chain: &mut Chain) -> ToolAnswer {
     let scrubber = scrub::known();
     match answer {
         ToolAnswer::Done { text, is_error, mut details, files } => {
-            let clean = scrubber.clean(&text);
-            let mut found = *clean != text;
-            let mut text = clean.into_owned();
+            let (mut text, mut found) = match scrubber.clean(&text) {
+                Cow::Borrowed(_) => (text, false),
+                Cow::Owned(clean) => (clean, true),
+            };
             if let Some(details) = &mut details {
                 found |= scrubber.clean_json(details);
             }

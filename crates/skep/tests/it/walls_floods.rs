@@ -105,8 +105,10 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
             let asked = stage.model.asked();
             // A flood may end before the turns beside it do: its last answer is there by then.
             stage.model.push_all([Reply::call(tool, arguments), Reply::say("done")]);
+            // A session of its own: none has more to read than others.
+            let session = format!("flood-{asked}");
             let item =
-                play.tell("main", "main", "go").await["item_id"].as_str().unwrap().to_owned();
+                play.tell("main", &session, "go").await["item_id"].as_str().unwrap().to_owned();
             let begins = || stage.model.asked() > asked;
             wait::until_true("the attack", PATIENCE, begins).await.unwrap();
             let busy = turns(&stage, &play, each).await;
@@ -114,7 +116,7 @@ async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
             alone.extend(quiet);
             beside.extend(busy);
             ended(&play, &item).await;
-            let history = play.history("main", "main").await;
+            let history = play.history("main", &session).await;
             let mut results = history.iter().filter(|row| row["role"] == "toolResult");
             let text =
                 results.next_back().unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
