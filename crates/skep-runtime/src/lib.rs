@@ -12,7 +12,9 @@ mod outbox;
 mod people;
 mod views;
 
-pub use door::{PutInForce, RuleDraft, WriteRules};
+pub use door::{
+    DraftedProfile, FileWriters, PrepareProfile, ProfileDraft, PutInForce, RuleDraft, WriteRules,
+};
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use people::browsers::SignedIn;
 pub use people::outcomes;

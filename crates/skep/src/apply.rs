@@ -15,10 +15,11 @@ use skep_runtime::door::DoorError;
 use skep_runtime::{Hive, SettingsChange};
 use tokio::sync::Mutex;
 
+use crate::home::environment::Variables;
 use crate::home::watch::ReadScope;
 use crate::home::{
-    HomeError, LoadError, LoadedHome, Mistake, ReadAgents, create, load_again, load_agents, local,
-    read_agent_policy, read_hive_policy,
+    HomeError, LoadError, LoadedHome, Mistake, ProfileChange, ReadAgents, WrittenProfile, create,
+    load_again, load_agents, local, read_agent_policy, read_hive_policy,
 };
 use crate::vendors::Vendors;
 
@@ -76,6 +77,32 @@ impl Applier {
         let scope = ReadScope::Agents(BTreeSet::from([name.clone()]));
         let found = applied.read(&self.home, &scope).await;
         self.put(&mut applied, found, self.hive.config().unwatched.clone()).await
+    }
+
+    /// What the files would be with this profile. Nothing is changed.
+    pub async fn prepare_profile(
+        &self,
+        name: &str,
+        wish: WrittenProfile,
+        key: Option<&str>,
+    ) -> Result<ProfileChange, String> {
+        let applied = self.applied.lock().await;
+        let known = (&environment::var as Variables, &applied.loaded.known.local);
+        tokio::task::block_in_place(|| ProfileChange::prepare(&self.home, name, wish, key, known))
+    }
+
+    /// Writes the change and puts it in force.
+    pub async fn apply_profile(&self, change: ProfileChange) -> Result<(), String> {
+        let mut applied = self.applied.lock().await;
+        tokio::task::block_in_place(|| change.write())?;
+        let found = applied.read(&self.home, &ReadScope::Home).await;
+        let unusable = match &found {
+            Found::Home(Err(error)) => Some(format!("saved, but not in force: {error}")),
+            _ => None,
+        };
+        let put = self.put(&mut applied, found, self.hive.config().unwatched.clone()).await;
+        put.map_err(|error| error.to_string())?;
+        unusable.map_or(Ok(()), Err)
     }
 
     /// Reads the files, to be put in force once they have settled.

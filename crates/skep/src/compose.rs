@@ -18,13 +18,14 @@ use skep_engine::{NativeEngine, Timing};
 use skep_guard::sandbox::{self, Sandbox};
 use skep_guard::{clock, footprint};
 use skep_runtime::door::Grant;
-use skep_runtime::{FreshToken, Hive, HiveError, Offer, Parts};
+use skep_runtime::{FileWriters, FreshToken, Hive, HiveError, Offer, Parts};
 use skep_server::{BindOptions, CallTimes, Listeners, Server};
 use skep_store::OpenError;
 use skep_tools::{BashTool, EditTool, GlobTool, Governance, GrepTool, ReadTool, WriteTool};
 
 use crate::apply::Applier;
 use crate::home::{KnownNames, LoadedHome};
+use crate::profile_draft;
 use crate::reload;
 use crate::rule_writer;
 use crate::start_notice::{self, StartNotice};
@@ -134,7 +135,10 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
         })?;
     }
     let applier = Applier::new(&home, &hive, vendors, loaded);
-    hive.write_rules_with(rule_writer::writer(&home, governance, Arc::clone(&applier)));
+    hive.write_files_with(FileWriters {
+        rules: rule_writer::writer(&home, governance, Arc::clone(&applier)),
+        profile: profile_draft::preparer(Arc::clone(&applier)),
+    });
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));
     let housekeeping = tokio::spawn(give_memory_back());

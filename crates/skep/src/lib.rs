@@ -10,6 +10,7 @@ pub mod home;
 
 mod apply;
 mod log;
+mod profile_draft;
 mod reload;
 mod rule_writer;
 mod start_notice;

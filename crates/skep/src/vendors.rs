@@ -74,7 +74,7 @@ impl Vendors {
     }
 }
 
-fn provider(connection: &VendorConnection) -> Result<Arc<dyn Provider>, ClientError> {
+pub fn provider(connection: &VendorConnection) -> Result<Arc<dyn Provider>, ClientError> {
     let settings = WireSettings {
         base_url: connection.api_url.clone(),
         key: connection.api_key.clone().unwrap_or_else(|| SecretString::from("")),

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 2ca4c2a0ab57a7e3.
+// Do not edit; checksum df6b4b51f3e1e60f.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1153,6 +1153,18 @@ export interface NewMessage {
   think?: Think | null;
   /** Files the model is shown with the message; 20 MiB together. */
   attachments?: RawAttachment[] | null;
+}
+
+/** A model profile to be saved. */
+export interface NewProfile {
+  /** `anthropic`, `openai`, `openai-responses` or `ollama`. */
+  provider: string;
+  /** The model's name at the vendor. */
+  model: string;
+  /** Base address of a compatible server; the vendor's own where it is left out. */
+  api_url?: string | null;
+  /** Kept in `keys.env` and never shown again. Left out, the key that is there stays. */
+  api_key?: string | null;
 }
 
 export interface NewToken {

@@ -43,6 +43,11 @@ impl Home {
         self.root.join("providers.yaml")
     }
 
+    /// Keys that were given in the browser.
+    pub fn keys_env(&self) -> PathBuf {
+        self.root.join("keys.env")
+    }
+
     pub fn channels_yaml(&self) -> PathBuf {
         self.root.join("channels.yaml")
     }

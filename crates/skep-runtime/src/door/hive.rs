@@ -1,13 +1,19 @@
 //! What doors show of the hive itself: its database and its profiles.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use skep_core::Millis;
 use skep_core::ids::AgentName;
 use skep_core::message::Usage;
+use skep_core::provider::Provider;
+use skep_core::settings::Profile;
+use skep_guard::scrub::Secret;
 
-use super::MessageFailure;
+use super::{MessageFailure, WriteRules};
 
 /// unchecked → running → whole | damaged | unchecked (it could not be done, or the hive stopped).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
@@ -74,4 +80,30 @@ pub struct ProviderTry {
     pub usage: Option<Usage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<MessageFailure>,
+}
+
+/// A profile as a person gives it. No `Debug`: it holds a key.
+pub struct ProfileDraft {
+    pub name: String,
+    pub provider: String,
+    pub model: String,
+    pub api_url: Option<String>,
+    /// Nothing: the key that is there stays.
+    pub key: Option<Secret>,
+}
+
+/// A draft that can be tried, and saved and put in force at once.
+pub struct DraftedProfile {
+    pub profile: Arc<Profile>,
+    pub provider: Arc<dyn Provider>,
+    pub save: BoxFuture<'static, Result<(), String>>,
+}
+
+pub type PrepareProfile =
+    Arc<dyn Fn(ProfileDraft) -> BoxFuture<'static, Result<DraftedProfile, String>> + Send + Sync>;
+
+/// What changes files of the home. Whoever composes the program knows the files.
+pub struct FileWriters {
+    pub rules: WriteRules,
+    pub profile: PrepareProfile,
 }

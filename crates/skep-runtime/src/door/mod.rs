@@ -10,7 +10,10 @@ pub use approvals::{
     DecisionInfo, DecisionWish, GrantInfo, GrantWish, NetworkAccess, PastCalls, PinnedFile,
     PolicyInfo, PutInForce, RuleDraft, WhyInfo, WhyWish, WriteRules,
 };
-pub use hive::{IntegrityInfo, ProviderInfo, ProviderTry, Reached};
+pub use hive::{
+    DraftedProfile, FileWriters, IntegrityInfo, PrepareProfile, ProfileDraft, ProviderInfo,
+    ProviderTry, Reached,
+};
 pub use sessions::{
     ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage, SearchWish,
     SessionInfo, SessionPage,

@@ -38,7 +38,7 @@ use skep_turn::ledger::Ledger;
 use skep_turn::snapshot::{Offer, Snapshot, SnapshotCell};
 use skep_turn::turn::{EngineProcesses, SessionCache, SessionScopes, TurnEnv};
 
-use crate::door::{DoorError, ErrorKind, IntegrityInfo, Sight, WriteRules};
+use crate::door::{DoorError, ErrorKind, FileWriters, IntegrityInfo, Sight};
 use crate::outbox::{self, Dispatcher, Waiters, Wake};
 pub use configuration::SettingsChange;
 pub(crate) use credentials::{Browsers, SignInLink, TokenCache, ValidToken};
@@ -91,8 +91,6 @@ pub(crate) struct Shared {
 
 /// How people's answers become decisions.
 pub(crate) struct ApprovalParts {
-    /// Absent where the files of the home are not to be changed.
-    pub write_rules: OnceLock<WriteRules>,
     /// Locked while a question is answered.
     pub answering: tokio::sync::Mutex<()>,
     /// A question was asked again: its time is counted too.
@@ -105,6 +103,8 @@ pub(crate) struct HiveFacts {
     pub started_at: Millis,
     /// What the hive keeps while it runs: the log, long answers of tools.
     pub run: PathBuf,
+    /// Absent where the files of the home are not to be changed.
+    pub writers: OnceLock<FileWriters>,
     /// What is known of the whole database; replaced when more is known.
     integrity: RwLock<IntegrityInfo>,
 }
@@ -183,15 +183,13 @@ impl Hive {
             clock: clock::now_ms,
         };
         let tasks = TaskTracker::new();
-        let approvals = ApprovalParts {
-            write_rules: OnceLock::new(),
-            answering: tokio::sync::Mutex::default(),
-            reopened: Notify::new(),
-        };
+        let approvals =
+            ApprovalParts { answering: tokio::sync::Mutex::default(), reopened: Notify::new() };
         let facts = HiveFacts {
             version: parts.version,
             started_at: now,
             run: parts.run,
+            writers: OnceLock::new(),
             integrity: RwLock::new(IntegrityInfo::unchecked()),
         };
         let shared = Arc::new(Shared {
@@ -245,10 +243,10 @@ impl Hive {
         Ok(())
     }
 
-    /// Named once, after the hive is open: whoever writes rules also puts them in force.
-    pub fn write_rules_with(&self, write: WriteRules) {
+    /// Named once, after the hive is open: whoever writes files also puts them in force.
+    pub fn write_files_with(&self, writers: FileWriters) {
         // A second one is as good as the first.
-        let _ = self.shared.approvals.write_rules.set(write);
+        let _ = self.shared.facts.writers.set(writers);
     }
 
     /// What is counted, to be shown.

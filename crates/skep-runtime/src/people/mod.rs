@@ -1,10 +1,11 @@
 //! What people decide and how they come in: approvals, policies, calls of unknown outcome,
-//! tokens, browsers, requests sent twice.
+//! profiles, tokens, browsers, requests sent twice.
 
 pub mod outcomes;
 
 pub(crate) mod approvals;
 pub(crate) mod browsers;
 pub(crate) mod policies;
+pub(crate) mod profiles;
 pub(crate) mod requests;
 pub(crate) mod tokens;

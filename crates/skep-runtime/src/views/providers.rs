@@ -85,12 +85,21 @@ impl Hive {
             let text = format!("The profile `{id}` cannot be used; see skep status.");
             return Err(unknown(text));
         };
+        Ok(self.try_profile(&profile, &*provider).await)
+    }
+
+    /// The same for a profile that may not be in force.
+    pub(crate) async fn try_profile(
+        &self,
+        profile: &Arc<Profile>,
+        provider: &dyn Provider,
+    ) -> ProviderTry {
         let since = Instant::now();
-        let request = Arc::new(request(&profile));
-        let held = self.shared.env().ledger.hold_try(&profile, &request);
+        let request = Arc::new(request(profile));
+        let held = self.shared.env().ledger.hold_try(profile, &request);
         let tried = match held {
             Ok(hold) => {
-                let asked = ask(&*provider, &profile, request, hold);
+                let asked = ask(provider, profile, request, hold);
                 tokio::time::timeout(PATIENCE, asked).await
             }
             Err(over) => {
@@ -107,7 +116,7 @@ impl Hive {
             }
         };
         let (name, model) = (profile.name.clone(), profile.model.clone());
-        Ok(ProviderTry { name, model, ok: error.is_none(), took_ms, usage, error })
+        ProviderTry { name, model, ok: error.is_none(), took_ms, usage, error }
     }
 }
 

@@ -1,13 +1,14 @@
-//! The model profiles, without their keys, and a try of one.
+//! The model profiles, without their keys, a try of one, and a new one.
 
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use skep_runtime::door::{ProviderInfo, ProviderTry};
+use skep_guard::scrub::Secret;
+use skep_runtime::door::{ProfileDraft, ProviderInfo, ProviderTry};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
-use crate::request::{Missing, Params, Problem, Segments};
+use crate::request::{Clash, JsonBody, Missing, NotKept, Params, Permit, Problem, Segments};
 
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProviderList {
@@ -55,4 +56,46 @@ pub(crate) async fn try_out(
     Segments(name): Segments<String>,
 ) -> Result<Json<ProviderTry>, Problem> {
     Ok(Json(doors.hive.try_provider(&name).await?))
+}
+
+/// A model profile to be saved.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewProfile {
+    /// `anthropic`, `openai`, `openai-responses` or `ollama`.
+    #[schema(max_length = 500)]
+    provider: String,
+    /// The model's name at the vendor.
+    #[schema(max_length = 500)]
+    model: String,
+    /// Base address of a compatible server; the vendor's own where it is left out.
+    #[schema(max_length = 500)]
+    api_url: Option<String>,
+    /// Kept in `keys.env` and never shown again. Left out, the key that is there stays.
+    #[schema(min_length = 8, max_length = 4096)]
+    api_key: Option<String>,
+}
+
+/// Tries a model profile and saves it if its model answers.
+///
+/// One that was written by hand is not changed. A key goes with the address it was given for: for
+/// another address it is given again. The new profile is in force when this returns.
+#[utoipa::path(
+    put, path = "/api/v1/providers/{name}", tag = "providers", request_body = NewProfile,
+    params(("name" = String, Path, description = "`default`, or another name for the profile.")),
+    responses(
+        (status = 200, description = "It is saved; what the try used.", body = ProviderTry),
+        Clash, NotKept,
+    )
+)]
+pub(crate) async fn save(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(name): Segments<String>,
+    JsonBody(body): JsonBody<NewProfile>,
+) -> Result<Json<ProviderTry>, Problem> {
+    let NewProfile { provider, model, api_url, api_key } = body;
+    let key = api_key.map(|key| Secret::new(format!("{name}.api_key"), key));
+    let draft = ProfileDraft { name, provider, model, api_url, key };
+    Ok(Json(doors.hive.set_profile(draft, permit.principal()).await?))
 }

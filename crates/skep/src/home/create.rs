@@ -95,11 +95,19 @@ pub fn workspace(home: &Home, state: &AgentState) -> Result<(), HomeError> {
     }
 }
 
+/// As a new home has it whose model costs money, where nobody has changed the file since.
+pub(super) fn with_limit(hive: &str) -> String {
+    match hive == include_str!("generated/skep.yaml") {
+        true => hive.replacen("# limits:\n", LIMITED, 1),
+        false => hive.to_owned(),
+    }
+}
+
 fn generated(home: &Home, costs: bool) -> [(PathBuf, Cow<'static, str>); 5] {
     let main = home.agent("main");
     let hive = include_str!("generated/skep.yaml");
     let hive = match costs {
-        true => Cow::Owned(hive.replacen("# limits:\n", LIMITED, 1)),
+        true => Cow::Owned(with_limit(hive)),
         false => Cow::Borrowed(hive),
     };
     [

@@ -67,7 +67,7 @@ fn expand(
     Ok(ExpandedValue { value, from_environment })
 }
 
-fn is_variable_name(name: &str) -> bool {
+pub fn is_variable_name(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     name.bytes().next().is_some_and(letter)
         && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())

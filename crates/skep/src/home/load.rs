@@ -12,13 +12,14 @@ use skep_cli::hive::Home;
 use skep_core::ids::AgentName;
 use skep_core::money::Price;
 use skep_core::policy::allow;
-use skep_core::settings::{AgentMap, AgentState, HiveSettings, VendorAddress};
+use skep_core::settings::{AgentMap, AgentState, HiveSettings, Profile, VendorAddress};
 use skep_guard::scrub::{self, Secret};
 
 use super::agent::{self, AgentContext};
 use super::channels;
 use super::environment::Variables;
 use super::hive::{self, AgentDefaults};
+use super::keys::KeyFile;
 use super::known_names::KnownNames;
 use super::local;
 use super::mistake::Mistake;
@@ -70,11 +71,14 @@ impl LoadedHome {
 
     /// Whether a model call may cost money: a known price, or an unknown one of a remote model.
     pub fn costs_money(&self) -> bool {
-        self.settings.profiles.iter().any(|(name, profile)| match profile.price {
-            Some(price) => price != Price::FREE,
-            None => self.connections.get(name).is_none_or(|it| !is_local(&it.api_url)),
-        })
+        let profiles = self.settings.profiles.iter();
+        let mut urls = profiles.map(|(name, it)| (it, self.connections.get(name)));
+        urls.any(|(profile, it)| costs_money(profile, it.map_or("", |it| &it.api_url)))
     }
+}
+
+pub(super) fn costs_money(profile: &Profile, url: &str) -> bool {
+    profile.price.map_or_else(|| !is_local(url), |price| price != Price::FREE)
 }
 
 fn is_local(url: &str) -> bool {
@@ -227,13 +231,17 @@ fn read_all(
 ) -> Result<LoadedHome, LoadError> {
     let mut mistakes = Vec::new();
     let providers = source(&home.providers_yaml(), &filled);
+    let keys = source(&home.keys_env(), &filled).and_then(|source| KeyFile::parse(&source));
+    let keys = keep(&mut mistakes, keys).unwrap_or_default();
+    let with_keys = |name: &str| keys.get(name).or_else(|| variables(name));
     let mut providers = keep(
         &mut mistakes,
-        providers.and_then(|source| providers::read(&source, variables, &known.local)),
+        providers.and_then(|source| providers::read(&source, &with_keys, &known.local)),
     );
     // The secrets are registered before anything else can print them.
-    let too_short =
-        hide(providers.as_mut().map(|found| std::mem::take(&mut found.secrets)), variables);
+    let mut secrets = providers.as_mut().map(|found| std::mem::take(&mut found.secrets));
+    secrets.get_or_insert_default().extend(keys.secrets());
+    let too_short = hide(secrets, variables);
     let profiles = providers.as_ref().map(|providers| &providers.profiles);
     let hive = source(&home.skep_yaml(), &filled);
     let hive = hive.and_then(|source| hive::read(&source, variables, known, profiles));

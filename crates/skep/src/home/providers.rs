@@ -17,6 +17,7 @@ use skep_model::catalog::{self, ANTHROPIC, OPENAI};
 use super::environment::{ExpandedValue, Reader, Variables};
 use super::fallback;
 use super::hive::web_address;
+use super::keys;
 use super::local::{LocalModel, LocalServer};
 use super::mistake::Mistake;
 use super::scalar::{BoundedInteger, Dollars, Temperature, TextScalar};
@@ -394,6 +395,7 @@ fn key_source(key: Option<&TextScalar>) -> String {
         written.split("${").skip(1).filter_map(|rest| rest.split('}').next()).collect();
     match variables.as_slice() {
         [] => "written out in providers.yaml".to_owned(),
+        [name] if name.starts_with(keys::PREFIX) => "keys.env".to_owned(),
         names => format!("{} of the environment", names.join(", ")),
     }
 }

@@ -229,7 +229,7 @@ fn is_configuration(root: &Path, path: &Path) -> bool {
     }
     match steps.as_slice() {
         [] => true,
-        [first] => ["skep.yaml", "providers.yaml", "channels.yaml", "rules", "teams"]
+        [first] => ["skep.yaml", "providers.yaml", "keys.env", "channels.yaml", "rules", "teams"]
             .iter()
             .any(|name| first == name),
         [first, rest @ ..] if *first == "teams" => rest.get(1).is_none_or(|step| *step != "work"),
@@ -266,6 +266,8 @@ mod tests {
         let cases = [
             ("/h", true),
             ("/h/skep.yaml", true),
+            ("/h/keys.env", true),
+            ("/h/.keys.env.new", false),
             ("/h/.skep.yaml.swp", false),
             ("/h/notes.txt", false),
             ("/h/run/skep.db", false),

@@ -10,6 +10,7 @@ mod attack_browser;
 mod attack_budget;
 mod attack_doors;
 mod attack_governance;
+mod attack_keys;
 mod attack_namesake;
 mod attack_rights;
 mod attack_roles;

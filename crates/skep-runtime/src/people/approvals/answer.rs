@@ -22,7 +22,8 @@ use skep_turn::lane::Slot;
 
 use super::{Drafted, approvers_of, files_of, row_of, unknown_approval, with_rules};
 use crate::door::{
-    ApprovalInfo, DecisionWish, DoorError, ErrorKind, Identity, Inbound, RuleDraft, Sight, Source,
+    ApprovalInfo, DecisionWish, DoorError, ErrorKind, FileWriters, Identity, Inbound, RuleDraft,
+    Sight, Source,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake::Opens;
@@ -248,7 +249,7 @@ impl Hive {
             return Ok(Lasting { also, grants, written: false });
         }
         let drafts: Vec<RuleDraft> = rules.iter().map(draft_of).collect();
-        let Some(write) = self.shared.approvals.write_rules.get() else {
+        let Some(FileWriters { rules: write, .. }) = self.shared.facts.writers.get() else {
             let text = "This hive cannot change its files; write the rule by hand.";
             return Err(DoorError::new(ErrorKind::Conflict, "rule_not_written", text));
         };

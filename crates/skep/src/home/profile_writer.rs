@@ -1,0 +1,226 @@
+//! Adds a profile to `providers.yaml`, or changes one that was added so: a line of JSON, which is
+//! YAML too. The rest of the file stays as it is; a profile written by hand is not touched.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use reqwest::header::HeaderValue;
+use serde::{Deserialize, Serialize};
+use skep_cli::hive::Home;
+use skep_core::settings::Profile;
+use skep_guard::scrub::SHORTEST;
+
+use super::create::{with_limit, write_file};
+use super::environment::Variables;
+use super::keys::{self, KeyFile};
+use super::load::costs_money;
+use super::local::LocalModel;
+use super::mistake::Mistake;
+use super::providers::{self, ResolvedProviders, VendorConnection};
+use super::source::{FILE_BYTES, SourceText};
+
+/// No vendor's key is longer.
+const KEY_BYTES: usize = 4096;
+const TEXT_BYTES: usize = 500;
+
+/// A profile as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenProfile {
+    pub provider: String,
+    pub model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_url: Option<String>,
+    /// The variable that stands for it, never the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<String>,
+}
+
+/// A change that can be made. No `Debug`: it holds a key.
+pub struct ProfileChange {
+    /// Each file as it was read, and as it is going to be; in the order of writing.
+    files: [(SourceText, String); 3],
+    pub profile: Arc<Profile>,
+    pub connection: VendorConnection,
+}
+
+impl ProfileChange {
+    /// Reads the files and says what they would be, or why they cannot be changed so. Without a
+    /// key the profile keeps the one it has, as long as that goes to the same address.
+    pub fn prepare(
+        home: &Home,
+        name: &str,
+        mut wish: WrittenProfile,
+        key: Option<&str>,
+        (variables, local): (Variables, &LocalModel),
+    ) -> Result<Self, String> {
+        let Some(variable) = keys::variable(name) else {
+            return Err("a profile's name has lower-case letters, digits and single dashes".into());
+        };
+        check(&wish, key)?;
+        let (source, kept) = (read(&home.providers_yaml())?, read(&home.keys_env())?);
+        let hive = read(&home.skep_yaml())?;
+        let resolve = |text: &str, keys: &str| -> Result<ResolvedProviders, Mistake> {
+            let of = |source: &SourceText, text: &str| SourceText {
+                file: source.file.clone(),
+                text: text.to_owned(),
+            };
+            let keys = KeyFile::parse(&of(&kept, keys))?;
+            let with_keys = |name: &str| keys.get(name).or_else(|| variables(name));
+            providers::read(&of(&source, text), &with_keys, local)
+        };
+        let before = resolve(&source.text, &kept.text)
+            .map_err(|mistake| format!("the files have a mistake, correct it first: {mistake}"))?;
+        let known = find(&source.text, name)?;
+        let same_place = |known: &WrittenProfile| {
+            known.provider == wish.provider && known.api_url == wish.api_url
+        };
+        let keeps =
+            known.as_ref().is_some_and(|known| known.api_key.is_some() && same_place(known));
+        wish.api_key = (key.is_some() || keeps).then(|| format!("${{{variable}}}"));
+        let text = put(&source.text, name, &wish)?;
+        let keys =
+            key.map_or_else(|| kept.text.clone(), |key| keys::put(&kept.text, &variable, key));
+        let mut after = resolve(&text, &keys).map_err(|mistake| short(&mistake))?;
+        let models = |found: &ResolvedProviders| -> BTreeMap<String, (String, String)> {
+            let others = found.profiles.values().filter(|profile| profile.name != name);
+            let others =
+                others.map(|it| (it.name.clone(), (it.provider.clone(), it.model.clone())));
+            others.collect()
+        };
+        let found = after.profiles.remove(name).zip(after.connections.remove(name));
+        match found.filter(|_| models(&before) == models(&after)) {
+            Some((profile, connection)) => {
+                let first = costs_money(&profile, &connection.api_url)
+                    && !source.text.contains("\nprofiles:");
+                let limited = if first { with_limit(&hive.text) } else { hive.text.clone() };
+                let files = [(hive, limited), (kept, keys), (source, text)];
+                Ok(Self { files, profile, connection })
+            }
+            None => Err(by_hand()),
+        }
+    }
+
+    /// Writes the files; the key before the profile that needs it.
+    pub fn write(&self) -> Result<(), String> {
+        for (source, after) in &self.files {
+            if read(&source.file)?.text != source.text {
+                return Err("the files were changed at the same time; try again".to_owned());
+            }
+            if source.text != *after {
+                write_file(&source.file, after)
+                    .map_err(|error| format!("{}: {error}", source.file.display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file as it is; absent is the same as empty.
+fn read(file: &Path) -> Result<SourceText, String> {
+    let found = SourceText::read(file, FILE_BYTES).map_err(|mistake| mistake.to_string())?;
+    Ok(found.unwrap_or_else(|| SourceText { file: file.to_path_buf(), text: String::new() }))
+}
+
+/// Whether the values are what they look like, in a line of YAML and in a header.
+fn check(wish: &WrittenProfile, key: Option<&str>) -> Result<(), String> {
+    let odd = |c: char| c.is_control() || "\u{2028}\u{2029}\u{feff}".contains(c);
+    let texts = [Some(&wish.provider), Some(&wish.model), wish.api_url.as_ref()];
+    for text in texts.into_iter().flatten() {
+        if text.is_empty()
+            || text.trim() != text
+            || text.len() > TEXT_BYTES
+            || text.contains("${")
+            || text.contains(odd)
+        {
+            return Err(format!(
+                "the model has a name; it and the address are a line of at most {TEXT_BYTES} \
+                 characters without `${{` and without spaces around it"
+            ));
+        }
+    }
+    // What is in front of the host or behind the path may be a secret, and would be in the file.
+    if wish.api_url.as_deref().is_some_and(|url| url.contains(['@', '?', '#'])) {
+        return Err("the address has no user, no `?` and no `#`; the key has its own field".into());
+    }
+    let usable = |key: &str| {
+        (SHORTEST..=KEY_BYTES).contains(&key.len())
+            && key.bytes().all(|byte| byte.is_ascii_graphic())
+            && HeaderValue::from_str(key).is_ok()
+    };
+    match key {
+        Some(key) if !usable(key) => Err(format!(
+            "the key has {SHORTEST} to {KEY_BYTES} visible ASCII characters; leave it out where \
+             the server needs none"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `api_url: is not a web address; expected …`: whoever asked knows the file only as a form.
+fn short(mistake: &Mistake) -> String {
+    let key = mistake.key.as_deref().and_then(|key| key.rsplit('.').next());
+    let key = key.map_or_else(String::new, |key| format!("{key}: "));
+    let expected = mistake.expected.as_ref().map(|expected| format!("; expected {expected}"));
+    format!("{key}{}{}", mistake.what, expected.unwrap_or_default())
+}
+
+fn by_hand() -> String {
+    "this profile was written into providers.yaml by hand; change it there, or choose another name"
+        .to_owned()
+}
+
+/// The lines of the profiles: where they begin, and how far they are indented.
+fn block<'t>(lines: &[&'t str]) -> Option<(usize, usize, Vec<(usize, &'t str)>)> {
+    let at = lines.iter().position(|line| line.starts_with("profiles:"))?;
+    let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let inside = lines.iter().enumerate().skip(at + 1).filter(|(_, line)| says(line));
+    let inside = inside.take_while(|(_, line)| line.starts_with(' '));
+    let inside: Vec<(usize, &str)> = inside.map(|(number, line)| (number, *line)).collect();
+    let indent = inside.first().map_or(2, |(_, line)| line.len() - line.trim_start().len());
+    Some((at, indent, inside))
+}
+
+/// The line of a profile and what is behind its name.
+fn line_of<'t>(lines: &[&'t str], name: &str) -> Option<(usize, &'t str)> {
+    let (_, indent, inside) = block(lines)?;
+    let head = format!("{}{name}:", " ".repeat(indent));
+    inside.into_iter().find_map(|(number, line)| Some((number, line.strip_prefix(&head)?)))
+}
+
+fn find(text: &str, name: &str) -> Result<Option<WrittenProfile>, String> {
+    let lines: Vec<&str> = text.lines().collect();
+    match line_of(&lines, name) {
+        None => Ok(None),
+        Some((_, rest)) => serde_json::from_str(rest).map(Some).map_err(|_| by_hand()),
+    }
+}
+
+/// The text with this profile in it. Whether it means that, the caller finds out.
+fn put(text: &str, name: &str, profile: &WrittenProfile) -> Result<String, String> {
+    let written = serde_json::to_string(profile).map_err(|error| error.to_string())?;
+    let mut lines: Vec<&str> = text.lines().collect();
+    let (at, indent) = match block(&lines) {
+        Some((at, indent, _)) => (at, indent),
+        None => {
+            lines.push("profiles:");
+            (lines.len() - 1, 2)
+        }
+    };
+    let line = format!("{}{name}: {written}", " ".repeat(indent));
+    match line_of(&lines, name) {
+        Some((number, _)) => lines[number] = &line,
+        None => lines.insert(at + 1, &line),
+    }
+    match lines[at]["profiles:".len()..].trim() {
+        "{}" => lines[at] = "profiles:",
+        rest if rest.is_empty() || rest.starts_with('#') => {}
+        _ => return Err("`profiles` is written in a way that cannot be added to".to_owned()),
+    }
+    Ok(lines.join("\n") + "\n")
+}
+
+#[cfg(test)]
+#[path = "profile_writer_tests.rs"]
+mod tests;

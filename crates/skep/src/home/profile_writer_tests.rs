@@ -1,0 +1,133 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn wish(provider: &str, url: Option<&str>) -> WrittenProfile {
+    let (provider, api_url) = (provider.to_owned(), url.map(str::to_owned));
+    WrittenProfile { provider, model: "m".to_owned(), api_url, api_key: None }
+}
+
+fn prepare(
+    files: &[(&str, &str)],
+    name: &str,
+    wish: WrittenProfile,
+    key: Option<&str>,
+) -> (tempfile::TempDir, Result<ProfileChange, String>) {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in files {
+        std::fs::write(folder.path().join(file), text).unwrap();
+    }
+    let home = Home::new(folder.path());
+    let none = |_: &str| None;
+    let change = ProfileChange::prepare(&home, name, wish, key, (&none, &LocalModel::Absent));
+    (folder, change)
+}
+
+const LINE: &str =
+    r#"default: {"provider":"anthropic","model":"m","api_key":"${SKEP_KEY_DEFAULT}"}"#;
+
+#[test]
+fn a_profile_is_added_or_changed_and_the_rest_stays() {
+    let other = "other: {provider: rehearsal}";
+    let earlier = r#"{"provider":"ollama","model":"x"}"#;
+    let cases = [
+        (String::new(), format!("profiles:\n  {LINE}\n")),
+        ("# mine\n".to_owned(), format!("# mine\nprofiles:\n  {LINE}\n")),
+        ("profiles: {}\n".to_owned(), format!("profiles:\n  {LINE}\n")),
+        (
+            format!("profiles:\n    # why\n    {other}\n    default: {earlier}\n"),
+            format!("profiles:\n    # why\n    {other}\n    {LINE}\n"),
+        ),
+    ];
+    for (before, after) in cases {
+        let files = [("providers.yaml", before.as_str())];
+        let (folder, change) =
+            prepare(&files, "default", wish("anthropic", None), Some("sk-12345678"));
+        change.map_err(|why| format!("{before}: {why}")).unwrap().write().unwrap();
+        let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
+        assert_eq!(read("providers.yaml"), after);
+        assert!(read("keys.env").ends_with("\nSKEP_KEY_DEFAULT=sk-12345678\n"));
+    }
+}
+
+#[test]
+fn a_profile_written_by_hand_is_not_touched() {
+    let by_hand = [
+        "profiles:\n  default: {provider: rehearsal}\n",
+        "profiles:\n  default:\n    provider: rehearsal\n",
+        "profiles: {default: {provider: rehearsal}}\n",
+        "{profiles: {default: {provider: rehearsal}}}\n",
+        "profiles:\n  \"default\": {provider: rehearsal}\n",
+        "profiles: &a\n  default: {provider: rehearsal}\n",
+        "profiles:\n  default: {\"provider\":\"rehearsal\",\"temperature\":1}\n",
+    ];
+    for text in by_hand {
+        let files = [("providers.yaml", text)];
+        let (_, change) = prepare(&files, "default", wish("anthropic", None), Some("sk-12345678"));
+        assert!(change.is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_key_stays_with_the_address_it_was_given_for() {
+    let files = [
+        ("providers.yaml", &*format!("profiles:\n  {LINE}\n")),
+        ("keys.env", "SKEP_KEY_DEFAULT=sk-12345678\n"),
+    ];
+    let same = prepare(&files, "default", wish("anthropic", None), None).1;
+    assert!(same.is_ok_and(|change| change.connection.api_key.is_some()));
+    let elsewhere = Some("http://127.0.0.1:9/v1");
+    let moved = prepare(&files, "default", wish("anthropic", elsewhere), None).1;
+    assert_eq!(
+        moved.err().unwrap_or_default().split(';').next(),
+        Some("default: the key `api_key` is missing")
+    );
+    let moved = prepare(&files, "default", wish("openai", elsewhere), None).1;
+    assert!(moved.is_ok_and(|change| change.connection.api_key.is_none()));
+}
+
+#[test]
+fn values_that_would_mean_something_else_are_refused() {
+    let long = "k".repeat(5000);
+    for key in
+        ["short", "two\nlines-of-it", "nul\0-in-the-key", "a blank in it", "käääääääse", &long]
+    {
+        let change = prepare(&[], "default", wish("anthropic", None), Some(key)).1;
+        let why = change.err().unwrap();
+        assert!(why.contains("visible ASCII") && !why.contains(key), "{why}");
+    }
+    for url in
+        ["ftp://x/v1", "x", "http://", "https://user:word@x/v1", "https://x/?key=1", "${HOME}"]
+    {
+        let change = prepare(&[], "default", wish("openai", Some(url)), None).1;
+        assert!(change.is_err(), "{url}");
+    }
+    for name in ["", "Default", "a b", "a\nb: {}", "../x", "a--b"] {
+        let change = prepare(&[], name, wish("ollama", None), None).1;
+        assert!(change.is_err(), "{name}");
+    }
+    let nobody = prepare(&[], "default", wish("nobody", None), Some("sk-12345678")).1;
+    assert!(nobody.is_err());
+    // The first profile is the one that agents use.
+    assert!(prepare(&[], "second", wish("ollama", None), None).1.is_err());
+    let broken = [("keys.env", "sk-12345678\n")];
+    let why = prepare(&broken, "default", wish("ollama", None), None).1.err().unwrap();
+    assert!(why.contains("keys.env:1:1: this line names no key") && !why.contains("sk-"), "{why}");
+}
+
+#[test]
+fn a_new_home_gets_a_limit_with_its_first_model_that_costs_money() {
+    let generated = include_str!("generated/skep.yaml");
+    let cases = [
+        (generated, wish("anthropic", None), true),
+        (generated, wish("ollama", None), false),
+        ("# mine\n", wish("anthropic", None), false),
+    ];
+    for (text, wish, limited) in cases {
+        let key = (wish.provider == "anthropic").then_some("sk-12345678");
+        let (folder, change) = prepare(&[("skep.yaml", text)], "default", wish, key);
+        change.map_err(|why| why.clone()).unwrap().write().unwrap();
+        let written = std::fs::read_to_string(folder.path().join("skep.yaml")).unwrap();
+        assert_eq!(written.contains("\n  cost_per_day: 10\n"), limited);
+    }
+}
