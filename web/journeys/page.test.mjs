@@ -14,7 +14,7 @@ after(() => browser.close());
 const signedIn = (t, options) => sign(browser, t, options);
 
 test("a link signs in once, and a cookie without its key opens nothing", async (t) => {
-    const hive = await Hive.start();
+    const hive = await Hive.start({ "providers.yaml": "profiles: {default: {provider: rehearsal}}\n" });
     const mine = await context(browser);
     t.after(async () => {
         await mine.close();

@@ -6,6 +6,7 @@ import type { Action, Me } from "./api/types";
 import { createApprovals } from "./state/approvals";
 import { createDismissed } from "./state/dismissed";
 import { createDrafts } from "./state/drafts";
+import { createFirstRun } from "./state/firstRun";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
 import { needs } from "./state/needs";
@@ -19,6 +20,7 @@ import { PageContext } from "./view/context";
 import { headline, Home } from "./view/Home";
 import { isTyping, onKey } from "./view/hooks";
 import { LogPage } from "./view/log/LogPage";
+import { Models } from "./view/Models";
 import { Search } from "./view/Search";
 import { Shell, TITLES } from "./view/Shell";
 import { SignIn } from "./view/SignIn";
@@ -40,11 +42,13 @@ function App(props: { me: Me }) {
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
   }
   const may = (action: Action) => props.me.may.includes(action);
+  const firstRun = createFirstRun(hive, router, may("configure"));
   const { name: who, role } = props.me;
   const me = who === role ? who : `${who} (${role})`;
   const find = () => void setSearching(true);
   const name = () => {
     const route = router.route();
+    if (firstRun.is()) return "Add a model provider";
     if (route.page === "home") return headline(waiting());
     const approval = route.page === "approvals" && route.id && approvals.find(route.id);
     if (approval) return `${approval.agent} wants to ${wishWords(approval)}`;
@@ -53,7 +57,8 @@ function App(props: { me: Me }) {
     return standing === "idle" ? route.agent : `${route.agent} (${standing})`;
   };
 
-  const page = { approvals, dismissed, drafts, hive, live, outbox, router, find, me, may };
+  const state = { approvals, dismissed, drafts, firstRun, hive, live, outbox, router };
+  const page = { ...state, find, me, may };
 
   onMount(() => live.start());
   onKey((event) => {
@@ -69,6 +74,9 @@ function App(props: { me: Me }) {
       <Show when={live.link().state !== "out"} fallback={<SignIn why="You were signed out." />}>
         <Shell needs={waiting() - approvals.state.open.length}>
           <Switch fallback={<Home />}>
+            <Match when={firstRun.is() || at("models")}>
+              <Models first={firstRun.is()} />
+            </Match>
             <Match when={at("chat")}>{(route) => <Chat route={route()} />}</Match>
             <Match when={at("approvals")}>{(route) => <ApprovalsPage id={route().id} />}</Match>
             <Match when={at("log")}>

@@ -52,10 +52,17 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await response.json()) as T;
 }
 
-export async function post<T>(path: string, body: unknown, idempotency?: string): Promise<T> {
-  const headers: Record<string, string> = { "Content-Type": "application/json" };
-  if (idempotency) headers["Idempotency-Key"] = idempotency;
-  const response = await request(path, { method: "POST", headers, body: JSON.stringify(body) });
+export function post<T>(path: string, body: unknown, idempotency?: string): Promise<T> {
+  return give("POST", path, body, idempotency ? { "Idempotency-Key": idempotency } : {});
+}
+
+export function put<T>(path: string, body: unknown): Promise<T> {
+  return give("PUT", path, body, {});
+}
+
+async function give<T>(method: string, path: string, body: unknown, more: object): Promise<T> {
+  const headers = { "Content-Type": "application/json", ...more };
+  const response = await request(path, { method, headers, body: JSON.stringify(body) });
   return (response.status === 204 ? undefined : await response.json()) as T;
 }
 

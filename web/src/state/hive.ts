@@ -25,13 +25,15 @@ interface PageState {
   turns: Record<string, RunningTurn>;
   /** Newest first. */
   recent: InboxItem[];
+  /** Whether they were read. */
+  read: boolean;
 }
 
 /** Counts come from a new snapshot, at most this often. */
 const SETTLE = 400;
 
 export function createHive(live: Live) {
-  const [state, set] = createStore<PageState>({ turns: {}, recent: [] });
+  const [state, set] = createStore<PageState>({ turns: {}, recent: [], read: false });
   const soon = settled(SETTLE, refresh);
 
   function takeIn(snapshot: HiveState): void {
@@ -55,6 +57,7 @@ export function createHive(live: Live) {
       ]);
       takeIn(snapshot);
       set("recent", reconcile(inbox.items, { key: "item_id" }));
+      set("read", true);
     } catch {
       // The stream breaks as well and says so; the next snapshot mends this.
     }
@@ -131,7 +134,8 @@ export function createHive(live: Live) {
   live.on({
     snapshot(snapshot) {
       takeIn(snapshot);
-      soon();
+      if (state.read) soon();
+      else void refresh();
     },
     event: apply,
   });

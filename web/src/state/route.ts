@@ -14,7 +14,8 @@ export type Route =
   | { page: "chat"; agent: string; key: string; session?: Given; at?: Given<number> }
   | { page: "approvals"; id?: Given }
   | { page: "log"; tab: LogTab; turn?: Given }
-  | { page: "usage"; span: UsageSpan; agent?: Given };
+  | { page: "usage"; span: UsageSpan; agent?: Given }
+  | { page: "models" };
 
 export type PageName = Route["page"];
 export type ChatRoute = Extract<Route, { page: "chat" }>;
@@ -36,6 +37,8 @@ export function parse(hash: string): Route {
       return { page, tab: TABS.find((one) => one === rest) ?? "audit", turn: given("turn") };
     case "usage":
       return { page, span: SPANS.find((one) => one === rest) ?? "today", agent: given("agent") };
+    case "models":
+      return { page };
     default:
       return { page: "home" };
   }
@@ -55,6 +58,8 @@ export function href(route: Route): string {
       return `#/log/${route.tab}${query({ turn: route.turn })}`;
     case "usage":
       return `#/usage/${route.span}${query({ agent: route.agent })}`;
+    case "models":
+      return "#/models";
   }
 }
 

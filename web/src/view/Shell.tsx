@@ -12,6 +12,7 @@ import { Brand, Icon, Mark } from "./marks";
 const READINGS: [PageName, Action][] = [
   ["usage", "read_metrics"],
   ["log", "read_audit"],
+  ["models", "configure"],
 ];
 
 /** `needs` is without approvals: they have a count of their own. */
@@ -78,6 +79,7 @@ export const TITLES: Record<PageName, string> = {
   approvals: "Approvals",
   usage: "Usage",
   log: "Log & audit",
+  models: "Models",
 };
 
 /** Back to the talk one was in, else to main. */
@@ -90,6 +92,7 @@ function target(page: PageName): string {
   switch (page) {
     case "home":
     case "approvals":
+    case "models":
       return href({ page });
     case "chat":
       return href(lastTalk);

@@ -5,6 +5,7 @@ import type { Action } from "../api/types";
 import type { Approvals } from "../state/approvals";
 import type { Dismissed } from "../state/dismissed";
 import type { Drafts } from "../state/drafts";
+import type { FirstRun } from "../state/firstRun";
 import type { HiveModel } from "../state/hive";
 import type { Live } from "../state/live";
 import type { Outbox } from "../state/outbox";
@@ -15,6 +16,7 @@ export interface Page {
   approvals: Approvals;
   dismissed: Dismissed;
   drafts: Drafts;
+  firstRun: FirstRun;
   live: Live;
   outbox: Outbox;
   router: Router;

@@ -1,6 +1,6 @@
 // Icons and state marks. A mark says by its shape what its colour repeats.
 
-type PageIcon = "home" | "chat" | "approve" | "usage" | "log";
+type PageIcon = "home" | "chat" | "approve" | "usage" | "log" | "models";
 type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x" | "retry";
 export type IconName = PageIcon | ActIcon | "copy" | "check" | "warn" | "chev" | "file";
 

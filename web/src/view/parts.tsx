@@ -128,6 +128,8 @@ export function Choose(props: Choice & { label: string }) {
 }
 
 interface Choice {
+  /** For a label that stands elsewhere. */
+  id?: string;
   /** In place of a label that is seen. */
   spoken?: string;
   of: string[];
@@ -142,6 +144,7 @@ export function Select(props: Choice) {
   return (
     <select
       class="field"
+      id={props.id}
       aria-label={props.spoken}
       onChange={(event) => props.choose(event.currentTarget.value)}
     >

@@ -1,0 +1,113 @@
+// The first run in the browser: from no key to the first real answer; providers later on.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { accessible, faultless, launch, picture } from "./browser.mjs";
+import { Model, say } from "./model.mjs";
+import { composer, said, SIZES, sign } from "./person.mjs";
+
+let browser;
+before(async () => {
+    browser = await launch();
+});
+after(() => browser.close());
+
+/** The browser says so itself when a request is refused. */
+const REFUSED = /Failed to load resource: the server responded with a status of 409/;
+const KEY = "sk-of-a-journey-0123456789";
+
+async function vendor(t) {
+    const model = await Model.start();
+    t.after(() => model.end());
+    return model;
+}
+
+const fill = (page, name, text) => page.getByLabel(name, { exact: true }).fill(text);
+const save = (page) => page.getByRole("button", { name: "Test and save" }).click();
+
+for (const [where, options] of Object.entries(SIZES)) {
+    test(`from no key to the first real answer ${where}`, async (t) => {
+        const model = await vendor(t);
+        const { hive, page } = await sign(browser, t, options);
+        await page.getByRole("heading", { level: 1, name: "Add a model provider" }).waitFor();
+        await page.getByText("does not understand what you write").waitFor();
+        await accessible(page, `first run ${where}`);
+        await picture(page, `first-run-${where.replaceAll(" ", "-")}`);
+
+        // A wrong key: why, and everything that was typed but the key.
+        model.pushError(401, "authentication_error", `invalid x-api-key: wrong-${KEY}`);
+        await fill(page, "Address", model.url);
+        await fill(page, "Model", "claude-of-a-journey");
+        await fill(page, "Key", `wrong-${KEY}`);
+        await save(page);
+        const why = await page.getByRole("alert").textContent();
+        assert.match(why, /401/);
+        assert.match(why, /Not saved\.$/);
+        assert.ok(!why.includes(KEY), why);
+        assert.equal(await page.getByLabel("Key", { exact: true }).inputValue(), "");
+        const typed = await page.getByLabel("Model", { exact: true }).inputValue();
+        assert.equal(typed, "claude-of-a-journey");
+        await accessible(page, `a refused key ${where}`);
+        await picture(page, `first-run-refused-${where.replaceAll(" ", "-")}`);
+
+        model.push(say("ok"));
+        await fill(page, "Key", KEY);
+        await save(page);
+        await page.getByText("Saved. claude-of-a-journey answered in").waitFor();
+        await page.getByText("Answered by claude-of-a-journey").waitFor();
+        assert.ok(hive.read("keys.env").includes(`\nSKEP_KEY_DEFAULT=${KEY}\n`));
+        assert.ok(!(await page.content()).includes(KEY));
+
+        model.push(say("Your first **real** answer."));
+        await page.getByRole("button", { name: /^What can you do/ }).click();
+        await said(page, "Your first real answer");
+        // Home is Home from now on.
+        await page.goto(`${hive.url}/#/`);
+        await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+        faultless(page, REFUSED);
+    });
+}
+
+test("the rehearsal model will do, and a provider is added later", async (t) => {
+    const model = await vendor(t);
+    const { hive, page } = await sign(browser, t);
+    await page.getByRole("link", { name: "Continue with the rehearsal model" }).click();
+    await composer(page).waitFor();
+    await page.getByRole("link", { name: "Home" }).first().click();
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+    await page.reload();
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+
+    await page.getByRole("link", { name: "Models" }).first().click();
+    await page.getByText("key: none").waitFor();
+    model.push(say("ok"));
+    await fill(page, "Address", model.url);
+    await fill(page, "Key", KEY);
+    await save(page);
+    await page.getByText("key: keys.env").waitFor();
+    model.push(say("ok"));
+    await page.getByRole("button", { name: "Test default" }).click();
+    await page.locator(".profiles").getByText("answered in").waitFor();
+    // A second one has a name of its own.
+    model.push(say("ok"));
+    await fill(page, "Name", "cheap");
+    await fill(page, "Address", model.url);
+    await fill(page, "Model", "claude-haiku");
+    await fill(page, "Key", `${KEY}-2`);
+    await save(page);
+    await page.locator(".profiles", { hasText: "claude-haiku" }).waitFor();
+    assert.match(hive.read("providers.yaml"), /\n {2}cheap: \{"provider":"anthropic"/);
+    await accessible(page, "models");
+    await picture(page, "models-light");
+    faultless(page);
+});
+
+test("a viewer is not asked for a provider", async (t) => {
+    const { hive, page } = await sign(browser, t);
+    const { link } = await hive.skep("link", "--role", "viewer", "--name", "Vera");
+    await page.context().clearCookies();
+    await page.goto("about:blank");
+    await page.goto(link);
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+    assert.equal(await page.getByRole("link", { name: "Models" }).count(), 0);
+    faultless(page);
+});

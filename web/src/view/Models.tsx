@@ -1,0 +1,251 @@
+// Model providers. On the first run: what the rehearsal model is, and how to get another. Later:
+// the profiles there are, each with a test, and the form for one more.
+
+import { createSignal, For, type JSX, Show } from "solid-js";
+import { createStore } from "solid-js/store";
+import { post, put, url } from "../api/http";
+import type { ProviderInfo, ProviderList, ProviderTry } from "../api/types";
+import { draftId } from "../state/drafts";
+import { href, talkOf } from "../state/route";
+import { sentence, span } from "../text/format";
+import { usePage } from "./context";
+import { createAction, createReading } from "./hooks";
+import { Mark } from "./marks";
+import { Notice, PageBody, Select, Unavailable } from "./parts";
+
+/** What is chosen, in words; its wire, model, usual address, and one that has to be given. */
+type Preset = [id: string, words: string, wire: string, model: string, usual: string, url?: string];
+const PRESETS: Preset[] = [
+  ["anthropic", "Anthropic", "anthropic", "claude-sonnet-4-5", "https://api.anthropic.com"],
+  ["openai", "OpenAI", "openai-responses", "gpt-5", "https://api.openai.com/v1"],
+  ["openrouter", "OpenRouter", "openai", "", "", "https://openrouter.ai/api/v1"],
+  ["ollama", "Ollama on the machine of the hive", "ollama", "", "http://127.0.0.1:11434/v1"],
+  ["server", "Another compatible server", "openai", "", "https://…/v1"],
+];
+const TRIES = [
+  "What can you do, and which tools do you have?",
+  "List the files in your workspace and summarise them.",
+];
+
+export function Models(props: { first: boolean }) {
+  const { hive } = usePage();
+  const [changed, setChanged] = createSignal(0);
+  const [saved, setSaved] = createSignal<ProviderTry>();
+  const list = createReading<ProviderList>(() => "/providers", changed);
+  /** No profile is written yet: what is listed was found, or is the rehearsal model. */
+  const none = () => !hive.state.snapshot?.hive.model_note.endsWith("of providers.yaml)");
+  function keep(tried: ProviderTry): void {
+    setSaved(tried);
+    setChanged(changed() + 1);
+    void hive.refresh();
+  }
+  const form = () => (
+    <ModelForm name={none() || props.first ? "default" : undefined} saved={saved()} keep={keep} />
+  );
+  return (
+    <Show
+      when={props.first}
+      fallback={
+        <PageBody title="Models" text="Profiles that agents can use." beside={<></>}>
+          <Notice text={list.error} />
+          <ul class="profiles">
+            <For each={list.latest?.providers}>{(one) => <Profile one={one} />}</For>
+          </ul>
+          <section class="setup" aria-labelledby="add-h">
+            <div class="sec">
+              <h2 id="add-h">Add a provider</h2>
+            </div>
+            {form()}
+          </section>
+        </PageBody>
+      }
+    >
+      <FirstRun form={form()} model={saved()?.model} />
+    </Show>
+  );
+}
+
+function FirstRun(props: { form: JSX.Element; model: string | undefined }) {
+  const { firstRun, outbox, router } = usePage();
+  const main = talkOf({ agent: "main" });
+  function send(text: string): void {
+    const draft = draftId({ agent: "main", key: main.key });
+    outbox.send({ agent: "main", sessionKey: main.key, draft, text, files: [], mode: "queue" });
+    router.go(main);
+  }
+  return (
+    <div class="page setup">
+      <header>
+        <h1>Add a model provider</h1>
+        <p class="lead">
+          No provider key is set, so <b>main</b> answers with the <b>rehearsal model</b>, a
+          built-in script that is free and works offline. It shows conversations, tool calls and
+          approvals, but it does not understand what you write.
+        </p>
+        <a class="btn" href={href(main)} onClick={firstRun.skip}>
+          Continue with the rehearsal model
+        </a>
+      </header>
+      <ol class="steps">
+        <li>
+          <span class="n" classList={{ ok: props.model !== undefined }}>
+            {props.model === undefined ? 1 : <Mark name="done" />}
+          </span>
+          <div>
+            <h2>Provider</h2>
+            {props.form}
+          </div>
+        </li>
+        <li>
+          <span class="n">2</span>
+          <div>
+            <h2>First message</h2>
+            <div class="tries-list">
+              <For each={TRIES}>
+                {(text) => (
+                  <button class="btn" onClick={() => send(text)}>
+                    {text}
+                  </button>
+                )}
+              </For>
+            </div>
+            <p class="small faint">
+              Answered by {props.model ?? "the rehearsal model"}.{" "}
+              <a href={href(main)}>Write your own</a>
+            </p>
+          </div>
+        </li>
+      </ol>
+      <p class="small faint">
+        Providers can be changed later under <a href={href({ page: "models" })}>Models</a>.
+      </p>
+    </div>
+  );
+}
+
+function Profile(props: { one: ProviderInfo }) {
+  const action = createAction();
+  const [tried, setTried] = createSignal<ProviderTry>();
+  const facts = () => {
+    const { address, agents, key } = props.one;
+    const used = agents.length ? `used by ${agents.join(", ")}` : "not used";
+    return [address, `key: ${key}`, used].filter(Boolean).join(" · ");
+  };
+  const test = async () =>
+    setTried(await post<ProviderTry>(url`/providers/${props.one.name}/test`, {}));
+  return (
+    <li>
+      <div class="row">
+        <b>{props.one.name}</b>
+        <span class="grow clip">{props.one.model}</span>
+        <button
+          class="btn"
+          aria-label={`Test ${props.one.name}`}
+          aria-disabled={action.busy()}
+          onClick={() => void action.run(test)}
+        >
+          Test
+        </button>
+      </div>
+      <p class="small faint">{facts()}</p>
+      <Notice text={action.problem() ?? tried()?.error?.error} marked />
+      <Show when={tried()?.ok && tried()}>{(tried) => <Answered tried={tried()} words="" />}</Show>
+    </li>
+  );
+}
+
+function Answered(props: { tried: ProviderTry; words: string }) {
+  return (
+    <div class="notice ok" role="status">
+      <Mark name="done" quiet />
+      <span class="grow">
+        {props.words}
+        {props.tried.model} answered in {span(props.tried.took_ms)}.
+      </span>
+    </div>
+  );
+}
+
+function ModelForm(props: {
+  /** Nothing: the person chooses one. */
+  name: string | undefined;
+  saved: ProviderTry | undefined;
+  keep: (tried: ProviderTry) => void;
+}) {
+  const { live } = usePage();
+  const action = createAction();
+  const testing = () => action.busy() && live.away() === undefined;
+  const [form, set] = createStore({ kind: "", name: "", address: "", key: "", model: "" });
+  const preset = (id = form.kind) => PRESETS.find(([one]) => one === id) ?? PRESETS[0]!;
+  function choose(id: string): void {
+    const [kind, , , model, , address = ""] = preset(id);
+    set({ kind, name: kind, address, model });
+  }
+  choose("");
+
+  async function save(): Promise<void> {
+    const { key, ...typed } = form;
+    // The key is never kept, whatever becomes of it.
+    set("key", "");
+    const body = {
+      provider: preset()[2],
+      model: typed.model.trim(),
+      api_url: typed.address.trim() || undefined,
+      api_key: key.trim() || undefined,
+    };
+    props.keep(await put<ProviderTry>(url`/providers/${props.name ?? typed.name.trim()}`, body));
+  }
+
+  const field = (id: "name" | "address" | "key" | "model", words: string, hint: string) => (
+    <>
+      <label for={id}>{words}</label>
+      <input
+        class="field"
+        id={id}
+        type={id === "key" ? "password" : "text"}
+        autocomplete="off"
+        spellcheck={false}
+        placeholder={hint}
+        value={form[id]}
+        onInput={(event) => set(id, event.currentTarget.value)}
+      />
+    </>
+  );
+  return (
+    <form
+      class="form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void action.run(save);
+      }}
+    >
+      <label for="kind">Type</label>
+      <Select
+        id="kind"
+        of={PRESETS.map(([id]) => id)}
+        words={(id) => preset(id)[1]}
+        chosen={form.kind}
+        choose={choose}
+      />
+      <Show when={props.name === undefined}>{field("name", "Name", "for /model")}</Show>
+      {field("key", "Key", props.saved ? "Saved. Paste a new key to replace it" : "Paste the key")}
+      <p class="hint">
+        Saved in <code>keys.env</code> on the server. It is not shown again. Leave it empty for a
+        server that needs none.
+      </p>
+      {field("model", "Model", "as the provider calls it")}
+      {field("address", "Address", preset()[4])}
+      <div class="acts">
+        <button class="btn" classList={{ go: !props.saved }} aria-disabled={action.busy()}>
+          {testing() ? "Testing…" : "Test and save"}
+        </button>
+        <span class="small faint">one call, less than $0.01</span>
+        <Unavailable />
+      </div>
+      <Notice text={action.problem() && sentence(action.problem()!)} marked />
+      <Show when={!action.problem() && props.saved}>
+        {(tried) => <Answered tried={tried()} words="Saved. " />}
+      </Show>
+    </form>
+  );
+}
