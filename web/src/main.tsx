@@ -34,8 +34,9 @@ function App(props: { me: Me }) {
   const [searching, setSearching] = createSignal(false);
   const approvals = createApprovals(live);
   const dismissed = createDismissed();
-  const drafts = createDrafts();
-  const outbox = createOutbox(live, drafts);
+  const { name: owner, role } = props.me;
+  const drafts = createDrafts(owner);
+  const outbox = createOutbox(live, drafts, owner);
   const waiting = createMemo(() => needs(hive.state, approvals.state.open, dismissed.has).length);
   function at<P extends PageName>(page: P): Extract<Route, { page: P }> | undefined {
     const route = router.route();
@@ -43,7 +44,7 @@ function App(props: { me: Me }) {
   }
   const may = (action: Action) => props.me.may.includes(action);
   const firstRun = createFirstRun(hive, router, may("configure"));
-  const { name: who, role } = props.me;
+  const who = owner.replace(/^person:/, "");
   const me = who === role ? who : `${who} (${role})`;
   const find = () => void setSearching(true);
   const name = () => {

@@ -10,10 +10,7 @@ export async function signIn(): Promise<{ me: Me } | { why: string | undefined }
   if (once) {
     history.replaceState(null, "", "/");
     try {
-      const answer = await post<Entered>("/session", { once });
-      const { key, ...me } = answer;
-      keep(key);
-      return { me };
+      keep((await post<Entered>("/session", { once })).key);
     } catch (error) {
       return { why: said(error) };
     }

@@ -14,7 +14,7 @@ const main = { agent: "main", key: "main" };
 const file = { name: "plan.png", mime: "image/png", size: 3, data: "AAAA" };
 
 test("each conversation has its own draft", () => {
-  const drafts = createDrafts();
+  const drafts = createDrafts("me");
   const [one, two] = [draftId(main, "s1"), draftId(main, "s2")];
   const other = draftId({ agent: "cto", key: "main" });
   drafts.change(one, { text: "first" });
@@ -27,8 +27,8 @@ test("each conversation has its own draft", () => {
 
 test("a reload keeps text and fork", () => {
   const at = draftId(main, "s1");
-  createDrafts().change(at, { text: "edited", files: [file], fork: { session: "s1", seq: 3 } });
-  const again = createDrafts().of(at);
+  createDrafts("me").change(at, { text: "edited", files: [file], fork: { session: "s1", seq: 3 } });
+  const again = createDrafts("me").of(at);
   expect(again).toEqual({
     text: "edited",
     files: [],
@@ -37,19 +37,28 @@ test("a reload keeps text and fork", () => {
   });
 });
 
+test("another person in the same tab does not see it, and it is there for who wrote it", () => {
+  const at = draftId(main, "s1");
+  createDrafts("person:ann").change(at, { text: "secret" });
+  const bob = createDrafts("person:bob");
+  expect(bob.has(at)).toBe(false);
+  bob.change(at, { text: "his own" });
+  expect(createDrafts("person:ann").of(at).text).toBe("secret");
+});
+
 test("what is empty is no draft", () => {
-  const drafts = createDrafts();
+  const drafts = createDrafts("me");
   const at = draftId(main, "s1");
   drafts.change(at, { text: "x", fork: { session: "s1", seq: 3 } });
   drafts.change(at, { text: "" });
   expect(drafts.has(at)).toBe(true);
   drafts.change(at, { fork: undefined });
   expect(drafts.has(at)).toBe(false);
-  expect(kept.get("skep.drafts")).toBe("{}");
+  expect(kept.get("skep.drafts me")).toBe("{}");
 });
 
 test("a draft follows its conversation from the key to the session", () => {
-  const drafts = createDrafts();
+  const drafts = createDrafts("me");
   const [key, session] = [draftId(main), draftId(main, "s1")];
   drafts.change(key, { text: "begun", files: [file] });
   drafts.move(key, session);
@@ -61,8 +70,8 @@ test("a draft follows its conversation from the key to the session", () => {
 });
 
 test("storage that is broken or full loses nothing that is in memory", () => {
-  kept.set("skep.drafts", "{");
-  const drafts = createDrafts();
+  kept.set("skep.drafts me", "{");
+  const drafts = createDrafts("me");
   vi.stubGlobal("sessionStorage", {
     setItem: () => {
       throw new Error("full");

@@ -1,5 +1,5 @@
 // What is written and not sent yet: one draft per conversation. Text and fork survive a reload of
-// the tab; files are too large for that and survive other pages only.
+// the tab, for whoever wrote them; files are too large for that and survive other pages only.
 
 import { createStore, produce } from "solid-js/store";
 import type { Attachment, Mode } from "./outbox";
@@ -20,7 +20,6 @@ export interface Fork {
   seq: number;
 }
 
-const STORED = "skep.drafts";
 const EMPTY: Draft = { text: "", files: [], mode: "queue" };
 
 /** A conversation is its session; one that has none yet is the key of its agent. */
@@ -28,8 +27,9 @@ export function draftId(place: Place, session = place.session): string {
   return `${place.agent}\n${session ? `session ${session}` : `key ${place.key}`}`;
 }
 
-export function createDrafts() {
-  const [drafts, set] = createStore<Record<string, Draft>>(stored());
+export function createDrafts(owner: string) {
+  const place = `skep.drafts ${owner}`;
+  const [drafts, set] = createStore<Record<string, Draft>>(stored(place));
 
   function change(id: string, part: Partial<Draft>): void {
     const next = { ...of(id), problem: undefined, ...part };
@@ -40,7 +40,7 @@ export function createDrafts() {
   function keep(): void {
     const kept = Object.entries(drafts).map(([id, { text, fork }]) => [id, { text, fork }]);
     try {
-      sessionStorage.setItem(STORED, JSON.stringify(Object.fromEntries(kept)));
+      sessionStorage.setItem(place, JSON.stringify(Object.fromEntries(kept)));
     } catch {
       // More than the browser keeps for a tab: what is written stays in memory.
     }
@@ -68,9 +68,9 @@ function isEmpty(draft: Draft): boolean {
   return draft.text === "" && draft.files.length === 0 && !draft.fork && draft.mode === "queue";
 }
 
-function stored(): Record<string, Draft> {
+function stored(place: string): Record<string, Draft> {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(STORED) ?? "{}") as Record<string, Draft>;
+    const kept = JSON.parse(sessionStorage.getItem(place) ?? "{}") as Record<string, Draft>;
     const drafts = Object.entries(kept).map(([id, draft]) => [id, { ...EMPTY, ...draft }]);
     return Object.fromEntries(drafts) as Record<string, Draft>;
   } catch {

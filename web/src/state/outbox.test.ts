@@ -26,7 +26,7 @@ interface Asked {
   away: () => void;
 }
 
-function page() {
+function page(owner = "me") {
   const asked: Asked[] = [];
   vi.stubGlobal("fetch", (path: string, init: RequestInit) => {
     return new Promise<Response>((resolve, reject) => {
@@ -45,8 +45,8 @@ function page() {
     on: (one: Listener) => void (listener = one),
     away: () => (link.away ? 1 : undefined),
   } as unknown as Live;
-  const drafts = createDrafts();
-  const outbox = createOutbox(live, drafts);
+  const drafts = createDrafts(owner);
+  const outbox = createOutbox(live, drafts, owner);
   const tell = (event: object) => listener?.event(event as Event);
   const back = () => {
     link.away = false;
@@ -145,4 +145,15 @@ test("a reload keeps what the hive does not have, and says which files are missi
     text: "with a file",
     problem: "Not sent: the page was reloaded. Attach the files again.",
   });
+});
+
+test("what one person did not get sent is not sent by the next one in the tab", () => {
+  page("person:ann").outbox.send(written);
+  const bob = page("person:bob");
+  bob.back();
+  expect(bob.asked).toEqual([]);
+  expect(states(bob)).toEqual([]);
+  const ann = page("person:ann");
+  ann.back();
+  expect(ann.asked.map(({ body }) => body.message)).toEqual(["hello"]);
 });

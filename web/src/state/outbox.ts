@@ -39,11 +39,12 @@ export interface Sending {
 
 type Written = Pick<Sending, "agent" | "sessionKey" | "draft" | "text" | "files" | "mode">;
 
-const STORED = "skep.unsent";
 /** A hive that is busy is asked again after this. */
 const AGAIN = 2000;
 
-export function createOutbox(live: Live, drafts: Drafts) {
+/** Another person who signs in in this tab neither sees nor sends what `owner` wrote. */
+export function createOutbox(live: Live, drafts: Drafts, owner: string) {
+  const place = `skep.unsent ${owner}`;
   const [state, set] = createStore<{ all: Sending[] }>({ all: [] });
   const underWay = new Set<string>();
   /** Items that arrived while a message was on its way: their receipt may come later. */
@@ -125,13 +126,13 @@ export function createOutbox(live: Live, drafts: Drafts) {
     const waiting = state.all.filter((one) => one.state === "sending");
     const kept = waiting.map((one) => ({ ...one, files: one.files.length }));
     try {
-      sessionStorage.setItem(STORED, JSON.stringify(kept));
+      sessionStorage.setItem(place, JSON.stringify(kept));
     } catch {
       // More than the browser keeps for a tab.
     }
   }
 
-  for (const { files, ...one } of stored()) {
+  for (const { files, ...one } of stored(place)) {
     if (files === 0) set("all", (all) => [...all, { ...one, files: [] }]);
     else giveBack({ ...one, files: [] }, "the page was reloaded. Attach the files again.");
   }
@@ -170,9 +171,9 @@ function bodyOf({ text, sessionKey, mode, files }: Sending): object {
   return { ...body, attachments: files.map(({ name, mime, data }) => ({ name, mime, data })) };
 }
 
-function stored(): (Omit<Sending, "files"> & { files: number })[] {
+function stored(place: string): (Omit<Sending, "files"> & { files: number })[] {
   try {
-    return JSON.parse(sessionStorage.getItem(STORED) ?? "[]");
+    return JSON.parse(sessionStorage.getItem(place) ?? "[]");
   } catch {
     return [];
   }

@@ -1,0 +1,65 @@
+// What somebody wrote is theirs: whoever signs in next in the same browser neither sees nor sends it.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { AWAY, context, faultless, launch, open } from "./browser.mjs";
+import { Hive, script } from "./hive.mjs";
+import { composer, said, say, talk } from "./person.mjs";
+
+let browser;
+before(async () => {
+    browser = await launch();
+});
+after(() => browser.close());
+
+async function start(t) {
+    const hive = await Hive.start();
+    const mine = await context(browser);
+    t.after(async () => {
+        await mine.close();
+        await hive.end();
+    });
+    const link = async (...who) => (await hive.skep("link", ...who)).link;
+    const user = (name) => link("--role", "user", "--name", name);
+    return { hive, mine, link, user };
+}
+
+const named = (page, who) => page.locator(".nav").getByText(who, { exact: true }).waitFor();
+
+test("a draft and a message on its way stay with who wrote them", async (t) => {
+    const { hive, mine, user } = await start(t);
+    const page = await open(mine, await user("Ann"));
+    await named(page, "Ann (user)");
+    await page.goto(`${hive.url}/#/chat/main?key=other`);
+    await composer(page).fill("A secret draft of Ann.");
+    await talk(page);
+    await page.goto(`${hive.url}/#/chat/main`);
+    await page.waitForFunction(() => document.querySelector(".compose textarea")?.value === "");
+    await hive.kill();
+    await page.getByText("Disconnected").first().waitFor();
+    await say(page, script("say Sent for Ann."));
+    await page.waitForFunction(() => JSON.stringify(sessionStorage).includes("Sent for Ann"));
+    await page.goto("about:blank");
+    await hive.up();
+
+    await page.goto(await user("Bob"));
+    await named(page, "Bob (user)");
+    await page.getByText(/Live, event/).waitFor();
+    for (const key of ["main", "other"]) {
+        await page.goto(`${hive.url}/#/chat/main?key=${key}`);
+        await page.getByText("No messages yet").waitFor();
+        assert.equal(await composer(page).inputValue(), "");
+    }
+    assert.deepEqual((await hive.skep("inbox")).items, []);
+
+    await page.goto("about:blank");
+    await page.goto(await user("Ann"));
+    await named(page, "Ann (user)");
+    await page.goto(`${hive.url}/#/chat/main?key=other`);
+    await page.waitForFunction(
+        () => document.querySelector(".compose textarea")?.value === "A secret draft of Ann.",
+    );
+    await page.goto(`${hive.url}/#/chat/main`);
+    await said(page, "Sent for Ann.");
+    assert.equal((await hive.skep("inbox")).items.length, 1);
+    faultless(page, AWAY);
+});
