@@ -63,3 +63,33 @@ test("a draft and a message on its way stay with who wrote them", async (t) => {
     assert.equal((await hive.skep("inbox")).items.length, 1);
     faultless(page, AWAY);
 });
+
+test("a tab whose person is no longer signed in becomes the other's", async (t) => {
+    const { mine, link, user } = await start(t);
+    const first = await open(mine, await user("Eve"));
+    await talk(first);
+    await composer(first).fill("A draft of Eve.");
+    const second = await open(mine, await link());
+    await named(second, "operator");
+    await named(first, "operator");
+    await talk(first);
+    assert.equal(await composer(first).inputValue(), "");
+});
+
+test("a tab that did not notice sends nothing under another name", async (t) => {
+    const { hive, mine, link, user } = await start(t);
+    const first = await open(mine, "about:blank");
+    await first.addInitScript(() =>
+        addEventListener("storage", (event) => event.stopImmediatePropagation(), true),
+    );
+    await first.goto(await user("Eve"));
+    await talk(first);
+    const second = await open(mine, await link());
+    await named(second, "operator");
+    await say(first, "From the tab that says Eve.");
+    await first.getByText("Not sent:").waitFor();
+    assert.equal(await composer(first).inputValue(), "From the tab that says Eve.");
+    assert.deepEqual((await hive.skep("inbox")).items, []);
+    await second.reload();
+    await named(second, "operator");
+});

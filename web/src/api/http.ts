@@ -3,6 +3,11 @@
 import type { Problem } from "./types";
 
 const KEY = "skep.key";
+/**
+ * Of whoever is signed in in this tab. When another tab of the browser signs somebody else in,
+ * their cookie and this key open nothing: nothing is sent under another name.
+ */
+let own: string | null = null;
 
 /** Why a request failed, in the hive's own words. */
 export class Refusal extends Error {
@@ -20,8 +25,12 @@ export class Refusal extends Error {
   }
 }
 
-export function storedKey(): string | null {
-  return localStorage.getItem(KEY);
+/** From here on this tab is whose key is stored; `changed` when that is somebody else's. */
+export function useStoredKey(changed: () => void): string | null {
+  addEventListener("storage", ({ key, newValue }) => {
+    if (key === KEY && newValue !== null && newValue !== own) changed();
+  });
+  return (own = localStorage.getItem(KEY));
 }
 
 export function keep(key: string): void {
@@ -29,13 +38,12 @@ export function keep(key: string): void {
 }
 
 export function forget(): void {
-  localStorage.removeItem(KEY);
+  if (localStorage.getItem(KEY) === own) localStorage.removeItem(KEY);
 }
 
 export async function request(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
-  const key = storedKey();
-  if (key) headers.set("X-Skep-Key", key);
+  if (own) headers.set("X-Skep-Key", own);
   let response: Response;
   try {
     response = await fetch(`/api/v1${path}`, { ...init, headers, credentials: "same-origin" });

@@ -1,7 +1,7 @@
 // Signing in: the link carries a word after `#`, which never reaches a server's log. It is posted
 // once and becomes a cookie and a key.
 
-import { get, keep, post, Refusal, said, storedKey } from "./http";
+import { get, keep, post, Refusal, said, useStoredKey } from "./http";
 import type { Entered, Me } from "./types";
 
 /** Who is signed in here; why not, otherwise. */
@@ -15,7 +15,8 @@ export async function signIn(): Promise<{ me: Me } | { why: string | undefined }
       return { why: said(error) };
     }
   }
-  if (!storedKey()) return { why: undefined };
+  // The page begins anew, as theirs.
+  if (!useStoredKey(() => location.reload())) return { why: undefined };
   for (;;) {
     try {
       return { me: await get<Me>("/session") };
