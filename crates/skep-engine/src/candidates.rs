@@ -72,7 +72,7 @@ pub(crate) fn end_of(given_up: Vec<GivenUp>) -> TurnEnd {
     match given_up.last().map(|last| &last.error) {
         Some(ModelError::Rejected { .. }) => return failed(FailureCode::ProviderRejected, text),
         Some(ModelError::ContextTooLong { .. }) => {
-            let text = format!("{text}; start a new session with /new");
+            let text = format!("{text}; start a new conversation with /new");
             return failed(FailureCode::ContextTooLong, text);
         }
         _ => {}

@@ -344,7 +344,7 @@ async fn errors_that_do_not_pass_end_the_turn_at_once() {
         (
             ModelError::ContextTooLong { text: said() },
             FailureCode::ContextTooLong,
-            "said; start a new session with /new",
+            "said; start a new conversation with /new",
         ),
     ];
     for (error, code, text) in table {

@@ -8,6 +8,7 @@ mod commands;
 mod connection;
 mod decision;
 mod editor;
+mod list;
 mod markdown;
 mod plain;
 mod screen;
@@ -49,7 +50,8 @@ Keys: Enter sends, Alt-Enter or a backslash before Enter begins a new line, a pa
 Esc or Ctrl-C stops the turn that runs, a second Ctrl-C or Ctrl-D leaves. Tab completes commands,
 Up and Ctrl-R find earlier messages, Ctrl-O shows or folds thinking. What is written while a turn
 runs is queued and reaches the agent at its next step. A tool call that needs approval is shown
-whole: y approves it once, s for this conversation, a always, n denies it. So do /approve, /deny.")]
+whole: y approves it once, s for this conversation, a always, n denies it. So do /approve, /deny.
+/help lists all commands.")]
 pub struct ChatArgs {
     /// The agent
     #[arg(default_value = "main")]

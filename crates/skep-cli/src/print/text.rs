@@ -246,6 +246,32 @@ impl LineWrapper {
     }
 }
 
+/// Text with a sign before its first line and room for it before the others.
+pub fn indented(text: &str, sign: &str, style: Style, term: &TermInfo) -> Vec<TextLine> {
+    let columns = width(sign);
+    let room = term.width.saturating_sub(columns);
+    let lines = wrap(&[TextSpan::new(text.trim_end(), style)], room).into_iter().enumerate();
+    let lines = lines.map(|(at, mut line)| {
+        let margin =
+            if at == 0 { TextSpan::new(sign, style) } else { TextSpan::plain(" ".repeat(columns)) };
+        line.insert(0, margin);
+        line
+    });
+    lines.collect()
+}
+
+/// Words with room between them, in as many rows as they need.
+pub fn in_rows(words: &[String], style: Style, term: &TermInfo) -> Vec<TextLine> {
+    let mut rows: Vec<String> = Vec::new();
+    for word in words {
+        match rows.last_mut() {
+            Some(row) if width(row) + width(word) + 3 < term.width => *row += &format!("   {word}"),
+            _ => rows.push(format!("  {word}")),
+        }
+    }
+    rows.into_iter().map(|row| vec![TextSpan::new(row, style)]).collect()
+}
+
 /// The beginning of a text in one line of at most `width` columns.
 pub fn shortened(text: &str, width: usize) -> String {
     let clean = harmless(text);

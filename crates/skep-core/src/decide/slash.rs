@@ -27,14 +27,12 @@ const fn command(name: &'static str, arguments: &'static str, help: &'static str
 }
 
 pub const COMMANDS: &[CommandInfo] = &[
-    command("/stop", "", "end the running or waiting turn; queued messages stay"),
-    command("/abort", "", "the same as /stop"),
-    command("/new", "[message]", "begin a new conversation, with this message if there is one"),
-    command("/reset", "[message]", "the same as /new"),
-    command("/model", "[profile|provider:model|default]", "show or choose the model from here on"),
-    command("/think", "[off|low|medium|high|default]", "show or choose how hard the model thinks"),
+    command("/new", "[message]", "new conversation"),
+    command("/model", "[name]", "show or change the model"),
+    command("/think", "[off|low|medium|high]", "show or change thinking"),
     command("/compact", "[what to keep]", "summarise older messages"),
-    command("/status", "", "what runs, waits and is queued here, and on which model"),
+    command("/status", "", "turn, queue, model, cost"),
+    command("/stop", "", "stop the turn; queued messages stay"),
     command("/help", "", "this list"),
 ];
 
@@ -60,13 +58,27 @@ pub fn parse(text: &str) -> Typed {
     }
 }
 
-/// The list of commands, one a line.
-pub fn help() -> String {
-    let lines = COMMANDS.iter().map(|CommandInfo { name, arguments, help }| {
-        let space = if arguments.is_empty() { "" } else { " " };
-        format!("{name}{space}{arguments}  {help}")
-    });
-    lines.collect::<Vec<_>>().join("\n") + "\n//text  send text that begins with a slash"
+/// The list of commands, with those that a client handles itself.
+pub fn help(own: &[CommandInfo]) -> String {
+    let literal = command("//text", "", "send text that begins with a slash");
+    let all = COMMANDS.iter().chain(own).chain([&literal]);
+    let entry = |it: &CommandInfo| {
+        (format!("{} {}", it.name, it.arguments).trim_end().to_owned(), it.help.to_owned())
+    };
+    listed("Commands", all.map(entry))
+}
+
+/// A list as every channel shows it: a heading, then an entry a line, indented by two, with at
+/// least two spaces between what it is about and what is said of it.
+pub fn listed(
+    heading: &str,
+    entries: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+) -> String {
+    let entries = entries.into_iter().map(|(name, text)| (name.into(), text.into()));
+    let entries: Vec<(String, String)> = entries.collect();
+    let column = entries.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let lines = entries.iter().map(|(name, text)| format!("\n  {name:<column$}  {text}"));
+    lines.fold(heading.to_owned(), |list, line| list + &line)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use skep_core::choice::{self, DEFAULT_WORD, did_you_mean};
 use skep_core::names::nearest;
 use skep_core::settings::{AgentSettings, HiveSettings, Profile, Think};
+use skep_core::slash::listed;
 use skep_store::inbox::{Action, LaneChoice};
 use skep_store::lanes::Chosen;
 
@@ -59,38 +60,38 @@ fn choose_think(agent: &AgentSettings, wanted: &str) -> Action {
 }
 
 fn models(agent: &AgentSettings, now: &Chosen, settings: &HiveSettings) -> String {
-    let mut lines = vec![summary(agent, now, settings)];
-    for profile in settings.profiles.values() {
-        let own = if profile.name == agent.profile.name { "  (the agent's own)" } else { "" };
-        lines.push(format!("/model {}  {} {}{own}", profile.name, profile.provider, profile.model));
-    }
-    lines.push("/model PROVIDER:MODEL  another model of one of these providers".to_owned());
-    lines.push(format!("/model {DEFAULT_WORD}  back to the agent's own"));
-    lines.join("\n")
+    let profiles = settings.profiles.values().map(|profile| {
+        let own = if profile.name == agent.profile.name { ", the agent's own" } else { "" };
+        (profile.name.clone(), format!("{} {}{own}", profile.provider, profile.model))
+    });
+    let current = ("now".to_owned(), summary(agent, now, settings));
+    let list = listed("Model", [current].into_iter().chain(profiles));
+    format!(
+        "{list}\n/model NAME changes it from the next turn. PROVIDER:MODEL names another model of \
+         one of these providers, {DEFAULT_WORD} the agent's own."
+    )
 }
 
 fn levels(agent: &AgentSettings, now: &Chosen) -> String {
     let words: Vec<&str> = Think::ALL.into_iter().map(Think::as_str).collect();
-    let chosen = match now.think {
-        Some(_) => "chosen here",
-        None => "the agent's own",
-    };
-    let level = level(now.think.or(agent.think));
-    format!("Now: {level} ({chosen}).\n/think {}|{DEFAULT_WORD}", words.join("|"))
+    let chosen = if now.think.is_some() { "chosen here" } else { "the agent's own" };
+    let now = ("now", format!("{} ({chosen})", level(now.think.or(agent.think))));
+    let levels = ("levels", format!("{}, {DEFAULT_WORD}", words.join(", ")));
+    format!("{}\n/think LEVEL changes it from the next turn.", listed("Thinking", [now, levels]))
 }
 
-/// One line: which model answers, and how hard it thinks.
+/// Which model answers, and how hard it thinks.
 pub(crate) fn summary(agent: &AgentSettings, now: &Chosen, settings: &HiveSettings) -> String {
     let model = match &now.profile {
         None => described(&agent.profile),
         Some(wanted) => match choice::chosen(wanted, agent, settings) {
             Ok(profile) => format!("{} (chosen here)", described(&profile)),
-            Err(why) => format!("`{wanted}`, which cannot be used. {why}"),
+            Err(why) => return format!("`{wanted}`, which cannot be used. {why}"),
         },
     };
     let think = now.think.or(agent.think);
     let think = think.map(|think| format!(", {}", level(Some(think)))).unwrap_or_default();
-    format!("Model: {model}{think}.")
+    format!("{model}{think}")
 }
 
 fn described(profile: &Profile) -> String {

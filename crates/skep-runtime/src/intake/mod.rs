@@ -18,6 +18,7 @@ use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SESSION_KEY_CHARACTERS,
     SessionKey, TurnId, is_session_key,
 };
+use skep_core::role::Role;
 use skep_core::settings::{AgentSettings, QueueMode};
 use skep_core::slash::{self, Typed};
 use skep_guard::{clock, random, scrub};
@@ -26,7 +27,7 @@ use skep_store::requests::Request;
 use skep_store::{Pending, StoreError, lanes, outbox, watch};
 use skep_turn::lane::Slot;
 
-use crate::door::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source};
+use crate::door::{AckState, DoorError, ErrorKind, Inbound, Receipt, Source, SpendInfo};
 use crate::hive::{Hive, Shared, door_error};
 use choose::ChoiceWish;
 
@@ -245,9 +246,9 @@ impl Hive {
                 self.accept(agent, letter, Some(QueueMode::Queue), Opens::Turn)
             }
             Slash::New { .. } => self.act(letter, Action::NewSession),
-            Slash::Help => self.act(letter, Action::Say(slash::help())),
+            Slash::Help => self.act(letter, Action::Say(slash::help(&[]))),
             Slash::Unknown { word } => {
-                let text = format!("There is no command `{word}`.\n{}", slash::help());
+                let text = format!("There is no command `{word}`.\n{}", slash::help(&[]));
                 self.act(letter, Action::Fail { code: "unknown_command", text })
             }
             Slash::Model { wanted } => self.choose(letter, ChoiceWish::Model(wanted)),
@@ -322,22 +323,43 @@ impl Hive {
         });
         let (depth, chosen) = read.await.map_err(door_error)?;
         let (pending, state, waits) = depth.unwrap_or_default();
-        let doing = match (state.as_deref(), waits) {
-            (None, _) => "nothing runs".to_owned(),
-            (Some(_), Some(reason)) => format!("a turn waits: {reason}"),
-            (Some(state), None) => format!("a turn is {state}"),
+        let turn = match (state, waits) {
+            (None, _) => "none".to_owned(),
+            (Some(_), Some(reason)) => format!("waiting: {reason}"),
+            (Some(state), None) => state,
         };
-        let store = self.shared.env().lanes.health.word();
+        let store = self.shared.env().lanes.health.word().to_owned();
         let settings = self.shared.settings();
         let model = match settings.agent(&letter.agent_name) {
             Ok(agent) => choose::summary(&agent, &chosen, &settings),
             Err(reason) => reason,
         };
-        Ok(format!(
-            "{} / {}: {doing}, {pending} queued. {model} Store: {store}. {}",
-            letter.agent_name, letter.session_key, settings.model_note
-        ))
+        let plural = if pending == 1 { "" } else { "s" };
+        let mut entries = vec![
+            ("agent", letter.agent_name.to_string()),
+            ("conversation", letter.session_key.to_string()),
+            ("turn", turn),
+            ("queued", format!("{pending} message{plural}")),
+            ("model", model),
+            ("hive's model", settings.model_note.clone()),
+            ("store", store),
+        ];
+        // What everybody uses is for operators.
+        if self.shared.tokens.role(letter.principal.as_str()) == Some(Role::Operator) {
+            entries.insert(6, ("today", today(&self.spend())));
+        }
+        Ok(slash::listed("Status", entries))
     }
+}
+
+/// What today cost, and what it may.
+fn today(spend: &SpendInfo) -> String {
+    let cost = match spend.cost {
+        Some(cost) => cost.to_string(),
+        None => format!("{} and calls of unknown price", spend.known_cost),
+    };
+    let most = spend.limits.cost_per_day.map(|most| format!(" of {most}"));
+    cost + &most.unwrap_or_default()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -144,7 +144,7 @@ async fn channel_chat_stops_a_turn_and_queues_what_is_typed_meanwhile() {
 
     half of it.
 
-    · Stopped.
+    · Stopped. /retry
       scripted · N s
 
     › second
@@ -189,7 +189,7 @@ async fn channel_chat_takes_several_lines_as_one_message_and_remembers_it() {
     terminal.press("/sta\t").unwrap();
     terminal.sees("› /status").await.unwrap();
     terminal.press("\r").unwrap();
-    terminal.sees("main / main: nothing runs").await.unwrap();
+    terminal.sees("\n  turn          none\n  queued        0 messages\n").await.unwrap();
     terminal.press(CONTROL_D).unwrap();
     terminal.wait().await.unwrap();
 
@@ -408,7 +408,8 @@ async fn channel_chat_through_pipes_is_plain_text_or_json() {
     let ended = tokio::task::spawn_blocking(move || piped.wait_with_output()).await.unwrap();
     let ended = ended.unwrap();
     let told = String::from_utf8(ended.stdout).unwrap();
-    assert!(told.starts_with("two\nthree\nmain / pipe: nothing runs"), "{told}");
+    let status = "two\nthree\nStatus\n  agent         main\n  conversation  pipe\n";
+    assert!(told.starts_with(status), "{told}");
     let history = play.history("main", "pipe").await;
     assert_eq!(history[0]["content"][0]["text"], "first \nhalf");
 

@@ -121,10 +121,10 @@ async fn channel_chat_decides_in_place() {
     terminal.sees("waiting: yes, do it").await.unwrap();
     assert_eq!(play.questions().await.len(), 2);
     terminal.press("/approve always echo\r").unwrap();
-    let covers = terminal.sees("The same line once more").await.unwrap();
-    assert!(covers.contains("also what waits elsewhere: bash in elsewhere: echo c"));
+    let covers = terminal.sees("Also approves: echo c in elsewhere").await.unwrap();
+    assert!(covers.contains("▌1 echo  "), "one's own pattern is marked: {covers}");
     assert_eq!(play.questions().await.len(), 2, "shown, not done");
-    terminal.press("/approve always echo\r").unwrap();
+    terminal.press("\r").unwrap();
     terminal.sees("✓ approved always: echo a b").await.unwrap();
     assert_eq!(answer(&play, &elsewhere).await, "it said: c\n[exit code 0]");
     // What was said meanwhile is heard now: asked about, and denied with a reason.

@@ -73,8 +73,16 @@ async fn engine_model_and_think_hold_from_the_next_turn_on_and_after_a_restart()
     play.ask("main", "seven").await;
     assert_eq!(asked(&stage), ("huge".to_owned(), Value::Null));
     let status = command(&play, "/status").await;
-    let expected = "Model: anthropic huge (profile default) (chosen here), thinking off.";
-    assert!(status.as_str().unwrap().contains(expected), "{status}");
+    let expected = "Status\n\
+                    \x20 agent         main\n\
+                    \x20 conversation  main\n\
+                    \x20 turn          none\n\
+                    \x20 queued        0 messages\n\
+                    \x20 model         anthropic huge (profile default) (chosen here), thinking off\n\
+                    \x20 hive's model  anthropic large (profile default of providers.yaml)\n\
+                    \x20 today         $0 and calls of unknown price\n\
+                    \x20 store         ok";
+    assert_eq!(status, expected);
 
     command(&play, "/model default").await;
     command(&play, "/think default").await;
@@ -91,7 +99,7 @@ async fn engine_a_choice_that_is_not_there_names_what_is() {
         ("/model fsat", "unknown_model", "Did you mean `fast`?"),
         ("/model openai:gpt", "unknown_model", "No profile uses the provider `openai`"),
         ("/think hihg", "unknown_level", "Did you mean `high`?"),
-        ("/modle fast", "unknown_command", "/model [profile|provider:model|default]"),
+        ("/modle fast", "unknown_command", "/model [name]"),
     ];
     for (text, code, part) in cases {
         let said = command(&play, text).await;
@@ -99,15 +107,18 @@ async fn engine_a_choice_that_is_not_there_names_what_is() {
         assert!(said["error"].as_str().unwrap().contains(part), "{text}: {said}");
     }
     let said = command(&play, "/model").await;
-    let expected = "Model: anthropic large (profile default).\n\
-                    /model default  anthropic large  (the agent's own)\n\
-                    /model fast  anthropic small\n\
-                    /model PROVIDER:MODEL  another model of one of these providers\n\
-                    /model default  back to the agent's own";
+    let expected = "Model\n\
+                    \x20 now      anthropic large (profile default)\n\
+                    \x20 default  anthropic large, the agent's own\n\
+                    \x20 fast     anthropic small\n\
+                    /model NAME changes it from the next turn. PROVIDER:MODEL names another model \
+                    of one of these providers, default the agent's own.";
     assert_eq!(said, expected);
     let said = command(&play, "/think").await;
-    let expected = "Now: thinking as the profile says (the agent's own).\n\
-                    /think off|low|medium|high|default";
+    let expected = "Thinking\n\
+                    \x20 now     thinking as the profile says (the agent's own)\n\
+                    \x20 levels  off, low, medium, high, default\n\
+                    /think LEVEL changes it from the next turn.";
     assert_eq!(said, expected);
 
     // A profile that goes away is not replaced by another one.

@@ -53,7 +53,9 @@ async fn engine_waiting_turn_holds_no_slot_and_survives_a_restart() {
     client.say("m3", "/status").await.unwrap();
     let status = client.answer_to("m3").await.unwrap();
     let status = status["content"].as_str().unwrap();
-    assert!(status.contains("a turn waits: a decision on: the cake, 1 queued"), "{status}");
+    for entry in ["turn          waiting: a decision on: the cake", "queued        1 message\n"] {
+        assert!(status.contains(entry), "{status}");
+    }
     assert_eq!(stage.effects.total().unwrap(), 0);
 
     play.hive.kill().await.unwrap();

@@ -28,6 +28,7 @@ mod channel_origins;
 mod channel_resume;
 mod channel_sessions;
 mod channel_stream;
+mod channel_terminal;
 mod docs_blocks;
 mod engine_brake;
 mod engine_budget;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::commands::ApprovalReply;
 use super::decision::{DecisionMode, PatternChoice};
 use crate::commands::approve::choices;
-use crate::print::{foreign, items};
+use crate::print::items;
 
 /// Keys pressed sooner than this after an approval came in sight were meant for something else.
 const SETTLE_MS: i64 = 400;
@@ -46,8 +46,6 @@ pub struct PendingApprovals {
     pub mode: DecisionMode,
     /// The current approval when the line was started: a reply never applies to a later one.
     about: Option<String>,
-    /// The approval and patterns of the last preview by command.
-    previewed: Option<(String, Vec<String>)>,
 }
 
 impl PendingApprovals {
@@ -120,13 +118,11 @@ impl PendingApprovals {
         Some(next)
     }
 
-    /// What patterns cover has arrived: for the list on the screen, or as a note.
-    pub fn covers(&mut self, patterns: &[String], found: &Value) -> Option<String> {
+    /// What patterns cover has arrived.
+    pub fn covers(&mut self, patterns: &[String], found: &Value) {
         if let DecisionMode::Patterns(choice) = &mut self.mode {
             choice.learn(patterns, found);
-            return None;
         }
-        Some(covered(patterns, found))
     }
 
     pub fn begin_line(&mut self) {
@@ -161,59 +157,34 @@ impl PendingApprovals {
     }
 
     /// A reply by command.
-    pub fn answer(&mut self, answer: ApprovalReply) -> ReplyAction {
-        let note = |text: &str| ReplyAction::Note(text.to_owned());
+    pub fn answer(&mut self, answer: ApprovalReply) -> Vec<ReplyAction> {
+        let note = |text: &str| vec![ReplyAction::Note(text.to_owned())];
         let Some(about) = self.about.clone() else { return note("No approval waits here.") };
         let waits = |one: &&Value| one["id"] == about.as_str() && !self.sent.contains(&about);
-        let Some(question) = self.open.iter().find(waits) else {
+        if !self.open.iter().any(|one| waits(&one)) {
             return note("That approval needs no decision any more.");
-        };
-        let ways = patterns(question);
-        self.chosen = Some(about.clone());
-        let decision = match answer {
-            ApprovalReply::Deny { note } => self.deny(note),
-            ApprovalReply::Once => self.decide(None),
-            ApprovalReply::Session { patterns } => self.decide(Some(("session", patterns))),
-            ApprovalReply::Always { patterns } if patterns.is_empty() => {
-                return ReplyAction::Note(match ways.is_empty() {
-                    true => "Say what is allowed from now on: /approve always PATTERN".to_owned(),
-                    false => format!("Say what is allowed from now on: {}", ways.join(" or ")),
-                });
-            }
-            ApprovalReply::Always { patterns } => {
-                let shown = Some((about.clone(), patterns.clone()));
-                if self.previewed != shown {
-                    self.previewed = shown;
-                    return ReplyAction::Preview { id: about, patterns };
-                }
-                self.decide(Some(("always", patterns)))
-            }
-        };
-        decision.unwrap_or_else(|| note("No approval waits here."))
+        }
+        self.chosen = Some(about);
+        match answer {
+            ApprovalReply::Deny { note } => self.deny(note).into_iter().collect(),
+            ApprovalReply::Once => self.decide(None).into_iter().collect(),
+            ApprovalReply::Lasting { scope, patterns } => self.choose(scope, patterns),
+        }
     }
 
-    /// Opens the list of patterns for a lasting approval, and asks what each covers.
-    pub fn choose(&mut self, scope: &'static str) -> Vec<ReplyAction> {
+    /// Opens the list of patterns for a lasting approval, one's own first, and asks what each
+    /// covers.
+    pub fn choose(&mut self, scope: &'static str, own: Vec<String>) -> Vec<ReplyAction> {
         let Some(question) = self.current() else { return Vec::new() };
         let id = question["id"].as_str().unwrap_or_default().to_owned();
         let mut sets = choices(question);
+        if !own.is_empty() {
+            sets.insert(0, own);
+        }
         sets.push(Vec::new());
         self.mode = DecisionMode::Patterns(PatternChoice::new(scope, sets.clone()));
         let ask = |patterns| ReplyAction::Preview { id: id.clone(), patterns };
         sets.into_iter().map(ask).collect()
-    }
-
-    /// Adds a set of one's own to the list.
-    pub fn choose_own(&mut self, scope: &'static str, own: Vec<String>) -> Vec<ReplyAction> {
-        let mut asked = self.choose(scope);
-        let Some(id) = self.current().and_then(|one| one["id"].as_str()).map(str::to_owned) else {
-            return Vec::new();
-        };
-        if let DecisionMode::Patterns(choice) = &mut self.mode {
-            choice.add(own.clone());
-        }
-        asked.push(ReplyAction::Preview { id, patterns: own });
-        asked
     }
 
     /// The files of the current approval whose content can be shown.
@@ -230,36 +201,6 @@ impl PendingApprovals {
 /// Files that are shown at once.
 const FILES: usize = 5;
 
-/// The commands for a lasting approval of this call.
-fn patterns(question: &Value) -> Vec<String> {
-    let typed = |patterns: &Vec<String>| foreign(&patterns.join("; "));
-    choices(question).iter().map(|set| format!("/approve always {}", typed(set))).collect()
-}
-
-/// Describes what patterns cover.
-fn covered(patterns: &[String], found: &Value) -> String {
-    let pattern = foreign(&patterns.join("; "));
-    if found["covers"] != true {
-        let why = foreign(found["why"].as_str().unwrap_or_default());
-        return format!("`{pattern}` would not answer this question: {why}");
-    }
-    let others = items(&found["others"]).iter();
-    let others: Vec<String> = others
-        .map(|other| {
-            let text = |key: &str| foreign(other[key].as_str().unwrap_or_default());
-            format!("{} in {}: {}", text("tool"), text("session_key"), text("summary"))
-        })
-        .collect();
-    let also = match others.is_empty() {
-        true => "no other call that waits".to_owned(),
-        false => format!("also what waits elsewhere: {}", others.join("; ")),
-    };
-    format!(
-        "`{pattern}` covers this call and {also}. The same line once more writes the rule: \
-         /approve always {pattern}"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -275,48 +216,44 @@ mod tests {
         let mut approvals = PendingApprovals::default();
         assert_eq!(
             approvals.answer(ApprovalReply::Once),
-            ReplyAction::Note("No approval waits here.".into())
+            [ReplyAction::Note("No approval waits here.".into())]
         );
         assert_eq!(approvals.know(vec![question("b", 2), question("a", 1)]).len(), 2);
         approvals.begin_line();
         // Somebody else answers the first while the line is written, and another one comes.
         assert_eq!(approvals.know(vec![question("b", 2), question("c", 3)]), [question("c", 3)]);
-        let late = ReplyAction::Note("That approval needs no decision any more.".into());
+        let late = [ReplyAction::Note("That approval needs no decision any more.".into())];
         assert_eq!(approvals.answer(ApprovalReply::Once), late);
         approvals.begin_line();
         let frame = json!({"type": "approve", "id": "b", "hash": "hash of b", "decision": "deny",
                            "note": "not now"});
         let no = || ApprovalReply::Deny { note: Some("not now".into()) };
-        assert_eq!(approvals.answer(no()), ReplyAction::Decide(frame.clone()));
+        assert_eq!(approvals.answer(no()), [ReplyAction::Decide(frame.clone())]);
         // On its way: decided once, unless the hive refuses it.
         assert_eq!(approvals.answer(no()), late);
         approvals.refused("b");
-        assert_eq!(approvals.answer(no()), ReplyAction::Decide(frame));
+        assert_eq!(approvals.answer(no()), [ReplyAction::Decide(frame)]);
     }
 
     #[test]
     fn channel_a_lasting_yes_is_shown_before_it_is_given() {
         let mut approvals = PendingApprovals::default();
         approvals.know(vec![question("a", 1)]);
+        approvals.look(0);
         approvals.begin_line();
-        let always = |pattern: Option<&str>| ApprovalReply::Always {
-            patterns: pattern.into_iter().map(str::to_owned).collect(),
+        let mut asked = |own: &[&str]| {
+            let patterns = own.iter().map(|own| (*own).to_owned()).collect();
+            approvals.answer(ApprovalReply::Lasting { scope: "always", patterns })
         };
-        let ReplyAction::Note(which) = approvals.answer(always(None)) else { panic!("no pattern") };
-        assert_eq!(
-            which,
-            "Say what is allowed from now on: /approve always echo a $ or /approve always echo"
-        );
-        let preview = |pattern: &str| ReplyAction::Preview {
+        let preview = |pattern: &[&str]| ReplyAction::Preview {
             id: "a".into(),
-            patterns: vec![pattern.to_owned()],
+            patterns: pattern.iter().map(|pattern| (*pattern).to_owned()).collect(),
         };
-        assert_eq!(approvals.answer(always(Some("echo"))), preview("echo"));
-        assert_eq!(approvals.answer(always(Some("ls"))), preview("ls"));
-        let ReplyAction::Decide(frame) = approvals.answer(always(Some("ls"))) else {
-            panic!("shown")
-        };
-        assert_eq!((&frame["scope"], &frame["patterns"]), (&json!("always"), &json!(["ls"])));
+        // The list says what each covers; nothing is decided before one is taken from it.
+        assert_eq!(asked(&[]), [preview(&["echo a $"]), preview(&["echo"]), preview(&[])]);
+        let own = [preview(&["ls"]), preview(&["echo a $"]), preview(&["echo"]), preview(&[])];
+        assert_eq!(asked(&["ls"]), own);
+        assert!(matches!(approvals.mode, DecisionMode::Patterns(_)) && approvals.sent.is_empty());
     }
 
     #[test]

@@ -1,31 +1,37 @@
 //! Slash commands: those of every door, and the few that concern this screen only.
 
-use skep_core::slash::{COMMANDS, CommandInfo};
+use skep_core::slash::{self, COMMANDS, CommandInfo};
 
 use crate::commands::approve::own_patterns;
 
 /// Handled here; the hive never sees them.
 const LOCAL: &[CommandInfo] = &[
-    CommandInfo {
-        name: "/thinking",
-        arguments: "",
-        help: "show or fold what the model thinks (also Ctrl-O)",
-    },
-    CommandInfo {
-        name: "/approve",
-        arguments: "[session [PATTERN] | always PATTERN[; PATTERN]]",
-        help: "approve the waiting tool call (also y, s, a)",
-    },
-    CommandInfo { name: "/deny", arguments: "[WHY]", help: "deny the waiting tool call (also n)" },
-    CommandInfo {
-        name: "/quit",
-        arguments: "",
-        help: "leave (also Ctrl-D); a turn that runs goes on",
-    },
+    command("/retry", "", "try the last message again"),
+    command("/approve", "[session|always]", "approve the waiting tool call (y, s, a)"),
+    command("/deny", "[note]", "deny the waiting tool call (n)"),
+    command("/thinking", "", "show or fold thinking (Ctrl-O)"),
+    command("/quit", "", "leave (Ctrl-D); a running turn goes on"),
 ];
+
+const KEYS: &str = "
+
+Keys
+  Enter send   Alt-Enter new line   Esc stop   Up earlier message   Tab complete
+  Ctrl-R search   Ctrl-O thinking   Ctrl-L redraw   Ctrl-D leave";
+
+const fn command(name: &'static str, arguments: &'static str, help: &'static str) -> CommandInfo {
+    CommandInfo { name, arguments, help }
+}
+
+/// What can be typed here, and the keys.
+pub fn help() -> String {
+    slash::help(LOCAL) + KEYS
+}
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum LocalCommand {
+    Help,
+    Retry,
     Thinking,
     Answer(ApprovalReply),
     Quit,
@@ -35,13 +41,20 @@ pub enum LocalCommand {
 #[derive(Debug, PartialEq, Eq)]
 pub enum ApprovalReply {
     Once,
-    Session { patterns: Vec<String> },
-    Always { patterns: Vec<String> },
-    Deny { note: Option<String> },
+    /// Calls like it, too: which ones is chosen from a list that begins with the patterns given.
+    Lasting {
+        scope: &'static str,
+        patterns: Vec<String>,
+    },
+    Deny {
+        note: Option<String>,
+    },
 }
 
 pub fn local(text: &str) -> Option<LocalCommand> {
     match text.trim() {
+        "/help" => Some(LocalCommand::Help),
+        "/retry" => Some(LocalCommand::Retry),
         "/thinking" => Some(LocalCommand::Thinking),
         "/quit" | "/exit" => Some(LocalCommand::Quit),
         text => answer(text).map(LocalCommand::Answer),
@@ -58,8 +71,8 @@ fn answer(text: &str) -> Option<ApprovalReply> {
             let patterns = own_patterns(&rest.unwrap_or_default());
             match scope {
                 "" | "once" => Some(ApprovalReply::Once),
-                "session" => Some(ApprovalReply::Session { patterns }),
-                "always" => Some(ApprovalReply::Always { patterns }),
+                "session" => Some(ApprovalReply::Lasting { scope: "session", patterns }),
+                "always" => Some(ApprovalReply::Lasting { scope: "always", patterns }),
                 // Unknown scope: the hive answers with the list of commands.
                 _ => None,
             }

@@ -38,6 +38,12 @@ pub enum ChatCommand {
     },
     /// Stops the running turn.
     Interrupt,
+    /// Tries the last message again that was not answered.
+    Retry,
+    /// Ends the pause before the turn's next try.
+    RetryNow {
+        turn: String,
+    },
     /// An answer to a call that waits for a person.
     Decide(Value),
     /// Asks for the content of files of an approval.
@@ -74,6 +80,8 @@ pub enum ChatUpdate {
         patterns: Vec<String>,
         found: Result<Value, String>,
     },
+    /// Why a command was not carried out.
+    Refused(String),
     Lost {
         why: String,
     },
@@ -253,6 +261,32 @@ impl ConnectionTask {
         Ok(())
     }
 
+    /// The newest turn is tried again if it ended without an answer.
+    async fn retry(&self) -> Result<(), SocketEnd> {
+        let key = escaped(&self.options.session);
+        let page = self.rows(&format!("session_key={key}&limit={PAST}")).await;
+        let page = page.map_err(|error| lost_by(&error))?;
+        let newest = items(&page["messages"]).last().map(|row| &row["seq"]);
+        let last = items(&page["turns"]).last().filter(|turn| {
+            newest == Some(&turn["seq"]) && turn["retry"].is_null() && turn["retried_as"].is_null()
+        });
+        match last.and_then(|turn| turn["item"].as_str()) {
+            Some(item) => self.carry_out(&format!("/api/v1/inbox/{}/retry", escaped(item))).await,
+            None => {
+                let why = "The last message was answered, or is still under way.".to_owned();
+                Ok(self.updates.send(ChatUpdate::Refused(why)).await?)
+            }
+        }
+    }
+
+    /// What it brings about is told by events.
+    async fn carry_out(&self, path: &str) -> Result<(), SocketEnd> {
+        if let Err(error) = self.client.post(path, &json!({}), None).await {
+            self.updates.send(ChatUpdate::Refused(error.to_string())).await?;
+        }
+        Ok(())
+    }
+
     async fn rows(&self, which: &str) -> Result<Value, CallError> {
         let agent = escaped(&self.options.agent);
         self.client.get(&format!("/api/v1/agents/{agent}/history?view=full&{which}")).await
@@ -336,6 +370,11 @@ impl ConnectionTask {
                 frame
             }
             ChatCommand::Decide(frame) => frame,
+            ChatCommand::Retry => return self.retry().await,
+            ChatCommand::RetryNow { turn } => {
+                let path = format!("/api/v1/turns/{}/retry-now", escaped(&turn));
+                return self.carry_out(&path).await;
+            }
             ChatCommand::Files { id, numbers } => return self.files(&id, numbers).await,
             ChatCommand::Preview { id, patterns } => return self.preview(&id, patterns).await,
             ChatCommand::Interrupt => json!({

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::approvals::{PendingApprovals, ReplyAction};
 use crate::commands::approve::{details, joined, own_patterns};
+use crate::print::text::{in_rows, indented};
 use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan, foreign, items, shortened, width};
 
 /// How long the letters after a decision may complete the word it began with.
@@ -35,11 +36,6 @@ pub struct PatternChoice {
 impl PatternChoice {
     pub fn new(scope: &'static str, sets: Vec<Vec<String>>) -> Self {
         Self { scope, sets: sets.into_iter().map(|set| (set, None)).collect(), marked: 0 }
-    }
-
-    pub fn add(&mut self, own: Vec<String>) {
-        self.sets.insert(0, (own, None));
-        self.marked = 0;
     }
 
     pub fn learn(&mut self, patterns: &[String], found: &Value) {
@@ -124,7 +120,7 @@ pub fn key(
             let scope = *scope;
             match code {
                 KeyCode::Enter => {
-                    let actions = approvals.choose_own(scope, own_patterns(line));
+                    let actions = approvals.choose(scope, own_patterns(line));
                     Some(KeyReply { actions, line: Some(String::new()) })
                 }
                 KeyCode::Esc => Some(back(approvals)),
@@ -168,8 +164,8 @@ fn menu(
             rest.begin(now);
             approvals.decide(None).into_iter().collect()
         }
-        KeyCode::Char('s') => approvals.choose("session"),
-        KeyCode::Char('a') => approvals.choose("always"),
+        KeyCode::Char('s') => approvals.choose("session", Vec::new()),
+        KeyCode::Char('a') => approvals.choose("always", Vec::new()),
         KeyCode::Char('n') => {
             approvals.mode = DecisionMode::Note;
             Vec::new()
@@ -243,30 +239,13 @@ fn keys(approvals: &PendingApprovals, term: &TermInfo) -> Vec<TextLine> {
     }
     words.push("d details".to_owned());
     words.extend(approvals.place().map(|(place, of)| format!("{place} of {of}, Tab next")));
-    in_rows(&words, term)
+    in_rows(&words, STRONG, term)
 }
 
-/// Words with room between them, in as many rows as they need.
-fn in_rows(words: &[String], term: &TermInfo) -> Vec<TextLine> {
-    let strong = Style { colour: Some(Colour::Yellow), ..Style::BOLD };
-    let mut rows: Vec<String> = Vec::new();
-    for word in words {
-        match rows.last_mut() {
-            Some(row) if width(row) + width(word) + 3 < term.width => *row += &format!("   {word}"),
-            _ => rows.push(format!("  {word}")),
-        }
-    }
-    rows.into_iter().map(|row| vec![TextSpan::new(row, strong)]).collect()
-}
+const STRONG: Style = Style { colour: Some(Colour::Yellow), ..Style::BOLD };
 
 fn hint(text: &str, term: &TermInfo) -> Vec<TextLine> {
-    let spans = [TextSpan::new(text, Style::FAINT)];
-    let lines = crate::print::text::wrap(&spans, term.width.saturating_sub(3));
-    let indent = |mut line: TextLine| {
-        line.insert(0, TextSpan::plain("  "));
-        line
-    };
-    lines.into_iter().map(indent).collect()
+    indented(text, "  ", Style::FAINT, term)
 }
 
 fn list(choice: &PatternChoice, agent: &str, term: &TermInfo) -> Vec<TextLine> {
@@ -303,7 +282,7 @@ fn list(choice: &PatternChoice, agent: &str, term: &TermInfo) -> Vec<TextLine> {
         "e edit".to_owned(),
         "Esc back".to_owned(),
     ];
-    lines.extend(in_rows(&ways, term));
+    lines.extend(in_rows(&ways, STRONG, term));
     lines
 }
 
@@ -486,7 +465,7 @@ mod tests {
         let found = json!({"covers": true, "others": [], "last": {"calls": 5, "covered": 2}});
         for set in &sets {
             let set: Vec<String> = serde_json::from_value(set.clone()).unwrap();
-            assert_eq!(desk.approvals.covers(&set, &found), None);
+            desk.approvals.covers(&set, &found);
         }
         let shown = desk.shown(80);
         assert!(shown.contains("▌1 a x $ and b $  2 of 5"), "{shown}");
@@ -500,7 +479,7 @@ mod tests {
         assert_eq!(desk.line, "a; b $");
         desk.write(" c");
         let asked = desk.press(KeyCode::Enter);
-        assert_eq!(asked.last(), Some(&preview(&json!(["a", "b $ c"]))));
+        assert_eq!(asked.first(), Some(&preview(&json!(["a", "b $ c"]))));
         let no = json!({"covers": false, "why": "no part of this call"});
         desk.approvals.covers(&["a".to_owned(), "b $ c".to_owned()], &no);
         assert!(desk.shown(80).contains("no part of this call"));

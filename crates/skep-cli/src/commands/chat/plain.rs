@@ -156,6 +156,7 @@ impl PlainChat {
             | ChatUpdate::Rows(_)
             | ChatUpdate::Questions(_)
             | ChatUpdate::File(_)
+            | ChatUpdate::Refused(_)
             | ChatUpdate::Covers { .. } => {}
         }
         Ok(None)

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crossterm::event::{self, Event};
+use crossterm::event::{self, Event, KeyCode};
 use skep_guard::{clock, random};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -18,7 +18,8 @@ use super::screen::{LiveRegion, Screen};
 use super::transcript::{ChatEntry, ChatTranscript, LiveMessage, seconds};
 use super::view::{self, ThinkingDisplay};
 use crate::failure::{Exit, Failure};
-use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan, output, shortened, width};
+use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan};
+use crate::print::{outcome, output, shortened, width};
 
 /// How often running times are repainted.
 const TICK: Duration = Duration::from_millis(100);
@@ -207,23 +208,14 @@ impl Terminal {
         }
         if self.editor.is_empty() {
             self.transcript.approvals.begin_line();
+            let pause = self.transcript.turn.as_ref().filter(|turn| turn.retry.is_some());
+            if let (Some(turn), true) = (pause, event == Event::Key(KeyCode::Enter.into())) {
+                self.send(ChatCommand::RetryNow { turn: turn.id.clone() }).await;
+            }
         }
         match self.editor.take(event, more) {
             KeyAction::Edited => ScreenAction::Paint,
-            KeyAction::Submit(text) => match commands::local(&text) {
-                Some(LocalCommand::Thinking) => self.toggle_thinking(),
-                Some(LocalCommand::Quit) => ScreenAction::Leave,
-                Some(LocalCommand::Answer(answer)) => {
-                    self.transcript.entries.push(ChatEntry::Said(text));
-                    let action = self.transcript.approvals.answer(answer);
-                    self.act(action).await;
-                    ScreenAction::Paint
-                }
-                None => {
-                    self.say_unless_reply(text).await;
-                    ScreenAction::Paint
-                }
-            },
+            KeyAction::Submit(text) => self.submit(text).await,
             KeyAction::Stop => {
                 self.stop().await;
                 ScreenAction::Paint
@@ -242,6 +234,32 @@ impl Terminal {
         }
     }
 
+    async fn submit(&mut self, text: String) -> ScreenAction {
+        let Some(command) = commands::local(&text) else {
+            self.say_unless_reply(text).await;
+            return ScreenAction::Paint;
+        };
+        let entries = &mut self.transcript.entries;
+        match command {
+            LocalCommand::Thinking => return self.toggle_thinking(),
+            LocalCommand::Quit => return ScreenAction::Leave,
+            LocalCommand::Help => {
+                entries.extend([ChatEntry::Said(text), ChatEntry::Listing(commands::help())]);
+            }
+            LocalCommand::Retry => {
+                entries.push(ChatEntry::Said(text));
+                self.send(ChatCommand::Retry).await;
+            }
+            LocalCommand::Answer(answer) => {
+                entries.push(ChatEntry::Said(text));
+                for action in self.transcript.approvals.answer(answer) {
+                    self.act(action).await;
+                }
+            }
+        }
+        ScreenAction::Paint
+    }
+
     fn toggle_thinking(&mut self) -> ScreenAction {
         self.thinking = match self.thinking {
             ThinkingDisplay::Folded => ThinkingDisplay::Open,
@@ -253,9 +271,13 @@ impl Terminal {
     async fn say(&mut self, text: String) -> String {
         let id = random::uuid().to_string();
         self.transcript.say(&id, &text);
-        // Without a listener the connection is over, and an update says so.
-        let _ = self.connection.commands.send(ChatCommand::Say { id: id.clone(), text }).await;
+        self.send(ChatCommand::Say { id: id.clone(), text }).await;
         id
+    }
+
+    /// Without a listener the connection is over, and an update says so.
+    async fn send(&self, command: ChatCommand) {
+        let _ = self.connection.commands.send(command).await;
     }
 
     /// A message decides nothing: one that looks like a decision is explained before it is sent.
@@ -295,13 +317,13 @@ impl Terminal {
             ReplyAction::Files { id, numbers } => ChatCommand::Files { id, numbers },
             ReplyAction::Decide(frame) => ChatCommand::Decide(frame),
         };
-        let _ = self.connection.commands.send(command).await;
+        self.send(command).await;
     }
 
     async fn stop(&mut self) {
         if self.transcript.turn.is_some() && self.transcript.connected && !self.stopping {
             self.stopping = true;
-            let _ = self.connection.commands.send(ChatCommand::Interrupt).await;
+            self.send(ChatCommand::Interrupt).await;
         }
     }
 
@@ -439,10 +461,13 @@ impl Terminal {
             "no connection; trying again".to_owned()
         } else if let Some(turn) = &self.transcript.turn {
             let took = seconds((now - turn.since).max(0));
-            match (&turn.waits_for, self.stopping) {
-                (_, true) => format!("stopping · {took}"),
-                (Some(reason), false) => format!("waits: {reason} · Esc ends it"),
-                (None, false) => format!("working · {took} · Esc stops"),
+            match (&turn.waits_for, &turn.retry) {
+                _ if self.stopping => format!("stopping · {took}"),
+                (_, Some(retry)) => {
+                    format!("{} · Esc stops · Enter tries now", outcome::retry(retry, now))
+                }
+                (Some(reason), None) => format!("waits: {reason} · Esc ends it"),
+                (None, None) => format!("working · {took} · Esc stops"),
             }
         } else if self.armed {
             return Some(vec![TextSpan::new("Ctrl-C again leaves", Style::FAINT)]);

@@ -17,6 +17,8 @@ use crate::print::values::items;
 pub enum ChatEntry {
     Said(String),
     Answer(String),
+    /// What a command was answered with.
+    Listing(String),
     Thought(String),
     Tool(ToolEntry),
     /// Model, tokens, cost and time of a turn.
@@ -75,6 +77,8 @@ pub struct RunningTurn {
     /// Start time by the hive's clock.
     pub since: i64,
     pub waits_for: Option<String>,
+    /// The pause before the next try.
+    pub retry: Option<Value>,
 }
 
 /// A sent message that is not in the history yet.
@@ -122,14 +126,10 @@ impl ChatTranscript {
                 self.entries.extend(fresh.into_iter().map(ChatEntry::Question));
             }
             ChatUpdate::Covers { patterns, found } => {
-                let refused = found.as_ref().err().cloned();
                 let found = found.unwrap_or_else(|why| json!({"covers": false, "why": why}));
-                let note = self.approvals.covers(&patterns, &found);
-                self.entries.extend(note.map(|note| match refused {
-                    Some(why) => ChatEntry::Trouble(why),
-                    None => ChatEntry::Note(note),
-                }));
+                self.approvals.covers(&patterns, &found);
             }
+            ChatUpdate::Refused(why) => self.entries.push(ChatEntry::Trouble(why)),
             ChatUpdate::File(found) => self.entries.push(match found {
                 Ok(file) => ChatEntry::Pinned(file),
                 Err(why) => ChatEntry::Trouble(why),
@@ -181,10 +181,8 @@ impl ChatTranscript {
         self.turn = ours.map(|turn| RunningTurn {
             id: text(&turn["turn"]),
             since: turn["since"].as_i64().unwrap_or(0),
-            waits_for: match &turn["retry"] {
-                Value::Null => turn["waiting_for"].as_str().map(str::to_owned),
-                retry => Some(outcome::retry(retry, hive_time(&state["hive"]))),
-            },
+            waits_for: turn["waiting_for"].as_str().map(str::to_owned),
+            retry: Some(turn["retry"].clone()).filter(Value::is_object),
         });
         for row in rows {
             self.row(row);
@@ -199,9 +197,9 @@ impl ChatTranscript {
         self.told.insert(text(&turn["turn"]));
         self.entries.push(match turn["code"].as_str() {
             Some("cancelled" | "interrupted" | "client_gone") => {
-                ChatEntry::Note("Stopped.".to_owned())
+                ChatEntry::Note("Stopped. /retry".to_owned())
             }
-            _ => ChatEntry::Trouble(outcome::why(turn)),
+            _ => ChatEntry::Trouble(format!("{}   /retry", outcome::why(turn))),
         });
     }
 
@@ -215,6 +213,7 @@ impl ChatTranscript {
             Some("assistant") => {
                 // The final text replaces the provisional one.
                 self.live = None;
+                self.answers();
                 if let Some(model) = row["meta"]["model"].as_str() {
                     model.clone_into(&mut self.model);
                 }
@@ -275,11 +274,9 @@ impl ChatTranscript {
                 }
             }
             Some("model_retry") => {
-                let words = outcome::retry(event, event["at"].as_i64().unwrap_or(0));
-                if let Some(turn) = self.turn.as_mut().filter(|_| event["scope"] == "turn") {
-                    turn.waits_for = Some(words.clone());
+                if let Some(turn) = &mut self.turn {
+                    turn.retry = Some(event.clone());
                 }
-                self.note(words);
             }
             Some("turn_waiting") => {
                 if let Some(turn) = &mut self.turn {
@@ -303,16 +300,25 @@ impl ChatTranscript {
 
     fn start(&mut self, event: &Value) {
         self.live = None;
-        let known = self.turn.as_ref().is_some_and(|turn| event["turn"] == turn.id.as_str());
-        if event["resumed"] == true && known {
+        let known = self.turn.as_ref().filter(|turn| event["turn"] == turn.id.as_str());
+        // Another try is no news: it was announced.
+        if event["resumed"] == true && known.is_some_and(|turn| turn.retry.is_none()) {
             self.note("The turn goes on from its last step.".to_owned());
         }
         let since = event["at"].as_i64().unwrap_or(0);
-        self.turn = Some(RunningTurn { id: text(&event["turn"]), since, waits_for: None });
+        self.turn = Some(RunningTurn { id: text(&event["turn"]), since, ..RunningTurn::default() });
+    }
+
+    /// The model answers: the pause before this try is over.
+    fn answers(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.retry = None;
+        }
     }
 
     /// A new lease or model call replaces the text of the one before.
     fn delta(&mut self, event: &Value) {
+        self.answers();
         let number = |key: &str| event[key].as_i64().unwrap_or(0);
         let (turn, mark) = (text(&event["turn"]), (number("token"), number("call")));
         let live = match self.live.take() {
@@ -376,7 +382,7 @@ impl ChatTranscript {
                 self.answer(frame, true);
                 for command in self.take_commands(frame) {
                     self.entries.push(ChatEntry::Said(command.text));
-                    self.entries.push(ChatEntry::Answer(text(&frame["content"])));
+                    self.entries.push(ChatEntry::Listing(text(&frame["content"])));
                 }
             }
             Some("error") => self.refusal(frame),
@@ -407,7 +413,11 @@ impl ChatTranscript {
             self.approvals.refused(id);
         }
         let code = text(&frame["code"]);
-        let trouble = ChatEntry::Trouble(format!("{} ({code})", text(&frame["error"])));
+        let error = text(&frame["error"]);
+        // An unknown command is answered with the list of those that there are.
+        let (error, list) = error.split_once('\n').unwrap_or((&error, ""));
+        let list = Some(list.to_owned()).filter(|list| !list.is_empty());
+        let trouble = ChatEntry::Trouble(format!("{error} ({code})"));
         if frame["turn"].is_string() {
             // The event for the end of the turn shows it.
             return;
@@ -421,13 +431,8 @@ impl ChatTranscript {
         self.outgoing.retain(|out| !speaks_of(frame, &out.id));
         self.entries.extend(said);
         self.entries.push(trouble);
+        self.entries.extend(list.map(ChatEntry::Listing));
     }
-}
-
-/// The hive's clock when it told its state.
-fn hive_time(hive: &Value) -> i64 {
-    let at = |key: &str| hive[key].as_i64().unwrap_or(0);
-    at("started_at") + at("uptime_ms")
 }
 
 /// `approved once: make deploy   14:35, by anna`

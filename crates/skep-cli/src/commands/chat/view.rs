@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::markdown;
 use super::transcript::{ChatEntry, LiveMessage, RunningCall, ToolEntry, seconds};
+use super::{list, markdown};
 use crate::commands::approve::{call, facts, one_line, title};
 use crate::print::text::{
-    Colour, Style, TermInfo, TextLine, TextSpan, shortened, width, width_of, wrap,
+    Colour, Style, TermInfo, TextLine, TextSpan, indented, shortened, width, width_of, wrap,
 };
 
 /// Lines of a diff that are shown; the history has the rest.
@@ -34,6 +34,7 @@ pub fn entry(
     let mut lines = match entry {
         ChatEntry::Said(text) => said(text, term),
         ChatEntry::Answer(text) => markdown::render(text, term),
+        ChatEntry::Listing(text) => list::render(text, term),
         ChatEntry::Thought(text) => thought(text, term, thinking),
         ChatEntry::Tool(tool) => tool_lines(tool, term),
         ChatEntry::Usage(text) => indented(text, "  ", Style::FAINT, term),
@@ -144,20 +145,6 @@ fn thought(text: &str, term: &TermInfo, thinking: ThinkingDisplay) -> Vec<TextLi
             vec![vec![TextSpan::new(format!("{sign}{short}"), style)]]
         }
     }
-}
-
-/// Text with a sign before its first line and room for it before the others.
-fn indented(text: &str, sign: &'static str, style: Style, term: &TermInfo) -> Vec<TextLine> {
-    let columns = width(sign);
-    let room = term.width.saturating_sub(columns);
-    let lines = wrap(&[TextSpan::new(text.trim_end(), style)], room).into_iter().enumerate();
-    let lines = lines.map(|(at, mut line)| {
-        let margin =
-            if at == 0 { TextSpan::new(sign, style) } else { TextSpan::plain(" ".repeat(columns)) };
-        line.insert(0, margin);
-        line
-    });
-    lines.collect()
 }
 
 fn tool_name(name: &str, target: &str, after: usize, term: &TermInfo) -> Vec<TextSpan> {

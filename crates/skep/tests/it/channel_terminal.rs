@@ -1,0 +1,88 @@
+//! `skep chat` day by day: lists, large pastes, earlier conversations, another try.
+
+use skep_testkit::hive::Start;
+use skep_testkit::{Reply, Terminal, locate};
+
+use crate::stage::Stage;
+
+const CONTROL_D: &str = "\x04";
+
+fn chat(stage: &Stage, words: &[&str], columns: u16, rows: u16) -> Terminal {
+    let start = Start::new(&locate::rig().unwrap(), stage.home()).argument("chat");
+    let start = words.iter().fold(start, |start, word| start.argument(*word));
+    start.on_terminal(columns, rows).unwrap()
+}
+
+async fn leave(mut terminal: Terminal) {
+    terminal.press(CONTROL_D).unwrap();
+    assert_eq!(terminal.wait().await.unwrap().code(), Some(0));
+}
+
+/// The lines from this one on, without the empty ones and the input at the end.
+fn from<'a>(screen: &'a str, line: &str) -> &'a str {
+    let at = screen.find(&format!("\n{line}\n")).unwrap() + 1;
+    screen[at..].trim_end_matches(['›', '\n'])
+}
+
+#[tokio::test]
+async fn channel_chat_help_is_a_list_at_any_width() {
+    let stage = Stage::patient().await;
+    let _play = stage.up().await;
+    let mut wide = chat(&stage, &[], 80, 60);
+    wide.sees("/help for commands").await.unwrap();
+    wide.press("/help\r").unwrap();
+    let shown = wide.sees("Ctrl-D leave\n").await.unwrap();
+    insta::assert_snapshot!(from(&shown, "Commands"), @"");
+    wide.press("/model\r").unwrap();
+    let shown = wide.sees("default the agent's own.\n").await.unwrap();
+    insta::assert_snapshot!(from(&shown, "Model"), @"");
+    wide.press("/nothing\r").unwrap();
+    wide.sees("✗ There is no command `/nothing`. (unknown_command)\n\nCommands\n").await.unwrap();
+    leave(wide).await;
+    let mut narrow = chat(&stage, &[], 40, 60);
+    narrow.sees("/help for commands").await.unwrap();
+    narrow.press("/help\r").unwrap();
+    let shown = narrow.sees("Ctrl-D leave\n").await.unwrap();
+    insta::assert_snapshot!(from(&shown, "Commands"), @"");
+    narrow.press("/status\r").unwrap();
+    let shown = narrow.sees("\n  store").await.unwrap();
+    insta::assert_snapshot!(from(&shown, "Status"), @"");
+    leave(narrow).await;
+}
+
+#[tokio::test]
+async fn channel_chat_counts_down_to_the_next_try_and_tries_again() {
+    let stage = Stage::patient().await;
+    let busy = || Reply::error(529, "overloaded_error", "Overloaded", Some("600"));
+    stage.model.push_all([busy(), Reply::say("at last"), Reply::unauthorized(), Reply::say("hi")]);
+    let play = stage.up().await;
+    let mut terminal = chat(&stage, &[], 80, 24);
+    terminal.sees("/help for commands").await.unwrap();
+    terminal.press("first\r").unwrap();
+    let paused = |screen: &str| {
+        let line = screen.lines().find(|line| line.contains("overloaded, next in 9m "))?;
+        assert!(line.ends_with("Esc stops · Enter tries now"), "{screen}");
+        Some(line.chars().skip(2).collect::<String>())
+    };
+    let shown = terminal.until("the pause", |screen| paused(screen).is_some()).await.unwrap();
+    let first = paused(&shown);
+    let fewer = |screen: &str| paused(screen).is_some_and(|line| Some(line) != first);
+    let shown = terminal.until("fewer seconds", fewer).await.unwrap();
+    assert_eq!(shown.matches("overloaded").count(), 1, "in its place: {shown}");
+    terminal.press("\r").unwrap();
+    terminal.sees("at last").await.unwrap();
+    let done = terminal.until("its end", |screen| screen.contains(" out · ")).await.unwrap();
+    assert!(!terminal.everything().contains("overloaded"), "replaced by the answer: {done}");
+
+    terminal.press("/retry\r").unwrap();
+    terminal.sees("The last message was answered").await.unwrap();
+    terminal.press("second\r").unwrap();
+    terminal.sees("(provider_auth)   /retry").await.unwrap();
+    terminal.press("/retry\r").unwrap();
+    terminal.sees("\n\nhi\n").await.unwrap();
+    leave(terminal).await;
+    let said = play.history("main", "main").await;
+    let said = said.iter().filter(|row| row["role"] == "user");
+    let said: Vec<&str> = said.map(|row| row["content"][0]["text"].as_str().unwrap()).collect();
+    assert_eq!(said, ["first", "second", "second"]);
+}
