@@ -10,6 +10,7 @@ mod decision;
 mod editor;
 mod list;
 mod markdown;
+mod paste;
 mod plain;
 mod screen;
 mod table;

@@ -86,3 +86,44 @@ async fn channel_chat_counts_down_to_the_next_try_and_tries_again() {
     let said: Vec<&str> = said.map(|row| row["content"][0]["text"].as_str().unwrap()).collect();
     assert_eq!(said, ["first", "second", "second"]);
 }
+
+#[tokio::test]
+async fn channel_chat_folds_a_paste_of_500_lines_and_sends_it_whole() {
+    let stage = Stage::patient().await;
+    stage.model.push_all([Reply::say("read"), Reply::say("read again")]);
+    let play = stage.up().await;
+    let mut terminal = chat(&stage, &[], 80, 24);
+    terminal.sees("/help for commands").await.unwrap();
+    let line = |number: usize| format!("{number}: thread 'main' panicked at x");
+    let lines: Vec<String> = (1..=500).map(line).collect();
+    let (paste, sign) =
+        (lines.join("\n"), "[pasted 500 lines, 17 kB: \"1: thread 'main' panicked …\"]");
+    terminal.press("Why? ").unwrap();
+    terminal.paste(&paste).unwrap();
+    let shown = terminal.sees(&format!("› Why? {sign}\n  Ctrl-O show   Backspace remove")).await;
+    assert!(!shown.unwrap().contains("\n  2: thread"));
+    terminal.press("\x7f").unwrap();
+    terminal.until("no paste", |screen| screen.ends_with("› Why?")).await.unwrap();
+    terminal.paste(&paste).unwrap();
+    terminal.sees(sign).await.unwrap();
+    terminal.resize(40, 24).unwrap();
+    terminal.sees("\n› Why? [pasted 500 lines, 17 kB]\n").await.unwrap();
+    terminal.resize(80, 24).unwrap();
+    terminal.sees(sign).await.unwrap();
+    terminal.press("\r").unwrap();
+    let sent = terminal.sees("\nread\n").await.unwrap();
+    assert!(sent.contains("› Why? 1: thread") && sent.contains("… 497 more lines"), "{sent}");
+    // Recalled folded; shown whole, and sent once more.
+    terminal.press("\x1b[A").unwrap();
+    terminal.sees(&format!("› Why? {sign}")).await.unwrap();
+    terminal.press("\x0f").unwrap();
+    terminal.sees("500: thread 'main' panicked at x").await.unwrap();
+    terminal.press("\r").unwrap();
+    terminal.sees("\nread again\n").await.unwrap();
+    leave(terminal).await;
+    let said = play.history("main", "main").await;
+    let said = said.iter().filter(|row| row["role"] == "user");
+    for row in said {
+        assert_eq!(row["content"][0]["text"], format!("Why? {paste}"));
+    }
+}

@@ -13,10 +13,13 @@ use reedline::{
 use skep_guard::environment;
 
 use super::commands;
-use crate::print::text::{harmless, width_of};
+use super::paste::Pastes;
+use crate::print::text::{harmless, width};
 
 /// Messages kept in the input history.
 const REMEMBERED: usize = 1000;
+/// Bytes of the longest of them.
+const LONGEST: usize = 64 << 10;
 
 /// What a key asked for.
 #[derive(Debug, PartialEq)]
@@ -44,6 +47,7 @@ pub struct Editor {
     search: Option<HistorySearch>,
     /// The completions shown, and the chosen one.
     menu: Option<CompletionMenu>,
+    pastes: Pastes,
 }
 
 #[derive(Default)]
@@ -71,16 +75,27 @@ impl Editor {
             back: None,
             search: None,
             menu: None,
+            pastes: Pastes::default(),
         }
     }
 
     /// Whether nothing is written.
     pub fn is_empty(&self) -> bool {
-        self.line.current_buffer_contents().is_empty()
+        self.folded().is_empty()
     }
 
-    pub fn text(&self) -> &str {
+    /// What is written, pastes whole.
+    pub fn text(&self) -> String {
+        self.pastes.unfold(self.folded())
+    }
+
+    /// The line with a sign for each large paste.
+    fn folded(&self) -> &str {
         self.line.current_buffer_contents()
+    }
+
+    pub fn has_paste(&self) -> bool {
+        self.pastes.are_in(self.folded())
     }
 
     pub fn menu(&self) -> Option<&CompletionMenu> {
@@ -105,12 +120,18 @@ impl Editor {
                 return KeyAction::Edited;
             }
             if key.modifiers == KeyModifiers::CONTROL && key.code == KeyCode::Char('o') {
-                return KeyAction::ToggleThinking;
+                if !self.has_paste() {
+                    return KeyAction::ToggleThinking;
+                }
+                let text = self.text();
+                self.set(&text);
+                return KeyAction::Edited;
             }
         }
         self.menu = None;
         if let Event::Paste(text) = &event {
-            self.insert(&pasted(text));
+            let text = self.pastes.fold(text);
+            self.insert(&text);
             return KeyAction::Edited;
         }
         match event.try_into() {
@@ -131,15 +152,15 @@ impl Editor {
             ReedlineEvent::Enter => return self.enter(more),
             ReedlineEvent::Esc => return KeyAction::Stop,
             ReedlineEvent::CtrlC => {
-                let had_words = !self.text().is_empty();
+                let had_words = !self.is_empty();
                 self.set("");
                 return KeyAction::Break { had_words };
             }
-            ReedlineEvent::CtrlD if self.text().is_empty() => return KeyAction::Leave,
+            ReedlineEvent::CtrlD if self.is_empty() => return KeyAction::Leave,
             ReedlineEvent::CtrlD => self.line.run_edit_commands(&[EditCommand::Delete]),
             ReedlineEvent::ClearScreen => return KeyAction::Redraw,
             ReedlineEvent::SearchHistory => {
-                let before = self.text().to_owned();
+                let before = self.folded().to_owned();
                 self.search = Some(HistorySearch { before, ..HistorySearch::default() });
             }
             ReedlineEvent::Up => self.up(),
@@ -177,7 +198,7 @@ impl Editor {
             self.edit(EditCommand::InsertNewline);
             return KeyAction::Edited;
         }
-        if self.text().ends_with('\\') {
+        if self.folded().ends_with('\\') {
             self.edit(EditCommand::MoveToEnd { select: false });
             self.edit(EditCommand::Backspace);
             self.edit(EditCommand::InsertNewline);
@@ -188,22 +209,26 @@ impl Editor {
             return KeyAction::Edited;
         }
         // A history that cannot be written does not stop the message.
-        let _ = self.history.save(HistoryItem::from_command_line(&text));
-        let _ = self.history.sync();
+        if text.len() <= LONGEST {
+            let kept = self.pastes.kept(self.folded().trim_end());
+            let _ = self.history.save(HistoryItem::from_command_line(&kept));
+            let _ = self.history.sync();
+        }
         self.back = None;
+        self.pastes = Pastes::default();
         self.set("");
         KeyAction::Submit(text)
     }
 
     fn up(&mut self) {
-        let before = self.text().get(..self.line.current_insertion_point()).unwrap_or_default();
+        let before = self.folded().get(..self.line.current_insertion_point()).unwrap_or_default();
         if before.contains('\n') {
             self.edit(EditCommand::MoveLineUp { select: false });
             return;
         }
         let (at, draft) = match self.back.take() {
             Some((at, draft)) => (at + 1, draft),
-            None => (0, self.text().to_owned()),
+            None => (0, self.folded().to_owned()),
         };
         match self.past("", at) {
             Some(text) => {
@@ -215,7 +240,7 @@ impl Editor {
     }
 
     fn down(&mut self) {
-        let after = self.text().get(self.line.current_insertion_point()..).unwrap_or_default();
+        let after = self.folded().get(self.line.current_insertion_point()..).unwrap_or_default();
         if after.contains('\n') {
             self.edit(EditCommand::MoveLineDown { select: false });
             return;
@@ -232,11 +257,12 @@ impl Editor {
     }
 
     /// The message that holds the words, `skipped` matches back from the newest.
-    fn past(&self, words: &str, skipped: usize) -> Option<String> {
+    fn past(&mut self, words: &str, skipped: usize) -> Option<String> {
         let mut query = SearchQuery::all_that_contain_rev(words.to_owned());
         query.direction = SearchDirection::Backward;
         let found = self.history.search(query).ok()?;
-        found.into_iter().nth(skipped).map(|item| item.command_line)
+        let found = found.into_iter().nth(skipped)?;
+        Some(self.pastes.recalled(&found.command_line))
     }
 
     /// Handles a key during a history search; `None` if the key ends the search and has its usual
@@ -278,7 +304,7 @@ impl Editor {
             self.set(&word);
             return;
         }
-        let words = commands::completions(self.text());
+        let words = commands::completions(self.folded());
         match words.as_slice() {
             [] => {}
             [(word, _)] => {
@@ -295,7 +321,8 @@ impl Editor {
 
     /// The written lines at this width, and where the cursor is among them.
     pub fn layout(&self, columns: usize) -> EditorLayout {
-        layout(self.text(), self.line.current_insertion_point(), columns.max(2))
+        let cursor = self.line.current_insertion_point();
+        layout(self.folded(), &self.pastes, cursor, columns.max(2))
     }
 }
 
@@ -306,7 +333,7 @@ pub struct EditorLayout {
     pub column: usize,
 }
 
-fn layout(text: &str, cursor: usize, columns: usize) -> EditorLayout {
+fn layout(text: &str, pastes: &Pastes, cursor: usize, columns: usize) -> EditorLayout {
     let mut shown = EditorLayout { lines: vec![String::new()], ..EditorLayout::default() };
     let mut column = 0;
     for (at, letter) in text.char_indices() {
@@ -318,8 +345,9 @@ fn layout(text: &str, cursor: usize, columns: usize) -> EditorLayout {
             column = 0;
             continue;
         }
-        let piece = harmless(letter.encode_utf8(&mut [0; 4]));
-        let wide: usize = piece.chars().map(width_of).sum();
+        let sign = pastes.shown(letter, columns.saturating_sub(column), columns);
+        let piece = sign.unwrap_or_else(|| harmless(letter.encode_utf8(&mut [0; 4])));
+        let wide = width(&piece);
         if column + wide > columns {
             shown.lines.push(String::new());
             column = 0;
@@ -340,13 +368,6 @@ fn layout(text: &str, cursor: usize, columns: usize) -> EditorLayout {
         (shown.row, shown.column) = (shown.lines.len() - 1, column);
     }
     shown
-}
-
-/// Pasted text keeps line ends and tabs; other control characters are removed.
-fn pasted(text: &str) -> String {
-    let text = text.replace("\r\n", "\n").replace('\r', "\n");
-    let pieces = text.split('\t').map(harmless);
-    pieces.collect::<Vec<_>>().join("\t")
 }
 
 /// The input history: a private file in the user's state folder, or memory if that is not possible.
@@ -407,7 +428,7 @@ mod tests {
         editor.take(Event::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)), true);
         let sent = send(&mut editor, "five");
         assert_eq!(sent, KeyAction::Submit("one\ntwo\nthree\n\tfour\n[31m\nfive".to_owned()));
-        assert_eq!(editor.text(), "");
+        assert_eq!(editor.folded(), "");
         assert_eq!(press(&mut editor, KeyCode::Enter, KeyModifiers::NONE), KeyAction::Edited);
     }
 
@@ -422,7 +443,7 @@ mod tests {
         let (up, down, none) = (KeyCode::Up, KeyCode::Down, KeyModifiers::NONE);
         for key in [up, up, up, up, down, down, down, down] {
             press(&mut editor, key, none);
-            seen.push(editor.text().to_owned());
+            seen.push(editor.folded().to_owned());
         }
         let third = "third light";
         let expected =
@@ -430,11 +451,35 @@ mod tests {
         assert_eq!(seen, expected);
         press(&mut editor, KeyCode::Char('r'), KeyModifiers::CONTROL);
         write(&mut editor, "light");
-        assert_eq!((editor.text(), editor.searched()), (third, Some("light")));
+        assert_eq!((editor.folded(), editor.searched()), (third, Some("light")));
         press(&mut editor, KeyCode::Char('r'), KeyModifiers::CONTROL);
-        assert_eq!(editor.text(), "first light");
+        assert_eq!(editor.folded(), "first light");
         press(&mut editor, KeyCode::Esc, none);
-        assert_eq!((editor.text(), editor.searched()), ("draft", None));
+        assert_eq!((editor.folded(), editor.searched()), ("draft", None));
+    }
+
+    #[test]
+    fn a_large_paste_is_removed_as_one_shown_whole_and_recalled_folded() {
+        let mut editor = editor();
+        let paste = "thread 'main' panicked at src/main.rs:1\n".repeat(500);
+        let none = KeyModifiers::NONE;
+        write(&mut editor, "why? ");
+        editor.take(Event::Paste(paste.clone()), false);
+        let shown = |editor: &Editor, columns| editor.layout(columns).lines.join("|");
+        let wide = "why? [pasted 500 lines, 20 kB: \"thread 'main' panicked at s…\"]";
+        assert_eq!(shown(&editor, 77), wide);
+        assert_eq!(shown(&editor, 37), "why? [pasted 500 lines, 20 kB]");
+        assert_eq!(shown(&editor, 29), "why? |[pasted 500 lines, 20 kB]");
+        assert_eq!(editor.layout(77).column, wide.chars().count());
+        press(&mut editor, KeyCode::Backspace, none);
+        assert_eq!(editor.text(), "why? ");
+        editor.take(Event::Paste(paste.clone()), false);
+        let sent = press(&mut editor, KeyCode::Enter, none);
+        assert_eq!(sent, KeyAction::Submit(format!("why? {paste}").trim_end().to_owned()));
+        press(&mut editor, KeyCode::Up, none);
+        assert_eq!(shown(&editor, 77), wide);
+        let open = press(&mut editor, KeyCode::Char('o'), KeyModifiers::CONTROL);
+        assert_eq!((open, editor.folded()), (KeyAction::Edited, format!("why? {paste}").as_str()));
     }
 
     #[test]
@@ -442,18 +487,18 @@ mod tests {
         let mut editor = editor();
         write(&mut editor, "/sto");
         press(&mut editor, KeyCode::Tab, KeyModifiers::NONE);
-        assert_eq!(editor.text(), "/stop ");
+        assert_eq!(editor.folded(), "/stop ");
         editor.set("/");
         press(&mut editor, KeyCode::Tab, KeyModifiers::NONE);
-        assert_eq!(editor.text(), "/");
+        assert_eq!(editor.folded(), "/");
         let words = editor.menu().map(|menu| menu.words.clone()).unwrap_or_default();
         assert!(words.iter().any(|(word, _)| word == "/thinking"), "{words:?}");
         press(&mut editor, KeyCode::Tab, KeyModifiers::NONE);
-        assert_eq!(Some(editor.text()), words.first().map(|(word, _)| word.as_str()));
+        assert_eq!(Some(editor.folded()), words.first().map(|(word, _)| word.as_str()));
         press(&mut editor, KeyCode::Char('c'), KeyModifiers::CONTROL);
         write(&mut editor, "no /st");
         press(&mut editor, KeyCode::Tab, KeyModifiers::NONE);
-        assert_eq!(editor.text(), "no /st");
+        assert_eq!(editor.folded(), "no /st");
     }
 
     #[test]
@@ -465,7 +510,7 @@ mod tests {
         assert_eq!(gone, KeyAction::Break { had_words: false });
         write(&mut editor, "words");
         let gone = press(&mut editor, KeyCode::Char('c'), control);
-        assert_eq!((gone, editor.text()), (KeyAction::Break { had_words: true }, ""));
+        assert_eq!((gone, editor.folded()), (KeyAction::Break { had_words: true }, ""));
         assert_eq!(press(&mut editor, KeyCode::Char('o'), control), KeyAction::ToggleThinking);
         assert_eq!(press(&mut editor, KeyCode::Char('l'), control), KeyAction::Redraw);
         assert_eq!(press(&mut editor, KeyCode::Char('d'), control), KeyAction::Leave);
@@ -484,7 +529,7 @@ mod tests {
             ("\tx", 1, (2, 1, 0)),
         ];
         for (text, cursor, (lines, row, column)) in cases {
-            let shown = layout(text, cursor, 4);
+            let shown = layout(text, &Pastes::default(), cursor, 4);
             assert_eq!(
                 (shown.lines.len(), shown.row, shown.column),
                 (lines, row, column),

@@ -200,7 +200,7 @@ impl Terminal {
             return ScreenAction::Repaint;
         }
         let armed = std::mem::take(&mut self.armed);
-        if self.unsent.as_deref() != Some(self.editor.text()) {
+        if self.unsent.as_ref().is_some_and(|text| *text != self.editor.text()) {
             self.unsent = None;
         }
         if !more && self.once.is_none() && self.decision_key(&event).await {
@@ -296,7 +296,7 @@ impl Terminal {
     async fn decision_key(&mut self, event: &Event) -> bool {
         let approvals = &mut self.transcript.approvals;
         let (line, now) = (self.editor.text(), clock::now_ms());
-        let reply = decision::key(approvals, &mut self.word_rest, event, line, now);
+        let reply = decision::key(approvals, &mut self.word_rest, event, &line, now);
         let Some(reply) = reply else { return false };
         if let Some(line) = reply.line {
             self.editor.set(&line);
@@ -419,7 +419,7 @@ impl Terminal {
             below.extend(lines.map(|(at, text)| self.written(at, text)));
             (row, column) = (row + shown.row - first, shown.column + 2);
             below.extend(self.hints());
-            if let Some(text) = self.unsent.as_deref().filter(|text| *text == self.editor.text()) {
+            if let Some(text) = self.unsent.as_ref().filter(|text| **text == self.editor.text()) {
                 below.extend(decision::explained(&self.transcript.approvals, text, &self.term));
             }
         } else {
@@ -497,6 +497,9 @@ impl Terminal {
         let faint = |text: String| vec![TextSpan::new(text, Style::FAINT)];
         if let Some(query) = self.editor.searched() {
             return vec![faint(format!("  search: {query} (Ctrl-R older, Enter takes, Esc back)"))];
+        }
+        if self.editor.has_paste() {
+            return vec![faint("  Ctrl-O show   Backspace remove".to_owned())];
         }
         let Some(menu) = self.editor.menu() else { return Vec::new() };
         let first = (menu.chosen.unwrap_or(0) + 1).saturating_sub(MENU_LINES);

@@ -14,6 +14,8 @@ const DIFF_LINES: usize = 40;
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 4;
 const ERROR_LINES: usize = 8;
+/// Lines of a message that are shown; of a longer one a quarter of them.
+const SAID_LINES: usize = 12;
 /// Lines of a file that a call names.
 const FILE_LINES: usize = 200;
 
@@ -32,7 +34,7 @@ pub fn entry(
     thinking: ThinkingDisplay,
 ) -> Vec<TextLine> {
     let mut lines = match entry {
-        ChatEntry::Said(text) => said(text, term),
+        ChatEntry::Said(text) => said(text, term, thinking),
         ChatEntry::Answer(text) => markdown::render(text, term),
         ChatEntry::Listing(text) => list::render(text, term),
         ChatEntry::Thought(text) => thought(text, term, thinking),
@@ -131,8 +133,16 @@ pub fn running(call: &RunningCall, now: i64, term: &TermInfo) -> TextLine {
     line
 }
 
-pub fn said(text: &str, term: &TermInfo) -> Vec<TextLine> {
-    indented(text, term.sign("› ", "> "), Style { colour: Some(Colour::Blue), ..Style::BOLD }, term)
+/// A message; of a long one the beginning, unless everything is shown.
+fn said(text: &str, term: &TermInfo, thinking: ThinkingDisplay) -> Vec<TextLine> {
+    let style = Style { colour: Some(Colour::Blue), ..Style::BOLD };
+    let mut lines = indented(text, term.sign("› ", "> "), style, term);
+    let all = lines.len();
+    if all > SAID_LINES && thinking == ThinkingDisplay::Folded {
+        lines.truncate(SAID_LINES / 4);
+        lines.extend(rest(all, lines.len(), term));
+    }
+    lines
 }
 
 fn thought(text: &str, term: &TermInfo, thinking: ThinkingDisplay) -> Vec<TextLine> {
