@@ -257,7 +257,11 @@ where
         RootCommand::Status(command) => status::run(command, &globals).await,
         RootCommand::Doctor(command) => doctor::run(command, &globals, &program.known).await,
         RootCommand::Config(command) => config::run(command, &globals, &program.known),
-        RootCommand::Chat(command) => Box::pin(chat::run(command, &globals)).await,
+        RootCommand::Chat(command) => {
+            let up = up::UpArgs::detached();
+            let start = async || up::run(up, &globals, &program.known, program.serve).await;
+            Box::pin(chat::run(command, &globals, start)).await
+        }
         RootCommand::Provider(command) => provider::run(command, &globals).await,
         RootCommand::Send(command) => send::run(command, &globals).await,
         RootCommand::History(command) => history::run(command, &globals).await,

@@ -4,6 +4,7 @@
 //! `markdown` render it, `terminal` paints it and reads keys, `plain` works without a terminal.
 
 mod approvals;
+mod code;
 mod commands;
 mod connection;
 mod decision;
@@ -29,7 +30,7 @@ use serde_json::Value;
 use skep_guard::environment;
 
 use crate::failure::Failure;
-use crate::hive::{Client, Globals};
+use crate::hive::{CallError, Client, Globals};
 use crate::print::{TermInfo, items, output};
 use connection::{ChatUpdate, ConnectionOptions};
 use plain::PlainChat;
@@ -65,9 +66,17 @@ pub struct ChatArgs {
     session: String,
 }
 
-pub async fn run(command: ChatArgs, globals: &Globals) -> Result<(), Failure> {
-    let client = Client::open(globals)?;
+/// `start` starts the hive of the home in the background.
+pub async fn run(
+    command: ChatArgs,
+    globals: &Globals,
+    start: impl AsyncFnOnce() -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let typed = stdin().is_terminal() && stdout().is_terminal();
+    if typed && !globals.json && is_wanted(globals).await {
+        start().await?;
+    }
+    let client = Client::open(globals)?;
     let dumb = environment::var("TERM").is_none_or(|terminal| terminal == "dumb");
     let paints = typed && !dumb && !globals.json;
     let options = ConnectionOptions {
@@ -95,6 +104,24 @@ pub async fn run(command: ChatArgs, globals: &Globals) -> Result<(), Failure> {
     let (width, _) = Screen::size();
     let term = TermInfo { width, colour: output::colour_wanted(), unicode: speaks_unicode() };
     terminal::run(connection, transcript, term, command.message).await
+}
+
+/// Whether no hive runs in the home and the person wants one.
+async fn is_wanted(globals: &Globals) -> bool {
+    let Some(home) = globals.home().ok().filter(|_| globals.url.is_none()) else { return false };
+    let down = match (home.run().try_exists(), Client::open(globals)) {
+        (Ok(false), _) => true,
+        (_, Ok(client)) => matches!(
+            client.get("/ready").await,
+            Err(CallError::Unreachable { connected: false, .. })
+        ),
+        // Somebody else's home.
+        (_, Err(_)) => false,
+    };
+    let place = home.root().display();
+    let prompt = format!("No hive is running for {place}. Start it now? [Y/n] ");
+    let answer = if down { output::ask(&prompt) } else { None };
+    answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "" | "y" | "yes"))
 }
 
 fn model_of(state: &Value, agent: &str) -> String {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +40,14 @@ fn write(text: &str) {
             let _ = LOST.set(error.to_string());
         }
     }
+}
+
+/// Asks the person at the terminal; `None` if the input ended.
+pub fn ask(prompt: &str) -> Option<String> {
+    piece(prompt);
+    let mut line = String::new();
+    let read = tokio::task::block_in_place(|| std::io::stdin().lock().read_line(&mut line));
+    read.ok().filter(|bytes| *bytes > 0).map(|_| line.trim().to_owned())
 }
 
 /// Whether nobody reads standard output any more: what has no other end than that is over.

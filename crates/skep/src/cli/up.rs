@@ -87,6 +87,17 @@ where
 }
 
 impl UpArgs {
+    /// `skep up --detach`.
+    pub fn detached() -> Self {
+        Self {
+            port: None,
+            detach: true,
+            insecure_bind: false,
+            accept_loss: false,
+            in_background: false,
+        }
+    }
+
     /// The options of the command line, for the background process.
     fn options(&self) -> Vec<OsString> {
         let mut options = vec!["--in-background".into()];

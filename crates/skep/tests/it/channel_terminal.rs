@@ -32,10 +32,35 @@ async fn channel_chat_help_is_a_list_at_any_width() {
     wide.sees("/help for commands").await.unwrap();
     wide.press("/help\r").unwrap();
     let shown = wide.sees("Ctrl-D leave\n").await.unwrap();
-    insta::assert_snapshot!(from(&shown, "Commands"), @"");
+    insta::assert_snapshot!(from(&shown, "Commands"), @r"
+    Commands
+      /new [message]                new conversation
+      /model [name]                 show or change the model
+      /think [off|low|medium|high]  show or change thinking
+      /compact [what to keep]       summarise older messages
+      /status                       turn, queue, model, cost
+      /stop                         stop the turn; queued messages stay
+      /help                         this list
+      /retry                        try the last message again
+      /approve [session|always]     approve the waiting tool call (y, s, a)
+      /deny [note]                  deny the waiting tool call (n)
+      /thinking                     show or fold thinking (Ctrl-O)
+      /quit                         leave (Ctrl-D); a running turn goes on
+      //text                        send text that begins with a slash
+
+    Keys
+      Enter send   Alt-Enter new line   Esc stop   Up earlier message
+      Tab complete   Ctrl-R search   Ctrl-O thinking   Ctrl-L redraw   Ctrl-D leave
+    ");
     wide.press("/model\r").unwrap();
     let shown = wide.sees("default the agent's own.\n").await.unwrap();
-    insta::assert_snapshot!(from(&shown, "Model"), @"");
+    insta::assert_snapshot!(from(&shown, "Model"), @r"
+    Model
+      now      anthropic scripted (profile default)
+      default  anthropic scripted, the agent's own
+    /model NAME changes it from the next turn. PROVIDER:MODEL names another model of
+    one of these providers, default the agent's own.
+    ");
     wide.press("/nothing\r").unwrap();
     wide.sees("✗ There is no command `/nothing`. (unknown_command)\n\nCommands\n").await.unwrap();
     leave(wide).await;
@@ -43,10 +68,60 @@ async fn channel_chat_help_is_a_list_at_any_width() {
     narrow.sees("/help for commands").await.unwrap();
     narrow.press("/help\r").unwrap();
     let shown = narrow.sees("Ctrl-D leave\n").await.unwrap();
-    insta::assert_snapshot!(from(&shown, "Commands"), @"");
+    insta::assert_snapshot!(from(&shown, "Commands"), @r"
+    Commands
+      /new [message]
+        new conversation
+      /model [name]
+        show or change the model
+      /think [off|low|medium|high]
+        show or change thinking
+      /compact [what to keep]
+        summarise older messages
+      /status
+        turn, queue, model, cost
+      /stop
+        stop the turn; queued messages stay
+      /help
+        this list
+      /retry
+        try the last message again
+      /approve [session|always]
+        approve the waiting tool call (y, s,
+        a)
+      /deny [note]
+        deny the waiting tool call (n)
+      /thinking
+        show or fold thinking (Ctrl-O)
+      /quit
+        leave (Ctrl-D); a running turn goes
+        on
+      //text
+        send text that begins with a slash
+
+    Keys
+      Enter send   Alt-Enter new line
+      Esc stop   Up earlier message
+      Tab complete   Ctrl-R search
+      Ctrl-O thinking   Ctrl-L redraw
+      Ctrl-D leave
+    ");
     narrow.press("/status\r").unwrap();
     let shown = narrow.sees("\n  store").await.unwrap();
-    insta::assert_snapshot!(from(&shown, "Status"), @"");
+    insta::assert_snapshot!(from(&shown, "Status"), @r"
+    Status
+      agent         main
+      conversation  main
+      turn          none
+      queued        0 messages
+      model         anthropic scripted
+                    (profile default)
+      hive's model  anthropic scripted
+                    (profile default of
+                    providers.yaml)
+      today         $0
+      store         ok
+    ");
     leave(narrow).await;
 }
 
@@ -97,7 +172,7 @@ async fn channel_chat_folds_a_paste_of_500_lines_and_sends_it_whole() {
     let line = |number: usize| format!("{number}: thread 'main' panicked at x");
     let lines: Vec<String> = (1..=500).map(line).collect();
     let (paste, sign) =
-        (lines.join("\n"), "[pasted 500 lines, 17 kB: \"1: thread 'main' panicked …\"]");
+        (lines.join("\n"), "[pasted 500 lines, 16 kB: \"1: thread 'main' panicked a…\"]");
     terminal.press("Why? ").unwrap();
     terminal.paste(&paste).unwrap();
     let shown = terminal.sees(&format!("› Why? {sign}\n  Ctrl-O show   Backspace remove")).await;
@@ -107,7 +182,7 @@ async fn channel_chat_folds_a_paste_of_500_lines_and_sends_it_whole() {
     terminal.paste(&paste).unwrap();
     terminal.sees(sign).await.unwrap();
     terminal.resize(40, 24).unwrap();
-    terminal.sees("\n› Why? [pasted 500 lines, 17 kB]\n").await.unwrap();
+    terminal.sees("\n› Why? [pasted 500 lines, 16 kB]\n").await.unwrap();
     terminal.resize(80, 24).unwrap();
     terminal.sees(sign).await.unwrap();
     terminal.press("\r").unwrap();
@@ -126,4 +201,39 @@ async fn channel_chat_folds_a_paste_of_500_lines_and_sends_it_whole() {
     for row in said {
         assert_eq!(row["content"][0]["text"], format!("Why? {paste}"));
     }
+}
+
+#[tokio::test]
+async fn channel_chat_starts_the_hive_when_none_runs() {
+    let stage = Stage::patient().await;
+    stage.write("skep.yaml", "server: {port: 0}\n");
+    stage.model.push(Reply::say("awake"));
+    let skep = |words: &[&str]| {
+        let start = Start::new(&locate::rig().unwrap(), stage.home()).env("RIG_KEY", "rig-key");
+        words.iter().fold(start, |start, word| start.argument(*word))
+    };
+    let piped = skep(&["chat", "-m", "hello"]).finish().await.unwrap();
+    assert_eq!((piped.code, piped.stdout.as_str()), (Some(1), ""), "nobody is asked");
+    assert!(piped.stderr.contains("next: skep up"), "{}", piped.stderr);
+    let question = format!("No hive is running for {}.", stage.home().display());
+    let mut no = skep(&["chat"]).on_terminal(200, 24).unwrap();
+    no.sees(&format!("{question} Start it now? [Y/n]")).await.unwrap();
+    no.press("n\r").unwrap();
+    assert_eq!(no.wait().await.unwrap().code(), Some(1));
+    no.sees("next: skep up").await.unwrap();
+
+    let mut yes = skep(&["chat"]).on_terminal(200, 24).unwrap();
+    yes.sees("Start it now? [Y/n]").await.unwrap();
+    yes.press("\r").unwrap();
+    yes.sees("/help for commands").await.unwrap();
+    yes.press("hello\r").unwrap();
+    yes.sees("\nawake\n").await.unwrap();
+    leave(yes).await;
+    // It outlives the chat, and the next one asks nothing.
+    let mut again = skep(&["chat"]).on_terminal(200, 24).unwrap();
+    let shown = again.sees("awake").await.unwrap();
+    assert!(!shown.contains("Start it now?"), "{shown}");
+    again.press(CONTROL_D).unwrap();
+    again.wait().await.unwrap();
+    assert_eq!(skep(&["down"]).finish().await.unwrap().code, Some(0));
 }

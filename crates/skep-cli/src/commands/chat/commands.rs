@@ -16,8 +16,8 @@ const LOCAL: &[CommandInfo] = &[
 const KEYS: &str = "
 
 Keys
-  Enter send   Alt-Enter new line   Esc stop   Up earlier message   Tab complete
-  Ctrl-R search   Ctrl-O thinking   Ctrl-L redraw   Ctrl-D leave";
+  Enter send   Alt-Enter new line   Esc stop   Up earlier message
+  Tab complete   Ctrl-R search   Ctrl-O thinking   Ctrl-L redraw   Ctrl-D leave";
 
 const fn command(name: &'static str, arguments: &'static str, help: &'static str) -> CommandInfo {
     CommandInfo { name, arguments, help }

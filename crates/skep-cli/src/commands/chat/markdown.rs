@@ -3,6 +3,7 @@
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
+use super::code;
 use super::table::MarkdownTable;
 use crate::print::text::{Colour, Style, TermInfo, TextLine, TextSpan, line_width, width, wrap};
 
@@ -42,7 +43,8 @@ struct MarkdownRenderer {
     lists: Vec<Option<u64>>,
     /// A blank line belongs before the next block.
     gap: bool,
-    code: Option<String>,
+    /// The language of the open code block, and its text.
+    code: Option<(String, String)>,
     /// The address of each open link, and where its text began.
     links: Vec<(String, usize)>,
     table: Option<MarkdownTable>,
@@ -54,7 +56,7 @@ impl MarkdownRenderer {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) => match &mut self.code {
-                Some(code) => code.push_str(&text),
+                Some((_, code)) => code.push_str(&text),
                 None => self.say(&text),
             },
             Event::Code(code) => {
@@ -92,13 +94,15 @@ impl MarkdownRenderer {
             }
             Tag::CodeBlock(kind) => {
                 self.end_paragraph();
-                self.code = Some(String::new());
-                if let CodeBlockKind::Fenced(language) = kind
-                    && !language.is_empty()
-                {
+                let language = match kind {
+                    CodeBlockKind::Fenced(language) => language.to_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                if !language.is_empty() {
                     self.block(vec![vec![TextSpan::new(format!("  {language}"), Style::FAINT)]]);
                     self.gap = false;
                 }
+                self.code = Some((language, String::new()));
             }
             Tag::List(first) => {
                 self.end_paragraph();
@@ -125,9 +129,9 @@ impl MarkdownRenderer {
                 self.links.push((dest_url.to_string(), self.words.len()));
                 self.styles.push(self.style());
             }
-            Tag::Table(_) => {
+            Tag::Table(alignments) => {
                 self.end_paragraph();
-                self.table = Some(MarkdownTable::default());
+                self.table = Some(MarkdownTable { alignments, rows: Vec::new() });
             }
             Tag::TableRow | Tag::TableHead => {
                 if let Some(table) = &mut self.table {
@@ -238,11 +242,10 @@ impl MarkdownRenderer {
     }
 
     fn end_code(&mut self) {
-        let Some(code) = self.code.take() else { return };
+        let Some((language, code)) = self.code.take() else { return };
         let code = code.strip_suffix('\n').unwrap_or(&code);
-        let style = Style::of(Colour::Cyan);
         let room = self.room().saturating_sub(2);
-        let lines = wrap(&[TextSpan::new(code, style)], room).into_iter().map(|mut line| {
+        let lines = wrap(&code::spans(code, &language), room).into_iter().map(|mut line| {
             line.insert(0, TextSpan::plain("  "));
             line
         });

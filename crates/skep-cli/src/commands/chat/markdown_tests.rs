@@ -81,6 +81,47 @@ fn a_narrow_terminal_gets_its_tables_as_lists() {
 }
 
 #[test]
+fn columns_are_aligned_as_the_table_says() {
+    let text = "| left | right | middle |\n|:--|--:|:-:|\n| a | 1 | x |\n| bb | 200 | yy |\n";
+    insta::assert_snapshot!(shown(text, 40), @r"
+    left  right  middle
+    ────  ─────  ──────
+    a         1    x
+    bb      200    yy
+    ");
+}
+
+#[test]
+fn code_has_colours_for_comments_strings_numbers_and_keywords() {
+    let term = TermInfo { width: 60, colour: true, unicode: true };
+    let coloured = |tag: &str, code: &str| {
+        let lines = render(&format!("```{tag}\n{code}\n```"), &term);
+        let line = lines.last().unwrap();
+        encode(line, &term).replace('\x1b', "")
+    };
+    let cases = [
+        ("rust", "let a: &'a str = f(\"x\\\"\", 'y', 12u8); // no"),
+        ("sh", "for a in b; do echo $# \"a #b\" it's; done # no"),
+        ("py", "def f(x): return None or 'x'"),
+        ("sql", "SELECT a FROM b WHERE c = 'd' -- no"),
+        ("json", "{\"a\": [1.5, true, null], \"u\": \"http://x\"}"),
+        ("unknown", "let a = 1"),
+    ];
+    let shown: Vec<String> = cases.iter().map(|(tag, code)| coloured(tag, code)).collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+      [34mlet[0m a: &'a str = f([32m"x\""[0m, [32m'y'[0m, [36m12u8[0m); [2m// no[0m
+      [34mfor[0m a [34min[0m b; [34mdo[0m echo $# [32m"a #b"[0m it's; [34mdone[0m [2m# no[0m
+      [34mdef[0m f(x): [34mreturn[0m [34mNone[0m [34mor[0m [32m'x'[0m
+      [34mSELECT[0m a [34mFROM[0m b [34mWHERE[0m c = [32m'd'[0m [2m-- no[0m
+      {[32m"a"[0m: [[36m1[0m.[36m5[0m, [34mtrue[0m, [34mnull[0m], [32m"u"[0m: [32m"http://x"[0m}
+      [36mlet a = 1[0m
+    "#);
+    let plain = TermInfo { colour: false, ..term };
+    let lines = render("```rust\nlet a = 1; // b\n```", &plain);
+    assert_eq!(encode(lines.last().unwrap(), &plain), "  let a = 1; // b");
+}
+
+#[test]
 fn a_text_that_grows_only_changes_at_its_end() {
     let text = "First.\n\n```\ncode one\ncode two\n```\nLast words.";
     let whole = shown(text, 40);

@@ -1,5 +1,7 @@
 //! A table of a markdown text: columns where they fit, else one "name: value" line per cell.
 
+use pulldown_cmark::Alignment;
+
 use crate::print::text::{Style, TermInfo, TextLine, TextSpan, line_width, wrap};
 
 /// The narrowest column.
@@ -7,8 +9,9 @@ const NARROWEST: usize = 4;
 const BETWEEN: usize = 2;
 
 /// The first row is the head.
-#[derive(Default)]
 pub struct MarkdownTable {
+    /// Of each column.
+    pub alignments: Vec<Alignment>,
     pub rows: Vec<Vec<Vec<TextSpan>>>,
 }
 
@@ -20,7 +23,7 @@ impl MarkdownTable {
             return Vec::new();
         }
         match self.widths(columns, room) {
-            Some(widths) => in_columns(head, rows, &widths, term),
+            Some(widths) => self.in_columns(head, rows, &widths, term),
             None => one_below_the_other(head, rows, room),
         }
     }
@@ -42,53 +45,61 @@ impl MarkdownTable {
         }
         Some(widths)
     }
-}
 
-fn in_columns(
-    head: &[Vec<TextSpan>],
-    rows: &[Vec<Vec<TextSpan>>],
-    widths: &[usize],
-    term: &TermInfo,
-) -> Vec<TextLine> {
-    let mut lines = row_lines(&strong(head), widths);
-    let rule = widths.iter().map(|width| term.sign("─", "-").repeat(*width));
-    let rule = rule.collect::<Vec<_>>().join(&" ".repeat(BETWEEN));
-    lines.push(vec![TextSpan::new(rule, Style::FAINT)]);
-    lines.extend(rows.iter().flat_map(|row| row_lines(row, widths)));
-    lines
+    fn in_columns(
+        &self,
+        head: &[Vec<TextSpan>],
+        rows: &[Vec<Vec<TextSpan>>],
+        widths: &[usize],
+        term: &TermInfo,
+    ) -> Vec<TextLine> {
+        let mut lines = self.row_lines(&strong(head), widths);
+        let rule = widths.iter().map(|width| term.sign("─", "-").repeat(*width));
+        let rule = rule.collect::<Vec<_>>().join(&" ".repeat(BETWEEN));
+        lines.push(vec![TextSpan::new(rule, Style::FAINT)]);
+        lines.extend(rows.iter().flat_map(|row| self.row_lines(row, widths)));
+        lines
+    }
+
+    fn row_lines(&self, row: &[Vec<TextSpan>], widths: &[usize]) -> Vec<TextLine> {
+        let none = Vec::new();
+        let cells: Vec<Vec<TextLine>> = widths
+            .iter()
+            .enumerate()
+            .map(|(at, width)| wrap(row.get(at).unwrap_or(&none), *width))
+            .collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+        let mut lines = Vec::new();
+        for at in 0..height {
+            let mut line = TextLine::new();
+            let mut missing = 0;
+            for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
+                // Padding is written only when something follows it.
+                let text = cell.get(at).cloned().unwrap_or_default();
+                let columns = line_width(&text);
+                let free = width.saturating_sub(columns);
+                let before = match self.alignments.get(column) {
+                    Some(Alignment::Right) => free,
+                    Some(Alignment::Center) => free / 2,
+                    _ => 0,
+                };
+                missing += before;
+                if columns > 0 {
+                    line.push(TextSpan::plain(" ".repeat(missing)));
+                    missing = 0;
+                }
+                line.extend(text);
+                missing += free - before + BETWEEN;
+            }
+            lines.push(line);
+        }
+        lines
+    }
 }
 
 fn strong(cells: &[Vec<TextSpan>]) -> Vec<Vec<TextSpan>> {
     let strong = |span: &TextSpan| TextSpan::new(&span.text, Style { bold: true, ..span.style });
     cells.iter().map(|cell| cell.iter().map(strong).collect()).collect()
-}
-
-fn row_lines(row: &[Vec<TextSpan>], widths: &[usize]) -> Vec<TextLine> {
-    let none = Vec::new();
-    let cells: Vec<Vec<TextLine>> = widths
-        .iter()
-        .enumerate()
-        .map(|(at, width)| wrap(row.get(at).unwrap_or(&none), *width))
-        .collect();
-    let height = cells.iter().map(Vec::len).max().unwrap_or(0);
-    let mut lines = Vec::new();
-    for at in 0..height {
-        let mut line = TextLine::new();
-        let mut missing = 0;
-        for (cell, width) in cells.iter().zip(widths) {
-            // Padding is written only when something follows it.
-            let text = cell.get(at).cloned().unwrap_or_default();
-            let columns = line_width(&text);
-            if columns > 0 {
-                line.push(TextSpan::plain(" ".repeat(missing)));
-                missing = 0;
-            }
-            line.extend(text);
-            missing += width.saturating_sub(columns) + BETWEEN;
-        }
-        lines.push(line);
-    }
-    lines
 }
 
 fn one_below_the_other(
