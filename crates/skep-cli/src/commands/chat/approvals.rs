@@ -6,8 +6,11 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::commands::ApprovalReply;
+use super::connection::{ChatCommand, ChatRead};
 use super::decision::{DecisionMode, PatternChoice};
-use crate::commands::approve::choices;
+use super::transcript::ChatEntry;
+use crate::commands::approve::{choices, covers_path};
+use crate::hive::escaped;
 use crate::print::items;
 
 /// Keys pressed sooner than this after an approval came in sight were meant for something else.
@@ -16,21 +19,8 @@ const SETTLE_MS: i64 = 400;
 /// What the terminal does with a reply.
 #[derive(Debug, PartialEq)]
 pub enum ReplyAction {
-    /// The frame for the hive.
-    Decide(Value),
-    /// Show what patterns cover before the rule is written.
-    Preview {
-        id: String,
-        patterns: Vec<String>,
-    },
-    /// Show the content of these files of the call.
-    Files {
-        id: String,
-        numbers: Vec<usize>,
-    },
-    /// Show another approval.
-    Show(Value),
-    Note(String),
+    Send(ChatCommand),
+    Show(ChatEntry),
 }
 
 #[derive(Default)]
@@ -153,12 +143,12 @@ impl PendingApprovals {
     fn send(&mut self, frame: Value) -> ReplyAction {
         self.sent.extend(frame["id"].as_str().map(str::to_owned));
         self.mode = DecisionMode::Keys;
-        ReplyAction::Decide(frame)
+        ReplyAction::Send(ChatCommand::Frame(frame))
     }
 
     /// A reply by command.
     pub fn answer(&mut self, answer: ApprovalReply) -> Vec<ReplyAction> {
-        let note = |text: &str| vec![ReplyAction::Note(text.to_owned())];
+        let note = |text: &str| vec![ReplyAction::Show(ChatEntry::Note(text.to_owned()))];
         let Some(about) = self.about.clone() else { return note("No approval waits here.") };
         let waits = |one: &&Value| one["id"] == about.as_str() && !self.sent.contains(&about);
         if !self.open.iter().any(|one| waits(&one)) {
@@ -183,18 +173,22 @@ impl PendingApprovals {
         }
         sets.push(Vec::new());
         self.mode = DecisionMode::Patterns(PatternChoice::new(scope, sets.clone()));
-        let ask = |patterns| ReplyAction::Preview { id: id.clone(), patterns };
+        let ask = |set: Vec<String>| {
+            let path = covers_path(&id, &set);
+            ReplyAction::Send(ChatCommand::Read(ChatRead::Covers(set), path))
+        };
         sets.into_iter().map(ask).collect()
     }
 
     /// The files of the current approval whose content can be shown.
-    pub fn files(&self) -> Option<ReplyAction> {
-        let question = self.current()?;
+    pub fn files(&self) -> Vec<ReplyAction> {
+        let Some(question) = self.current() else { return Vec::new() };
         let files = items(&question["files"]).iter().enumerate();
         let files = files.filter(|(_, file)| file["kind"] == "file" && file["sha256"].is_string());
-        let numbers: Vec<usize> = files.map(|(number, _)| number).take(FILES).collect();
-        let id = question["id"].as_str()?.to_owned();
-        (!numbers.is_empty()).then_some(ReplyAction::Files { id, numbers })
+        let id = escaped(question["id"].as_str().unwrap_or_default());
+        let path = |number: usize| format!("/api/v1/approvals/{id}/files/{number}");
+        let read = |(number, _)| ReplyAction::Send(ChatCommand::Read(ChatRead::File, path(number)));
+        files.map(read).take(FILES).collect()
     }
 }
 
@@ -216,23 +210,25 @@ mod tests {
         let mut approvals = PendingApprovals::default();
         assert_eq!(
             approvals.answer(ApprovalReply::Once),
-            [ReplyAction::Note("No approval waits here.".into())]
+            [ReplyAction::Show(ChatEntry::Note("No approval waits here.".into()))]
         );
         assert_eq!(approvals.know(vec![question("b", 2), question("a", 1)]).len(), 2);
         approvals.begin_line();
         // Somebody else answers the first while the line is written, and another one comes.
         assert_eq!(approvals.know(vec![question("b", 2), question("c", 3)]), [question("c", 3)]);
-        let late = [ReplyAction::Note("That approval needs no decision any more.".into())];
+        let late = [ReplyAction::Show(ChatEntry::Note(
+            "That approval needs no decision any more.".into(),
+        ))];
         assert_eq!(approvals.answer(ApprovalReply::Once), late);
         approvals.begin_line();
         let frame = json!({"type": "approve", "id": "b", "hash": "hash of b", "decision": "deny",
                            "note": "not now"});
         let no = || ApprovalReply::Deny { note: Some("not now".into()) };
-        assert_eq!(approvals.answer(no()), [ReplyAction::Decide(frame.clone())]);
+        assert_eq!(approvals.answer(no()), [ReplyAction::Send(ChatCommand::Frame(frame.clone()))]);
         // On its way: decided once, unless the hive refuses it.
         assert_eq!(approvals.answer(no()), late);
         approvals.refused("b");
-        assert_eq!(approvals.answer(no()), [ReplyAction::Decide(frame)]);
+        assert_eq!(approvals.answer(no()), [ReplyAction::Send(ChatCommand::Frame(frame))]);
     }
 
     #[test]
@@ -245,9 +241,10 @@ mod tests {
             let patterns = own.iter().map(|own| (*own).to_owned()).collect();
             approvals.answer(ApprovalReply::Lasting { scope: "always", patterns })
         };
-        let preview = |pattern: &[&str]| ReplyAction::Preview {
-            id: "a".into(),
-            patterns: pattern.iter().map(|pattern| (*pattern).to_owned()).collect(),
+        let preview = |set: &[&str]| {
+            let set: Vec<String> = set.iter().map(|pattern| (*pattern).to_owned()).collect();
+            let path = covers_path("a", &set);
+            ReplyAction::Send(ChatCommand::Read(ChatRead::Covers(set), path))
         };
         // The list says what each covers; nothing is decided before one is taken from it.
         assert_eq!(asked(&[]), [preview(&["echo a $"]), preview(&["echo"]), preview(&[])]);
@@ -265,7 +262,9 @@ mod tests {
         approvals.look(10_000);
         assert!(approvals.settles(10_399) && approvals.is_settled(10_400));
         assert_eq!(approvals.place(), Some((1, 2)));
-        let Some(ReplyAction::Decide(frame)) = approvals.decide(None) else { panic!("decided") };
+        let Some(ReplyAction::Send(ChatCommand::Frame(frame))) = approvals.decide(None) else {
+            panic!("decided")
+        };
         assert_eq!(frame["id"], "a");
         // The next one comes into sight now, and keys wait again.
         approvals.look(10_500);

@@ -13,7 +13,6 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::commands::approve::covers_path;
 use crate::failure::Failure;
 use crate::hive::client::{CallError, Client, HiveSocket, escaped};
 use crate::print::values::items;
@@ -31,31 +30,29 @@ const PAGE: i64 = 500;
 const QUEUE: usize = 256;
 
 /// A command from the user interface to the connection.
+#[derive(Debug, PartialEq)]
 pub enum ChatCommand {
     Say {
         id: String,
         text: String,
     },
-    /// Stops the running turn.
-    Interrupt,
+    /// Sends this frame: stops the turn, decides about a call.
+    Frame(Value),
     /// Tries the last message again that was not answered.
     Retry,
-    /// Ends the pause before the turn's next try.
-    RetryNow {
-        turn: String,
-    },
-    /// An answer to a call that waits for a person.
-    Decide(Value),
-    /// Asks for the content of files of an approval.
-    Files {
-        id: String,
-        numbers: Vec<usize>,
-    },
-    /// Asks what patterns would cover.
-    Preview {
-        id: String,
-        patterns: Vec<String>,
-    },
+    /// Posts to this path; events tell what it brings about.
+    Post(String),
+    /// Reads this path.
+    Read(ChatRead, String),
+}
+
+/// What is read.
+#[derive(Debug, PartialEq)]
+pub enum ChatRead {
+    /// A file that a call names.
+    File,
+    /// What these patterns would cover.
+    Covers(Vec<String>),
 }
 
 /// An update from the connection to the user interface.
@@ -73,13 +70,8 @@ pub enum ChatUpdate {
     Frame(Value),
     /// The pending approvals of this conversation.
     Questions(Vec<Value>),
-    /// A file of an approval, or the error.
-    File(Result<Value, String>),
-    /// What patterns would cover, or the error.
-    Covers {
-        patterns: Vec<String>,
-        found: Result<Value, String>,
-    },
+    /// What was read, or the error.
+    Read(ChatRead, Result<Value, String>),
     /// Why a command was not carried out.
     Refused(String),
     Lost {
@@ -236,29 +228,9 @@ impl ConnectionTask {
     async fn read_questions(&self) -> Result<(), SocketEnd> {
         let agent = escaped(&self.options.agent);
         let page = self.client.get(&format!("/api/v1/approvals?limit=200&agent={agent}")).await;
-        // A user's session keys start with the user's name.
-        let own = format!("/{}", self.options.session);
         let mut open = page.map(|page| items(&page["approvals"]).to_vec()).unwrap_or_default();
-        open.retain(|question| {
-            let key = question["session_key"].as_str().unwrap_or_default();
-            key == self.options.session || key.ends_with(&own)
-        });
+        open.retain(|question| is_key(&question["session_key"], &self.options.session));
         Ok(self.updates.send(ChatUpdate::Questions(open)).await?)
-    }
-
-    async fn preview(&self, id: &str, patterns: Vec<String>) -> Result<(), SocketEnd> {
-        let found = self.client.get(&covers_path(id, &patterns)).await;
-        let found = found.map_err(|error| error.to_string());
-        Ok(self.updates.send(ChatUpdate::Covers { patterns, found }).await?)
-    }
-
-    async fn files(&self, id: &str, numbers: Vec<usize>) -> Result<(), SocketEnd> {
-        for number in numbers {
-            let path = format!("/api/v1/approvals/{}/files/{number}", escaped(id));
-            let found = self.client.get(&path).await.map_err(|error| error.to_string());
-            self.updates.send(ChatUpdate::File(found)).await?;
-        }
-        Ok(())
     }
 
     /// The newest turn is tried again if it ended without an answer.
@@ -271,7 +243,7 @@ impl ConnectionTask {
             newest == Some(&turn["seq"]) && turn["retry"].is_null() && turn["retried_as"].is_null()
         });
         match last.and_then(|turn| turn["item"].as_str()) {
-            Some(item) => self.carry_out(&format!("/api/v1/inbox/{}/retry", escaped(item))).await,
+            Some(item) => self.post(&format!("/api/v1/inbox/{}/retry", escaped(item))).await,
             None => {
                 let why = "The last message was answered, or is still under way.".to_owned();
                 Ok(self.updates.send(ChatUpdate::Refused(why)).await?)
@@ -279,8 +251,7 @@ impl ConnectionTask {
         }
     }
 
-    /// What it brings about is told by events.
-    async fn carry_out(&self, path: &str) -> Result<(), SocketEnd> {
+    async fn post(&self, path: &str) -> Result<(), SocketEnd> {
         if let Err(error) = self.client.post(path, &json!({}), None).await {
             self.updates.send(ChatUpdate::Refused(error.to_string())).await?;
         }
@@ -369,17 +340,13 @@ impl ConnectionTask {
                 self.unanswered.push((id, text));
                 frame
             }
-            ChatCommand::Decide(frame) => frame,
+            ChatCommand::Frame(frame) => frame,
             ChatCommand::Retry => return self.retry().await,
-            ChatCommand::RetryNow { turn } => {
-                let path = format!("/api/v1/turns/{}/retry-now", escaped(&turn));
-                return self.carry_out(&path).await;
+            ChatCommand::Post(path) => return self.post(&path).await,
+            ChatCommand::Read(what, path) => {
+                let found = self.client.get(&path).await.map_err(|error| error.to_string());
+                return Ok(self.updates.send(ChatUpdate::Read(what, found)).await?);
             }
-            ChatCommand::Files { id, numbers } => return self.files(&id, numbers).await,
-            ChatCommand::Preview { id, patterns } => return self.preview(&id, patterns).await,
-            ChatCommand::Interrupt => json!({
-                "type": "interrupt", "agent": self.options.agent, "session": self.options.session,
-            }),
         };
         send(socket, &frame).await
     }
@@ -463,6 +430,13 @@ fn is_momentary(frame: &Value) -> bool {
         && frame["seq"].is_null()
         && frame["message_id"].is_string()
         && matches!(code, "store_unsynced" | "store_busy" | "stopping")
+}
+
+/// Whether it is the key of this conversation: a user's keys start with the user's name, and a
+/// user sees no others.
+pub fn is_key(key: &Value, session: &str) -> bool {
+    let rest = key.as_str().and_then(|key| key.strip_suffix(session));
+    rest.is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }
 
 /// Whether the frame accepts or refuses the message.

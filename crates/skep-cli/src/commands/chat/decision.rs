@@ -4,6 +4,7 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use super::approvals::{PendingApprovals, ReplyAction};
+use super::transcript::ChatEntry;
 use crate::commands::approve::{details, joined, own_patterns};
 use crate::print::text::{in_rows, indented};
 use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan, foreign, items, shortened, width};
@@ -172,12 +173,16 @@ fn menu(
         }
         KeyCode::Char('d') => {
             let lines = approvals.current().map(details).unwrap_or_default();
-            vec![ReplyAction::Note(lines.join("\n"))]
+            vec![ReplyAction::Show(ChatEntry::Note(lines.join("\n")))]
         }
-        KeyCode::Char(_) => approvals.files().into_iter().collect(),
+        KeyCode::Char(_) => approvals.files(),
         _ => {
             approvals.place()?;
-            approvals.step().map(ReplyAction::Show).into_iter().collect()
+            approvals
+                .step()
+                .map(|it| ReplyAction::Show(ChatEntry::Question(it)))
+                .into_iter()
+                .collect()
         }
     };
     Some(KeyReply { actions, line: None })
@@ -234,7 +239,7 @@ pub fn prompt(approvals: &PendingApprovals, now: i64, term: &TermInfo) -> Vec<Te
 
 fn keys(approvals: &PendingApprovals, term: &TermInfo) -> Vec<TextLine> {
     let mut words = ["y once", "s conversation", "a always", "n deny"].map(str::to_owned).to_vec();
-    if approvals.files().is_some() {
+    if !approvals.files().is_empty() {
         words.push("v file".to_owned());
     }
     words.push("d details".to_owned());
@@ -346,6 +351,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use serde_json::json;
 
+    use super::super::connection::{ChatCommand, ChatRead};
     use super::*;
 
     struct Desk {
@@ -401,7 +407,7 @@ mod tests {
         for (name, value) in extra.as_object().unwrap() {
             frame[name] = value.clone();
         }
-        ReplyAction::Decide(frame)
+        ReplyAction::Send(ChatCommand::Frame(frame))
     }
 
     #[test]
@@ -456,9 +462,10 @@ mod tests {
         let mut desk = Desk::new();
         let asked = desk.write("a");
         let sets = [json!(["a x $", "b $"]), json!(["a", "b $"]), json!([])];
-        let preview = |set: &Value| ReplyAction::Preview {
-            id: "a".into(),
-            patterns: serde_json::from_value(set.clone()).unwrap(),
+        let preview = |set: &Value| {
+            let set: Vec<String> = serde_json::from_value(set.clone()).unwrap();
+            let path = crate::commands::approve::covers_path("a", &set);
+            ReplyAction::Send(ChatCommand::Read(ChatRead::Covers(set), path))
         };
         assert_eq!(asked, sets.iter().map(preview).collect::<Vec<_>>());
         assert_eq!(desk.press(KeyCode::Enter), [], "not before it is known");

@@ -155,9 +155,8 @@ impl PlainChat {
             ChatUpdate::Opened { .. }
             | ChatUpdate::Rows(_)
             | ChatUpdate::Questions(_)
-            | ChatUpdate::File(_)
-            | ChatUpdate::Refused(_)
-            | ChatUpdate::Covers { .. } => {}
+            | ChatUpdate::Read(..)
+            | ChatUpdate::Refused(_) => {}
         }
         Ok(None)
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode};
+use serde_json::json;
 use skep_guard::{clock, random};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -18,6 +19,7 @@ use super::screen::{LiveRegion, Screen};
 use super::transcript::{ChatEntry, ChatTranscript, LiveMessage, seconds};
 use super::view::{self, ThinkingDisplay};
 use crate::failure::{Exit, Failure};
+use crate::hive::escaped;
 use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan};
 use crate::print::{outcome, output, shortened, width};
 
@@ -210,7 +212,8 @@ impl Terminal {
             self.transcript.approvals.begin_line();
             let pause = self.transcript.turn.as_ref().filter(|turn| turn.retry.is_some());
             if let (Some(turn), true) = (pause, event == Event::Key(KeyCode::Enter.into())) {
-                self.send(ChatCommand::RetryNow { turn: turn.id.clone() }).await;
+                let path = format!("/api/v1/turns/{}/retry-now", escaped(&turn.id));
+                self.send(ChatCommand::Post(path)).await;
             }
         }
         match self.editor.take(event, more) {
@@ -308,22 +311,18 @@ impl Terminal {
     }
 
     async fn act(&mut self, action: ReplyAction) {
-        let command = match action {
-            ReplyAction::Note(text) => return self.transcript.note(text),
-            ReplyAction::Show(question) => {
-                return self.transcript.entries.push(ChatEntry::Question(question));
-            }
-            ReplyAction::Preview { id, patterns } => ChatCommand::Preview { id, patterns },
-            ReplyAction::Files { id, numbers } => ChatCommand::Files { id, numbers },
-            ReplyAction::Decide(frame) => ChatCommand::Decide(frame),
-        };
-        self.send(command).await;
+        match action {
+            ReplyAction::Show(entry) => self.transcript.entries.push(entry),
+            ReplyAction::Send(command) => self.send(command).await,
+        }
     }
 
     async fn stop(&mut self) {
         if self.transcript.turn.is_some() && self.transcript.connected && !self.stopping {
             self.stopping = true;
-            self.send(ChatCommand::Interrupt).await;
+            let (agent, session) = self.transcript.place();
+            let frame = json!({"type": "interrupt", "agent": agent, "session": session});
+            self.send(ChatCommand::Frame(frame)).await;
         }
     }
 

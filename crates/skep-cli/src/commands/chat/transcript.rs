@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::approvals::PendingApprovals;
-use super::connection::{ChatUpdate, speaks_of};
+use super::connection::{ChatRead, ChatUpdate, is_key, speaks_of};
 use crate::failure::Failure;
 use crate::print::outcome;
 use crate::print::time;
@@ -115,6 +115,11 @@ impl ChatTranscript {
         Self { connected: true, agent, session, ..Self::default() }
     }
 
+    /// The agent and the session key.
+    pub fn place(&self) -> (&str, &str) {
+        (&self.agent, &self.session)
+    }
+
     pub fn take(&mut self, update: ChatUpdate) {
         match update {
             ChatUpdate::Opened { state, rows, turns } => self.open(&state, &rows, &turns),
@@ -125,15 +130,16 @@ impl ChatTranscript {
                 let fresh = self.approvals.know(open);
                 self.entries.extend(fresh.into_iter().map(ChatEntry::Question));
             }
-            ChatUpdate::Covers { patterns, found } => {
+            ChatUpdate::Read(ChatRead::Covers(patterns), found) => {
                 let found = found.unwrap_or_else(|why| json!({"covers": false, "why": why}));
                 self.approvals.covers(&patterns, &found);
             }
-            ChatUpdate::Refused(why) => self.entries.push(ChatEntry::Trouble(why)),
-            ChatUpdate::File(found) => self.entries.push(match found {
-                Ok(file) => ChatEntry::Pinned(file),
-                Err(why) => ChatEntry::Trouble(why),
-            }),
+            ChatUpdate::Read(_, Err(why)) | ChatUpdate::Refused(why) => {
+                self.entries.push(ChatEntry::Trouble(why));
+            }
+            ChatUpdate::Read(ChatRead::File, Ok(file)) => {
+                self.entries.push(ChatEntry::Pinned(file));
+            }
             ChatUpdate::Lost { why } => {
                 // The text comes again from its start after the reconnect.
                 self.live = None;
@@ -171,12 +177,8 @@ impl ChatTranscript {
             .filter(|turn| turn["retry"].is_null() && !self.told.contains(&text(&turn["turn"])))
             .collect();
         self.live = None;
-        let turns = items(&state["turns"]).iter();
-        // A user's session keys start with the user's name; a user sees no others.
-        let own = format!("/{}", self.session);
-        let ours = turns.into_iter().find(|turn| {
-            let key = turn["session_key"].as_str().unwrap_or_default();
-            turn["agent"] == self.agent.as_str() && (key == self.session || key.ends_with(&own))
+        let ours = items(&state["turns"]).iter().find(|turn| {
+            turn["agent"] == self.agent.as_str() && is_key(&turn["session_key"], &self.session)
         });
         self.turn = ours.map(|turn| RunningTurn {
             id: text(&turn["turn"]),
