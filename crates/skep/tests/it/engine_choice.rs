@@ -78,7 +78,8 @@ async fn engine_model_and_think_hold_from_the_next_turn_on_and_after_a_restart()
                     \x20 conversation  main\n\
                     \x20 turn          none\n\
                     \x20 queued        0 messages\n\
-                    \x20 model         anthropic huge (profile default) (chosen here), thinking off\n\
+                    \x20 model         anthropic huge (profile default) (chosen here), \
+                    thinking off\n\
                     \x20 hive's model  anthropic large (profile default of providers.yaml)\n\
                     \x20 today         $0 and calls of unknown price\n\
                     \x20 store         ok";

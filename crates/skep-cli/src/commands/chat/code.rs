@@ -3,12 +3,14 @@
 
 use crate::print::text::{Colour, Style, TextSpan};
 
-const KEYWORDS: &str = " and as async await begin break case catch class const continue def default del do done elif \
-     else end enum esac except export extends false fi finally fn for from func function go if impl \
-     implements import in interface is lambda let loop match mod move mut new nil none not null of \
-     or package pass private pub public raise return self static struct super switch then this \
-     throw trait true try type undefined unsafe use using var void when where while with yield \
-     create delete drop group having insert into join limit on order select set table update values ";
+const KEYWORDS: &str = " \
+     and as async await begin break case catch class const continue def default del do done \
+     elif else end enum esac except export extends false fi finally fn for from func \
+     function go if impl implements import in interface is lambda let loop match mod move \
+     mut new nil none not null of or package pass private pub public raise return self \
+     static struct super switch then this throw trait true try type undefined unsafe use \
+     using var void when where while with yield create delete drop group having insert into \
+     join limit on order select set table update values ";
 
 /// What begins a comment in the language that a fence names.
 fn comment(tag: &str) -> Option<&'static str> {
