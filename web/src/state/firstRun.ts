@@ -8,15 +8,14 @@ const SKIPPED = "skep.rehearsal";
 
 export function createFirstRun(hive: HiveModel, router: Router, configures: boolean) {
   const [skipped, setSkipped] = createSignal(localStorage.getItem(SKIPPED) !== null);
-  const empty = () => {
-    const { read, recent, snapshot } = hive.state;
-    // With a profile of any kind, also one of the rehearsal model, the note is another.
-    return read && recent.length === 0 && snapshot?.hive.model_note.startsWith("rehearsal:");
-  };
+  /** Something was said, or is being. */
+  const begun = () => hive.state.recent.length > 0 || hive.turns().length > 0;
+  // With a profile of any kind, also one of the rehearsal model, the note is another.
+  const none = () => hive.state.snapshot?.hive.model_note.startsWith("rehearsal:") === true;
   // Once shown it stays, with what became of it, until the person goes on.
   const is = createMemo<boolean>((shown) => {
-    if (!configures || skipped() || router.route().page !== "home") return false;
-    return shown || empty() === true;
+    if (!configures || skipped() || begun() || router.route().page !== "home") return false;
+    return shown || (hive.state.read && none());
   }, false);
   return {
     is,
