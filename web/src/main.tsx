@@ -10,10 +10,12 @@ import { createFirstRun } from "./state/firstRun";
 import { createHive } from "./state/hive";
 import { createLive } from "./state/live";
 import { needs } from "./state/needs";
+import { createNotices } from "./state/notices";
 import { createOutbox } from "./state/outbox";
 import { createRoute, type PageName, type Route } from "./state/route";
 import { standingOf } from "./state/standing";
 import { wishWords } from "./text/asks";
+import { createShortcuts } from "./view/Account";
 import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
@@ -43,6 +45,8 @@ function App(props: { me: Me }) {
     return route.page === page ? (route as Extract<Route, { page: P }>) : undefined;
   }
   const may = (action: Action) => props.me.may.includes(action);
+  const notices = createNotices(live, router);
+  const shortcuts = createShortcuts();
   const firstRun = createFirstRun(hive, router, may("configure"));
   const who = owner.replace(/^person:/, "");
   const me = who === role ? who : `${who} (${role})`;
@@ -58,8 +62,8 @@ function App(props: { me: Me }) {
     return standing === "idle" ? route.agent : `${route.agent} (${standing})`;
   };
 
-  const state = { approvals, dismissed, drafts, firstRun, hive, live, outbox, router };
-  const page = { ...state, find, me, may };
+  const state = { approvals, dismissed, drafts, firstRun, hive, live, notices, outbox, router };
+  const page = { ...state, find, shortcuts: shortcuts.open, me, may };
 
   onMount(() => live.start());
   onKey((event) => {
@@ -88,6 +92,7 @@ function App(props: { me: Me }) {
             </Match>
           </Switch>
         </Shell>
+        {shortcuts.sheet()}
         <Show when={searching()}>
           <Search close={() => setSearching(false)} />
         </Show>

@@ -44,8 +44,7 @@ export function createLive() {
         });
       } catch (error) {
         if (error instanceof Refusal && error.status === 401) {
-          forget();
-          setLink({ state: "out" });
+          leave();
           return;
         }
         lostAt ??= Date.now();
@@ -56,6 +55,12 @@ export function createLive() {
         await rest(pause);
       }
     }
+  }
+
+  /** Signed out: the next request ends the following. */
+  function leave(): void {
+    forget();
+    setLink({ state: "out" });
   }
 
   /** Ends normally when the hive says that something was left out. */
@@ -104,6 +109,7 @@ export function createLive() {
       return now.state === "offline" ? now.since : undefined;
     },
     start: () => void follow(),
+    leave,
     /** Tries again now. */
     now: () => hurry?.(),
     /** For as long as the view is there that asks for it. */

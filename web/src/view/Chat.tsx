@@ -184,6 +184,7 @@ export function Chat(props: { route: ChatRoute }) {
             commands={commands.latest?.commands ?? []}
             at={draft()}
             older={!current()}
+            info={known()}
             send={(draft) => void send(draft)}
           />
         </Show>

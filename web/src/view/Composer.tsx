@@ -2,7 +2,7 @@
 
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js";
 import { post, said, url } from "../api/http";
-import type { CommandInfo } from "../api/types";
+import type { CommandInfo, SessionInfo } from "../api/types";
 import type { Draft } from "../state/drafts";
 import type { Attachment, Mode, Sending } from "../state/outbox";
 import type { Talk } from "../state/talk";
@@ -15,6 +15,7 @@ import { usePage } from "./context";
 import { isPicture, Picture } from "./Files";
 import { LinkNotice } from "./LinkNotice";
 import { Icon, Mark } from "./marks";
+import { ModelPicker } from "./ModelPicker";
 import { Radios } from "./parts";
 
 const LARGEST_FILE = 5 * 1024 * 1024;
@@ -38,6 +39,8 @@ interface Props {
   at: string;
   /** Its key leads to another conversation now. */
   older: boolean;
+  /** What is known of the conversation. */
+  info: SessionInfo | undefined;
   send: (draft: Draft) => void;
 }
 
@@ -46,7 +49,7 @@ export function Composer(props: Props) {
   let picker!: HTMLInputElement;
   /** How many messages back the text is. */
   let recalled = 0;
-  const { drafts, live } = usePage();
+  const { drafts, live, may } = usePage();
   const draft = () => drafts.of(props.at);
   const text = () => draft().text;
   const [problem, setProblem] = createSignal<string>();
@@ -312,6 +315,9 @@ export function Composer(props: Props) {
           >
             <Icon name="slash" />
           </button>
+          <Show when={may("read_settings")}>
+            <ModelPicker place={props.talk.place} info={props.info} />
+          </Show>
           <span class="grow hide-s" />
           <Show when={props.running}>
             <Radios

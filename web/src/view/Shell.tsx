@@ -4,6 +4,7 @@
 import { For, type JSX, Show } from "solid-js";
 import type { Action } from "../api/types";
 import { href, type PageName, talkOf } from "../state/route";
+import { Account } from "./Account";
 import { usePage } from "./context";
 import { LinkNotice } from "./LinkNotice";
 import { Brand, Icon, Mark } from "./marks";
@@ -21,7 +22,11 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
   const links = (pages: PageName[], link: (link: JSX.Element) => JSX.Element) => (
     <For each={pages}>{(page) => link(<PageLink page={page} needs={needs(page)} />)}</For>
   );
-  const readings = () => READINGS.filter(([, action]) => may(action)).map(([page]) => page);
+  /** On a phone there is room for five; models are in the menu. */
+  const readings = (phone = false) => {
+    const pages = READINGS.filter(([, action]) => may(action)).map(([page]) => page);
+    return pages.filter((page) => !phone || page !== "models");
+  };
   const isLive = () => live.link().state === "live";
   const needs = (page: PageName) => {
     if (page === "home") return props.needs;
@@ -41,6 +46,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
           <button class="btn bare sq" aria-label="Search" onClick={find}>
             <Icon name="search" />
           </button>
+          <Account class="from-top" summary={<Icon name="menu" />} />
         </header>
         <nav class="nav" aria-label="Pages">
           <div class="brand">
@@ -61,7 +67,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
           {props.children}
         </main>
         <nav class="tabs" aria-label="Main pages">
-          {links(["home", "chat", "approvals", ...readings()], (link) => link)}
+          {links(["home", "chat", "approvals", ...readings(true)], (link) => link)}
         </nav>
       </div>
     </>
@@ -136,7 +142,15 @@ function LinkState() {
     <div class="link-state small faint">
       <Mark name={live.link().state === "live" ? "run" : "idle"} quiet />
       <span>{words()}</span>
-      <span>{me}</span>
+      <Account
+        class="up"
+        summary={
+          <>
+            <span class="clip">{me}</span>
+            <Icon name="menu" />
+          </>
+        }
+      />
     </div>
   );
 }

@@ -8,6 +8,7 @@ import type { Drafts } from "../state/drafts";
 import type { FirstRun } from "../state/firstRun";
 import type { HiveModel } from "../state/hive";
 import type { Live } from "../state/live";
+import type { Notices } from "../state/notices";
 import type { Outbox } from "../state/outbox";
 import type { Router } from "../state/route";
 
@@ -18,10 +19,13 @@ export interface Page {
   drafts: Drafts;
   firstRun: FirstRun;
   live: Live;
+  notices: Notices;
   outbox: Outbox;
   router: Router;
   /** Opens the search. */
   find: () => void;
+  /** Opens the list of keys. */
+  shortcuts: () => void;
   me: string;
   /** What the role of whoever looks allows; the hive refuses the rest. */
   may: (action: Action) => boolean;

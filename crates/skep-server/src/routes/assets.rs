@@ -16,8 +16,8 @@ include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
 /// Scripts, styles and pictures of our own and nothing else; words of a model are text.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-                      img-src 'self' blob:; connect-src 'self'; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'";
+                      img-src 'self' blob:; connect-src 'self'; manifest-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The page itself; nothing where the program was built without it.
 pub(crate) fn index() -> Option<&'static Asset> {
@@ -51,6 +51,7 @@ impl Asset {
             Some("js") => "text/javascript; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",
             Some("svg") => "image/svg+xml",
+            Some("webmanifest") => "application/manifest+json",
             _ => "application/octet-stream",
         }
     }
