@@ -58,6 +58,8 @@ export function createApprovals(live: Live) {
     snapshot: soon,
     event: (event) => {
       if (event.type === "approval_asked" || event.type === "approval_decided") soon();
+      // Its call has run with it.
+      if (event.type === "tool_end" && state.unused.length) soon();
     },
   });
 
