@@ -215,3 +215,33 @@ for (const [where, options] of Object.entries(SIZES)) {
         faultless(page);
     });
 }
+
+test("words typed before the composer has the focus decide nothing", async (t) => {
+    const { hive, model, page } = await asking(t);
+    model.push(call("bash", { command: "rm -rf build" }));
+    model.push(says("Cleaned."));
+    await hive.skep("send", "main", "Clean up.");
+    // Its own clock: a loaded machine types no word as slow letters.
+    await page.clock.install();
+    await page.goto(`${hive.url}/#/chat/main`);
+    await page.reload();
+    await card(page).waitFor();
+    await page.clock.pauseAt(Date.now() + 60_000);
+    for (const word of ["sorry", "why", "already"]) {
+        await page.evaluate(() => document.activeElement.blur());
+        for (const key of word) {
+            await page.keyboard.press(key);
+            await page.clock.runFor(130);
+        }
+        await page.clock.runFor(2000);
+        assert.equal(await composer(page).inputValue(), word);
+        assert.equal(await card(page).getByRole("button", { name: /^Approve once/ }).count(), 1);
+        await composer(page).fill("");
+    }
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press("y");
+    await page.clock.runFor(2000);
+    await page.clock.resume();
+    await said(page, "Cleaned.");
+    faultless(page);
+});

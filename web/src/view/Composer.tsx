@@ -13,6 +13,7 @@ import { matching } from "../text/slash";
 import { NoAnswer } from "./approvals/NoAnswer";
 import { usePage } from "./context";
 import { isPicture, Picture } from "./Files";
+import { onLone } from "./hooks";
 import { LinkNotice } from "./LinkNotice";
 import { Icon, Mark } from "./marks";
 import { ModelPicker } from "./ModelPicker";
@@ -98,6 +99,14 @@ export function Composer(props: Props) {
     if (answers) return;
     props.send(blank ? { ...draft(), text: "See the file." } : draft());
   }
+
+  // What is typed before the field has the focus is meant for it.
+  onLone({
+    word(begun) {
+      field.focus();
+      write(text() + begun);
+    },
+  });
 
   async function stop(): Promise<void> {
     setStopping(true);

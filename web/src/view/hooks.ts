@@ -2,6 +2,7 @@
 
 import { createMemo, createResource, createSignal, onCleanup, onMount } from "solid-js";
 import { get, said } from "../api/http";
+import { createLone, type LoneListener } from "../state/lone";
 import { usePage } from "./context";
 
 /** The time of day, read again after every `pause` milliseconds. */
@@ -50,6 +51,22 @@ export function onKey(act: (event: KeyboardEvent) => void): void {
     addEventListener("keydown", act);
     onCleanup(() => removeEventListener("keydown", act));
   });
+}
+
+const lone = createLone();
+addEventListener(
+  "keydown",
+  (event) => {
+    const inDialog = (event.target as HTMLElement).closest("dialog") !== null;
+    lone.press(event.key, event.repeat || inDialog || isTyping(event));
+  },
+  // Whoever stops a key on its way has pressed it all the same.
+  true,
+);
+
+/** Letters pressed where nothing takes them: alone, or as a word. */
+export function onLone(listener: LoneListener): void {
+  onCleanup(lone.on(listener));
 }
 
 /**

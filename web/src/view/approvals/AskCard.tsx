@@ -8,7 +8,7 @@ import { exact, isShort, left, refusal, SCOPE_WORDS, verdict, wish } from "../..
 import { clock, plural } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
 import { usePage } from "../context";
-import { isTyping, onKey } from "../hooks";
+import { onKey, onLone } from "../hooks";
 import { Mark } from "../marks";
 import { Problem, Unavailable } from "../parts";
 import { markOf } from "./Approvals";
@@ -92,12 +92,18 @@ export function Answer(props: Props) {
   const mayLast = () => may("approve") && props.lasting === true;
   onKey((event) => {
     if (event.key === "Escape" && choice.lasts()) choice.setScope("once");
-    if (!mayAnswer() || !props.keys || !isShort(props.approval)) return;
-    if (isTyping(event) || choice.isEarly(event)) return;
-    if (event.key === "y") void choice.decide("approve");
-    else if (event.key === "n" && !choice.lasts()) void choice.decide("deny");
-    else if (event.key === "s" && mayLast()) choice.setScope("session");
-    else if (event.key === "a" && mayLast()) choice.setScope("always");
+  });
+  onLone({
+    key(key, at) {
+      if (!mayAnswer() || !props.keys || !isShort(props.approval)) return false;
+      if (choice.isEarly(at)) return false;
+      if (key === "y") void choice.decide("approve");
+      else if (key === "n" && !choice.lasts()) void choice.decide("deny");
+      else if (key === "s" && mayLast()) choice.setScope("session");
+      else if (key === "a" && mayLast()) choice.setScope("always");
+      else return false;
+      return true;
+    },
   });
   return (
     <>

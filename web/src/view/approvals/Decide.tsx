@@ -6,7 +6,7 @@ import { when } from "../../state/approvals";
 import { refusal, SCOPE_WORDS, verdict } from "../../text/asks";
 import { clock } from "../../text/format";
 import { usePage } from "../context";
-import { createAction, isTyping, onKey } from "../hooks";
+import { createAction, isTyping, onKey, onLone } from "../hooks";
 import { Mark } from "../marks";
 import { Notice, Unavailable } from "../parts";
 import { markOf } from "./Approvals";
@@ -65,15 +65,20 @@ function Form(props: { approval: ApprovalInfo }) {
   createEffect(on(() => props.approval.id, () => setNote("")));
 
   onKey((event) => {
-    if (isTyping(event) || choice.isEarly(event)) return;
+    if (isTyping(event) || event.repeat || choice.isEarly(Date.now())) return;
     const chosen = scopes[Number(event.key) - 1];
     if (chosen) choice.setScope(chosen[0]);
-    else if (event.key === "y") void choice.decide("approve", note());
-    else if (event.key === "n") void choice.decide("deny", note());
     else if (event.key === "e") {
       event.preventDefault();
       notes.focus();
     }
+  });
+  onLone({
+    key(key, at) {
+      if ((key !== "y" && key !== "n") || choice.isEarly(at)) return false;
+      void choice.decide(key === "y" ? "approve" : "deny", note());
+      return true;
+    },
   });
 
   return (

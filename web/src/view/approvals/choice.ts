@@ -71,7 +71,8 @@ export function createChoice(approval: () => ApprovalInfo) {
     preview,
     blocked,
     decide,
-    isEarly: (event: KeyboardEvent) => event.repeat || Date.now() - since < SETTLE,
+    /** Whether something pressed at this time was meant for the item before. */
+    isEarly: (at: number) => at - since < SETTLE,
   };
 }
 
