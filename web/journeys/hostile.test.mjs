@@ -88,3 +88,63 @@ test("hostile words are shown and do nothing, on every page of the gate", async 
     plain(await harmless(page, "usage"), "usage");
     faultless(page);
 });
+
+/** Text with a letter that runs from the right whose characters are drawn in another order. */
+function moved() {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const found = [];
+    while (texts.nextNode()) {
+        const node = texts.currentNode;
+        const around = node.parentElement;
+        if (!node.data.includes("א") || !around.checkVisibility() || around.closest(".say")) continue;
+        const range = document.createRange();
+        const boxes = [...node.data].map((_, at) => {
+            range.setStart(node, at);
+            range.setEnd(node, at + 1);
+            return range.getBoundingClientRect();
+        });
+        const inOrder = (box, at) => {
+            const before = boxes[at - 1];
+            return !before || !box.width || box.top > before.top || box.left >= before.left;
+        };
+        if (!boxes.every(inOrder)) found.push(`${around.outerHTML.slice(0, 80)}: ${node.data}`);
+    }
+    return found;
+}
+
+test("a letter that runs from the right moves nothing of a command or a name", async (t) => {
+    const { hive, model, page } = await withModel(browser, t, undefined, HOME);
+    model.push(call("bash", { command: "sh א # 7" }));
+    model.push(call("write", { file_path: "א 7 b.md", content: "א 7 + 3\n" }));
+    model.push(says("All done."));
+    await hive.skep("send", "main", "Do it.");
+    const order = async (where) => assert.deepEqual(await page.evaluate(moved), [], where);
+    await page.locator(".needs .cmd", { hasText: "sh א" }).waitFor();
+    await order("home");
+    await go(page, "Chat");
+    await page.locator(".ask-card .cmd", { hasText: "sh א" }).waitFor();
+    await order("conversation");
+    await go(page, /^Approvals/);
+    await page.getByRole("region", { name: "Exactly what is asked for" }).waitFor();
+    await page.getByRole("radio", { name: /Always/ }).check();
+    await page.getByRole("img", { name: "matches" }).waitFor();
+    await order("approvals");
+    await page.getByRole("radio", { name: /Once/ }).check();
+    await page.getByRole("button", { name: /^Approve once/ }).click();
+    await page.getByText("Nothing to approve.").waitFor();
+    await order("approvals, decided");
+    await go(page, "Chat");
+    await page.getByText("All done.").first().waitFor();
+    await page.locator(".tool", { hasText: "b.md" }).first().waitFor();
+    await page.evaluate(() =>
+        document.querySelectorAll(".tool").forEach((one) => (one.open = true)),
+    );
+    await order("conversation, done");
+    await go(page, "Log & audit");
+    await page.locator(".audit-row", { hasText: "sh א" }).first().waitFor();
+    await page.evaluate(() =>
+        document.querySelectorAll(".audit-row").forEach((one) => (one.open = true)),
+    );
+    await order("audit");
+    faultless(page);
+});

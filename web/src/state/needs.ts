@@ -1,13 +1,13 @@
 // What needs a person: the one list behind the title of Home.
 
 import type { ApprovalInfo, HiveState, InboxItem, UnknownCall } from "../api/types";
-import { wishWords } from "../text/asks";
 import { sentence } from "../text/format";
 import { href, talkOf } from "./route";
 import { isFailure } from "./standing";
 
 export interface Need {
   agent: string;
+  /** Both empty for an approval, which says it itself. */
   what: string;
   why: string;
   at?: number;
@@ -72,7 +72,7 @@ export function needs(
 function asked(approval: ApprovalInfo): Need {
   return {
     agent: approval.agent,
-    what: `wants to ${wishWords(approval)}`,
+    what: "",
     why: "",
     at: approval.asked_at,
     open: href({ page: "approvals", id: approval.id }),

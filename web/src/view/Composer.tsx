@@ -282,7 +282,7 @@ export function Composer(props: Props) {
                     <Picture name={file.name} read={async () => blobOf(file)} />
                   </Show>
                   <span class="clip">
-                    {file.name}, {bytes(file.size)}
+                    <span class="ltr">{file.name}</span>, {bytes(file.size)}
                   </span>
                   <button
                     class="btn bare sq"

@@ -21,7 +21,7 @@ export function Files(props: { files: File[] }) {
             <Show when={isPicture(file)} fallback={<Named file={file} />}>
               <figure class="thumb">
                 <Picture name={file.name} read={() => read(file)} />
-                <figcaption>
+                <figcaption class="ltr">
                   {file.name}, {bytes(file.size)}
                 </figcaption>
               </figure>
@@ -52,7 +52,7 @@ export function Picture(props: { name: string; read: () => Promise<Blob> }) {
             <Dialog class="preview" label={props.name} close={() => setLarge(false)}>
               <img src={address()} alt={props.name} />
               <div class="row">
-                <span class="grow clip">{props.name}</span>
+                <span class="grow clip ltr">{props.name}</span>
                 <a class="btn bare" href={address()} download={props.name}>
                   Download
                 </a>
@@ -71,7 +71,7 @@ export function Picture(props: { name: string; read: () => Promise<Blob> }) {
 function Named(props: { file: File }) {
   const save = () => void download(`/files/${props.file.hash}`, props.file.name);
   return (
-    <button class="file row" onClick={save}>
+    <button class="file row ltr" onClick={save}>
       <Icon name="file" />
       {props.file.name}, {bytes(props.file.size)}
     </button>

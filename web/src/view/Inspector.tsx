@@ -32,7 +32,7 @@ export function Inspector(props: {
               {(approval) => (
                 <li>
                   <Mark name="wait" />
-                  <a class="clip" href={href({ page: "approvals", id: approval.id })}>
+                  <a class="clip ltr" href={href({ page: "approvals", id: approval.id })}>
                     {wishWords(approval)}
                   </a>
                 </li>
@@ -176,7 +176,7 @@ function Changed(props: { talk: Talk }) {
           <For each={files()}>
             {([name, change]) => (
               <li>
-                <a class="clip" title={name} href={href(change.route)}>
+                <a class="clip ltr" title={name} href={href(change.route)}>
                   {name}
                 </a>
                 <span>

@@ -5,17 +5,22 @@ import { post, url } from "../api/http";
 import type { Need } from "../state/needs";
 import { left } from "../text/asks";
 import { clock } from "../text/format";
-import { Answer } from "./approvals/AskCard";
+import { Answer, Wants } from "./approvals/AskCard";
 import { usePage } from "./context";
 import { createAction } from "./hooks";
 import { Resolve } from "./log/UnknownCalls";
 import { NeedItem, Problem } from "./parts";
 
 export function NeedRow(props: { need: Need }) {
-  const what = (
+  const failed = (
     <>
       <b>{props.need.agent}</b> {props.need.what}
     </>
+  );
+  const what = (
+    <Show when={props.need.approval} fallback={failed}>
+      {(approval) => <Wants approval={approval()} />}
+    </Show>
   );
   return (
     <NeedItem asks={props.need.approval !== undefined} what={what} when={when(props.need)}>

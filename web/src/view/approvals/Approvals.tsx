@@ -4,12 +4,13 @@ import { createEffect, createMemo, For, type JSX, Match, Show, Switch } from "so
 import type { ApprovalInfo } from "../../api/types";
 import { when } from "../../state/approvals";
 import { href, talkOf } from "../../state/route";
-import { left, verdict, wish, wishWords } from "../../text/asks";
+import { left, verdict, wish } from "../../text/asks";
 import { clock } from "../../text/format";
 import { usePage } from "../context";
 import { createClock, isTyping, onKey } from "../hooks";
 import { Mark, type MarkName } from "../marks";
 import { Empty } from "../parts";
+import { Wants } from "./AskCard";
 import { Decide } from "./Decide";
 import { Detail } from "./Detail";
 
@@ -105,7 +106,7 @@ function Past(props: { title: string; approvals: ApprovalInfo[]; picked: string 
             <Item approval={approval} picked={props.picked}>
               <span class="row">
                 <span class="grow clip">
-                  <b>{approval.agent}</b>: {wishWords(approval)}
+                  <Wants approval={approval} past />
                 </span>
                 <span class="when">{clock(when(approval))}</span>
               </span>

@@ -16,12 +16,13 @@ import { createChoice, type DecisionChoice } from "./choice";
 import { Patterns } from "./Patterns";
 
 /** `main wants to run rm -rf build` */
-export function Wants(props: { approval: ApprovalInfo }) {
+export function Wants(props: { approval: ApprovalInfo; past?: boolean }) {
   const parts = () => wish(props.approval);
   return (
     <>
-      <b>{props.approval.agent}</b> wants to {parts().verb}{" "}
-      <Show when={parts().about}>{(about) => <code>{about()}</code>}</Show>
+      <b>{props.approval.agent}</b>
+      {props.past ? ": " : " wants to "}
+      {parts().verb} <Show when={parts().about}>{(about) => <code>{about()}</code>}</Show>
     </>
   );
 }

@@ -119,7 +119,7 @@ const ROOM = matchMedia("(min-width: 761px)");
 
 /** Open where there is room; else folded, so that the decision follows the command. */
 function Fold(props: {
-  title: string;
+  title: JSX.Element;
   beside?: string;
   open?: boolean;
   toggled?: (open: boolean) => void;
@@ -273,8 +273,9 @@ function Content(props: {
     open() ? `/approvals/${props.approval.id}/files/${props.number}` : undefined,
   );
   const size = () => `${bytes(props.file.bytes ?? 0)}, ${props.pinned}`;
+  const name = () => <span class="ltr">{nameOf(props.file)}</span>;
   return (
-    <Fold title={nameOf(props.file)} beside={size()} open={open()} toggled={setOpen}>
+    <Fold title={name()} beside={size()} open={open()} toggled={setOpen}>
       <Problem text={content.error} />
       <Show when={content.latest}>
         {(file) => (
