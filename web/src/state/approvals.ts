@@ -80,8 +80,8 @@ export function createApprovals(live: Live) {
     find: (id: string) =>
       [...state.open, ...state.unused, ...state.past].find((one) => one.id === id),
     /** What somebody decided about a tool call, among the last decisions. */
-    decidedOn: (call: string) =>
-      [...state.unused, ...state.past].find((one) => one.call === call && one.decision),
+    decidedOn: (turn: string, call: string) =>
+      [...state.unused, ...state.past].find((one) => isAbout(one, turn, call) && one.decision),
     of: (agent: string, session: string | undefined) =>
       state.open.filter((one) => one.agent === agent && one.session === session),
   };
@@ -94,6 +94,11 @@ async function read(state: string): Promise<ApprovalInfo[]> {
 /** When it was decided or expired. */
 export function when(approval: ApprovalInfo): number {
   return approval.decision?.at ?? approval.expires_at;
+}
+
+/** Vendors give the ids of calls anew with each turn. */
+export function isAbout(approval: ApprovalInfo, turn: string, call: string): boolean {
+  return approval.turn === turn && approval.call === call;
 }
 
 export type Approvals = ReturnType<typeof createApprovals>;

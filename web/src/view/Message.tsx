@@ -13,11 +13,12 @@ import { Markdown } from "./Markdown";
 import { type Call, ToolCard } from "./ToolCard";
 
 export interface Around {
-  results: () => Map<string, Message>;
+  /** By the turn and the id of the call: vendors give ids anew with each turn. */
+  resultOf: (call: Call) => Message | undefined;
   /** Whether a call without a result is still under way. */
   running: () => boolean;
   /** Whether a call waits for a person. */
-  waits: (call: string) => boolean;
+  waits: (call: Call) => boolean;
   full: () => boolean;
   /** Absent for whoever may not. */
   fork: ((message: Message) => void) | undefined;
@@ -146,7 +147,13 @@ export function Who(props: { agent: string; at: number }) {
 export function SayingView(props: { saying: Saying; around: Around }) {
   return (
     <div class="saying">
-      <Blocks blocks={props.saying.blocks} at={Date.now()} around={props.around} open />
+      <Blocks
+        blocks={props.saying.blocks}
+        at={Date.now()}
+        turn={props.saying.turn}
+        around={props.around}
+        open
+      />
       <span class="caret" aria-hidden="true" />
     </div>
   );
@@ -158,7 +165,7 @@ type Piece = { text: string } | { thinking: string } | { calls: Call[] };
 function Blocks(props: {
   blocks: Block[];
   at: number;
-  turn?: string;
+  turn: string;
   around: Around;
   open?: boolean;
 }) {
@@ -178,9 +185,9 @@ function Blocks(props: {
                   {(call) => (
                     <ToolCard
                       call={call}
-                      result={props.around.results().get(call.id)}
+                      result={props.around.resultOf(call)}
                       running={props.around.running()}
-                      waits={props.around.waits(call.id)}
+                      waits={props.around.waits(call)}
                     />
                   )}
                 </For>
@@ -193,7 +200,7 @@ function Blocks(props: {
   );
 }
 
-function cut(blocks: Block[], at: number, turn: string | undefined): Piece[] {
+function cut(blocks: Block[], at: number, turn: string): Piece[] {
   const pieces: Piece[] = [];
   for (const block of blocks) {
     if (block.type === "text") pieces.push({ text: block.text });

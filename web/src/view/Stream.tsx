@@ -14,6 +14,7 @@ import {
 } from "solid-js";
 import { unwrap } from "solid-js/store";
 import type { ApprovalInfo, Message, TurnOutcome } from "../api/types";
+import { isAbout } from "../state/approvals";
 import type { Sending } from "../state/outbox";
 import type { ChatRoute } from "../state/route";
 import { LARGEST, type Talk } from "../state/talk";
@@ -56,14 +57,14 @@ export function Stream(props: {
   const results = createMemo(() => {
     const found = new Map<string, Message>();
     for (const message of messages()) {
-      if (message.toolCallId) found.set(message.toolCallId, message);
+      if (message.toolCallId) found.set(`${message.turn} ${message.toolCallId}`, message);
     }
     return found;
   });
   const around: Around = {
-    results,
+    resultOf: ({ turn, id }) => results().get(`${turn} ${id}`),
     running: () => props.running,
-    waits: (call) => props.asked.some((one) => one.call === call),
+    waits: ({ turn, id }) => props.asked.some((one) => isAbout(one, turn, id)),
     full: () => props.full,
     fork: props.fork,
   };

@@ -16,8 +16,7 @@ export interface Call {
   arguments: unknown;
   /** When the model asked for it. */
   at: number;
-  /** Of a stored message. */
-  turn?: string | undefined;
+  turn: string;
 }
 
 /** More lines than this stay folded behind a button. */
@@ -142,11 +141,7 @@ function Exchange(props: { call: Call; result: Message | undefined }) {
                 : `All ${rows().length} lines`}
             </button>
           </Show>
-          <Show when={props.call.turn}>
-            {(turn) => (
-              <a href={href({ page: "log", tab: "audit", turn: turn() })}>Decision chain</a>
-            )}
-          </Show>
+          <a href={href({ page: "log", tab: "audit", turn: props.call.turn })}>Decision chain</a>
         </div>
       </Show>
     </div>

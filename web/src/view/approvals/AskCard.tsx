@@ -50,7 +50,7 @@ export function Decisions(props: { message: Message }) {
   const { approvals } = usePage();
   const decided = () =>
     props.message.content.flatMap((block) =>
-      block.type === "toolCall" ? (approvals.decidedOn(block.id) ?? []) : [],
+      block.type === "toolCall" ? (approvals.decidedOn(props.message.turn, block.id) ?? []) : [],
     );
   return <For each={decided()}>{(approval) => <DecidedRow approval={approval} />}</For>;
 }

@@ -1,0 +1,18 @@
+import { expect, test, vi } from "vitest";
+import type { HiveState } from "../api/types";
+import { createApprovals } from "./approvals";
+import type { Listener, Live } from "./live";
+
+test("a decision is about the call of its own turn: vendors give ids anew", async () => {
+  const decision = { by: "Ines", at: 1, from: "page", scope: "once" };
+  const given = { id: "a1", turn: "t1", call: "toolu_1", state: "approved", decision };
+  vi.stubGlobal("fetch", async (path: string) =>
+    Response.json({ approvals: path.includes("decided") ? [given] : [] }),
+  );
+  let listener: Listener | undefined;
+  const approvals = createApprovals({ on: (one: Listener) => void (listener = one) } as Live);
+  listener?.snapshot({} as HiveState);
+  await vi.waitFor(() => expect(approvals.state.loaded).toBe(true));
+  expect(approvals.decidedOn("t1", "toolu_1")?.id).toBe("a1");
+  expect(approvals.decidedOn("t2", "toolu_1")).toBeUndefined();
+});
