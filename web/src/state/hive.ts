@@ -2,9 +2,10 @@
 
 import { batch } from "solid-js";
 import { createStore, produce, reconcile } from "solid-js/store";
-import { get } from "../api/http";
-import type { Event, HiveState, Inbox, InboxItem, TurnInfo } from "../api/types";
+import { get, query, url } from "../api/http";
+import type { Event, HistoryPage, HiveState, Inbox, InboxItem, TurnInfo } from "../api/types";
 import { type Live, settled } from "./live";
+import { isFailure } from "./standing";
 
 /** A piece of a turn's strip: model time or a tool call. */
 export interface Step {
@@ -23,7 +24,7 @@ export interface RunningTurn extends TurnInfo {
 interface PageState {
   snapshot?: HiveState;
   turns: Record<string, RunningTurn>;
-  /** Newest first. */
+  /** Newest first: the last ones, and older ones that failed and nothing was said after. */
   recent: InboxItem[];
   /** Whether they were read. */
   read: boolean;
@@ -35,6 +36,8 @@ const SETTLE = 400;
 export function createHive(live: Live) {
   const [state, set] = createStore<PageState>({ turns: {}, recent: [], read: false });
   const soon = settled(SETTLE, refresh);
+  /** Of older failures: whether their conversation went on. What goes on later is a recent item. */
+  const wentOn = new Map<string, Promise<boolean>>();
 
   function takeIn(snapshot: HiveState): void {
     batch(() => {
@@ -55,12 +58,38 @@ export function createHive(live: Live) {
         get<HiveState>("/state"),
         get<Inbox>("/inbox?limit=100"),
       ]);
+      const older = inbox.after == null ? [] : await failures(inbox.after);
       takeIn(snapshot);
-      set("recent", reconcile(inbox.items, { key: "item_id" }));
+      set("recent", reconcile([...inbox.items, ...older], { key: "item_id" }));
       set("read", true);
     } catch {
       // The stream breaks as well and says so; the next snapshot mends this.
     }
+  }
+
+  /** What failed before these and needs somebody still. */
+  async function failures(before: number): Promise<InboxItem[]> {
+    const reading = ["failed", "dead"].map((state) =>
+      get<Inbox>(`/inbox${query({ state, after: before, limit: 200 })}`),
+    );
+    const found = (await Promise.all(reading)).flatMap(({ items }) => items);
+    const failed = found.filter((item) => isFailure(item, Date.now()));
+    const over = await Promise.all(failed.map(isOver));
+    return failed.filter((_, at) => !over[at]).sort((a, b) => b.ord - a.ord);
+  }
+
+  function isOver(item: InboxItem): Promise<boolean> {
+    const known = wentOn.get(item.item_id);
+    if (known) return known;
+    const { agent, session_key } = item;
+    const path = url`/agents/${agent}/history` + query({ session_key, limit: 1 });
+    const at = item.finished_at ?? item.created_at;
+    const answer = get<HistoryPage>(path)
+      .then(({ messages }) => messages.some(({ timestamp }) => timestamp > at))
+      // Its agent may be gone.
+      .catch(() => false);
+    wentOn.set(item.item_id, answer);
+    return answer;
   }
 
   function apply(event: Event): void {
