@@ -110,6 +110,9 @@ for (const [where, options] of Object.entries(SIZES)) {
         await page.getByText("confined to its workspace, no network").waitFor();
         await accessible(page, `pinned content, ${size}`);
         await picture(page, `pinned-${size}`);
+        await page.getByText("pinned: a change needs a new approval").waitFor();
+        await page.getByRole("radio", { name: /Always/ }).check();
+        await page.getByText("not pinned: later changes need no approval").waitFor();
         hive.write("teams/main/work/repair/fix.sh", "echo something else\n");
         await page.reload();
         if (folded) await page.locator("summary", { hasText: "repair/fix.sh" }).click();

@@ -11,6 +11,7 @@ import { createClock, isTyping, onKey } from "../hooks";
 import { Mark, type MarkName } from "../marks";
 import { Empty } from "../parts";
 import { Wants } from "./AskCard";
+import { createChoice } from "./choice";
 import { Decide } from "./Decide";
 import { Detail } from "./Detail";
 
@@ -47,18 +48,22 @@ export function ApprovalsPage(props: { id: string | undefined }) {
     <div class="split" classList={{ "one-picked": props.id !== undefined }}>
       <List picked={picked()?.id} now={now()} />
       <Show when={picked()} fallback={<Nothing id={props.id} />} keyed>
-        {(approval) => (
-          <article class="detail" aria-labelledby="ap-h">
-            <Detail
-              approval={approval}
-              now={now()}
-              place={place()}
-              of={open().length}
-              step={step}
-            />
-            <Decide approval={approval} />
-          </article>
-        )}
+        {(approval) => {
+          const choice = createChoice(() => approval);
+          return (
+            <article class="detail" aria-labelledby="ap-h">
+              <Detail
+                approval={approval}
+                lasts={choice.lasts()}
+                now={now()}
+                place={place()}
+                of={open().length}
+                step={step}
+              />
+              <Decide approval={approval} choice={choice} />
+            </article>
+          );
+        }}
       </Show>
     </div>
   );

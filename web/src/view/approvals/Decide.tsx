@@ -10,7 +10,7 @@ import { createAction, isTyping, onKey, onLone } from "../hooks";
 import { Mark } from "../marks";
 import { Notice, Unavailable } from "../parts";
 import { markOf } from "./Approvals";
-import { createChoice } from "./choice";
+import type { DecisionChoice } from "./choice";
 import { Patterns } from "./Patterns";
 
 const SCOPES: [Scope, string, (approval: ApprovalInfo) => string][] = [
@@ -19,7 +19,12 @@ const SCOPES: [Scope, string, (approval: ApprovalInfo) => string][] = [
   ["always", "Always", (approval) => `adds a rule for ${approval.agent}`],
 ];
 
-export function Decide(props: { approval: ApprovalInfo }) {
+interface Props {
+  approval: ApprovalInfo;
+  choice: DecisionChoice;
+}
+
+export function Decide(props: Props) {
   const { approvals, may } = usePage();
   const { problem, run } = createAction();
   const reopen = () => run(() => approvals.reopen(props.approval), "Reopening failed: ");
@@ -49,17 +54,17 @@ export function Decide(props: { approval: ApprovalInfo }) {
           </div>
         }
       >
-        <Form approval={props.approval} />
+        <Form {...props} />
       </Show>
     </Show>
   );
 }
 
-function Form(props: { approval: ApprovalInfo }) {
+function Form(props: Props) {
   const { may } = usePage();
   // What allows more than one call is for operators.
   const scopes = may("approve") ? SCOPES : SCOPES.slice(0, 1);
-  const choice = createChoice(() => props.approval);
+  const { choice } = props;
   const [note, setNote] = createSignal("");
   let notes!: HTMLInputElement;
   createEffect(on(() => props.approval.id, () => setNote("")));

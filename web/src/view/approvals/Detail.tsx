@@ -15,6 +15,8 @@ import { Wants } from "./AskCard";
 
 interface Props {
   approval: ApprovalInfo;
+  /** Whether more than this call is about to be approved. */
+  lasts: boolean;
   now: number;
   /** Among those that wait; -1 for one that does not. */
   place: number;
@@ -37,7 +39,7 @@ export function Detail(props: Props) {
       <div class="cols">
         <div>
           <Exact approval={approval()} />
-          <Files approval={approval()} />
+          <Files approval={approval()} lasts={props.lasts} />
           <Fold title="Reason and sandbox">
             <dl class="kv">
               <Show when={approval().words}>
@@ -217,11 +219,15 @@ function isReadable(file: NamedFile): boolean {
   return file.kind === "file" && file.sha256 != null && inside && small;
 }
 
-function Files(props: { approval: ApprovalInfo }) {
-  const pinned = () =>
-    props.approval.bound === "nothing"
-      ? "not pinned: too many files. Approval counts once."
+function Files(props: { approval: ApprovalInfo; lasts: boolean }) {
+  const pinned = () => {
+    if (props.approval.bound === "nothing") {
+      return "not pinned: too many files. Approval counts once.";
+    }
+    return props.lasts
+      ? "not pinned: later changes need no approval"
       : "pinned: a change needs a new approval";
+  };
   const others = () => props.approval.files.filter((file) => !isReadable(file));
   return (
     <>
