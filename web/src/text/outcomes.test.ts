@@ -22,6 +22,33 @@ test.each([
     "The vendor refused the key (401). No tool was run.",
   ],
   [
+    outcome("failed", {
+      code: "provider_auth",
+      error: "the model vendor refused the key (401); check the profile's key",
+    }),
+    undefined,
+    "Failed: provider rejected the key (401)",
+    "Check the profile's key. No tool was run.",
+  ],
+  [
+    outcome("failed", {
+      code: "provider_rejected",
+      error: "the model vendor rejected the request (400): no such tool",
+    }),
+    undefined,
+    "Failed: provider rejected the request (400)",
+    "No such tool. No tool was run.",
+  ],
+  [
+    outcome("failed", {
+      code: "provider_rejected",
+      error: "the model used its whole output limit before it said anything",
+    }),
+    undefined,
+    "Failed: no usable answer from the model",
+    "The model used its whole output limit before it said anything. No tool was run.",
+  ],
+  [
     outcome("failed", { code: "limit_time", tools_run: 1 }),
     undefined,
     "Failed: time limit reached",

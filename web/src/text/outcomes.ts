@@ -20,6 +20,11 @@ const FAILURES: Record<string, string> = {
   dead: "no try left",
 };
 
+/** What an error repeats of its title, and the number that the title takes from it. */
+const REPEATED = /^the model vendor (?:refused the key|rejected the request)( \(\d+\))?[;:]? ?/;
+/** The provider answered, and nothing of the answer can be used. */
+const UNUSABLE = /^the model(?:'s answer| used| vendor's filter)/;
+
 const CANCELS: Record<string, string> = {
   interrupted: "Cancelled by a newer message",
   client_gone: "Cancelled, the client disconnected",
@@ -45,9 +50,13 @@ const EMPTY: Record<string, string> = {
 /** `last` is the newest message of the turn. */
 export function outcomeTitle(outcome: TurnOutcome, last: Message | undefined): string {
   const { code, retry } = outcome;
+  const error = outcome.error ?? "";
   switch (outcome.state) {
     case "failed":
-      return `Failed: ${FAILURES[code ?? ""] ?? code ?? "unknown reason"}`;
+      if (UNUSABLE.test(error)) return "Failed: no usable answer from the model";
+      return `Failed: ${FAILURES[code ?? ""] ?? code ?? "unknown reason"}${
+        REPEATED.exec(error)?.[1] ?? ""
+      }`;
     case "cancelled": {
       const { started_at, ended_at } = outcome;
       const took = ended_at == null ? "" : ` after ${span(ended_at - started_at)}`;
@@ -72,7 +81,8 @@ export function retryWords(retry: RetryInfo, now: number): string {
 
 /** What there is to know beside the title. */
 export function outcomeDetails(outcome: TurnOutcome, last: Message | undefined): string {
-  const parts = outcome.error ? [sentence(outcome.error)] : [];
+  const error = (outcome.error ?? "").replace(REPEATED, "");
+  const parts = error ? [sentence(error)] : [];
   if (outcome.state === "cancelled" && last?.role === "assistant" && textOf(last.content)) {
     parts.push("The answer above is incomplete.");
   }
