@@ -219,6 +219,38 @@ for (const [where, options] of Object.entries(SIZES)) {
     });
 }
 
+test("a click that lands on the next approval because the list moved decides nothing", async (t) => {
+    const { hive, model, page } = await asking(t);
+    for (const name of ["first", "second"]) {
+        model.push(call("bash", { command: `rm ${name}` }));
+        await hive.skep("send", "main", "Clean up.", "--session", name);
+        await page.locator(".needs .cmd", { hasText: `rm ${name}` }).waitFor();
+    }
+    model.push(says("Cleaned."), says("Cleaned."));
+    await page.getByRole("button", { name: "Approve once" }).nth(1).waitFor();
+    let decisions = 0;
+    page.on("request", (request) => (decisions += request.url().endsWith("/decision") ? 1 : 0));
+    // The second click of somebody quick: at once when the next one is there.
+    await page.evaluate(() => {
+        const watch = new MutationObserver(() => {
+            const buttons = [...document.querySelectorAll(".needs .ask .acts button")];
+            if (buttons.filter((one) => one.textContent.startsWith("Approve")).length !== 1) return;
+            watch.disconnect();
+            buttons[0].click();
+            document.body.dataset.clicked = "yes";
+        });
+        watch.observe(document.querySelector(".home"), { childList: true, subtree: true });
+    });
+    await page.getByRole("button", { name: "Approve once" }).first().click();
+    await page.locator("body[data-clicked=yes]").waitFor();
+    const button = page.getByRole("button", { name: "Approve once", disabled: false });
+    await button.waitFor();
+    assert.equal(decisions, 1);
+    await button.click();
+    await page.getByRole("heading", { name: "Nothing needs attention" }).first().waitFor();
+    faultless(page);
+});
+
 test("words typed before the composer has the focus decide nothing", async (t) => {
     const { hive, model, page } = await asking(t);
     model.push(call("bash", { command: "rm -rf build" }));

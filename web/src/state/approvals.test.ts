@@ -1,7 +1,31 @@
-import { expect, test, vi } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import type { HiveState } from "../api/types";
 import { createApprovals } from "./approvals";
 import type { Listener, Live } from "./live";
+
+afterEach(() => void vi.useRealTimers());
+
+test("buttons are still for a moment after the list has changed, and not otherwise", async () => {
+  vi.useFakeTimers();
+  let open = [{ id: "a1", expires_at: 1 }];
+  vi.stubGlobal("fetch", async (path: string) =>
+    Response.json({ approvals: path.includes("open") ? open : [] }),
+  );
+  let listener: Listener | undefined;
+  const approvals = createApprovals({ on: (one: Listener) => void (listener = one) } as Live);
+  const look = () => {
+    listener?.snapshot({} as HiveState);
+    return vi.advanceTimersByTimeAsync(100);
+  };
+  await look();
+  expect(approvals.moved()).toBe(true);
+  await vi.advanceTimersByTimeAsync(500);
+  await look();
+  expect(approvals.moved()).toBe(false);
+  open = [{ id: "a2", expires_at: 1 }];
+  await look();
+  expect(approvals.moved()).toBe(true);
+});
 
 test("a decision is about the call of its own turn: vendors give ids anew", async () => {
   const decision = { by: "Ines", at: 1, from: "page", scope: "once" };

@@ -1,5 +1,6 @@
 // Approvals that wait, and the last decisions.
 
+import { createSignal } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { get, post, Refusal } from "../api/http";
 import type { ApprovalInfo, ApprovalPage, Scope } from "../api/types";
@@ -26,10 +27,20 @@ interface State {
 
 /** Several changes at once are one look. */
 const SETTLE = 100;
+/** So long after the list has changed, a click may be meant for what stood there before. */
+const MOVED = 500;
 
 export function createApprovals(live: Live) {
   const [state, set] = createStore<State>({ open: [], unused: [], past: [], loaded: false });
   const soon = settled(SETTLE, refresh);
+  const [moved, setMoved] = createSignal(false);
+  let still: ReturnType<typeof setTimeout> | undefined;
+
+  function move(): void {
+    clearTimeout(still);
+    setMoved(true);
+    still = setTimeout(() => setMoved(false), MOVED);
+  }
 
   async function refresh(): Promise<void> {
     if (state.refused !== undefined) return;
@@ -44,6 +55,7 @@ export function createApprovals(live: Live) {
       const used = decided.filter((one) => !idle.has(one.id));
       const past = [...used, ...expired].sort((a, b) => when(b) - when(a));
       open.sort((a, b) => a.expires_at - b.expires_at);
+      if (ids(open) !== ids(state.open)) move();
       set("open", reconcile(open, { key: "id" }));
       set("unused", reconcile(unused, { key: "id" }));
       set("past", reconcile(past, { key: "id" }));
@@ -73,6 +85,8 @@ export function createApprovals(live: Live) {
 
   return {
     state,
+    /** Whether buttons of approvals have just changed their place. */
+    moved,
     /** The hash says which exact call was read. */
     decide: (approval: ApprovalInfo, choice: Choice) =>
       act(approval, "decision", { ...choice, hash: approval.hash }),
@@ -89,6 +103,10 @@ export function createApprovals(live: Live) {
 
 async function read(state: string): Promise<ApprovalInfo[]> {
   return (await get<ApprovalPage>(`/approvals?state=${state}`)).approvals;
+}
+
+function ids(approvals: ApprovalInfo[]): string {
+  return approvals.map((one) => one.id).join();
 }
 
 /** When it was decided or expired. */

@@ -170,8 +170,8 @@ function Buttons(props: { choice: DecisionChoice; keys: boolean; lasting: boolea
         class="btn"
         classList={{ go: props.keys }}
         ref={approve}
-        aria-disabled={props.choice.busy() || Boolean(props.choice.blocked())}
-        onClick={() => void props.choice.decide("approve")}
+        aria-disabled={props.choice.still() || Boolean(props.choice.blocked())}
+        onClick={() => props.choice.press("approve")}
       >
         Approve {SCOPE_WORDS[props.choice.scope()]}
         {key("y")}
@@ -201,8 +201,8 @@ function Buttons(props: { choice: DecisionChoice; keys: boolean; lasting: boolea
         </For>
         <button
           class="btn stop"
-          aria-disabled={props.choice.busy()}
-          onClick={() => void props.choice.decide("deny")}
+          aria-disabled={props.choice.still()}
+          onClick={() => props.choice.press("deny")}
         >
           Deny
           {key("n")}

@@ -133,8 +133,8 @@ function Form(props: Props) {
         <button
           type="button"
           class="btn go"
-          aria-disabled={choice.busy() || Boolean(choice.blocked())}
-          onClick={() => void choice.decide("approve", note())}
+          aria-disabled={choice.still() || Boolean(choice.blocked())}
+          onClick={() => choice.press("approve", note())}
         >
           Approve {SCOPE_WORDS[choice.scope()]}
           <kbd>y</kbd>
@@ -142,8 +142,8 @@ function Form(props: Props) {
         <button
           type="button"
           class="btn"
-          aria-disabled={choice.busy()}
-          onClick={() => void choice.decide("deny", note())}
+          aria-disabled={choice.still()}
+          onClick={() => choice.press("deny", note())}
         >
           Deny
           <kbd>n</kbd>

@@ -59,8 +59,13 @@ export function createChoice(approval: () => ApprovalInfo) {
     await run(() => approvals.decide(approval(), choice), "Not decided: ");
   }
 
+  const still = () => busy() || approvals.moved();
   return {
-    busy,
+    /** Whether its buttons do nothing now. */
+    still,
+    /** By its button. */
+    press: (...[decision, note]: Parameters<typeof decide>) =>
+      still() ? undefined : void decide(decision, note),
     problem,
     scope,
     setScope,
