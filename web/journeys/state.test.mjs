@@ -84,6 +84,18 @@ test("Home: a failure is tried again, or dismissed", async (t) => {
     faultless(page, AWAY);
 });
 
+test("failures are dismissed all at once", async (t) => {
+    const { hive, model, page } = await withModel(browser, t);
+    for (const name of ["first", "second"]) {
+        model.pushError(401, "authentication_error", "invalid x-api-key");
+        await hive.skep("send", "main", "Do it.", "--session", name);
+    }
+    await page.getByRole("heading", { name: "Needs attention (2)" }).waitFor();
+    await page.getByRole("button", { name: "Dismiss all 2 failures" }).click();
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+    faultless(page);
+});
+
 const WORD = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".repeat(6);
 const ANSWER = [
     `The source is *unchanged*: ${WORD} and \`${WORD}\``,

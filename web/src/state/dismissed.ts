@@ -10,8 +10,8 @@ export function createDismissed() {
   const [items, setItems] = createSignal(stored());
   return {
     has: (item: string) => items().includes(item),
-    add(item: string): void {
-      setItems([...items(), item].slice(-MOST));
+    add(...more: string[]): void {
+      setItems([...items(), ...more].slice(-MOST));
       localStorage.setItem(STORED, JSON.stringify(items()));
     },
   };

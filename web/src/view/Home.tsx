@@ -22,6 +22,7 @@ import { StandingMark } from "./Standing";
 export function Home() {
   const { approvals, dismissed, hive } = usePage();
   const list = () => needs(hive.state, approvals.state.open, dismissed.has);
+  const failures = () => list().flatMap((need) => need.item ?? []);
   return (
     <PageBody
       title={headline(list().length)}
@@ -33,9 +34,16 @@ export function Home() {
           id="needs-h"
           title="Needs attention"
           beside={
-            <Show when={list().some((need) => need.approval)}>
-              <span class="when hide-s">expiring soonest first</span>
-            </Show>
+            <>
+              <Show when={list().some((need) => need.approval)}>
+                <span class="when hide-s">expiring soonest first</span>
+              </Show>
+              <Show when={failures().length > 1}>
+                <button class="btn bare" onClick={() => dismissed.add(...failures())}>
+                  Dismiss all {failures().length} failures
+                </button>
+              </Show>
+            </>
           }
         >
           <Show when={list().length} fallback={<Nothing />}>
