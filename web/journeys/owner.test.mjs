@@ -23,7 +23,7 @@ async function start(t) {
     return { hive, mine, link, user };
 }
 
-const named = (page, who) => page.locator(".nav").getByText(who, { exact: true }).waitFor();
+const named = (page, who) => page.locator(".nav").getByText(who, { exact: true }).first().waitFor();
 
 test("a draft and a message on its way stay with who wrote them", async (t) => {
     const { hive, mine, user } = await start(t);
