@@ -20,7 +20,7 @@ use crate::tables::people::requests::{BeginRequest, CloseRequest};
 use crate::tables::people::tokens::{AddToken, RevokeToken};
 use crate::tables::retention::Expire;
 use crate::tables::search::IndexSpoken;
-use crate::tables::sessions::ForkSession;
+use crate::tables::sessions::{DeleteSession, EditSession, ForkSession};
 use crate::tables::spend::{ChargeLost, Unsettled};
 use crate::tables::waits::{Decide, Park, RetryNow};
 use crate::tables::watch::NoteEvent;
@@ -32,8 +32,8 @@ crate::commands! {
     Journal, Park, RetryNow, Release, Close, Decide, AnswerApproval, Reopen, ExpireReopened,
     NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
     BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
-    SignOut, IndexSpoken, ForkSession, Import, AddAudit, Unsettled, ChargeLost, Resolve,
-    ClockSetBack,
+    SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import, AddAudit,
+    Unsettled, ChargeLost, Resolve, ClockSetBack,
 }
 
 const SCHEMA: Schema = Schema {
@@ -55,6 +55,7 @@ const SCHEMA: Schema = Schema {
         migration(22, "shares", include_str!("../migrations/sqlite/0022_shares.sql")),
         migration(23, "hive", include_str!("../migrations/sqlite/0023_hive.sql")),
         migration(24, "patterns", include_str!("../migrations/sqlite/0024_patterns.sql")),
+        migration(25, "conversations", include_str!("../migrations/sqlite/0025_conversations.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

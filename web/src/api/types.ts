@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum df6b4b51f3e1e60f.
+// Do not edit; checksum e25ec034aab1b1ce.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -121,6 +121,12 @@ export type ApprovalState = "open" | "approved" | "denied" | "expired" | "withdr
 
 /** Lists of people: whoever answers is on each. A call is asked about once, also where several rules ask about parts of it. */
 export type Approvers = string[][];
+
+/** The files of a conversation, each content once. */
+export interface AttachmentSum {
+  count: number;
+  bytes: number;
+}
 
 export interface AuditFinding {
   kind: FindingKind;
@@ -447,7 +453,7 @@ export interface Entered {
   key: string;
 }
 
-export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18;
+export type Event = EventChoice0 | EventChoice1 | EventChoice2 | EventChoice3 | EventChoice4 | EventChoice5 | EventChoice6 | EventChoice7 | EventChoice8 | EventChoice9 | EventChoice10 | EventChoice11 | EventChoice12 | EventChoice13 | EventChoice14 | EventChoice15 | EventChoice16 | EventChoice17 | EventChoice18 | EventChoice19 | EventChoice20;
 
 export type EventChoice0 = {
   session_key: SessionKey;
@@ -544,6 +550,33 @@ export type EventChoice13 = {
 };
 
 export type EventChoice14 = {
+  session_key: SessionKey;
+  title: string;
+  pinned: boolean;
+  archived: boolean;
+  type: "session_changed";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice15 = {
+  session_key: SessionKey;
+  type: "session_deleted";
+} & {
+  seq?: number | null;
+  at: i64;
+  /** Absent on the wire where the event is about the hive as a whole. */
+  agent?: AgentName;
+  session?: SessionId | null;
+  turn?: TurnId | null;
+};
+
+export type EventChoice16 = {
   call_id: CallId;
   tool: string;
   type: "call_unknown";
@@ -556,7 +589,7 @@ export type EventChoice14 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice15 = {
+export type EventChoice17 = {
   call_id: CallId;
   tool: string;
   outcome: Resolution;
@@ -570,7 +603,7 @@ export type EventChoice15 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice16 = {
+export type EventChoice18 = {
   state: string;
   reason?: string | null;
   type: "status";
@@ -583,7 +616,7 @@ export type EventChoice16 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice17 = {
+export type EventChoice19 = {
   state: ConfigOutcome;
   problems: ConfigProblem[];
   /** Keys whose new value is used after the next start. */
@@ -598,10 +631,10 @@ export type EventChoice17 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice18 = {
-  state: string;
-  text?: string | null;
-  type: "integrity";
+export type EventChoice2 = {
+  call_id: CallId;
+  tool: string;
+  type: "tool_start";
 } & {
   seq?: number | null;
   at: i64;
@@ -611,10 +644,10 @@ export type EventChoice18 = {
   turn?: TurnId | null;
 };
 
-export type EventChoice2 = {
-  call_id: CallId;
-  tool: string;
-  type: "tool_start";
+export type EventChoice20 = {
+  state: string;
+  text?: string | null;
+  type: "integrity";
 } & {
   seq?: number | null;
   at: i64;
@@ -797,6 +830,15 @@ export type EventKind = {
   /** The same for people. */
   error?: string | null;
   type: "inbox_ended";
+} | {
+  session_key: SessionKey;
+  title: string;
+  pinned: boolean;
+  archived: boolean;
+  type: "session_changed";
+} | {
+  session_key: SessionKey;
+  type: "session_deleted";
 } | {
   call_id: CallId;
   tool: string;
@@ -1397,6 +1439,9 @@ export interface SearchHit {
   agent: AgentName;
   session: SessionId;
   session_key: SessionKey;
+  /** Of the conversation; empty where it has none. */
+  title: string;
+  archived: boolean;
   seq: number;
   timestamp: i64;
   role: MessageRole;
@@ -1413,6 +1458,8 @@ export interface SearchHit {
 export interface SearchPage {
   /** Newest first, in the order they came into the hive. */
   hits: SearchHit[];
+  /** With the words in their titles, the latest first; on the first page alone. */
+  conversations: SessionInfo[];
   /** Give this as `before` for the next page; absent on the last. */
   before?: number | null;
   /** How many messages the index does not know yet, after an upgrade; else absent. */
@@ -1428,6 +1475,14 @@ export interface ServerSentEvent {
   data: string;
 }
 
+/** What a person changes about a conversation; what is left out stays. */
+export interface SessionEdit {
+  /** One line; empty for the automatic title. */
+  title?: string | null;
+  pinned?: boolean | null;
+  archived?: boolean | null;
+}
+
 /** One conversation of one agent (UUIDv7). */
 export type SessionId = string;
 
@@ -1436,8 +1491,16 @@ export interface SessionInfo {
   id: SessionId;
   agent: AgentName;
   session_key: SessionKey;
-  /** Its first words. */
+  /** What a person named it, else what its first message is about. Empty where that says too little: show the agent and `created_at`. */
   title: string;
+  pinned: boolean;
+  /** Out of the way until something is said in it. */
+  archived: boolean;
+  state: SessionState;
+  /** Why the newest turn failed or was cancelled; absent in other states. */
+  last_error?: string | null;
+  /** The first words of the newest message, on one line. */
+  last_message?: string | null;
   created_at: i64;
   /** When something was last said in it. */
   last_at: i64;
@@ -1454,17 +1517,21 @@ export interface SessionInfo {
   forked_from?: ForkedFrom | null;
   /** Where the vendor's cache did not help its newest calls, and why; only of one that is asked for by its id. */
   cache_breaks?: CacheBreak[];
+  attachments?: AttachmentSum | null;
 }
 
 /** What a door calls a conversation: `main`, a channel id, a topic. It leads to a session. */
 export type SessionKey = string;
 
 export interface SessionPage {
-  /** The latest first. */
+  /** The pinned ones first, then the latest. */
   sessions: SessionInfo[];
   /** Give this as `after` for the next page; absent on the last. */
   after?: string | null;
 }
+
+/** What goes on in a conversation, or how its newest turn ended. */
+export type SessionState = "idle" | "running" | "waiting" | "queued" | "failed" | "cancelled";
 
 export type Span = "hour" | "day";
 

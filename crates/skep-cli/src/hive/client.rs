@@ -142,6 +142,10 @@ impl Client {
         self.json(request.timeout(UPLOAD)).await
     }
 
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, CallError> {
+        self.json(self.request(Method::PATCH, path).timeout(ANSWER).json(body)).await
+    }
+
     pub async fn delete(&self, path: &str) -> Result<Value, CallError> {
         self.json(self.request(Method::DELETE, path).timeout(ANSWER)).await
     }

@@ -60,6 +60,15 @@ pub fn lost() -> Option<&'static str> {
     LOST.get().map(String::as_str)
 }
 
+/// Asks for a line; `None` if it was empty or the input ended.
+pub fn typed(prompt: &str) -> Option<String> {
+    piece(prompt);
+    let mut line = String::new();
+    let read = tokio::task::block_in_place(|| std::io::stdin().lock().read_line(&mut line));
+    let line = line.trim();
+    (read.is_ok() && !line.is_empty()).then(|| line.to_owned())
+}
+
 /// Prints a line for people to standard error.
 pub fn note(text: impl AsRef<str>) {
     let text = guarded(text.as_ref(), std::io::stderr().is_terminal());

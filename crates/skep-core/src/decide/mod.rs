@@ -15,4 +15,5 @@ pub mod redelivery;
 pub mod resume_text;
 pub mod retry;
 pub mod slash;
+pub mod title;
 pub mod visible;

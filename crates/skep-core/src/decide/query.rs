@@ -122,6 +122,13 @@ impl Query {
         }
         text
     }
+
+    /// Whether a short text has these words, also inside of its own; case does not matter.
+    pub fn fits(&self, text: &str) -> bool {
+        let text = text.to_lowercase();
+        let has = |term: &Term| text.contains(&term.text.to_lowercase());
+        self.with.iter().all(|group| group.iter().any(has)) && !self.without.iter().any(has)
+    }
 }
 
 impl Term {

@@ -150,6 +150,17 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         error: Option<String>,
     },
+    /// A person named, pinned or archived the session, or took that back.
+    SessionChanged {
+        session_key: SessionKey,
+        title: String,
+        pinned: bool,
+        archived: bool,
+    },
+    /// The session and everything said in it are gone.
+    SessionDeleted {
+        session_key: SessionKey,
+    },
     /// A call whose outcome a crash left unknown: it is not repeated, a person should look.
     CallUnknown {
         call_id: CallId,
@@ -206,6 +217,8 @@ impl EventKind {
             Self::ApprovalDecided { .. } => "approval_decided",
             Self::InboxAccepted { .. } => "inbox_accepted",
             Self::InboxEnded { .. } => "inbox_ended",
+            Self::SessionChanged { .. } => "session_changed",
+            Self::SessionDeleted { .. } => "session_deleted",
             Self::CallUnknown { .. } => "call_unknown",
             Self::CallResolved { .. } => "call_resolved",
             Self::Status { .. } => "status",

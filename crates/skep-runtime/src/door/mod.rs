@@ -15,8 +15,8 @@ pub use hive::{
     ProviderTry, Reached,
 };
 pub use sessions::{
-    ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage, SearchWish,
-    SessionInfo, SessionPage,
+    AttachmentSum, ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage,
+    SearchWish, SessionEdit, SessionInfo, SessionPage, SessionQuery, SessionState,
 };
 
 pub use turns::{TurnOutcome, TurnOutcomeState};

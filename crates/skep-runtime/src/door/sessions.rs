@@ -16,8 +16,19 @@ pub struct SessionInfo {
     pub id: SessionId,
     pub agent: AgentName,
     pub session_key: SessionKey,
-    /// Its first words.
+    /// What a person named it, else what its first message is about. Empty where that says too
+    /// little: show the agent and `created_at`.
     pub title: String,
+    pub pinned: bool,
+    /// Out of the way until something is said in it.
+    pub archived: bool,
+    pub state: SessionState,
+    /// Why the newest turn failed or was cancelled; absent in other states.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// The first words of the newest message, on one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_message: Option<String>,
     pub created_at: Millis,
     /// When something was last said in it.
     pub last_at: Millis,
@@ -42,6 +53,40 @@ pub struct SessionInfo {
     /// for by its id.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cache_breaks: Vec<CacheBreak>,
+    /// Only of one that is asked for by its id, and where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attachments: Option<AttachmentSum>,
+}
+
+/// What goes on in a conversation, or how its newest turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    Idle,
+    Running,
+    /// A turn waits for a person, or for its next try.
+    Waiting,
+    Queued,
+    Failed,
+    Cancelled,
+}
+
+/// The files of a conversation, each content once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AttachmentSum {
+    pub count: i64,
+    pub bytes: i64,
+}
+
+/// What a person changes about a conversation; what is left out stays.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionEdit {
+    /// One line; empty for the automatic title.
+    #[schema(max_length = 120)]
+    pub title: Option<String>,
+    pub pinned: Option<bool>,
+    pub archived: Option<bool>,
 }
 
 /// Where a fork began.
@@ -54,11 +99,21 @@ pub struct ForkedFrom {
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SessionPage {
-    /// The latest first.
+    /// The pinned ones first, then the latest.
     pub sessions: Vec<SessionInfo>,
     /// Give this as `after` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+}
+
+/// Which part of a list of sessions.
+#[derive(Clone, Debug, Default)]
+pub struct SessionQuery {
+    /// Those that are, or that are not; else all of them.
+    pub archived: Option<bool>,
+    /// What the page before gave.
+    pub after: Option<String>,
+    pub limit: u32,
 }
 
 /// A wish for a fork.
@@ -81,6 +136,8 @@ pub enum HistoryForm {
     Skep,
     /// Time, role, content and meta alone.
     Seed,
+    /// What was said, for people; it cannot be imported.
+    Markdown,
 }
 
 /// What became of an import.
@@ -103,10 +160,12 @@ pub struct SearchWish {
     pub limit: u32,
 }
 
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub struct SearchPage {
     /// Newest first, in the order they came into the hive.
     pub hits: Vec<SearchHit>,
+    /// With the words in their titles, the latest first; on the first page alone.
+    pub conversations: Vec<SessionInfo>,
     /// Give this as `before` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<i64>,
@@ -121,6 +180,9 @@ pub struct SearchHit {
     pub agent: AgentName,
     pub session: SessionId,
     pub session_key: SessionKey,
+    /// Of the conversation; empty where it has none.
+    pub title: String,
+    pub archived: bool,
     pub seq: i64,
     pub timestamp: Millis,
     pub role: Role,

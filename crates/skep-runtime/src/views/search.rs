@@ -4,14 +4,18 @@ use std::time::{Duration, Instant};
 
 use skep_core::query;
 use skep_store::search::{self, Hit, IndexSpoken, MARK, Search};
+use skep_store::sessions;
 
 use crate::door::{Credential, DoorError, ErrorKind, SearchHit, SearchPage, SearchWish, Sight};
 use crate::hive::{Hive, door_error};
+use crate::views::sessions::described;
 
 /// A search waits for no more rows than this; more there are only after an upgrade.
 const ON_DEMAND: u32 = 1024;
 /// A query that matches far too much is given up.
 const LONGEST: Duration = Duration::from_secs(2);
+/// Conversations that are found by their titles.
+const MOST_TITLED: usize = 20;
 /// Characters of an excerpt, and those of them before the first match.
 const EXCERPT: usize = 240;
 const LEAD: usize = 60;
@@ -29,7 +33,7 @@ impl Hive {
         if let (Sight::Agent(own), Some(other)) = (sight, &wish.agent)
             && self.shared.agent_id(other).ok() != Some(*own)
         {
-            return Ok(SearchPage { hits: Vec::new(), before: None, unindexed: None });
+            return Ok(SearchPage::default());
         }
         let agent = self.shared.only_agent(wish.agent.as_ref(), sight).await?;
         let unindexed = self.catch_up().await?;
@@ -40,17 +44,26 @@ impl Hive {
         };
         let (began, before, limit) = (Instant::now(), wish.before, wish.limit);
         let read = self.shared.store.read_long(credential.name(), async move |conn| {
+            let titled = match before {
+                None => {
+                    sessions::titled(conn, agent, &prefix, MOST_TITLED, |it| query.fits(it)).await?
+                }
+                Some(_) => Vec::new(),
+            };
             let wanted = Search { expression: &expression, prefix: &prefix, before, limit };
-            search::search(conn, wanted, move || began.elapsed() < LONGEST).await
+            let hits = search::search(conn, wanted, move || began.elapsed() < LONGEST).await?;
+            Ok(hits.map(|hits| (hits, titled)))
         });
-        let Some(found) = read.await.map_err(door_error)? else {
+        let Some((found, titled)) = read.await.map_err(door_error)? else {
             let text = "The words stand in too many messages to look through; add another one.";
             return Err(DoorError::new(ErrorKind::Invalid, "too_broad", text));
         };
         let full = u32::try_from(found.len()).is_ok_and(|count| count >= wish.limit);
         let before = found.last().filter(|_| full).map(|hit| hit.place);
         let hits = found.into_iter().map(shown).collect();
-        Ok(SearchPage { hits, before, unindexed: (unindexed > 0).then_some(unindexed) })
+        let conversations = titled.into_iter().map(|(agent, row)| described(&agent, row)).collect();
+        let unindexed = (unindexed > 0).then_some(unindexed);
+        Ok(SearchPage { hits, conversations, before, unindexed })
     }
 
     /// Brings the index up to now where little is missing; how much still is. A store that
@@ -71,6 +84,8 @@ fn shown(hit: Hit) -> SearchHit {
         agent: hit.agent,
         session: hit.session,
         session_key: hit.session_key,
+        title: hit.title,
+        archived: hit.archived,
         seq: hit.seq,
         timestamp: hit.at,
         role: hit.role,

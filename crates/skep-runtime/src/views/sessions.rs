@@ -1,45 +1,62 @@
-//! Sessions: listing them, forking one, and carrying them out of a hive and into another.
+//! Sessions: listing them, what a person does with one, and carrying them out of a hive and into
+//! another.
 
 use futures_util::stream;
 
-use skep_core::BoxStream;
-use skep_core::ids::{AgentId, AgentName, SessionId, SessionKey};
-use skep_guard::{clock, random};
+use skep_core::engine::FailureCode;
+use skep_core::event::TurnState;
+use skep_core::ids::{AgentId, AgentName, Principal, SessionId, SessionKey};
+use skep_core::message::Body;
+use skep_core::{BoxStream, title};
+use skep_guard::{clock, random, scrub};
 use skep_store::import::{Import, Imported};
-use skep_store::sessions::{self, Cursor, ForkSession, SessionRow};
+use skep_store::sessions::{
+    self, Cursor, DeleteSession, EditSession, ForkSession, SessionRow, SessionWork,
+};
 use skep_store::{Conn, SqlError, files, history};
 
 use crate::door::{
-    Credential, DoorError, ErrorKind, ForkWish, ForkedFrom, HistoryForm, ImportReport, SessionInfo,
-    SessionPage, Sight,
+    AttachmentSum, Credential, DoorError, ErrorKind, ForkWish, ForkedFrom, HistoryForm,
+    ImportReport, SessionEdit, SessionInfo, SessionPage, SessionQuery, SessionState, Sight,
 };
 use crate::hive::{Hive, door_error};
 use crate::intake;
 use crate::views::transcript;
+
+/// Characters of a title that a person gives.
+const LONGEST_TITLE: usize = 120;
+/// Characters of the newest message in a list.
+const LAST_MESSAGE: usize = 120;
 
 impl Hive {
     /// A page of an agent's sessions.
     pub async fn sessions(
         &self,
         agent: &AgentName,
-        after: Option<&str>,
-        limit: u32,
+        query: SessionQuery,
         credential: &Credential,
         sight: &Sight,
     ) -> Result<SessionPage, DoorError> {
         let (id, agent) = self.shared.read_agent(agent, sight).await?;
-        let after = after.map(cursor).transpose()?;
+        let SessionQuery { archived, after, limit } = query;
+        let after = after.as_deref().map(cursor).transpose()?;
         let sight = sight.clone();
-        let read = self.shared.store.read_page(credential.name(), async move |conn| match sight {
-            Sight::Keys { prefix, .. } => {
-                sessions::page_of_keys(conn, id, &prefix, after.as_ref(), limit).await
+        let read = self.shared.store.read_page(credential.name(), async move |conn| {
+            let after = after.as_ref();
+            match sight {
+                Sight::Keys { prefix, .. } => {
+                    sessions::page_of_keys(conn, id, &prefix, archived, after, limit).await
+                }
+                Sight::Agent(own) if own != id => Ok(Vec::new()),
+                Sight::All | Sight::Agent(_) => {
+                    sessions::page(conn, id, archived, after, limit).await
+                }
             }
-            Sight::Agent(own) if own != id => Ok(Vec::new()),
-            Sight::All | Sight::Agent(_) => sessions::page(conn, id, after.as_ref(), limit).await,
         });
         let rows = read.await.map_err(door_error)?;
         let full = u32::try_from(rows.len()).is_ok_and(|count| count >= limit);
-        let after = rows.last().filter(|_| full).map(|row| format!("{}.{}", row.last_at, row.id));
+        let last = rows.last().filter(|_| full);
+        let after = last.map(|row| format!("{}.{}.{}", u8::from(row.pinned), row.last_at, row.id));
         let sessions = rows.into_iter().map(|row| described(&agent, row)).collect();
         Ok(SessionPage { sessions, after })
     }
@@ -53,6 +70,77 @@ impl Hive {
     ) -> Result<SessionInfo, DoorError> {
         let (_, agent, row) = self.seen_session(agent, session, sight).await?;
         Ok(described(&agent, row))
+    }
+
+    /// The files its messages have, where there are any.
+    pub async fn attachments(&self, id: &SessionId) -> Result<Option<AttachmentSum>, DoorError> {
+        let read = self.shared.store.read(async |conn| sessions::attachments(conn, id).await);
+        let (count, bytes) = read.await.map_err(door_error)?;
+        Ok((count > 0).then_some(AttachmentSum { count, bytes }))
+    }
+
+    /// Names, pins or archives a session.
+    pub async fn edit_session(
+        &self,
+        agent: &AgentName,
+        session: &SessionId,
+        edit: SessionEdit,
+        sight: &Sight,
+    ) -> Result<SessionInfo, DoorError> {
+        let (id, agent_name, _) = self.seen_session(agent, session, sight).await?;
+        let title = edit.title.map(|title| scrub::known().clean_owned(title.trim().to_owned()));
+        let unfit = |title: &String| {
+            title.chars().count() > LONGEST_TITLE || title.chars().any(char::is_control)
+        };
+        if title.as_ref().is_some_and(unfit) {
+            let text = format!(
+                "A title has at most {LONGEST_TITLE} characters, none of them a control character."
+            );
+            return Err(DoorError::new(ErrorKind::Invalid, "bad_title", text));
+        }
+        let command = EditSession {
+            agent: id,
+            agent_name,
+            session: session.clone(),
+            title,
+            pinned: edit.pinned,
+            archived: edit.archived,
+            now: clock::now_ms(),
+        };
+        self.shared.store.write(command).await.map_err(door_error)?;
+        self.session(agent, session, sight).await
+    }
+
+    /// Deletes a session that nobody works in. The audit trail and what was spent stay.
+    pub async fn delete_session(
+        &self,
+        agent: &AgentName,
+        session: &SessionId,
+        principal: &Principal,
+        credential: &Credential,
+        sight: &Sight,
+    ) -> Result<(), DoorError> {
+        let (id, agent_name, row) = self.seen_session(agent, session, sight).await?;
+        let gone = session.clone();
+        let read = self
+            .shared
+            .store
+            .read_long(credential.name(), async move |conn| sessions::parts(conn, &gone).await);
+        let command = DeleteSession {
+            agent: id,
+            agent_name,
+            session: session.clone(),
+            parts: read.await.map_err(door_error)?,
+            principal: principal.clone(),
+            now: clock::now_ms(),
+        };
+        let current = self.shared.store.write(command).await.map_err(door_error)?;
+        let env = self.shared.env();
+        env.session_cache.forget(session);
+        if current {
+            env.session_scopes.end(id, &row.key);
+        }
+        Ok(())
     }
 
     async fn seen_session(
@@ -168,7 +256,7 @@ impl Export {
         conn: &mut Conn,
     ) -> Result<(Result<String, DoorError>, Self), SqlError> {
         let page = history::page_after(conn, &self.agent, &self.session, self.seen).await?;
-        // Rows of a session never go; without this an export of fewer would not end.
+        // Of a session that was deleted meanwhile; the export would not end without this.
         let mut piece = String::new();
         if page.is_empty() {
             self.seen = self.last;
@@ -195,24 +283,55 @@ impl Export {
 }
 
 fn cursor(text: &str) -> Result<Cursor, DoorError> {
-    let parts = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id)));
-    match parts {
-        Some((last_at, id)) => Ok(Cursor { last_at, id: id.to_owned() }),
-        None => {
-            let text = "after is what the page before gave as `after`";
-            Err(DoorError::new(ErrorKind::Invalid, "invalid_query", text))
-        }
+    let mut parts = text.splitn(3, '.');
+    let mut read = || {
+        let pinned = parts.next()? == "1";
+        let last_at = parts.next()?.parse().ok()?;
+        Some(Cursor { pinned, last_at, id: parts.next()?.to_owned() })
+    };
+    read().ok_or_else(|| {
+        let text = "after is what the page before gave as `after`";
+        DoorError::new(ErrorKind::Invalid, "invalid_query", text)
+    })
+}
+
+/// What goes on now counts more than how the newest turn ended.
+fn state(work: &SessionWork) -> SessionState {
+    let ended = work.outcome.as_deref().and_then(FailureCode::parse);
+    match (work.open, ended) {
+        (Some(TurnState::Running), _) => SessionState::Running,
+        (Some(TurnState::Waiting), _) => SessionState::Waiting,
+        (Some(TurnState::Ready | TurnState::Ended), _) => SessionState::Queued,
+        (None, _) if work.queued > 0 => SessionState::Queued,
+        (None, Some(code)) if code.is_cancel() => SessionState::Cancelled,
+        (None, Some(_)) => SessionState::Failed,
+        (None, None) => SessionState::Idle,
     }
 }
 
-fn described(agent: &AgentName, row: SessionRow) -> SessionInfo {
+/// The words of a message, else the names of its files.
+fn last_message(said: &Body) -> Option<String> {
+    let words = title::first_words(&said.plain_text(), LAST_MESSAGE);
+    let files = || said.files().map(|file| file.name.as_str()).collect::<Vec<_>>().join(", ");
+    let said = if words.is_empty() { files() } else { words };
+    (!said.is_empty()).then_some(said)
+}
+
+pub(crate) fn described(agent: &AgentName, row: SessionRow) -> SessionInfo {
     let forked_from = row.forked_from.map(|(session, at)| ForkedFrom { session, at });
     let chosen = if row.current { row.chosen } else { Default::default() };
+    let state = state(&row.work);
+    let ended = matches!(state, SessionState::Failed | SessionState::Cancelled);
     SessionInfo {
         id: row.id,
         agent: agent.clone(),
         session_key: row.key,
         title: row.title,
+        pinned: row.pinned,
+        archived: row.archived,
+        state,
+        last_error: row.work.error.filter(|_| ended),
+        last_message: row.last_said.as_ref().and_then(last_message),
         created_at: row.created_at,
         last_at: row.last_at,
         messages: row.messages,
@@ -223,5 +342,6 @@ fn described(agent: &AgentName, row: SessionRow) -> SessionInfo {
         think: chosen.think,
         forked_from,
         cache_breaks: Vec::new(),
+        attachments: None,
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use skep_core::file::FileData;
 use skep_core::ids::{AgentName, CallId, is_session_id};
 use skep_core::message::{Block, Message, Role, Usage, history_tag};
+use skep_core::time;
 use skep_guard::scrub;
 
 use crate::door::{DoorError, ErrorKind, HistoryForm};
@@ -24,6 +25,9 @@ pub(crate) fn write(message: &Message, form: HistoryForm) -> Result<String, Door
             Some(line) => serde_json::to_string(&line),
             None => return Ok(String::new()),
         },
+        HistoryForm::Markdown => {
+            return Ok(scrub::known().clean_owned(markdown(message).unwrap_or_default()));
+        }
     };
     let line = line.map_err(|error| {
         tracing::error!(%error, "a message could not be written as JSON");
@@ -32,6 +36,21 @@ pub(crate) fn write(message: &Message, form: HistoryForm) -> Result<String, Door
     })?;
     // A row may be older than what is known as a secret today.
     Ok(scrub::known().clean_owned(line) + "\n")
+}
+
+/// What a person or the agent said or gave; nothing for other rows.
+fn markdown(message: &Message) -> Option<String> {
+    let who = match message.body.role {
+        Role::User => "You",
+        Role::Assistant => message.agent_id.as_str(),
+        Role::ToolResult | Role::System => return None,
+    };
+    let mut text = message.body.plain_text();
+    for file in message.body.files() {
+        text.push_str(&format!("\n\n*{}, {} bytes*", file.name, file.size));
+    }
+    let said = !text.trim().is_empty();
+    said.then(|| format!("## {who}, {}\n\n{}\n\n", time::utc(message.timestamp), text.trim()))
 }
 
 /// The messages of one session, complete and in order. Secrets in them stay outside.

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use crate::door::state::Doors;
 use crate::request::{Params, Permit, Problem};
-use crate::rest::lines_file;
+use crate::rest::{LINES_FILE, saved_file};
 
 const USUAL_ROWS: usize = 50;
 const MOST_ROWS: usize = 500;
@@ -85,5 +85,5 @@ pub(crate) async fn export(
     State(doors): State<Doors>,
     permit: Permit,
 ) -> Result<Response, Problem> {
-    Ok(lines_file("audit", doors.hive.export_audit(permit.credential())))
+    Ok(saved_file("audit", LINES_FILE, doors.hive.export_audit(permit.credential())))
 }

@@ -31,12 +31,18 @@ use skep_runtime::door::DoorError;
 
 use crate::request::LINES;
 
-/// JSON lines to be kept as a file of this name, which has no quotes in it.
-fn lines_file(
+/// How the name of a file ends, and its content type.
+type FileKind = (&'static str, &'static str);
+const LINES_FILE: FileKind = ("jsonl", LINES);
+const MARKDOWN_FILE: FileKind = ("md", "text/markdown; charset=utf-8");
+
+/// An answer to be kept as a file of this name, which has no quotes in it.
+fn saved_file(
     name: &str,
+    (ending, kind): FileKind,
     pieces: impl Stream<Item = Result<String, DoorError>> + Send + 'static,
 ) -> Response {
-    let file = format!("attachment; filename=\"{name}.jsonl\"");
-    let headers = [(header::CONTENT_TYPE, LINES), (header::CONTENT_DISPOSITION, file.as_str())];
+    let file = format!("attachment; filename=\"{name}.{ending}\"");
+    let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, file.as_str())];
     (headers, Body::from_stream(pieces)).into_response()
 }

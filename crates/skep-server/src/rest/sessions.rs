@@ -1,4 +1,4 @@
-//! Sessions of an agent: listing them, forking one, carrying them out and in.
+//! Sessions of an agent: listing them, what a person does with one, carrying them out and in.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -8,31 +8,33 @@ use serde::Deserialize;
 use skep_core::ids::{SessionId, SessionKey};
 use skep_guard::random;
 use skep_runtime::door::{
-    Followed, ForkWish, HistoryForm, ImportReport, Inbound, Receipt, SessionInfo, SessionPage,
-    Source,
+    Followed, ForkWish, HistoryForm, ImportReport, Inbound, Receipt, SessionEdit, SessionInfo,
+    SessionPage, SessionQuery, Source,
 };
 use utoipa::{IntoParams, ToSchema};
 
 use crate::door::state::Doors;
 use crate::request::{
-    BadBody, Clash, IdempotencyKey, LINES, Missing, NoAnswerYet, NotKept, OnClose,
+    BadBody, Clash, IdempotencyKey, JsonBody, LINES, Missing, NoAnswerYet, NotKept, OnClose,
     OptionalJsonBody, Params, Permit, Problem, Segments, extract, only, page_size,
 };
-use crate::rest::lines_file;
 use crate::rest::messages::{self, Wait};
+use crate::rest::{LINES_FILE, MARKDOWN_FILE, saved_file};
 use crate::stream::sse::Sse;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SessionParams {
+    /// `false`: those that are not archived; `true`: those that are. All where it is left out.
+    archived: Option<bool>,
     /// What the page before gave as `after`.
     after: Option<String>,
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// The sessions of an agent, the latest first.
+/// The sessions of an agent: the pinned ones first, then the latest.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/sessions", tag = "sessions",
     params(SessionParams),
@@ -45,10 +47,10 @@ pub(crate) async fn list(
     Params(params): Params<SessionParams>,
 ) -> Result<Json<SessionPage>, Problem> {
     let agent = extract::agent(&agent)?;
-    let limit = page_size(params.limit)?;
+    let SessionParams { archived, after, limit } = params;
+    let query = SessionQuery { archived, after, limit: page_size(limit)? };
     let (credential, sight) = (permit.credential(), permit.sight());
-    let after = params.after.as_deref();
-    Ok(Json(doors.hive.sessions(&agent, after, limit, credential, &sight).await?))
+    Ok(Json(doors.hive.sessions(&agent, query, credential, &sight).await?))
 }
 
 /// One session.
@@ -64,7 +66,49 @@ pub(crate) async fn show(
     let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
     let info = doors.hive.session(&agent, &session, &permit.sight()).await?;
     let cache_breaks = doors.hive.cache_breaks(&info.agent, &session, permit.credential()).await?;
-    Ok(Json(SessionInfo { cache_breaks, ..info }))
+    let attachments = doors.hive.attachments(&session).await?;
+    Ok(Json(SessionInfo { cache_breaks, attachments, ..info }))
+}
+
+/// Names, pins or archives a session, or takes that back.
+///
+/// What is left out stays as it is. Whoever watches hears of it as `session_changed`.
+#[utoipa::path(
+    patch, path = "/api/v1/agents/{agent}/sessions/{id}", tag = "sessions",
+    request_body(content = SessionEdit),
+    responses(
+        (status = 200, description = "The session as it is now.", body = SessionInfo),
+        Missing, BadBody, NotKept
+    )
+)]
+pub(crate) async fn edit(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((agent, session)): Segments<(String, String)>,
+    JsonBody(edit): JsonBody<SessionEdit>,
+) -> Result<Json<SessionInfo>, Problem> {
+    let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
+    Ok(Json(doors.hive.edit_session(&agent, &session, edit, &permit.sight()).await?))
+}
+
+/// Deletes a session: its messages, their files and notes, and what the search finds of them.
+///
+/// The audit trail and what was spent stay. Refused while a turn of it runs or waits, or a message
+/// for it is queued. Whoever watches hears of it as `session_deleted`.
+#[utoipa::path(
+    delete, path = "/api/v1/agents/{agent}/sessions/{id}", tag = "sessions",
+    responses((status = 204, description = "It is gone."), Missing, Clash, NotKept)
+)]
+pub(crate) async fn delete(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((agent, session)): Segments<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
+    let (principal, credential) = (permit.principal(), permit.credential());
+    let sight = permit.sight();
+    doors.hive.delete_session(&agent, &session, principal, credential, &sight).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -172,17 +216,18 @@ pub(crate) struct ExportParams {
     format: Option<HistoryForm>,
 }
 
-/// Every message of a session as JSON lines.
+/// Every message of a session as a file of JSON lines, or of Markdown.
 ///
 /// One message a line, as it is stored. Posted to the sessions of an agent of the same name it
 /// becomes the same session again. With the format `seed` a line has `timestamp` (seconds), `role`,
-/// `content` and `meta`, and of a tool's result which call it answers.
+/// `content` and `meta`, and of a tool's result which call it answers. `markdown` is what was said,
+/// for people.
 #[utoipa::path(
     get, path = "/api/v1/agents/{agent}/sessions/{id}/export", tag = "sessions",
     params(ExportParams),
     responses(
-        (status = 200, description = "Messages, oldest first.", body = String,
-         content_type = "application/x-ndjson"),
+        (status = 200, description = "Messages, oldest first.",
+         content((String = "application/x-ndjson"), (String = "text/markdown"))),
         Missing
     )
 )]
@@ -196,7 +241,8 @@ pub(crate) async fn export(
     let form = params.format.unwrap_or_default();
     let (credential, sight) = (permit.credential(), permit.sight());
     let pieces = doors.hive.export(&agent, &session, form, credential, &sight).await?;
-    Ok(lines_file(&format!("{agent}-{session}"), pieces))
+    let kind = if form == HistoryForm::Markdown { MARKDOWN_FILE } else { LINES_FILE };
+    Ok(saved_file(&format!("{agent}-{session}"), kind, pieces))
 }
 
 #[derive(Deserialize, IntoParams)]

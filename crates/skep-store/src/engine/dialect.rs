@@ -53,9 +53,15 @@ pub(crate) const RECORD: &str = "INSERT INTO _sqlx_migrations (version, descript
 pub(crate) const INDEX_SPOKEN: &str = "INSERT INTO search (rowid, scope, text) \
                                        SELECT id, scope, text FROM spoken_text \
                                        WHERE id > $1 AND id <= $2";
+/// Takes one row out of the index, which has to be given the same words again.
+pub(crate) const UNINDEX_SPOKEN: &str = "INSERT INTO search (search, rowid, scope, text) \
+                                         SELECT 'delete', id, scope, text FROM spoken_text \
+                                         WHERE id = $1 \
+                                         AND id <= (SELECT upto FROM search_upto)";
 /// The index gives its rows in the order asked for, so that only a page is ever read. The marks
 /// are those of `search::MARK`.
-pub(crate) const SEARCH: &str = "SELECT p.id, a.name, p.session, s.key, p.seq, h.at, \
+pub(crate) const SEARCH: &str = "SELECT p.id, a.name, p.session, s.key, s.title, \
+                                 s.archived_at IS NOT NULL, p.seq, h.at, \
                                  json_extract(h.body, '$.role'), f.text, \
                                  highlight(search, 1, char(64976), char(64977)) \
                                  FROM search f JOIN spoken p ON p.id = f.rowid \

@@ -9,6 +9,7 @@ use skep_core::event::CallState;
 use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Body, MOST_TOKENS, Message, Role, View, history_tag};
 use skep_core::money::Money;
+use skep_core::title;
 
 use crate::engine::{Conn, PAGE_ROWS, SqlError, Tx, args, record};
 use crate::tables::compactions;
@@ -29,7 +30,7 @@ pub(crate) struct RowPlace<'a> {
     pub now: Millis,
 }
 
-/// Appends rows in order.
+/// Appends rows in order. What is said in an archived session brings it back.
 pub(crate) async fn append(
     tx: &mut Tx<'_>,
     place: &RowPlace<'_>,
@@ -42,7 +43,7 @@ pub(crate) async fn append(
     let sum = Sum::of(messages.iter().map(|message| &message.body));
     let reserve = "UPDATE sessions SET last_seq = last_seq + $2, tokens = tokens + $3, \
                    cost = cost + $4, unpriced = unpriced + $5, last_at = $6, \
-                   title = CASE title WHEN '' THEN $7 ELSE title END \
+                   title = CASE title WHEN '' THEN $7 ELSE title END, archived_at = NULL \
                    WHERE id = $1 RETURNING last_seq, agent";
     let args =
         args![place.session, count, sum.tokens, sum.cost, sum.unpriced, place.now, sum.title];
@@ -68,18 +69,16 @@ pub(crate) struct Sum {
     pub cost: i64,
     /// Model calls whose price is not known.
     pub unpriced: i64,
-    /// The first words said.
+    /// Empty where nothing in them gives one.
     pub title: String,
 }
-
-const TITLE: usize = 80;
 
 impl Sum {
     pub fn of<'a>(bodies: impl Iterator<Item = &'a Body>) -> Self {
         let mut sum = Self::default();
         for body in bodies {
-            if sum.title.is_empty() && body.is_spoken() {
-                sum.title = first_words(&body.plain_text());
+            if sum.title.is_empty() {
+                sum.title = title::of(body);
             }
             if let Some(meta) = &body.meta {
                 // Also what was imported: a sum that ran over could not be read any more.
@@ -93,24 +92,6 @@ impl Sum {
         }
         sum
     }
-}
-
-/// One line of at most [`TITLE`] characters.
-fn first_words(text: &str) -> String {
-    let mut title = String::new();
-    // Far more than a title takes: a long message is not walked to its end.
-    for word in text.split_whitespace().take(TITLE) {
-        let room = TITLE.saturating_sub(title.chars().count() + usize::from(!title.is_empty()));
-        if title.is_empty() {
-            title.extend(word.chars().take(room));
-        } else if word.chars().count() <= room {
-            title.push(' ');
-            title.push_str(word);
-        } else {
-            break;
-        }
-    }
-    title
 }
 
 /// A row as it was in another hive; its turn and its session are there.
@@ -485,7 +466,7 @@ pub async fn key_of_session(
     agent: AgentId,
     session: &SessionId,
 ) -> Result<Option<SessionKey>, SqlError> {
-    let select = "SELECT key FROM sessions WHERE id = $1 AND agent = $2";
+    let select = "SELECT key FROM sessions WHERE id = $1 AND agent = $2 AND deleted_at IS NULL";
     conn.find(select, &args![session, agent]).await
 }
 

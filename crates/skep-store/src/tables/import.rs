@@ -37,7 +37,7 @@ impl Run for Import {
     type Out = Imported;
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Imported, Refusal> {
-        let select = "SELECT agent, last_seq FROM sessions WHERE id = $1";
+        let select = "SELECT agent, last_seq FROM sessions WHERE id = $1 AND deleted_at IS NULL";
         if let Some((agent, last)) = tx.conn.find(select, &args![self.session]).await? {
             return self.compare(tx, agent, last).await;
         }
@@ -134,7 +134,13 @@ impl Import {
             sum.cost,
             sum.unpriced,
         ];
-        tx.conn.run(insert, &args).await?;
+        // One that was deleted comes back.
+        let back = "UPDATE sessions SET deleted_at = NULL, agent = $2, key = $3, created_at = $4, \
+                    last_at = $5, last_seq = $6, title = $7, tokens = $8, cost = $9, \
+                    unpriced = $10 WHERE id = $1";
+        if tx.conn.run(back, &args).await? == 0 {
+            tx.conn.run(insert, &args).await?;
+        }
         Ok(())
     }
 

@@ -57,6 +57,8 @@ pub struct Hit {
     pub agent: AgentName,
     pub session: SessionId,
     pub session_key: SessionKey,
+    pub title: String,
+    pub archived: bool,
     pub seq: i64,
     pub at: Millis,
     pub role: Role,
@@ -65,7 +67,9 @@ pub struct Hit {
     pub marked: String,
 }
 
-record!(Hit { place, agent, session, session_key, seq, at, role, text, marked });
+record! { Hit {
+    place, agent, session, session_key, title, archived, seq, at, role, text, marked,
+} }
 
 /// What opens and closes a match: code points that never mean anything.
 pub const MARK: (char, char) = ('\u{fdd0}', '\u{fdd1}');

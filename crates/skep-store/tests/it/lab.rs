@@ -18,7 +18,7 @@ use skep_store::outbox::OpenChannel;
 use skep_store::requests::{BeginRequest, CloseRequest};
 use skep_store::retention::Expire;
 use skep_store::search::IndexSpoken;
-use skep_store::sessions::ForkSession;
+use skep_store::sessions::{DeleteSession, EditSession, ForkSession};
 use skep_store::waits::{Decide, Park};
 use skep_store::{
     Command, CommandSet, Conn, OpenOptions, Refusal, Row, Run, SqlError, StoreOf, ToValue, Tx,
@@ -27,8 +27,9 @@ use skep_store::{
 skep_store::commands! {
     pub enum Lab -> LabOutcome, <Command as CommandSet>::SCHEMA;
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
-    Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, IndexSpoken, Prioritise, Raw,
-    AddAudit, TimedTake, TimedAccept, BeginRequest, CloseRequest, ClockSetBack,
+    Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, EditSession,
+    DeleteSession, IndexSpoken, Prioritise, Raw, AddAudit, TimedTake, TimedAccept,
+    BeginRequest, CloseRequest, ClockSetBack,
 }
 
 pub type LabStore = StoreOf<Lab>;

@@ -6,6 +6,7 @@ mod audit;
 mod batches;
 mod causes;
 mod clock;
+mod conversations;
 mod costs;
 mod damage;
 mod failures;

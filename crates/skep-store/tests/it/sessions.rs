@@ -32,7 +32,7 @@ skep_store::commands! {
     Raw,
 }
 
-fn user(text: &str) -> Body {
+pub fn user(text: &str) -> Body {
     let origin = Origin {
         item: ItemId::new("i"),
         message_id: MessageId::new("m"),
@@ -42,7 +42,7 @@ fn user(text: &str) -> Body {
     Body::user(text, Vec::new(), origin)
 }
 
-fn said(text: &str) -> Body {
+pub fn said(text: &str) -> Body {
     Body::assistant(vec![Block::text(text)], None)
 }
 
@@ -74,7 +74,7 @@ fn messages(agent: &str, session: &str, bodies: Vec<Body>) -> Vec<Message> {
 }
 
 /// The agents of the lab have the ids 1, 2, 3.
-fn import(agent: i64, name: &str, session: &str, key: &str, bodies: Vec<Body>) -> Import {
+pub fn import(agent: i64, name: &str, session: &str, key: &str, bodies: Vec<Body>) -> Import {
     Import {
         agent: AgentId(agent),
         agent_name: AgentName::new(name),
@@ -86,7 +86,7 @@ fn import(agent: i64, name: &str, session: &str, key: &str, bodies: Vec<Body>) -
     }
 }
 
-async fn find(store: &LabStore, words: &str, agent: Option<i64>, prefix: &str) -> Vec<Hit> {
+pub async fn find(store: &LabStore, words: &str, agent: Option<i64>, prefix: &str) -> Vec<Hit> {
     while store.write(IndexSpoken { rows: 2 }).await.unwrap() > 0 {}
     let terms = query::parse(words).unwrap().notation();
     let expression = search::expression(&terms, agent.map(AgentId));
@@ -350,7 +350,7 @@ async fn an_import_is_whole_or_nothing_and_the_second_changes_nothing() {
     let mut broken = import(1, "ada", "two", "k2", bodies());
     broken.messages[2].seq = 2;
     assert!(write(broken).await.is_err());
-    let read = store.read(async |conn| sessions::page(conn, AgentId(1), None, 50).await);
+    let read = store.read(async |conn| sessions::page(conn, AgentId(1), None, None, 50).await);
     let ids: Vec<String> = read.await.unwrap().into_iter().map(|row| row.id.0).collect();
     assert_eq!(ids, ["one"]);
 }
@@ -369,16 +369,18 @@ async fn sessions_are_listed_newest_first_page_by_page() {
     let mut seen = Vec::new();
     let mut after = None;
     loop {
-        let read =
-            store.read(async |conn| sessions::page(conn, AgentId(1), after.as_ref(), 3).await);
+        let read = store
+            .read(async |conn| sessions::page(conn, AgentId(1), None, after.as_ref(), 3).await);
         let page = read.await.unwrap();
         let Some(last) = page.last() else { break };
-        after = Some(sessions::Cursor { last_at: last.last_at, id: last.id.0.clone() });
+        after =
+            Some(sessions::Cursor { pinned: false, last_at: last.last_at, id: last.id.0.clone() });
         seen.extend(page.into_iter().map(|row| row.id.0));
     }
     assert_eq!(seen, ["s6", "s5", "s4", "s3", "s2", "s1", "s0"]);
-    let read = store
-        .read(async |conn| sessions::page_of_keys(conn, AgentId(1), "token:1/", None, 2).await);
+    let read = store.read(async |conn| {
+        sessions::page_of_keys(conn, AgentId(1), "token:1/", None, None, 2).await
+    });
     let own: Vec<String> = read.await.unwrap().into_iter().map(|row| row.id.0).collect();
     assert_eq!(own, ["s5", "s3"]);
 }

@@ -44,6 +44,11 @@ impl SessionCache {
         (last + 1 == next && cached.secrets == secrets).then_some(cached)
     }
 
+    /// It was deleted.
+    pub fn forget(&self, session: &SessionId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+    }
+
     pub fn put(&self, session: SessionId, cached: CachedSession) {
         let gap = cached.rows.windows(2).any(|pair| pair[0].seq + 1 != pair[1].seq);
         // The bytes of files are kept once, in the store.

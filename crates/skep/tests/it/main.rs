@@ -19,6 +19,7 @@ mod attack_shares;
 mod attack_swap;
 mod channel_calls;
 mod channel_chat;
+mod channel_conversations;
 mod channel_deaf;
 mod channel_decide;
 mod channel_delivery;

@@ -1,8 +1,6 @@
 //! Asks the person at the terminal about one approval: yes or no, its scope, a preview of what a
 //! pattern covers, and a reason for a no.
 
-use std::io::BufRead;
-
 use serde_json::{Value, json};
 
 use super::{choices, covers_path, decide, joined, own_patterns, past, show_decided};
@@ -19,7 +17,7 @@ pub(super) async fn one(
     let prompt =
         "approve? [y]es once, [s] for this conversation, [a]lways, [n]o, Enter to leave it: ";
     let body = loop {
-        let Some(typed) = typed(prompt) else { return Ok(()) };
+        let Some(typed) = output::typed(prompt) else { return Ok(()) };
         match typed.as_str() {
             "y" | "yes" | "once" => break json!({"decision": "approve"}),
             "s" | "session" | "a" | "always" => {
@@ -29,7 +27,7 @@ pub(super) async fn one(
                 }
             }
             "n" | "no" => {
-                let note = self::typed("why, for the agent (Enter for no reason): ");
+                let note = output::typed("why, for the agent (Enter for no reason): ");
                 break json!({"decision": "deny", "note": note});
             }
             other => output::note(format!("{} is none of these", foreign(other))),
@@ -56,7 +54,7 @@ async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value
         output::line(format!("  {}  {}", number + 1, joined(patterns)));
     }
     output::line("  e  exactly this call");
-    let chosen = typed("a number, e, a pattern of your own, Enter to go back: ")?;
+    let chosen = output::typed("a number, e, a pattern of your own, Enter to go back: ")?;
     let number = chosen.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
     let patterns = match (chosen.as_str(), number.and_then(|at| choices.get(at))) {
         ("e", _) => Vec::new(),
@@ -66,7 +64,7 @@ async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value
     if !preview(client, question, scope, &patterns).await {
         return None;
     }
-    match typed("is that what you want? [y]es, Enter to go back: ")?.as_str() {
+    match output::typed("is that what you want? [y]es, Enter to go back: ")?.as_str() {
         "y" | "yes" => {}
         _ => return None,
     }
@@ -100,13 +98,4 @@ async fn preview(client: &Client, question: &Value, scope: &str, patterns: &[Str
     }
     output::line(past(&found));
     true
-}
-
-/// A typed line; `None` if it was empty or the input ended.
-fn typed(prompt: &str) -> Option<String> {
-    output::piece(prompt);
-    let mut line = String::new();
-    let read = tokio::task::block_in_place(|| std::io::stdin().lock().read_line(&mut line));
-    let line = line.trim();
-    (read.is_ok() && !line.is_empty()).then(|| line.to_owned())
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
+use crate::commands::session;
 use crate::failure::{Exit, Failure};
 use crate::hive::{Client, Globals, with_query};
 use crate::print::{Tone, counted, foreign, items, output, stamp, text_or_empty, toned};
@@ -52,7 +53,12 @@ pub async fn run(search: HistorySearchArgs, globals: &Globals) -> Result<(), Fai
     if globals.json {
         return Ok(());
     }
-    if hits.is_empty() {
+    let titled = items(&page["conversations"]);
+    if !titled.is_empty() {
+        output::line("conversations of that name:");
+        titled.iter().flat_map(session::lines).for_each(output::line);
+    }
+    if hits.is_empty() && titled.is_empty() {
         output::note("nothing was found");
     }
     if let Some(behind) = page["unindexed"].as_i64() {
@@ -75,7 +81,8 @@ fn lines(hit: &Value) -> Vec<String> {
     let before = dots(hit["excerpt_at"].as_i64().is_some_and(|at| at > 0));
     let after = dots(hit["cut"] == true);
     let said = format!("{before}{}{after}", marked(hit));
-    let mut lines = vec![format!("{} {}", toned(&head, Tone::Faint), text("role"))];
+    let who = format!("{}  {}", text("role"), text("title"));
+    let mut lines = vec![format!("{} {}", toned(&head, Tone::Faint), who.trim_end())];
     lines.extend(said.lines().map(|line| format!("  {line}")));
     lines.push(toned(&format!("  session {}", text("session")), Tone::Faint));
     lines

@@ -31,8 +31,9 @@ pub struct HistoryExportArgs {
     /// Folder in which `history/AGENT-SESSION.jsonl` is written
     #[arg(long, default_value = ".", value_name = "FOLDER")]
     out: PathBuf,
-    /// `skep`: as it is stored; `seed`: time, role, content and meta alone
-    #[arg(long, default_value = "skep", value_parser = ["skep", "seed"])]
+    /// `skep`: as it is stored; `seed`: time, role, content and meta alone; `markdown`: what was
+    /// said, for people
+    #[arg(long, default_value = "skep", value_parser = ["skep", "seed", "markdown"])]
     format: String,
 }
 
@@ -104,7 +105,7 @@ async fn sessions(
     let mut ids = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = session::page(client, agent, 500, after).await?;
+        let page = session::page(client, agent, None, 500, after).await?;
         for session in items(&page["sessions"]) {
             let Some(id) = session["id"].as_str() else { continue };
             let is_meant = match wanted {
@@ -147,8 +148,9 @@ async fn write_session(
         let why = "its name cannot be the name of a file";
         return Err(Failure::new(Exit::Failed, attempted, why));
     }
-    let file = folder.join(format!("{agent}-{id}.jsonl"));
-    let unfinished = folder.join(format!("{agent}-{id}.jsonl.part"));
+    let ending = if format == "markdown" { "md" } else { "jsonl" };
+    let file = folder.join(format!("{agent}-{id}.{ending}"));
+    let unfinished = folder.join(format!("{agent}-{id}.{ending}.part"));
     let session = format!("/api/v1/agents/{}/sessions/{}", escaped(agent), escaped(id));
     let path = format!("{session}/export?format={format}");
     let response = client.stream(&path).await.map_err(|error| client.failure(&attempted, error))?;

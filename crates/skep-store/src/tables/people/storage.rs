@@ -2,9 +2,9 @@
 //! people who have a limit.
 
 use skep_core::file::File;
-use skep_core::ids::Principal;
+use skep_core::ids::{ItemId, Principal};
 
-use crate::engine::{Refusal, Tx, args};
+use crate::engine::{Refusal, SqlError, Tx, args};
 
 /// Bytes of a row besides its text.
 const ROW: usize = 512;
@@ -27,13 +27,29 @@ pub(crate) async fn charge(
     }
     let detail = format!(
         "the message was not kept: with it you would have stored {} MiB, more than \
-         limits.user_storage_mib ({}) allows one user. Leave out attachments, or ask an \
-         operator to raise the limit",
+         limits.user_storage_mib ({}) allows one user. Leave out attachments, delete \
+         conversations, or ask an operator to raise the limit",
         now.unsigned_abs().div_ceil(1 << 20),
         most >> 20
     );
     let left = most.saturating_sub(now.saturating_sub(bytes).unsigned_abs());
     Err(Refusal::Quota { code: "user_storage", detail, most, left })
+}
+
+/// Takes the words and files of an item off what its sender has stored. Files that came without
+/// their bytes were never added.
+pub(crate) async fn release(
+    tx: &mut Tx<'_>,
+    principal: &Principal,
+    item: &ItemId,
+) -> Result<(), SqlError> {
+    let size = "SELECT octet_length(body) + CASE WHEN retry_of IS NULL THEN \
+                coalesce((SELECT sum(size) FROM item_files WHERE item = $1), 0) ELSE 0 END \
+                FROM items WHERE id = $1";
+    let size: Option<i64> = tx.conn.find(size, &args![item]).await?;
+    let less = "UPDATE storage SET bytes = CASE WHEN bytes > $2 THEN bytes - $2 ELSE 0 END \
+                WHERE principal = $1";
+    tx.conn.run(less, &args![principal, size.unwrap_or(0)]).await.map(drop)
 }
 
 /// Bytes of a text and its files, as far as they come with it.
