@@ -12,6 +12,7 @@ mod editor;
 mod list;
 mod markdown;
 mod paste;
+mod picker;
 mod plain;
 mod screen;
 mod table;
@@ -26,15 +27,16 @@ use std::io::{IsTerminal, stdin, stdout};
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use skep_guard::environment;
 
-use crate::failure::Failure;
-use crate::hive::{CallError, Client, Globals};
+use crate::failure::{Exit, Failure};
+use crate::hive::{CallError, Client, Globals, escaped};
 use crate::print::{TermInfo, items, output};
 use connection::{ChatUpdate, ConnectionOptions};
 use plain::PlainChat;
 use screen::Screen;
+use terminal::ScreenOptions;
 use transcript::ChatTranscript;
 
 /// How long a program waits for a hive that disconnected; a person waits as long as they want.
@@ -44,6 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[command(after_help = "Examples:
   skep chat                              chat with main
   skep chat cto --session release        another agent, a conversation of its own
+  skep chat --resume                     choose an earlier conversation
   skep chat -m \"what did you do today?\"   one question, one answer
   cat questions.txt | skep chat          a message per line, answers as plain text
   skep chat --json -m hello              every frame as a line of JSON
@@ -64,6 +67,9 @@ pub struct ChatArgs {
     /// Session key of the conversation
     #[arg(long, default_value = "main", value_name = "KEY")]
     session: String,
+    /// Choose an earlier conversation first
+    #[arg(long, conflicts_with_all = ["message", "session"])]
+    resume: bool,
 }
 
 /// `start` starts the hive of the home in the background.
@@ -79,12 +85,17 @@ pub async fn run(
     let client = Client::open(globals)?;
     let dumb = environment::var("TERM").is_none_or(|terminal| terminal == "dumb");
     let paints = typed && !dumb && !globals.json;
-    let options = ConnectionOptions {
-        agent: command.agent.clone(),
-        session: command.session.clone(),
+    let place = ChatPlace { agent: command.agent, session: command.session };
+    let line_to = |place: &ChatPlace| ConnectionOptions {
+        agent: place.agent.clone(),
+        session: place.session.clone(),
         patience: (!paints).then_some(PATIENCE),
     };
-    let mut connection = connection::open(client, options).await?;
+    let connection = connection::open(client, line_to(&place)).await?;
+    if !paints && command.resume {
+        let why = "--resume needs a terminal to choose on";
+        return Err(Failure::new(Exit::Usage, "resume", why).next("skep session list"));
+    }
     if !paints {
         let prompt = typed && !globals.json;
         let globals = globals.clone();
@@ -94,16 +105,53 @@ pub async fn run(
             None => plain.converse().await,
         };
     }
-    let mut transcript = ChatTranscript::new(&command.agent, &command.session);
-    let first = connection.updates.recv().await;
-    if let Some(ChatUpdate::Opened { state, .. }) = &first {
-        let model = model_of(state, &command.agent);
-        transcript.entries.push(terminal::greeting(&command.agent, &command.session, &model));
+    let (mut place, mut connection, mut message) = (place, connection, command.message);
+    let (mut resume, mut keys) = (command.resume, None);
+    loop {
+        let mut transcript = ChatTranscript::new(&place.agent, &place.session);
+        let first = connection.updates.recv().await;
+        if let Some(ChatUpdate::Opened { state, .. }) = &first {
+            let model = model_of(state, &place.agent);
+            transcript.entries.push(terminal::greeting(&place.agent, &place.session, &model));
+        }
+        first.into_iter().for_each(|update| transcript.take(update));
+        let lists = if std::mem::take(&mut resume) { transcript.choose(false) } else { Vec::new() };
+        for list in lists {
+            // Without a listener the connection is over, and an update says so.
+            let _ = connection.commands.send(list).await;
+        }
+        let (width, _) = Screen::size();
+        let term = TermInfo { width, colour: output::colour_wanted(), unicode: speaks_unicode() };
+        // A workspace elsewhere is known to the hive alone.
+        let workspace = globals.home().ok().filter(|_| globals.url.is_none());
+        let workspace = workspace.map(|home| home.agent(&place.agent).join("work"));
+        let options = ScreenOptions { message: message.take(), workspace, keys: &mut keys };
+        let run = terminal::run(connection, transcript, term, options);
+        let Some(chosen) = run.await? else { return Ok(()) };
+        let client = Client::open(globals)?;
+        place = resumed(&client, &chosen).await?;
+        connection = connection::open(client, line_to(&place)).await?;
     }
-    first.into_iter().for_each(|update| transcript.take(update));
-    let (width, _) = Screen::size();
-    let term = TermInfo { width, colour: output::colour_wanted(), unicode: speaks_unicode() };
-    terminal::run(connection, transcript, term, command.message).await
+}
+
+struct ChatPlace {
+    agent: String,
+    session: String,
+}
+
+/// Where the chosen conversation goes on. If its key leads to a newer one, a copy of it does, under
+/// a key of its own.
+async fn resumed(client: &Client, chosen: &Value) -> Result<ChatPlace, Failure> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let agent = text(&chosen["agent"]);
+    let mut session = text(&chosen["session_key"]);
+    if chosen["current"] != true {
+        let (name, id) = (escaped(&agent), escaped(&text(&chosen["id"])));
+        let path = format!("/api/v1/agents/{name}/sessions/{id}/fork");
+        let copy = client.submit(&path, &json!({}), "resume the conversation").await?;
+        session = text(&copy["session_key"]);
+    }
+    Ok(ChatPlace { agent, session })
 }
 
 /// Whether no hive runs in the home and the person wants one.

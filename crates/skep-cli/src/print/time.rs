@@ -13,6 +13,18 @@ pub fn clock(at: i64) -> String {
     stamp(at)[11..16].to_owned()
 }
 
+/// As short as it can be told apart: `05:05` of today, `Fri` of the last days, else the date.
+pub fn short(at: i64, now: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    // 1970 began on a Thursday.
+    let day = |at: i64| (at / 1000 + clock::zone_offset(at)).div_euclid(86_400);
+    match day(now) - day(at) {
+        0 => clock(at),
+        1..7 => DAYS.get(day(at).rem_euclid(7) as usize).copied().unwrap_or_default().to_owned(),
+        _ => stamp(at)[..10].to_owned(),
+    }
+}
+
 /// The same in UTC, for names of files.
 pub fn stamp_utc(at: i64) -> String {
     stamp_in(at, 0)

@@ -6,6 +6,7 @@ use skep_testkit::{Reply, Terminal, locate};
 use crate::stage::Stage;
 
 const CONTROL_D: &str = "\x04";
+const DOWN: &str = "\x1b[B";
 
 fn chat(stage: &Stage, words: &[&str], columns: u16, rows: u16) -> Terminal {
     let start = Start::new(&locate::rig().unwrap(), stage.home()).argument("chat");
@@ -25,7 +26,7 @@ fn from<'a>(screen: &'a str, line: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn channel_chat_help_is_a_list_at_any_width() {
+async fn channel_chat_help_and_model_are_lists() {
     let stage = Stage::patient().await;
     let _play = stage.up().await;
     let mut wide = chat(&stage, &[], 80, 60);
@@ -41,6 +42,7 @@ async fn channel_chat_help_is_a_list_at_any_width() {
       /status                       turn, queue, model, cost
       /stop                         stop the turn; queued messages stay
       /help                         this list
+      /resume                       choose an earlier conversation
       /retry                        try the last message again
       /approve [session|always]     approve the waiting tool call (y, s, a)
       /deny [note]                  deny the waiting tool call (n)
@@ -49,7 +51,7 @@ async fn channel_chat_help_is_a_list_at_any_width() {
       //text                        send text that begins with a slash
 
     Keys
-      Enter send   Alt-Enter new line   Esc stop   Up earlier message
+      Enter send   Alt-Enter new line   Esc stop   Up earlier message   @ file
       Tab complete   Ctrl-R search   Ctrl-O thinking   Ctrl-L redraw   Ctrl-D leave
     ");
     wide.press("/model\r").unwrap();
@@ -64,6 +66,12 @@ async fn channel_chat_help_is_a_list_at_any_width() {
     wide.press("/nothing\r").unwrap();
     wide.sees("✗ There is no command `/nothing`. (unknown_command)\n\nCommands\n").await.unwrap();
     leave(wide).await;
+}
+
+#[tokio::test]
+async fn channel_chat_help_and_status_fit_a_narrow_terminal() {
+    let stage = Stage::patient().await;
+    let _play = stage.up().await;
     let mut narrow = chat(&stage, &[], 40, 60);
     narrow.sees("/help for commands").await.unwrap();
     narrow.press("/help\r").unwrap();
@@ -84,6 +92,8 @@ async fn channel_chat_help_is_a_list_at_any_width() {
         stop the turn; queued messages stay
       /help
         this list
+      /resume
+        choose an earlier conversation
       /retry
         try the last message again
       /approve [session|always]
@@ -102,6 +112,7 @@ async fn channel_chat_help_is_a_list_at_any_width() {
     Keys
       Enter send   Alt-Enter new line
       Esc stop   Up earlier message
+      @ file
       Tab complete   Ctrl-R search
       Ctrl-O thinking   Ctrl-L redraw
       Ctrl-D leave
@@ -236,4 +247,88 @@ async fn channel_chat_starts_the_hive_when_none_runs() {
     again.press(CONTROL_D).unwrap();
     again.wait().await.unwrap();
     assert_eq!(skep(&["down"]).finish().await.unwrap().code, Some(0));
+}
+
+#[tokio::test]
+async fn channel_chat_resumes_an_earlier_conversation() {
+    let stage = Stage::patient().await;
+    stage.model.answer_with(|request| {
+        let said = request.last_user_text();
+        Reply::say(&format!("heard: {}", said.rsplit('\n').next().unwrap()))
+    });
+    let play = stage.up().await;
+    let mut shop = chat(&stage, &["--session", "shop"], 80, 24);
+    shop.sees("main / shop · ").await.unwrap();
+    shop.press("Prices of the shop\r").unwrap();
+    shop.sees("\nheard: Prices of the shop\n").await.unwrap();
+    leave(shop).await;
+    let mut terminal = chat(&stage, &[], 80, 24);
+    terminal.sees("/help for commands").await.unwrap();
+    terminal.press("The winter price list\r").unwrap();
+    terminal.sees("\nheard: The winter price list\n").await.unwrap();
+    terminal.press("/new\r").unwrap();
+    terminal.until("its answer", |text| text.matches("/new").count() > 0).await.unwrap();
+    terminal.press("Summer in the huts\r").unwrap();
+    terminal.sees("\nheard: Summer in the huts\n").await.unwrap();
+
+    terminal.press("/resume\r").unwrap();
+    let shown = terminal.sees("Resume   filter:    3 of 3, main").await.unwrap();
+    assert!(shown.contains("\n ▌  Summer in the huts "), "{shown}");
+    terminal.press("pri").unwrap();
+    terminal.sees("Resume   filter: pri   2 of 3, main").await.unwrap();
+    terminal.resize(40, 24).unwrap();
+    let shown = terminal.sees("▌  The winter price list").await.unwrap();
+    assert!(shown.lines().all(|line| line.chars().count() <= 40), "{shown}");
+    terminal.resize(80, 24).unwrap();
+    terminal.sees("Up Down select   Enter open   Tab all agents").await.unwrap();
+    terminal.press(DOWN).unwrap();
+    terminal.sees("▌  Prices of the shop").await.unwrap();
+    terminal.press("\r").unwrap();
+    terminal.sees("main / shop · ").await.unwrap();
+    terminal.press("more\r").unwrap();
+    terminal.sees("\nheard: more\n").await.unwrap();
+    leave(terminal).await;
+    assert_eq!(play.history("main", "shop").await.len(), 4);
+
+    // The key of this one leads to a newer conversation: a copy goes on.
+    let mut again = chat(&stage, &["--resume"], 80, 24);
+    again.sees("▌  Prices of the shop").await.unwrap();
+    again.press("winter\r").unwrap();
+    again.sees("\nheard: The winter price list\n").await.unwrap();
+    again.press("and now?\r").unwrap();
+    again.sees("\nheard: and now?\n").await.unwrap();
+    again.press("/resume\r").unwrap();
+    let shown = again.sees("4 of 4, main").await.unwrap();
+    assert!(shown.contains("▌  The winter price list "), "{shown}");
+    again.press("\x1b").unwrap();
+    again.until("the list is gone", |text| !text.contains("4 of 4")).await.unwrap();
+    leave(again).await;
+    assert_eq!(play.history("main", "main").await.len(), 2, "only the summer");
+}
+
+#[tokio::test]
+async fn channel_chat_completes_files_of_the_agent_and_sends_their_names() {
+    let stage = Stage::patient().await;
+    stage.write("teams/main/work/prices.toml", "a = 1\n");
+    stage.write("teams/main/work/prices-2025.toml", "a = 2\n");
+    stage.write("teams/main/work/docs/year.md", "# 2025\n");
+    stage.model.push(Reply::say("compared"));
+    let play = stage.up().await;
+    let mut terminal = chat(&stage, &[], 80, 24);
+    terminal.sees("/help for commands").await.unwrap();
+    terminal.press("Compare @pri\t").unwrap();
+    let shown = terminal.sees("› Compare @prices\n").await.unwrap();
+    assert!(shown.contains("  @prices-2025.toml  6 B"), "{shown}");
+    terminal.press("\t").unwrap();
+    terminal.sees("› Compare @prices-2025.toml").await.unwrap();
+    terminal.press(" with @d\t").unwrap();
+    terminal.sees(" with @docs/").await.unwrap();
+    terminal.press("y\t").unwrap();
+    terminal.sees(" with @docs/year.md").await.unwrap();
+    terminal.press("and @../\t\r").unwrap();
+    terminal.sees("\ncompared\n").await.unwrap();
+    leave(terminal).await;
+    let said = play.history("main", "main").await;
+    let text = "Compare @prices-2025.toml with @docs/year.md and @../";
+    assert_eq!(said[0]["content"], serde_json::json!([{"type": "text", "text": text}]));
 }

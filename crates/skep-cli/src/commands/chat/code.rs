@@ -20,12 +20,9 @@ fn comment(tag: &str) -> Option<&'static str> {
                    mjs php scala dart zig json json5 css scss";
     let hashes = "python py sh bash shell zsh fish ruby rb yaml yml toml make makefile dockerfile \
                   perl r elixir nix";
-    match () {
-        () if is_in(slashes) => Some("//"),
-        () if is_in(hashes) => Some("#"),
-        () if is_in("sql postgres sqlite mysql lua") => Some("--"),
-        () => None,
-    }
+    let dashes = "sql postgres sqlite mysql lua";
+    let all = [(slashes, "//"), (hashes, "#"), (dashes, "--")];
+    all.into_iter().find(|(tags, _)| is_in(tags)).map(|(_, comment)| comment)
 }
 
 /// Code in the language that its fence names.

@@ -1,11 +1,17 @@
 //! Slash commands: those of every door, and the few that concern this screen only.
 
+use std::fs;
+use std::path::{Component, Path};
+
 use skep_core::slash::{self, COMMANDS, CommandInfo};
 
+use super::connection::ChatCommand;
+use super::paste::size;
 use crate::commands::approve::own_patterns;
 
 /// Handled here; the hive never sees them.
 const LOCAL: &[CommandInfo] = &[
+    command("/resume", "", "choose an earlier conversation"),
     command("/retry", "", "try the last message again"),
     command("/approve", "[session|always]", "approve the waiting tool call (y, s, a)"),
     command("/deny", "[note]", "deny the waiting tool call (n)"),
@@ -16,7 +22,7 @@ const LOCAL: &[CommandInfo] = &[
 const KEYS: &str = "
 
 Keys
-  Enter send   Alt-Enter new line   Esc stop   Up earlier message
+  Enter send   Alt-Enter new line   Esc stop   Up earlier message   @ file
   Tab complete   Ctrl-R search   Ctrl-O thinking   Ctrl-L redraw   Ctrl-D leave";
 
 const fn command(name: &'static str, arguments: &'static str, help: &'static str) -> CommandInfo {
@@ -28,11 +34,13 @@ pub fn help() -> String {
     slash::help(LOCAL) + KEYS
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub enum LocalCommand {
     Help,
-    Retry,
+    Resume,
     Thinking,
+    /// Done by the connection.
+    Send(ChatCommand),
     Answer(ApprovalReply),
     Quit,
 }
@@ -54,7 +62,8 @@ pub enum ApprovalReply {
 pub fn local(text: &str) -> Option<LocalCommand> {
     match text.trim() {
         "/help" => Some(LocalCommand::Help),
-        "/retry" => Some(LocalCommand::Retry),
+        "/resume" => Some(LocalCommand::Resume),
+        "/retry" => Some(LocalCommand::Send(ChatCommand::Retry)),
         "/thinking" => Some(LocalCommand::Thinking),
         "/quit" | "/exit" => Some(LocalCommand::Quit),
         text => answer(text).map(LocalCommand::Answer),
@@ -98,6 +107,28 @@ pub fn completions(line: &str) -> Vec<(String, String)> {
         arguments => format!("{arguments}  {}", command.help),
     };
     fitting.map(|command| (command.name.to_owned(), shown(command))).collect()
+}
+
+/// Files of the workspace whose path begins so, with their size; the message names them, nothing
+/// of them is sent.
+pub fn files(workspace: Option<&Path>, path: &str) -> Vec<(String, String)> {
+    let (folder, start) = path.rsplit_once('/').map_or(("", path), |(folder, name)| (folder, name));
+    let inside = Path::new(folder).components().all(|part| matches!(part, Component::Normal(_)));
+    let Some(root) = workspace.filter(|_| inside) else { return Vec::new() };
+    let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
+    let entry = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let hidden = name.starts_with('.') && start.is_empty();
+        let about = entry.metadata().ok().filter(|_| name.starts_with(start) && !hidden)?;
+        let word = format!("@{}{name}", path.get(..path.len() - start.len())?);
+        match about.is_dir() {
+            true => Some((word + "/", String::new())),
+            false => Some((word, size(about.len()))),
+        }
+    };
+    let mut files: Vec<(String, String)> = entries.filter_map(entry).collect();
+    files.sort();
+    files
 }
 
 /// The common prefix of the words.

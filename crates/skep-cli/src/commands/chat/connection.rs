@@ -51,6 +51,8 @@ pub enum ChatCommand {
 pub enum ChatRead {
     /// A file that a call names.
     File,
+    /// The conversations of an agent.
+    Sessions,
     /// What these patterns would cover.
     Covers(Vec<String>),
 }

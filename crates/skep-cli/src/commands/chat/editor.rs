@@ -48,6 +48,8 @@ pub struct Editor {
     /// The completions shown, and the chosen one.
     menu: Option<CompletionMenu>,
     pastes: Pastes,
+    /// Files of the agent, if they are on this machine.
+    workspace: Option<PathBuf>,
 }
 
 #[derive(Default)]
@@ -59,12 +61,14 @@ struct HistorySearch {
 }
 
 pub struct CompletionMenu {
+    /// Where the word begins in the line.
+    from: usize,
     pub words: Vec<(String, String)>,
     pub chosen: Option<usize>,
 }
 
 impl Editor {
-    pub fn new(history: FileBackedHistory) -> Self {
+    pub fn new(history: FileBackedHistory, workspace: Option<PathBuf>) -> Self {
         let mut bindings = default_emacs_keybindings();
         // Ctrl-O toggles thinking here; reedline would open an editor.
         bindings.remove_binding(KeyModifiers::CONTROL, KeyCode::Char('o'));
@@ -76,6 +80,7 @@ impl Editor {
             search: None,
             menu: None,
             pastes: Pastes::default(),
+            workspace,
         }
     }
 
@@ -295,28 +300,44 @@ impl Editor {
         Some(KeyAction::Edited)
     }
 
-    /// Completes the command at the start of the line; repeated, cycles through the completions.
+    /// Completes the command at the start of the line, or the file after `@`; repeated, cycles
+    /// through the completions.
     fn complete(&mut self) {
         if let Some(menu) = &mut self.menu {
             let next = menu.chosen.map_or(0, |at| (at + 1) % menu.words.len());
             menu.chosen = Some(next);
             let word = menu.words.get(next).map(|(word, _)| word.clone()).unwrap_or_default();
-            self.set(&word);
-            return;
+            let from = menu.from;
+            return self.replace_word(from, &word);
         }
-        let words = commands::completions(self.folded());
+        let line = self.folded();
+        let before = line.get(..self.line.current_insertion_point()).unwrap_or(line);
+        let from = before.rfind([' ', '\n']).map_or(0, |at| at + 1);
+        let words = match before.get(from..).and_then(|word| word.strip_prefix('@')) {
+            Some(path) => commands::files(self.workspace.as_deref(), path),
+            None => commands::completions(line),
+        };
         match words.as_slice() {
             [] => {}
             [(word, _)] => {
-                let word = format!("{word} ");
-                self.set(&word);
+                let end = if word.ends_with('/') { "" } else { " " };
+                self.replace_word(from, &format!("{word}{end}"));
             }
             _ => {
-                let start = commands::shared_start(&words);
-                self.set(&start);
-                self.menu = Some(CompletionMenu { words, chosen: None });
+                self.replace_word(from, &commands::shared_start(&words));
+                self.menu = Some(CompletionMenu { from, words, chosen: None });
             }
         }
+    }
+
+    /// Replaces what is between `from` and the cursor.
+    fn replace_word(&mut self, from: usize, word: &str) {
+        let line = self.folded();
+        let after = line.get(self.line.current_insertion_point()..).unwrap_or_default();
+        let text = format!("{}{word}{after}", line.get(..from).unwrap_or_default());
+        self.set(&text);
+        let position = from + word.len();
+        self.edit(EditCommand::MoveToPosition { position, select: false });
     }
 
     /// The written lines at this width, and where the cursor is among them.
@@ -398,7 +419,7 @@ mod tests {
     use super::*;
 
     fn editor() -> Editor {
-        Editor::new(FileBackedHistory::default())
+        Editor::new(FileBackedHistory::default(), None)
     }
 
     fn press(editor: &mut Editor, code: KeyCode, modifiers: KeyModifiers) -> KeyAction {

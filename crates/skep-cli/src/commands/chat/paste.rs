@@ -16,6 +16,11 @@ const ENDS: char = '\u{fdd1}';
 #[derive(Default)]
 pub struct Pastes(Vec<String>);
 
+/// `900 B`, `18 kB`.
+pub fn size(bytes: u64) -> String {
+    if bytes < 1000 { format!("{bytes} B") } else { format!("{} kB", bytes / 1000) }
+}
+
 impl Pastes {
     /// What is written into the line for this paste.
     pub fn fold(&mut self, text: &str) -> String {
@@ -79,10 +84,7 @@ impl Pastes {
     /// How the letter is shown where this many columns are left, of so many.
     pub fn shown(&self, letter: char, left: usize, columns: usize) -> Option<String> {
         let text = self.of(letter)?;
-        let size = match text.len() {
-            bytes @ ..1000 => format!("{bytes} B"),
-            bytes => format!("{} kB", bytes / 1000),
-        };
+        let size = size(text.len() as u64);
         let short = format!("[pasted {} lines, {size}", text.lines().count());
         let whole = format!("{short}: \"{}\"]", shortened(text, BEGINNING));
         let room = if width(&short) < left { left } else { columns };

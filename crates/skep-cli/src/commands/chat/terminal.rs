@@ -1,10 +1,11 @@
 //! The conversation on a terminal: keys in, picture out, and the line to the hive beside them.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use skep_guard::{clock, random};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -15,6 +16,7 @@ use super::commands::{self, LocalCommand};
 use super::connection::{ChatCommand, ChatConnection};
 use super::decision::{self, WordRest};
 use super::editor::{self, Editor, KeyAction};
+use super::picker::PickerAction;
 use super::screen::{LiveRegion, Screen};
 use super::transcript::{ChatEntry, ChatTranscript, LiveMessage, seconds};
 use super::view::{self, ThinkingDisplay};
@@ -55,6 +57,8 @@ pub struct Terminal {
     word_rest: WordRest,
     /// A message that looks like a decision: it is sent when Enter is pressed again.
     unsent: Option<String>,
+    /// The conversation that was chosen instead.
+    next: Option<Value>,
 }
 
 #[derive(Default)]
@@ -69,16 +73,28 @@ enum ScreenAction {
     Leave,
 }
 
-/// Talks until the person leaves; with `message`, until it is answered.
+/// Keys, and whether more were there already.
+pub type Keys = mpsc::Receiver<(Event, bool)>;
+
+pub struct ScreenOptions<'a> {
+    /// Leave when this is answered.
+    pub message: Option<String>,
+    /// Files of the agent, if they are on this machine.
+    pub workspace: Option<PathBuf>,
+    /// Read by one thread as long as the program runs.
+    pub keys: &'a mut Option<Keys>,
+}
+
+/// Talks until the person leaves or chooses another conversation, which is returned.
 pub async fn run(
     connection: ChatConnection,
     transcript: ChatTranscript,
     term: TermInfo,
-    message: Option<String>,
-) -> Result<(), Failure> {
+    options: ScreenOptions<'_>,
+) -> Result<Option<Value>, Failure> {
     let mut terminal = Terminal {
         transcript,
-        editor: Editor::new(editor::history()),
+        editor: Editor::new(editor::history(), options.workspace),
         connection,
         term,
         height: Screen::size().1,
@@ -91,8 +107,9 @@ pub async fn run(
         once: None,
         word_rest: WordRest::default(),
         unsent: None,
+        next: None,
     };
-    let id = match message {
+    let id = match options.message {
         Some(text) => Some(terminal.say(text).await),
         None => None,
     };
@@ -102,18 +119,19 @@ pub async fn run(
             .next("skep send AGENT MESSAGE --wait")
     };
     let mut screen = Screen::take().map_err(broken)?;
-    let result = terminal.serve(&mut screen).await;
+    let result = terminal.serve(&mut screen, options.keys.get_or_insert_with(self::keys)).await;
     let cleared = screen.clear();
     drop(screen);
     result.and(cleared).map_err(broken)?;
-    if terminal.once.is_none() && terminal.transcript.turn.is_some() {
+    let next = terminal.next.take();
+    if terminal.once.is_none() && next.is_none() && terminal.transcript.turn.is_some() {
         output::note("the turn goes on in the hive; the same command comes back to it");
     }
-    terminal.outcome()
+    terminal.outcome().map(|()| next)
 }
 
-/// Keys, read by their own thread because reading blocks. `true`: more keys were already there.
-fn keys() -> mpsc::Receiver<(Event, bool)> {
+/// Read by their own thread because reading blocks.
+fn keys() -> Keys {
     let (sender, receiver) = mpsc::channel(1024);
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
@@ -127,8 +145,7 @@ fn keys() -> mpsc::Receiver<(Event, bool)> {
 }
 
 impl Terminal {
-    async fn serve(&mut self, screen: &mut Screen) -> io::Result<()> {
-        let mut keys = keys();
+    async fn serve(&mut self, screen: &mut Screen, keys: &mut Keys) -> io::Result<()> {
         let mut gone = [signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -201,6 +218,10 @@ impl Terminal {
             (self.term.width, self.height) = (width, height);
             return ScreenAction::Repaint;
         }
+        if let Some(picker) = &mut self.transcript.picker {
+            let action = picker.key(&event);
+            return self.pick(action).await;
+        }
         let armed = std::mem::take(&mut self.armed);
         if self.unsent.as_ref().is_some_and(|text| *text != self.editor.text()) {
             self.unsent = None;
@@ -249,9 +270,10 @@ impl Terminal {
             LocalCommand::Help => {
                 entries.extend([ChatEntry::Said(text), ChatEntry::Listing(commands::help())]);
             }
-            LocalCommand::Retry => {
+            LocalCommand::Resume => self.choose(false).await,
+            LocalCommand::Send(command) => {
                 entries.push(ChatEntry::Said(text));
-                self.send(ChatCommand::Retry).await;
+                self.send(command).await;
             }
             LocalCommand::Answer(answer) => {
                 entries.push(ChatEntry::Said(text));
@@ -261,6 +283,28 @@ impl Terminal {
             }
         }
         ScreenAction::Paint
+    }
+
+    async fn pick(&mut self, action: PickerAction) -> ScreenAction {
+        match action {
+            PickerAction::Stay => {}
+            PickerAction::List => {
+                let picker = self.transcript.picker.as_ref();
+                self.choose(!picker.is_some_and(|picker| picker.all_agents)).await;
+            }
+            PickerAction::Back => self.transcript.picker = None,
+            PickerAction::Open(chosen) => {
+                self.next = Some(chosen);
+                return ScreenAction::Leave;
+            }
+        }
+        ScreenAction::Paint
+    }
+
+    async fn choose(&mut self, all_agents: bool) {
+        for command in self.transcript.choose(all_agents) {
+            self.send(command).await;
+        }
     }
 
     fn toggle_thinking(&mut self) -> ScreenAction {
@@ -407,7 +451,12 @@ impl Terminal {
             self.transcript.outgoing.iter().map(|out| self.outgoing(&out.text, &out.state));
         below.extend(self.bounded(outgoing.collect()));
         let (mut row, mut column) = (below.len(), 0);
-        if self.once.is_none() {
+        if let Some(picker) = &self.transcript.picker {
+            let rows = self.height.saturating_sub(below.len() + 1);
+            let (lines, at) = picker.lines(rows, now, &self.term);
+            column = at;
+            below.extend(lines);
+        } else if self.once.is_none() {
             below.extend(decision::prompt(&self.transcript.approvals, now, &self.term));
             row = below.len();
             let shown = self.editor.layout(self.term.width.saturating_sub(3));
@@ -502,12 +551,13 @@ impl Terminal {
         }
         let Some(menu) = self.editor.menu() else { return Vec::new() };
         let first = (menu.chosen.unwrap_or(0) + 1).saturating_sub(MENU_LINES);
+        let column = menu.words.iter().map(|(word, _)| width(word)).max().unwrap_or(0);
         let words = menu.words.iter().enumerate().skip(first).take(MENU_LINES);
         let words = words.map(|(at, (word, what))| {
             let chosen = if menu.chosen == Some(at) { Style::BOLD } else { Style::PLAIN };
-            let room = self.term.width.saturating_sub(14);
+            let room = self.term.width.saturating_sub(column + 5);
             vec![
-                TextSpan::new(format!("  {word:<11}"), chosen),
+                TextSpan::new(format!("  {word:<column$}  "), chosen),
                 TextSpan::new(shortened(what, room), Style::FAINT),
             ]
         });

@@ -6,8 +6,10 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::approvals::PendingApprovals;
-use super::connection::{ChatRead, ChatUpdate, is_key, speaks_of};
+use super::connection::{ChatCommand, ChatRead, ChatUpdate, is_key, speaks_of};
+use super::picker::Picker;
 use crate::failure::Failure;
+use crate::hive::escaped;
 use crate::print::outcome;
 use crate::print::time;
 use crate::print::values::items;
@@ -98,10 +100,14 @@ pub struct ChatTranscript {
     pub turn: Option<RunningTurn>,
     pub outgoing: Vec<OutgoingMessage>,
     pub approvals: PendingApprovals,
+    /// A conversation is being chosen.
+    pub picker: Option<Picker>,
     pub connected: bool,
     pub ended: Option<Failure>,
     agent: String,
     session: String,
+    /// Of the hive.
+    agents: Vec<String>,
     model: String,
     /// Turns whose end without an answer is shown.
     told: HashSet<String>,
@@ -120,6 +126,14 @@ impl ChatTranscript {
         (&self.agent, &self.session)
     }
 
+    /// Begins the choice of a conversation, and reads those there are.
+    pub fn choose(&mut self, all_agents: bool) -> Vec<ChatCommand> {
+        self.picker = Some(Picker::new(&self.agent, all_agents));
+        let agents = self.agents.iter().filter(|name| all_agents || **name == self.agent);
+        let path = |agent| format!("/api/v1/agents/{}/sessions?limit=500", escaped(agent));
+        agents.map(|agent| ChatCommand::Read(ChatRead::Sessions, path(agent))).collect()
+    }
+
     pub fn take(&mut self, update: ChatUpdate) {
         match update {
             ChatUpdate::Opened { state, rows, turns } => self.open(&state, &rows, &turns),
@@ -136,6 +150,9 @@ impl ChatTranscript {
             }
             ChatUpdate::Read(_, Err(why)) | ChatUpdate::Refused(why) => {
                 self.entries.push(ChatEntry::Trouble(why));
+            }
+            ChatUpdate::Read(ChatRead::Sessions, Ok(page)) => {
+                self.picker.iter_mut().for_each(|picker| picker.know(&page));
             }
             ChatUpdate::Read(ChatRead::File, Ok(file)) => {
                 self.entries.push(ChatEntry::Pinned(file));
@@ -177,6 +194,7 @@ impl ChatTranscript {
             .filter(|turn| turn["retry"].is_null() && !self.told.contains(&text(&turn["turn"])))
             .collect();
         self.live = None;
+        self.agents = items(&state["agents"]).iter().map(|agent| text(&agent["name"])).collect();
         let ours = items(&state["turns"]).iter().find(|turn| {
             turn["agent"] == self.agent.as_str() && is_key(&turn["session_key"], &self.session)
         });
