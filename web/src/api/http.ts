@@ -68,6 +68,10 @@ export function put<T>(path: string, body: unknown): Promise<T> {
   return give("PUT", path, body, {});
 }
 
+export function patch<T>(path: string, body: unknown): Promise<T> {
+  return give("PATCH", path, body, {});
+}
+
 async function give<T>(method: string, path: string, body: unknown, more: object): Promise<T> {
   const headers = { "Content-Type": "application/json", ...more };
   const response = await request(path, { method, headers, body: JSON.stringify(body) });

@@ -63,6 +63,10 @@ export function href(route: Route): string {
   }
 }
 
+/** Keys of conversations that began on the page say nothing to a person. */
+export const isMadeUp = (key: string) => /^(chat|fork|import):[0-9a-f]{8}/.test(key);
+export const madeUp = (kind: "chat" | "fork") => `${kind}:${crypto.randomUUID().slice(0, 8)}`;
+
 /** The talk that something belongs to; without a key the main one of its agent. */
 export function talkOf(
   thing: { agent: string; session_key?: string; session?: string | null | undefined },

@@ -199,6 +199,9 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
       case "history_updated":
         void update(event.last);
         break;
+      case "session_deleted":
+        if (!place.session) startOver(undefined);
+        break;
       case "turn_start":
         set("saying", []);
         break;
@@ -215,7 +218,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
   function startOver(session: string | undefined): void {
     batch(() => {
       set({ messages: [], saying: [], outcomes: [] });
-      set(produce((talk) => void delete talk.before));
+      set(produce((talk) => void (delete talk.before, delete talk.context, delete talk.session)));
       if (session) set("session", session);
     });
     void load();

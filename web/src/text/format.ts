@@ -67,8 +67,13 @@ export function sentence(text: string): string {
   return /[.!?…]$/.test(begun) ? begun : `${begun}.`;
 }
 
-/** The name a session is known by: the first words of it. */
+/** The first words of a text. */
 export function title(text: string, longest = 60): string {
   const line = text.trim().split("\n", 1)[0] ?? "";
   return line.length > longest ? `${line.slice(0, longest - 1)}…` : line;
+}
+
+/** What a conversation is called; one whose words say nothing, by when it began. */
+export function nameOf(of: { title: string; agent: string; created_at: number }): string {
+  return of.title || `${of.agent}, ${clock(of.created_at)}`;
 }

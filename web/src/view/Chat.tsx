@@ -4,14 +4,15 @@ import { createEffect, createMemo, createSignal, on, Show, untrack } from "solid
 import { post, said, url } from "../api/http";
 import type { Commands, Message, SessionInfo, View } from "../api/types";
 import { type Draft, draftId } from "../state/drafts";
-import { type ChatRoute, talkOf } from "../state/route";
+import { type ChatRoute, madeUp, talkOf } from "../state/route";
 import { standingOf } from "../state/standing";
 import { createTalk } from "../state/talk";
 import { textOf } from "../text/calls";
-import { clock, money, title } from "../text/format";
+import { clock, money } from "../text/format";
 import { Composer } from "./Composer";
 import { usePage } from "./context";
-import { createReading } from "./hooks";
+import { ConversationMenu, ConversationTitle } from "./Conversation";
+import { createAction, createReading, onKey } from "./hooks";
 import { Inspector } from "./Inspector";
 import { Icon } from "./marks";
 import { Empty, Notice, Radios } from "./parts";
@@ -26,9 +27,11 @@ const VIEWS: [View, string][] = [
 
 export function Chat(props: { route: ChatRoute }) {
   const { approvals, drafts, hive, live, may, outbox, router } = usePage();
+  const { problem, run, forget } = createAction();
+  const [renaming, setRenaming] = createSignal(false);
+  const [changed, setChanged] = createSignal(0);
   const stored = localStorage.getItem("skep.view") === "simple" ? "simple" : "full";
   const [view, setView] = createSignal<View>(stored);
-  const [problem, setProblem] = createSignal<string>();
   const [sheet, setSheet] = createSignal(false);
   const commands = createReading<Commands>(() => "/commands");
 
@@ -47,7 +50,8 @@ export function Chat(props: { route: ChatRoute }) {
   const session = () => talk().state.session ?? props.route.session;
   createEffect(
     on(place, () => {
-      setProblem(undefined);
+      forget();
+      setRenaming(false);
       setSheet(false);
     }),
   );
@@ -63,11 +67,23 @@ export function Chat(props: { route: ChatRoute }) {
   });
   const agent = () => hive.agents().find((one) => one.name === props.route.agent);
   const turn = () => hive.turnOf(props.route.agent, session(), props.route.key);
-  // Again after each call of the model.
+  // Again after each call of the model, and when somebody changes its name or place.
   const info = createReading<SessionInfo>(
     () => session() && url`/agents/${props.route.agent}/sessions/${session()!}`,
-    () => talk().state.context?.used,
+    () => [talk().state.context?.used, changed()],
   );
+  live.on({
+    snapshot: () => setChanged(changed() + 1),
+    event(event) {
+      if (event.session !== session()) return;
+      if (event.type === "session_changed") setChanged(changed() + 1);
+      const { agent, key } = props.route;
+      if (event.type === "session_deleted") router.go(talkOf({ agent, session_key: key }));
+    },
+  });
+  onKey((event) => {
+    if (event.key === "F2" && known() && may("talk")) setRenaming(true);
+  });
   const known = () => (info.latest?.id === session() ? info.latest : undefined);
   /** Whether a message under its key goes on in it. */
   const current = () => known()?.current ?? true;
@@ -77,11 +93,13 @@ export function Chat(props: { route: ChatRoute }) {
   };
   const sending = () => outbox.of(props.route.agent, props.route.key);
   const asked = () => approvals.of(props.route.agent, session());
-  const name = () => {
-    const first = talk().state.messages.find((message) => message.role === "user");
-    const begun = talk().state.before === undefined;
-    return first && begun ? title(textOf(first.content)) : props.route.key;
-  };
+  const isNew = () => talk().state.loaded && session() === undefined;
+  const open = () => ({
+    agent: props.route.agent,
+    session: session(),
+    info: known(),
+    isNew: isNew(),
+  });
 
   function choose(view: View): void {
     localStorage.setItem("skep.view", view);
@@ -104,7 +122,7 @@ export function Chat(props: { route: ChatRoute }) {
       return current() ? undefined : void router.go(talkOf({ agent, session_key: key }));
     }
     try {
-      const session_key = `fork:${crypto.randomUUID().slice(0, 8)}`;
+      const session_key = madeUp("fork");
       // Before the first message there is nothing to copy.
       if (fork.seq > 1) {
         const path = url`/agents/${agent}/sessions/${fork.session}/fork`;
@@ -120,7 +138,7 @@ export function Chat(props: { route: ChatRoute }) {
 
   return (
     <div class="chat" classList={{ "with-sheet": sheet() }}>
-      <Side agent={props.route.agent} session={session()} />
+      <Side open={open()} />
       <section class="talk" aria-label="Conversation">
         <header class="talk-head">
           <button
@@ -131,7 +149,13 @@ export function Chat(props: { route: ChatRoute }) {
             <Icon name="menu" />
           </button>
           <div class="grow">
-            <h1 class="clip">{name()}</h1>
+            <ConversationTitle
+              info={known()}
+              words={isNew() ? "New conversation" : props.route.key}
+              renaming={renaming()}
+              run={run}
+              close={() => setRenaming(false)}
+            />
             <div class="small faint">
               <StandingMark of={standing()} />
               <span class="clip">{facts()}</span>
@@ -145,12 +169,14 @@ export function Chat(props: { route: ChatRoute }) {
             chosen={view()}
             choose={choose}
           />
+          <ConversationMenu
+            agent={props.route.agent}
+            info={known()}
+            rename={() => setRenaming(true)}
+            run={run}
+          />
         </header>
-        <Notice
-          text={problem() ?? talk().state.error}
-          marked
-          dismiss={() => setProblem(undefined)}
-        />
+        <Notice text={problem() ?? talk().state.error} marked dismiss={forget} />
         <Show when={talk().state.loaded && talk().state.messages.length === 0 && !turn()}>
           <Empty title="No messages yet" first>
             <p>

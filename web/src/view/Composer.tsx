@@ -233,13 +233,18 @@ export function Composer(props: Props) {
       <Show when={answered() && props.asks}>
         <NoAnswer send={() => submit(true)} close={() => setAnswered(false)} />
       </Show>
-      <Show when={props.older && !draft().fork}>
+      <Show when={(props.older || props.info?.archived) && !draft().fork}>
         <div class="strip">
-          <Icon name="chat" />
-          <span class="grow">
-            An older conversation. Messages go to the newest one of{" "}
-            <b>{props.talk.place.key}</b>.
-          </span>
+          <Icon name={props.older ? "chat" : "box"} />
+          <Show
+            when={props.older}
+            fallback={<span class="grow">Archived. A message moves it out of the archive.</span>}
+          >
+            <span class="grow">
+              An older conversation. Messages go to the newest one of{" "}
+              <b>{props.talk.place.key}</b>.
+            </span>
+          </Show>
         </div>
       </Show>
       <Show when={draft().fork}>

@@ -4,8 +4,8 @@
 import { createMemo, createSignal, For, onCleanup } from "solid-js";
 import { query } from "../api/http";
 import type { SearchHit, SearchPage } from "../api/types";
-import { href, talkOf } from "../state/route";
-import { clock, plural } from "../text/format";
+import { type ChatRoute, href, talkOf } from "../state/route";
+import { clock, nameOf, plural } from "../text/format";
 import { usePage } from "./context";
 import { Dialog } from "./Dialog";
 import { createReading } from "./hooks";
@@ -24,14 +24,10 @@ export function Search(props: { close: () => void }) {
   const results = createReading<SearchPage>(() =>
     words() ? `/search${query({ q: words(), limit: 30 })}` : undefined,
   );
-  /** By conversation; the one with the newest hit first. */
-  const groups = createMemo(() => {
-    const hits = words() ? (results.latest?.hits ?? []) : [];
-    return [...Map.groupBy(hits, (hit) => hit.session).values()];
-  });
-  const hits = createMemo(() => {
+  const groups = createMemo(() => (words() && results.latest ? grouped(results.latest) : []));
+  const found = createMemo(() => {
     setPicked(0);
-    return groups().flat();
+    return groups().flatMap((group) => group.found);
   });
 
   function look(): void {
@@ -40,14 +36,14 @@ export function Search(props: { close: () => void }) {
   }
 
   function pick(at: number): void {
-    setPicked((at + hits().length) % (hits().length || 1));
+    setPicked((at + found().length) % (found().length || 1));
     list.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
   }
 
-  function open(hit: SearchHit | undefined): void {
-    if (!hit) return;
+  function open(one: Found | undefined): void {
+    if (!one) return;
     props.close();
-    router.go(talkOf(hit, hit.seq));
+    router.go(one.route);
   }
 
   function key(event: KeyboardEvent): void {
@@ -56,7 +52,7 @@ export function Search(props: { close: () => void }) {
     if (event.key !== "Enter") pick(picked() + (event.key === "ArrowDown" ? 1 : -1));
     // What is picked has to be what was typed.
     else if (typed.trim() !== words()) look();
-    else if (!results.loading) open(hits()[picked()]);
+    else if (!results.loading) open(found()[picked()]);
   }
 
   return (
@@ -67,9 +63,9 @@ export function Search(props: { close: () => void }) {
           type="text"
           role="combobox"
           aria-label="Search conversations"
-          aria-expanded={hits().length > 0}
+          aria-expanded={found().length > 0}
           aria-controls="hits"
-          aria-activedescendant={hits().length ? `hit-${picked()}` : undefined}
+          aria-activedescendant={found().length ? `hit-${picked()}` : undefined}
           placeholder="Search conversations"
           autofocus
           spellcheck={false}
@@ -87,25 +83,24 @@ export function Search(props: { close: () => void }) {
       <div class="hits" id="hits" role="listbox" aria-label="Results" ref={list}>
         <For each={groups()}>
           {(group) => (
-            <div role="group" aria-label={group[0]!.session_key}>
-              <div class="h">
-                <b class="clip">{group[0]!.session_key}</b> <span>{group[0]!.agent}</span>
+            <div role="group" aria-label={group.name}>
+              <div class="h row">
+                <b class="clip">{group.name}</b>
+                <span class="small faint">{group.of}</span>
               </div>
-              <For each={group}>
-                {(hit) => (
+              <For each={group.found}>
+                {(one) => (
                   <a
                     role="option"
-                    id={`hit-${hits().indexOf(hit)}`}
-                    aria-selected={hits()[picked()] === hit}
+                    id={`hit-${found().indexOf(one)}`}
+                    aria-selected={found()[picked()] === one}
                     tabindex="-1"
-                    href={href(talkOf(hit, hit.seq))}
-                    onClick={() => open(hit)}
+                    href={href(one.route)}
+                    onClick={() => open(one)}
                   >
-                    <Snippet hit={hit} />
+                    {one.hit ? <Snippet hit={one.hit} /> : <b class="clip">{one.name}</b>}
                     <kbd>Enter</kbd>
-                    <span class="small faint">
-                      {hit.role === "user" ? "You" : hit.agent} · {clock(hit.timestamp)}
-                    </span>
+                    <span class="small faint">{one.of}</span>
                   </a>
                 )}
               </For>
@@ -128,11 +123,45 @@ export function Search(props: { close: () => void }) {
   function state(): string {
     if (words() === "") return "All messages you have access to";
     if (results.loading) return "Searching…";
-    const number = hits().length;
-    if (number === 0) return "No results. Try fewer or other words.";
-    const more = results.latest?.before == null ? "" : "first ";
-    return `${more}${plural(number, "result")} in ${plural(groups().length, "conversation")}`;
+    if (found().length === 0) return "No results. Try fewer or other words.";
+    const first = results.latest?.before == null ? "" : "first ";
+    const talks = new Set(found().map(({ route }) => route.session)).size;
+    return `${first}${plural(found().length, "result")} in ${plural(talks, "conversation")}`;
   }
+}
+
+/** A message, or a conversation by its name. */
+interface Found {
+  route: ChatRoute;
+  hit?: SearchHit;
+  name?: string;
+  of: string;
+}
+
+interface Group {
+  name: string;
+  of: string;
+  found: Found[];
+}
+
+/** Messages by conversation, the one with the newest first; then names of conversations. */
+function grouped({ hits, conversations }: SearchPage): Group[] {
+  const archived = (one: { archived: boolean }) => (one.archived ? " · archived" : "");
+  const groups = new Map<string, Group>();
+  for (const hit of hits) {
+    const name = nameOf({ ...hit, created_at: hit.timestamp });
+    const group = groups.get(hit.session) ?? { name, of: hit.agent + archived(hit), found: [] };
+    const of = `${hit.role === "user" ? "You" : hit.agent} · ${clock(hit.timestamp)}`;
+    group.found.push({ route: talkOf(hit, hit.seq), hit, of });
+    groups.set(hit.session, group);
+  }
+  const found = conversations.map((info) => ({
+    route: talkOf({ ...info, session: info.id }),
+    name: nameOf(info),
+    of: `${info.agent} · ${plural(info.messages, "message")}${archived(info)}`,
+  }));
+  const names = { name: "Conversation names", of: "", found };
+  return [...groups.values(), ...(found.length ? [names] : [])];
 }
 
 function Snippet(props: { hit: SearchHit }) {

@@ -1,58 +1,54 @@
-// Agents and their talks, at the side of the chat.
+// Agents and their conversations, at the side of the chat.
 
-import { createSignal, For, Show } from "solid-js";
-import { query, url } from "../api/http";
-import type { AgentInfo, SessionInfo, SessionPage } from "../api/types";
+import { createEffect, createSignal, For, Show } from "solid-js";
+import type { AgentInfo, SessionInfo } from "../api/types";
 import { draftId } from "../state/drafts";
-import { href, talkOf } from "../state/route";
+import { href, isMadeUp, talkOf } from "../state/route";
 import { agentStanding, standingOf } from "../state/standing";
-import { clock, title } from "../text/format";
+import { createTalks } from "../state/talks";
+import { clock, nameOf } from "../text/format";
 import { usePage } from "./context";
-import { createReading } from "./hooks";
+import { useNewTalk } from "./Conversation";
+import { Icon } from "./marks";
 import { Find } from "./parts";
 import { StandingMark, standingWords } from "./Standing";
 
-const SHOWN = 8;
+/** The conversation on the page: its session, or that nothing was said in it yet. */
+export interface OpenTalk {
+  agent: string;
+  session: string | undefined;
+  info: SessionInfo | undefined;
+  isNew: boolean;
+}
 
-export function Side(props: { agent: string; session: string | undefined }) {
-  const { hive } = usePage();
+export function Side(props: { open: OpenTalk }) {
+  const { hive, may } = usePage();
+  const start = useNewTalk();
   return (
     <aside class="side" aria-label="Agents and conversations">
-      <Find words="Search conversations" />
+      <div class="side-top">
+        <Find words="Search conversations" />
+        <Show when={may("talk")}>
+          <button class="btn" onClick={() => start(props.open.agent)}>
+            <Icon name="plus" />
+            New conversation
+          </button>
+        </Show>
+      </div>
       <For each={hive.agents()} fallback={<p class="small faint">No agents yet.</p>}>
-        {(agent) => (
-          <AgentTalks agent={agent} current={props.agent === agent.name} session={props.session} />
-        )}
+        {(agent) => <AgentTalks agent={agent} open={props.open} />}
       </For>
     </aside>
   );
 }
 
-function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string | undefined }) {
-  const { drafts, hive, live } = usePage();
-  const [open, setOpen] = createSignal(props.current);
-  const [most, setMost] = createSignal(SHOWN);
-  // Read again when something of this agent ended: then its talks stand in another order.
-  const [stale, setStale] = createSignal(0);
-  live.on({
-    snapshot: () => setStale((number) => number + 1),
-    event: (event) => {
-      const moved = event.type === "turn_start" || event.type === "turn_end";
-      if (moved && event.agent === props.agent.name) setStale((number) => number + 1);
-    },
-  });
-  const path = () => url`/agents/${props.agent.name}/sessions` + query({ limit: most() });
-  const talks = createReading<SessionPage>(() => (open() ? path() : undefined), stale);
-  const sessions = () => talks.latest?.sessions ?? [];
-  const doing = (session: SessionInfo) =>
-    standingOf(hive.state, {
-      agent: props.agent.name,
-      key: session.session_key,
-      session: session.id,
-      current: session.current,
-    });
-  const idOf = (session: SessionInfo) =>
-    draftId({ agent: props.agent.name, key: session.session_key }, session.id);
+function AgentTalks(props: { agent: AgentInfo; open: OpenTalk }) {
+  const { hive } = usePage();
+  const isOpen = () => props.open.agent === props.agent.name;
+  const [open, setOpen] = createSignal(isOpen());
+  const [archive, setArchive] = createSignal(false);
+  createEffect(() => isOpen() && setOpen(true));
+  const of = () => (isOpen() ? props.open : undefined);
   return (
     <details open={open()} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
@@ -60,49 +56,90 @@ function AgentTalks(props: { agent: AgentInfo; current: boolean; session: string
         {props.agent.name}
         <span class="tag">{props.agent.engine}</span>
       </summary>
-      <ul>
-        <For each={sessions()} fallback={<Empty agent={props.agent.name} />}>
-          {(session) => (
-            <li>
-              <Show when={doing(session) !== "idle"}>
-                <StandingMark of={doing(session)} />
-              </Show>
-              <a
-                href={href(talkOf({ ...session, session: session.id }))}
-                aria-current={props.current && props.session === session.id ? "page" : undefined}
-              >
-                <b class="clip">{title(session.title || session.session_key)}</b>
-                <span>
-                  {session.session_key} ·{" "}
-                  {doing(session) === "idle"
-                    ? clock(session.last_at)
-                    : standingWords(doing(session), live.away())}
-                  <Show when={drafts.has(idOf(session))}>
-                    <i>draft</i>
-                  </Show>
-                </span>
-              </a>
-            </li>
-          )}
-        </For>
-        <Show when={sessions().length >= most()}>
-          <li>
-            <button class="text-button more-talks" onClick={() => setMost(most() + 24)}>
-              Older conversations
-            </button>
-          </li>
-        </Show>
-      </ul>
+      <Talks agent={props.agent.name} archived={false} read={open()} open={of()} />
+      <details class="archive" onToggle={(event) => setArchive(event.currentTarget.open)}>
+        <summary>Archived</summary>
+        <Talks agent={props.agent.name} archived read={open() && archive()} open={of()} />
+      </details>
     </details>
   );
 }
 
-function Empty(props: { agent: string }) {
+function Talks(props: {
+  agent: string;
+  archived: boolean;
+  read: boolean;
+  open: OpenTalk | undefined;
+}) {
+  const { live, router } = usePage();
+  const { archived } = props;
+  const talks = createTalks(live, () => props.agent, archived, () => props.read);
+  const rows = () => talks.state.rows;
+  /** The open one is always in the list, however old it is. */
+  const beyond = () => {
+    const info = props.open?.info;
+    const isListed = !info || info.archived !== archived || rows().some(({ id }) => id === info.id);
+    return isListed || !talks.state.read ? undefined : info;
+  };
+  const isEmpty = () => talks.state.read && rows().length === 0 && !beyond();
+  return (
+    <ul>
+      <Show when={!archived && (props.open?.isNew || isEmpty())}>
+        <li>
+          <a
+            href={href(props.open?.isNew ? router.route() : talkOf({ agent: props.agent }))}
+            aria-current={props.open?.isNew ? "page" : undefined}
+          >
+            New conversation
+            <span>nothing sent yet</span>
+          </a>
+        </li>
+      </Show>
+      <Show when={archived && isEmpty()}>
+        <li class="small faint">No archived conversations.</li>
+      </Show>
+      <For each={rows()}>
+        {(session) => <Row session={session} isOpen={props.open?.session === session.id} />}
+      </For>
+      <Show when={beyond()} keyed>
+        {(session) => <Row session={session} isOpen />}
+      </Show>
+      <Show when={talks.state.more}>
+        <li>
+          <button class="text-button more-talks" onClick={talks.older}>
+            Older conversations
+          </button>
+        </li>
+      </Show>
+    </ul>
+  );
+}
+
+function Row(props: { session: SessionInfo; isOpen: boolean }) {
+  const { drafts, hive, live } = usePage();
+  const { agent, id, session_key: key } = props.session;
+  const doing = () =>
+    standingOf(hive.state, { agent, key, session: id, current: props.session.current });
   return (
     <li>
-      <a href={href(talkOf({ agent: props.agent }))}>
-        New conversation
-        <span>main</span>
+      <Show when={doing() !== "idle"}>
+        <StandingMark of={doing()} />
+      </Show>
+      <a
+        href={href(talkOf({ ...props.session, session: id }))}
+        aria-current={props.isOpen ? "page" : undefined}
+      >
+        <b class="clip">{nameOf(props.session)}</b>
+        <span>
+          {isMadeUp(key) ? "" : `${key} · `}
+          {doing() === "idle" ? clock(props.session.last_at) : standingWords(doing(), live.away())}
+          <Show when={drafts.has(draftId({ agent, key }, id))}>
+            <i>draft</i>
+          </Show>
+          <Show when={props.session.pinned}>
+            <i>pinned</i>
+          </Show>
+        </span>
       </a>
     </li>
   );

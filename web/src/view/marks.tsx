@@ -2,7 +2,8 @@
 
 type PageIcon = "home" | "chat" | "approve" | "usage" | "log" | "models";
 type ActIcon = "search" | "menu" | "stop" | "send" | "clip" | "slash" | "pen" | "x" | "retry";
-export type IconName = PageIcon | ActIcon | "copy" | "check" | "warn" | "chev" | "file";
+type TalkIcon = "copy" | "check" | "plus" | "more" | "pin" | "down" | "box" | "trash";
+export type IconName = PageIcon | ActIcon | TalkIcon | "warn" | "chev" | "file";
 
 export function Icon(props: { name: IconName; class?: string }) {
   return (

@@ -1,0 +1,158 @@
+// What can be done with a conversation as a whole: rename, pin, archive, export, delete.
+
+import { type ComponentProps, createSignal, For, Show, untrack } from "solid-js";
+import { download, patch, query, remove, url } from "../api/http";
+import type { SessionEdit, SessionInfo } from "../api/types";
+import { madeUp, talkOf } from "../state/route";
+import { nameOf, plural } from "../text/format";
+import { usePage } from "./context";
+import { Dialog } from "./Dialog";
+import { createAction } from "./hooks";
+import { Menu, MenuItem } from "./Menu";
+import { Problem } from "./parts";
+
+/** Characters of a name. */
+const LONGEST = 120;
+const pathOf = ({ agent, id }: SessionInfo) => url`/agents/${agent}/sessions/${id}`;
+const edit = (info: SessionInfo, part: SessionEdit) => patch<SessionInfo>(pathOf(info), part);
+/** `apart`: below a line. */
+type Item = ComponentProps<typeof MenuItem> & { apart?: boolean };
+type Run = ReturnType<typeof createAction>["run"];
+
+/** Opens a conversation that nothing was said in yet. */
+export function useNewTalk(): (agent: string) => void {
+  const { router } = usePage();
+  return (agent) => {
+    router.go(talkOf({ agent, session_key: madeUp("chat") }));
+    document.querySelector<HTMLElement>(".box textarea")?.focus();
+  };
+}
+
+/** The name of the conversation, or the field to change it; `words` where it has none yet. */
+export function ConversationTitle(props: {
+  info: SessionInfo | undefined;
+  words: string;
+  renaming: boolean;
+  run: Run;
+  close: () => void;
+}) {
+  const name = () => (props.info ? nameOf(props.info) : props.words);
+  const start = (field: HTMLInputElement) => queueMicrotask(() => (field.focus(), field.select()));
+  function key(event: KeyboardEvent & { currentTarget: HTMLInputElement }): void {
+    if (event.key === "Escape") event.currentTarget.value = name();
+    if (event.key === "Escape" || event.key === "Enter") event.currentTarget.blur();
+  }
+  return (
+    <Show when={props.renaming && props.info} fallback={<h1 class="clip">{name()}</h1>}>
+      {(info) => (
+        <input
+          class="field rename"
+          aria-label="Name of the conversation"
+          maxLength={LONGEST}
+          value={untrack(name)}
+          ref={start}
+          onKeyDown={key}
+          onChange={(event) => {
+            const title = event.currentTarget.value.trim();
+            void props.run(() => edit(info(), { title }), "Not renamed: ");
+          }}
+          onBlur={() => props.close()}
+        />
+      )}
+    </Show>
+  );
+}
+
+export function ConversationMenu(props: {
+  agent: string;
+  info: SessionInfo | undefined;
+  rename: () => void;
+  run: Run;
+}) {
+  const { may } = usePage();
+  const begin = useNewTalk();
+  const [deleting, setDeleting] = createSignal<SessionInfo>();
+  const items = (): Item[] => {
+    const { agent, info, rename, run } = props;
+    const fresh: Item = { icon: "plus", words: "New conversation", act: () => begin(agent) };
+    if (!info) return may("talk") ? [fresh] : [];
+    const { archived, pinned } = info;
+    const set = (part: SessionEdit) => void run(() => edit(info, part));
+    const save = (format: string, ending: string) => () => {
+      const path = `${pathOf(info)}/export${query({ format })}`;
+      void run(() => download(path, `${nameOf(info)}.${ending}`), "Not exported: ");
+    };
+    const exports: Item[] = [
+      { icon: "down", words: "Export as Markdown", act: save("markdown", "md") },
+      { icon: "down", words: "Export as JSON lines", act: save("skep", "jsonl") },
+    ];
+    if (!may("talk")) return exports;
+    const away = archived ? "Move out of the archive" : "Archive";
+    return [
+      fresh,
+      { icon: "pen", words: "Rename", hint: "F2", apart: true, act: rename },
+      { icon: "pin", words: pinned ? "Unpin" : "Pin", act: () => set({ pinned: !pinned }) },
+      ...exports,
+      { icon: "box", words: away, apart: true, act: () => set({ archived: !archived }) },
+      { icon: "trash", words: "Delete…", class: "stop", act: () => setDeleting(info) },
+    ];
+  };
+  return (
+    <>
+      <Menu label="Conversation menu" icon="more">
+        <For each={items()}>
+          {({ apart, ...item }) => (
+            <>
+              {apart && <hr />}
+              <MenuItem {...item} />
+            </>
+          )}
+        </For>
+      </Menu>
+      <Show when={deleting()}>
+        {(info) => <Delete info={info()} close={() => setDeleting(undefined)} />}
+      </Show>
+    </>
+  );
+}
+
+function Delete(props: { info: SessionInfo; close: () => void }) {
+  const { busy, problem, run } = createAction();
+  const act = (work: () => Promise<unknown>) => () => void run(() => work().then(props.close));
+  const files = () => {
+    const count = props.info.attachments?.count;
+    return count ? `, ${plural(count, "attachment")}` : "";
+  };
+  return (
+    <Dialog class="confirm" label="Delete conversation" close={props.close}>
+      <h2>Delete “{nameOf(props.info)}”?</h2>
+      <p class="muted">
+        Deletes {plural(props.info.messages, "message")}
+        {files()} and their search entries. Workspace files, the audit log and costs are kept. This
+        cannot be undone.
+      </p>
+      <Problem text={problem()} />
+      <div class="acts">
+        <button
+          class="btn stop"
+          aria-disabled={busy()}
+          onClick={act(() => remove(pathOf(props.info)))}
+        >
+          Delete
+        </button>
+        <Show when={!props.info.archived}>
+          <button
+            class="btn"
+            aria-disabled={busy()}
+            onClick={act(() => edit(props.info, { archived: true }))}
+          >
+            Archive instead
+          </button>
+        </Show>
+        <button class="btn bare" autofocus onClick={() => props.close()}>
+          Cancel
+        </button>
+      </div>
+    </Dialog>
+  );
+}
