@@ -49,7 +49,8 @@ test("hostile words are shown and do nothing, on every page of the gate", async 
         call(`no_such_tool`, { [`key${HIDDEN}`]: `${MARKUP}${HIDDEN}` }),
         call("read", { file_path: `${MARKUP}${HIDDEN}.md` }),
     );
-    model.push(says(`done ${MARKUP} ${HIDDEN}`));
+    const link = "[bank.example](https://evil.example/x)";
+    model.push(says(`done ${link} ${MARKUP} ${HIDDEN}`));
     await hive.skep("send", "main", `please ${MARKUP} ${HIDDEN}`);
 
     await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
@@ -59,7 +60,8 @@ test("hostile words are shown and do nothing, on every page of the gate", async 
     await cards.first().waitFor();
     assert.equal(await cards.count(), 1, "what a model writes is no question");
     plain(await cards.first().innerText(), "the question in the talk");
-    await harmless(page, "chat");
+    const turns = /[\u202a-\u202e\u2066-\u2069\u001b]/;
+    assert.doesNotMatch(await harmless(page, "chat"), turns);
     await go(page, /^Approvals/);
     const exact = page.getByRole("region", { name: "Exactly what is asked for" });
     await exact.waitFor();
@@ -77,7 +79,12 @@ test("hostile words are shown and do nothing, on every page of the gate", async 
     plain(await harmless(page, "approvals, decided"), "approvals, decided");
     await go(page, "Chat");
     await page.getByText("done").first().waitFor();
-    await harmless(page, "chat, done");
+    const words = await harmless(page, "chat, done");
+    assert.doesNotMatch(words, turns);
+    assert.ok(words.includes("bank.example (evil.example)"), "a link shows where it leads");
+    await go(page, "Home");
+    await page.getByRole("heading", { name: "Recent results" }).waitFor();
+    assert.doesNotMatch(await harmless(page, "home, done"), turns);
     await go(page, "Log & audit");
     const rows = page.locator(".audit-row");
     await rows.filter({ hasText: "no_such_tool" }).waitFor();

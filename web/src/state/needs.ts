@@ -2,6 +2,7 @@
 
 import type { ApprovalInfo, HiveState, InboxItem, UnknownCall } from "../api/types";
 import { sentence } from "../text/format";
+import { inert, visible } from "../text/visible";
 import { href, talkOf } from "./route";
 import { isFailure } from "./standing";
 
@@ -57,8 +58,8 @@ export function needs(
     if (!isFailure(item, now) || dismissed(item.item_id)) continue;
     list.push({
       agent: item.agent,
-      what: `failed: ${item.preview.split("\n", 1)[0] ?? ""}`,
-      why: sentence(item.error?.error ?? "The turn failed."),
+      what: `failed: ${inert(item.preview.split("\n", 1)[0] ?? "")}`,
+      why: visible(sentence(item.error?.error ?? "The turn failed.")),
       at: item.finished_at ?? item.created_at,
       open: href(talkOf(item)),
       item: item.item_id,

@@ -1,6 +1,7 @@
 // What a tool call is about, in one line; the words of a message.
 
 import type { Block } from "../api/types";
+import { visible } from "./visible";
 
 const MAIN = ["file_path", "command", "pattern", "path", "url", "query", "message"];
 const LONGEST = 200;
@@ -22,12 +23,12 @@ export function mainArgument(input: unknown): string {
 
 /** Every argument on a line of its own. */
 export function allArguments(input: unknown): string {
-  if (typeof input !== "object" || input === null) return String(input ?? "");
+  if (typeof input !== "object" || input === null) return visible(String(input ?? ""));
   const lines = Object.entries(input as Record<string, unknown>).map(([name, value]) => {
     const text = typeof value === "string" ? value : JSON.stringify(value);
     return text.includes("\n") ? `${name}:\n${text}` : `${name}: ${text}`;
   });
-  return lines.join("\n");
+  return visible(lines.join("\n"));
 }
 
 export function textOf(blocks: Block[]): string {
@@ -35,6 +36,6 @@ export function textOf(blocks: Block[]): string {
 }
 
 function short(text: string): string {
-  const line = text.replaceAll(/\s*\n\s*/g, " ⏎ ");
+  const line = visible(text.replaceAll(/\s*\n\s*/g, " ⏎ "));
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 1)}…` : line;
 }

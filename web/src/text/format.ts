@@ -1,6 +1,7 @@
 // Numbers, times and sizes as people read them.
 
 import type { UndeliveredFrame } from "../api/types";
+import { inert } from "./visible";
 
 export function clock(at: number, now = Date.now()): string {
   const date = new Date(at);
@@ -69,7 +70,7 @@ export function sentence(text: string): string {
 
 /** The first words of a text. */
 export function title(text: string, longest = 60): string {
-  const line = text.trim().split("\n", 1)[0] ?? "";
+  const line = inert(text.trim().split("\n", 1)[0] ?? "");
   return line.length > longest ? `${line.slice(0, longest - 1)}…` : line;
 }
 

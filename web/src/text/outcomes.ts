@@ -3,6 +3,7 @@
 import type { Message, RetryInfo, TurnOutcome } from "../api/types";
 import { textOf } from "./calls";
 import { plural, sentence, span } from "./format";
+import { visible } from "./visible";
 
 const FAILURES: Record<string, string> = {
   provider_unavailable: "provider not available",
@@ -82,7 +83,7 @@ export function retryWords(retry: RetryInfo, now: number): string {
 /** What there is to know beside the title. */
 export function outcomeDetails(outcome: TurnOutcome, last: Message | undefined): string {
   const error = (outcome.error ?? "").replace(REPEATED, "");
-  const parts = error ? [sentence(error)] : [];
+  const parts = error ? [visible(sentence(error))] : [];
   if (outcome.state === "cancelled" && last?.role === "assistant" && textOf(last.content)) {
     parts.push("The answer above is incomplete.");
   }

@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { lineCount, visible } from "./visible";
+import { inert, lineCount, visible } from "./visible";
+
+test("in what is only read, marks that mislead have a name and scripts stay whole", () => {
+  expect(inert("a\u202etxt.exe\u001b[2K\u2066x")).toBe("a‹U+202E›txt.exe‹U+001B›[2K‹U+2066›x");
+  const plain = "tab\tline\r\n שלום\u200f ✔️ no\u00a0blank";
+  expect(inert(plain)).toBe(plain);
+});
 
 test("what the eye would miss has a name", () => {
   const cases: [string, string][] = [

@@ -23,10 +23,20 @@ function bounded(blank: string): string {
 }
 
 export function visible(text: string): string {
-  return text.replace(/[ \t\n]+/g, bounded).replace(HIDDEN, (found) => {
-    const code = found.codePointAt(0) ?? 0;
-    return `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
-  });
+  return text.replace(/[ \t\n]+/g, bounded).replace(HIDDEN, number);
+}
+
+/** Controls, and marks that turn what comes after them around. */
+const TURNING = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g;
+
+/** Text that is read and not judged, of any script: only what would mislead is shown by number. */
+export function inert(text: string): string {
+  return text.replace(TURNING, number);
+}
+
+function number(found: string): string {
+  const code = found.codePointAt(0) ?? 0;
+  return `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
 }
 
 export function lineCount(text: string): number {

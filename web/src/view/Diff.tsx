@@ -1,8 +1,9 @@
 import { createMemo, For, Show } from "solid-js";
 import { parse } from "../text/diff";
+import { inert } from "../text/visible";
 
 export function DiffView(props: { text: string; label: string }) {
-  const diff = createMemo(() => parse(props.text));
+  const diff = createMemo(() => parse(inert(props.text)));
   return (
     <div class="body diff" role="region" aria-label={props.label} tabindex="0">
       <For each={diff().lines}>

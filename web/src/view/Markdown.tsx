@@ -3,6 +3,7 @@
 
 import { marked, type Token, type Tokens } from "marked";
 import { createMemo, For, type JSX } from "solid-js";
+import { inert } from "../text/visible";
 import { Code } from "./Code";
 
 const LONGEST = 200_000;
@@ -10,7 +11,7 @@ const LONGEST = 200_000;
 export function Markdown(props: { text: string }) {
   // While a text grows only its last block changes: the others keep their elements.
   const tokens = createMemo<Token[]>((before) => {
-    const fresh = lex(props.text);
+    const fresh = lex(inert(props.text));
     return fresh.map((token, at) => {
       const known = before[at];
       return known && known.type === token.type && known.raw === token.raw ? known : token;
@@ -185,10 +186,15 @@ function span(token: Token): JSX.Element {
 function link(token: Tokens.Link): JSX.Element {
   const address = safeAddress(token.href);
   if (!address) return <span>{inline(token.tokens)}</span>;
+  const { host, pathname } = new URL(address);
+  const leads = host || pathname;
   return (
-    <a href={address} target="_blank" rel="noopener noreferrer nofollow" title={address}>
-      {inline(token.tokens)}
-    </a>
+    <>
+      <a href={address} target="_blank" rel="noopener noreferrer nofollow" title={address}>
+        {inline(token.tokens)}
+      </a>
+      {token.text.includes(leads) ? "" : <span class="faint ltr"> ({leads})</span>}
+    </>
   );
 }
 

@@ -6,6 +6,7 @@ import type { Block, File, ItemInfo, Message, Meta, Origin, Usage } from "../api
 import type { Saying } from "../state/fold";
 import { textOf } from "../text/calls";
 import { clock, count, money, span, undelivered } from "../text/format";
+import { inert } from "../text/visible";
 import { Copy } from "./Copy";
 import { Files } from "./Files";
 import { Icon } from "./marks";
@@ -222,7 +223,7 @@ function Thinking(props: { text: string; live: boolean }) {
         <Icon name="chev" class="chev" />
         {props.live ? "Thinking" : "Thought"}
       </summary>
-      <p>{props.text}</p>
+      <p>{inert(props.text)}</p>
     </details>
   );
 }

@@ -7,6 +7,7 @@ import { href } from "../state/route";
 import { allArguments, mainArgument, textOf } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
 import { plural, span } from "../text/format";
+import { inert, visible } from "../text/visible";
 import { DiffView } from "./Diff";
 import { Icon, Mark } from "./marks";
 
@@ -38,7 +39,7 @@ export function ToolCard(props: Props) {
     <details class="tool" classList={{ bad: failed() }} open={open()}>
       <summary>
         <Icon name="chev" class="chev" />
-        <b>{props.call.name}</b>
+        <b>{visible(props.call.name)}</b>
         <span class="arg clip">{mainArgument(props.call.arguments)}</span>
         <Outcome {...props} />
       </summary>
@@ -148,7 +149,7 @@ function Exchange(props: { call: Call; result: Message | undefined }) {
   );
 }
 
-const outputOf = (result: Message) => textOf(result.content).replace(/\n$/, "");
+const outputOf = (result: Message) => inert(textOf(result.content).replace(/\n$/, ""));
 
 function lines(result: Message): string {
   const text = outputOf(result);

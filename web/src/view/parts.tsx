@@ -2,6 +2,7 @@
 
 import { For, type JSX, Show } from "solid-js";
 import { Dynamic } from "solid-js/web";
+import { visible } from "../text/visible";
 import { usePage } from "./context";
 import { Icon, Mark } from "./marks";
 
@@ -194,7 +195,7 @@ export function Notice(props: {
           <Show when={props.marked}>
             <Mark name="fail" quiet />
           </Show>
-          <span class="grow">{text()}</span>
+          <span class="grow">{visible(text())}</span>
           <Show when={props.dismiss}>
             {(dismiss) => (
               <button class="btn bare" onClick={() => dismiss()()}>
@@ -224,7 +225,7 @@ export function Problem(props: { text: string | undefined; inline?: boolean }) {
     <Show when={props.text}>
       {(text) => (
         <Dynamic component={props.inline ? "span" : "p"} class="small bad-text" role="alert">
-          {text()}
+          {visible(text())}
         </Dynamic>
       )}
     </Show>

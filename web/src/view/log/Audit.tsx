@@ -223,7 +223,7 @@ function Row(props: { row: AuditInfo }) {
       <div class="body chain">
         <dl class="io">
           <dt>{row().kind === "call" ? "Input" : "Record"}</dt>
-          <dd>{visible(allArguments(row().arguments))}</dd>
+          <dd>{allArguments(row().arguments)}</dd>
         </dl>
         <ol class="trace">
           <For each={stages(row().decision)}>

@@ -7,7 +7,6 @@ import type { Resolution, UnknownCall, UnknownCalls as Calls } from "../../api/t
 import { href } from "../../state/route";
 import { allArguments } from "../../text/calls";
 import { clock } from "../../text/format";
-import { visible } from "../../text/visible";
 import { usePage } from "../context";
 import { createAction, createReading } from "../hooks";
 import { NeedItem, Problem, Section } from "../parts";
@@ -37,7 +36,7 @@ export function UnknownCalls() {
                 }
                 when={clock(call.at)}
               >
-                <code class="cmd wrap">{visible(allArguments(call.arguments))}</code>
+                <code class="cmd wrap">{allArguments(call.arguments)}</code>
                 <div class="acts">
                   <Show when={may("configure")}>
                     <Resolve call={call} />
