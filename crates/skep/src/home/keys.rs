@@ -55,7 +55,7 @@ pub fn variable(profile: &str) -> Option<String> {
 /// The text of the file with this key in it.
 pub fn put(text: &str, name: &str, value: &str) -> String {
     let text = if text.trim().is_empty() { HEAD } else { text };
-    let other = |line: &&str| !line.split_once('=').is_some_and(|(known, _)| known == name);
+    let other = |line: &&str| line.split_once('=').is_none_or(|(known, _)| known != name);
     let mut lines: Vec<&str> = text.lines().filter(other).collect();
     let line = format!("{name}={value}");
     lines.push(&line);

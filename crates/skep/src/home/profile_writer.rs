@@ -171,8 +171,11 @@ fn by_hand() -> String {
         .to_owned()
 }
 
+/// The number of the head, the indentation, and each line with its number.
+type ProfileLines<'t> = (usize, usize, Vec<(usize, &'t str)>);
+
 /// The lines of the profiles: where they begin, and how far they are indented.
-fn block<'t>(lines: &[&'t str]) -> Option<(usize, usize, Vec<(usize, &'t str)>)> {
+fn block<'t>(lines: &[&'t str]) -> Option<ProfileLines<'t>> {
     let at = lines.iter().position(|line| line.starts_with("profiles:"))?;
     let says = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
     let inside = lines.iter().enumerate().skip(at + 1).filter(|(_, line)| says(line));
