@@ -84,6 +84,25 @@ test("Home: a failure is tried again, or dismissed", async (t) => {
     faultless(page, AWAY);
 });
 
+test("a turn that waits is called so, and its time stands still while disconnected", async (t) => {
+    const { hive, model, page } = await withModel(browser, t, {}, ASKING);
+    model.push(call("bash", { command: "make deploy" }));
+    await page.clock.install();
+    await page.reload();
+    await hive.skep("send", "main", "Deploy it.");
+    await page.getByRole("heading", { name: "Waiting", exact: true }).waitFor();
+    await talk(page);
+    const time = page.locator("dt", { hasText: "Time" }).locator("xpath=following-sibling::dd[1]");
+    await time.waitFor();
+    await hive.kill();
+    await page.getByText("Disconnected").first().waitFor();
+    await page.clock.runFor(2000);
+    const before = await time.textContent();
+    await page.clock.runFor(120_000);
+    assert.equal(await time.textContent(), before);
+    faultless(page, AWAY);
+});
+
 test("failures are dismissed all at once", async (t) => {
     const { hive, model, page } = await withModel(browser, t);
     for (const name of ["first", "second"]) {

@@ -13,7 +13,7 @@ import { costOf, DAY, first, group, HOUR, spans, type Sum } from "../text/sums";
 import { Bars } from "./Bars";
 import { Coil } from "./Coil";
 import { usePage } from "./context";
-import { createClock, createReading } from "./hooks";
+import { createHiveClock, createReading } from "./hooks";
 import { Icon } from "./marks";
 import { NeedRow } from "./NeedRow";
 import { Empty, Find, PageBody, Section } from "./parts";
@@ -99,11 +99,13 @@ function Nothing() {
 
 function Running() {
   const { hive, live } = usePage();
-  const now = createClock(1000);
+  const now = createHiveClock(1000);
+  const heading = () =>
+    hive.turns().length && hive.turns().every(isWaiting) ? "Waiting" : "Running now";
   return (
     <Section
       id="run-h"
-      title="Running now"
+      title={heading()}
       beside={<Show when={live.away()}>{(at) => <span>as of {clock(at())}</span>}</Show>}
     >
       <ul class="live" aria-live="off">

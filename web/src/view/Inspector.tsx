@@ -11,7 +11,7 @@ import { diffOf, parse } from "../text/diff";
 import { clock, count, plural, span } from "../text/format";
 import { retryWords } from "../text/outcomes";
 import { Coil } from "./Coil";
-import { createClock } from "./hooks";
+import { createHiveClock } from "./hooks";
 import { Mark } from "./marks";
 
 export function Inspector(props: {
@@ -193,7 +193,7 @@ function Changed(props: { talk: Talk }) {
 }
 
 function ThisTurn(props: { turn: RunningTurn }) {
-  const now = createClock(1000);
+  const now = createHiveClock(1000);
   const calls = () => {
     const { retry, state, steps } = props.turn;
     if (retry && retry.next_at > now()) {

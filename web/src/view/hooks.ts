@@ -13,6 +13,14 @@ export function createClock(pause: number): () => number {
   return now;
 }
 
+/** The same, and still while the hive is away: what it has done since then is not known. */
+export function createHiveClock(pause: number): () => number {
+  const { live } = usePage();
+  const now = createClock(pause);
+  const isLive = () => live.link().state === "live";
+  return createMemo((before) => (isLive() ? now() : before), Date.now());
+}
+
 /** What the hive answers, read again when the address or anything `stale` looks at changes. */
 export function createReading<T>(address: () => string | undefined, stale?: () => unknown) {
   const path = createMemo(address);
