@@ -159,7 +159,7 @@ pub async fn titled(
         Ok(())
     })
     .await?;
-    found.sort_by(|a, b| b.0.cmp(&a.0));
+    found.sort_by_key(|(last_at, ..)| std::cmp::Reverse(*last_at));
     let mut rows = Vec::new();
     for (_, session, agent) in found.into_iter().take(most) {
         let name = "SELECT name FROM agents WHERE id = $1";
