@@ -310,14 +310,15 @@ impl Turn {
                         self.emit(EngineEvent::Notice(text)).await?;
                     }
                     let usage = usage.priced(candidate.profile.price.as_ref());
-                    hold.answered(usage);
-                    let reason = meta.stop_reason;
+                    let meta = Meta { profile, usage, ..meta };
+                    let lacks = lacking(meta.stop_reason, spoke, &calls);
+                    match lacks {
+                        Some(_) => hold.unusable(meta.clone()),
+                        None => hold.answered(usage),
+                    }
                     // Also of an answer that is none: it was paid for.
-                    self.emit(EngineEvent::Meta(Meta { profile, usage, ..meta })).await?;
-                    return Ok(match lacking(reason, spoke, &calls) {
-                        Some(error) => Err(error),
-                        None => Ok(calls),
-                    });
+                    self.emit(EngineEvent::Meta(meta)).await?;
+                    return Ok(lacks.map_or(Ok(calls), Err));
                 }
             }
         }

@@ -42,7 +42,7 @@ use crate::outcomes::{self, Resolve};
 use crate::retention::Expire;
 use crate::search::{self, IndexSpoken, Search};
 use crate::sessions::{self, ForkSession};
-use crate::spend::{self, ChargeLost, Unsettled};
+use crate::spend::{self, ChargeLost, Unsettled, Unusable};
 use crate::tokens::{self, AddToken, RevokeToken};
 use crate::waits::{Decide, Park, RetryNow};
 use crate::{OpenOptions, Store, Value, compactions, files, requests::Request, watch};
@@ -146,6 +146,15 @@ impl Story {
         let (profile, usage, now) = (String::from("p"), Usage::default(), 9);
         let unsettled = Unsettled { agent, profile: profile.clone(), usage, now };
         self.store.write(unsettled).await.unwrap();
+        let meta = Meta {
+            profile: Some(profile.clone()),
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+            api: "a".to_owned(),
+            usage,
+            stop_reason: StopReason::Refusal,
+        };
+        self.store.write(Unusable { agent, meta, now }).await.unwrap();
         let lost = ChargeLost { turn: turn.clone(), token, agent, profile, usage, now };
         assert!(!self.store.write(lost).await.unwrap());
         for again in [false, true] {

@@ -21,7 +21,7 @@ use crate::tables::people::tokens::{AddToken, RevokeToken};
 use crate::tables::retention::Expire;
 use crate::tables::search::IndexSpoken;
 use crate::tables::sessions::{DeleteSession, EditSession, ForkSession};
-use crate::tables::spend::{ChargeLost, Unsettled};
+use crate::tables::spend::{ChargeLost, Unsettled, Unusable};
 use crate::tables::waits::{Decide, Park, RetryNow};
 use crate::tables::watch::NoteEvent;
 
@@ -33,7 +33,7 @@ crate::commands! {
     NoteRefused, AddGrant, RevokeGrant, Recover, RenewLeases, WakeLanes, Unhold, OpenChannel,
     BeginRequest, CloseRequest, RecordFrames, AddToken, RevokeToken, NoteEvent, Expire, SignIn,
     SignOut, IndexSpoken, ForkSession, EditSession, DeleteSession, Import, AddAudit,
-    Unsettled, ChargeLost, Resolve, ClockSetBack,
+    Unsettled, Unusable, ChargeLost, Resolve, ClockSetBack,
 }
 
 const SCHEMA: Schema = Schema {

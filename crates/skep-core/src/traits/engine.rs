@@ -129,10 +129,12 @@ pub struct Hold {
 }
 
 /// How a model call ended, as far as money goes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Settlement {
     /// The vendor reported its usage.
     Answered(Usage),
+    /// The same, for an answer that holds nothing: no message will carry what it used.
+    Unusable(Box<Meta>),
     /// The vendor did not begin to answer.
     Refused,
     /// The usage is unknown: the call broke off, or the vendor does not count.
@@ -155,6 +157,15 @@ impl Hold {
         self.end(match usage.total_tokens {
             0 => Settlement::Untold { heard },
             _ => Settlement::Answered(usage),
+        });
+    }
+
+    /// As [`Self::answered`], for an answer that no message is made of.
+    pub fn unusable(self, meta: Meta) {
+        let heard = self.heard;
+        self.end(match meta.usage.total_tokens {
+            0 => Settlement::Untold { heard },
+            _ => Settlement::Unusable(Box::new(meta)),
         });
     }
 

@@ -21,7 +21,7 @@ pub(crate) async fn record(
     for row in rows {
         let Some(meta) = &row.body.meta else { continue };
         let answer = row.body.role == Role::Assistant;
-        record_call(tx, leased, meta, first && answer).await?;
+        record_call(tx, (leased.agent, leased.now), meta, first && answer).await?;
         first = first && !answer;
     }
     Ok(())
@@ -30,7 +30,7 @@ pub(crate) async fn record(
 /// Adds a call. No vendor counts a call that was cut off.
 async fn record_call(
     tx: &mut Tx<'_>,
-    leased: &Leased<'_>,
+    (agent, now): (AgentId, Millis),
     meta: &Meta,
     first: bool,
 ) -> Result<(), SqlError> {
@@ -51,13 +51,13 @@ async fn record_call(
                   cost = usage_hours.cost + excluded.cost, \
                   unpriced_calls = usage_hours.unpriced_calls + excluded.unpriced_calls, \
                   unpriced_tokens = usage_hours.unpriced_tokens + excluded.unpriced_tokens";
-    let (hour, profile) = (hour_of(leased.now), meta.profile.as_deref().unwrap_or_default());
+    let (hour, profile) = (hour_of(now), meta.profile.as_deref().unwrap_or_default());
     let Usage { input, output, cache_read, cache_write, total_tokens, .. } = usage;
     let cost = usage.cost.unwrap_or(Money::ZERO);
     let unpriced_tokens = if unpriced { *total_tokens } else { 0 };
     let args = args![
         hour,
-        leased.agent,
+        agent,
         profile,
         meta.model,
         first,
@@ -99,6 +99,21 @@ pub async fn of_day(conn: &mut Conn, day: i64) -> Result<Vec<Used>, SqlError> {
         used.push(Used { agent, spent: Spend::default(), unsettled });
     }
     Ok(used)
+}
+
+/// Adds a call whose answer no row carries.
+pub struct Unusable {
+    pub agent: AgentId,
+    pub meta: Meta,
+    pub now: Millis,
+}
+
+impl Run for Unusable {
+    type Out = ();
+
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
+        Ok(record_call(tx, (self.agent, self.now), &self.meta, false).await?)
+    }
 }
 
 /// Charges a call that broke off with what it may have used.

@@ -18,7 +18,7 @@ use skep_core::settings::{AgentSettings, Limits, Profile};
 use skep_core::spend;
 use skep_core::{BoxFuture, count};
 use skep_guard::clock;
-use skep_store::spend::Unsettled;
+use skep_store::spend::{Unsettled, Unusable};
 use skep_store::{Store, StoreError};
 
 use crate::handles::Meters;
@@ -285,6 +285,10 @@ impl Ledger {
         drop(self.store.submit(Unsettled { agent, profile, usage, now }));
     }
 
+    fn keep_unusable(&self, agent: AgentId, meta: Meta) {
+        drop(self.store.submit(Unusable { agent, meta, now: clock::now_ms() }));
+    }
+
     fn books(&self, now: Millis) -> MutexGuard<'_, Books> {
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         books.turn_to(now);
@@ -349,6 +353,12 @@ fn held(
         let payer = payer.as_ref();
         match ended {
             Settlement::Answered(usage) => ledger.settle(payer, &need, Some(&usage), true),
+            Settlement::Unusable(meta) => {
+                ledger.settle(payer, &need, Some(&meta.usage), true);
+                if let Some(payer) = payer {
+                    ledger.keep_unusable(payer.agent, *meta);
+                }
+            }
             Settlement::Refused => ledger.settle(payer, &need, None, true),
             // Nobody told what it used: the whole request, and as much as was heard.
             Settlement::Untold { heard } => {

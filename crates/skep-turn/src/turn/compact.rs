@@ -238,8 +238,8 @@ impl Turn {
                     EngineEvent::End(TurnEnd::Finished | TurnEnd::StepLimit) => {
                         return Ok(notes_of(said));
                     }
-                    // An answer came, and it was empty.
-                    EngineEvent::End(_) if said.is_some() => return Ok(notes_of(said)),
+                    // An answer came, and it was empty; what it used is written.
+                    EngineEvent::End(_) if said.is_some() => return Ok(Notes::Empty(None)),
                     EngineEvent::End(end) => return Ok(Notes::Failed(end)),
                     EngineEvent::Notice(text) => {
                         tracing::debug!(turn = %self.lease.turn, text, "engine, making notes");

@@ -96,6 +96,30 @@ async fn engine_cost_of_a_day_is_summed_exactly_and_limits_the_next_call() {
     assert!(shown.stdout.contains(line), "{}{}", shown.stdout, shown.stderr);
 }
 
+/// An answer that holds nothing was paid for: it counts in the sums, in the report and after a kill.
+#[tokio::test]
+async fn engine_answers_that_hold_nothing_are_paid_for_across_a_restart() {
+    let stage = stage("  cost_per_day: 10\n").await;
+    let mut play = stage.up().await;
+    let spent = |reason: &str| dollar(Reply::new().thinking("hm").stop_reason(reason));
+    for reason in ["max_tokens", "refusal"] {
+        stage.model.push(spent(reason));
+        assert_eq!(play.ask("default", "go").await["error"]["code"], "provider_rejected");
+    }
+    // One that is asked for again is paid for twice.
+    stage.model.push_all([spent("end_turn"), dollar(Reply::say("at last"))]);
+    assert_eq!(play.ask("default", "go").await["response"]["content"], "at last");
+    let before = spend(&play).await;
+    assert_eq!((&before["calls"], &before["cost"]), (&json!(4), &json!(4.0)), "{before}");
+    let page = usage(&play, "by=day").await;
+    assert_eq!((sum(&page, "", "calls"), sum(&page, "", "cost")), (4.0, 4.0), "{page}");
+    play.hive.kill().await.unwrap();
+    let play = stage.up().await;
+    let mut after = spend(&play).await;
+    after["until"] = before["until"].clone();
+    assert_eq!(after, before);
+}
+
 #[tokio::test]
 async fn engine_unknown_prices_are_shown_as_unknown_and_tokens_limit() {
     let stage = stage("  tokens_per_day: 250000\n").await;
