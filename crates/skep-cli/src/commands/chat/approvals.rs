@@ -39,13 +39,12 @@ pub struct PendingApprovals {
 }
 
 impl PendingApprovals {
-    /// Replaces the pending approvals; returns the new ones.
-    pub fn know(&mut self, mut open: Vec<Value>) -> Vec<Value> {
+    /// Replaces the pending approvals, newest first as the hive lists them.
+    pub fn know(&mut self, mut open: Vec<Value>) {
+        // Two of one moment stay in the order in which they were asked.
+        open.reverse();
         open.sort_by_key(|question| question["asked_at"].as_i64());
-        let known = |one: &Value| self.open.iter().any(|old| old["id"] == one["id"]);
-        let fresh = open.iter().filter(|one| !known(one)).cloned().collect();
         self.open = open;
-        fresh
     }
 
     /// The approval that was decided, if it is one of these.
@@ -81,13 +80,16 @@ impl PendingApprovals {
         (open.len() > 1).then_some((place + 1, open.len()))
     }
 
-    /// Notes which approval is in sight at this time. What was begun about another one is over.
-    pub fn look(&mut self, now: i64) {
+    /// Brings the current approval in sight; returns it if it is to be shown now, which is before
+    /// any key decides it. What was begun about another one is over.
+    pub fn look(&mut self, now: i64) -> Option<Value> {
         let id = self.current().and_then(|one| one["id"].as_str()).map(str::to_owned);
-        if self.in_sight.as_ref().map(|(id, _)| id) != id.as_ref() {
-            self.in_sight = id.map(|id| (id, now));
-            self.mode = DecisionMode::Keys;
+        if self.in_sight.as_ref().map(|(id, _)| id) == id.as_ref() {
+            return None;
         }
+        self.in_sight = id.map(|id| (id, now));
+        self.mode = DecisionMode::Keys;
+        self.current().cloned()
     }
 
     /// Whether one key decides now.
@@ -101,11 +103,10 @@ impl PendingApprovals {
     }
 
     /// Goes on to the next one.
-    pub fn step(&mut self) -> Option<Value> {
+    pub fn step(&mut self) {
         let (open, place) = self.waiting();
-        let next = open.get((place + 1) % open.len().max(1)).copied().cloned()?;
-        self.chosen = next["id"].as_str().map(str::to_owned);
-        Some(next)
+        let next = open.get((place + 1) % open.len().max(1));
+        self.chosen = next.and_then(|next| next["id"].as_str()).map(str::to_owned);
     }
 
     /// What patterns cover has arrived.
@@ -212,10 +213,10 @@ mod tests {
             approvals.answer(ApprovalReply::Once),
             [ReplyAction::Show(ChatEntry::Note("No approval waits here.".into()))]
         );
-        assert_eq!(approvals.know(vec![question("b", 2), question("a", 1)]).len(), 2);
+        approvals.know(vec![question("b", 2), question("a", 1)]);
         approvals.begin_line();
         // Somebody else answers the first while the line is written, and another one comes.
-        assert_eq!(approvals.know(vec![question("b", 2), question("c", 3)]), [question("c", 3)]);
+        approvals.know(vec![question("b", 2), question("c", 3)]);
         let late = [ReplyAction::Show(ChatEntry::Note(
             "That approval needs no decision any more.".into(),
         ))];
@@ -258,16 +259,18 @@ mod tests {
         let mut approvals = PendingApprovals::default();
         approvals.look(10_000);
         assert!(!approvals.is_settled(20_000) && !approvals.settles(20_000));
-        approvals.know(vec![question("a", 1), question("b", 2)]);
-        approvals.look(10_000);
+        // Of one moment, newest first as the hive lists them.
+        approvals.know(vec![question("b", 1), question("a", 1)]);
+        assert_eq!(approvals.look(10_000), Some(question("a", 1)));
+        assert_eq!(approvals.look(10_001), None, "shown once");
         assert!(approvals.settles(10_399) && approvals.is_settled(10_400));
         assert_eq!(approvals.place(), Some((1, 2)));
         let Some(ReplyAction::Send(ChatCommand::Frame(frame))) = approvals.decide(None) else {
             panic!("decided")
         };
         assert_eq!(frame["id"], "a");
-        // The next one comes into sight now, and keys wait again.
-        approvals.look(10_500);
+        // The next one comes into sight now, is shown, and keys wait again.
+        assert_eq!(approvals.look(10_500), Some(question("b", 1)));
         assert!(!approvals.is_settled(10_800) && approvals.is_settled(10_900));
         assert_eq!(
             (approvals.current().unwrap()["id"].as_str(), approvals.place()),
@@ -275,7 +278,9 @@ mod tests {
         );
         approvals.refused("a");
         assert_eq!(approvals.place(), Some((1, 2)));
-        assert_eq!(approvals.step().unwrap()["id"], "b");
-        assert_eq!(approvals.place(), Some((2, 2)));
+        assert_eq!(approvals.look(11_000).unwrap()["id"], "a");
+        approvals.step();
+        assert_eq!(approvals.look(12_000).unwrap()["id"], "b", "shown again before it is decided");
+        assert_eq!((approvals.place(), approvals.is_settled(12_399)), (Some((2, 2)), false));
     }
 }

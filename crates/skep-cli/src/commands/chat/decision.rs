@@ -9,8 +9,8 @@ use crate::commands::approve::{details, joined, own_patterns};
 use crate::print::text::{in_rows, indented};
 use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan, foreign, items, shortened, width};
 
-/// How long the letters after a decision may complete the word it began with.
-const WORD_MS: i64 = 1500;
+/// How long no other key comes after one that decides.
+const ALONE_MS: i64 = 400;
 
 /// What keys do.
 #[derive(Default)]
@@ -64,39 +64,32 @@ pub struct KeyReply {
     pub line: Option<String>,
 }
 
-/// The letters that may follow a decision without being a message: the rest of `yes`.
+/// A key on an empty line. It decides once it stands alone: a word that is typed never does.
 #[derive(Default)]
-pub struct WordRest {
-    left: &'static str,
-    until: i64,
-}
+pub struct HeldKey(Option<(char, i64)>);
 
-impl WordRest {
-    fn begin(&mut self, now: i64) {
-        (self.left, self.until) = ("es", now + WORD_MS);
+impl HeldKey {
+    pub fn is_held(&self) -> bool {
+        self.0.is_some()
     }
 
-    /// Whether the key only completes the word.
-    fn takes(&mut self, code: KeyCode, now: i64) -> bool {
-        let begun = self.left.len() < "es".len();
-        let fits = match code {
-            KeyCode::Char(letter) => self.left.starts_with(letter),
-            KeyCode::Enter => begun,
-            _ => false,
-        };
-        if now > self.until || !fits {
-            *self = Self::default();
-            return false;
-        }
-        self.left = self.left.get(1..).unwrap_or_default();
-        true
+    /// The letter, if it turned out to begin a word.
+    pub fn release(&mut self) -> Option<char> {
+        self.0.take().map(|(letter, _)| letter)
+    }
+
+    /// What the key does, once it has stood alone for long enough.
+    pub fn due(&mut self, approvals: &mut PendingApprovals, now: i64) -> Option<KeyReply> {
+        let (letter, _) = self.0.filter(|(_, since)| now - since >= ALONE_MS)?;
+        self.0 = None;
+        approvals.is_settled(now).then(|| pressed(approvals, letter))
     }
 }
 
 /// What the key does about the current approval; `None`: it belongs to the line.
 pub fn key(
     approvals: &mut PendingApprovals,
-    rest: &mut WordRest,
+    held: &mut HeldKey,
     event: &Event,
     line: &str,
     now: i64,
@@ -105,16 +98,17 @@ pub fn key(
     if modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
         return None;
     }
-    if rest.until > 0 && line.is_empty() && rest.takes(*code, now) {
-        return Some(KeyReply::default());
+    let begun = held.release();
+    if let Some(shown) = approvals.look(now) {
+        let actions = vec![ReplyAction::Show(ChatEntry::Question(shown))];
+        return Some(KeyReply { actions, line: None });
     }
-    approvals.look(now);
     let may = approvals.current().is_some_and(|question| question["refused"].is_null());
     if !may {
         return None;
     }
     match &approvals.mode {
-        DecisionMode::Keys if line.is_empty() => menu(approvals, rest, *code, now),
+        DecisionMode::Keys if line.is_empty() => menu(approvals, held, begun, *code, now),
         DecisionMode::Keys => None,
         DecisionMode::Patterns(_) => Some(pattern_key(approvals, *code)),
         DecisionMode::OwnPatterns { scope } => {
@@ -148,44 +142,50 @@ fn back(approvals: &mut PendingApprovals) -> KeyReply {
 
 fn menu(
     approvals: &mut PendingApprovals,
-    rest: &mut WordRest,
+    held: &mut HeldKey,
+    begun: Option<char>,
     code: KeyCode,
     now: i64,
 ) -> Option<KeyReply> {
+    match (begun, code) {
+        (Some(first), KeyCode::Char(next)) => {
+            return Some(KeyReply { actions: Vec::new(), line: Some(format!("{first}{next}")) });
+        }
+        (Some(letter), KeyCode::Enter) => return Some(pressed(approvals, letter)),
+        // Taken back.
+        (Some(_), _) => return Some(KeyReply::default()),
+        (None, _) => {}
+    }
     let known = matches!(code, KeyCode::Char('y' | 's' | 'a' | 'n' | 'd' | 'v') | KeyCode::Tab);
     if !known {
         return None;
     }
     // Pressed before it could be read: meant for something else.
-    if !approvals.is_settled(now) {
-        return Some(KeyReply::default());
-    }
-    let actions = match code {
-        KeyCode::Char('y') => {
-            rest.begin(now);
-            approvals.decide(None).into_iter().collect()
+    if approvals.is_settled(now) {
+        match code {
+            KeyCode::Char(letter) => held.0 = Some((letter, now)),
+            _ => approvals.step(),
         }
-        KeyCode::Char('s') => approvals.choose("session", Vec::new()),
-        KeyCode::Char('a') => approvals.choose("always", Vec::new()),
-        KeyCode::Char('n') => {
+    }
+    Some(KeyReply::default())
+}
+
+fn pressed(approvals: &mut PendingApprovals, letter: char) -> KeyReply {
+    let actions = match letter {
+        'y' => approvals.decide(None).into_iter().collect(),
+        's' => approvals.choose("session", Vec::new()),
+        'a' => approvals.choose("always", Vec::new()),
+        'n' => {
             approvals.mode = DecisionMode::Note;
             Vec::new()
         }
-        KeyCode::Char('d') => {
+        'd' => {
             let lines = approvals.current().map(details).unwrap_or_default();
             vec![ReplyAction::Show(ChatEntry::Note(lines.join("\n")))]
         }
-        KeyCode::Char(_) => approvals.files(),
-        _ => {
-            approvals.place()?;
-            approvals
-                .step()
-                .map(|it| ReplyAction::Show(ChatEntry::Question(it)))
-                .into_iter()
-                .collect()
-        }
+        _ => approvals.files(),
     };
-    Some(KeyReply { actions, line: None })
+    KeyReply { actions, line: None }
 }
 
 fn pattern_key(approvals: &mut PendingApprovals, code: KeyCode) -> KeyReply {
@@ -208,6 +208,12 @@ fn pattern_key(approvals: &mut PendingApprovals, code: KeyCode) -> KeyReply {
             let (scope, taken) = (choice.scope, choice.taken());
             let decided = taken.and_then(|set| approvals.decide(Some((scope, set))));
             return KeyReply { actions: decided.into_iter().collect(), line: None };
+        }
+        // A word, typed slowly: its first letter opened the list.
+        KeyCode::Char(letter) => {
+            let first = if choice.scope == "always" { 'a' } else { 's' };
+            approvals.mode = DecisionMode::Keys;
+            return KeyReply { actions: Vec::new(), line: Some(format!("{first}{letter}")) };
         }
         _ => {}
     }
@@ -356,7 +362,7 @@ mod tests {
 
     struct Desk {
         approvals: PendingApprovals,
-        rest: WordRest,
+        held: HeldKey,
         line: String,
         now: i64,
     }
@@ -371,14 +377,14 @@ mod tests {
                              {"text": "b", "patterns": ["b $"]}],
             })]);
             approvals.look(0);
-            Self { approvals, rest: WordRest::default(), line: String::new(), now: 1000 }
+            Self { approvals, held: HeldKey::default(), line: String::new(), now: 1000 }
         }
 
         /// Frames that went out; the line takes what no decision takes.
         fn press(&mut self, code: KeyCode) -> Vec<ReplyAction> {
             let event = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
             self.now += 50;
-            let reply = key(&mut self.approvals, &mut self.rest, &event, &self.line, self.now);
+            let reply = key(&mut self.approvals, &mut self.held, &event, &self.line, self.now);
             match (reply, code) {
                 (Some(reply), _) => {
                     self.line = reply.line.unwrap_or_else(|| self.line.clone());
@@ -390,8 +396,21 @@ mod tests {
             Vec::new()
         }
 
+        /// A word, with this long from key to key.
+        fn write_at(&mut self, text: &str, pace: i64) -> Vec<ReplyAction> {
+            let mut actions = Vec::new();
+            for letter in text.chars() {
+                actions.extend(self.press(KeyCode::Char(letter)));
+                self.now += pace;
+                let due = self.held.due(&mut self.approvals, self.now);
+                actions.extend(due.into_iter().flat_map(|reply| reply.actions));
+            }
+            actions
+        }
+
+        /// Keys, each alone.
         fn write(&mut self, text: &str) -> Vec<ReplyAction> {
-            text.chars().flat_map(|letter| self.press(KeyCode::Char(letter))).collect()
+            self.write_at(text, 500)
         }
 
         fn shown(&self, columns: usize) -> String {
@@ -419,11 +438,25 @@ mod tests {
         );
         let narrow = "  y once   s conversation   a always\n  n deny   v file   d details";
         assert_eq!(desk.shown(40), narrow);
-        assert_eq!(desk.write("yes"), [frame(json!({}))]);
-        desk.press(KeyCode::Enter);
-        assert_eq!(desk.line, "", "the rest of the word is swallowed");
-        desk.write("es");
-        assert_eq!(desk.line, "es", "and only that");
+        assert_eq!(desk.write("y"), [frame(json!({}))]);
+        // Enter says that it stands alone.
+        let mut desk = Desk::new();
+        desk.press(KeyCode::Char('y'));
+        assert_eq!(desk.press(KeyCode::Enter), [frame(json!({}))]);
+        // Words decide nothing, at any pace of a hand; nor does the Enter after them.
+        for word in ["yes", "you must not", "stop", "abort", "already", "dont"] {
+            for pace in [0, 50, 200, 300] {
+                let mut desk = Desk::new();
+                assert_eq!(desk.write_at(word, pace), [], "{word} at {pace}");
+                assert_eq!(desk.line, word, "at {pace}");
+                assert_eq!(desk.press(KeyCode::Enter), [], "{word}");
+            }
+        }
+        // Slower than that the first letter is a key; the list it opens is left by the next.
+        let mut desk = Desk::new();
+        desk.write("stop");
+        assert!(desk.shown(80).is_empty() || desk.line == "stop", "{}", desk.line);
+        assert_eq!((desk.line.as_str(), desk.press(KeyCode::Enter)), ("stop", Vec::new()));
         // What is being written stays a message.
         let mut desk = Desk::new();
         desk.line = "hm ".to_owned();
@@ -432,8 +465,9 @@ mod tests {
         // A key that came too soon does nothing.
         let mut desk = Desk::new();
         desk.now = 100;
-        assert_eq!((desk.write("y"), desk.line.as_str()), (Vec::new(), ""));
+        assert_eq!((desk.press(KeyCode::Char('y')), desk.line.as_str()), (Vec::new(), ""));
         assert_eq!(desk.shown(80), "");
+        assert!(!desk.held.is_held());
     }
 
     #[test]

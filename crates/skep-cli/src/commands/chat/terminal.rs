@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::approvals::ReplyAction;
 use super::commands::{self, LocalCommand};
 use super::connection::{ChatCommand, ChatConnection};
-use super::decision::{self, WordRest};
+use super::decision::{self, HeldKey, KeyReply};
 use super::editor::{self, Editor, KeyAction};
 use super::picker::PickerAction;
 use super::screen::{LiveRegion, Screen};
@@ -53,8 +53,8 @@ pub struct Terminal {
     ticks: usize,
     /// The id of the message with `--message`; then there is no input line.
     once: Option<String>,
-    /// What may follow a decision by key.
-    word_rest: WordRest,
+    /// A key that decides if no other follows.
+    held_key: HeldKey,
     /// A message that looks like a decision: it is sent when Enter is pressed again.
     unsent: Option<String>,
     /// The conversation that was chosen instead.
@@ -105,7 +105,7 @@ pub async fn run(
         stopping: false,
         ticks: 0,
         once: None,
-        word_rest: WordRest::default(),
+        held_key: HeldKey::default(),
         unsent: None,
         next: None,
     };
@@ -166,6 +166,10 @@ impl Terminal {
                 },
                 _ = ticks.tick(), if self.is_busy() => {
                     self.ticks += 1;
+                    let approvals = &mut self.transcript.approvals;
+                    if let Some(reply) = self.held_key.due(approvals, clock::now_ms()) {
+                        self.reply(reply).await;
+                    }
                     ScreenAction::Paint
                 }
                 () = any(&mut gone) => ScreenAction::Leave,
@@ -210,6 +214,7 @@ impl Terminal {
             || !self.transcript.outgoing.is_empty()
             || !self.transcript.connected
             || self.transcript.approvals.settles(clock::now_ms())
+            || self.held_key.is_held()
     }
 
     async fn key(&mut self, event: Event, more: bool) -> ScreenAction {
@@ -228,6 +233,10 @@ impl Terminal {
         }
         if !more && self.once.is_none() && self.decision_key(&event).await {
             return ScreenAction::Paint;
+        }
+        // More keys than a decision has.
+        if let Some(letter) = self.held_key.release() {
+            self.editor.set(&letter.to_string());
         }
         if self.editor.is_empty() {
             self.transcript.approvals.begin_line();
@@ -343,15 +352,20 @@ impl Terminal {
     async fn decision_key(&mut self, event: &Event) -> bool {
         let approvals = &mut self.transcript.approvals;
         let (line, now) = (self.editor.text(), clock::now_ms());
-        let reply = decision::key(approvals, &mut self.word_rest, event, &line, now);
-        let Some(reply) = reply else { return false };
+        let Some(reply) = decision::key(approvals, &mut self.held_key, event, &line, now) else {
+            return false;
+        };
+        self.reply(reply).await;
+        true
+    }
+
+    async fn reply(&mut self, reply: KeyReply) {
         if let Some(line) = reply.line {
             self.editor.set(&line);
         }
         for action in reply.actions {
             self.act(action).await;
         }
-        true
     }
 
     async fn act(&mut self, action: ReplyAction) {
@@ -371,7 +385,8 @@ impl Terminal {
     }
 
     fn paint(&mut self, screen: &mut Screen) -> io::Result<()> {
-        self.transcript.approvals.look(clock::now_ms());
+        let shown = self.transcript.approvals.look(clock::now_ms());
+        self.transcript.entries.extend(shown.map(ChatEntry::Question));
         let mut finished = self.lines_of(self.printed);
         let mark = self.transcript.live.as_ref().map(LiveMessage::mark);
         let flowed = &self.flowed.lines;

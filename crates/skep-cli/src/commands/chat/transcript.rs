@@ -140,10 +140,7 @@ impl ChatTranscript {
             ChatUpdate::Rows(rows) => rows.iter().for_each(|row| self.row(row)),
             ChatUpdate::Frame(frame) if frame["type"] == "event" => self.event(&frame["event"]),
             ChatUpdate::Frame(frame) => self.frame(&frame),
-            ChatUpdate::Questions(open) => {
-                let fresh = self.approvals.know(open);
-                self.entries.extend(fresh.into_iter().map(ChatEntry::Question));
-            }
+            ChatUpdate::Questions(open) => self.approvals.know(open),
             ChatUpdate::Read(ChatRead::Covers(patterns), found) => {
                 let found = found.unwrap_or_else(|why| json!({"covers": false, "why": why}));
                 self.approvals.covers(&patterns, &found);
