@@ -11,7 +11,7 @@ use skep_guard::socket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{down, history, send, status};
+use super::{approve, down, history, send, status};
 use crate::Failure;
 use crate::hive::Globals;
 
@@ -26,6 +26,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Approve(approve::ApproveArgs),
     Down(down::DownArgs),
     #[command(subcommand)]
     History(history::HistoryCommand),
@@ -83,6 +84,7 @@ impl FakeHive {
         line.extend(arguments.iter().map(Into::into));
         let Arguments { globals, command } = Arguments::try_parse_from(line).unwrap();
         match command {
+            Command::Approve(command) => approve::run_approve(command, &globals).await,
             Command::Down(command) => down::run(command, &globals).await,
             Command::History(command) => history::run(command, &globals).await,
             Command::Send(command) => Box::pin(send::run(command, &globals)).await,

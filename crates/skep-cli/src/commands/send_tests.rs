@@ -158,3 +158,20 @@ async fn history_asks_for_what_was_named() {
     let line = "GET /api/v1/agents/main/history?session_key=a%2Fb&view=full&limit=3&before=9";
     assert_eq!(lines(&hive), [line]);
 }
+
+/// The beginning of an id that meant another approval, or is a slip, decides nothing.
+#[tokio::test]
+async fn a_beginning_that_decided_approvals_have_too_approves_nothing() {
+    let page = |id: &str| Answer::Json(200, json!({"approvals": [{"id": id}]}));
+    let (waits, decided) = ("01a1e3d9-9abc-waits", "01a1e3d9-9def-decided");
+    let hive = FakeHive::start(vec![page(waits), page(decided), page("ffff")]);
+    let refused = hive.skep(&["approve", "01a1e3d9-9"]).await.unwrap_err().to_string();
+    assert!(refused.contains("2 ids begin with 01a1e3d9-9"), "{refused}");
+    let asked: Vec<String> = hive.requests().into_iter().map(|request| request.line).collect();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert!(asked.iter().all(|line| line.starts_with("GET /api/v1/approvals?state=")), "{asked:?}");
+    let slip = FakeHive::start(vec![page(waits)]);
+    let refused = slip.skep(&["approve", "0"]).await.unwrap_err().to_string();
+    assert!(refused.contains("give 8 characters of the id or more"), "{refused}");
+    assert!(slip.requests().is_empty(), "nothing was asked");
+}

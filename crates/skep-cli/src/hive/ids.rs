@@ -10,6 +10,8 @@ use crate::print::{foreign, items};
 const WHOLE: usize = 36;
 /// As many as a page may have.
 const PAGE: &str = "200";
+/// A decision is about one call: a slip of the finger must not be the beginning of its id.
+const LEAST_OF_APPROVAL: usize = 8;
 /// Pages that are looked through for an id that was shortened.
 const MOST_PAGES: usize = 50;
 
@@ -18,6 +20,10 @@ pub struct IdList {
     path: String,
     /// The list in the answer, and the id in each of its entries.
     entries: (&'static str, &'static str),
+    /// Lists of which each has some of the ids; one that is left out is the only one.
+    states: &'static [&'static str],
+    /// Characters that a beginning has at least.
+    least: usize,
     /// Shows such ids.
     shown_by: String,
 }
@@ -32,7 +38,9 @@ impl IdList {
     }
 
     pub fn approvals() -> Self {
-        Self::at("/api/v1/approvals", ("approvals", "id"), "skep approve")
+        let list = Self::at("/api/v1/approvals", ("approvals", "id"), "skep approve");
+        // Also those nobody asks about any more: what meant one of them means no other.
+        Self { states: &["open", "decided", "expired"], least: LEAST_OF_APPROVAL, ..list }
     }
 
     pub fn grants() -> Self {
@@ -53,7 +61,8 @@ impl IdList {
     }
 
     fn at(path: &str, entries: (&'static str, &'static str), shown_by: &str) -> Self {
-        Self { path: path.to_owned(), entries, shown_by: shown_by.to_owned() }
+        let (path, shown_by) = (path.to_owned(), shown_by.to_owned());
+        Self { path, entries, states: &[], least: 1, shown_by }
     }
 
     /// The whole id. What no id begins with is returned as it is: the hive says that it does not
@@ -63,18 +72,17 @@ impl IdList {
             return Ok(given.to_owned());
         }
         let attempted = format!("find {given}");
+        if given.len() < self.least {
+            let why = format!("give {} characters of the id or more", self.least);
+            return Err(Failure::new(Exit::Usage, attempted, why).next(self.shown_by.clone()));
+        }
         let mut found: Vec<String> = Vec::new();
-        let mut after = None;
-        for _ in 0..MOST_PAGES {
-            let limit = self.pages().then(|| PAGE.to_owned());
-            let path = with_query(&self.path, [("limit", limit), ("after", after)]);
-            let page = client.fetch(&path, &attempted).await?;
-            let ids = items(&page[self.entries.0]).iter();
-            let ids = ids.filter_map(|entry| entry[self.entries.1].as_str());
-            found.extend(ids.filter(|id| id.starts_with(given)).map(str::to_owned));
-            after = page["after"].as_str().map(str::to_owned);
-            if after.is_none() {
-                break;
+        match self.states {
+            [] => self.find(client, given, None, &mut found).await?,
+            states => {
+                for state in states {
+                    self.find(client, given, Some(state), &mut found).await?;
+                }
             }
         }
         found.sort();
@@ -84,6 +92,32 @@ impl IdList {
             [only] => Ok(only.clone()),
             several => Err(self.ambiguous(attempted, given, several)),
         }
+    }
+
+    /// Adds the ids of a list that begin so.
+    async fn find(
+        &self,
+        client: &Client,
+        given: &str,
+        state: Option<&str>,
+        found: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let mut after = None;
+        for _ in 0..MOST_PAGES {
+            let limit = self.pages().then(|| PAGE.to_owned());
+            let state = state.map(str::to_owned);
+            let query = [("state", state), ("limit", limit), ("after", after)];
+            let page =
+                client.fetch(&with_query(&self.path, query), &format!("find {given}")).await?;
+            let ids = items(&page[self.entries.0]).iter();
+            let ids = ids.filter_map(|entry| entry[self.entries.1].as_str());
+            found.extend(ids.filter(|id| id.starts_with(given)).map(str::to_owned));
+            after = page["after"].as_str().map(str::to_owned);
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Lists that come whole take no limit.

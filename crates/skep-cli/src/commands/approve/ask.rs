@@ -2,6 +2,7 @@
 //! pattern covers, and a reason for a no.
 
 use serde_json::{Value, json};
+use skep_guard::hangup;
 
 use super::{choices, covers_path, decide, joined, own_patterns, past, show_decided};
 use crate::failure::Failure;
@@ -16,6 +17,8 @@ pub(super) async fn one(
 ) -> Result<(), Failure> {
     let prompt =
         "approve? [y]es once, [s] for this conversation, [a]lways, [n]o, Enter to leave it: ";
+    // A key that was pressed before the call could be read decides nothing.
+    hangup::forget_typed();
     let body = loop {
         let Some(typed) = output::typed(prompt) else { return Ok(()) };
         match typed.as_str() {
