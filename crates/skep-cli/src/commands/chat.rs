@@ -23,6 +23,7 @@ mod view;
 #[cfg(test)]
 mod markdown_tests;
 
+use std::collections::HashSet;
 use std::io::{IsTerminal, stdin, stdout};
 use std::time::Duration;
 
@@ -99,7 +100,13 @@ pub async fn run(
     if !paints {
         let prompt = typed && !globals.json;
         let globals = globals.clone();
-        let plain = PlainChat { connection, globals, prompt, ended_turn: Value::Null };
+        let plain = PlainChat {
+            connection,
+            globals,
+            prompt,
+            ended_turn: Value::Null,
+            named: HashSet::new(),
+        };
         return match command.message {
             Some(text) => plain.once(text).await,
             None => plain.converse().await,

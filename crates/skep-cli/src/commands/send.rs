@@ -10,7 +10,7 @@ use skep_core::file::{FileData, IMAGE_BYTES};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::{AnswerStream, CallError, Client, Globals, escaped, tell_retries};
+use crate::hive::{AnswerStream, CallError, Client, Globals, escaped, tell_waits};
 use crate::print::output::{self, foreign};
 
 /// How long to wait for a hive that disconnected.
@@ -76,13 +76,16 @@ pub async fn run(command: SendArgs, globals: &Globals) -> Result<(), Failure> {
         output::note(foreign(note));
     }
     let shown = match &mut watch {
-        Some(watch) => watch.show(receipt["message_id"].as_str().unwrap_or_default()).await,
+        Some(watch) => {
+            let id = receipt["message_id"].as_str().unwrap_or_default();
+            watch.show(&client, globals, id).await
+        }
         None => String::new(),
     };
     let item = receipt["item_id"].as_str().unwrap_or_default();
     let followed = tokio::select! {
         followed = sending.follow(&receipt) => followed?,
-        never = tell_retries(&client, &command.agent, item), if !globals.json => match never {},
+        never = tell_waits(&client, globals, &command.agent, item), if !globals.json => match never {},
     };
     finish(globals, &command, &followed, &shown)
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use skep_model::sse::Parser;
 use tokio::time::sleep;
 
+use crate::hive::Globals;
 use crate::hive::client::{CallError, Client, escaped};
 use crate::print::{foreign, items, outcome, output};
 
@@ -43,7 +44,7 @@ impl AnswerStream {
 
     /// Prints text until the message has ended or the stream breaks. Returns the printed text of
     /// the last model call.
-    pub async fn show(&mut self, message_id: &str) -> String {
+    pub async fn show(&mut self, client: &Client, globals: &Globals, message_id: &str) -> String {
         let mut parser = Parser::default();
         let mut events = Vec::new();
         while let Ok(Some(bytes)) = self.response.chunk().await {
@@ -57,6 +58,15 @@ impl AnswerStream {
                     return self.end_line();
                 }
                 self.take(&event.name, &data);
+                let ours = data["turn"].as_str().is_some_and(|turn| self.turns.contains(turn));
+                if event.name == "approval_asked" && ours {
+                    self.end_line();
+                    self.shown.clear();
+                    let agent = data["agent"].as_str().unwrap_or_default();
+                    let open = waiting_approvals(client, agent, &data["turn"]).await;
+                    let this = open.iter().filter(|one| one["id"] == data["approval"]);
+                    this.for_each(|approval| tell_approval(globals, approval));
+                }
             }
         }
         self.end_line()
@@ -95,11 +105,11 @@ impl AnswerStream {
     }
 }
 
-/// Tells of the pauses before a message's turn is tried again, until it is dropped. A message that
-/// is answered at once costs no connection.
-pub async fn tell_retries(client: &Client, agent: &str, item: &str) -> Infallible {
+/// Tells what a message's turn waits for, a decision or its next try, until it is dropped. A message
+/// that is answered at once costs no connection.
+pub async fn tell_waits(client: &Client, globals: &Globals, agent: &str, item: &str) -> Infallible {
     let path = format!("/api/v1/agents/{}/messages/{}?stream=true", escaped(agent), escaped(item));
-    let mut told = None;
+    let (mut told, mut named) = (None, HashSet::new());
     loop {
         sleep(FIRST_LOOK).await;
         let Ok(mut response) = client.stream(&path).await else { continue };
@@ -111,6 +121,14 @@ pub async fn tell_retries(client: &Client, agent: &str, item: &str) -> Infallibl
             }
             for event in events.drain(..) {
                 let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                if matches!(event.name.as_str(), "message" | "approval_asked") {
+                    for waiting in waiting_approvals(client, agent, &data["turn"]).await {
+                        let id = waiting["id"].as_str().unwrap_or_default();
+                        if named.insert(id.to_owned()) {
+                            tell_approval(globals, &waiting);
+                        }
+                    }
+                }
                 let (retry, now) = match event.name.as_str() {
                     "message" => paused(client, &data["turn"]).await,
                     "model_retry" => (data.clone(), data["at"].as_i64().unwrap_or(0)),
@@ -133,6 +151,24 @@ async fn paused(client: &Client, turn: &Value) -> (Value, i64) {
     let retry = turns.find(|open| open["turn"] == *turn).map(|open| open["retry"].clone());
     let at = |key: &str| state["hive"][key].as_i64().unwrap_or(0);
     (retry.unwrap_or_default(), at("started_at") + at("uptime_ms"))
+}
+
+async fn waiting_approvals(client: &Client, agent: &str, turn: &Value) -> Vec<Value> {
+    let page = client.get(&format!("/api/v1/approvals?limit=200&agent={}", escaped(agent))).await;
+    let mut open = page.map(|page| items(&page["approvals"]).to_vec()).unwrap_or_default();
+    open.retain(|approval| approval["turn"] == *turn && turn.is_string());
+    open
+}
+
+/// Says that a call waits for a decision, and how to give it: no message does.
+pub fn tell_approval(globals: &Globals, approval: &Value) {
+    let text = |key: &str| foreign(approval[key].as_str().unwrap_or_default());
+    let (agent, summary, id) = (text("agent"), text("summary"), text("id"));
+    let note = format!(
+        "skep: {agent} waits for approval of {summary}; see it with: skep approve; decide with: \
+         skep approve {id}, or skep deny {id}"
+    );
+    output::note(globals.commands(&note));
 }
 
 fn tell_retry(retry: &Value, now: i64) {

@@ -1,6 +1,7 @@
 //! The conversation through pipes: a message per line in, answers as plain text out; or, for
 //! programs, every frame as a line of JSON.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::commands::{self, LocalCommand};
 use super::connection::{ChatCommand, ChatConnection, ChatUpdate, speaks_of};
 use crate::failure::{Exit, Failure};
-use crate::hive::Globals;
+use crate::hive::{Globals, tell_approval};
 use crate::print::outcome;
 use crate::print::output::{self, foreign};
 
@@ -26,6 +27,8 @@ pub struct PlainChat {
     pub prompt: bool,
     /// The turn whose end came last.
     pub ended_turn: Value,
+    /// Approvals that were named.
+    pub named: HashSet<String>,
 }
 
 impl PlainChat {
@@ -128,15 +131,6 @@ impl PlainChat {
                     output::json(&frame);
                 }
                 let event = &frame["event"];
-                if event["type"] == "approval_asked" && !self.globals.json {
-                    let text = |key: &str| foreign(event[key].as_str().unwrap_or_default());
-                    let (tool, id) = (text("tool"), text("approval"));
-                    let note = format!(
-                        "skep: {tool} needs approval; see it with: skep approve; decide with: \
-                         skep approve {id}, or skep deny {id}"
-                    );
-                    output::note(self.globals.commands(&note));
-                }
                 if event["type"] == "model_retry" && !self.globals.json {
                     let words = outcome::retry(event, event["at"].as_i64().unwrap_or(0));
                     output::note(format!("skep: {words}"));
@@ -152,9 +146,15 @@ impl PlainChat {
             }
             ChatUpdate::Back => output::note("skep: connected again; nothing was lost"),
             ChatUpdate::Ended(failure) => return Err(failure),
+            ChatUpdate::Questions(open) => {
+                for question in open.iter().filter(|_| !self.globals.json) {
+                    if self.named.insert(question["id"].to_string()) {
+                        tell_approval(&self.globals, question);
+                    }
+                }
+            }
             ChatUpdate::Opened { .. }
             | ChatUpdate::Rows(_)
-            | ChatUpdate::Questions(_)
             | ChatUpdate::Read(..)
             | ChatUpdate::Refused(_) => {}
         }
