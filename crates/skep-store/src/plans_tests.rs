@@ -98,6 +98,17 @@ struct Story {
     made: i64,
 }
 
+fn meta() -> Meta {
+    Meta {
+        profile: None,
+        provider: "p".into(),
+        model: "m".into(),
+        api: "a".into(),
+        usage: Usage::new(1, 2, 3, 4),
+        stop_reason: StopReason::ToolUse,
+    }
+}
+
 impl Story {
     async fn tell(mut self) {
         for _ in 0..2 {
@@ -146,15 +157,7 @@ impl Story {
         let (profile, usage, now) = (String::from("p"), Usage::default(), 9);
         let unsettled = Unsettled { agent, profile: profile.clone(), usage, now };
         self.store.write(unsettled).await.unwrap();
-        let meta = Meta {
-            profile: Some(profile.clone()),
-            provider: "p".to_owned(),
-            model: "m".to_owned(),
-            api: "a".to_owned(),
-            usage,
-            stop_reason: StopReason::Refusal,
-        };
-        self.store.write(Unusable { agent, meta, now }).await.unwrap();
+        self.store.write(Unusable { agent, meta: meta(), now }).await.unwrap();
         let lost = ChargeLost { turn: turn.clone(), token, agent, profile, usage, now };
         assert!(!self.store.write(lost).await.unwrap());
         for again in [false, true] {
@@ -280,14 +283,7 @@ impl Story {
         };
         let (id, name) = (CallId::new("a"), "x".to_owned());
         let asks = Block::ToolCall { id, name, arguments: json!({}) };
-        let meta = Meta {
-            profile: None,
-            provider: "p".into(),
-            model: "m".into(),
-            api: "a".into(),
-            usage: Usage::new(1, 2, 3, 4),
-            stop_reason: StopReason::ToolUse,
-        };
+        let meta = meta();
         let entries = vec![
             Entry::Assistant {
                 message: message("m1", Body::assistant(vec![asks], Some(meta))),

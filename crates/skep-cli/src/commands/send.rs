@@ -83,9 +83,10 @@ pub async fn run(command: SendArgs, globals: &Globals) -> Result<(), Failure> {
         None => String::new(),
     };
     let item = receipt["item_id"].as_str().unwrap_or_default();
+    let waits = tell_waits(&client, globals, &command.agent, item);
     let followed = tokio::select! {
         followed = sending.follow(&receipt) => followed?,
-        never = tell_waits(&client, globals, &command.agent, item), if !globals.json => match never {},
+        never = waits, if !globals.json => match never {},
     };
     finish(globals, &command, &followed, &shown)
 }

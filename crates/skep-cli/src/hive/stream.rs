@@ -105,8 +105,8 @@ impl AnswerStream {
     }
 }
 
-/// Tells what a message's turn waits for, a decision or its next try, until it is dropped. A message
-/// that is answered at once costs no connection.
+/// Tells what a message's turn waits for, a decision or its next try, until it is dropped. A
+/// message that is answered at once costs no connection.
 pub async fn tell_waits(client: &Client, globals: &Globals, agent: &str, item: &str) -> Infallible {
     let path = format!("/api/v1/agents/{}/messages/{}?stream=true", escaped(agent), escaped(item));
     let (mut told, mut named) = (None, HashSet::new());

@@ -96,7 +96,7 @@ async fn engine_cost_of_a_day_is_summed_exactly_and_limits_the_next_call() {
     assert!(shown.stdout.contains(line), "{}{}", shown.stdout, shown.stderr);
 }
 
-/// An answer that holds nothing was paid for: it counts in the sums, in the report and after a kill.
+/// An answer that holds nothing was paid for: it counts in sums, in the report and after a kill.
 #[tokio::test]
 async fn engine_answers_that_hold_nothing_are_paid_for_across_a_restart() {
     let stage = stage("  cost_per_day: 10\n").await;
