@@ -3,8 +3,10 @@
 
 mod allowed_tests;
 mod deletion_tests;
+mod samples_tests;
 
 use allowed_tests::ALLOWED;
+use samples_tests::{approval, meta};
 use serde_json::json;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::cause::{CallRef, Cause};
@@ -15,16 +17,13 @@ use skep_core::engine::{Capabilities, FailureCode, RetryCode};
 use skep_core::event::{CallState, CancelReason, ItemState, Resolution};
 use skep_core::file::File;
 use skep_core::ids::*;
-use skep_core::message::{Block, Body, Message, Meta, StopReason, Usage, View};
-use skep_core::policy::Class;
+use skep_core::message::{Block, Body, Message, Usage, View};
 use skep_core::role::{Grant, Sight};
 use skep_core::settings::{QueueMode, Think};
 use skep_core::spend::Span;
 
 use crate::agents::{self, NewAgent, RegisterAgents};
-use crate::approvals::{
-    self, AnswerApproval, Approval, ExpireReopened, NewApproval, NoteRefused, Reopen,
-};
+use crate::approvals::{self, AnswerApproval, Approval, ExpireReopened, NoteRefused, Reopen};
 use crate::audit;
 use crate::begin::BeginSession;
 use crate::close::{Close, Outcome};
@@ -75,38 +74,11 @@ async fn every_statement_finds_its_rows_by_an_index() {
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
-fn approval(lease: &Lease) -> NewApproval {
-    NewApproval {
-        id: format!("p{}", lease.token.0),
-        call: CallId::new("b"),
-        tool: "bash".into(),
-        class: Class::Run,
-        arguments: json!({}),
-        cwd: "/".into(),
-        files: json!([]),
-        hash: "h".into(),
-        why: json!({}),
-        asked_by: vec!["operator".into()],
-        expires_at: 20,
-    }
-}
-
 /// Runs every command and every read at least once, on all of their ways.
 struct Story {
     store: Store,
     agent: AgentId,
     made: i64,
-}
-
-fn meta() -> Meta {
-    Meta {
-        profile: None,
-        provider: "p".into(),
-        model: "m".into(),
-        api: "a".into(),
-        usage: Usage::new(1, 2, 3, 4),
-        stop_reason: StopReason::ToolUse,
-    }
 }
 
 impl Story {
