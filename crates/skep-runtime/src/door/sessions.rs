@@ -83,7 +83,7 @@ pub struct AttachmentSum {
 #[serde(deny_unknown_fields)]
 pub struct SessionEdit {
     /// One line; empty for the automatic title.
-    #[schema(max_length = 120)]
+    #[schema(max_length = 120, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     pub title: Option<String>,
     pub pinned: Option<bool>,
     pub archived: Option<bool>,

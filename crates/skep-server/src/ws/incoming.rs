@@ -11,7 +11,7 @@ use skep_core::BoxFuture;
 use skep_core::event::Event;
 use skep_core::frame::Frame;
 use skep_core::ids::ChannelId;
-use skep_runtime::door::{DecisionWish, DoorError, Inbound, Source};
+use skep_runtime::door::{Credential, DecisionWish, DoorError, Inbound, Source};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -156,7 +156,11 @@ impl Incoming<'_> {
                 Wish::Subscribe(EventFilter::new(agent, session, permit.sight()), since)
             }
             ClientFrame::Approve { id, decision } => {
-                let decision = decision.wish(&permit, "websocket");
+                let from = match permit.credential() {
+                    Credential::Owner => "terminal",
+                    Credential::Browser { .. } | Credential::Token { .. } => "websocket",
+                };
+                let decision = decision.wish(&permit, from);
                 Wish::Approve { id, decision }
             }
         })

@@ -144,6 +144,9 @@ fn check(wish: &WrittenProfile, key: Option<&str>) -> Result<(), String> {
     if wish.api_url.as_deref().is_some_and(|url| url.contains(['@', '?', '#'])) {
         return Err("the address has no user, no `?` and no `#`; the key has its own field".into());
     }
+    if wish.provider == "rehearsal" && key.is_some() {
+        return Err("the rehearsal model takes no key".into());
+    }
     let usable = |key: &str| {
         (SHORTEST..=KEY_BYTES).contains(&key.len())
             && key.bytes().all(|byte| byte.is_ascii_graphic())

@@ -144,6 +144,10 @@ async fn channel_chat_decides_in_place() {
     again.sees("✓ approved once: date +%Y").await.unwrap();
     again.until("its answer", |text| text.contains("it said: 2")).await.unwrap();
     assert_eq!(play.questions().await, Vec::<Value>::new());
+    let decided = play.api().get("/api/v1/approvals?state=decided").await.unwrap().good().unwrap();
+    let here = decided["approvals"].as_array().unwrap().iter();
+    let mut here = here.filter(|one| one["session_key"] == "main");
+    assert!(here.all(|one| one["decision"]["from"] == "terminal"), "{decided}");
     again.press(CONTROL_D).unwrap();
     assert_eq!(again.wait().await.unwrap().code(), Some(0));
 }
