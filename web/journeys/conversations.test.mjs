@@ -72,7 +72,8 @@ for (const [where, size] of Object.entries(SIZES)) {
         await accessible(page, "the menu of a conversation");
         await picture(page, `talk-menu-${width}`);
         await page.keyboard.press("Escape");
-        await page.locator(".pop").waitFor({ state: "hidden" });
+        const unpin = page.locator(".pop").getByRole("button", { name: "Unpin" });
+        await unpin.waitFor({ state: "hidden" });
 
         const saved = page.waitForEvent("download");
         await menu(page, "Export as Markdown");
