@@ -42,7 +42,7 @@ for (const [where, size] of Object.entries(SIZES)) {
         await page.getByText("No results.").waitFor();
         assert.equal(await height(), before, "its height stays");
         await page.keyboard.press("Escape");
-        await page.getByRole("dialog").waitFor({ state: "detached" });
+        await page.locator("dialog").waitFor({ state: "detached" });
 
         await page.keyboard.press("Control+k");
         await field(page).fill("24 beds");
@@ -118,6 +118,38 @@ for (const [where, size] of Object.entries(SIZES)) {
         faultless(page);
     });
 }
+
+test("search opens again in the tick in which it was closed", async (t) => {
+    const { page } = await sign(browser, t);
+    await talk(page);
+    const open = () => page.waitForFunction(() => document.activeElement?.closest("dialog[open]"));
+    await page.keyboard.press("Control+k");
+    await open();
+    for (let time = 0; time < 30; time += 1) {
+        await Promise.all(["Escape", "Control+k"].map((key) => page.keyboard.press(key)));
+        await open();
+    }
+    // The same where nothing can come between.
+    const lost = await page.evaluate(async () => {
+        const key = { key: "k", ctrlKey: true, bubbles: true };
+        let lost = 0;
+        for (let time = 0; time < 30; time += 1) {
+            for (const way of ["requestClose", "click"]) {
+                const first = document.querySelector("dialog");
+                const closed = new Promise((resolve) => first.addEventListener("close", resolve));
+                first[way]();
+                document.body.dispatchEvent(new KeyboardEvent("keydown", key));
+                await closed;
+                if (!document.querySelector("dialog[open]")) lost += 1;
+            }
+        }
+        return lost;
+    });
+    assert.equal(lost, 0);
+    await page.keyboard.press("Escape");
+    await page.locator("dialog").waitFor({ state: "detached" });
+    faultless(page);
+});
 
 const DOT =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";

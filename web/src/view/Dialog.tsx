@@ -9,14 +9,21 @@ export function Dialog(props: {
   children: JSX.Element;
 }) {
   let dialog!: HTMLDialogElement;
+  let gone = false;
   onMount(() => dialog.showModal());
-  onCleanup(() => dialog.close());
+  onCleanup(() => {
+    gone = true;
+    dialog.close();
+  });
   return (
     <dialog
       class={`dialog ${props.class}`}
       ref={dialog}
       aria-label={props.label}
-      onClose={() => props.close()}
+      onCancel={() => props.close()}
+      // Comes later than the closing: one that was opened meanwhile stays. Browsers may close
+      // without `cancel`.
+      onClose={() => gone || props.close()}
       onClick={(event) => event.target === dialog && props.close()}
     >
       {props.children}
