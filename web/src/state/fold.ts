@@ -1,7 +1,7 @@
 // What the model says right now, put together from deltas. Deltas are provisional: a new token or
 // call voids what came before it, and the stored message replaces it in the end.
 
-import type { ActiveTurn, Block, Event } from "../api/types";
+import type { ActiveTurn, Block, Event, Message } from "../api/types";
 
 export interface Saying {
   turn: string;
@@ -24,6 +24,20 @@ export function fromActive(active: ActiveTurn): Saying {
   return { turn, token, call, deltas, blocks: content, stored: false };
 }
 
+/** A page may be older than what was heard while it was on its way, or newer. */
+export function withPage(
+  heard: Saying[],
+  active: ActiveTurn | null | undefined,
+  messages: Message[],
+): Saying[] {
+  const answered = new Set(messages.map(({ role, turn }) => role === "assistant" && turn));
+  const ahead = heard.filter((one) => {
+    if (one.turn !== active?.turn) return !answered.has(one.turn);
+    return isOlder(active, one) || (!isOlder(one, active) && one.deltas > active.deltas);
+  });
+  return active && ahead.length === 0 ? [fromActive(active)] : ahead;
+}
+
 export function fold(saying: Saying[], delta: Delta): Folded {
   const turn = delta.turn ?? "";
   const open = saying.at(-1);
@@ -43,8 +57,10 @@ export function fold(saying: Saying[], delta: Delta): Folded {
   return { saying: [...kept, { turn, token, call, deltas: 1, blocks, stored: false }], gap: false };
 }
 
-function isOlder(delta: Delta, open: Saying): boolean {
-  return delta.token < open.token || (delta.token === open.token && delta.call < open.call);
+type Call = Pick<Saying, "token" | "call">;
+
+function isOlder(one: Call, open: Call): boolean {
+  return one.token < open.token || (one.token === open.token && one.call < open.call);
 }
 
 function append(blocks: Block[], delta: Delta): Block[] {

@@ -110,6 +110,32 @@ test("what was said stays when its turn ends before its row could be read", asyn
   expect(asked.length).toBe(2);
 });
 
+test("what is said while a page is on its way stays, unless the page has it", async () => {
+  const said = { agent: "main", session: "s1", turn: "t1", type: "delta", part: "text" };
+  const call = { turn: "t1", token: 1, call: 1 };
+  const heard = [{ type: "text", text: "answered" }];
+  const whole = [{ type: "text", text: "answered in full" }];
+  const answer = { ...page("asked", "answered in full").messages[1], turn: "t1" };
+  const cases: [object, object[]][] = [
+    [{}, heard],
+    [{ active: { ...call, call: 0, deltas: 0, content: [] } }, heard],
+    [{ active: { ...call, deltas: 0, content: [] } }, heard],
+    [{ active: { ...call, deltas: 2, content: whole } }, whole],
+    [{ messages: [...page("asked").messages, answer] }, []],
+  ];
+  for (const [more, expected] of cases) {
+    const { asked, live, tell } = hive();
+    const talk = createTalk({ agent: "main", key: "main" }, live, () => {});
+    await vi.waitFor(() => expect(asked.length).toBe(1));
+    tell({ ...said, type: "turn_start", session_key: "main" });
+    await vi.waitFor(() => expect(asked.length).toBe(2));
+    tell({ ...said, ...call, index: 0, text: "answered" });
+    asked[1]?.answer({ ...page("asked"), ...more });
+    await vi.waitFor(() => expect(talk.state.messages.length).toBeGreaterThan(0));
+    expect(talk.state.saying.flatMap((one) => one.blocks)).toEqual(expected);
+  }
+});
+
 const FAILED = {
   turn: "t1",
   item: "i1",

@@ -5,7 +5,7 @@ import { createStore, produce, unwrap } from "solid-js/store";
 import { get, query, said, url } from "../api/http";
 import type { ContextInfo, Event, HistoryPage, Message, TurnOutcome } from "../api/types";
 import { textOf } from "../text/calls";
-import { fold, fromActive, type Saying } from "./fold";
+import { fold, type Saying, withPage } from "./fold";
 import type { Live } from "./live";
 
 export interface Place {
@@ -52,8 +52,8 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     return url`/agents/${place.agent}/history` + query({ ...which, view: "full", ...parts });
   }
 
-  /** Reads the newest page anew; what is shown stays where it is. */
-  async function load(): Promise<void> {
+  /** Reads the newest page anew; what is shown stays where it is, what is being said unless void. */
+  async function load(isVoid: Saying[] = []): Promise<void> {
     behind = false;
     set("loading", true);
     try {
@@ -64,7 +64,8 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
         if (page.context) set("context", page.context);
         merge(page);
         const active = page.active?.turn === over ? undefined : page.active;
-        set("saying", active ? [fromActive(active)] : []);
+        const heard = unwrap(state.saying).filter((one) => !isVoid.includes(one));
+        set("saying", withPage(heard, active, page.messages));
         set({ loaded: true });
         set(produce((talk) => void delete talk.error));
       });
@@ -228,7 +229,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     snapshot() {
       // A turn may have gone on unseen.
       set("outcomes", (all) => all.filter((one) => !one.retry));
-      void load();
+      void load(unwrap(state.saying));
     },
     event: apply,
   });
