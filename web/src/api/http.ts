@@ -49,7 +49,7 @@ export async function request(path: string, init: RequestInit = {}): Promise<Res
     response = await fetch(`/api/v1${path}`, { ...init, headers, credentials: "same-origin" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Refusal(0, "offline", "The hive cannot be reached.");
+    throw away();
   }
   if (!response.ok) throw await refusal(response);
   return response;
@@ -96,13 +96,16 @@ export function said(error: unknown): string {
 }
 
 async function refusal(response: Response): Promise<Refusal> {
-  try {
-    const problem = (await response.json()) as Partial<Problem>;
-    const text = problem.detail ?? problem.title ?? `The hive answered ${response.status}.`;
-    return new Refusal(response.status, problem.code ?? "unknown", text);
-  } catch {
-    return new Refusal(response.status, "unknown", `The hive answered ${response.status}.`);
-  }
+  const { status } = response;
+  const problem = (await response.json().catch(() => null)) as Partial<Problem> | null;
+  // Not the hive's own answer: a proxy says that the hive is away.
+  if (typeof problem?.code !== "string" && [502, 503, 504].includes(status)) return away();
+  const text = problem?.detail ?? problem?.title ?? `The hive answered ${status}.`;
+  return new Refusal(status, problem?.code ?? "unknown", text);
+}
+
+function away(): Refusal {
+  return new Refusal(0, "offline", "The hive cannot be reached.");
 }
 
 /** An address: each value put into it is encoded as one part. */

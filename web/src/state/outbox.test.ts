@@ -23,6 +23,7 @@ interface Asked {
   key: string | null;
   body: { message?: string };
   answer: (status: number, body: object) => void;
+  proxy: (status: number) => void;
   away: () => void;
 }
 
@@ -35,6 +36,7 @@ function page(owner = "me") {
         key: new Headers(init.headers).get("Idempotency-Key"),
         body: JSON.parse(String(init.body)),
         answer: (status, body) => resolve(Response.json(body, { status })),
+        proxy: (status) => resolve(new Response("<h1>Bad Gateway</h1>", { status })),
         away: () => reject(new TypeError("failed to fetch")),
       });
     });
@@ -90,6 +92,23 @@ test("what is refused goes back to its draft, with its files and the reason", as
   });
   here.drafts.change(at, { files: [] });
   expect(here.drafts.of(at).problem).toBeUndefined();
+});
+
+test("a proxy in front of a hive that is away refuses nothing", async () => {
+  const here = page();
+  here.outbox.send(written);
+  for (const [time, status] of [502, 503, 504].entries()) {
+    here.asked[time]?.proxy(status);
+    await vi.waitFor(() => expect(here.outbox.of("main", "main")[0]?.late).toBeDefined());
+    expect(here.drafts.of(at).problem).toBeUndefined();
+    await vi.waitFor(() => {
+      here.back();
+      expect(here.asked.length).toBe(time + 2);
+    });
+  }
+  expect(new Set(here.asked.map(({ key }) => key)).size).toBe(1);
+  here.asked[3]?.proxy(413);
+  await vi.waitFor(() => expect(here.drafts.of(at).problem).toMatch("The hive answered 413."));
 });
 
 test("a request that fails after the hive is back is made again", async () => {

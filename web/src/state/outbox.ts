@@ -6,6 +6,7 @@ import { post, Refusal, said, url } from "../api/http";
 import type { Event, Receipt } from "../api/types";
 import type { Drafts } from "./drafts";
 import type { Live } from "./live";
+import { random } from "./route";
 
 export type Mode = "queue" | "interrupt";
 
@@ -54,7 +55,7 @@ export function createOutbox(live: Live, drafts: Drafts, owner: string) {
   function send(written: Written): void {
     const { agent, sessionKey } = written;
     drop((one) => one.state === "answered" && isOf(one, agent, sessionKey));
-    const key = crypto.randomUUID();
+    const key = random();
     set("all", (all) => [...all, { ...written, key, state: "sending" }]);
     keep();
     void deliver(key);

@@ -65,7 +65,13 @@ export function href(route: Route): string {
 
 /** Keys of conversations that began on the page say nothing to a person. */
 export const isMadeUp = (key: string) => /^(chat|fork|import):[0-9a-f]{8}/.test(key);
-export const madeUp = (kind: "chat" | "fork") => `${kind}:${crypto.randomUUID().slice(0, 8)}`;
+export const madeUp = (kind: "chat" | "fork") => `${kind}:${random().slice(0, 8)}`;
+
+/** 128 bits as hex digits. Browsers have `randomUUID` for HTTPS and localhost only. */
+export function random(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 /** The talk that something belongs to; without a key the main one of its agent. */
 export function talkOf(

@@ -11,8 +11,7 @@ export function Copy(props: { text: () => string; label: string; words?: string 
   onCleanup(() => clearTimeout(timer));
   async function copy(): Promise<void> {
     clearTimeout(timer);
-    const copied = navigator.clipboard.writeText(props.text());
-    setBecame(await copied.then(() => "Copied", () => "Not copied"));
+    setBecame((await put(props.text())) ? "Copied" : "Not copied");
     timer = setTimeout(() => setBecame(""), SHOWN);
   }
   return (
@@ -24,4 +23,20 @@ export function Copy(props: { text: () => string; label: string; words?: string 
       </span>
     </button>
   );
+}
+
+/** Browsers have a clipboard for HTTPS and localhost only; elsewhere a selection is copied. */
+async function put(text: string): Promise<boolean> {
+  if (navigator.clipboard) {
+    return navigator.clipboard.writeText(text).then(() => true, () => false);
+  }
+  const before = document.activeElement as HTMLElement | null;
+  const field = document.createElement("textarea");
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const copied = document.execCommand("copy");
+  field.remove();
+  before?.focus({ preventScroll: true });
+  return copied;
 }
