@@ -19,6 +19,7 @@ import { createShortcuts } from "./view/Account";
 import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
 import { PageContext } from "./view/context";
+import { keepFocus } from "./view/focus";
 import { headline, Home } from "./view/Home";
 import { isTyping, onKey } from "./view/hooks";
 import { LogPage } from "./view/log/LogPage";
@@ -108,6 +109,7 @@ function Title(props: { text: string }) {
 
 const root = document.getElementById("root");
 if (root) {
+  keepFocus();
   const outcome = await signIn();
   render(
     () => (

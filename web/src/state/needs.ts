@@ -7,6 +7,8 @@ import { href, talkOf } from "./route";
 import { isFailure } from "./standing";
 
 export interface Need {
+  /** The same for the same thing. */
+  id: string;
   agent: string;
   /** Both empty for an approval, which says it itself. */
   what: string;
@@ -34,14 +36,16 @@ export function needs(
   for (const agent of snapshot.agents) {
     if (agent.missing_tools?.length) {
       const why = agent.missing_tools.join(", ");
-      list.push({ agent: agent.name, what: "has tools that are not available", why });
+      const id = `tools ${agent.name}`;
+      list.push({ id, agent: agent.name, what: "has tools that are not available", why });
     }
     if (agent.status !== "failed") continue;
     const why = agent.error ?? "its settings are broken";
-    list.push({ agent: agent.name, what: "cannot work", why });
+    list.push({ id: `agent ${agent.name}`, agent: agent.name, what: "cannot work", why });
   }
   for (const call of snapshot.unknown_calls) {
     list.push({
+      id: `call ${call.turn} ${call.call_id}`,
       agent: call.agent,
       what: `does not know the outcome of ${call.tool}`,
       why: "It was running when the hive stopped and was not repeated.",
@@ -57,6 +61,7 @@ export function needs(
     talks.add(talk);
     if (!isFailure(item, now) || dismissed(item.item_id)) continue;
     list.push({
+      id: item.item_id,
       agent: item.agent,
       what: `failed: ${inert(item.preview.split("\n", 1)[0] ?? "")}`,
       why: visible(sentence(item.error?.error ?? "The turn failed.")),
@@ -72,6 +77,7 @@ export function needs(
 /** They come soonest expiry first. */
 function asked(approval: ApprovalInfo): Need {
   return {
+    id: approval.id,
     agent: approval.agent,
     what: "",
     why: "",

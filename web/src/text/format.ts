@@ -76,5 +76,5 @@ export function title(text: string, longest = 60): string {
 
 /** What a conversation is called; one whose words say nothing, by when it began. */
 export function nameOf(of: { title: string; agent: string; created_at: number }): string {
-  return of.title || `${of.agent}, ${clock(of.created_at)}`;
+  return inert(of.title) || `${of.agent}, ${clock(of.created_at)}`;
 }

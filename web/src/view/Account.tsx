@@ -58,6 +58,7 @@ const KEYS: [string, ...string[]][] = [
   ["Send", "Enter"],
   ["New line", "Shift Enter"],
   ["Stop turn", "Esc"],
+  ["Rename", "F2"],
   ["Approve", "y"],
   ["Deny", "n"],
   ["Once, conversation, always", "1", "2", "3"],

@@ -9,6 +9,7 @@ import { standingOf } from "../state/standing";
 import { createTalk } from "../state/talk";
 import { textOf } from "../text/calls";
 import { clock, money } from "../text/format";
+import { inert } from "../text/visible";
 import { Composer } from "./Composer";
 import { usePage } from "./context";
 import { ConversationMenu, ConversationTitle } from "./Conversation";
@@ -151,7 +152,7 @@ export function Chat(props: { route: ChatRoute }) {
           <div class="grow">
             <ConversationTitle
               info={known()}
-              words={isNew() ? "New conversation" : props.route.key}
+              words={isNew() ? "New conversation" : inert(props.route.key)}
               renaming={renaming()}
               run={run}
               close={() => setRenaming(false)}
@@ -220,7 +221,7 @@ export function Chat(props: { route: ChatRoute }) {
   );
 
   function facts(): string {
-    const parts = [props.route.agent, agent()?.model ?? ""];
+    const parts = [props.route.agent, inert(agent()?.model ?? "")];
     const away = live.away();
     if (away !== undefined) return [...parts, `as of ${clock(away)}`].join(" · ");
     const context = talk().state.context;

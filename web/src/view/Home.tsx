@@ -1,10 +1,11 @@
 // What needs a person, what runs, what it costs today.
 
-import { For, Show } from "solid-js";
+import { createComputed, For, Show } from "solid-js";
+import { createStore, reconcile } from "solid-js/store";
 import { post, url } from "../api/http";
 import type { SpendInfo, UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
-import { needs } from "../state/needs";
+import { type Need, needs } from "../state/needs";
 import { href, talkOf } from "../state/route";
 import { counts, isWaiting } from "../state/standing";
 import { clock, count, money, plural, span, title } from "../text/format";
@@ -13,7 +14,7 @@ import { costOf, DAY, first, group, HOUR, spans, type Sum } from "../text/sums";
 import { Bars } from "./Bars";
 import { Coil } from "./Coil";
 import { usePage } from "./context";
-import { createHiveClock, createReading } from "./hooks";
+import { createClock, createHiveClock, createReading } from "./hooks";
 import { Icon } from "./marks";
 import { NeedRow } from "./NeedRow";
 import { Empty, Find, PageBody, Section } from "./parts";
@@ -21,7 +22,14 @@ import { StandingMark } from "./Standing";
 
 export function Home() {
   const { approvals, dismissed, hive } = usePage();
-  const list = () => needs(hive.state, approvals.state.open, dismissed.has);
+  // Rows stay while their thing does: with the focus, and with what was begun in them.
+  const [state, set] = createStore<{ list: Need[] }>({ list: [] });
+  createComputed(() => {
+    const now = needs(hive.state, approvals.state.open, dismissed.has);
+    set("list", reconcile(now, { key: "id" }));
+  });
+  const list = () => state.list;
+  const now = createClock(10_000);
   const failures = () => list().flatMap((need) => need.item ?? []);
   return (
     <PageBody
@@ -48,7 +56,7 @@ export function Home() {
         >
           <Show when={list().length} fallback={<Nothing />}>
             <ul class="needs">
-              <For each={list()}>{(need) => <NeedRow need={need} />}</For>
+              <For each={list()}>{(need) => <NeedRow need={need} now={now()} />}</For>
             </ul>
           </Show>
         </Section>

@@ -236,7 +236,7 @@ function UsageLine(props: { meta: Meta; took: number | undefined }) {
   };
   return (
     <div class="usage small faint">
-      <span>{props.meta.model}</span>
+      <span>{inert(props.meta.model)}</span>
       <Show when={props.meta.usage} fallback={<span>not counted</span>}>
         {(usage) => (
           <>

@@ -6,6 +6,7 @@ import { post, url } from "../api/http";
 import type { ProviderList, SessionInfo, Think } from "../api/types";
 import { href } from "../state/route";
 import type { Place } from "../state/talk";
+import { inert } from "../text/visible";
 import { usePage } from "./context";
 import { createAction, createReading } from "./hooks";
 import { Icon } from "./marks";
@@ -35,7 +36,7 @@ export function ModelPicker(props: { place: Place; info: SessionInfo | undefined
   const think = (): Level => chosen().think ?? props.info?.think ?? "default";
   const words = () => {
     const name = listed().find((one) => one.name === model())?.model ?? model() ?? "";
-    return think() === "default" ? name : `${name} · thinking ${think()}`;
+    return inert(think() === "default" ? name : `${name} · thinking ${think()}`);
   };
   function choose(command: "model" | "think", word: string): void {
     const { agent, key } = props.place;
@@ -67,7 +68,7 @@ export function ModelPicker(props: { place: Place; info: SessionInfo | undefined
                 checked={one.name === model()}
                 onChange={() => choose("model", one.name)}
               />
-              {one.model}
+              {inert(one.model)}
               <span class="faint small">{one.name}</span>
             </label>
           )}

@@ -11,7 +11,7 @@ import { createAction } from "./hooks";
 import { Resolve } from "./log/UnknownCalls";
 import { NeedItem, Problem } from "./parts";
 
-export function NeedRow(props: { need: Need }) {
+export function NeedRow(props: { need: Need; now: number }) {
   const failed = (
     <>
       <b>{props.need.agent}</b> {props.need.what}
@@ -23,19 +23,23 @@ export function NeedRow(props: { need: Need }) {
     </Show>
   );
   return (
-    <NeedItem asks={props.need.approval !== undefined} what={what} when={when(props.need)}>
+    <NeedItem
+      asks={props.need.approval !== undefined}
+      what={what}
+      when={when(props.need, props.now)}
+    >
       <Show when={props.need.approval} fallback={<Failure need={props.need} />}>
         {(approval) => (
-          <Answer class="inline-cmd" approval={approval()} />
+          <Answer class="inline-cmd" approval={approval()} lasting />
         )}
       </Show>
     </NeedItem>
   );
 }
 
-function when(need: Need): string {
-  if (need.approval) return `expires in ${left(need.approval.expires_at - Date.now())}`;
-  return need.at ? clock(need.at) : "";
+function when(need: Need, now: number): string {
+  if (need.approval) return `expires in ${left(need.approval.expires_at - now)}`;
+  return need.at ? clock(need.at, now) : "";
 }
 
 function Failure(props: { need: Need }) {
@@ -53,7 +57,7 @@ function Failure(props: { need: Need }) {
       <Show when={props.need.open}>
         {(open) => (
           <div class="acts">
-            <Show when={props.need.item}>{(item) => <Again item={item()} />}</Show>
+            <Show when={props.need.item}>{(item) => <Again item={item()} of={props.need.what} />}</Show>
             <a class="btn bare" href={open()}>
               Open
             </a>
@@ -65,7 +69,7 @@ function Failure(props: { need: Need }) {
 }
 
 /** Sends the message of a failed turn again, or stops showing it here. */
-function Again(props: { item: string }) {
+function Again(props: { item: string; of: string }) {
   const { dismissed, hive, may } = usePage();
   const { busy, problem, run } = createAction();
   async function again(): Promise<void> {
@@ -77,13 +81,18 @@ function Again(props: { item: string }) {
       <Show when={may("talk")}>
         <button
           class="btn"
+          aria-label={`Try again: ${props.of}`}
           aria-disabled={busy()}
           onClick={() => void run(again, "Not sent: ")}
         >
           Try again
         </button>
       </Show>
-      <button class="btn bare" onClick={() => dismissed.add(props.item)}>
+      <button
+        class="btn bare"
+        aria-label={`Dismiss: ${props.of}`}
+        onClick={() => dismissed.add(props.item)}
+      >
         Dismiss
       </button>
       <Problem text={problem()} inline />

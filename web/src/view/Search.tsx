@@ -6,6 +6,7 @@ import { query } from "../api/http";
 import type { SearchHit, SearchPage } from "../api/types";
 import { type ChatRoute, href, talkOf } from "../state/route";
 import { clock, nameOf, plural } from "../text/format";
+import { inert } from "../text/visible";
 import { usePage } from "./context";
 import { Dialog } from "./Dialog";
 import { createReading } from "./hooks";
@@ -168,7 +169,7 @@ function Snippet(props: { hit: SearchHit }) {
   const pieces = () => {
     // Places are counted in characters, not in the halves of them that a string has.
     const letters = Array.from(props.hit.excerpt);
-    const text = (from: number, to: number) => letters.slice(from, to).join("");
+    const text = (from: number, to: number) => inert(letters.slice(from, to).join(""));
     const cut: { text: string; marked: boolean }[] = [];
     let at = 0;
     for (const [start = 0, length = 0] of props.hit.marks) {

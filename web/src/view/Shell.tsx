@@ -1,7 +1,7 @@
 // The frame around every page: the page list, the line of state, the notice when the link is down.
 // A conversation has that notice above its composer, so that nothing moves.
 
-import { For, type JSX, Show } from "solid-js";
+import { createEffect, For, type JSX, on, Show } from "solid-js";
 import type { Action } from "../api/types";
 import { href, type PageName, talkOf } from "../state/route";
 import { Account } from "./Account";
@@ -27,6 +27,8 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
     const pages = READINGS.filter(([, action]) => may(action)).map(([page]) => page);
     return pages.filter((page) => !phone || page !== "models");
   };
+  let main!: HTMLElement;
+  createEffect(on(() => router.route().page, () => (main.scrollTop = 0)));
   const isLive = () => live.link().state === "live";
   const needs = (page: PageName) => {
     if (page === "home") return props.needs;
@@ -60,7 +62,7 @@ export function Shell(props: { needs: number; children: JSX.Element }) {
           <ul>{links(readings(), (link) => <li>{link}</li>)}</ul>
           <LinkState />
         </nav>
-        <main class="main" id="main" tabindex="-1">
+        <main class="main" id="main" tabindex="-1" ref={main}>
           <Show when={router.route().page !== "chat"}>
             <LinkNotice class="notice" />
           </Show>

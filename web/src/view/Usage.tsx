@@ -6,6 +6,7 @@ import type { UsageInfo, UsagePage } from "../api/types";
 import { href, talkOf, type UsageSpan } from "../state/route";
 import { count, money, plural } from "../text/format";
 import { costOf, DAY, group, HOUR, spans, type Sum, total } from "../text/sums";
+import { inert } from "../text/visible";
 import { Bars } from "./Bars";
 import { Budgets } from "./Budgets";
 import { usePage } from "./context";
@@ -134,7 +135,7 @@ function Nothing() {
 }
 
 const used = (sums: Sum[]) => sums.filter((sum) => sum.calls > 0).reverse();
-const model = (row: UsageInfo) => row.model || `profile ${row.profile}`;
+const model = (row: UsageInfo) => inert(row.model) || `profile ${row.profile}`;
 
 function moment(at: number, by: "hour" | "day"): string {
   const date = new Date(at);

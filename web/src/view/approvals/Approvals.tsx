@@ -150,7 +150,7 @@ export function markOf(approval: ApprovalInfo): MarkName {
 }
 
 function Nothing(props: { id: string | undefined }) {
-  const { approvals } = usePage();
+  const { approvals, may } = usePage();
   return (
     <Switch>
       <Match when={approvals.state.loaded && props.id}>
@@ -166,6 +166,11 @@ function Nothing(props: { id: string | undefined }) {
             When a rule of the policy says <code>ask</code>, the tool call is listed here and its
             turn waits for the decision.
           </p>
+          <Show when={may("read_settings")}>
+            <p>
+              <a href={href({ page: "log", tab: "why" })}>Test the policy</a>
+            </p>
+          </Show>
         </Empty>
       </Match>
       <Match when={approvals.state.refused}>

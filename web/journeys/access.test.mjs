@@ -1,0 +1,167 @@
+// For everybody: by keyboard alone, in forced colours, at 400 % zoom, over plain HTTP, behind a
+// proxy.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { accessible, AWAY, faultless, launch, picture } from "./browser.mjs";
+import { script } from "./hive.mjs";
+import { say as says } from "./model.mjs";
+import { composer, said, say, sign, talk, withModel } from "./person.mjs";
+
+let browser;
+before(async () => {
+    browser = await launch();
+});
+after(() => browser.close());
+
+const button = (page, name) => page.getByRole("button", { name });
+/** Once the focus is on what the selector says. */
+const focusOn = (page, selector) =>
+    page.waitForFunction((selector) => document.activeElement.matches(selector), selector);
+
+test("the focus stays where something was dismissed or tried again", async (t) => {
+    const { hive, model, page } = await withModel(browser, t);
+    for (const name of ["first", "second"]) {
+        model.pushError(401, "authentication_error", "invalid x-api-key");
+        await hive.skep("send", "main", `Do the ${name}.`, "--session", name);
+        await page.getByText(`failed: Do the ${name}.`).waitFor();
+    }
+    await accessible(page, "two failures");
+    await button(page, "Dismiss: failed: Do the second.").press("Enter");
+    await page.getByText("failed: Do the second.").waitFor({ state: "detached" });
+    await focusOn(page, ".needs li");
+    // What comes next is the row that has its place.
+    await page.keyboard.press("Tab");
+    await focusOn(page, "[aria-label='Try again: failed: Do the first.']");
+    model.push(says("The first is done."));
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+    await focusOn(page, "main *");
+
+    await page.goto(`${hive.url}/#/chat/main?key=second`);
+    model.push(says("The second is done."));
+    await button(page, "Try again").press("Enter");
+    await said(page, "The second is done.");
+    await focusOn(page, ".event *");
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Tried again");
+    faultless(page);
+});
+
+test("a turn that is tried again is read out once, and leaves the focus", async (t) => {
+    const { model, page } = await withModel(browser, t);
+    await talk(page);
+    for (let at = 0; at < 8; at += 1) model.pushError(529, "overloaded_error", "Overloaded");
+    await say(page, "Provoke 529.");
+    const row = page.getByRole("status", { name: "Retrying turn" });
+    // The pause of the turn, after those of its calls, is long.
+    await row.filter({ hasText: /next in [12]\d s/ }).waitFor();
+    const read = await page.evaluate(async () => {
+        const row = document.querySelector(".event[role=status]");
+        const spoken = () => {
+            const copy = row.cloneNode(true);
+            for (const hidden of copy.querySelectorAll("[aria-hidden]")) hidden.remove();
+            return copy.textContent;
+        };
+        const [before, seen] = [spoken(), row.textContent];
+        await new Promise((resolve) => {
+            const changed = () => row.textContent !== seen && resolve();
+            const options = { subtree: true, characterData: true, childList: true };
+            new MutationObserver(changed).observe(row, options);
+        });
+        return [before, spoken()];
+    });
+    assert.equal(read[0], read[1]);
+    model.answers.length = 0;
+    model.push(says("There I am."));
+    await row.getByRole("button", { name: "Try now" }).press("Enter");
+    await said(page, "There I am.");
+    await row.waitFor({ state: "detached" });
+    await focusOn(page, ".talk *");
+    faultless(page);
+});
+
+test("the bars of Usage are seen in forced colours", async (t) => {
+    const { hive, model, page } = await withModel(browser, t, { forcedColors: "active" });
+    model.push(says("Counted."));
+    await hive.skep("send", "main", "Count this.", "--wait");
+    await page.getByRole("link", { name: "Usage" }).first().click();
+    await page.locator(".chart .hours i:not(.z)").first().waitFor();
+    const colours = await page.evaluate(() => {
+        const of = (what) => getComputedStyle(document.querySelector(what)).backgroundColor;
+        return [of("body"), of(".chart .hours i:not(.z)")];
+    });
+    assert.notEqual(colours[0], colours[1]);
+    await picture(page, "usage-forced-colours");
+    faultless(page);
+});
+
+test("at 400 % zoom everything can be read and pressed", async (t) => {
+    const { hive, page } = await sign(browser, t, { viewport: { width: 360, height: 225 } });
+    const fits = async (where) => {
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(wide <= 360, `${where}: ${wide}`);
+        await accessible(page, `${where} at 400 %`);
+        await picture(page, `${where}-400`);
+    };
+    await page.getByRole("link", { name: "Continue with the rehearsal model" }).click();
+    await say(page, script("say An answer at four times the size."));
+    await said(page, "An answer at four times the size.");
+    await page.locator(".after").first().waitFor();
+    // Messages have room of their own; the composer is below them.
+    const heights = await page.evaluate(() => {
+        const height = (what) => document.querySelector(what).getBoundingClientRect().height;
+        return [".main", ".scroll"].map(height);
+    });
+    assert.ok(heights[1] >= 150 && heights[0] >= 180, `${heights}`);
+    await fits("chat");
+    for (const name of ["Home", "Approvals", "Usage", "Log & audit"]) {
+        await page.getByRole("link", { name }).locator("visible=true").click();
+        await page.getByRole("heading", { level: 1 }).first().waitFor();
+        await fits(name.split(" ", 1)[0].toLowerCase());
+    }
+    await page.goto(`${hive.url}/#/models`);
+    await button(page, "Test and save").waitFor();
+    await fits("models");
+    faultless(page);
+});
+
+test("over plain HTTP from another machine messages go out and answers are copied", async (t) => {
+    const { mine, page } = await sign(browser, t);
+    // What browsers keep from such a page.
+    await mine.addInitScript(() => {
+        delete Crypto.prototype.randomUUID;
+        Object.defineProperty(Navigator.prototype, "clipboard", { get: () => undefined });
+    });
+    await page.reload();
+    await talk(page);
+    await say(page, script("say Copy this answer."));
+    await said(page, "Copy this answer.");
+    await button(page, "Copy answer").click();
+    await button(page, "Copied").waitFor();
+    await composer(page).focus();
+    await page.keyboard.press("Control+v");
+    await page.waitForFunction(
+        () => document.querySelector(".box textarea").value === "Copy this answer.",
+    );
+    await button(page, "New conversation").first().click();
+    await page.waitForURL(/key=chat/);
+    faultless(page);
+});
+
+test("behind a proxy a message waits for the hive as well", async (t) => {
+    const { hive, mine, page } = await sign(browser, t);
+    await talk(page);
+    // As nginx answers for a hive that is away.
+    const gateway = { status: 502, contentType: "text/html", body: "<h1>502 Bad Gateway</h1>" };
+    await hive.kill();
+    await mine.route(/\/api\/v1\//, (route) => route.fulfill(gateway));
+    await page.locator(".strip", { hasText: "Disconnected since" }).waitFor();
+    await say(page, script("say It was only away."));
+    await page.locator(".mine.unsent").waitFor();
+    assert.equal(await page.getByText("Not sent:").count(), 0);
+    await hive.up();
+    await mine.unroute(/\/api\/v1\//);
+    await said(page, "It was only away.");
+    const { items } = await hive.skep("inbox");
+    assert.equal(items.length, 1);
+    faultless(page, AWAY, /status of 502/);
+});
