@@ -3,6 +3,7 @@
 
 import { createStore, produce } from "solid-js/store";
 import type { Attachment, Mode } from "./outbox";
+import { store, stored } from "./stored";
 import type { Place } from "./talk";
 
 export interface Draft {
@@ -29,7 +30,9 @@ export function draftId(place: Place, session = place.session): string {
 
 export function createDrafts(owner: string) {
   const place = `skep.drafts ${owner}`;
-  const [drafts, set] = createStore<Record<string, Draft>>(stored(place));
+  const kept = Object.entries(stored<Record<string, Draft>>(sessionStorage, place, {}));
+  const begun = kept.map(([id, draft]) => [id, { ...EMPTY, ...draft }]);
+  const [drafts, set] = createStore<Record<string, Draft>>(Object.fromEntries(begun));
 
   function change(id: string, part: Partial<Draft>): void {
     const next = { ...of(id), problem: undefined, ...part };
@@ -39,11 +42,7 @@ export function createDrafts(owner: string) {
 
   function keep(): void {
     const kept = Object.entries(drafts).map(([id, { text, fork }]) => [id, { text, fork }]);
-    try {
-      sessionStorage.setItem(place, JSON.stringify(Object.fromEntries(kept)));
-    } catch {
-      // More than the browser keeps for a tab: what is written stays in memory.
-    }
+    store(sessionStorage, place, Object.fromEntries(kept));
   }
 
   const of = (id: string): Draft => drafts[id] ?? EMPTY;
@@ -66,14 +65,4 @@ export type Drafts = ReturnType<typeof createDrafts>;
 
 function isEmpty(draft: Draft): boolean {
   return draft.text === "" && draft.files.length === 0 && !draft.fork && draft.mode === "queue";
-}
-
-function stored(place: string): Record<string, Draft> {
-  try {
-    const kept = JSON.parse(sessionStorage.getItem(place) ?? "{}") as Record<string, Draft>;
-    const drafts = Object.entries(kept).map(([id, draft]) => [id, { ...EMPTY, ...draft }]);
-    return Object.fromEntries(drafts) as Record<string, Draft>;
-  } catch {
-    return {};
-  }
 }

@@ -7,6 +7,7 @@ import type { Event, Receipt } from "../api/types";
 import type { Drafts } from "./drafts";
 import type { Live } from "./live";
 import { random } from "./route";
+import { store, stored } from "./stored";
 
 export type Mode = "queue" | "interrupt";
 
@@ -126,14 +127,11 @@ export function createOutbox(live: Live, drafts: Drafts, owner: string) {
   function keep(): void {
     const waiting = state.all.filter((one) => one.state === "sending");
     const kept = waiting.map((one) => ({ ...one, files: one.files.length }));
-    try {
-      sessionStorage.setItem(place, JSON.stringify(kept));
-    } catch {
-      // More than the browser keeps for a tab.
-    }
+    store(sessionStorage, place, kept);
   }
 
-  for (const { files, ...one } of stored(place)) {
+  type Kept = Omit<Sending, "files"> & { files: number };
+  for (const { files, ...one } of stored<Kept[]>(sessionStorage, place, [])) {
     if (files === 0) set("all", (all) => [...all, { ...one, files: [] }]);
     else giveBack({ ...one, files: [] }, "the page was reloaded. Attach the files again.");
   }
@@ -170,12 +168,4 @@ function bodyOf({ text, sessionKey, mode, files }: Sending): object {
   const body = { message: text, session_key: sessionKey, mode };
   if (files.length === 0) return body;
   return { ...body, attachments: files.map(({ name, mime, data }) => ({ name, mime, data })) };
-}
-
-function stored(place: string): (Omit<Sending, "files"> & { files: number })[] {
-  try {
-    return JSON.parse(sessionStorage.getItem(place) ?? "[]");
-  } catch {
-    return [];
-  }
 }

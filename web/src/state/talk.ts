@@ -52,7 +52,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     return url`/agents/${place.agent}/history` + query({ ...which, view: "full", ...parts });
   }
 
-  /** Reads the newest page anew; what is shown stays where it is, what is being said unless void. */
+  /** Reads the newest page anew; what is shown stays, what is being said unless it is void. */
   async function load(isVoid: Saying[] = []): Promise<void> {
     behind = false;
     set("loading", true);

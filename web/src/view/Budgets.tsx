@@ -55,28 +55,20 @@ function isEmpty(page: BudgetPage): boolean {
 
 function Lines(props: { name: string; budget: BudgetInfo }) {
   return (
-    <>
-      <Show when={props.budget.limits.cost != null}>
-        <Limit
-          name={props.name}
-          used={props.budget.cost + props.budget.unsettled_cost}
-          unsettled={props.budget.unsettled_cost}
-          held={props.budget.held_cost}
-          most={props.budget.limits.cost ?? 0}
-          words={money}
-        />
-      </Show>
-      <Show when={props.budget.limits.tokens != null}>
-        <Limit
-          name={props.name}
-          used={props.budget.tokens + props.budget.unsettled_tokens}
-          unsettled={props.budget.unsettled_tokens}
-          held={props.budget.held_tokens}
-          most={props.budget.limits.tokens ?? 0}
-          words={tokenWords}
-        />
-      </Show>
-    </>
+    <For each={["cost", "tokens"] as const}>
+      {(of) => (
+        <Show when={props.budget.limits[of] != null}>
+          <Limit
+            name={props.name}
+            used={props.budget[of] + props.budget[`unsettled_${of}`]}
+            unsettled={props.budget[`unsettled_${of}`]}
+            held={props.budget[`held_${of}`]}
+            most={props.budget.limits[of] ?? 0}
+            words={of === "cost" ? money : tokenWords}
+          />
+        </Show>
+      )}
+    </For>
   );
 }
 

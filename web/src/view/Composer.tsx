@@ -1,6 +1,6 @@
 // Where one writes: text of any length, files, commands; what to do while a turn runs.
 
-import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js";
+import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
 import { post, said, url } from "../api/http";
 import type { CommandInfo, SessionInfo } from "../api/types";
 import type { Draft } from "../state/drafts";
@@ -10,7 +10,7 @@ import { looksLikeAnswer } from "../text/asks";
 import { textOf } from "../text/calls";
 import { bytes } from "../text/format";
 import { matching } from "../text/slash";
-import { NoAnswer } from "./approvals/NoAnswer";
+import { inert, visible } from "../text/visible";
 import { usePage } from "./context";
 import { isPicture, Picture } from "./Files";
 import { onLone } from "./hooks";
@@ -119,6 +119,11 @@ export function Composer(props: Props) {
     }
   }
 
+  function dismiss(): void {
+    setProblem(undefined);
+    drafts.change(props.at, {});
+  }
+
   function choose(command: CommandInfo): void {
     write(command.arguments ? `${command.name} ` : command.name);
     setClosed(true);
@@ -215,51 +220,39 @@ export function Composer(props: Props) {
       <For each={props.queued}>{(one) => <Queued one={one} failed={setProblem} />}</For>
       <Show when={problem() ?? draft().problem}>
         {(why) => (
-          <div class="strip bad" role="alert">
-            <Mark name="fail" quiet />
-            <span class="grow">{why()}</span>
-            <button
-              class="btn bare"
-              onClick={() => {
-                setProblem(undefined);
-                drafts.change(props.at, {});
-              }}
-            >
-              Dismiss
-            </button>
-          </div>
+          <Strip class="bad" alert lead={<Mark name="fail" quiet />} acts={[["Dismiss", dismiss]]}>
+            {visible(why())}
+          </Strip>
         )}
       </Show>
       <Show when={answered() && props.asks}>
-        <NoAnswer send={() => submit(true)} close={() => setAnswered(false)} />
+        <Strip
+          alert
+          lead={<Mark name="wait" quiet />}
+          acts={[
+            ["Send anyway", () => submit(true)],
+            ["Cancel", () => setAnswered(false)],
+          ]}
+        >
+          Chat messages never approve anything. Use the buttons of the approval above.
+        </Strip>
       </Show>
       <Show when={(props.older || props.info?.archived) && !draft().fork}>
-        <div class="strip">
-          <Icon name={props.older ? "chat" : "box"} />
-          <Show
-            when={props.older}
-            fallback={<span class="grow">Archived. A message moves it out of the archive.</span>}
-          >
-            <span class="grow">
-              An older conversation. Messages go to the newest one of{" "}
-              <b>{props.talk.place.key}</b>.
-            </span>
+        <Strip lead={<Icon name={props.older ? "chat" : "box"} />}>
+          <Show when={props.older} fallback="Archived. A message moves it out of the archive.">
+            An older conversation. Messages go to the newest one of{" "}
+            <b>{inert(props.talk.place.key)}</b>.
           </Show>
-        </div>
+        </Strip>
       </Show>
       <Show when={draft().fork}>
-        <div class="strip queued">
-          <Icon name="pen" />
-          <span class="grow clip">
-            Edit and fork: sends the edited message in a new conversation
-          </span>
-          <button
-            class="btn bare"
-            onClick={() => drafts.change(props.at, { text: "", fork: undefined })}
-          >
-            Cancel
-          </button>
-        </div>
+        <Strip
+          class="queued"
+          lead={<Icon name="pen" />}
+          acts={[["Cancel", () => drafts.change(props.at, { text: "", fork: undefined })]]}
+        >
+          Edit and fork: sends the edited message in a new conversation
+        </Strip>
       </Show>
       <div class="box">
         <textarea
@@ -355,6 +348,29 @@ export function Composer(props: Props) {
           </button>
         </div>
       </div>
+    </div>
+  );
+}
+
+/** A line above the field, with what can be done about it. */
+function Strip(props: {
+  class?: string;
+  alert?: boolean;
+  lead: JSX.Element;
+  acts?: [words: string, act: () => void][];
+  children: JSX.Element;
+}) {
+  return (
+    <div class={`strip ${props.class ?? ""}`} role={props.alert ? "alert" : undefined}>
+      {props.lead}
+      <span class="grow">{props.children}</span>
+      <For each={props.acts}>
+        {([words, act]) => (
+          <button class="btn bare" onClick={act}>
+            {words}
+          </button>
+        )}
+      </For>
     </div>
   );
 }

@@ -3,6 +3,7 @@
 
 import { marked, type Token, type Tokens } from "marked";
 import { createMemo, For, type JSX } from "solid-js";
+import { Dynamic } from "solid-js/web";
 import { inert } from "../text/visible";
 import { Code } from "./Code";
 
@@ -28,18 +29,8 @@ function lex(text: string): Token[] {
 
 function block(token: Token): JSX.Element {
   switch (token.type) {
-    case "paragraph":
-      return (
-        <p class="say" dir="auto">
-          {inline(token.tokens)}
-        </p>
-      );
     case "heading":
-      return (
-        <p class="say head-line" dir="auto">
-          {inline(token.tokens)}
-        </p>
-      );
+      return paragraph(inline(token.tokens), "head-line");
     case "code":
       return <Code text={token.text} language={(token as Tokens.Code).lang ?? ""} />;
     case "list":
@@ -57,23 +48,20 @@ function block(token: Token): JSX.Element {
     case "space":
     case "def":
       return null;
+    case "paragraph":
     case "text":
-      return token.tokens ? (
-        <p class="say" dir="auto">
-          {inline(token.tokens)}
-        </p>
-      ) : (
-        <p class="say" dir="auto">
-          {token.raw}
-        </p>
-      );
+      return paragraph(token.tokens ? inline(token.tokens) : token.raw);
     default:
-      return (
-        <p class="say" dir="auto">
-          {token.raw}
-        </p>
-      );
+      return paragraph(token.raw);
   }
+}
+
+function paragraph(content: JSX.Element, kind = ""): JSX.Element {
+  return (
+    <p class={`say ${kind}`} dir="auto">
+      {content}
+    </p>
+  );
 }
 
 function blocks(tokens: Token[] | undefined): JSX.Element {
@@ -81,32 +69,26 @@ function blocks(tokens: Token[] | undefined): JSX.Element {
 }
 
 function list(token: Tokens.List): JSX.Element {
-  const items = (
-    <For each={token.items}>
-      {(item) => (
-        <li>
-          <For each={item.tokens}>
-            {(part) => {
-              if (part.type === "checkbox") return span(part);
-              return part.type === "text" ? inline(part.tokens ?? [part]) : block(part);
-            }}
-          </For>
-        </li>
-      )}
-    </For>
-  );
-  if (token.ordered) {
-    const start = typeof token.start === "number" ? token.start : 1;
-    return (
-      <ol class="list say" dir="auto" start={start}>
-        {items}
-      </ol>
-    );
-  }
   return (
-    <ul class="list say" dir="auto">
-      {items}
-    </ul>
+    <Dynamic
+      component={token.ordered ? "ol" : "ul"}
+      class="list say"
+      dir="auto"
+      start={token.ordered && token.start !== "" ? token.start : undefined}
+    >
+      <For each={token.items}>
+        {(item) => (
+          <li>
+            <For each={item.tokens}>
+              {(part) => {
+                if (part.type === "checkbox") return span(part);
+                return part.type === "text" ? inline(part.tokens ?? [part]) : block(part);
+              }}
+            </For>
+          </li>
+        )}
+      </For>
+    </Dynamic>
   );
 }
 

@@ -57,7 +57,9 @@ function Failure(props: { need: Need }) {
       <Show when={props.need.open}>
         {(open) => (
           <div class="acts">
-            <Show when={props.need.item}>{(item) => <Again item={item()} of={props.need.what} />}</Show>
+            <Show when={props.need.item}>
+              {(item) => <Again item={item()} of={props.need.what} />}
+            </Show>
             <a class="btn bare" href={open()}>
               Open
             </a>

@@ -1,7 +1,7 @@
 // One tool call: its name, what it is about, what came of it. Closed when it went well, open when
 // it failed or changed a file.
 
-import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
+import { createMemo, createSignal, Show } from "solid-js";
 import type { Message } from "../api/types";
 import { href } from "../state/route";
 import { allArguments, mainArgument, textOf } from "../text/calls";
@@ -9,7 +9,7 @@ import { diffOf, parse } from "../text/diff";
 import { plural, span } from "../text/format";
 import { inert, visible } from "../text/visible";
 import { DiffView } from "./Diff";
-import { Icon, Mark } from "./marks";
+import { Icon, Mark, type MarkName } from "./marks";
 
 export interface Call {
   id: string;
@@ -53,67 +53,38 @@ export function ToolCard(props: Props) {
 }
 
 function Outcome(props: Props) {
-  const took = () => {
-    const ms = (props.result?.timestamp ?? 0) - props.call.at;
-    return props.result && ms >= 0 ? ` · ${span(ms)}` : "";
-  };
   const change = createMemo(() => {
     const text = diffOf(props.result);
     return text === undefined ? undefined : parse(text);
   });
+  const became = (): [words: string, mark?: MarkName] => {
+    const { call, result, running, waits } = props;
+    if (!result) {
+      if (waits) return ["waiting for approval", "wait"];
+      return running ? ["running", "run"] : ["no result"];
+    }
+    const end = result.isError ? endOf(result) : undefined;
+    if (end) return [ENDS[end] ?? end, end === "unknown" ? "fail" : "stop"];
+    const ms = result.timestamp - call.at;
+    const took = ms >= 0 ? ` · ${span(ms)}` : "";
+    if (result.isError) return [`failed${took}`, "fail"];
+    return [(change() ? "" : lines(result)) + took];
+  };
   return (
     <span class="res row">
-      <Show when={props.result} fallback={<Open running={props.running} waits={props.waits} />}>
-        {(result) => (
-          <Show
-            when={!result().isError}
-            fallback={
-              <Show
-                when={endOf(result())}
-                fallback={
-                  <>
-                    <Mark name="fail" quiet />
-                    {`failed${took()}`}
-                  </>
-                }
-              >
-                {(end) => (
-                  <>
-                    <Mark name={end() === "unknown" ? "fail" : "stop"} quiet />
-                    {ENDS[end()] ?? end()}
-                  </>
-                )}
-              </Show>
-            }
-          >
-            <Show when={change()} fallback={`${lines(result())}${took()}`}>
-              {(change) => (
-                <span>
-                  <span class="add-n">+{change().added}</span>{" "}
-                  <span class="del-n">−{change().removed}</span>
-                  {took()}
-                </span>
-              )}
-            </Show>
-          </Show>
-        )}
-      </Show>
+      <Show when={became()[1]}>{(name) => <Mark name={name()} quiet />}</Show>
+      <span>
+        <Show when={!props.result?.isError && change()}>
+          {(change) => (
+            <>
+              <span class="add-n">+{change().added}</span>{" "}
+              <span class="del-n">−{change().removed}</span>
+            </>
+          )}
+        </Show>
+        {became()[0]}
+      </span>
     </span>
-  );
-}
-
-function Open(props: { running: boolean; waits: boolean }) {
-  return (
-    <Switch fallback="no result">
-      <Match when={props.waits}>
-        <Mark name="wait" quiet />
-        waiting for approval
-      </Match>
-      <Match when={props.running}>
-        <Mark name="run" quiet />
-        running
-      </Match>
-    </Switch>
   );
 }
 
