@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum e25ec034aab1b1ce.
+// Do not edit; checksum 805899c5c1792819.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1395,6 +1395,7 @@ export interface ResolvedInfo {
 export interface Response {
   content: string;
   in_reply_to: MessageId[];
+  stop_reason?: StopReason | null;
 }
 
 export type RetryCode = "overloaded" | "rate_limited" | "unavailable" | "unreachable" | "timeout" | "cut" | "unusable" | "engine_crashed";
@@ -1570,7 +1571,6 @@ export interface Stop {
   session_key?: string | null;
 }
 
-/** Why a model call, and so an assistant message, ended. */
 export type StopReason = "end_turn" | "tool_use" | "max_tokens" | "stop_sequence" | "refusal" | "cancelled" | "interrupted" | "error" | "other";
 
 export interface Stopped {

@@ -128,6 +128,8 @@ pub fn lines(message: &Value) -> Vec<String> {
     for block in blocks.iter().filter_map(block) {
         lines.extend(block.lines().map(|line| format!("  {line}")));
     }
+    let incomplete = outcome::incomplete(&message["meta"]["stopReason"]);
+    lines.extend(incomplete.map(|words| format!("  {}", toned(words, Tone::Strong))));
     lines.extend(spent(&message["meta"]).map(|text| format!("  {}", toned(&text, Tone::Faint))));
     lines.push(String::new());
     lines

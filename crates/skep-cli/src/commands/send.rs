@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
 use crate::hive::{AnswerStream, CallError, Client, Globals, escaped, tell_waits};
+use crate::print::outcome;
 use crate::print::output::{self, foreign};
 
 /// How long to wait for a hive that disconnected.
@@ -257,6 +258,8 @@ fn finish(
             whole if whole != shown.trim() => output::line(foreign(content)),
             _ => {}
         }
+        let incomplete = outcome::incomplete(&followed["response"]["stop_reason"]);
+        incomplete.filter(|_| !globals.json).into_iter().for_each(output::note);
         return Ok(());
     }
     let state = followed["state"].as_str().unwrap_or("?");

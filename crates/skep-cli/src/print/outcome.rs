@@ -25,6 +25,15 @@ pub fn retry(retry: &Value, now: i64) -> String {
     format!("{why}{tries}, next in {}", time::span(pause.max(0).saturating_add(999)))
 }
 
+/// What an answer says of itself that is not whole, by why the model stopped.
+pub fn incomplete(stop_reason: &Value) -> Option<&'static str> {
+    match stop_reason.as_str()? {
+        "max_tokens" => Some("Incomplete: output limit reached"),
+        "refusal" => Some("The model refused to continue"),
+        _ => None,
+    }
+}
+
 /// How a turn ended: `the model vendor refused the key (401) (provider_auth)`.
 pub fn why(turn: &Value) -> String {
     match (turn["error"].as_str(), turn["code"].as_str()) {

@@ -8,6 +8,7 @@ use crate::Millis;
 use crate::vocab::file::{File, FileData};
 use crate::vocab::ids::{AgentName, CallId, ItemId, MessageId, SessionId, TurnId};
 use crate::vocab::money::{Money, Price};
+use crate::vocab::words::words;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -178,22 +179,22 @@ impl Usage {
     }
 }
 
-/// Why a model call, and so an assistant message, ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    EndTurn,
-    ToolUse,
-    MaxTokens,
-    StopSequence,
-    Refusal,
-    /// A person ended the turn; the text so far is kept.
-    Cancelled,
-    /// A newer message took the turn's place; the text so far is kept.
-    Interrupted,
-    /// The turn failed for good; the text so far is kept.
-    Error,
-    Other,
+words! {
+    /// Why a model call, and so an assistant message, ended.
+    StopReason {
+        EndTurn = "end_turn",
+        ToolUse = "tool_use",
+        MaxTokens = "max_tokens",
+        StopSequence = "stop_sequence",
+        Refusal = "refusal",
+        /// A person ended the turn; the text so far is kept.
+        Cancelled = "cancelled",
+        /// A newer message took the turn's place; the text so far is kept.
+        Interrupted = "interrupted",
+        /// The turn failed for good; the text so far is kept.
+        Error = "error",
+        Other = "other",
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -95,6 +95,10 @@ pub enum Earlier {
 pub struct Response {
     pub content: String,
     pub in_reply_to: Vec<MessageId>,
+    /// Why the model stopped: after `max_tokens` or `refusal` the answer is incomplete. Absent for
+    /// what no model answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]

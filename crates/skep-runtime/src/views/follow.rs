@@ -39,7 +39,7 @@ impl Hive {
             let text = format!("The agent {agent} has no message `{id}`.");
             DoorError::new(ErrorKind::NotFound, "unknown_message", text)
         })?;
-        let ItemRow { message_id, session_key, state, turn, answer, error, .. } = item;
+        let ItemRow { message_id, session_key, state, turn, stop_reason, error, .. } = item;
         Ok(Followed {
             message_id,
             item_id: item.id,
@@ -47,7 +47,11 @@ impl Hive {
             session_key,
             state,
             turn,
-            response: answer.map(|content| Response { content, in_reply_to: together }),
+            response: item.answer.map(|content| Response {
+                content,
+                in_reply_to: together,
+                stop_reason,
+            }),
             error: error.map(|(code, error)| MessageFailure { code, error }),
         })
     }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use skep_core::ids::SessionId;
-use skep_core::message::{Message, Meta, Role, View, view_of};
+use skep_core::message::{Message, Meta, Role, StopReason, View, view_of};
 use skep_store::history::{self, Lines, Rows};
 use skep_store::{Conn, SqlError};
 
@@ -83,13 +83,22 @@ impl Page {
         match self {
             Self::Full(lines) => Ok(lines.json),
             Self::Simple(rows) => {
-                let rows = rows.into_iter().filter_map(|row| view_of(row, View::Simple));
+                let rows = rows.into_iter().filter_map(spoken);
                 let rows = json_of(&rows.collect::<Vec<_>>())?;
                 let inside = rows.strip_prefix('[').and_then(|rows| rows.strip_suffix(']'));
                 Ok(inside.unwrap_or_default().to_owned())
             }
         }
     }
+}
+
+/// What was said. An answer that is not whole keeps its `meta`, which says so.
+fn spoken(row: Message) -> Option<Message> {
+    let meta = row.body.meta.clone();
+    let cut = |meta: &Meta| matches!(meta.stop_reason, StopReason::MaxTokens | StopReason::Refusal);
+    let mut row = view_of(row, View::Simple)?;
+    row.body.meta = meta.filter(cut);
+    Some(row)
 }
 
 impl HistoryPage {

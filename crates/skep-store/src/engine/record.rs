@@ -14,7 +14,7 @@ use skep_core::ids::{
     Principal, SessionId, SessionKey, Token, TurnId,
 };
 use skep_core::inbound::AckState;
-use skep_core::message::{self, Body};
+use skep_core::message::{self, Body, StopReason};
 use skep_core::money::Money;
 use skep_core::policy::Class;
 use skep_core::role::Role;
@@ -259,7 +259,7 @@ macro_rules! words {
 }
 words! {
     AckState, ApprovalState, AuditKind, CallState, CancelReason, Class, FrameKind, FrameState,
-    ItemState, Reason, Resolution, RetryCode, Role, Scope, Think, TurnState,
+    ItemState, Reason, Resolution, RetryCode, Role, Scope, StopReason, Think, TurnState,
 }
 
 macro_rules! plain {

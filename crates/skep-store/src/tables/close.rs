@@ -8,7 +8,7 @@ use skep_core::event::{EventKind, ItemState};
 use skep_core::frame::FrameKind;
 use skep_core::ids::{ChannelId, ItemId, MessageId};
 use skep_core::ids::{Token, TurnId};
-use skep_core::message::{Message, Usage};
+use skep_core::message::{Message, Meta, StopReason, Usage};
 
 use crate::engine::{Refusal, Run, Tx, args, record};
 use crate::tables::agents::{Tally, tally};
@@ -74,15 +74,17 @@ impl Run for Close {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Self::Out, Refusal> {
         let update = "UPDATE turns SET state = 'ended', ended_at = $2, changed_at = $2, \
                       outcome = $3, answer = $4, error = $5, active_ms = $6, \
-                      steps = steps + $7, waiting_for = NULL, available_at = NULL WHERE id = $1";
+                      steps = steps + $7, waiting_for = NULL, available_at = NULL, \
+                      stop_reason = $8 WHERE id = $1";
         let (answer, error) = match &self.outcome {
             Outcome::Answered { text } => (Some(text), None),
             Outcome::Ended { text, .. } => (None, Some(text)),
         };
+        let stop = answer.and(self.stop_reason());
         let (leased, found) = Leased::find(tx, &self.turn, self.token, self.now).await?;
         let answers = self.entries.iter().filter(|entry| matches!(entry, Entry::Assistant { .. }));
         let (word, answers) = (self.outcome.word(), answers.count());
-        let args = args![self.turn, self.now, word, answer, error, self.active_ms, answers,];
+        let args = args![self.turn, self.now, word, answer, error, self.active_ms, answers, stop];
         tx.conn.run(update, &args).await?;
         let more = found.pending > 0;
         let rows = write_entries(tx, &leased, &self.entries).await?;
@@ -120,11 +122,20 @@ struct EndedItem {
 record!(EndedItem { id, message_id, channel });
 
 impl Close {
-    fn answered_by(&self) -> Option<String> {
-        self.entries.iter().rev().find_map(|entry| match entry {
-            Entry::Assistant { message, .. } => message.body.meta.as_ref()?.profile.clone(),
+    /// Of the model calls, newest first.
+    fn metas(&self) -> impl Iterator<Item = &Meta> {
+        self.entries.iter().rev().filter_map(|entry| match entry {
+            Entry::Assistant { message, .. } => message.body.meta.as_ref(),
             _ => None,
         })
+    }
+
+    fn answered_by(&self) -> Option<String> {
+        self.metas().find_map(|meta| meta.profile.clone())
+    }
+
+    fn stop_reason(&self) -> Option<StopReason> {
+        self.metas().next().map(|meta| meta.stop_reason)
     }
 
     async fn end_items(&self, tx: &mut Tx<'_>, leased: &Leased<'_>) -> Result<(), Refusal> {
@@ -167,10 +178,14 @@ impl Close {
             let to: Vec<&str> = asked.map(|item| item.message_id.as_str()).collect();
             let agent = &leased.agent_name;
             let (kind, payload) = match &self.outcome {
-                Outcome::Answered { text } => (
-                    FrameKind::Response,
-                    json!({"content": text, "in_reply_to": to, "agent": agent, "turn": self.turn}),
-                ),
+                Outcome::Answered { text } => {
+                    let mut payload = json!({"content": text, "in_reply_to": to, "agent": agent,
+                                             "turn": self.turn});
+                    if let Some(stop) = self.stop_reason() {
+                        payload["stop_reason"] = stop.as_str().into();
+                    }
+                    (FrameKind::Response, payload)
+                }
                 Outcome::Ended { code, text, .. } => (
                     FrameKind::Error,
                     json!({"code": code.as_str(), "error": text, "in_reply_to": to,

@@ -10,7 +10,7 @@ use skep_core::event::{Event, EventKind, ItemState};
 use skep_core::ids::{
     AgentId, AgentName, ChannelId, ItemId, MessageId, Principal, SessionId, SessionKey, TurnId,
 };
-use skep_core::message::View;
+use skep_core::message::{StopReason, View};
 use skep_core::settings::Think;
 
 use crate::engine::{Conn, PAGE_ROWS, Refusal, Run, SqlError, Tx, args, record};
@@ -51,6 +51,8 @@ pub struct ItemRow {
     pub turn: Option<TurnId>,
     /// A command's own answer, else the turn's.
     pub answer: Option<String>,
+    /// Why the model stopped, of a turn that was answered.
+    pub stop_reason: Option<StopReason>,
     pub error: Option<(String, String)>,
     pub created_at: Millis,
     pub finished_at: Option<Millis>,
@@ -59,7 +61,7 @@ pub struct ItemRow {
 
 record! { ItemRow {
     id, message_id, agent, agent_name, session_key, principal, channel, cause, priority, state,
-    attempts, body, think, turn, answer, error, created_at, finished_at, ord,
+    attempts, body, think, turn, answer, stop_reason, error, created_at, finished_at, ord,
 } }
 
 macro_rules! select_items {
@@ -67,7 +69,7 @@ macro_rules! select_items {
         concat!(
             "SELECT i.id, i.message_id, i.agent, a.name, l.key, i.principal, i.channel, i.kind, ",
             "i.cause, i.priority, i.state, COALESCE(t.attempts, 0), i.body, i.think, i.turn, ",
-            "COALESCE(i.result, t.answer), i.error_code, i.error, i.created_at, ",
+            "COALESCE(i.result, t.answer), t.stop_reason, i.error_code, i.error, i.created_at, ",
             "i.finished_at, i.ord FROM items i ",
             "JOIN agents a ON a.id = i.agent ",
             "JOIN lanes l ON l.id = i.lane LEFT JOIN turns t ON t.id = i.turn ",

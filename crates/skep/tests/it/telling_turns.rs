@@ -10,9 +10,13 @@ use skep_testkit::{Reply, locate};
 
 use crate::stage::{Play, Stage};
 
-async fn command(stage: &Stage, words: &[&str]) -> Finished {
+fn started(stage: &Stage, words: &[&str]) -> Start {
     let start = Start::new(&locate::rig().unwrap(), stage.home());
-    words.iter().fold(start, |start, word| start.argument(*word)).finish().await.unwrap()
+    words.iter().fold(start, |start, word| start.argument(*word))
+}
+
+async fn command(stage: &Stage, words: &[&str]) -> Finished {
+    started(stage, words).finish().await.unwrap()
 }
 
 impl Play {
@@ -113,6 +117,46 @@ async fn telling_a_turn_that_failed_is_told_the_same_everywhere_and_after_a_rest
         assert_eq!(play.outcomes(name, "full").await, outcomes, "{name}");
         let again = command(&stage, &["history", "show", "main", "--session", name]).await.stdout;
         assert_eq!(again, shown);
+    }
+}
+
+/// An answer that is cut off or refused never passes for a whole one.
+#[tokio::test]
+async fn telling_an_answer_that_is_incomplete_is_told_by_every_command() {
+    let stage = Stage::new().await;
+    let play = stage.up().await;
+    let cases = [
+        ("max_tokens", "Incomplete: output limit reached\n"),
+        ("refusal", "The model refused to continue\n"),
+        ("end_turn", ""),
+    ];
+    for (reason, words) in cases {
+        let next = || {
+            stage.model.push(Reply::new().text_in(["The bear ", "goes"]).stop_reason(reason));
+        };
+        let chat = ["chat", "--session", reason, "-m", "and then?"];
+        let sends = ["--wait", "--stream"]
+            .map(|how| ["send", "main", "and then?", "--session", reason, how].to_vec());
+        for asked in [&sends[0], &sends[1], &chat.to_vec()] {
+            next();
+            let done = command(&stage, asked).await;
+            let seen = (done.code, done.stdout.as_str(), done.stderr.as_str());
+            assert_eq!(seen, (Some(0), "The bear goes\n", words), "{asked:?}");
+        }
+        next();
+        let mut terminal = started(&stage, &chat).on_terminal(80, 24).unwrap();
+        assert_eq!(terminal.wait().await.unwrap().code(), Some(0));
+        let screen = terminal.everything();
+        assert!(screen.contains(words.trim_end()), "{screen}");
+        next();
+        let receipt = play.tell("main", reason, "and then?").await;
+        let followed = play.ended("main", receipt["item_id"].as_str().unwrap()).await;
+        assert_eq!(followed["response"]["stop_reason"], reason, "{followed}");
+        let shown = command(&stage, &["history", "show", "main", "--session", reason]).await.stdout;
+        let rows = shown.matches("  The bear goes\n").count();
+        let marked = cases.map(|(_, words)| shown.matches(words.trim_end()).count());
+        let expected = cases.map(|(each, _)| if each == reason { 5 } else { 0 });
+        assert_eq!((rows, &marked[..2]), (5, &expected[..2]), "{shown}");
     }
 }
 

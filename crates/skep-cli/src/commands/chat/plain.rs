@@ -165,6 +165,7 @@ impl PlainChat {
         if frame["type"] == "response" {
             if !self.globals.json {
                 output::line(foreign(frame["content"].as_str().unwrap_or_default()));
+                outcome::incomplete(&frame["stop_reason"]).into_iter().for_each(output::note);
             }
             return Ok(());
         }

@@ -235,6 +235,8 @@ impl ChatTranscript {
                     model.clone_into(&mut self.model);
                 }
                 items(&row["content"]).iter().for_each(|block| self.block(block));
+                let incomplete = outcome::incomplete(&row["meta"]["stopReason"]);
+                incomplete.into_iter().for_each(|words| self.note(words.to_owned()));
             }
             Some("toolResult") => self.result(row),
             _ => self.note(words(row)),
