@@ -141,3 +141,41 @@ for (const [where, size] of Object.entries(SIZES)) {
         faultless(page);
     });
 }
+
+test("another answer takes the place of the last one, in every tab", async (t) => {
+    const { hive, mine, model, page } = await withModel(browser, t);
+    await talk(page);
+    for (const number of ["First", "Second"]) {
+        model.push(says(`${number} answer.`));
+        await say(page, `${number} question.`);
+        await said(page, `${number} answer.`);
+    }
+    const other = await open(mine, `${hive.url}/#/chat/main`);
+    await said(other, "Second answer.");
+    await page.bringToFront();
+    const button = page.getByRole("button", { name: "Regenerate" });
+    await button.waitFor();
+    assert.equal(await button.count(), 1);
+    model.push(says("A better answer."));
+    await button.click();
+    const rows = ["First question.", "First answer.", "Second question.", "A better answer."];
+    for (const tab of [page, other]) {
+        await tab.bringToFront();
+        await tab.waitForFunction(
+            (expected) => {
+                const rows = document.querySelectorAll(".stream .say");
+                return JSON.stringify([...rows].map((row) => row.textContent.trim())) === expected;
+            },
+            JSON.stringify(rows),
+            { polling: 100 },
+        );
+        faultless(tab);
+    }
+    await page.bringToFront();
+    await button.waitFor();
+    const { sessions } = await hive.skep("session", "list", "main");
+    assert.deepEqual(
+        sessions.map((one) => [one.session_key, one.messages]),
+        [["main", 4]],
+    );
+});

@@ -203,7 +203,7 @@ impl Story {
         let (mode, engine) = (QueueMode::Queue, engine());
         let accept = Accept { letter, mode, engine, take: None, fresh: false };
         let again = accept.letter.item.clone();
-        self.store.write(Retry { of: item.clone(), accept }).await.unwrap();
+        self.store.write(Retry { of: item.clone(), accept, fork: None }).await.unwrap();
         let trace = self.store.read(async |conn| item_views::trace(conn, &item).await);
         assert_eq!(trace.await.unwrap().retried_as, Some(again));
         let calls = self.store.read(async |conn| watch::calls(conn, "v1:", 0).await);

@@ -59,6 +59,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     try {
       const limit = Math.min(LARGEST, Math.max(FIRST_PAGE, state.messages.length));
       const page = await get<HistoryPage>(path({ limit }));
+      if (isPast(page)) return;
       batch(() => {
         if (page.session) set("session", page.session);
         if (page.context) set("context", page.context);
@@ -89,7 +90,13 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     }
   }
 
+  /** The key leads to another session by now. */
+  function isPast({ session }: HistoryPage): boolean {
+    return session != null && state.session !== undefined && session !== state.session;
+  }
+
   function merge(page: HistoryPage): void {
+    if (isPast(page)) return;
     const known = unwrap(state.messages);
     const seen = new Map(known.map((message) => [message.seq, message]));
     const oldest = known[0]?.seq;

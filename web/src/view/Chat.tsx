@@ -113,6 +113,13 @@ export function Chat(props: { route: ChatRoute }) {
     drafts.change(draft(), { text: textOf(message.content), fork });
   }
 
+  /** In a copy without the last answer, to which the key leads from then on. */
+  async function regenerate(): Promise<void> {
+    const { agent, key, session: shown } = props.route;
+    await post(url`/agents/${agent}/sessions/${session()!}/regenerate`, {});
+    if (shown) router.go(talkOf({ agent, session_key: key }));
+  }
+
   /** To the conversation whose draft it is, wherever the person goes meanwhile. */
   async function send({ text, mode, files, fork }: Draft): Promise<void> {
     const [at, from] = [draft(), place()];
@@ -195,6 +202,11 @@ export function Chat(props: { route: ChatRoute }) {
               full={view() === "full"}
               asked={asked()}
               fork={may("talk") ? startFork : undefined}
+              regenerate={
+                may("talk") && known()?.current && !turn()
+                  ? () => void run(regenerate, "Not sent: ")
+                  : undefined
+              }
             />
           )}
         </Show>

@@ -23,6 +23,8 @@ export interface Around {
   full: () => boolean;
   /** Absent for whoever may not. */
   fork: ((message: Message) => void) | undefined;
+  /** Absent but for the last answer. */
+  regenerate: (message: Message) => (() => void) | undefined;
 }
 
 export function MessageView(props: {
@@ -127,6 +129,14 @@ function Said(props: { message: Message; before: Message | undefined; around: Ar
           {(text) => (
             <div class="acts">
               <Copy label="Copy answer" words="Copy" text={text} />
+              <Show when={props.around.regenerate(props.message)}>
+                {(regenerate) => (
+                  <button class="btn bare" onClick={() => regenerate()()}>
+                    <Icon name="retry" />
+                    Regenerate
+                  </button>
+                )}
+              </Show>
             </div>
           )}
         </Show>

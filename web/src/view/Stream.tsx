@@ -42,6 +42,7 @@ export function Stream(props: {
   /** What of this talk waits for a person. */
   asked: ApprovalInfo[];
   fork: Around["fork"];
+  regenerate: (() => void) | undefined;
 }) {
   let scroll!: HTMLDivElement;
   let content!: HTMLDivElement;
@@ -61,12 +62,14 @@ export function Stream(props: {
     }
     return found;
   });
+  const newest = createMemo(() => messages().at(-1)?.seq);
   const around: Around = {
     resultOf: ({ turn, id }) => results().get(`${turn} ${id}`),
     running: () => props.running,
     waits: ({ turn, id }) => props.asked.some((one) => isAbout(one, turn, id)),
     full: () => props.full,
     fork: props.fork,
+    regenerate: ({ seq }) => (seq === newest() ? props.regenerate : undefined),
   };
   const shown = createMemo(() =>
     props.full ? messages() : messages().filter((message) => isSpoken(message)),

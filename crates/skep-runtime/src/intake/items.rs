@@ -6,12 +6,13 @@ use std::time::Duration;
 use skep_core::Millis;
 use skep_core::cause::Cause;
 use skep_core::event::CancelReason;
-use skep_core::ids::{AgentName, ItemId, Principal, TurnId};
-use skep_guard::clock;
+use skep_core::ids::{AgentName, ItemId, Principal, SessionId, TurnId};
+use skep_guard::{clock, random};
 use skep_store::item_views::{self, CancelItem, Cancelled, Retry};
+use skep_store::sessions::ForkSession;
 use skep_store::waits::RetryNow;
 use skep_store::watch::{self, CallRow, ItemRow};
-use skep_store::{files, outbox};
+use skep_store::{files, history, outbox};
 
 use crate::door::{
     DoorError, EarlierCall, ErrorKind, Inbound, InboxItem, ItemInfo, MessageFailure, Receipt,
@@ -122,6 +123,51 @@ impl Hive {
         sight: &Sight,
     ) -> Result<Receipt, DoorError> {
         let row = self.seen_item(id, sight).await?;
+        self.send_again(row, None, key, principal, sight).await
+    }
+
+    /// Another answer to the last message of a conversation. It is sent again in a copy that ends
+    /// before it, so that the model does not see the answer there is; the original is archived.
+    pub async fn regenerate(
+        &self,
+        agent: &AgentName,
+        session: &SessionId,
+        key: Option<String>,
+        principal: &Principal,
+        sight: &Sight,
+    ) -> Result<Receipt, DoorError> {
+        let (agent, agent_name, row) = self.seen_session(agent, session, sight).await?;
+        let read = self.shared.store.read(async |conn| {
+            let asked = history::last_asked(conn, &agent_name, session).await?;
+            let Some((seq, item)) = asked else { return Ok(None) };
+            Ok(watch::item_by_id(conn, &item).await?.map(|item| (seq, item)))
+        });
+        // An imported one names an item of another hive.
+        let found = read.await.map_err(door_error)?.filter(|(_, item)| item.agent == agent);
+        let (seq, item) = found.ok_or_else(not_kept)?;
+        let fork = ForkSession {
+            agent,
+            agent_name,
+            from: session.clone(),
+            at: Some(seq - 1),
+            session: SessionId(random::uuid().to_string()),
+            key: row.key.clone(),
+            now: clock::now_ms(),
+        };
+        // In a fork it may come from another conversation.
+        let item = ItemRow { session_key: row.key, ..item };
+        self.send_again(item, Some(fork), key, principal, sight).await
+    }
+
+    async fn send_again(
+        &self,
+        row: ItemRow,
+        fork: Option<ForkSession>,
+        key: Option<String>,
+        principal: &Principal,
+        sight: &Sight,
+    ) -> Result<Receipt, DoorError> {
+        let id = row.id.clone();
         if !self.is_ready() {
             let text = "The hive is stopping; try again when it is back.";
             return Err(DoorError::new(ErrorKind::Stopping, "stopping", text));
@@ -144,8 +190,11 @@ impl Hive {
             principal: row.principal,
             source: Source::Api { key },
         };
-        let read = self.shared.store.read(async |conn| files::of_item(conn, id).await);
+        let read = self.shared.store.read(async |conn| files::of_item(conn, &id).await);
         let files = read.await.map_err(door_error)?;
+        if inbound.text.is_empty() && files.is_empty() {
+            return Err(not_kept());
+        }
         // What was a message stays one, also where it begins with a slash.
         let mut letter = self.letter(&inbound, Cause::Message, inbound.text.clone(), files)?;
         if let Some(request) = &mut letter.request {
@@ -155,7 +204,7 @@ impl Hive {
         let receipt = ReceiptDraft::of(&letter);
         let (accept, permit) = self.acceptance(&agent, letter, None, Opens::Turn)?;
         let shared = Arc::clone(&self.shared);
-        let pending = shared.store.submit(Retry { of: id.clone(), accept });
+        let pending = shared.store.submit(Retry { of: id, accept, fork });
         // A caller that goes away does not take the turn with it.
         let task = self.shared.tasks.spawn(accepted(shared, pending, permit, receipt));
         task.await.unwrap_or_else(|_| Err(DoorError::failed()))
@@ -188,6 +237,12 @@ impl Hive {
             DoorError::new(ErrorKind::NotFound, "unknown_item", text)
         })
     }
+}
+
+/// Its conversation was deleted, or it was said elsewhere.
+fn not_kept() -> DoorError {
+    let text = "The message is not in the inbox of this hive any more; send it again instead.";
+    DoorError::new(ErrorKind::Conflict, "message_not_kept", text)
 }
 
 pub(crate) fn inbox_item(row: ItemRow) -> InboxItem {

@@ -143,7 +143,7 @@ impl Hive {
         Ok(())
     }
 
-    async fn seen_session(
+    pub(crate) async fn seen_session(
         &self,
         agent: &AgentName,
         session: &SessionId,

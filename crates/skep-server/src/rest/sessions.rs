@@ -150,6 +150,35 @@ pub(crate) async fn fork(
     Ok((StatusCode::CREATED, Json(info)).into_response())
 }
 
+/// Answers the last message of a session anew.
+///
+/// The message is sent again in a copy of the session that ends before it, so that the model does
+/// not see the answer there is. The key leads to the copy from then on; the session is archived.
+/// What tools changed stays changed. Refused while a turn of it runs or waits, or a message for it
+/// is queued.
+#[utoipa::path(
+    post, path = "/api/v1/agents/{agent}/sessions/{id}/regenerate", tag = "sessions",
+    params(
+        ("id" = String, Path, description = "The id of a session that its key leads to now."),
+        IdempotencyKey
+    ),
+    responses(
+        (status = 202, description = "Accepted: follow the new item.", body = Receipt),
+        Missing, Clash, NotKept
+    )
+)]
+pub(crate) async fn regenerate(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((agent, session)): Segments<(String, String)>,
+    IdempotencyKey(key): IdempotencyKey,
+) -> Result<(StatusCode, Json<Receipt>), Problem> {
+    let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
+    let (principal, sight) = (permit.principal(), permit.sight());
+    let receipt = doors.hive.regenerate(&agent, &session, key, principal, &sight).await?;
+    Ok((StatusCode::ACCEPTED, Json(receipt)))
+}
+
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Compact {

@@ -64,6 +64,7 @@ fn routes() -> Routes {
         .guarded(Action::ReadHistory, routes!(sessions::export))
         .guarded(Action::Talk, routes!(sessions::edit, sessions::delete))
         .guarded(Action::Talk, routes!(sessions::fork))
+        .guarded(Action::Talk, routes!(sessions::regenerate))
         .guarded(Action::Talk, routes!(sessions::compact))
         .guarded(Action::Configure, routes!(sessions::import))
         .guarded(Action::ReadHistory, routes!(messages::follow))

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use skep_core::Millis;
 use skep_core::decision::Decision;
 use skep_core::event::CallState;
-use skep_core::ids::{AgentId, AgentName, CallId, SessionId, SessionKey, TurnId};
+use skep_core::ids::{AgentId, AgentName, CallId, ItemId, SessionId, SessionKey, TurnId};
 use skep_core::message::{Body, MOST_TOKENS, Message, Role, View, history_tag};
 use skep_core::money::Money;
 use skep_core::title;
@@ -276,6 +276,23 @@ pub async fn spoken_in(
     let mut said = after(conn, agent, &session, View::Simple, first - 1, u32::MAX).await?;
     said.retain(|message| message.turn == *turn);
     Ok(said)
+}
+
+/// The newest message of a person in a session: its place, and the item that brought it.
+pub async fn last_asked(
+    conn: &mut Conn,
+    agent: &AgentName,
+    session: &SessionId,
+) -> Result<Option<(i64, ItemId)>, SqlError> {
+    let mut before = None;
+    loop {
+        let rows = page(conn, agent, session, View::Simple, before, 50).await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        before = Some(first.seq);
+        if let Some(row) = rows.iter().rfind(|row| row.body.role == Role::User) {
+            return Ok(row.body.origin.as_ref().map(|origin| (row.seq, origin.item.clone())));
+        }
+    }
 }
 
 /// What the agent said in the message in which a call stands; nothing where it said nothing, and

@@ -14,6 +14,7 @@ use crate::tables::inbox::{self, Accept, Accepted, EndedTurn};
 use crate::tables::lanes;
 use crate::tables::leases;
 use crate::tables::outbox::{self, NewFrame};
+use crate::tables::sessions::ForkSession;
 
 /// What a list of items does not say about one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -162,6 +163,9 @@ impl CancelItem {
 pub struct Retry {
     pub of: ItemId,
     pub accept: Accept,
+    /// Also where it was answered: in this copy, which ends before the message and takes the place
+    /// of the session.
+    pub fork: Option<ForkSession>,
 }
 
 impl Run for Retry {
@@ -177,6 +181,8 @@ impl Run for Retry {
             Cause::Approved(_) | Cause::Again(_) => {
                 Some("there to run one call; ask the agent for the call again")
             }
+            // Whether the conversation is free for it is looked at there.
+            Cause::Message if self.fork.is_some() => None,
             Cause::Message if state == ItemState::Done => {
                 Some("answered; send it again if you want another answer")
             }
@@ -197,6 +203,9 @@ impl Run for Retry {
         {
             let detail = format!("the item {} is tried again already, as {id}", self.of);
             return Err(Refusal::conflict("already_retried", detail));
+        }
+        if let Some(fork) = &self.fork {
+            fork.replace(tx).await?;
         }
         let accepted = self.accept.run(tx).await?;
         let (item, of) = (self.accept.letter.item.as_str(), self.of.as_str());

@@ -49,6 +49,12 @@ record! { SessionRow {
     current, chosen, work, last_said,
 } }
 
+impl SessionRow {
+    fn is_busy(&self) -> bool {
+        self.work.open.is_some() || self.work.queued > 0
+    }
+}
+
 /// What goes on in a session, and how its newest turn ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionWork {
@@ -273,8 +279,7 @@ impl Run for DeleteSession {
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
         let found = one(tx.conn, self.agent, &self.session).await?;
         let row = found.ok_or_else(|| Refusal::not_found(format!("session {}", self.session)))?;
-        let busy = row.work.open.is_some() || row.work.queued > 0;
-        if busy || row.messages != self.parts.last_seq {
+        if row.is_busy() || row.messages != self.parts.last_seq {
             let detail = "work is under way in this conversation; wait for it or stop it, then \
                           delete the conversation";
             return Err(Refusal::conflict("session_busy", detail));
@@ -394,6 +399,42 @@ impl Run for ForkSession {
             let detail = format!("the session has the messages 1 to {}, not {at}", from.messages);
             return Err(Refusal::conflict("no_such_message", detail));
         }
+        self.make(tx, &from, at).await
+    }
+}
+
+impl ForkSession {
+    /// The copy takes the place of the session: its key leads to the copy, and the session is
+    /// archived.
+    pub(crate) async fn replace(&self, tx: &mut Tx<'_>) -> Result<(), Refusal> {
+        let found = one(tx.conn, self.agent, &self.from).await?;
+        let Some(from) = found.filter(|from| from.current) else {
+            let detail =
+                "its key leads to another conversation now; fork this one to go on with it";
+            return Err(Refusal::conflict("not_current", detail));
+        };
+        if from.is_busy() {
+            let detail = "work is under way in this conversation; wait for it or stop it, then \
+                          regenerate the answer";
+            return Err(Refusal::conflict("session_busy", detail));
+        }
+        let at = self.at.unwrap_or(from.messages);
+        self.make(tx, &from, at).await?;
+        let edit = |session: &SessionId, pinned, archived| EditSession {
+            agent: self.agent,
+            agent_name: self.agent_name.clone(),
+            session: session.clone(),
+            title: None,
+            pinned: Some(pinned),
+            archived: Some(archived),
+            now: self.now,
+        };
+        edit(&self.from, false, true).run(tx).await?;
+        edit(&self.session, from.pinned, false).run(tx).await
+    }
+
+    /// With the messages up to `at`.
+    async fn make(&self, tx: &mut Tx<'_>, from: &SessionRow, at: i64) -> Result<i64, Refusal> {
         if let Some(open) = open_call(tx.conn, &self.agent_name, &self.from, at).await? {
             let detail = format!("message {at} stands between a call and its result; {open}");
             return Err(Refusal::conflict("inside_a_call", detail));
@@ -406,8 +447,8 @@ impl Run for ForkSession {
             );
             return Err(Refusal::conflict("session_busy", detail));
         }
-        self.copy(tx, &from, at).await?;
-        let chosen = if lane.chosen == Chosen::default() { from.chosen } else { lane.chosen };
+        self.copy(tx, from, at).await?;
+        let chosen = if lane.chosen == Chosen::default() { &from.chosen } else { &lane.chosen };
         let point = "UPDATE lanes SET session = $2, fresh = 0, profile = $3, think = $4 \
                      WHERE id = $1";
         tx.conn.run(point, &args![lane.id, self.session, chosen.profile, chosen.think]).await?;
@@ -416,9 +457,7 @@ impl Run for ForkSession {
         tx.event(event.within(&self.session, None));
         Ok(at)
     }
-}
 
-impl ForkSession {
     async fn copy(&self, tx: &mut Tx<'_>, from: &SessionRow, at: i64) -> Result<(), SqlError> {
         let insert = "INSERT INTO sessions (id, agent, key, created_at, last_at, last_seq, title, \
                       forked_from, forked_at) VALUES ($1, $2, $3, $4, $4, $6, $7, $5, $6)";

@@ -199,7 +199,7 @@ async fn leftovers(stage: &Stage, play: &Play) -> String {
 }
 
 #[tokio::test]
-async fn channel_a_conversation_at_work_is_not_deleted() {
+async fn channel_a_conversation_at_work_is_not_deleted_nor_regenerated() {
     let stage = Stage::patient().await;
     let play = stage.up().await;
     let api = play.api();
@@ -211,9 +211,127 @@ async fn channel_a_conversation_at_work_is_not_deleted() {
     assert_eq!(session["state"], "running");
     let refused = api.delete(&format!("{SESSIONS}/{}", id(&session))).await.unwrap();
     assert_eq!((refused.status, &refused.json["code"]), (409, &json!("session_busy")));
+    let refused = regenerate(&api, &session, "k").await;
+    assert_eq!((refused.status, &refused.json["code"]), (409, &json!("session_busy")));
+    assert!(refused.text.contains("wait for it or stop it"), "{}", refused.text);
     gate.open();
     play.ended("main", sent["item_id"].as_str().unwrap()).await;
     assert_eq!(api.delete(&format!("{SESSIONS}/{}", id(&session))).await.unwrap().status, 204);
+}
+
+async fn regenerate(api: &Api, session: &Value, key: &str) -> Answer {
+    let place = format!("{SESSIONS}/{}/regenerate", id(session));
+    let request = api.request(Method::POST, &place).header("Idempotency-Key", key);
+    answer(request).await.unwrap()
+}
+
+fn texts(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["content"][0]["text"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn channel_the_last_answer_is_regenerated_and_the_model_does_not_see_the_old_one() {
+    let stage = Stage::new().await;
+    let play = stage.up().await;
+    let api = play.api();
+    for (asked, answered) in [("the first heron", "old one"), ("the second heron", "old two")] {
+        stage.model.push(Reply::say(answered));
+        play.ask("main", asked).await;
+    }
+    let old = list(&api, "").await.remove(0);
+    patch(&api, id(&old), &json!({"pinned": true})).await;
+    stage.model.push(Reply::say("new two"));
+    let made = regenerate(&api, &old, "k1").await;
+    assert_eq!(made.status, 202, "{}", made.text);
+    play.ended("main", made.json["item_id"].as_str().unwrap()).await;
+    let again = regenerate(&api, &old, "k1").await;
+    assert_eq!((again.status, &again.json["item_id"]), (202, &made.json["item_id"]));
+    let seen = stage.model.requests().pop().unwrap().body["messages"].to_string();
+    assert!(seen.contains("old one") && seen.contains("the second heron"), "{seen}");
+    assert!(!seen.contains("old two"), "{seen}");
+    let now = play.history("main", "main").await;
+    assert_eq!(texts(&now), ["the first heron", "old one", "the second heron", "new two"]);
+    // The first answer stays, in the archive.
+    let path = format!("/api/v1/agents/main/history?session={}", id(&old));
+    let kept = api.get(&path).await.unwrap().good().unwrap();
+    assert_eq!(texts(kept["messages"].as_array().unwrap())[3], "old two");
+    let (archived, open) = (list(&api, "archived=true").await, list(&api, "archived=false").await);
+    let places = |all: &[Value]| {
+        let places = all.iter().map(|it| json!([it["id"], it["pinned"], it["current"]]));
+        places.collect::<Vec<_>>()
+    };
+    assert_eq!(places(&archived), [json!([old["id"], false, false])]);
+    assert_eq!(places(&open), [json!([now[0]["sessionId"], true, true])]);
+    let refused = regenerate(&api, &old, "k2").await;
+    assert_eq!((refused.status, &refused.json["code"]), (409, &json!("not_current")));
+
+    // Also the only message of a conversation, and in a fork of another one.
+    say(&stage, &play, "one", "a heron alone").await;
+    let only = list(&api, "archived=false").await.remove(1);
+    let fork = format!("{SESSIONS}/{}/fork", id(&only));
+    let fork = api.post(&fork, &json!({"session_key": "two"})).await.unwrap().good().unwrap();
+    for (key, session) in [("one", &only), ("two", &fork)] {
+        stage.model.push(Reply::say(key));
+        let made = regenerate(&api, session, key).await;
+        assert_eq!(made.status, 202, "{}", made.text);
+        play.ended("main", made.json["item_id"].as_str().unwrap()).await;
+        assert_eq!(texts(&play.history("main", key).await), ["a heron alone", key]);
+    }
+
+    let newest = list(&api, "archived=false").await.remove(1);
+    for (name, role, refused) in [("eve", "viewer", "role"), ("ann", "user", "unknown_session")] {
+        let token = json!({"name": name, "role": role});
+        let token = api.post("/api/v1/tokens", &token).await.unwrap().good().unwrap();
+        let theirs = play.hive.api(token["token"].as_str()).unwrap();
+        assert_eq!(regenerate(&theirs, &newest, "k3").await.json["code"], refused);
+    }
+    let verdict = api.get("/api/v1/audit/verify").await.unwrap().good().unwrap();
+    assert_eq!(verdict["ok"], true, "{verdict}");
+}
+
+/// Killed at every file operation: the answer is the old one, or on its way anew; never neither.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_in_a_regeneration_leaves_the_old_conversation_or_the_new_one() {
+    let stage = Stage::new().await;
+    stage.model.answer_with(|_| Reply::say("an answer"));
+    let shim = Shim::new(stage.home()).unwrap();
+    let mut play = stage.run(stage.start().shim(&shim)).await;
+    for operation in [1, 2, 3, 4, 6, 9] {
+        let key = format!("k{operation}");
+        let sent = play.tell("main", &key, "the heron").await;
+        play.ended("main", sent["item_id"].as_str().unwrap()).await;
+        let of_key = async |play: &Play| {
+            let mut all = list(&play.api(), "").await;
+            all.retain(|it| it["session_key"] == key.as_str());
+            all
+        };
+        let old = of_key(&play).await.remove(0);
+        shim.end_from_now(End::Kill(operation)).unwrap();
+        let place = format!("{SESSIONS}/{}/regenerate", id(&old));
+        let request = play.api().request(Method::POST, &place).header("Idempotency-Key", &key);
+        let told = answer(request).await.is_ok_and(|answer| answer.status == 202);
+        if play.hive.is_running() {
+            play.hive.kill().await.unwrap();
+        }
+        play.hive.wait(PATIENCE).await.unwrap();
+        shim.prepare(End::Never).unwrap();
+        play = stage.run(stage.start().shim(&shim)).await;
+        let places = |all: Vec<Value>| {
+            let places = all.iter().map(|it| (it["current"] == true, it["archived"] == true));
+            let mut places: Vec<_> = places.collect();
+            places.sort();
+            places
+        };
+        let (before, after) = (vec![(true, false)], vec![(false, true), (true, false)]);
+        let found = places(of_key(&play).await);
+        assert!(found == after || found == before && !told, "{found:?} at {operation}");
+        // The same request again ends in the same place.
+        let made = regenerate(&play.api(), &old, &key).await;
+        assert_eq!(made.status, 202, "{}", made.text);
+        play.ended("main", made.json["item_id"].as_str().unwrap()).await;
+        assert_eq!(places(of_key(&play).await), after, "at {operation}");
+        assert_eq!(texts(&play.history("main", &key).await), ["the heron", "an answer"]);
+    }
 }
 
 /// Killed at every file operation of a deletion: all of it is there afterwards, or nothing.
