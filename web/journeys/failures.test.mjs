@@ -69,7 +69,8 @@ for (const [where, size] of Object.entries(SIZES)) {
         await picture(page, `retrying-${size.viewport?.width ?? "light"}`);
         await page.reload();
         // The turn pauses longer than its calls: long enough to say so before it goes on by itself.
-        await retrying.filter({ hasText: /Overloaded, try \d of \d, next in [12]\d s/ }).waitFor();
+        const turns = /Overloaded, attempt \d of 3 of the turn, next in [12]\d s/;
+        await retrying.filter({ hasText: turns }).waitFor();
         model.answers.length = 0;
         model.push(says("There I am."));
         await retrying.getByRole("button", { name: "Try now" }).click();

@@ -232,6 +232,7 @@ impl Turn {
                         scope: RetryScope::Call,
                         number: Some(tries + 1),
                         of: Some(self.timing.policy.tries),
+                        attempt: None,
                         code,
                         next_at: self.after(after),
                     };

@@ -402,6 +402,7 @@ async fn a_pause_is_told_and_ends_early_when_somebody_wants_the_next_try_now() {
     let retry = RetryInfo {
         scope: RetryScope::Call,
         number: Some(2),
+        attempt: None,
         of: Some(4),
         code: RetryCode::Overloaded,
         next_at: 1_060_000,

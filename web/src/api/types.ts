@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 805899c5c1792819.
+// Do not edit; checksum 8a117567576be7a5.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1407,6 +1407,8 @@ export interface RetryInfo {
   try?: number | null;
   /** So many tries there are at most. */
   of?: number | null;
+  /** The attempt of the turn in which the call is made, where it is not the first: tries of a call are counted anew in each. */
+  attempt?: number | null;
   code: RetryCode;
   next_at: i64;
 }

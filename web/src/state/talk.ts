@@ -141,9 +141,10 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
   }
 
   function retries(event: Extract<Event, { type: "model_retry" }>): void {
-    const { turn, at, scope, code, next_at } = event;
+    const { turn, at, scope, code, next_at, attempt = null } = event;
     if (!turn) return;
-    const retry = { scope, code, next_at, try: event.try ?? null, of: event.of ?? null };
+    const { try: number = null, of = null } = event;
+    const retry = { scope, code, next_at, attempt, try: number, of };
     // Below all messages: those of its turn may still be on their way.
     const seq = Number.MAX_SAFE_INTEGER;
     const counts = { started_at: at, steps: 0, tools_run: 0 };

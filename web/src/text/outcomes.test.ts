@@ -86,6 +86,9 @@ test.each([
 test.each([
   [{ try: 2, of: 4 }, 1000, "try 2 of 4, next in 8 s"],
   [{ try: 2, of: 4 }, 9001, "try 2 of 4, now"],
+  // What is counted anew says what it belongs to.
+  [{ scope: "turn", try: 2, of: 3 }, 1000, "attempt 2 of 3 of the turn, next in 8 s"],
+  [{ attempt: 2, try: 2, of: 4 }, 1000, "attempt 2 of the turn, try 2 of 4, next in 8 s"],
   // The vendor named the time: such a pause is no try of a few.
   [{}, 1000, "next in 8 s"],
   [{ next_at: 301_000 }, 1000, "next in 5:00"],

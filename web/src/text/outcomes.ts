@@ -72,10 +72,16 @@ export function outcomeTitle(outcome: TurnOutcome, last: Message | undefined): s
   }
 }
 
+/** `try 2 of 4`, with the attempt of the turn where that is not the first. */
+export function tryWords({ attempt, of, scope, try: number }: RetryInfo): string {
+  if (number == null) return "";
+  if (scope === "turn") return `attempt ${number} of ${of} of the turn`;
+  return `${attempt == null ? "" : `attempt ${attempt} of the turn, `}try ${number} of ${of}`;
+}
+
 /** `try 2 of 4, next in 8 s` */
 export function retryWords(retry: RetryInfo, now: number): string {
-  const of = retry.of == null ? "" : ` of ${retry.of}`;
-  const number = retry.try == null ? "" : `try ${retry.try}${of}, `;
+  const number = retry.try == null ? "" : `${tryWords(retry)}, `;
   const rest = Math.ceil((retry.next_at - now) / 1000);
   return `${number}${rest > 0 ? `next in ${rest < 60 ? `${rest} s` : span(rest * 1000)}` : "now"}`;
 }

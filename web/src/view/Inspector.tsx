@@ -196,9 +196,7 @@ function ThisTurn(props: { turn: RunningTurn }) {
   const now = createHiveClock(1000);
   const calls = () => {
     const { retry, state, steps } = props.turn;
-    if (retry && retry.next_at > now()) {
-      return `${(retry.try ?? 2) - 1} failed, ${retryWords({ ...retry, try: null }, now())}`;
-    }
+    if (retry && retry.next_at > now()) return retryWords(retry, now());
     // The one under way is one of them.
     return plural(steps + (state === "running" ? 1 : 0), "model call");
   };

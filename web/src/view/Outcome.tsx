@@ -4,7 +4,7 @@
 import { Match, Show, Switch } from "solid-js";
 import { post, url } from "../api/http";
 import type { Message, Receipt, TurnOutcome } from "../api/types";
-import { outcomeDetails, outcomeTitle, retryWords } from "../text/outcomes";
+import { outcomeDetails, outcomeTitle, retryWords, tryWords } from "../text/outcomes";
 import { usePage } from "./context";
 import { createAction, createClock } from "./hooks";
 import { Icon, Mark } from "./marks";
@@ -86,7 +86,7 @@ function Next(props: { retry: NonNullable<TurnOutcome["retry"]> }) {
   return (
     <>
       , <span aria-hidden="true">{retryWords(props.retry, now())}</span>
-      <span class="sr">try {props.retry.try}</span>
+      <span class="sr">{tryWords(props.retry)}</span>
       <span class="tries" aria-hidden="true">
         {tries().map((_, at) => (
           <i classList={{ f: at + 1 < (props.retry.try ?? 1) }} />

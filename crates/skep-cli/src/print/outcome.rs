@@ -16,8 +16,13 @@ pub fn retry(retry: &Value, now: i64) -> String {
         Some("engine_crashed") => "the engine crashed".to_owned(),
         _ => text(&retry["code"]),
     };
+    let attempt = retry["attempt"].as_i64().map(|number| format!(", attempt {number} of the turn"));
+    let attempt = attempt.unwrap_or_default();
     let tries = match (retry["try"].as_i64(), retry["of"].as_i64()) {
-        (Some(number), Some(of)) => format!(", try {number} of {of}"),
+        (Some(number), Some(of)) if retry["scope"] == "turn" => {
+            format!(", attempt {number} of {of} of the turn")
+        }
+        (Some(number), Some(of)) => format!("{attempt}, try {number} of {of}"),
         _ => String::new(),
     };
     let pause = retry["next_at"].as_i64().unwrap_or(now).saturating_sub(now);
@@ -89,13 +94,15 @@ mod tests {
         let cases = [
             (json!({"code": "overloaded", "try": 2, "of": 4, "next_at": 8600}), 600),
             (json!({"code": "rate_limited", "next_at": 91_000}), 0),
-            (json!({"code": "cut", "try": 2, "of": 4, "next_at": 1000}), 900),
+            (json!({"scope": "turn", "code": "cut", "try": 2, "of": 3, "next_at": 1000}), 0),
+            (json!({"attempt": 2, "code": "cut", "try": 2, "of": 4, "next_at": 1000}), 900),
             (json!({"code": "cut", "try": 2, "of": 4, "next_at": 10}), 900),
         ];
         let expected = [
             "overloaded, try 2 of 4, next in 8s",
             "rate limited, next in 1m 31s",
-            "the answer broke off, try 2 of 4, next in 1s",
+            "the answer broke off, attempt 2 of 3 of the turn, next in 1s",
+            "the answer broke off, attempt 2 of the turn, try 2 of 4, next in 1s",
             "the answer broke off, try 2 of 4, next in 0s",
         ];
         for ((case, now), expected) in cases.iter().zip(expected) {

@@ -56,6 +56,10 @@ pub struct RetryInfo {
     /// So many tries there are at most.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub of: Option<u32>,
+    /// The attempt of the turn in which the call is made, where it is not the first: tries of a
+    /// call are counted anew in each.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub attempt: Option<u32>,
     pub code: RetryCode,
     pub next_at: Millis,
 }

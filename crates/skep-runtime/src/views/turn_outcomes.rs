@@ -15,7 +15,7 @@ impl Hive {
             let counts = row.attempts > 0;
             let number = u32::try_from(row.attempts + 1).ok().filter(|_| counts);
             let of = counts.then_some(self.shared.settings().limits.attempts);
-            RetryInfo { scope: RetryScope::Turn, number, of, code, next_at }
+            RetryInfo { scope: RetryScope::Turn, number, of, attempt: None, code, next_at }
         });
         let running = || self.shared.env().lanes.registry.get(turn)?.backs_off();
         between.or_else(|| running().map(|pause| pause.retry))

@@ -244,7 +244,7 @@ impl Turn {
                     EngineEvent::Notice(text) => {
                         tracing::debug!(turn = %self.lease.turn, text, "engine, making notes");
                     }
-                    EngineEvent::Retry { retry, text } => self.back_off(retry, text),
+                    EngineEvent::Retry { retry, text } => self.back_off(state, retry, text),
                     event => {
                         if event == EngineEvent::CallStart {
                             self.running.end_back_off();

@@ -50,6 +50,7 @@ impl Turn {
                     scope: RetryScope::Turn,
                     number: None,
                     of: None,
+                    attempt: None,
                     code,
                     next_at: until,
                 };
@@ -83,8 +84,7 @@ impl Turn {
         code: RetryCode,
         text: String,
     ) -> Result<(), Lost> {
-        let before = if state.progressed { 0 } else { self.lease.attempts };
-        let (attempts, of) = (before + 1, self.snapshot.settings.limits.attempts);
+        let (attempts, of) = (self.attempt(state), self.snapshot.settings.limits.attempts);
         if attempts >= i64::from(of) {
             let entries = self.partial(state, StopReason::Error);
             let code = code.failure();
@@ -106,8 +106,15 @@ impl Turn {
         self.persist(release).await?;
         self.env.lanes.note_due(Some(next_at));
         let number = u32::try_from(attempts + 1).ok();
-        let (scope, of) = (RetryScope::Turn, Some(of));
-        self.publish(EventKind::ModelRetry(RetryInfo { scope, number, of, code, next_at }));
+        let (scope, of, attempt) = (RetryScope::Turn, Some(of), None);
+        self.publish(EventKind::ModelRetry(RetryInfo {
+            scope,
+            number,
+            of,
+            attempt,
+            code,
+            next_at,
+        }));
         Ok(())
     }
 

@@ -147,7 +147,7 @@ impl Turn {
                 tracing::info!(text, "engine");
                 state.notes.push(text);
             }
-            EngineEvent::Retry { retry, text } => self.back_off(retry, text),
+            EngineEvent::Retry { retry, text } => self.back_off(state, retry, text),
             EngineEvent::Raw(line) => tracing::trace!(line, "engine"),
             EngineEvent::End(_) => {}
             event => {

@@ -261,8 +261,15 @@ impl Turn {
         self.publish(EventKind::Note { text });
     }
 
+    /// The number of this attempt; each step begins the count anew.
+    pub fn attempt(&self, state: &TurnState) -> i64 {
+        if state.progressed { 1 } else { self.lease.attempts + 1 }
+    }
+
     /// A model call is made again after a pause: told, and kept for whoever comes late.
-    pub fn back_off(&self, retry: RetryInfo, text: String) {
+    pub fn back_off(&self, state: &TurnState, retry: RetryInfo, text: String) {
+        let attempt = u32::try_from(self.attempt(state)).ok().filter(|attempt| *attempt > 1);
+        let retry = RetryInfo { attempt, ..retry };
         let (code, number, of) = (retry.code.as_str(), retry.number, retry.of);
         tracing::info!(turn = %self.lease.turn, code, number, of, text, "tried again later");
         self.running.back_off(retry, text);

@@ -88,14 +88,19 @@ async fn telling_a_turn_that_failed_is_told_the_same_everywhere_and_after_a_rest
         assert_eq!(inbox["error"], turn["error"]);
         let retries = events.iter().filter(|event| event["type"] == "model_retry");
         let retries: Vec<Value> = retries
-            .map(|it| json!([it["scope"], it["try"], it["of"], it["code"], it["turn"]]))
+            .map(|it| {
+                json!([it["scope"], it["attempt"], it["try"], it["of"], it["code"], it["turn"]])
+            })
             .collect();
         let expected = retried.map(|code| {
-            let call = |number: u32| json!(["call", number, 4, code, turn["turn"]]);
-            let round = |number: u32| json!(["turn", number, 3, code, turn["turn"]]);
-            let calls = || [2, 3, 4].map(call);
-            let rounds = [2, 3].map(|number| [calls().to_vec(), vec![round(number)]].concat());
-            [rounds.concat(), calls().to_vec()].concat()
+            // Tries of a call are counted anew in each attempt of the turn, and say in which.
+            let calls = |attempt: Option<u32>| {
+                [2, 3, 4].map(|number| json!(["call", attempt, number, 4, code, turn["turn"]]))
+            };
+            let round = |number: u32| [json!(["turn", null, number, 3, code, turn["turn"]])];
+            let first = [&calls(None)[..], &round(2)].concat();
+            let second = [&calls(Some(2))[..], &round(3)].concat();
+            [first, second, calls(Some(3)).to_vec()].concat()
         });
         assert_eq!(retries, expected.unwrap_or_default(), "{name}");
 
