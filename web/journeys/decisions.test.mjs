@@ -74,7 +74,7 @@ for (const [where, options] of Object.entries(SIZES)) {
         await yes.click();
         await said(page, "Cleaned.");
         const row = page.locator(".event", { hasText: "Approved for this conversation by" });
-        await row.getByText(/operator, \d\d:\d\d, in the dashboard rm -rf touch$/).waitFor();
+        await row.getByText(/operator, \d\d:\d\d, in the dashboard; allows rm -rf and touch$/).waitFor();
         await picture(page, `card-decided-${size}`);
         assert.ok(existsSync(join(hive.home, "teams/main/work/done.txt")));
         model.push(call("bash", { command: "rm -rf src && touch more.txt" }));

@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 8a117567576be7a5.
+// Do not edit; checksum ae82e4bc2331903e.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -409,7 +409,9 @@ export interface Covered {
   covers: boolean;
   /** Why, or why not. */
   why: string;
-  /** Other open questions of the agent that it would answer too. */
+  /** What it would allow; nothing: every call of the tool. */
+  allows: string[];
+  /** Other open questions that it would answer too: of the agent, or of the conversation. */
   others: ApprovalInfo[];
   /** What it would have covered before. */
   last: PastCalls;
@@ -434,7 +436,7 @@ export interface DecisionInfo {
   /** The door it came through. */
   from: string;
   scope: Scope;
-  /** What a lasting yes allowed; none: exactly this call. */
+  /** What a lasting yes allowed; none: every call of the tool. */
   patterns?: string[];
   note?: string | null;
   used?: i64 | null;
@@ -507,6 +509,8 @@ export type EventChoice11 = {
   state: ApprovalState;
   by?: string | null;
   scope?: Scope | null;
+  /** What a lasting yes allowed; none: every call of the tool. */
+  patterns?: string[];
   type: "approval_decided";
 } & {
   seq?: number | null;
@@ -815,6 +819,8 @@ export type EventKind = {
   state: ApprovalState;
   by?: string | null;
   scope?: Scope | null;
+  /** What a lasting yes allowed; none: every call of the tool. */
+  patterns?: string[];
   type: "approval_decided";
 } | {
   item: ItemId;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ApprovalInfo, DecisionInfo } from "../api/types";
-import { exact, looksLikeAnswer, refusal, verdict, wishWords } from "./asks";
+import { allowed, exact, looksLikeAnswer, refusal, verdict, wishWords } from "./asks";
 
 const approval = (given: Partial<ApprovalInfo>) =>
   ({ arguments: {}, shown: "", approvers: [["role:operator"]], ...given }) as ApprovalInfo;
@@ -32,6 +32,18 @@ test("who decided, when, where and how far", () => {
   expect(decided("approved", { from: "pattern of 1", note: "covered by 1" })).toBe(
     "Approved once by Ines, 14:33, by the pattern of another approval",
   );
+});
+
+test("what a lasting approval allows", () => {
+  const decision: DecisionInfo = { by: "Ines", at: 0, from: "page", scope: "session" };
+  const commands = [{ text: "date +%Y", patterns: [] }];
+  const of = (given: Partial<ApprovalInfo>) =>
+    allowed(approval({ state: "approved", tool: "look", commands: [], decision, ...given }));
+  expect(of({ decision: { ...decision, patterns: ["echo", "wc"] } })).toEqual(["echo", "wc"]);
+  expect(of({ commands })).toEqual(["date +%Y"]);
+  expect(of({})).toEqual(["every call of look"]);
+  expect(of({ decision: { ...decision, scope: "once" } })).toEqual([]);
+  expect(of({ state: "denied" })).toEqual([]);
 });
 
 test("why somebody may not decide", () => {

@@ -94,6 +94,14 @@ export function verdict(approval: ApprovalInfo, time = ""): string {
   return `${what} ${who}${unused}${note}`;
 }
 
+/** What a lasting approval allows, beside its verdict. */
+export function allowed({ commands, decision, state, tool }: ApprovalInfo): string[] {
+  if (state !== "approved" || !decision || decision.scope === "once") return [];
+  if (decision.patterns?.length) return decision.patterns;
+  // Of earlier ones without patterns: what the call names.
+  return commands.length ? commands.map(({ text }) => text) : [`every call of ${tool}`];
+}
+
 /** Words people type to answer, alone in a message. */
 const ANSWERS = /^(y|yes|yep|yeah|ok|okay|sure|approved?|go( ahead)?|do it|allow|n|no|nope|deny)$/i;
 

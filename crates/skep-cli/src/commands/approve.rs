@@ -113,11 +113,21 @@ fn failure(client: &Client, attempted: &str, error: CallError) -> Failure {
 }
 
 fn show_decided(globals: &Globals, done: &Value) {
-    let scope = done["decision"]["scope"].as_str().unwrap_or_default();
-    let scope = if scope == "session" { "for this conversation" } else { scope };
-    let (state, summary) = (text(&done["state"]), text(&done["summary"]));
-    let scope = if done["state"] == "denied" { String::new() } else { format!(" {scope}") };
-    globals.print(done, [format!("{state}{scope}: {summary}")]);
+    globals.print(done, [verdict(&done["state"], &done["decision"], done)]);
+}
+
+/// `approved for this conversation: make deploy; allows make deploy $`
+pub fn verdict(state: &Value, decision: &Value, about: &Value) -> String {
+    let scope = decision["scope"].as_str().filter(|_| state == "approved");
+    let summary = about["summary"].as_str().map_or_else(|| "an approval".to_owned(), foreign);
+    let allows = || format!("; allows {}", allowed(&decision["patterns"], &about["tool"]));
+    let (scope, allows) = match scope {
+        Some("session") => (" for this conversation", allows()),
+        Some("always") => (" always", allows()),
+        Some(_) => (" once", String::new()),
+        None => ("", String::new()),
+    };
+    format!("{}{scope}: {summary}{allows}", text(state))
 }
 
 async fn list_unused(client: &Client, globals: &Globals) -> Result<(), Failure> {
@@ -224,9 +234,19 @@ pub fn own_patterns(typed: &str) -> Vec<String> {
 }
 
 /// Where the hive says what patterns would cover.
-pub fn covers_path(id: &str, patterns: &[String]) -> String {
+pub fn covers_path(id: &str, scope: &str, patterns: &[String]) -> String {
     let patterns = (!patterns.is_empty()).then(|| json!(patterns).to_string());
-    with_query(&format!("/api/v1/approvals/{}/covers", escaped(id)), [("patterns", patterns)])
+    let query = [("scope", Some(scope.to_owned())), ("patterns", patterns)];
+    with_query(&format!("/api/v1/approvals/{}/covers", escaped(id)), query)
+}
+
+/// What a lasting yes allows, as the hive lists it.
+pub fn allowed(patterns: &Value, tool: &Value) -> String {
+    let patterns = items(patterns).iter().filter_map(Value::as_str).map(str::to_owned);
+    match patterns.collect::<Vec<_>>().as_slice() {
+        [] => format!("every call of {}", text(tool)),
+        patterns => joined(patterns),
+    }
 }
 
 /// What patterns would have covered before.

@@ -133,6 +133,9 @@ pub enum EventKind {
         by: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         scope: Option<Scope>,
+        /// What a lasting yes allowed; none: every call of the tool.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        patterns: Vec<String>,
     },
     InboxAccepted {
         item: ItemId,

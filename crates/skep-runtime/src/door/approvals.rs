@@ -130,7 +130,7 @@ pub struct DecisionInfo {
     /// The door it came through.
     pub from: String,
     pub scope: Scope,
-    /// What a lasting yes allowed; none: exactly this call.
+    /// What a lasting yes allowed; none: every call of the tool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,7 +182,9 @@ pub struct Covered {
     pub covers: bool,
     /// Why, or why not.
     pub why: String,
-    /// Other open questions of the agent that it would answer too.
+    /// What it would allow; nothing: every call of the tool.
+    pub allows: Vec<String>,
+    /// Other open questions that it would answer too: of the agent, or of the conversation.
     pub others: Vec<ApprovalInfo>,
     /// What it would have covered before.
     pub last: PastCalls,

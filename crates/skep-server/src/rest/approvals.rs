@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
-use skep_core::approval::ApprovalState;
+use skep_core::approval::{ApprovalState, Scope};
 use skep_runtime::door::{
     ApprovalInfo, ApprovalPage, ApprovalQuery, Covered, Credential, PinnedFile,
 };
@@ -109,9 +109,12 @@ pub(crate) struct PatternParams {
     /// One pattern, or several as a JSON list of texts; left out: exactly this call.
     #[param(example = r#"["git add", "git push"]"#)]
     patterns: Option<String>,
+    /// `session` or `always`; `always` where it is left out.
+    #[param(inline)]
+    scope: Option<Scope>,
 }
 
-/// What always-rules with these patterns would cover: this call, other open questions, and how
+/// What a lasting yes with these patterns would cover: this call, other open questions, and how
 /// many of the last calls.
 #[utoipa::path(
     get, path = "/api/v1/approvals/{id}/covers", tag = "approvals",
@@ -130,7 +133,8 @@ pub(crate) async fn covers(
     let patterns = params
         .patterns
         .map_or_else(Vec::new, |text| serde_json::from_str(&text).unwrap_or_else(|_| vec![text]));
-    Ok(Json(doors.hive.covers(&id, &patterns, permit.identity(), &permit.sight()).await?))
+    let yes = (params.scope.unwrap_or(Scope::Always), patterns.as_slice());
+    Ok(Json(doors.hive.covers(&id, yes, permit.identity(), &permit.sight()).await?))
 }
 
 /// Decides. The first answer counts; what was shown has to be what would run.

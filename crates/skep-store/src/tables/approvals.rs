@@ -12,11 +12,15 @@ use skep_core::ids::{
     AgentId, AgentName, ApprovalId, CallId, ItemId, SessionId, SessionKey, TurnId,
 };
 use skep_core::policy::Class;
+use skep_core::visible::bounded_text;
 
 use crate::engine::{Conn, Refusal, Run, SqlError, Tx, args, record};
 use crate::tables::inbox::{Accept, Accepted};
 use crate::tables::people::grants::{AddGrant, GrantRow};
 use crate::tables::waits::Decide;
+
+/// Characters of a pattern in an event.
+const TOLD: usize = 400;
 
 /// A question about a call that is to wait.
 #[derive(Clone, Debug)]
@@ -133,14 +137,15 @@ fn tell_decided(
     asking: &Asking<'_>,
     id: &str,
     state: ApprovalState,
-    by: Option<(&str, Scope)>,
+    answer: Option<&AnswerApproval>,
 ) {
-    let (by, scope) = by.unzip();
+    let patterns = answer.into_iter().flat_map(|answer| &answer.patterns);
     tx.event(asking.event(EventKind::ApprovalDecided {
         approval: id.to_owned(),
         state,
-        by: by.map(str::to_owned),
-        scope,
+        by: answer.map(|answer| answer.by.clone()),
+        scope: answer.map(|answer| answer.scope),
+        patterns: patterns.map(|pattern| bounded_text(pattern, TOLD)).collect(),
     }));
 }
 
@@ -182,7 +187,7 @@ impl Run for AnswerApproval {
             args![self.id, state, self.by, self.now, self.from, self.scope, patterns, self.note];
         tx.conn.run(update, &args).await?;
         let asking = found.asking(self.now);
-        tell_decided(tx, &asking, &self.id, state, Some((&self.by, self.scope)));
+        tell_decided(tx, &asking, &self.id, state, Some(self));
         tx.audit(self.trace(&found, state)).await?;
         for grant in &self.grants {
             AddGrant(grant.clone()).run(tx).await?;

@@ -60,10 +60,7 @@ impl Records<'_> {
             Ok((principals, grants::of_agent(conn, agent, now).await?))
         });
         let (principals, rows) = read.await.map_err(|error| unread(&error))?;
-        let here = rows.into_iter().filter(|row| match &row.session {
-            Some(other) => *other == session.as_str(),
-            None => true,
-        });
+        let here = rows.into_iter().filter(|row| row.counts_in(&session));
         Ok(CallerRights {
             who: principals.into_iter().map(|name| person(self.holder_of, &name)).collect(),
             grants: here.filter_map(|row| rule_of(&row)).collect(),

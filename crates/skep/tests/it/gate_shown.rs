@@ -6,6 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 use skep_testkit::Reply;
 use skep_testkit::http::{Answer, Api};
+use skep_testkit::wait::PATIENCE;
 
 use crate::stage::{Play, Stage};
 
@@ -33,11 +34,11 @@ async fn asked(play: &Play, session: &str, command: &str) -> (String, Value) {
     (item, questions.into_iter().find(|one| one["session_key"] == session).unwrap())
 }
 
-async fn covers(play: &Play, question: &Value, patterns: &[&str]) -> Value {
+async fn covers(play: &Play, question: &Value, scope: &str, patterns: &[&str]) -> Value {
     let patterns: String =
         json!(patterns).to_string().bytes().map(|byte| format!("%{byte:02X}")).collect();
     let id = question["id"].as_str().unwrap();
-    let path = format!("/api/v1/approvals/{id}/covers?patterns={patterns}");
+    let path = format!("/api/v1/approvals/{id}/covers?scope={scope}&patterns={patterns}");
     play.api().get(&path).await.unwrap().good().unwrap()
 }
 
@@ -99,14 +100,14 @@ async fn gate_a_lasting_yes_to_a_line_covers_every_command_of_it_and_nothing_els
         part("wc -l", &["wc -l $", "wc"]),
     ];
     assert_eq!(question["commands"], json!(parts));
-    let found = covers(&play, &question, &["echo", "date", "wc"]).await;
+    let found = covers(&play, &question, "always", &["echo", "date", "wc"]).await;
     assert_eq!(
         (&found["covers"], &found["last"]),
         (&json!(true), &json!({"calls": 1, "covered": 1}))
     );
     // One command less is not enough, whichever it is.
     for left in [["echo", "date"], ["echo", "wc"], ["date", "wc"]] {
-        assert_eq!(covers(&play, &question, &left).await["covers"], false, "{left:?}");
+        assert_eq!(covers(&play, &question, "always", &left).await["covers"], false, "{left:?}");
         for scope in ["session", "always"] {
             let wish = json!({"decision": "approve", "scope": scope, "patterns": left});
             let refused = play.decision(&question, wish).await;
@@ -115,7 +116,7 @@ async fn gate_a_lasting_yes_to_a_line_covers_every_command_of_it_and_nothing_els
     }
     // Nothing is granted on the side: neither another program nor more than the line has commands.
     for more in [vec!["echo", "date", "rm"], vec!["echo", "echo a", "date", "wc"]] {
-        let found = covers(&play, &question, &more).await;
+        let found = covers(&play, &question, "always", &more).await;
         assert_eq!(found["covers"], false, "{more:?}: {found}");
         let wish = json!({"decision": "approve", "scope": "session", "patterns": more});
         let refused = play.decision(&question, wish).await;
@@ -131,7 +132,7 @@ async fn gate_a_lasting_yes_to_a_line_covers_every_command_of_it_and_nothing_els
     let again = play.item("main", "one", "run: date +%m && echo c").await;
     play.ended("main", &again).await;
     let (_, more) = asked(&play, "one", "echo c && rm -rf x").await;
-    let found = covers(&play, &more, &["rm"]).await;
+    let found = covers(&play, &more, "always", &["rm"]).await;
     assert_eq!(found["covers"], false, "a rule for always has to cover all: {found}");
     assert_eq!(found["last"], json!({"calls": 3, "covered": 0}));
     let wish =
@@ -141,6 +142,99 @@ async fn gate_a_lasting_yes_to_a_line_covers_every_command_of_it_and_nothing_els
     for rule in [r#"command: "echo"}"#, r#"command: "rm -rf x $"}"#] {
         assert!(config.contains(rule), "{config}");
     }
+}
+
+/// A yes is taken exactly where its preview says so, and from then on the gate lets through exactly
+/// what was previewed.
+#[tokio::test]
+async fn gate_the_preview_of_a_lasting_yes_is_what_the_gate_does() {
+    let cases: [(&str, &[&str], [bool; 2]); 8] = [
+        ("echo a", &["echo"], [true, true]),
+        // A grant answers a rule that is more specific; a rule for always does not win over it.
+        ("rm -rf x", &["rm"], [true, false]),
+        // What was granted before counts along.
+        ("echo b && date +%Y", &["date"], [true, true]),
+        ("wc -l && uname", &["wc"], [false, false]),
+        ("wc -c", &["uname"], [false, false]),
+        ("uname \"$HOME\"", &["uname"], [false, false]),
+        ("tee f", &[], [true, true]),
+        ("echo c; shutdown", &["echo"], [false, false]),
+    ];
+    for (at, scope) in ["session", "always"].into_iter().enumerate() {
+        let stage = stage("I work.").await;
+        let more = "  - {effect: ask, tool: bash, command: 'rm -rf'}\n";
+        stage.write("teams/main/config.yaml", &format!("{ASKS}{more}"));
+        let play = stage.up().await;
+        for (command, patterns, expected) in cases {
+            let (item, question) = asked(&play, "one", command).await;
+            let found = covers(&play, &question, scope, patterns).await;
+            assert_eq!(found["covers"], expected[at], "{scope} {command}: {found}");
+            let wish = json!({"decision": "approve", "scope": scope, "patterns": patterns});
+            let decided = play.decision(&question, wish).await;
+            assert_eq!(decided.status == 200, expected[at], "{scope}: {}", decided.text);
+            if decided.status == 200 {
+                assert_eq!(decided.json["decision"]["patterns"], found["allows"]);
+                play.ended("main", &item).await;
+                let again = play.item("main", "one", &format!("run: {command}")).await;
+                play.ended("main", &again).await;
+                continue;
+            }
+            play.answer(&question, "deny").await;
+            play.ended("main", &item).await;
+            // Such grants, made all the same, do not let it through.
+            let mut made = Vec::new();
+            for pattern in patterns.iter().filter(|_| scope == "session") {
+                let grant = json!({"tool": "bash", "command": pattern, "minutes": 5});
+                let grant = play.api().post("/api/v1/agents/main/grants", &grant).await.unwrap();
+                made.push(grant.good().unwrap()["id"].as_str().unwrap().to_owned());
+            }
+            let (again, question) = asked(&play, "one", command).await;
+            play.answer(&question, "deny").await;
+            play.ended("main", &again).await;
+            for id in made {
+                play.api().delete(&format!("/api/v1/grants/{id}")).await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn gate_a_yes_for_a_conversation_says_what_it_allows_and_where() {
+    let stage = stage("I look.").await;
+    stage.write("teams/main/config.yaml", &format!("{ASKS}  - {{effect: ask, tool: look}}\n"));
+    let play = stage.up().await;
+    let (_, there) = asked(&play, "two", "id -u").await;
+    let (item, here) = asked(&play, "one", "id -u").await;
+    // Only what waits in the same conversation is answered with it.
+    assert_eq!(covers(&play, &here, "session", &["id"]).await["others"], json!([]));
+    let others = covers(&play, &here, "always", &["id"]).await["others"].clone();
+    assert_eq!(others[0]["id"], there["id"]);
+    // Without a pattern: what the call names.
+    let found = covers(&play, &here, "session", &[]).await;
+    assert_eq!((&found["covers"], &found["allows"]), (&json!(true), &json!(["id -u $"])));
+    let mut events = play.api().events("/api/v1/events").await.unwrap();
+    let wish = json!({"decision": "approve", "scope": "session"});
+    let done = play.decision(&here, wish.clone()).await.good().unwrap();
+    assert_eq!(done["decision"]["patterns"], json!(["id -u $"]));
+    let decided = loop {
+        let event = events.next_within(PATIENCE).await.unwrap().unwrap();
+        let event: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        if event["type"] == "approval_decided" {
+            break event;
+        }
+    };
+    assert_eq!(decided["patterns"], json!(["id -u $"]));
+    play.ended("main", &item).await;
+    // A tool that names nothing of the kind: every call of it.
+    stage.model.push(Reply::new().tool("look", json!({"text": "a"})));
+    let (item, look) = asked(&play, "one", "look").await;
+    let found = covers(&play, &look, "session", &[]).await;
+    assert_eq!((&found["covers"], &found["allows"]), (&json!(true), &json!([])));
+    play.decision(&look, wish).await.good().unwrap();
+    play.ended("main", &item).await;
+    stage.model.push(Reply::new().tool("look", json!({"text": "b"})));
+    let other = play.item("main", "one", "run: look").await;
+    play.ended("main", &other).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,16 @@ import { For, Show } from "solid-js";
 import type { ApprovalInfo, Message, Scope } from "../../api/types";
 import { when } from "../../state/approvals";
 import { href } from "../../state/route";
-import { exact, isShort, left, refusal, SCOPE_WORDS, verdict, wish } from "../../text/asks";
+import {
+  allowed,
+  exact,
+  isShort,
+  left,
+  refusal,
+  SCOPE_WORDS,
+  verdict,
+  wish,
+} from "../../text/asks";
 import { clock, plural } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
 import { usePage } from "../context";
@@ -60,17 +69,26 @@ function DecidedRow(props: { approval: ApprovalInfo }) {
     <div class="event" role="note">
       <Mark name={markOf(props.approval)} label={props.approval.state} />
       <p>
-        {verdict(props.approval, clock(when(props.approval)))}
-        <For each={props.approval.decision?.patterns ?? []}>
-          {(pattern) => (
-            <>
-              {" "}
-              <code>{visible(pattern)}</code>
-            </>
-          )}
-        </For>
+        <Verdict approval={props.approval} />
       </p>
     </div>
+  );
+}
+
+/** What was decided, by whom, and what it allows from then on. */
+export function Verdict(props: { approval: ApprovalInfo }) {
+  return (
+    <>
+      {verdict(props.approval, clock(when(props.approval)))}
+      <For each={allowed(props.approval)}>
+        {(pattern, at) => (
+          <>
+            {at() ? " and " : "; allows "}
+            <code>{visible(pattern)}</code>
+          </>
+        )}
+      </For>
+    </>
   );
 }
 

@@ -2,14 +2,13 @@
 
 import { createEffect, createSignal, For, on, Show } from "solid-js";
 import type { ApprovalInfo, Scope } from "../../api/types";
-import { when } from "../../state/approvals";
-import { refusal, SCOPE_WORDS, verdict } from "../../text/asks";
-import { clock } from "../../text/format";
+import { refusal, SCOPE_WORDS } from "../../text/asks";
 import { usePage } from "../context";
 import { createAction, isTyping, onKey, onLone } from "../hooks";
 import { Mark } from "../marks";
 import { Notice, Unavailable } from "../parts";
 import { markOf } from "./Approvals";
+import { Verdict } from "./AskCard";
 import type { DecisionChoice } from "./choice";
 import { Patterns } from "./Patterns";
 
@@ -36,7 +35,9 @@ export function Decide(props: Props) {
           <Notice text={problem()} marked />
           <div class="row">
             <Mark name={markOf(props.approval)} label={props.approval.state} />
-            <span class="grow">{verdict(props.approval, clock(when(props.approval)))}</span>
+            <span class="grow">
+              <Verdict approval={props.approval} />
+            </span>
             <Show when={may("approve") && props.approval.state === "expired"}>
               <button class="btn" onClick={() => void reopen()}>
                 Reopen

@@ -17,17 +17,20 @@ export function Patterns(props: Props) {
   const commands = () => props.approval.commands;
   const rules = () => plural(new Set(props.choice.patterns()).size || 1, "rule");
   const label = () => {
-    if (commands().length === 0) return "Exactly this call";
-    return commands().length > 1 ? "One pattern per command" : "Pattern";
+    if (commands().length > 0) return commands().length > 1 ? "One pattern per command" : "Pattern";
+    const { tool } = props.approval;
+    const allows = props.choice.preview()?.allows ?? [];
+    return `Allows ${allows.length ? allows.map(visible).join(" and ") : `every call of ${tool}`}`;
   };
+  const reach = () =>
+    props.choice.scope() === "always"
+      ? `Adds ${rules()} for ${props.approval.agent}`
+      : "In this conversation only";
   return (
     <>
       <div class="row small">
         <span class="grow muted">
-          {label()}
-          <Show when={props.choice.scope() === "always"}>
-            . Adds {rules()} for {props.approval.agent}
-          </Show>
+          {label()}. {reach()}
         </span>
         <Show when={props.choice.preview()?.last}>
           {(last) => (

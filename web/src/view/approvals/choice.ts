@@ -34,7 +34,7 @@ export function createChoice(approval: () => ApprovalInfo) {
     if (!lasts() || missing()) return undefined;
     // Without any it is about exactly this call.
     const patterns = given().length ? JSON.stringify(given()) : undefined;
-    return `/approvals/${approval().id}/covers${query({ patterns })}`;
+    return `/approvals/${approval().id}/covers${query({ scope: scope(), patterns })}`;
   });
   const preview = () =>
     lasts() && !missing() && !covered.loading ? covered.latest : undefined;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use skep_guard::hangup;
 
-use super::{choices, covers_path, decide, joined, own_patterns, past, show_decided};
+use super::{allowed, choices, covers_path, decide, joined, own_patterns, past, show_decided};
 use crate::failure::Failure;
 use crate::hive::{Client, Globals};
 use crate::print::{foreign, items, output, text};
@@ -77,7 +77,7 @@ async fn lasting(client: &Client, question: &Value, scope: &str) -> Option<Value
 /// Shows what the patterns cover; false if they do not cover this call.
 async fn preview(client: &Client, question: &Value, scope: &str, patterns: &[String]) -> bool {
     let id = question["id"].as_str().unwrap_or_default();
-    let found = match client.get(&covers_path(id, patterns)).await {
+    let found = match client.get(&covers_path(id, scope, patterns)).await {
         Ok(found) => found,
         Err(error) => {
             output::note(client.failure("see what that covers", error).to_string());
@@ -88,9 +88,10 @@ async fn preview(client: &Client, question: &Value, scope: &str, patterns: &[Str
         output::note(format!("that would not answer this question: {}", text(&found["why"])));
         return false;
     }
-    let others = items(&found["others"]).iter();
-    let here = |other: &&Value| scope == "always" || other["session"] == question["session"];
-    let others: Vec<&Value> = others.filter(here).collect();
+    let reach = if scope == "always" { "from now on" } else { "in this conversation" };
+    let allows = allowed(&found["allows"], &question["tool"]);
+    output::line(format!("it allows {reach}: {allows}"));
+    let others = items(&found["others"]);
     match others.is_empty() {
         true => output::line("it covers this call, and nothing else that waits"),
         false => output::line("it covers this call, and answers these that wait too:"),

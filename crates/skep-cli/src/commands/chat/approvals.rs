@@ -175,7 +175,7 @@ impl PendingApprovals {
         sets.push(Vec::new());
         self.mode = DecisionMode::Patterns(PatternChoice::new(scope, sets.clone()));
         let ask = |set: Vec<String>| {
-            let path = covers_path(&id, &set);
+            let path = covers_path(&id, scope, &set);
             ReplyAction::Send(ChatCommand::Read(ChatRead::Covers(set), path))
         };
         sets.into_iter().map(ask).collect()
@@ -244,7 +244,7 @@ mod tests {
         };
         let preview = |set: &[&str]| {
             let set: Vec<String> = set.iter().map(|pattern| (*pattern).to_owned()).collect();
-            let path = covers_path("a", &set);
+            let path = covers_path("a", "always", &set);
             ReplyAction::Send(ChatCommand::Read(ChatRead::Covers(set), path))
         };
         // The list says what each covers; nothing is decided before one is taken from it.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::approvals::{PendingApprovals, ReplyAction};
 use super::transcript::ChatEntry;
-use crate::commands::approve::{details, joined, own_patterns};
+use crate::commands::approve::{allowed, details, joined, own_patterns};
 use crate::print::text::{in_rows, indented};
 use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan, foreign, items, shortened, width};
 
@@ -230,7 +230,7 @@ pub fn prompt(approvals: &PendingApprovals, now: i64, term: &TermInfo) -> Vec<Te
     match &approvals.mode {
         DecisionMode::Keys if !approvals.is_settled(now) => Vec::new(),
         DecisionMode::Keys => keys(approvals, term),
-        DecisionMode::Patterns(choice) => list(choice, &agent, term),
+        DecisionMode::Patterns(choice) => list(choice, &agent, &question["tool"], term),
         DecisionMode::OwnPatterns { .. } => {
             let text = "Patterns, one for each command with ; between them. Enter shows what they \
                         cover, Esc goes back.";
@@ -259,7 +259,7 @@ fn hint(text: &str, term: &TermInfo) -> Vec<TextLine> {
     indented(text, "  ", Style::FAINT, term)
 }
 
-fn list(choice: &PatternChoice, agent: &str, term: &TermInfo) -> Vec<TextLine> {
+fn list(choice: &PatternChoice, agent: &str, tool: &Value, term: &TermInfo) -> Vec<TextLine> {
     let heading = match choice.scope {
         "always" => format!("Always: writes rules for {agent}. Matches of the last calls:"),
         _ => "In this conversation. Matches of the last calls:".to_owned(),
@@ -284,7 +284,7 @@ fn list(choice: &PatternChoice, agent: &str, term: &TermInfo) -> Vec<TextLine> {
         let text = format!("  {mark}{} {}", place + 1, shortened(&name, room));
         lines.push(vec![TextSpan::new(text, style), TextSpan::new(count, Style::FAINT)]);
     }
-    lines.extend(about_marked(choice, term));
+    lines.extend(about_marked(choice, tool, term));
     let word = if choice.scope == "always" { "always" } else { "for this conversation" };
     let last = choice.sets.len();
     let ways = [
@@ -298,7 +298,7 @@ fn list(choice: &PatternChoice, agent: &str, term: &TermInfo) -> Vec<TextLine> {
 }
 
 /// The marked set whole, why it does not do, and what else it decides.
-fn about_marked(choice: &PatternChoice, term: &TermInfo) -> Vec<TextLine> {
+fn about_marked(choice: &PatternChoice, tool: &Value, term: &TermInfo) -> Vec<TextLine> {
     let Some((set, found)) = choice.marked() else { return Vec::new() };
     let mut lines = Vec::new();
     if width(&joined(set)) + 30 > term.width {
@@ -308,6 +308,9 @@ fn about_marked(choice: &PatternChoice, term: &TermInfo) -> Vec<TextLine> {
     if found["covers"] != true {
         lines.extend(hint(&foreign(found["why"].as_str().unwrap_or("it is refused")), term));
         return lines;
+    }
+    if set.is_empty() {
+        lines.extend(hint(&format!("Allows {}", allowed(&found["allows"], tool)), term));
     }
     let others = items(&found["others"]).iter();
     let others: Vec<String> = others
@@ -496,12 +499,12 @@ mod tests {
         let mut desk = Desk::new();
         let asked = desk.write("a");
         let sets = [json!(["a x $", "b $"]), json!(["a", "b $"]), json!([])];
-        let preview = |set: &Value| {
+        let preview = |scope: &str, set: &Value| {
             let set: Vec<String> = serde_json::from_value(set.clone()).unwrap();
-            let path = crate::commands::approve::covers_path("a", &set);
+            let path = crate::commands::approve::covers_path("a", scope, &set);
             ReplyAction::Send(ChatCommand::Read(ChatRead::Covers(set), path))
         };
-        assert_eq!(asked, sets.iter().map(preview).collect::<Vec<_>>());
+        assert_eq!(asked, sets.iter().map(|set| preview("always", set)).collect::<Vec<_>>());
         assert_eq!(desk.press(KeyCode::Enter), [], "not before it is known");
         let found = json!({"covers": true, "others": [], "last": {"calls": 5, "covered": 2}});
         for set in &sets {
@@ -520,7 +523,7 @@ mod tests {
         assert_eq!(desk.line, "a; b $");
         desk.write(" c");
         let asked = desk.press(KeyCode::Enter);
-        assert_eq!(asked.first(), Some(&preview(&json!(["a", "b $ c"]))));
+        assert_eq!(asked.first(), Some(&preview("session", &json!(["a", "b $ c"]))));
         let no = json!({"covers": false, "why": "no part of this call"});
         desk.approvals.covers(&["a".to_owned(), "b $ c".to_owned()], &no);
         assert!(desk.shown(80).contains("no part of this call"));

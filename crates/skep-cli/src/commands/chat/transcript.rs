@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::approvals::PendingApprovals;
 use super::connection::{ChatCommand, ChatRead, ChatUpdate, is_key, speaks_of};
 use super::picker::Picker;
+use crate::commands::approve::verdict;
 use crate::failure::Failure;
 use crate::hive::escaped;
 use crate::print::outcome;
@@ -456,17 +457,10 @@ impl ChatTranscript {
 
 /// `approved once: make deploy   14:35, by anna`
 fn decided(event: &Value, about: Option<&Value>) -> String {
-    let state = text(&event["state"]);
-    let scope = match event["scope"].as_str().filter(|_| state == "approved") {
-        Some("session") => " for this conversation",
-        Some("always") => " always",
-        Some(_) => " once",
-        None => "",
-    };
-    let summary = about.and_then(|about| about["summary"].as_str()).unwrap_or("an approval");
+    let verdict = verdict(&event["state"], event, about.unwrap_or(&Value::Null));
     let at = event["at"].as_i64().map(time::clock).unwrap_or_default();
     let by = event["by"].as_str().map(|by| format!(", by {by}")).unwrap_or_default();
-    format!("{state}{scope}: {summary}   {at}{by}")
+    format!("{verdict}   {at}{by}")
 }
 
 fn done() -> Option<String> {

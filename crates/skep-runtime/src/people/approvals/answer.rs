@@ -20,7 +20,7 @@ use skep_store::inbox::{Accept, Accepted, Letter};
 use skep_turn::gate::Bound;
 use skep_turn::lane::Slot;
 
-use super::{Drafted, approvers_of, files_of, row_of, unknown_approval, with_rules};
+use super::{Foreseen, approvers_of, draft_of, files_of, row_of, unknown_approval};
 use crate::door::{
     ApprovalInfo, DecisionWish, DoorError, ErrorKind, FileWriters, Identity, Inbound, RuleDraft,
     Sight, Source,
@@ -36,6 +36,8 @@ const NOTE_CHARACTERS: usize = 2000;
 struct Lasting {
     /// Other open questions that it answers.
     also: Vec<Approval>,
+    /// What it allows.
+    patterns: Vec<String>,
     /// To be made with the answer.
     grants: Vec<GrantRow>,
     /// A rule stands in the agent's file by now.
@@ -65,7 +67,7 @@ impl Hive {
     async fn decided(
         &self,
         id: &str,
-        wish: DecisionWish,
+        mut wish: DecisionWish,
         by: &Identity,
         sight: &Sight,
     ) -> Result<ApprovalInfo, DoorError> {
@@ -103,6 +105,9 @@ impl Hive {
             lasts = self.allow_lasting(&row, &*agent?, &wish).await?;
         }
         let written = lasts.written;
+        if wish.patterns.is_empty() {
+            wish.patterns = lasts.patterns;
+        }
         self.answer(&row, &wish, note, lasts.grants).await.map_err(|mut error| {
             if written {
                 error.text.push_str(RULE_STAYS);
@@ -223,13 +228,9 @@ impl Hive {
         agent: &AgentSettings,
         wish: &DecisionWish,
     ) -> Result<Lasting, DoorError> {
-        let Drafted { rules, stray } = self.draft_rules(row, agent, &wish.patterns).await?;
-        let always = wish.scope == Scope::Always;
-        let (policy, grants) = match always {
-            true => (with_rules(&agent.policy, &rules), Vec::new()),
-            false => (agent.policy.clone(), rules.clone()),
-        };
-        let verdict = self.imagined(row, agent, &policy, grants.clone()).await?;
+        let foreseen = self.foresee(row, agent, wish.scope, &wish.patterns).await?;
+        let patterns = foreseen.patterns();
+        let Foreseen { rules, stray, verdict, also, .. } = foreseen;
         if verdict.effect != Effect::Allow {
             let text = format!(
                 "That would not answer the next question of this kind: {}. Choose a narrower \
@@ -242,11 +243,9 @@ impl Hive {
             let text = format!("Nothing was decided: {why}.");
             return Err(DoorError::new(ErrorKind::Invalid, "bad_pattern", text));
         }
-        let mut also = self.also_covered(row, agent, &policy, grants).await?;
-        if !always {
-            also.retain(|other| other.session == row.session);
+        if wish.scope != Scope::Always {
             let grants = rules.iter().map(|rule| grant_row(row, rule, &wish.by)).collect();
-            return Ok(Lasting { also, grants, written: false });
+            return Ok(Lasting { also, patterns, grants, written: false });
         }
         let drafts: Vec<RuleDraft> = rules.iter().map(draft_of).collect();
         let Some(FileWriters { rules: write, .. }) = self.shared.facts.writers.get() else {
@@ -268,7 +267,7 @@ impl Hive {
         };
         self.shared.store.write(AddAudit { row: told }).await.map_err(door_error)?;
         put_in_force.await;
-        Ok(Lasting { also, grants: Vec::new(), written: true })
+        Ok(Lasting { also, patterns, grants: Vec::new(), written: true })
     }
 
     pub(super) async fn keep_refused(&self, id: &str, who: &Who, why: String) {
@@ -287,15 +286,6 @@ fn grant_row(row: &Approval, rule: &Rule, by: &str) -> GrantRow {
         made_by: by.to_owned(),
         made_at: clock::now_ms(),
         ..row_of(row, draft_of(rule))
-    }
-}
-
-fn draft_of(rule: &Rule) -> RuleDraft {
-    RuleDraft {
-        tool: rule.tool.clone(),
-        path: rule.path.as_ref().map(ToString::to_string),
-        command: rule.command.as_ref().map(ToString::to_string),
-        host: rule.host.as_ref().map(ToString::to_string),
     }
 }
 

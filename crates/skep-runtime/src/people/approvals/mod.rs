@@ -10,6 +10,7 @@ use serde_json::Value;
 use skep_core::approval::{ApprovalState, Scope};
 use skep_core::message::{Block, View};
 use skep_core::policy::approvers::Approvers;
+use skep_core::policy::evaluate::Verdict;
 use skep_core::policy::rule::{Piece, Rule, Who};
 use skep_core::policy::{Class, Effect, Policy};
 use skep_core::settings::AgentSettings;
@@ -37,11 +38,24 @@ const PAST_ROWS: u32 = 40;
 /// Characters of the agent's own words that go with a question.
 const WORDS: usize = 1000;
 
-/// What a lasting yes would stand for.
-struct Drafted {
+/// What a lasting yes comes to. A preview and a decision are made of the same.
+struct Foreseen {
     rules: Vec<Rule>,
     /// Why the patterns are not about this call, where they are not.
     stray: Option<String>,
+    /// What would be decided about the call.
+    verdict: Verdict,
+    /// Other open questions that would be answered.
+    also: Vec<Approval>,
+    /// What would cover later calls: the rules, and for a conversation what is granted there.
+    covering: Vec<Rule>,
+}
+
+impl Foreseen {
+    /// What it allows; nothing: every call of the tool.
+    fn patterns(&self) -> Vec<String> {
+        self.rules.iter().filter_map(pattern_of).collect()
+    }
 }
 
 impl Hive {
@@ -101,29 +115,55 @@ impl Hive {
         Ok(both.map(|(row, words)| self.approval_info(row, words, who)).collect())
     }
 
-    /// What patterns would cover, before anybody says yes to them.
+    /// What patterns would cover in this scope, before anybody says yes to them.
     pub async fn covers(
         &self,
         id: &str,
-        patterns: &[String],
+        (scope, patterns): (Scope, &[String]),
         by: &Identity,
         sight: &Sight,
     ) -> Result<Covered, DoorError> {
         let who = self.visitor(by);
         let row = self.seen_approval(id, &who, sight).await?;
         let agent = self.agent_of(row.agent, &row.agent_name)?;
-        let Drafted { rules, stray } = self.draft_rules(&row, &agent, patterns).await?;
-        let policy = with_rules(&agent.policy, &rules);
-        let verdict = self.imagined(&row, &agent, &policy, Vec::new()).await?;
-        let others = self.also_covered(&row, &agent, &policy, Vec::new()).await?;
-        let seen = others.into_iter().filter(|row| sees(&who, sight, row)).collect();
-        let allows = verdict.effect == Effect::Allow;
+        let foreseen = self.foresee(&row, &agent, scope, patterns).await?;
+        let allows = foreseen.patterns();
+        let Foreseen { stray, verdict, also, covering, .. } = foreseen;
+        let seen = also.into_iter().filter(|row| sees(&who, sight, row)).collect();
+        let allowed = verdict.effect == Effect::Allow;
         Ok(Covered {
-            covers: allows && stray.is_none(),
-            why: stray.filter(|_| allows).unwrap_or(verdict.why),
+            covers: allowed && stray.is_none(),
+            why: stray.filter(|_| allowed).unwrap_or(verdict.why),
+            allows,
             others: self.infos(seen, &who).await?,
-            last: self.past_calls(&row, &agent, rules).await?,
+            last: self.past_calls(&row, &agent, covering).await?,
         })
+    }
+
+    async fn foresee(
+        &self,
+        row: &Approval,
+        agent: &AgentSettings,
+        scope: Scope,
+        patterns: &[String],
+    ) -> Result<Foreseen, DoorError> {
+        let (rules, stray) = self.draft_rules(row, agent, patterns).await?;
+        let always = scope == Scope::Always;
+        // A rule outlasts what is granted now. A grant stands beside it, as in the gate.
+        let (policy, grants) = match always {
+            true => (with_rules(&agent.policy, &rules), Vec::new()),
+            false => {
+                let granted = self.grants_of(row.agent).await?;
+                let granted = granted.iter().filter(|grant| grant.counts_in(&row.session));
+                let granted = granted.filter_map(gate::rule_of).chain(rules.iter().cloned());
+                (agent.policy.clone(), granted.collect())
+            }
+        };
+        let verdict = self.imagined(row, agent, &policy, grants.clone()).await?;
+        let mut also = self.also_covered(row, agent, &policy, grants.clone()).await?;
+        also.retain(|other| always || other.session == row.session);
+        let covering = if always { rules.clone() } else { grants };
+        Ok(Foreseen { rules, stray, verdict, also, covering })
     }
 
     async fn imagined(
@@ -132,7 +172,7 @@ impl Hive {
         agent: &AgentSettings,
         policy: &Policy,
         grants: Vec<Rule>,
-    ) -> Result<skep_core::policy::evaluate::Verdict, DoorError> {
+    ) -> Result<Verdict, DoorError> {
         let tool = self.tool(&row.tool)?;
         let who = row.asked_by.iter().map(|name| self.shared.person(name)).collect();
         let known = CallerRights { who, grants };
@@ -164,13 +204,14 @@ impl Hive {
         Ok(covered)
     }
 
-    /// The rules that a yes with these patterns stands for; without any, exactly this call.
+    /// The rules that a yes with these patterns stands for, without any exactly this call; and why
+    /// they are not about it, where they are not.
     async fn draft_rules(
         &self,
         row: &Approval,
         agent: &AgentSettings,
         patterns: &[String],
-    ) -> Result<Drafted, DoorError> {
+    ) -> Result<(Vec<Rule>, Option<String>), DoorError> {
         let tool = self.tool(&row.tool)?;
         let subject = tool.subject(&row.arguments);
         let mut pieces = looked_at(agent, vec![subject.clone()]).await;
@@ -192,7 +233,7 @@ impl Hive {
                 )
             }),
         };
-        Ok(Drafted { rules, stray })
+        Ok((rules, stray))
     }
 
     /// How many of the newest calls of the tool in the conversation the rules cover.
@@ -373,10 +414,24 @@ fn files_of(files: &Value) -> Vec<NamedFile> {
     Vec::deserialize(files).unwrap_or_default()
 }
 
+fn pattern_of(rule: &Rule) -> Option<String> {
+    let RuleDraft { path, command, host, .. } = draft_of(rule);
+    command.or(path).or(host)
+}
+
 fn with_rules(policy: &Policy, rules: &[Rule]) -> Policy {
     let mut policy = policy.clone();
     policy.rules.extend_from_slice(rules);
     policy
+}
+
+fn draft_of(rule: &Rule) -> RuleDraft {
+    RuleDraft {
+        tool: rule.tool.clone(),
+        path: rule.path.as_ref().map(ToString::to_string),
+        command: rule.command.as_ref().map(ToString::to_string),
+        host: rule.host.as_ref().map(ToString::to_string),
+    }
 }
 
 fn row_of(row: &Approval, draft: RuleDraft) -> GrantRow {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use skep_core::Millis;
 use skep_core::audit::AuditRow;
-use skep_core::ids::{AgentId, AgentName};
+use skep_core::ids::{AgentId, AgentName, SessionId};
 
 use crate::engine::{Columns, Conn, Record, Refusal, Run, SqlError, Tx, args};
 
@@ -26,6 +26,12 @@ pub struct GrantRow {
     pub made_by: String,
     pub made_at: Millis,
     pub until: Option<Millis>,
+}
+
+impl GrantRow {
+    pub fn counts_in(&self, session: &SessionId) -> bool {
+        self.session.as_deref().is_none_or(|own| own == session.as_str())
+    }
 }
 
 #[derive(Clone)]
