@@ -24,7 +24,7 @@ export function createNotices(live: Live, router: Router) {
   function show(title: string, body: string, to: Route): void {
     if (!on() || !document.hidden) return;
     try {
-      const notice = new Notification(title, { body, tag: href(to), icon: "/icon.svg" });
+      const notice = new Notification(title, { body, tag: href(to), icon: "/icon-192.png" });
       notice.onclick = () => {
         notice.close();
         window.focus();

@@ -51,6 +51,7 @@ impl Asset {
             Some("js") => "text/javascript; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",
             Some("svg") => "image/svg+xml",
+            Some("png") => "image/png",
             Some("webmanifest") => "application/manifest+json",
             _ => "application/octet-stream",
         }
