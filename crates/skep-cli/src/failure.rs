@@ -51,6 +51,11 @@ impl Failure {
         self.next = Some(next.into());
         self
     }
+
+    /// The same, if nothing better is known.
+    pub fn or_next(self, next: &str) -> Self {
+        if self.next.is_some() { self } else { self.next(next) }
+    }
 }
 
 impl std::error::Error for Failure {}

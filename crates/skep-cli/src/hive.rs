@@ -11,4 +11,4 @@ pub(crate) use client::{escaped, with_query};
 pub use globals::Globals;
 pub use home::Home;
 pub(crate) use ids::IdList;
-pub(crate) use stream::{AnswerStream, tell_approval, tell_waits};
+pub(crate) use stream::{EventReader, MessageWatch, tell_approval};

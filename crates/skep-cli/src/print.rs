@@ -10,4 +10,4 @@ pub(crate) mod values;
 pub(crate) use output::{Tone, foreign, toned};
 pub(crate) use table::table;
 pub(crate) use text::{Colour, Style, TermInfo, TextLine, TextSpan, shortened, width};
-pub(crate) use values::{counted, items, stamp, text, text_or_empty};
+pub(crate) use values::{counted, items, money, stamp, text, text_or_empty};

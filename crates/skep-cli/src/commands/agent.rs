@@ -88,7 +88,7 @@ where
     }
 }
 
-async fn agents(client: &Client, attempted: &str) -> Result<Vec<Value>, Failure> {
+pub async fn agents(client: &Client, attempted: &str) -> Result<Vec<Value>, Failure> {
     let told = client.fetch("/api/v1/agents", attempted).await?;
     Ok(told["agents"].as_array().cloned().unwrap_or_default())
 }

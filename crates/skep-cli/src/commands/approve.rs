@@ -107,9 +107,9 @@ async fn decide(client: &Client, id: &str, body: &Value) -> Result<Value, Failur
 }
 
 fn failure(client: &Client, attempted: &str, error: CallError) -> Failure {
-    let gone = matches!(error, CallError::Problem { status: 404 | 409, .. });
+    let decided = matches!(error, CallError::Problem { status: 409, .. });
     let failure = client.failure(attempted, error);
-    if gone { failure.next("skep approve") } else { failure }
+    if decided { failure.next("skep approve") } else { failure }
 }
 
 fn show_decided(globals: &Globals, done: &Value) {
@@ -252,9 +252,8 @@ pub fn allowed(patterns: &Value, tool: &Value) -> String {
 /// What patterns would have covered before.
 pub fn past(found: &Value) -> String {
     let count = |key: &str| found["last"][key].as_u64().unwrap_or(0);
-    let (covered, calls) = (count("covered"), count("calls"));
-    let plural = if calls == 1 { "" } else { "s" };
-    format!("it covers {covered} of the last {calls} call{plural} of this conversation")
+    let (covered, calls) = (count("covered"), counted(count("calls"), "call", "calls"));
+    format!("it covers {covered} of the last {calls} of this conversation")
 }
 
 #[derive(Args)]
@@ -369,10 +368,7 @@ pub async fn run_grant(command: GrantCommand, globals: &Globals) -> Result<(), F
             }
         }
         GrantCommand::Revoke { id } => {
-            let id = IdList::grants().whole(&client, &id).await?;
-            let gone = client.delete(&format!("/api/v1/grants/{}", escaped(&id))).await;
-            gone.map_err(|error| client.failure("revoke the grant", error))?;
-            globals.print(&json!({"revoked": id}), [format!("revoked {id}")]);
+            IdList::grants().revoke(&client, globals, &id).await?;
         }
     }
     Ok(())

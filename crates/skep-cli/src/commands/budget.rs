@@ -2,11 +2,10 @@
 
 use clap::Args;
 use serde_json::Value;
-use skep_core::money::Money;
 
 use crate::failure::Failure;
 use crate::hive::{Client, Globals};
-use crate::print::{items, table};
+use crate::print::{items, money, table};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -34,23 +33,20 @@ fn cells(whose: &str, budget: &Value, turn: &Value) -> [String; 8] {
     let limits = &budget["limits"];
     let number = |key: &str| budget[key].as_u64().unwrap_or(0);
     let used = number("tokens") + number("unsettled_tokens");
+    let tokens = turn["tokens"].as_u64().map(|tokens| format!("{tokens} tokens"));
+    let turn = [money(&turn["cost"]), tokens];
     [
         whose.to_owned(),
-        money(&budget["cost"]),
-        money(&budget["held_cost"]),
-        money(&budget["unsettled_cost"]),
-        money(&limits["cost"]),
+        or_dash(money(&budget["cost"])),
+        or_dash(money(&budget["held_cost"])),
+        or_dash(money(&budget["unsettled_cost"])),
+        or_dash(money(&limits["cost"])),
         used.to_string(),
-        limits["tokens"].as_u64().map_or_else(|| "-".to_owned(), |tokens| tokens.to_string()),
-        match (money(&turn["cost"]), turn["tokens"].as_u64()) {
-            (cost, None) => cost,
-            (cost, Some(tokens)) if cost == "-" => format!("{tokens} tokens"),
-            (cost, Some(tokens)) => format!("{cost}, {tokens} tokens"),
-        },
+        or_dash(limits["tokens"].as_u64().map(|tokens| tokens.to_string())),
+        or_dash(turn.into_iter().flatten().reduce(|cost, tokens| format!("{cost}, {tokens}"))),
     ]
 }
 
-fn money(value: &Value) -> String {
-    let amount = value.as_f64().and_then(Money::from_dollars);
-    amount.map_or_else(|| "-".to_owned(), |amount| amount.to_string())
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
 }

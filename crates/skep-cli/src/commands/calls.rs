@@ -50,10 +50,8 @@ pub async fn run(command: CallsCommand, globals: &Globals) -> Result<(), Failure
             let call = call_of(&list, &turn, &call);
             let path = format!("/api/v1/calls/unknown/{}/{}", escaped(&turn), escaped(&call));
             let body = json!({ "outcome": outcome, "note": note });
-            let done = client.post(&path, &body, None).await;
-            let done = done.map_err(|error| {
-                client.failure(format!("resolve the call {call}"), error).next("skep calls list")
-            })?;
+            let done = client.submit(&path, &body, format!("resolve the call {call}")).await;
+            let done = done.map_err(|failure| failure.or_next("skep calls list"))?;
             let line = match done["item"].as_str() {
                 Some(item) => format!("it runs again; to follow it: skep task show {item}"),
                 None => "recorded".to_owned(),

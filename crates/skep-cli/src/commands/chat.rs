@@ -23,7 +23,6 @@ mod view;
 #[cfg(test)]
 mod markdown_tests;
 
-use std::collections::HashSet;
 use std::io::{IsTerminal, stdin, stdout};
 use std::time::Duration;
 
@@ -83,38 +82,24 @@ pub async fn run(
     if typed && !globals.json && is_wanted(globals).await {
         start().await?;
     }
-    let client = Client::open(globals)?;
     let dumb = environment::var("TERM").is_none_or(|terminal| terminal == "dumb");
     let paints = typed && !dumb && !globals.json;
-    let place = ChatPlace { agent: command.agent, session: command.session };
-    let line_to = |place: &ChatPlace| ConnectionOptions {
-        agent: place.agent.clone(),
-        session: place.session.clone(),
-        patience: (!paints).then_some(PATIENCE),
-    };
-    let connection = connection::open(client, line_to(&place)).await?;
     if !paints && command.resume {
         let why = "--resume needs a terminal to choose on";
         return Err(Failure::new(Exit::Usage, "resume", why).next("skep session list"));
     }
-    if !paints {
-        let prompt = typed && !globals.json;
-        let globals = globals.clone();
-        let plain = PlainChat {
-            connection,
-            globals,
-            prompt,
-            ended_turn: Value::Null,
-            named: HashSet::new(),
-        };
-        return match command.message {
-            Some(text) => plain.once(text).await,
-            None => plain.converse().await,
-        };
-    }
-    let (mut place, mut connection, mut message) = (place, connection, command.message);
-    let (mut resume, mut keys) = (command.resume, None);
+    let mut client = Client::open(globals)?;
+    let mut place = ChatPlace { agent: command.agent, session: command.session };
+    let (mut message, mut resume, mut keys) = (command.message, command.resume, None);
     loop {
+        let patience = (!paints).then_some(PATIENCE);
+        let ChatPlace { agent, session } = &place;
+        let (agent, session) = (agent.clone(), session.clone());
+        let options = ConnectionOptions { agent, session, patience };
+        let mut connection = connection::open(client, options).await?;
+        if !paints {
+            return PlainChat::new(connection, globals, typed && !globals.json).run(message).await;
+        }
         let mut transcript = ChatTranscript::new(&place.agent, &place.session);
         let first = connection.updates.recv().await;
         if let Some(ChatUpdate::Opened { state, .. }) = &first {
@@ -135,9 +120,8 @@ pub async fn run(
         let options = ScreenOptions { message: message.take(), workspace, keys: &mut keys };
         let run = terminal::run(connection, transcript, term, options);
         let Some(chosen) = run.await? else { return Ok(()) };
-        let client = Client::open(globals)?;
+        client = Client::open(globals)?;
         place = resumed(&client, &chosen).await?;
-        connection = connection::open(client, line_to(&place)).await?;
     }
 }
 

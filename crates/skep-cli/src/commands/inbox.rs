@@ -104,18 +104,27 @@ pub struct ItemArgs {
 pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Failure> {
     let (what, ItemArgs { id }) = match command {
         TaskCommand::List { agent, which } => return list(agent, which, globals).await,
-        TaskCommand::Retry(item) => return retry(&item.id, globals).await,
         TaskCommand::Show(item) => ("show", item),
         TaskCommand::Cancel(item) => ("cancel", item),
+        TaskCommand::Retry(item) => ("retry", item),
     };
     let client = Client::open(globals)?;
     let id = IdList::items().whole(&client, &id).await?;
     let path = format!("/api/v1/inbox/{}", escaped(&id));
+    // The key makes a retry after a broken connection safe.
+    let key = skep_guard::random::uuid().to_string();
     let told = match what {
         "show" => client.get(&path).await,
-        _ => client.post(&format!("{path}/cancel"), &json!(null), None).await,
+        verb => client.post(&format!("{path}/{verb}"), &json!(null), Some(&key)).await,
     };
     let item = told.map_err(|error| failed(&client, what, &id, error))?;
+    if what == "retry" {
+        let new = text(&item["item_id"]);
+        let done = format!("{} as item {new}", text(&item["state"]));
+        let next = globals.commands(&format!("follow it: skep task show {new}"));
+        globals.print(&item, [done, next]);
+        return Ok(());
+    }
     let mut lines = lines(&item);
     if item["error"].is_object() && item["retried_as"].is_null() && item["kind"] == "message" {
         let next = format!("next: skep task retry {}", text(&item["item_id"]));
@@ -125,30 +134,9 @@ pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Fai
     Ok(())
 }
 
-async fn retry(id: &str, globals: &Globals) -> Result<(), Failure> {
-    let client = Client::open(globals)?;
-    let id = &IdList::items().whole(&client, id).await?;
-    let path = format!("/api/v1/inbox/{}/retry", escaped(id));
-    // The key makes a retry after a broken connection safe.
-    let key = skep_guard::random::uuid().to_string();
-    let told = client.post(&path, &json!(null), Some(&key)).await;
-    let receipt = told.map_err(|error| failed(&client, "retry", id, error))?;
-    let new = text(&receipt["item_id"]);
-    let done = format!("{} as item {new}", text(&receipt["state"]));
-    let next = globals.commands(&format!("follow it: skep task show {new}"));
-    globals.print(&receipt, [done, next]);
-    Ok(())
-}
-
 fn failed(client: &Client, what: &str, id: &str, error: CallError) -> Failure {
-    let ended = matches!(&error, CallError::Problem { code, .. } if code != "unknown_item");
-    let unknown = matches!(&error, CallError::Problem { status: 404, .. });
     let failure = client.failure(format!("{what} the item {id}"), error);
-    match (unknown, ended) {
-        (true, _) => failure.next("skep inbox"),
-        (false, true) if failure.next.is_none() => failure.next(format!("skep task show {id}")),
-        _ => failure,
-    }
+    failure.or_next(&format!("skep task show {id}"))
 }
 
 /// An item in lines of a name and a value.

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::{CallError, Client, Globals, escaped};
+use crate::hive::{Client, Globals, escaped};
 use crate::print::{Tone, counted, foreign, items, output, text_or_empty, toned};
 
 #[derive(Subcommand)]
@@ -53,21 +53,15 @@ async fn test(client: &Client, globals: &Globals, name: Option<String>) -> Resul
         Some(name) => vec![name],
         None => {
             let list = profiles(client, "").await?;
-            items(&list["providers"])
-                .iter()
-                .filter_map(|it| it["name"].as_str())
-                .map(str::to_owned)
-                .collect()
+            let names = items(&list["providers"]).iter().filter_map(|it| it["name"].as_str());
+            names.map(str::to_owned).collect()
         }
     };
     let (mut tries, mut failed) = (Vec::new(), 0);
     for name in names {
         let path = format!("/api/v1/providers/{}/test", escaped(&name));
-        let tried = client.post(&path, &Value::Null, None).await.map_err(|error| {
-            let unknown = matches!(error, CallError::Problem { status: 404, .. });
-            let failure = client.failure(format!("test the provider {name}"), error);
-            if unknown { failure.next("skep provider list") } else { failure }
-        })?;
+        let attempted = format!("test the provider {name}");
+        let tried = client.submit(&path, &Value::Null, attempted).await?;
         failed += usize::from(tried["ok"] != true);
         if !globals.json {
             output::line(outcome(&name, &tried));

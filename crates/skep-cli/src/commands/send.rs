@@ -10,7 +10,7 @@ use skep_core::file::{FileData, IMAGE_BYTES};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
-use crate::hive::{AnswerStream, CallError, Client, Globals, escaped, tell_waits};
+use crate::hive::{CallError, Client, EventReader, Globals, MessageWatch, escaped};
 use crate::print::outcome;
 use crate::print::output::{self, foreign};
 
@@ -60,15 +60,7 @@ pub async fn run(command: SendArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
     let key = command.id.clone().unwrap_or_else(|| skep_guard::random::uuid().to_string());
     let mut sending = MessageSender { client: &client, command: &command, key: &key, lost: None };
-    let mut watch = match command.stream {
-        true => Some(
-            AnswerStream::open(&client, &command.agent, &command.session)
-                .await
-                .map_err(|error| sending.failed(error))?,
-        ),
-        false => None,
-    };
-    let receipt = sending.submit(&message, &attachments).await?;
+    let (receipt, events) = sending.submit(&message, &attachments).await?;
     if !(command.wait || command.stream) {
         accepted(globals, &receipt);
         return Ok(());
@@ -76,20 +68,16 @@ pub async fn run(command: SendArgs, globals: &Globals) -> Result<(), Failure> {
     if let Some(note) = receipt["note"].as_str() {
         output::note(foreign(note));
     }
-    let shown = match &mut watch {
-        Some(watch) => {
-            let id = receipt["message_id"].as_str().unwrap_or_default();
-            watch.show(&client, globals, id).await
-        }
-        None => String::new(),
-    };
     let item = receipt["item_id"].as_str().unwrap_or_default();
-    let waits = tell_waits(&client, globals, &command.agent, item);
+    let mut watch = MessageWatch::new(&client, globals, &command.agent);
+    if let Some(events) = events {
+        watch.show(events).await;
+    }
     let followed = tokio::select! {
         followed = sending.follow(&receipt) => followed?,
-        never = waits, if !globals.json => match never {},
+        never = watch.tell_waits(item), if !globals.json => match never {},
     };
-    finish(globals, &command, &followed, &shown)
+    finish(globals, &command, &followed, &watch.shown)
 }
 
 fn read_stdin() -> Result<String, Failure> {
@@ -128,6 +116,9 @@ fn read_file(path: &Path) -> Result<Value, Failure> {
     Ok(json!({ "name": name, "data": FileData(bytes.into()) }))
 }
 
+/// The receipt, and with `--stream` what follows it.
+type Accepted = (Value, Option<EventReader>);
+
 struct MessageSender<'a> {
     client: &'a Client,
     command: &'a SendArgs,
@@ -139,16 +130,15 @@ struct MessageSender<'a> {
 impl MessageSender<'_> {
     /// Submits the message. The idempotency key makes a retry safe; it is retried only with
     /// `--wait` or `--stream`, and not if the first connection failed.
-    async fn submit(&mut self, message: &str, files: &[Value]) -> Result<Value, Failure> {
-        let path = format!("/api/v1/agents/{}/messages", escaped(&self.command.agent));
+    async fn submit(&mut self, message: &str, files: &[Value]) -> Result<Accepted, Failure> {
         let mut body = json!({ "message": message, "session_key": self.command.session });
         if !files.is_empty() {
             body["attachments"] = files.into();
         }
         let waits = self.command.wait || self.command.stream;
         loop {
-            match self.client.post(&path, &body, Some(self.key)).await {
-                Ok(receipt) => return Ok(receipt),
+            match self.post(&body).await {
+                Ok(accepted) => return Ok(accepted),
                 Err(CallError::Unreachable { connected: false, why }) if self.lost.is_none() => {
                     return Err(self.failed(CallError::Unreachable { connected: false, why }));
                 }
@@ -156,6 +146,19 @@ impl MessageSender<'_> {
                 Err(error) => return Err(self.failed(error)),
             }
         }
+    }
+
+    async fn post(&self, body: &Value) -> Result<Accepted, CallError> {
+        let path = format!("/api/v1/agents/{}/messages", escaped(&self.command.agent));
+        if !self.command.stream {
+            return Ok((self.client.post(&path, body, Some(self.key)).await?, None));
+        }
+        let path = format!("{path}?stream=true");
+        let mut events =
+            EventReader::new(self.client.post_for_stream(&path, body, self.key).await?);
+        let broke = || CallError::Unreachable { connected: true, why: "it broke off".to_owned() };
+        let (_, receipt) = events.next().await.ok_or_else(broke)?;
+        Ok((receipt, Some(events)))
     }
 
     /// Waits until an accepted message has ended, also across restarts of the hive.

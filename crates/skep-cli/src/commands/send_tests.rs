@@ -124,20 +124,21 @@ async fn without_a_hive_the_failure_names_the_command_that_starts_it() {
 }
 
 #[tokio::test]
-async fn streaming_watches_before_it_sends() {
-    let state = json!({ "seq": 5, "turns": [] });
-    let events = "event: turn_start\nid: 6\n\
-        data: {\"turn\":\"t\",\"session_key\":\"main\"}\n\n\
+async fn streaming_shows_what_comes_of_the_message_it_sends() {
+    let events = "event: ack\ndata: {\"message_id\":\"m-1\",\"item_id\":\"i-1\"}\n\n\
         event: delta\n\
         data: {\"turn\":\"t\",\"token\":1,\"call\":1,\"part\":\"text\",\"text\":\"h\"}\n\n\
         event: delta\n\
         data: {\"turn\":\"t\",\"token\":1,\"call\":1,\"part\":\"text\",\"text\":\"i\"}\n\n\
-        event: inbox_ended\nid: 7\ndata: {\"message_id\":\"m-1\",\"state\":\"done\"}\n\n";
-    let hive =
-        FakeHive::start(vec![Answer::Json(200, state), Answer::Events(events), receipt(), done()]);
+        event: response\ndata: {\"message_id\":\"m-1\",\"state\":\"done\"}\n\n";
+    let hive = FakeHive::start(vec![Answer::Cut, Answer::Events(events), done()]);
     hive.skep(&["send", "main", "hello", "--stream"]).await.unwrap();
-    let events = "GET /api/v1/events?since=5&agent=main";
-    assert_eq!(lines(&hive), ["GET /api/v1/state", events, POST, FOLLOW]);
+    let requests = hive.requests();
+    let lines: Vec<&str> = requests.iter().map(|request| request.line.as_str()).collect();
+    let post = "POST /api/v1/agents/main/messages?stream=true";
+    assert_eq!(lines, [post, post, FOLLOW]);
+    let key = |index: usize| requests[index].header("idempotency-key").unwrap();
+    assert_eq!(key(0), key(1));
 }
 
 #[tokio::test]

@@ -94,14 +94,11 @@ pub struct SessionArgs {
   skep session fork 0190a3… --at 12 --key try  … under the key `try`
   skep send main \"and now?\" --session try")]
 pub struct ForkArgs {
-    /// The id of the conversation, as `skep session list` shows it, or a unique prefix
-    id: String,
+    #[command(flatten)]
+    which: SessionArgs,
     /// The last message to keep, by its number (all of them)
     #[arg(long, value_name = "SEQ")]
     at: Option<i64>,
-    /// The agent
-    #[arg(long, default_value = "main")]
-    agent: String,
     /// Session key of the new conversation (default: a new one)
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
@@ -114,14 +111,11 @@ pub struct ForkArgs {
 
 The history keeps every message: `skep history show --view full` shows the summary too.")]
 pub struct CompactArgs {
-    /// The id of the conversation, as `skep session list` shows it, or a unique prefix
-    id: String,
+    #[command(flatten)]
+    which: SessionArgs,
     /// What the summary must contain
     #[arg(long, value_name = "TEXT")]
     keep: Option<String>,
-    /// The agent
-    #[arg(long, default_value = "main")]
-    agent: String,
 }
 
 pub async fn run(command: SessionCommand, globals: &Globals) -> Result<(), Failure> {
@@ -129,8 +123,8 @@ pub async fn run(command: SessionCommand, globals: &Globals) -> Result<(), Failu
     match command {
         SessionCommand::List(list) => show_list(list, globals, &client).await,
         SessionCommand::Show(which) => {
-            let (path, _) = which.place(&client).await?;
-            let info = client.fetch(&path, which.attempted("read")).await?;
+            let (path, attempted) = which.place("read", &client).await?;
+            let info = client.fetch(&path, attempted).await?;
             globals.print(&info, lines(&info).into_iter().chain([deletes(&info)]));
             Ok(())
         }
@@ -170,15 +164,12 @@ async fn show_list(
 }
 
 impl SessionArgs {
-    fn attempted(&self, verb: &str) -> String {
-        format!("{verb} the conversation {}", self.id)
-    }
-
-    /// Its address, and its whole id.
-    async fn place(&self, client: &Client) -> Result<(String, String), Failure> {
+    /// Its address, and what is attempted.
+    async fn place(&self, verb: &str, client: &Client) -> Result<(String, String), Failure> {
         let id = IdList::sessions(&self.agent).whole(client, &self.id).await?;
-        let (agent, part) = (escaped(&self.agent), escaped(&id));
-        Ok((format!("/api/v1/agents/{agent}/sessions/{part}"), id))
+        let (agent, id) = (escaped(&self.agent), escaped(&id));
+        let attempted = format!("{verb} the conversation {}", self.id);
+        Ok((format!("/api/v1/agents/{agent}/sessions/{id}"), attempted))
     }
 }
 
@@ -189,9 +180,8 @@ async fn edit(
     globals: &Globals,
     client: &Client,
 ) -> Result<(), Failure> {
-    let (path, _) = which.place(client).await?;
-    let changed = client.patch(&path, &change).await;
-    let info = changed.map_err(|error| client.failure(which.attempted(verb), error))?;
+    let (path, attempted) = which.place(verb, client).await?;
+    let info = client.patch(&path, &change, attempted).await?;
     globals.print(&info, lines(&info));
     Ok(())
 }
@@ -203,8 +193,7 @@ async fn delete(
     globals: &Globals,
     client: &Client,
 ) -> Result<(), Failure> {
-    let (path, id) = which.place(client).await?;
-    let attempted = which.attempted("delete");
+    let (path, attempted) = which.place("delete", client).await?;
     let info = client.fetch(&path, attempted.clone()).await?;
     if !yes {
         if globals.json || !std::io::stdin().is_terminal() {
@@ -219,9 +208,9 @@ async fn delete(
             return Ok(());
         }
     }
-    let gone = client.delete(&path).await;
-    gone.map_err(|error| client.failure(attempted, error))?;
-    globals.print(&json!({ "deleted": id }), [format!("deleted {}", foreign(&id))]);
+    client.delete(&path, attempted).await?;
+    let deleted = format!("deleted {}", text_or_empty(&info["id"]));
+    globals.print(&json!({ "deleted": info["id"] }), [deleted]);
     Ok(())
 }
 
@@ -291,16 +280,13 @@ fn title(session: &Value) -> String {
 }
 
 async fn make_fork(fork: ForkArgs, globals: &Globals, client: &Client) -> Result<(), Failure> {
-    let id = IdList::sessions(&fork.agent).whole(client, &fork.id).await?;
-    let (agent, id) = (escaped(&fork.agent), escaped(&id));
-    let path = format!("/api/v1/agents/{agent}/sessions/{id}/fork");
+    let (path, attempted) = fork.which.place("fork", client).await?;
     let body = json!({ "at": fork.at, "session_key": fork.key });
-    let attempted = format!("fork the conversation {}", fork.id);
-    let made = client.submit(&path, &body, attempted).await?;
+    let made = client.submit(&format!("{path}/fork"), &body, attempted).await?;
     globals.print(&made, lines(&made));
     if !globals.json {
         let key = text_or_empty(&made["session_key"]);
-        let next = format!("continue it: skep chat {} --session {key}", fork.agent);
+        let next = format!("continue it: skep chat {} --session {key}", fork.which.agent);
         output::note(globals.commands(&next));
     }
     Ok(())
@@ -311,11 +297,9 @@ async fn make_notes(
     globals: &Globals,
     client: &Client,
 ) -> Result<(), Failure> {
-    let id = IdList::sessions(&compact.agent).whole(client, &compact.id).await?;
-    let (agent, id) = (escaped(&compact.agent), escaped(&id));
-    let path = format!("/api/v1/agents/{agent}/sessions/{id}/compact?wait=true&timeout=600");
+    let (path, attempted) = compact.which.place("summarise", client).await?;
+    let path = format!("{path}/compact?wait=true&timeout=600");
     let body = json!({ "keep": compact.keep });
-    let attempted = format!("summarise the conversation {}", compact.id);
     let ended = client.submit(&path, &body, attempted.clone()).await?;
     if globals.json {
         output::json(&ended);

@@ -2,11 +2,10 @@
 
 use clap::Args;
 use serde_json::Value;
-use skep_core::money::Money;
 
 use crate::failure::Failure;
 use crate::hive::{Client, Globals};
-use crate::print::{Tone, foreign, items, outcome, stamp, text, time, toned};
+use crate::print::{Tone, foreign, items, money, outcome, stamp, text, time, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -132,10 +131,6 @@ fn spend(spend: &Value) -> Option<String> {
     let most: Vec<String> = most.into_iter().flatten().collect();
     let most = if most.is_empty() { "none".to_owned() } else { most.join(", ") };
     Some(format!("today  {text}; daily limit: {most}"))
-}
-
-fn money(value: &Value) -> Option<String> {
-    value.as_f64().and_then(Money::from_dollars).map(|money| money.to_string())
 }
 
 fn agent(agent: &Value) -> String {

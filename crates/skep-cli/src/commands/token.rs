@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use skep_core::role::Role;
 
 use crate::failure::Failure;
-use crate::hive::{CallError, Client, Globals, IdList, escaped};
-use crate::print::{foreign, items, output, stamp, text_or_empty};
+use crate::hive::{Client, Globals, IdList};
+use crate::print::{items, output, stamp, text_or_empty};
 
 #[derive(Subcommand)]
 pub enum TokenCommand {
@@ -63,14 +63,7 @@ pub async fn run(command: TokenCommand, globals: &Globals) -> Result<(), Failure
             globals.print(&list, items(&list["tokens"]).iter().map(row));
         }
         TokenCommand::Revoke { id } => {
-            let id = IdList::tokens().whole(&client, &id).await?;
-            let gone = client.delete(&format!("/api/v1/tokens/{}", escaped(&id))).await;
-            gone.map_err(|error| {
-                let unknown = matches!(error, CallError::Problem { status: 404, .. });
-                let failure = client.failure(format!("revoke the token {id}"), error);
-                if unknown { failure.next("skep token list") } else { failure }
-            })?;
-            globals.print(&json!({ "revoked": id }), [format!("revoked {}", foreign(&id))]);
+            IdList::tokens().revoke(&client, globals, &id).await?;
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use skep_core::money::Money;
 
 use crate::failure::Failure;
 use crate::hive::{Client, Globals, with_query};
-use crate::print::{items, output, table, time};
+use crate::print::{items, output, table, text_or_empty as text, time};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -38,43 +38,32 @@ pub async fn run(command: UsageArgs, globals: &Globals) -> Result<(), Failure> {
         return Ok(());
     }
     let heads = ["when", "agent", "profile", "model", "calls", "input", "output", "cached", "cost"];
-    let listed = rows.iter().map(|row| cells(row, length));
-    globals.print(&page, table(heads, listed.chain([total(rows)])));
+    let names = |row: &Value| {
+        let mut when = time::stamp_utc(row["at"].as_i64().unwrap_or(0));
+        when.truncate(length);
+        let [agent, profile, model] = ["agent", "profile", "model"].map(|key| text(&row[key]));
+        [when, agent, profile, model]
+    };
+    let listed = rows.iter().map(|row| cells(names(row), std::slice::from_ref(row)));
+    let total = cells(["total", "", "", ""].map(str::to_owned), rows);
+    globals.print(&page, table(heads, listed.chain([total])));
     Ok(())
 }
 
-fn cells(row: &Value, length: usize) -> [String; 9] {
-    let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
-    let number = |key: &str| row[key].as_u64().unwrap_or(0);
-    let mut when = time::stamp_utc(row["at"].as_i64().unwrap_or(0));
-    when.truncate(length);
+fn cells(names: [String; 4], rows: &[Value]) -> [String; 9] {
+    let sum = |key: &str| rows.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
+    let known = rows.iter().filter_map(|row| row["known_cost"].as_f64()).reduce(|a, b| a + b);
+    let [when, agent, profile, model] = names;
     [
         when,
-        text("agent"),
-        text("profile"),
-        text("model"),
-        number("calls").to_string(),
-        (number("input") + number("cache_read") + number("cache_write")).to_string(),
-        number("output").to_string(),
-        number("cache_read").to_string(),
-        cost(row["known_cost"].as_f64(), number("unpriced_calls"), number("calls")),
-    ]
-}
-
-fn total(rows: &[Value]) -> [String; 9] {
-    let sum = |key: &str| rows.iter().filter_map(|row| row[key].as_u64()).sum::<u64>();
-    let known: f64 = rows.iter().filter_map(|row| row["known_cost"].as_f64()).sum();
-    let empty = String::new;
-    [
-        "total".to_owned(),
-        empty(),
-        empty(),
-        empty(),
+        agent,
+        profile,
+        model,
         sum("calls").to_string(),
         (sum("input") + sum("cache_read") + sum("cache_write")).to_string(),
         sum("output").to_string(),
         sum("cache_read").to_string(),
-        cost(Some(known), sum("unpriced_calls"), sum("calls")),
+        cost(known, sum("unpriced_calls"), sum("calls")),
     ]
 }
 

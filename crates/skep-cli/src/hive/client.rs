@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use reqwest::{Client as Http, Method, RequestBuilder, Response, Upgraded};
+use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Upgraded};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use skep_guard::{environment, http};
@@ -22,6 +22,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(30);
 /// For the upload of a whole session.
 const UPLOAD: Duration = Duration::from_secs(180);
+
+const KEY: &str = "Idempotency-Key";
 
 /// The socket is the owner's alone.
 const DENIED: &str = "it belongs to another user, and only its owner may use it";
@@ -86,7 +88,7 @@ impl Client {
         let usage = |why: &str| Failure::new(Exit::Usage, &attempted, why);
         if !(url.starts_with("http://") || url.starts_with("https://")) {
             let failure = usage("--url has to start with http:// or https://");
-            return Err(failure.next("skep --url http://127.0.0.1:7537 status"));
+            return Err(failure.next(format!("skep --url http://{url} status")));
         }
         let Some(token) = environment::var("SKEP_TOKEN") else {
             let failure = usage("SKEP_TOKEN is not set, and a hive elsewhere asks for a token");
@@ -128,11 +130,24 @@ impl Client {
         body: &Value,
         key: Option<&str>,
     ) -> Result<Value, CallError> {
-        let mut request = self.request(Method::POST, path).timeout(ANSWER).json(body);
-        if let Some(key) = key {
-            request = request.header("Idempotency-Key", key);
-        }
-        self.json(request).await
+        let request = self.request(Method::POST, path).timeout(ANSWER).json(body);
+        self.json(match key {
+            Some(key) => request.header(KEY, key),
+            None => request,
+        })
+        .await
+    }
+
+    /// The same with a streamed answer.
+    pub async fn post_for_stream(
+        &self,
+        path: &str,
+        body: &Value,
+        key: &str,
+    ) -> Result<Response, CallError> {
+        let request = self.request(Method::POST, path).header(KEY, key).json(body);
+        let sent = timeout(ANSWER, request.send()).await;
+        unless_problem(sent.map_err(|_| silent())?.map_err(unreachable)?).await
     }
 
     /// Uploads JSON lines of any size, with a longer time-out.
@@ -142,24 +157,25 @@ impl Client {
         self.json(request.timeout(UPLOAD)).await
     }
 
-    pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, CallError> {
-        self.json(self.request(Method::PATCH, path).timeout(ANSWER).json(body)).await
+    pub async fn patch(
+        &self,
+        path: &str,
+        body: &Value,
+        attempted: impl Into<String>,
+    ) -> Result<Value, Failure> {
+        let changed = self.json(self.request(Method::PATCH, path).timeout(ANSWER).json(body)).await;
+        changed.map_err(|error| self.failure(attempted, error))
     }
 
-    pub async fn delete(&self, path: &str) -> Result<Value, CallError> {
-        self.json(self.request(Method::DELETE, path).timeout(ANSWER)).await
+    pub async fn delete(&self, path: &str, attempted: impl Into<String>) -> Result<(), Failure> {
+        let gone = self.json(self.request(Method::DELETE, path).timeout(ANSWER)).await;
+        gone.map(drop).map_err(|error| self.failure(attempted, error))
     }
 
     /// A streamed answer, without a time limit.
     pub async fn stream(&self, path: &str) -> Result<Response, CallError> {
         let request = self.request(Method::GET, path).header("Accept", "text/event-stream");
-        let response = request.send().await.map_err(unreachable)?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let status = response.status().as_u16();
-        let body = response.bytes().await.map_err(unreachable)?;
-        Err(problem(status, &body))
+        unless_problem(request.send().await.map_err(unreachable)?).await
     }
 
     /// A WebSocket at the path.
@@ -172,12 +188,7 @@ impl Client {
             .header("Sec-WebSocket-Version", "13")
             .header("Sec-WebSocket-Key", &key);
         let sent = timeout(ANSWER, request.send()).await;
-        let response = sent.map_err(|_| silent())?.map_err(unreachable)?;
-        let status = response.status().as_u16();
-        if status != 101 {
-            let body = response.bytes().await.map_err(unreachable)?;
-            return Err(problem(status, &body));
-        }
+        let response = unless_problem(sent.map_err(|_| silent())?.map_err(unreachable)?).await?;
         let accepted = response.headers().get("Sec-WebSocket-Accept");
         if accepted.is_none_or(|given| *given != derive_accept_key(key.as_bytes())) {
             return Err(CallError::Strange("it did not open the WebSocket asked for".to_owned()));
@@ -198,12 +209,8 @@ impl Client {
     }
 
     async fn json(&self, request: RequestBuilder) -> Result<Value, CallError> {
-        let response = request.send().await.map_err(unreachable)?;
-        let status = response.status();
+        let response = unless_problem(request.send().await.map_err(unreachable)?).await?;
         let body = response.bytes().await.map_err(unreachable)?;
-        if !status.is_success() {
-            return Err(problem(status.as_u16(), &body));
-        }
         if body.is_empty() {
             return Ok(Value::Null);
         }
@@ -226,12 +233,22 @@ impl Client {
             }
             CallError::Problem { status, code, detail } => {
                 let exit = if matches!(status, 401 | 403) { Exit::Refused } else { Exit::Failed };
-                let failure = Failure::new(exit, attempted, format!("{detail} ({code})"));
-                match status {
-                    401 | 403 if matches!(self.door, Transport::Web { .. }) => {
+                let why = match code.as_str() {
+                    "unknown_route" if detail.contains("//") => "the name is empty".to_owned(),
+                    _ => format!("{detail} ({code})"),
+                };
+                let failure = Failure::new(exit, attempted, why);
+                match (status, code.as_str()) {
+                    (401 | 403, _) if matches!(self.door, Transport::Web { .. }) => {
                         failure.next("on the hive's machine: skep token new NAME, for SKEP_TOKEN")
                     }
-                    404 => failure.next("skep status"),
+                    (_, "unknown_agent") => failure.next("skep agent list"),
+                    (_, "unknown_item") => failure.next("skep inbox"),
+                    (_, "unknown_approval") => failure.next("skep approve"),
+                    (_, "unknown_profile") => failure.next("skep provider list"),
+                    // The text says what to do, or the command does.
+                    (_, "unknown_session" | "not_found") => failure,
+                    (404, _) => failure.next("skep status"),
                     _ => failure,
                 }
             }
@@ -275,16 +292,21 @@ fn unreachable(error: reqwest::Error) -> CallError {
     CallError::Unreachable { connected: !error.is_connect(), why }
 }
 
-fn problem(status: u16, body: &[u8]) -> CallError {
-    let Ok(problem) = serde_json::from_slice::<Value>(body) else {
-        return CallError::Strange(format!("status {status} without a problem document"));
+async fn unless_problem(response: Response) -> Result<Response, CallError> {
+    if response.status().is_success() || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(response);
+    }
+    let status = response.status().as_u16();
+    let body = response.bytes().await.map_err(unreachable)?;
+    let Ok(problem) = serde_json::from_slice::<Value>(&body) else {
+        return Err(CallError::Strange(format!("status {status} without a problem document")));
     };
     let text = |key: &str| problem[key].as_str().map(str::to_owned);
-    CallError::Problem {
+    Err(CallError::Problem {
         status,
         code: text("code").unwrap_or_else(|| status.to_string()),
         detail: text("detail").or_else(|| text("title")).unwrap_or_default(),
-    }
+    })
 }
 
 /// The path with those parts of a query that are given.

@@ -1,8 +1,9 @@
 //! Ids may be shortened to a beginning that only one has.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::client::{Client, escaped, with_query};
+use super::globals::Globals;
 use crate::failure::{Exit, Failure};
 use crate::print::{foreign, items};
 
@@ -12,6 +13,8 @@ const WHOLE: usize = 36;
 const PAGE: &str = "200";
 /// A decision is about one call: a slip of the finger must not be the beginning of its id.
 const LEAST_OF_APPROVAL: usize = 8;
+/// Also those nobody asks about any more: what meant one of them means no other.
+const STATES_OF_APPROVAL: &[Option<&str>] = &[Some("open"), Some("decided"), Some("expired")];
 /// Pages that are looked through for an id that was shortened.
 const MOST_PAGES: usize = 50;
 
@@ -20,8 +23,8 @@ pub struct IdList {
     path: String,
     /// The list in the answer, and the id in each of its entries.
     entries: (&'static str, &'static str),
-    /// Lists of which each has some of the ids; one that is left out is the only one.
-    states: &'static [&'static str],
+    /// Each of these states has some of the ids; `None` has all.
+    states: &'static [Option<&'static str>],
     /// Characters that a beginning has at least.
     least: usize,
     /// Shows such ids.
@@ -39,8 +42,7 @@ impl IdList {
 
     pub fn approvals() -> Self {
         let list = Self::at("/api/v1/approvals", ("approvals", "id"), "skep approve");
-        // Also those nobody asks about any more: what meant one of them means no other.
-        Self { states: &["open", "decided", "expired"], least: LEAST_OF_APPROVAL, ..list }
+        Self { states: STATES_OF_APPROVAL, least: LEAST_OF_APPROVAL, ..list }
     }
 
     pub fn grants() -> Self {
@@ -60,37 +62,56 @@ impl IdList {
         Self::at(&path, ("sessions", "id"), &format!("skep session list {agent}"))
     }
 
+    /// Revokes the one with this id.
+    pub async fn revoke(
+        &self,
+        client: &Client,
+        globals: &Globals,
+        given: &str,
+    ) -> Result<(), Failure> {
+        let id = self.whole(client, given).await?;
+        let gone = client.delete(&format!("{}/{}", self.path, escaped(&id)), "revoke it").await;
+        gone.map_err(|failure| failure.or_next(&self.shown_by))?;
+        globals.print(&json!({ "revoked": id }), [format!("revoked {}", foreign(&id))]);
+        Ok(())
+    }
+
     fn at(path: &str, entries: (&'static str, &'static str), shown_by: &str) -> Self {
         let (path, shown_by) = (path.to_owned(), shown_by.to_owned());
-        Self { path, entries, states: &[], least: 1, shown_by }
+        Self { path, entries, states: &[None], least: 1, shown_by }
     }
 
     /// The whole id. What no id begins with is returned as it is: the hive says that it does not
     /// know it.
     pub async fn whole(&self, client: &Client, given: &str) -> Result<String, Failure> {
-        if given.len() >= WHOLE || given.is_empty() {
+        if given.len() >= WHOLE {
             return Ok(given.to_owned());
         }
-        let attempted = format!("find {given}");
+        let failed = |why: String| {
+            let failure = Failure::new(Exit::Usage, format!("find `{given}`"), why);
+            Err(failure.next(self.shown_by.clone()))
+        };
+        if given.is_empty() {
+            return failed("the id is empty".to_owned());
+        }
         if given.len() < self.least {
-            let why = format!("give {} characters of the id or more", self.least);
-            return Err(Failure::new(Exit::Usage, attempted, why).next(self.shown_by.clone()));
+            return failed(format!("give {} characters of the id or more", self.least));
         }
         let mut found: Vec<String> = Vec::new();
-        match self.states {
-            [] => self.find(client, given, None, &mut found).await?,
-            states => {
-                for state in states {
-                    self.find(client, given, Some(state), &mut found).await?;
-                }
-            }
+        for state in self.states {
+            self.find(client, given, *state, &mut found).await?;
         }
         found.sort();
         found.dedup();
         match found.as_slice() {
             [] => Ok(given.to_owned()),
             [only] => Ok(only.clone()),
-            several => Err(self.ambiguous(attempted, given, several)),
+            several => {
+                let first = several.iter().take(5).map(|id| foreign(id)).collect::<Vec<_>>();
+                let (count, first) = (several.len(), first.join(", "));
+                let more = if count > 5 { ", …" } else { "" };
+                failed(format!("{count} ids begin with {given}: {first}{more}"))
+            }
         }
     }
 
@@ -107,8 +128,8 @@ impl IdList {
             let limit = self.pages().then(|| PAGE.to_owned());
             let state = state.map(str::to_owned);
             let query = [("state", state), ("limit", limit), ("after", after)];
-            let page =
-                client.fetch(&with_query(&self.path, query), &format!("find {given}")).await?;
+            let path = with_query(&self.path, query);
+            let page = client.fetch(&path, format!("find {given}")).await?;
             let ids = items(&page[self.entries.0]).iter();
             let ids = ids.filter_map(|entry| entry[self.entries.1].as_str());
             found.extend(ids.filter(|id| id.starts_with(given)).map(str::to_owned));
@@ -123,13 +144,6 @@ impl IdList {
     /// Lists that come whole take no limit.
     fn pages(&self) -> bool {
         matches!(self.entries.0, "items" | "approvals" | "sessions")
-    }
-
-    fn ambiguous(&self, attempted: String, given: &str, several: &[String]) -> Failure {
-        let first = several.iter().take(5).map(|id| foreign(id)).collect::<Vec<_>>().join(", ");
-        let more = if several.len() > 5 { ", …" } else { "" };
-        let why = format!("{} ids begin with {given}: {first}{more}", several.len());
-        Failure::new(Exit::Usage, attempted, why).next(self.shown_by.clone())
     }
 }
 

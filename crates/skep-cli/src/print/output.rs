@@ -62,11 +62,7 @@ pub fn lost() -> Option<&'static str> {
 
 /// Asks for a line; `None` if it was empty or the input ended.
 pub fn typed(prompt: &str) -> Option<String> {
-    piece(prompt);
-    let mut line = String::new();
-    let read = tokio::task::block_in_place(|| std::io::stdin().lock().read_line(&mut line));
-    let line = line.trim();
-    (read.is_ok() && !line.is_empty()).then(|| line.to_owned())
+    ask(prompt).filter(|line| !line.is_empty())
 }
 
 /// Prints a line for people to standard error.

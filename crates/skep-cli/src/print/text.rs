@@ -137,16 +137,15 @@ pub fn line_width(line: &[TextSpan]) -> usize {
 pub fn encode(line: &[TextSpan], term: &TermInfo) -> String {
     let mut out = String::new();
     for span in line {
-        let text: String = if term.unicode {
-            harmless(&span.text).replace('\n', " ")
-        } else {
-            let clean = harmless(&span.text).replace('\n', " ");
-            let mut plain = String::with_capacity(clean.len());
-            for letter in clean.chars() {
-                if letter.is_ascii() { plain.push(letter) } else { plain.push_str(ascii(letter)) }
-            }
-            plain
-        };
+        let mut text = harmless(&span.text).replace('\n', " ");
+        if !term.unicode {
+            let mut buffer = [0; 4];
+            let plain = |letter: char| match letter.is_ascii() {
+                true => letter.encode_utf8(&mut buffer).to_owned(),
+                false => ascii(letter).to_owned(),
+            };
+            text = text.chars().map(plain).collect();
+        }
         if text.is_empty() {
             continue;
         }
@@ -275,30 +274,19 @@ pub fn in_rows(words: &[String], style: Style, term: &TermInfo) -> Vec<TextLine>
 /// The beginning of a text in one line of at most `width` columns.
 pub fn shortened(text: &str, width: usize) -> String {
     let clean = harmless(text);
-    let mut words = String::new();
-    for word in clean.split_whitespace() {
-        if !words.is_empty() {
-            words.push(' ');
-        }
-        words.push_str(word);
-        // Enough for any line; the rest is not read.
-        if words.len() > width * 4 + 8 {
-            break;
-        }
-    }
-    if self::width(&words) <= width {
-        return words;
-    }
+    let words = clean.split_whitespace().flat_map(|word| [" ", word]).skip(1);
     let mut short = String::new();
-    let mut columns = 1;
-    for letter in words.chars() {
+    let mut columns = 0;
+    for letter in words.flat_map(str::chars) {
         columns += width_of(letter);
         if columns > width {
-            break;
+            while !short.is_empty() && self::width(&short) >= width {
+                short.pop();
+            }
+            return short + "…";
         }
         short.push(letter);
     }
-    short.push('…');
     short
 }
 

@@ -1,6 +1,7 @@
 //! Reads printable parts of a hive's answer.
 
 use serde_json::Value;
+use skep_core::money::Money;
 
 use crate::print::output::foreign;
 use crate::print::time;
@@ -29,4 +30,9 @@ pub fn counted(count: impl Into<i128>, one: &str, more: &str) -> String {
 /// A time; empty if there is none.
 pub fn stamp(value: &Value) -> String {
     value.as_i64().map(time::stamp).unwrap_or_default()
+}
+
+/// An amount of money, if it is one.
+pub fn money(value: &Value) -> Option<String> {
+    value.as_f64().and_then(Money::from_dollars).map(|money| money.to_string())
 }

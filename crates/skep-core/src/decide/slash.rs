@@ -22,7 +22,11 @@ pub struct CommandInfo {
     pub help: &'static str,
 }
 
-const fn command(name: &'static str, arguments: &'static str, help: &'static str) -> CommandInfo {
+pub const fn command(
+    name: &'static str,
+    arguments: &'static str,
+    help: &'static str,
+) -> CommandInfo {
     CommandInfo { name, arguments, help }
 }
 

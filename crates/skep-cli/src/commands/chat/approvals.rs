@@ -92,14 +92,20 @@ impl PendingApprovals {
         self.current().cloned()
     }
 
+    /// Since when the current approval is in sight.
+    pub fn seen_since(&self) -> Option<i64> {
+        let (id, since) = self.in_sight.as_ref()?;
+        (self.current()?["id"] == id.as_str()).then_some(*since)
+    }
+
     /// Whether one key decides now.
     pub fn is_settled(&self, now: i64) -> bool {
-        self.in_sight.as_ref().is_some_and(|(_, since)| now - since >= SETTLE_MS)
+        self.seen_since().is_some_and(|since| now - since >= SETTLE_MS)
     }
 
     /// Whether keys decide soon, and not yet.
     pub fn settles(&self, now: i64) -> bool {
-        self.in_sight.is_some() && !self.is_settled(now)
+        self.seen_since().is_some() && !self.is_settled(now)
     }
 
     /// Goes on to the next one.
@@ -120,31 +126,22 @@ impl PendingApprovals {
         self.about = self.current().and_then(|one| one["id"].as_str()).map(str::to_owned);
     }
 
-    /// The frame of a decision about the current approval.
-    pub fn decide(&mut self, scope: Option<(&str, Vec<String>)>) -> Option<ReplyAction> {
-        let question = self.current()?;
-        let mut frame = json!({"type": "approve", "id": question["id"], "hash": question["hash"],
-                               "decision": "approve"});
-        if let Some((scope, patterns)) = scope {
-            (frame["scope"], frame["patterns"]) = (scope.into(), patterns.into());
-        }
-        Some(self.send(frame))
-    }
-
-    pub fn deny(&mut self, note: Option<String>) -> Option<ReplyAction> {
-        let question = self.current()?;
-        let mut frame = json!({"type": "approve", "id": question["id"], "hash": question["hash"],
-                               "decision": "deny"});
-        if let Some(note) = note {
-            frame["note"] = note.into();
-        }
-        Some(self.send(frame))
-    }
-
-    fn send(&mut self, frame: Value) -> ReplyAction {
+    /// Decides on the current approval.
+    pub fn decide(&mut self, decision: Value) -> Vec<ReplyAction> {
+        let Some(question) = self.current() else { return Vec::new() };
+        let mut frame = decision;
+        frame["type"] = "approve".into();
+        (frame["id"], frame["hash"]) = (question["id"].clone(), question["hash"].clone());
         self.sent.extend(frame["id"].as_str().map(str::to_owned));
         self.mode = DecisionMode::Keys;
-        ReplyAction::Send(ChatCommand::Frame(frame))
+        vec![ReplyAction::Send(ChatCommand::Frame(frame))]
+    }
+
+    pub fn deny(&mut self, note: Option<String>) -> Vec<ReplyAction> {
+        self.decide(match note {
+            Some(note) => json!({"decision": "deny", "note": note}),
+            None => json!({"decision": "deny"}),
+        })
     }
 
     /// A reply by command.
@@ -157,8 +154,8 @@ impl PendingApprovals {
         }
         self.chosen = Some(about);
         match answer {
-            ApprovalReply::Deny { note } => self.deny(note).into_iter().collect(),
-            ApprovalReply::Once => self.decide(None).into_iter().collect(),
+            ApprovalReply::Deny { note } => self.deny(note),
+            ApprovalReply::Once => self.decide(json!({"decision": "approve"})),
             ApprovalReply::Lasting { scope, patterns } => self.choose(scope, patterns),
         }
     }
@@ -265,7 +262,8 @@ mod tests {
         assert_eq!(approvals.look(10_001), None, "shown once");
         assert!(approvals.settles(10_399) && approvals.is_settled(10_400));
         assert_eq!(approvals.place(), Some((1, 2)));
-        let Some(ReplyAction::Send(ChatCommand::Frame(frame))) = approvals.decide(None) else {
+        let sent = approvals.decide(json!({"decision": "approve"}));
+        let [ReplyAction::Send(ChatCommand::Frame(frame))] = sent.as_slice() else {
             panic!("decided")
         };
         assert_eq!(frame["id"], "a");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Component, Path};
 
-use skep_core::slash::{self, COMMANDS, CommandInfo};
+use skep_core::slash::{self, COMMANDS, CommandInfo, command};
 
 use super::connection::ChatCommand;
 use super::paste::size;
@@ -24,10 +24,6 @@ const KEYS: &str = "
 Keys
   Enter send   Alt-Enter new line   Esc stop   Up earlier message   @ file
   Tab complete   Ctrl-R search   Ctrl-O thinking   Ctrl-L redraw   Ctrl-D leave";
-
-const fn command(name: &'static str, arguments: &'static str, help: &'static str) -> CommandInfo {
-    CommandInfo { name, arguments, help }
-}
 
 /// What can be typed here, and the keys.
 pub fn help() -> String {

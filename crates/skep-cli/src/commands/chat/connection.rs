@@ -157,6 +157,12 @@ impl From<mpsc::error::SendError<ChatUpdate>> for SocketEnd {
     }
 }
 
+impl From<CallError> for SocketEnd {
+    fn from(error: CallError) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
 impl ConnectionTask {
     async fn keep(&mut self, mut socket: HiveSocket) -> Result<(), SocketEnd> {
         loop {
@@ -238,8 +244,7 @@ impl ConnectionTask {
     /// The newest turn is tried again if it ended without an answer.
     async fn retry(&self) -> Result<(), SocketEnd> {
         let key = escaped(&self.options.session);
-        let page = self.rows(&format!("session_key={key}&limit={PAST}")).await;
-        let page = page.map_err(|error| lost_by(&error))?;
+        let page = self.rows(&format!("session_key={key}&limit={PAST}")).await?;
         let newest = items(&page["messages"]).last().map(|row| &row["seq"]);
         let last = items(&page["turns"]).last().filter(|turn| {
             newest == Some(&turn["seq"]) && turn["retry"].is_null() && turn["retried_as"].is_null()
@@ -387,7 +392,7 @@ impl ConnectionTask {
             }
             // Events were skipped: state and history say what happened.
             Some("resync") if frame["from"].is_null() => {
-                let opened = self.read_state().await.map_err(|error| lost_by(&error))?;
+                let opened = self.read_state().await?;
                 self.updates.send(opened).await?;
                 self.read_questions().await?;
                 send(socket, &self.subscription()).await?;
@@ -413,7 +418,7 @@ impl ConnectionTask {
         }
         let limit = (last - first + 1).min(PAGE);
         let which = format!("session={}&before={}&limit={limit}", escaped(session), last + 1);
-        let page = self.rows(&which).await.map_err(|error| lost_by(&error))?;
+        let page = self.rows(&which).await?;
         self.updates.send(ChatUpdate::Rows(items(&page["messages"]).to_vec())).await?;
         self.cursor.row = last;
         Ok(())
@@ -460,10 +465,6 @@ async fn due(at: Option<Instant>) {
 
 fn lost(why: &str) -> Result<(), SocketEnd> {
     Err(SocketEnd::Lost(why.to_owned()))
-}
-
-fn lost_by(error: &CallError) -> SocketEnd {
-    SocketEnd::Lost(error.to_string())
 }
 
 fn broken(error: tokio_tungstenite::tungstenite::Error) -> CallError {

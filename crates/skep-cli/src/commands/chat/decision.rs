@@ -1,7 +1,7 @@
 //! A pending approval decided by single keys: what each key does now, and the lines that say so.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::approvals::{PendingApprovals, ReplyAction};
 use super::transcript::ChatEntry;
@@ -99,45 +99,37 @@ pub fn key(
         return None;
     }
     let begun = held.release();
-    if let Some(shown) = approvals.look(now) {
-        let actions = vec![ReplyAction::Show(ChatEntry::Question(shown))];
-        return Some(KeyReply { actions, line: None });
-    }
-    let may = approvals.current().is_some_and(|question| question["refused"].is_null());
-    if !may {
+    if !approvals.current()?["refused"].is_null() {
         return None;
+    }
+    // It is not shown yet: what was begun is about another one.
+    if approvals.seen_since().is_none() {
+        return Some(KeyReply::default());
     }
     match &approvals.mode {
         DecisionMode::Keys if line.is_empty() => menu(approvals, held, begun, *code, now),
         DecisionMode::Keys => None,
         DecisionMode::Patterns(_) => Some(pattern_key(approvals, *code)),
-        DecisionMode::OwnPatterns { scope } => {
-            let scope = *scope;
-            match code {
-                KeyCode::Enter => {
-                    let actions = approvals.choose(scope, own_patterns(line));
-                    Some(KeyReply { actions, line: Some(String::new()) })
-                }
-                KeyCode::Esc => Some(back(approvals)),
-                _ => None,
-            }
+        DecisionMode::OwnPatterns { .. } | DecisionMode::Note if *code == KeyCode::Esc => {
+            Some(back(approvals, ""))
         }
-        DecisionMode::Note => match code {
-            KeyCode::Enter => {
-                // The end of a typed `no` is no note.
-                let note = Some(line.trim()).filter(|note| !note.is_empty() && *note != "o");
-                let actions = approvals.deny(note.map(str::to_owned)).into_iter().collect();
-                Some(KeyReply { actions, line: Some(String::new()) })
-            }
-            KeyCode::Esc => Some(back(approvals)),
-            _ => None,
-        },
+        DecisionMode::OwnPatterns { scope } if *code == KeyCode::Enter => {
+            let actions = approvals.choose(scope, own_patterns(line));
+            Some(KeyReply { actions, line: Some(String::new()) })
+        }
+        DecisionMode::Note if *code == KeyCode::Enter => {
+            // The end of a typed `no` is no note.
+            let note = Some(line.trim()).filter(|note| !note.is_empty() && *note != "o");
+            let actions = approvals.deny(note.map(str::to_owned));
+            Some(KeyReply { actions, line: Some(String::new()) })
+        }
+        DecisionMode::OwnPatterns { .. } | DecisionMode::Note => None,
     }
 }
 
-fn back(approvals: &mut PendingApprovals) -> KeyReply {
+fn back(approvals: &mut PendingApprovals, line: &str) -> KeyReply {
     approvals.mode = DecisionMode::Keys;
-    KeyReply { actions: Vec::new(), line: Some(String::new()) }
+    KeyReply { actions: Vec::new(), line: Some(line.to_owned()) }
 }
 
 fn menu(
@@ -149,7 +141,7 @@ fn menu(
 ) -> Option<KeyReply> {
     match (begun, code) {
         (Some(first), KeyCode::Char(next)) => {
-            return Some(KeyReply { actions: Vec::new(), line: Some(format!("{first}{next}")) });
+            return Some(back(approvals, &format!("{first}{next}")));
         }
         (Some(letter), KeyCode::Enter) => return Some(pressed(approvals, letter)),
         // Taken back.
@@ -172,7 +164,7 @@ fn menu(
 
 fn pressed(approvals: &mut PendingApprovals, letter: char) -> KeyReply {
     let actions = match letter {
-        'y' => approvals.decide(None).into_iter().collect(),
+        'y' => approvals.decide(json!({"decision": "approve"})),
         's' => approvals.choose("session", Vec::new()),
         'a' => approvals.choose("always", Vec::new()),
         'n' => {
@@ -198,22 +190,23 @@ fn pattern_key(approvals: &mut PendingApprovals, code: KeyCode) -> KeyReply {
             let place = digit.to_digit(10).map_or(0, |digit| digit as usize - 1);
             choice.marked = if place <= last { place } else { choice.marked };
         }
-        KeyCode::Esc => return back(approvals),
+        KeyCode::Esc => return back(approvals, ""),
         KeyCode::Char('e') => {
             let line = choice.marked().map(|(set, _)| set.join("; ")).unwrap_or_default();
             approvals.mode = DecisionMode::OwnPatterns { scope: choice.scope };
             return KeyReply { actions: Vec::new(), line: Some(line) };
         }
         KeyCode::Enter => {
-            let (scope, taken) = (choice.scope, choice.taken());
-            let decided = taken.and_then(|set| approvals.decide(Some((scope, set))));
-            return KeyReply { actions: decided.into_iter().collect(), line: None };
+            let (scope, Some(set)) = (choice.scope, choice.taken()) else {
+                return KeyReply::default();
+            };
+            let decision = json!({"decision": "approve", "scope": scope, "patterns": set});
+            return KeyReply { actions: approvals.decide(decision), line: None };
         }
         // A word, typed slowly: its first letter opened the list.
         KeyCode::Char(letter) => {
             let first = if choice.scope == "always" { 'a' } else { 's' };
-            approvals.mode = DecisionMode::Keys;
-            return KeyReply { actions: Vec::new(), line: Some(format!("{first}{letter}")) };
+            return back(approvals, &format!("{first}{letter}"));
         }
         _ => {}
     }
@@ -358,8 +351,6 @@ pub fn explained(approvals: &PendingApprovals, text: &str, term: &TermInfo) -> V
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use serde_json::json;
-
     use super::super::connection::{ChatCommand, ChatRead};
     use super::*;
 

@@ -19,26 +19,29 @@ use crate::print::output::{self, foreign};
 /// How long the end of a turn may arrive after its answer.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-pub struct PlainChat {
-    pub connection: ChatConnection,
+pub struct PlainChat<'a> {
+    connection: ChatConnection,
     /// Frames as JSON instead of text.
-    pub globals: Globals,
+    globals: &'a Globals,
     /// Print a prompt: a person types here.
-    pub prompt: bool,
+    prompt: bool,
     /// The turn whose end came last.
-    pub ended_turn: Value,
+    ended_turn: Value,
     /// Approvals that were named.
-    pub named: HashSet<String>,
+    named: HashSet<String>,
 }
 
-impl PlainChat {
-    /// One message and its answer.
-    pub async fn once(mut self, text: String) -> Result<(), Failure> {
-        self.ask(text).await
+impl<'a> PlainChat<'a> {
+    pub fn new(connection: ChatConnection, globals: &'a Globals, prompt: bool) -> Self {
+        Self { connection, globals, prompt, ended_turn: Value::Null, named: HashSet::new() }
     }
 
-    /// A message per line until the end; a line that ends with a backslash goes on in the next.
-    pub async fn converse(mut self) -> Result<(), Failure> {
+    /// One message and its answer; else a message per line until the end, where a line that ends
+    /// with a backslash goes on in the next.
+    pub async fn run(mut self, message: Option<String>) -> Result<(), Failure> {
+        if let Some(text) = message {
+            return self.ask(text).await;
+        }
         let mut lines = BufReader::new(tokio::io::stdin()).lines();
         let (mut asked, mut failed) = (0, 0);
         while let Some(text) = self.next(&mut lines).await? {
@@ -149,7 +152,7 @@ impl PlainChat {
             ChatUpdate::Questions(open) => {
                 for question in open.iter().filter(|_| !self.globals.json) {
                     if self.named.insert(question["id"].to_string()) {
-                        tell_approval(&self.globals, question);
+                        tell_approval(self.globals, question);
                     }
                 }
             }

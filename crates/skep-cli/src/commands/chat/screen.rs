@@ -49,44 +49,24 @@ impl Screen {
         picture: &LiveRegion,
         term: &TermInfo,
     ) -> io::Result<()> {
-        if finished.is_empty() && part(picture, term) == self.painted {
+        let live = part(picture, term);
+        if finished.is_empty() && live == self.painted {
             return Ok(());
         }
         let up = if self.row > 0 { format!("\x1b[{}A", self.row) } else { String::new() };
-        self.draw(&format!("{up}\r\x1b[J"), finished, picture, term)
-    }
-
-    /// Paints the whole screen: the newest finished lines and the live part.
-    pub fn repaint(
-        &mut self,
-        finished: &[TextLine],
-        picture: &LiveRegion,
-        term: &TermInfo,
-    ) -> io::Result<()> {
-        self.draw("\x1b[H\x1b[J", finished, picture, term)
-    }
-
-    fn draw(
-        &mut self,
-        clear: &str,
-        finished: &[TextLine],
-        picture: &LiveRegion,
-        term: &TermInfo,
-    ) -> io::Result<()> {
-        let live = part(picture, term);
-        let mut text = format!("{HOLD}{clear}");
-        for line in finished {
-            text.push_str(&encode(line, term));
-            text.push_str("\r\n");
-        }
-        text.push_str(CUT);
-        text.push_str(&live);
-        text.push_str(WRAP);
-        text.push_str(SHOW);
+        let lines: String = finished.iter().map(|line| encode(line, term) + "\r\n").collect();
+        let text = format!("{HOLD}{up}\r\x1b[J{lines}{CUT}{live}{WRAP}{SHOW}");
+        self.out.write_all(text.as_bytes())?;
         self.row = picture.row;
         self.painted = live;
-        self.out.write_all(text.as_bytes())?;
         self.out.flush()
+    }
+
+    /// The next picture is painted on an empty screen.
+    pub fn begin_again(&mut self) -> io::Result<()> {
+        self.row = 0;
+        self.painted.clear();
+        write!(self.out, "{HOLD}\x1b[H")
     }
 
     /// Takes the live part away, so that the shell goes on right below.

@@ -435,7 +435,8 @@ impl Terminal {
         }
         let above = above.split_off(above.len().saturating_sub(room));
         self.flowed = ScrolledLines { mark, lines: over };
-        screen.repaint(&above, &picture, &self.term)
+        screen.begin_again()?;
+        screen.paint(&above, &picture, &self.term)
     }
 
     fn lines_of(&self, from: usize) -> Vec<TextLine> {

@@ -198,33 +198,32 @@ fn diff_lines(diff: &str) -> Vec<&str> {
 }
 
 fn shown_diff(diff: &[&str], term: &TermInfo) -> Vec<TextLine> {
-    let shown = diff.iter().take(DIFF_LINES).map(|line| {
-        let style = match line.chars().next() {
-            Some('+') => Style::of(Colour::Green),
-            Some('-') => Style::of(Colour::Red),
-            _ => Style::FAINT,
-        };
-        row(line, style, term)
-    });
-    let mut lines: Vec<TextLine> = shown.collect();
-    lines.extend(rest(diff.len(), DIFF_LINES, term));
-    lines
+    let style = |line: &str| match line.chars().next() {
+        Some('+') => Style::of(Colour::Green),
+        Some('-') => Style::of(Colour::Red),
+        _ => Style::FAINT,
+    };
+    first_rows(diff, DIFF_LINES, style, term)
 }
 
 fn shown_output(tool: &ToolEntry, term: &TermInfo) -> Vec<TextLine> {
-    // The content of a file is for the model, not for the screen.
-    if tool.name == "read" && !tool.failed {
-        return Vec::new();
-    }
-    let (most, style) = match tool.failed {
-        true => (ERROR_LINES, Style::of(Colour::Red)),
-        false => (OUTPUT_LINES, Style::FAINT),
-    };
     let all: Vec<&str> = tool.output.trim_end().lines().collect();
-    let mut lines: Vec<TextLine> =
-        all.iter().take(most).map(|line| row(line, style, term)).collect();
-    lines.extend(rest(all.len(), most, term));
-    lines
+    match (tool.failed, tool.name.as_str()) {
+        (true, _) => first_rows(&all, ERROR_LINES, |_| Style::of(Colour::Red), term),
+        // The content of a file is for the model, not for the screen.
+        (false, "read") => Vec::new(),
+        (false, _) => first_rows(&all, OUTPUT_LINES, |_| Style::FAINT, term),
+    }
+}
+
+fn first_rows(
+    lines: &[&str],
+    most: usize,
+    style: impl Fn(&str) -> Style,
+    term: &TermInfo,
+) -> Vec<TextLine> {
+    let shown = lines.iter().take(most).map(|line| row(line, style(line), term));
+    shown.chain(rest(lines.len(), most, term)).collect()
 }
 
 /// One line of a block, cut at the edge.

@@ -8,7 +8,7 @@ use clap::Args;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::commands::session;
+use crate::commands::{agent, session};
 use crate::failure::{Exit, Failure};
 use crate::hive::{Client, Globals, IdList, escaped, with_query};
 use crate::print::{items, output};
@@ -61,7 +61,10 @@ pub async fn export(command: HistoryExportArgs, globals: &Globals) -> Result<(),
     let client = Client::open(globals)?;
     let agents = match &command.agent {
         Some(agent) => vec![agent.clone()],
-        None => agents(&client).await?,
+        None => {
+            let all = agent::agents(&client, "list the agents").await?;
+            all.iter().filter_map(|agent| Some(agent["name"].as_str()?.to_owned())).collect()
+        }
     };
     let folder = command.out.join("history");
     let failed = |error: std::io::Error| {
@@ -83,12 +86,6 @@ pub async fn export(command: HistoryExportArgs, globals: &Globals) -> Result<(),
         output::json(&json!({ "files": written }));
     }
     Ok(())
-}
-
-async fn agents(client: &Client) -> Result<Vec<String>, Failure> {
-    let listed = client.fetch("/api/v1/agents", "list the agents").await?;
-    let agents = items(&listed["agents"]).iter();
-    Ok(agents.filter_map(|agent| Some(agent["name"].as_str()?.to_owned())).collect())
 }
 
 /// The ids to export: the one with this id or key, or all of the agent.
