@@ -20,7 +20,7 @@ fn what_a_step_ends_with_when_nobody_answered() {
     let cases = [
         (vec![passing(None)], TurnEnd::Retry { code: BUSY, text: "busy".to_owned() }),
         (vec![auth()], failed(FailureCode::ProviderAuth, "key")),
-        (vec![missing()], failed(FailureCode::ProviderRejected, "gone")),
+        (vec![missing()], failed(FailureCode::ProviderRejected, "gone (profile p0)")),
         (
             vec![auth(), missing()],
             failed(FailureCode::ProviderAuth, "profile p0: key; profile p1: gone"),

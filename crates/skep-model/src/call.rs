@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::answer::{Decode, Last};
 use crate::body::{BodyPiece, ResponseBody};
-use crate::failure;
+use crate::failure::{self, CalledModel};
 use crate::link::{Wire, WireLink};
 use crate::sse::SseEvent;
 
@@ -267,7 +267,6 @@ impl<D: Decode> Streaming<D> {
 
 /// Sends the request, once more where the server refuses a part that can be left out.
 async fn send<W: Wire>(link: &WireLink<W>, request: &ModelRequest) -> Result<Response, ModelError> {
-    let key = link.key.expose_secret();
     let mut response = post(link, request).await?;
     if !response.status().is_success() {
         let mut body = error_body(&mut response).await;
@@ -278,7 +277,8 @@ async fn send<W: Wire>(link: &WireLink<W>, request: &ModelRequest) -> Result<Res
             }
         }
         if !response.status().is_success() {
-            return Err(failure::from_status(response.status(), response.headers(), &body, key));
+            let asked = CalledModel { model: &request.model, key: link.key.expose_secret() };
+            return Err(failure::from_status(response.status(), response.headers(), &body, asked));
         }
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -346,7 +346,7 @@ fn weight(event: &ModelEvent) -> usize {
     }
 }
 
-/// Asked again it would be as long.
+/// CalledModel again it would be as long.
 fn endless(what: &str) -> ModelError {
     ModelError::Rejected { text: format!("the model's answer has no end: it {what}") }
 }

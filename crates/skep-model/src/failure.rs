@@ -25,6 +25,13 @@ const LONG_TEXTS: &[&str] = &[
     "available context size",
 ];
 
+/// What a call was made with.
+#[derive(Clone, Copy)]
+pub(crate) struct CalledModel<'a> {
+    pub model: &'a str,
+    pub key: &'a str,
+}
+
 /// What a vendor says about an error, in whichever of the usual shapes.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Detail {
@@ -80,12 +87,14 @@ pub(crate) fn from_status(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
-    key: &str,
+    asked: CalledModel<'_>,
 ) -> ModelError {
-    let number = status.as_u16();
+    let (number, key) = (status.as_u16(), asked.key);
     let detail = Detail::of_body(body);
     match number {
-        401 | 403 => auth(number),
+        // Some vendors repeat a part of the key.
+        401 => auth(number, ""),
+        403 => auth(number, &reason(&detail, key)),
         402 => no_credit(number),
         400 if has_no_credit(&detail) => no_credit(number),
         408 | 409 | 425 | 429 | 500..=599 => ModelError::Passing {
@@ -96,9 +105,13 @@ pub(crate) fn from_status(
             },
             text: match number {
                 429 if detail.word == "insufficient_quota" => {
-                    "the account's quota at the model vendor is used up (429)".to_owned()
+                    let why = reason(&detail, key);
+                    format!("the account's quota at the model vendor is used up (429){why}")
                 }
-                429 => "the model vendor limits the rate of requests (429)".to_owned(),
+                429 => {
+                    let why = reason(&detail, key);
+                    format!("the model vendor limits the rate of requests (429){why}")
+                }
                 529 => "the model vendor is overloaded (529)".to_owned(),
                 _ => format!("the model vendor failed ({number})"),
             },
@@ -106,11 +119,13 @@ pub(crate) fn from_status(
         },
         404 | 405 if detail.message.is_empty() => ModelError::NotFound {
             text: format!(
-                "there is no model at the address ({number}); check the profile's api_url"
+                "there is no model at the address ({number}); check the profile's api_url; the \
+                 model asked for is `{}`",
+                asked.model
             ),
         },
         413 => context_too_long(),
-        404 => not_found(rejected(&detail, key, " (404)")),
+        404 => not_found(rejected(&detail, key, " (404)"), asked.model),
         300..=399 => ModelError::NotFound {
             text: format!("the model address redirects ({number}); redirects are not followed"),
         },
@@ -122,9 +137,9 @@ pub(crate) fn from_status(
 /// them means two things.
 pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
     match detail.word.as_str() {
-        "authentication_error" | "permission_error" | "invalid_api_key" => auth(401),
+        "authentication_error" | "permission_error" | "invalid_api_key" => auth(401, ""),
         "request_too_large" => context_too_long(),
-        "not_found_error" | "model_not_found" => not_found(rejected(detail, key, "")),
+        "not_found_error" | "model_not_found" => not_found(rejected(detail, key, ""), ""),
         "invalid_request_error" if has_no_credit(detail) => no_credit(402),
         "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" => {
             rejected(detail, key, "")
@@ -139,8 +154,8 @@ pub(crate) fn from_event(detail: &Detail, key: &str) -> ModelError {
             passing(RetryCode::RateLimited, "the account's quota at the model vendor is used up")
         }
         _ => match detail.number {
-            Some(401 | 403) => auth(401),
-            Some(404) => not_found(rejected(detail, key, "")),
+            Some(401 | 403) => auth(401, ""),
+            Some(404) => not_found(rejected(detail, key, ""), ""),
             Some(400 | 413 | 422) => rejected(detail, key, ""),
             Some(429) => {
                 passing(RetryCode::RateLimited, "the model vendor limits the rate of requests")
@@ -214,9 +229,9 @@ fn unreached(error: &reqwest::Error) -> Option<&'static str> {
     None
 }
 
-fn auth(number: u16) -> ModelError {
+fn auth(number: u16, why: &str) -> ModelError {
     ModelError::Auth {
-        text: format!("the model vendor refused the key ({number}); check the profile's key"),
+        text: format!("the model vendor refused the key ({number}){why}; check the profile's key"),
     }
 }
 
@@ -235,9 +250,12 @@ fn has_no_credit(detail: &Detail) -> bool {
     detail.message.to_ascii_lowercase().contains("credit balance is too low")
 }
 
-fn not_found(refusal: ModelError) -> ModelError {
+fn not_found(refusal: ModelError, model: &str) -> ModelError {
     match refusal {
-        ModelError::Rejected { text } => ModelError::NotFound { text },
+        ModelError::Rejected { text } if model.is_empty() => ModelError::NotFound { text },
+        ModelError::Rejected { text } => {
+            ModelError::NotFound { text: format!("{text}; the model asked for is `{model}`") }
+        }
         other => other,
     }
 }
@@ -253,13 +271,14 @@ fn rejected(detail: &Detail, key: &str, number: &str) -> ModelError {
     if long {
         return context_too_long();
     }
+    let why = reason(detail, key);
+    ModelError::Rejected { text: format!("the model vendor rejected the request{number}{why}") }
+}
+
+/// What the vendor says about it, after a colon.
+fn reason(detail: &Detail, key: &str) -> String {
     let explanation = explanation(&detail.message, key);
-    let text = if explanation.is_empty() {
-        format!("the model vendor rejected the request{number}")
-    } else {
-        format!("the model vendor rejected the request{number}: {explanation}")
-    };
-    ModelError::Rejected { text }
+    if explanation.is_empty() { explanation } else { format!(": {explanation}") }
 }
 
 fn explanation(message: &str, key: &str) -> String {

@@ -6,11 +6,12 @@ use serde_json::json;
 use super::*;
 
 const KEY: &str = "sk-secret-key";
+const ASKED: CalledModel<'_> = CalledModel { model: "large-9", key: KEY };
 
 fn status(number: u16, kind: &str, message: &str) -> ModelError {
     let body = json!({"type": "error", "error": {"type": kind, "message": message}}).to_string();
     let status = StatusCode::from_u16(number).unwrap();
-    from_status(status, &HeaderMap::new(), body.as_bytes(), KEY)
+    from_status(status, &HeaderMap::new(), body.as_bytes(), ASKED)
 }
 
 fn kind(error: &ModelError) -> &'static str {
@@ -108,7 +109,7 @@ fn errors_are_read_in_every_shape_servers_send_them() {
 fn a_used_up_quota_is_named() {
     let body = json!({"error": {"type": "insufficient_quota", "code": "insufficient_quota"}});
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let error = from_status(status, &HeaderMap::new(), body.to_string().as_bytes(), KEY);
+    let error = from_status(status, &HeaderMap::new(), body.to_string().as_bytes(), ASKED);
     assert_eq!(error.to_string(), "the account's quota at the model vendor is used up (429)");
 }
 
@@ -120,6 +121,15 @@ fn an_explanation_is_bounded_and_without_the_key() {
     assert!(text.len() < 600 && !text.chars().any(char::is_control), "{text}");
     let text = status(401, "authentication_error", &message).to_string();
     assert!(!text.contains("odd"), "{text}");
+    for number in [403, 404, 429] {
+        let text = status(number, "", &message).to_string();
+        assert!(text.contains(&format!("({number}): your key [key] [31m is odd")), "{text}");
+        assert!(text.len() < 600 && !text.contains(KEY), "{text}");
+    }
+    for body in ["model: large-9", ""] {
+        let text = status(404, "not_found_error", body).to_string();
+        assert!(text.ends_with("; the model asked for is `large-9`"), "{text}");
+    }
 }
 
 #[test]
@@ -137,7 +147,7 @@ fn a_pause_asked_for_is_read_in_seconds_or_as_a_date() {
         let date = HeaderValue::from_static("Wed, 21 Oct 2026 07:28:00 GMT");
         let after = HeaderValue::from_static(value);
         let headers = HeaderMap::from_iter([(RETRY_AFTER, after), (DATE, date)]);
-        let error = from_status(StatusCode::TOO_MANY_REQUESTS, &headers, b"", KEY);
+        let error = from_status(StatusCode::TOO_MANY_REQUESTS, &headers, b"", ASKED);
         let ModelError::Passing { retry_after, .. } = error else { panic!("{error:?}") };
         assert_eq!(retry_after, expected, "{value}");
     }

@@ -130,7 +130,9 @@ async fn a_pause_the_vendor_asks_for_is_passed_on(wire: Wire) {
     let outcome = outcome_of(wire, Reply::rate_limited(Some("7"))).await;
     let expected = ModelError::Passing {
         code: RetryCode::RateLimited,
-        text: "the model vendor limits the rate of requests (429)".to_owned(),
+        text: "the model vendor limits the rate of requests (429): This request would exceed your \
+               organization's rate limit."
+            .to_owned(),
         retry_after: Some(Duration::from_secs(7)),
     };
     assert_eq!(outcome.1, Some(expected));

@@ -333,7 +333,7 @@ impl Order {
                     false => "UPDATE lanes SET fresh = 1 WHERE id = $1",
                 };
                 tx.conn.run(next, &args![lane.id]).await?;
-                Ok((ended, Ok("The next message begins a new session.".to_owned())))
+                Ok((ended, Ok("The next message begins a new conversation.".to_owned())))
             }
         }
     }
