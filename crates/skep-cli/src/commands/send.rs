@@ -117,7 +117,7 @@ fn read_file(path: &Path) -> Result<Value, Failure> {
 }
 
 /// The receipt, and with `--stream` what follows it.
-type Accepted = (Value, Option<EventReader>);
+type AcceptedMessage = (Value, Option<EventReader>);
 
 struct MessageSender<'a> {
     client: &'a Client,
@@ -130,7 +130,7 @@ struct MessageSender<'a> {
 impl MessageSender<'_> {
     /// Submits the message. The idempotency key makes a retry safe; it is retried only with
     /// `--wait` or `--stream`, and not if the first connection failed.
-    async fn submit(&mut self, message: &str, files: &[Value]) -> Result<Accepted, Failure> {
+    async fn submit(&mut self, message: &str, files: &[Value]) -> Result<AcceptedMessage, Failure> {
         let mut body = json!({ "message": message, "session_key": self.command.session });
         if !files.is_empty() {
             body["attachments"] = files.into();
@@ -148,7 +148,7 @@ impl MessageSender<'_> {
         }
     }
 
-    async fn post(&self, body: &Value) -> Result<Accepted, CallError> {
+    async fn post(&self, body: &Value) -> Result<AcceptedMessage, CallError> {
         let path = format!("/api/v1/agents/{}/messages", escaped(&self.command.agent));
         if !self.command.stream {
             return Ok((self.client.post(&path, body, Some(self.key)).await?, None));

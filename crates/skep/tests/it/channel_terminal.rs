@@ -43,6 +43,7 @@ async fn channel_chat_help_and_model_are_lists() {
       /stop                         stop the turn; queued messages stay
       /help                         this list
       /resume                       choose an earlier conversation
+      /rename [name]                rename this conversation
       /retry                        try the last message again
       /approve [session|always]     approve the waiting tool call (y, s, a)
       /deny [note]                  deny the waiting tool call (n)
@@ -94,6 +95,8 @@ async fn channel_chat_help_and_status_fit_a_narrow_terminal() {
         this list
       /resume
         choose an earlier conversation
+      /rename [name]
+        rename this conversation
       /retry
         try the last message again
       /approve [session|always]
@@ -287,12 +290,14 @@ async fn channel_chat_resumes_an_earlier_conversation() {
     terminal.sees("main / shop · ").await.unwrap();
     terminal.press("more\r").unwrap();
     terminal.sees("\nheard: more\n").await.unwrap();
+    terminal.press("/rename Hut prices\r").unwrap();
+    terminal.sees("Renamed: Hut prices").await.unwrap();
     leave(terminal).await;
     assert_eq!(play.history("main", "shop").await.len(), 4);
 
     // The key of this one leads to a newer conversation: a copy goes on.
     let mut again = chat(&stage, &["--resume"], 80, 24);
-    again.sees("▌  Prices of the shop").await.unwrap();
+    again.sees("▌  Hut prices").await.unwrap();
     again.press("winter\r").unwrap();
     again.sees("\nheard: The winter price list\n").await.unwrap();
     again.press("and now?\r").unwrap();

@@ -12,6 +12,7 @@ use crate::commands::approve::own_patterns;
 /// Handled here; the hive never sees them.
 const LOCAL: &[CommandInfo] = &[
     command("/resume", "", "choose an earlier conversation"),
+    command("/rename", "[name]", "rename this conversation"),
     command("/retry", "", "try the last message again"),
     command("/approve", "[session|always]", "approve the waiting tool call (y, s, a)"),
     command("/deny", "[note]", "deny the waiting tool call (n)"),
@@ -62,7 +63,12 @@ pub fn local(text: &str) -> Option<LocalCommand> {
         "/retry" => Some(LocalCommand::Send(ChatCommand::Retry)),
         "/thinking" => Some(LocalCommand::Thinking),
         "/quit" | "/exit" => Some(LocalCommand::Quit),
-        text => answer(text).map(LocalCommand::Answer),
+        text => match split(text) {
+            ("/rename", name) => {
+                Some(LocalCommand::Send(ChatCommand::Rename(name.unwrap_or_default())))
+            }
+            _ => answer(text).map(LocalCommand::Answer),
+        },
     }
 }
 

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::failure::Failure;
 use crate::hive::client::{CallError, Client, HiveSocket, escaped};
-use crate::print::values::items;
+use crate::print::{items, text_or_empty};
 
 /// The hive pings every 30 s; after two missed pings the connection is lost.
 const SILENCE: Duration = Duration::from_secs(75);
@@ -38,6 +38,8 @@ pub enum ChatCommand {
     },
     /// Sends this frame: stops the turn, decides about a call.
     Frame(Value),
+    /// Names this conversation; without a name, the automatic title again.
+    Rename(String),
     /// Tries the last message again that was not answered.
     Retry,
     /// Posts to this path; events tell what it brings about.
@@ -74,8 +76,8 @@ pub enum ChatUpdate {
     Questions(Vec<Value>),
     /// What was read, or the error.
     Read(ChatRead, Result<Value, String>),
-    /// Why a command was not carried out.
-    Refused(String),
+    /// What became of a command, or why it was not carried out.
+    Told(Result<String, String>),
     Lost {
         why: String,
     },
@@ -241,6 +243,20 @@ impl ConnectionTask {
         Ok(self.updates.send(ChatUpdate::Questions(open)).await?)
     }
 
+    async fn rename(&self, title: &str) -> Result<(), SocketEnd> {
+        let told = match &self.cursor.session {
+            Some(id) => {
+                let (agent, id) = (escaped(&self.options.agent), escaped(id));
+                let path = format!("/api/v1/agents/{agent}/sessions/{id}");
+                let renamed = self.client.patch(&path, &json!({ "title": title }), "rename").await;
+                let named = |info: Value| format!("Renamed: {}", text_or_empty(&info["title"]));
+                renamed.map(named).map_err(|failure| failure.why)
+            }
+            None => Err("Nothing was said in this conversation yet.".to_owned()),
+        };
+        Ok(self.updates.send(ChatUpdate::Told(told)).await?)
+    }
+
     /// The newest turn is tried again if it ended without an answer.
     async fn retry(&self) -> Result<(), SocketEnd> {
         let key = escaped(&self.options.session);
@@ -253,14 +269,14 @@ impl ConnectionTask {
             Some(item) => self.post(&format!("/api/v1/inbox/{}/retry", escaped(item))).await,
             None => {
                 let why = "The last message was answered, or is still under way.".to_owned();
-                Ok(self.updates.send(ChatUpdate::Refused(why)).await?)
+                Ok(self.updates.send(ChatUpdate::Told(Err(why))).await?)
             }
         }
     }
 
     async fn post(&self, path: &str) -> Result<(), SocketEnd> {
         if let Err(error) = self.client.post(path, &json!({}), None).await {
-            self.updates.send(ChatUpdate::Refused(error.to_string())).await?;
+            self.updates.send(ChatUpdate::Told(Err(error.to_string()))).await?;
         }
         Ok(())
     }
@@ -348,6 +364,7 @@ impl ConnectionTask {
                 frame
             }
             ChatCommand::Frame(frame) => frame,
+            ChatCommand::Rename(title) => return self.rename(&title).await,
             ChatCommand::Retry => return self.retry().await,
             ChatCommand::Post(path) => return self.post(&path).await,
             ChatCommand::Read(what, path) => {

@@ -159,7 +159,7 @@ impl<'a> PlainChat<'a> {
             ChatUpdate::Opened { .. }
             | ChatUpdate::Rows(_)
             | ChatUpdate::Read(..)
-            | ChatUpdate::Refused(_) => {}
+            | ChatUpdate::Told(_) => {}
         }
         Ok(None)
     }

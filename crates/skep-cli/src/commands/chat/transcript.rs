@@ -146,7 +146,8 @@ impl ChatTranscript {
                 let found = found.unwrap_or_else(|why| json!({"covers": false, "why": why}));
                 self.approvals.covers(&patterns, &found);
             }
-            ChatUpdate::Read(_, Err(why)) | ChatUpdate::Refused(why) => {
+            ChatUpdate::Told(Ok(text)) => self.note(text),
+            ChatUpdate::Read(_, Err(why)) | ChatUpdate::Told(Err(why)) => {
                 self.entries.push(ChatEntry::Trouble(why));
             }
             ChatUpdate::Read(ChatRead::Sessions, Ok(page)) => {
