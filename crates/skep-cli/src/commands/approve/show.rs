@@ -3,8 +3,10 @@
 use serde_json::Value;
 use skep_core::visible::{bounded_text, shown_arguments, visible};
 
-use crate::print::{items, stamp};
+use crate::print::{items, shortened, stamp};
 
+/// Columns of the rule, which may repeat the call; the details have it whole.
+const RULE: usize = 68;
 /// Characters of the agent's words; the dashboard shows more.
 const WORDS: usize = 300;
 
@@ -44,7 +46,7 @@ pub fn call(question: &Value) -> Vec<String> {
 pub fn facts(question: &Value) -> Vec<String> {
     let mut lines = vec![
         walls(question),
-        format!("rule     {}", field(&question["why"]["why"])),
+        format!("rule     {}", shortened(&field(&question["why"]["why"]), RULE)),
         format!("folder   {}", field(&question["cwd"])),
         format!("until    {}", stamp(&question["expires_at"])),
     ];
@@ -70,6 +72,7 @@ pub fn facts(question: &Value) -> Vec<String> {
 pub fn details(question: &Value) -> Vec<String> {
     let asked_by: Vec<String> = items(&question["asked_by"]).iter().map(field).collect();
     let mut lines = vec![
+        format!("because  {}", field(&question["why"]["why"])),
         format!("id       {}", field(&question["id"])),
         format!("session  {}", field(&question["session_key"])),
         format!("asked    {} by {}", stamp(&question["asked_at"]), asked_by.join(", ")),

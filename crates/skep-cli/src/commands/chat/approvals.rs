@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::commands::ApprovalReply;
 use super::connection::{ChatCommand, ChatRead};
-use super::decision::{DecisionMode, PatternChoice};
+use super::decision::{DecisionMode, LongApproval, PatternChoice};
 use super::transcript::ChatEntry;
 use crate::commands::approve::{choices, covers_path};
 use crate::hive::escaped;
@@ -34,6 +34,8 @@ pub struct PendingApprovals {
     /// The one in sight, and since when.
     in_sight: Option<(String, i64)>,
     pub mode: DecisionMode,
+    /// The one in sight if it is higher than the screen, until it was read to its end.
+    pub unread: Option<LongApproval>,
     /// The current approval when the line was started: a reply never applies to a later one.
     about: Option<String>,
 }
@@ -88,7 +90,7 @@ impl PendingApprovals {
             return None;
         }
         self.in_sight = id.map(|id| (id, now));
-        self.mode = DecisionMode::Keys;
+        (self.mode, self.unread) = (DecisionMode::Keys, None);
         self.current().cloned()
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::approvals::ReplyAction;
 use super::commands::{self, LocalCommand};
 use super::connection::{ChatCommand, ChatConnection};
-use super::decision::{self, HeldKey, KeyReply};
+use super::decision::{self, DecisionMode, HeldKey, KeyReply, LongApproval};
 use super::editor::{self, Editor, KeyAction};
 use super::picker::PickerAction;
 use super::screen::{LiveRegion, Screen};
@@ -22,6 +22,7 @@ use super::transcript::{ChatEntry, ChatTranscript, LiveMessage, seconds};
 use super::view::{self, ThinkingDisplay};
 use crate::failure::{Exit, Failure};
 use crate::hive::escaped;
+use crate::print::text::indented;
 use crate::print::{Colour, Style, TermInfo, TextLine, TextSpan};
 use crate::print::{outcome, output, shortened, width};
 
@@ -29,12 +30,11 @@ use crate::print::{outcome, output, shortened, width};
 const TICK: Duration = Duration::from_millis(100);
 /// Updates processed before the next repaint.
 const BATCH: usize = 512;
-const MENU_LINES: usize = 8;
 /// How many running calls and queued messages are listed.
 const LISTED: usize = 5;
 /// Entries kept for a full repaint; the hive has all of them.
 const KEPT: usize = 4000;
-const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠹"];
+const SPINNER: [(&str, &str); 4] = [("⠋", "|"), ("⠸", "/"), ("⠦", "-"), ("⠇", "\\")];
 
 pub struct Terminal {
     transcript: ChatTranscript,
@@ -221,6 +221,7 @@ impl Terminal {
         if let Event::Resize(..) = event {
             let (width, height) = Screen::size();
             (self.term.width, self.height) = (width, height);
+            self.measure();
             return ScreenAction::Repaint;
         }
         if let Some(picker) = &mut self.transcript.picker {
@@ -384,9 +385,18 @@ impl Terminal {
         }
     }
 
+    /// Whether the approval in sight fits the screen.
+    fn measure(&mut self) {
+        let approvals = &mut self.transcript.approvals;
+        let lines = approvals.current().map(|question| view::asked(question, &self.term));
+        approvals.unread = lines.and_then(|lines| LongApproval::of(lines, self.height));
+    }
+
     fn paint(&mut self, screen: &mut Screen) -> io::Result<()> {
-        let shown = self.transcript.approvals.look(clock::now_ms());
-        self.transcript.entries.extend(shown.map(ChatEntry::Question));
+        if let Some(shown) = self.transcript.approvals.look(clock::now_ms()) {
+            self.transcript.entries.push(ChatEntry::Question(shown));
+            self.measure();
+        }
         let mut finished = self.lines_of(self.printed);
         let mark = self.transcript.live.as_ref().map(LiveMessage::mark);
         let flowed = &self.flowed.lines;
@@ -458,13 +468,14 @@ impl Terminal {
     fn picture(&self, answer: Vec<TextLine>) -> (LiveRegion, Vec<TextLine>) {
         let mut below: Vec<TextLine> = Vec::new();
         let now = clock::now_ms();
+        let reads = matches!(self.transcript.approvals.mode, DecisionMode::Reading);
         let calls = self.transcript.calls.iter().filter(|(_, call)| call.since.is_some());
-        let calls = calls.map(|(_, call)| view::running(call, now, &self.term));
+        let calls = calls.filter(|_| !reads).map(|(_, call)| view::running(call, now, &self.term));
         below.extend(self.bounded(calls.collect()));
         below.push(TextLine::new());
         below.extend(self.status(now));
-        let outgoing =
-            self.transcript.outgoing.iter().map(|out| self.outgoing(&out.text, &out.state));
+        let outgoing = self.transcript.outgoing.iter().filter(|_| !reads);
+        let outgoing = outgoing.map(|out| self.outgoing(&out.text, &out.state));
         below.extend(self.bounded(outgoing.collect()));
         let (mut row, mut column) = (below.len(), 0);
         if let Some(picker) = &self.transcript.picker {
@@ -482,7 +493,7 @@ impl Terminal {
             let lines = shown.lines.into_iter().enumerate().skip(first).take(most);
             below.extend(lines.map(|(at, text)| self.written(at, text)));
             (row, column) = (row + shown.row - first, shown.column + 2);
-            below.extend(self.hints());
+            below.extend(view::hints(&self.editor, &self.term));
             if let Some(text) = self.unsent.as_ref().filter(|text| **text == self.editor.text()) {
                 below.extend(decision::explained(&self.transcript.approvals, text, &self.term));
             }
@@ -520,33 +531,33 @@ impl Terminal {
         ]
     }
 
-    fn status(&self, now: i64) -> Option<TextLine> {
+    fn status(&self, now: i64) -> Vec<TextLine> {
         let text = if !self.transcript.connected {
             "no connection; trying again".to_owned()
         } else if let Some(turn) = &self.transcript.turn {
             let took = seconds((now - turn.since).max(0));
             match (&turn.waits_for, &turn.retry) {
                 _ if self.stopping => format!("stopping · {took}"),
-                (_, Some(retry)) => {
+                // At its end the next try is under way.
+                (_, Some(retry)) if retry["next_at"].as_i64() > Some(now) => {
                     format!("{} · Esc stops · Enter tries now", outcome::retry(retry, now))
                 }
-                (Some(reason), None) => format!("waits: {reason} · Esc ends it"),
-                (None, None) => format!("working · {took} · Esc stops"),
+                (Some(reason), _) => format!("waits: {reason} · Esc ends it"),
+                (None, _) => format!("working · {took} · Esc stops"),
             }
         } else if self.armed {
-            return Some(vec![TextSpan::new("Ctrl-C again leaves", Style::FAINT)]);
+            return vec![vec![TextSpan::new("Ctrl-C again leaves", Style::FAINT)]];
         } else {
-            return None;
+            return Vec::new();
         };
         let text = if self.armed { format!("{text} · Ctrl-C again leaves") } else { text };
-        let at = self.ticks % SPINNER.len();
-        let ascii = ["|", "/", "-", "\\"];
-        let sign = self.term.sign(SPINNER.get(at)?, ascii.get(at % ascii.len())?);
-        let short = shortened(&text, self.term.width.saturating_sub(3));
-        Some(vec![
-            TextSpan::new(format!("{sign} "), Style::of(Colour::Yellow)),
-            TextSpan::new(short, Style::FAINT),
-        ])
+        let (sign, ascii) = SPINNER[self.ticks % SPINNER.len()];
+        let mut lines = indented(&text, "  ", Style::FAINT, &self.term);
+        if let Some(first) = lines.first_mut().and_then(|line| line.first_mut()) {
+            let sign = self.term.sign(sign, ascii);
+            *first = TextSpan::new(format!("{sign} "), Style::of(Colour::Yellow));
+        }
+        lines
     }
 
     fn outgoing(&self, text: &str, state: &Option<String>) -> TextLine {
@@ -554,30 +565,6 @@ impl Terminal {
         let room = self.term.width.saturating_sub(width(state) + 5);
         let text = format!("  {state}: {}", shortened(text, room));
         vec![TextSpan::new(text, Style::FAINT)]
-    }
-
-    /// Below the input line: the search query, or the completions.
-    fn hints(&self) -> Vec<TextLine> {
-        let faint = |text: String| vec![TextSpan::new(text, Style::FAINT)];
-        if let Some(query) = self.editor.searched() {
-            return vec![faint(format!("  search: {query} (Ctrl-R older, Enter takes, Esc back)"))];
-        }
-        if self.editor.has_paste() {
-            return vec![faint("  Ctrl-O show   Backspace remove".to_owned())];
-        }
-        let Some(menu) = self.editor.menu() else { return Vec::new() };
-        let first = (menu.chosen.unwrap_or(0) + 1).saturating_sub(MENU_LINES);
-        let column = menu.words.iter().map(|(word, _)| width(word)).max().unwrap_or(0);
-        let words = menu.words.iter().enumerate().skip(first).take(MENU_LINES);
-        let words = words.map(|(at, (word, what))| {
-            let chosen = if menu.chosen == Some(at) { Style::BOLD } else { Style::PLAIN };
-            let room = self.term.width.saturating_sub(column + 5);
-            vec![
-                TextSpan::new(format!("  {word:<column$}  "), chosen),
-                TextSpan::new(shortened(what, room), Style::FAINT),
-            ]
-        });
-        words.collect()
     }
 }
 

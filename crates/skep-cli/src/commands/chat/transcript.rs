@@ -295,6 +295,8 @@ impl ChatTranscript {
                 }
             }
             Some("model_retry") => {
+                // What the broken try said is no answer.
+                self.live = None;
                 if let Some(turn) = &mut self.turn {
                     turn.retry = Some(event.clone());
                 }

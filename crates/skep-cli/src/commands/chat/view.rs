@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::editor::Editor;
 use super::transcript::{ChatEntry, LiveMessage, RunningCall, ToolEntry, seconds};
 use super::{list, markdown};
 use crate::commands::approve::{call, facts, one_line, title};
@@ -18,6 +19,8 @@ const ERROR_LINES: usize = 8;
 const SAID_LINES: usize = 12;
 /// Lines of a file that a call names.
 const FILE_LINES: usize = 200;
+
+const MENU_LINES: usize = 8;
 
 /// Whether thinking is shown whole or as one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub fn entry(
 }
 
 /// A pending approval, complete: people must see all of what they approve. The call comes first.
-fn asked(question: &Value, term: &TermInfo) -> Vec<TextLine> {
+pub fn asked(question: &Value, term: &TermInfo) -> Vec<TextLine> {
     let strong = Style { colour: Some(Colour::Yellow), ..Style::BOLD };
     let mut lines = indented(&title(question), term.sign("⬡ ", "? "), strong, term);
     let all = call(question);
@@ -242,4 +245,28 @@ fn rest(all: usize, shown: usize, term: &TermInfo) -> Option<TextLine> {
     let more = all.checked_sub(shown).filter(|more| *more > 0)?;
     let text = format!("    {} {more} more lines", term.sign("…", "..."));
     Some(vec![TextSpan::new(text, Style::FAINT)])
+}
+
+/// Below the input line: the search query, or the completions.
+pub fn hints(editor: &Editor, term: &TermInfo) -> Vec<TextLine> {
+    let faint = |text: String| vec![TextSpan::new(text, Style::FAINT)];
+    if let Some(query) = editor.searched() {
+        return vec![faint(format!("  search: {query} (Ctrl-R older, Enter takes, Esc back)"))];
+    }
+    if editor.has_paste() {
+        return vec![faint("  Ctrl-O show   Backspace remove".to_owned())];
+    }
+    let Some(menu) = editor.menu() else { return Vec::new() };
+    let first = (menu.chosen.unwrap_or(0) + 1).saturating_sub(MENU_LINES);
+    let column = menu.words.iter().map(|(word, _)| width(word)).max().unwrap_or(0);
+    let words = menu.words.iter().enumerate().skip(first).take(MENU_LINES);
+    let words = words.map(|(at, (word, what))| {
+        let chosen = if menu.chosen == Some(at) { Style::BOLD } else { Style::PLAIN };
+        let room = term.width.saturating_sub(column + 5);
+        vec![
+            TextSpan::new(format!("  {word:<column$}  "), chosen),
+            TextSpan::new(shortened(what, room), Style::FAINT),
+        ]
+    });
+    words.collect()
 }
