@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use subtle::ConstantTimeEq;
 
 use skep_core::Millis;
+use skep_core::ids::Principal;
+use skep_core::policy::rule::Who;
 use skep_core::role::{Grant, Role};
 use skep_store::browsers::{self, Browser};
 use skep_store::tokens::{self, TokenRow};
@@ -59,6 +61,16 @@ impl TokenCache {
     }
 
     /// The id and the grant of a token. Compared in constant time, and by hash besides.
+    /// Everybody who has a token.
+    pub fn holders(&self) -> Vec<Who> {
+        let who = |token: &ValidToken| Who {
+            principal: Principal(format!("token:{}", token.id)),
+            role: Some(token.grant.role),
+            name: Some(token.name.clone()),
+        };
+        self.look(|valid| valid.iter().map(who).collect())
+    }
+
     pub fn find(&self, hash: &[u8; 32]) -> Option<(String, Grant)> {
         self.look(|valid| {
             let found = valid.iter().find(|token| bool::from(token.hash.ct_eq(hash)));
@@ -124,6 +136,17 @@ impl Browsers {
     pub fn knows(&self, id: &str) -> bool {
         let valid = self.valid.read().unwrap_or_else(PoisonError::into_inner);
         valid.iter().any(|browser| browser.id == id)
+    }
+
+    /// Everybody who is signed in.
+    pub fn people(&self) -> Vec<Who> {
+        let valid = self.valid.read().unwrap_or_else(PoisonError::into_inner);
+        let who = |it: &Browser| Who {
+            principal: it.principal(),
+            role: Some(it.role),
+            name: Some(it.name.clone()),
+        };
+        valid.iter().map(who).collect()
     }
 
     pub fn add(&self, browser: Browser, now: Millis) {

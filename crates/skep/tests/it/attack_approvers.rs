@@ -55,6 +55,25 @@ fn code(answer: &Answer) -> (u16, &str) {
 }
 
 #[tokio::test]
+async fn attack_an_approval_that_nobody_can_give_says_so() {
+    let stage = stage().await;
+    let play = stage.up().await;
+    let (_, question) = asked(&play, "one", "touch made").await;
+    let path = format!("/api/v1/approvals/{}", question["id"].as_str().unwrap());
+    let refused = async || {
+        let answer = play.api().get(&path).await.unwrap().good().unwrap();
+        answer["refused"].as_str().unwrap().to_owned()
+    };
+    let nobody = "Nobody who has a token or is signed in may decide it";
+    assert!(refused().await.contains(nobody), "{}", refused().await);
+    token(&play, json!({"name": "paul", "role": "user"})).await;
+    assert!(refused().await.contains(nobody), "{}", refused().await);
+    let (_, anna) = token(&play, json!({"name": "anna", "role": "user"})).await;
+    assert!(!refused().await.contains(nobody), "{}", refused().await);
+    assert_eq!(decide(&anna, &question, "once").await.status, 200);
+}
+
+#[tokio::test]
 async fn attack_a_question_is_answered_by_its_approvers_alone() {
     let stage = stage().await;
     let play = stage.up().await;

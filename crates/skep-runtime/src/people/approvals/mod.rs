@@ -325,6 +325,21 @@ impl Hive {
         now.map_or_else(|| approvers_of(row), |verdict| verdict.approvers)
     }
 
+    /// Why this person may not decide; said too where nobody may who is known here.
+    fn refused(&self, approvers: &Approvers, who: &Who) -> Option<String> {
+        let why = approvers.refuse(who)?;
+        let mut all = self.shared.tokens.holders();
+        all.extend(self.shared.browsers.people());
+        all.push(self.shared.person("operator"));
+        match all.iter().any(|one| approvers.refuse(one).is_none()) {
+            true => Some(why),
+            false => Some(format!(
+                "{why}. Nobody who has a token or is signed in may decide it: correct `approvers` \
+                 in the agent's config.yaml, or give such a person access: `skep token new NAME`"
+            )),
+        }
+    }
+
     fn approval_info(&self, row: Approval, words: Option<String>, who: &Who) -> ApprovalInfo {
         let approvers = approvers_of(&row);
         let sandbox =
@@ -367,7 +382,7 @@ impl Hive {
             sandbox,
             hash: row.hash,
             why: row.why,
-            refused: approvers.refuse(who),
+            refused: self.refused(&approvers, who),
             approvers,
             state: row.state,
             reopened: row.reopened,
