@@ -278,12 +278,13 @@ pub struct WhyArgs {
 pub async fn run_why(command: WhyArgs, globals: &Globals) -> Result<(), Failure> {
     let arguments: Value = serde_json::from_str(&command.arguments).map_err(|error| {
         let why = format!("the arguments are not JSON: {error}");
-        Failure::new(Exit::Usage, "say why", why).next("skep why main bash '{\"command\": \"ls\"}'")
+        Failure::new(Exit::Usage, "test the policy", why)
+            .next("skep why main bash '{\"command\": \"ls\"}'")
     })?;
     let client = Client::open(globals)?;
     let body = json!({"tool": command.tool, "arguments": arguments, "who": command.who});
     let path = format!("/api/v1/agents/{}/why", escaped(&command.agent));
-    let why = client.submit(&path, &body, "say why").await?;
+    let why = client.submit(&path, &body, "test the policy").await?;
     globals.print(&why, why_lines(&command.agent, &why));
     Ok(())
 }

@@ -110,6 +110,10 @@ async fn list(globals: &Globals, path: &str, limit: usize) -> Result<(), Failure
             _ => break,
         }
     }
+    if rows.is_empty() && !globals.json {
+        output::note("no such rows");
+        return Ok(());
+    }
     let row = |row: &Value| {
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let what = if row["tool"].is_null() { text("kind") } else { text("tool") };

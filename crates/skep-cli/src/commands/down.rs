@@ -27,7 +27,9 @@ pub async fn run(_: DownArgs, globals: &Globals) -> Result<(), Failure> {
     let attempted = "stop the hive";
     if globals.url.is_some() {
         let why = "only the owner of the home can stop it, on its own machine";
-        return Err(Failure::new(Exit::Usage, attempted, why).next("skep down --home FOLDER"));
+        return Err(
+            Failure::new(Exit::Usage, attempted, why).next("on the hive's machine: skep down")
+        );
     }
     let home = globals.home()?;
     let client = Client::open(globals)?;

@@ -86,12 +86,13 @@ pub enum TaskCommand {
 The sender is told with an error of code `cancelled`. Other messages that the same turn answers
 end with it; what is queued behind goes on.")]
     Cancel(ItemArgs),
-    /// Send the message of a failed, dead or cancelled item again
+    /// Send the message of a failed, dead or cancelled item again; try now what waits for a try
     #[command(after_help = "Examples:
   skep task retry 019a2b3c-…
   skep task show $(skep task retry 019a2b3c-… --json | jq -r .item_id)
 
-The new item is linked to the old one; `skep task show` names both.")]
+The new item is linked to the old one; `skep task show` names both. A turn that waits for its next
+try is tried at once.")]
     Retry(ItemArgs),
 }
 
@@ -113,6 +114,16 @@ pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Fai
     let path = format!("/api/v1/inbox/{}", escaped(&id));
     // The key makes a retry after a broken connection safe.
     let key = skep_guard::random::uuid().to_string();
+    let turn = if what == "retry" { paused_turn(&client, &path).await } else { None };
+    if let Some(turn) = turn {
+        let path = format!("/api/v1/turns/{}/retry-now", escaped(&turn));
+        let begun = client.post(&path, &json!(null), None).await;
+        begun.map_err(|error| failed(&client, what, &id, error))?;
+        let next = globals.commands(&format!("follow it: skep task show {id}"));
+        let told = json!({ "item_id": id, "turn": turn, "state": "running" });
+        globals.print(&told, ["the next try begins now".to_owned(), next]);
+        return Ok(());
+    }
     let told = match what {
         "show" => client.get(&path).await,
         verb => client.post(&format!("{path}/{verb}"), &json!(null), Some(&key)).await,
@@ -132,6 +143,15 @@ pub async fn run_task(command: TaskCommand, globals: &Globals) -> Result<(), Fai
     }
     globals.print(&item, lines);
     Ok(())
+}
+
+/// The turn of the item, if it waits for its next try.
+async fn paused_turn(client: &Client, item: &str) -> Option<String> {
+    let item = client.get(item).await.ok()?;
+    let state = client.get("/api/v1/state").await.ok()?;
+    let paused = |turn: &&Value| turn["turn"] == item["turn"] && turn["retry"].is_object();
+    let turn = items(&state["turns"]).iter().find(paused)?;
+    turn["turn"].as_str().map(str::to_owned)
 }
 
 fn failed(client: &Client, what: &str, id: &str, error: CallError) -> Failure {

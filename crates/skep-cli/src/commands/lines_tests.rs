@@ -50,7 +50,7 @@ running skep 0.1.0, up 1m 1s
 home   /h
 model  rehearsal
 work   1 running, 1 waiting, 2 queued
-today  $0.2500 and 1 calls of unknown price for 3 calls, 1200 tokens; daily limit: $10.00, \
+today  $0.2500 and 1 call of unknown price for 3 calls, 1200 tokens; daily limit: $10.00, \
 2000000 tokens of unknown price
 
 agent main  active  native · rehearsal  1 running, 1 waiting, 2 queued

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use skep_core::file::{FileData, IMAGE_BYTES};
+use tokio::signal::ctrl_c;
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{Exit, Failure};
@@ -40,7 +41,7 @@ pub struct SendArgs {
     #[arg(long)]
     wait: bool,
     /// Print the answer while it is being written, then as --wait
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     stream: bool,
     /// Session key of the conversation
     #[arg(long, default_value = "main", value_name = "KEY")]
@@ -54,6 +55,11 @@ pub struct SendArgs {
 }
 
 pub async fn run(command: SendArgs, globals: &Globals) -> Result<(), Failure> {
+    if command.stream && globals.json {
+        let attempted = format!("send the message to {}", command.agent);
+        let why = "--stream prints text, and --json is for programs; with --json use --wait";
+        return Err(Failure::new(Exit::Usage, attempted, why));
+    }
     let message = if command.message == "-" { read_stdin()? } else { command.message.clone() };
     let attachments = command.attach.iter().map(|file| read_file(file));
     let attachments: Vec<Value> = attachments.collect::<Result<_, _>>()?;
@@ -70,12 +76,24 @@ pub async fn run(command: SendArgs, globals: &Globals) -> Result<(), Failure> {
     }
     let item = receipt["item_id"].as_str().unwrap_or_default();
     let mut watch = MessageWatch::new(&client, globals, &command.agent);
-    if let Some(events) = events {
-        watch.show(events).await;
-    }
+    let end = async {
+        if let Some(events) = events {
+            watch.show(events).await;
+        }
+        tokio::select! {
+            followed = sending.follow(&receipt) => followed,
+            never = watch.tell_waits(item), if !globals.json => match never {},
+        }
+    };
     let followed = tokio::select! {
-        followed = sending.follow(&receipt) => followed?,
-        never = watch.tell_waits(item), if !globals.json => match never {},
+        followed = end => followed?,
+        _ = ctrl_c() => {
+            let why = format!("the message goes on in the hive; `skep task cancel {item}` ends it");
+            let attempted = format!("wait for the answer of {}", command.agent);
+            return Err(Failure::new(Exit::Failed, attempted, why)
+                .headline("stopped waiting")
+                .next(format!("skep task show {item}")));
+        }
     };
     finish(globals, &command, &followed, &watch.shown)
 }

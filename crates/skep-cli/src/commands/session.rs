@@ -155,7 +155,11 @@ async fn show_list(
         return Ok(());
     }
     if sessions.is_empty() {
-        output::note(if list.archived { "none is archived" } else { "no conversations yet" });
+        output::note(if list.archived {
+            "no archived conversations"
+        } else {
+            "no conversations yet"
+        });
     }
     if let Some(after) = page["after"].as_str() {
         output::note(format!("more: --after {after}"));

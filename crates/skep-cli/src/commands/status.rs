@@ -4,8 +4,8 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::hive::{Client, Globals};
-use crate::print::{Tone, foreign, items, money, outcome, stamp, text, time, toned};
+use crate::hive::{CallError, Client, Globals};
+use crate::print::{Tone, counted, foreign, items, money, outcome, stamp, text, time, toned};
 
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -16,6 +16,10 @@ pub struct StatusArgs {}
 pub async fn run(_: StatusArgs, globals: &Globals) -> Result<(), Failure> {
     let client = Client::open(globals)?;
     let state = client.fetch("/api/v1/state", "show the state").await?;
+    if !state["hive"].is_object() {
+        let why = "it has no state of a hive".to_owned();
+        return Err(client.failure("show the state", CallError::Strange(why)));
+    }
     globals.print(&state, lines(&state));
     Ok(())
 }
@@ -109,13 +113,19 @@ fn integrity(found: &Value) -> Option<String> {
 fn spend(spend: &Value) -> Option<String> {
     let number = |key: &str| spend[key].as_u64().unwrap_or(0);
     let known = money(&spend["known_cost"])?;
-    let mut text = match (number("calls"), number("unpriced_calls")) {
-        (0, _) => "nothing".to_owned(),
+    let calls = |count| counted(count, "call", "calls");
+    let spent = match (number("calls"), number("unpriced_calls")) {
         (_, 0) => known,
         (all, unpriced) if all == unpriced => "unknown".to_owned(),
-        (_, unpriced) => format!("{known} and {unpriced} calls of unknown price"),
+        (_, unpriced) => format!("{known} and {} of unknown price", calls(unpriced)),
     };
-    text.push_str(&format!(" for {} calls, {} tokens", number("calls"), number("tokens")));
+    let mut text = match number("calls") {
+        0 => "no model calls".to_owned(),
+        all => {
+            let tokens = counted(number("tokens"), "token", "tokens");
+            format!("{spent} for {}, {tokens}", calls(all))
+        }
+    };
     if let Some(unsettled) =
         money(&spend["unsettled_cost"]).filter(|_| number("unsettled_tokens") > 0)
     {
@@ -161,11 +171,10 @@ fn turn(turn: &Value, now: i64) -> String {
     let since = stamp(&turn["since"]);
     let (agent, key) = (text(&turn["agent"]), text(&turn["session_key"]));
     let mut line = format!("turn  {agent}/{key}  {}  since {since}", text(&turn["state"]));
-    if let Some(reason) = turn["waiting_for"].as_str() {
-        line.push_str(&format!("  waits for {}", foreign(reason)));
-    }
-    if !turn["retry"].is_null() {
-        line.push_str(&format!("  {}", outcome::retry(&turn["retry"], now)));
+    match (turn["retry"].is_null(), turn["waiting_for"].as_str()) {
+        (false, _) => line.push_str(&format!("  {}", outcome::retry(&turn["retry"], now))),
+        (true, Some(reason)) => line.push_str(&format!("  waits for {}", foreign(reason))),
+        (true, None) => {}
     }
     line
 }

@@ -32,6 +32,10 @@ const NOT_TLS: &str = "it does not speak TLS; write http:// instead of https://"
 
 const OWNER: &str = "run it as the owner of the home, or use --url with a token in SKEP_TOKEN";
 
+const LOOK: &str = "look whether the hive runs and the address is right";
+
+const NEW_TOKEN: &str = "on the hive's machine: skep token new NAME, for SKEP_TOKEN";
+
 pub type HiveSocket = WebSocketStream<Upgraded>;
 
 pub struct Client {
@@ -92,7 +96,7 @@ impl Client {
         }
         let Some(token) = environment::var("SKEP_TOKEN") else {
             let failure = usage("SKEP_TOKEN is not set, and a hive elsewhere asks for a token");
-            return Err(failure.next("on the hive's machine: skep token new NAME"));
+            return Err(failure.next(NEW_TOKEN));
         };
         let http = http::client(url, CONNECT)
             .map_err(|error| Failure::new(Exit::Failed, &attempted, error.to_string()))?;
@@ -228,33 +232,41 @@ impl Client {
                 Failure::new(Exit::Failed, attempted, why).next(match &self.door {
                     Transport::Socket(_) if denied => OWNER,
                     Transport::Socket(_) => "skep up",
-                    Transport::Web { .. } => "look whether the hive runs and the address is right",
+                    Transport::Web { .. } => LOOK,
                 })
             }
             CallError::Problem { status, code, detail } => {
                 let exit = if matches!(status, 401 | 403) { Exit::Refused } else { Exit::Failed };
                 let why = match code.as_str() {
-                    "unknown_route" if detail.contains("//") => "the name is empty".to_owned(),
+                    "unknown_route" => "it does not know this request; it may be of another \
+                                        version, or the address has a path"
+                        .to_owned(),
                     _ => format!("{detail} ({code})"),
                 };
                 let failure = Failure::new(exit, attempted, why);
                 match (status, code.as_str()) {
                     (401 | 403, _) if matches!(self.door, Transport::Web { .. }) => {
-                        failure.next("on the hive's machine: skep token new NAME, for SKEP_TOKEN")
+                        failure.next(NEW_TOKEN)
+                    }
+                    (_, "unknown_route") if matches!(self.door, Transport::Web { .. }) => {
+                        failure.next(LOOK)
                     }
                     (_, "unknown_agent") => failure.next("skep agent list"),
                     (_, "unknown_item") => failure.next("skep inbox"),
                     (_, "unknown_approval") => failure.next("skep approve"),
                     (_, "unknown_profile") => failure.next("skep provider list"),
                     // The text says what to do, or the command does.
-                    (_, "unknown_session" | "not_found") => failure,
+                    (_, "unknown_session" | "unknown_tool" | "not_found") => failure,
                     (404, _) => failure.next("skep status"),
                     _ => failure,
                 }
             }
             CallError::Strange(why) => {
                 let why = format!("{} gave an answer that is not a hive's: {why}", self.hive);
-                Failure::new(Exit::Failed, attempted, why).next("skep doctor")
+                Failure::new(Exit::Failed, attempted, why).next(match &self.door {
+                    Transport::Socket(_) => "skep doctor",
+                    Transport::Web { .. } => LOOK,
+                })
             }
         }
     }

@@ -57,10 +57,10 @@ impl Globals {
     /// A failure that names its commands as [`Globals::commands`] does. What a hive says may hold
     /// anybody's words: there only text in backticks is a command.
     pub fn with_hive(&self, mut failure: Failure) -> Failure {
-        failure.next = failure.next.map(|next| match next.starts_with(ELSEWHERE) {
-            true => next,
-            false => self.commands(&next),
-        });
+        if failure.next.as_ref().is_some_and(|next| next.starts_with(ELSEWHERE)) {
+            return failure;
+        }
+        failure.next = failure.next.map(|next| self.commands(&next));
         let named = failure.why.split('`').enumerate().map(|(at, piece)| match at % 2 {
             1 => self.commands(piece),
             _ => piece.to_owned(),
@@ -118,10 +118,10 @@ mod tests {
         for (globals, text, expected) in cases {
             assert_eq!(globals.commands(text), expected);
         }
-        let failure = Failure::new(Exit::Failed, "x", "skep up said `skep up` failed")
-            .next("on the hive's machine: skep up");
-        let told = globals(Some("/h"), None).with_hive(failure);
+        let failure = Failure::new(Exit::Failed, "x", "skep up said `skep up` failed");
+        let told = globals(Some("/h"), None).with_hive(failure.clone());
         assert_eq!(told.why, "skep up said `skep --home /h up` failed");
-        assert_eq!(told.next.as_deref(), Some("on the hive's machine: skep up"));
+        let elsewhere = failure.next("on the hive's machine: skep up");
+        assert_eq!(globals(Some("/h"), None).with_hive(elsewhere.clone()), elsewhere);
     }
 }

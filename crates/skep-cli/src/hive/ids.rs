@@ -70,7 +70,9 @@ impl IdList {
         given: &str,
     ) -> Result<(), Failure> {
         let id = self.whole(client, given).await?;
-        let gone = client.delete(&format!("{}/{}", self.path, escaped(&id)), "revoke it").await;
+        let path = format!("{}/{}", self.path, escaped(&id));
+        let kind = self.entries.0.trim_end_matches('s');
+        let gone = client.delete(&path, format!("revoke the {kind} {id}")).await;
         gone.map_err(|failure| failure.or_next(&self.shown_by))?;
         globals.print(&json!({ "revoked": id }), [format!("revoked {}", foreign(&id))]);
         Ok(())
@@ -88,7 +90,7 @@ impl IdList {
             return Ok(given.to_owned());
         }
         let failed = |why: String| {
-            let failure = Failure::new(Exit::Usage, format!("find `{given}`"), why);
+            let failure = Failure::new(Exit::Usage, format!("find '{given}'"), why);
             Err(failure.next(self.shown_by.clone()))
         };
         if given.is_empty() {

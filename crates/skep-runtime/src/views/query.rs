@@ -230,7 +230,7 @@ impl Hive {
         });
         let (session, key, page, turns, seam) = read.await.map_err(door_error)?;
         if let (SessionChoice::Id(id), None) = (&query.session, &session) {
-            let text = format!("The agent {} has no session `{id}`.", query.agent);
+            let text = format!("The agent {} has no conversation `{id}`.", query.agent);
             return Err(DoorError::new(ErrorKind::NotFound, "unknown_session", text));
         }
         let active = key.and_then(|key| self.active(agent, &key));

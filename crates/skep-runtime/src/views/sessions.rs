@@ -154,8 +154,8 @@ impl Hive {
         let row = read.await.map_err(door_error)?.filter(|row| sight.covers(id, &row.key));
         row.map(|row| (id, agent.clone(), row)).ok_or_else(|| {
             let text = format!(
-                "The agent {agent} has no session `{session}`; `skep session list {agent}` shows \
-                 them."
+                "The agent {agent} has no conversation `{session}`; `skep session list {agent}` \
+                 shows them."
             );
             DoorError::new(ErrorKind::NotFound, "unknown_session", text)
         })

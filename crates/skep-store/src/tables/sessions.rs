@@ -396,7 +396,8 @@ impl Run for ForkSession {
         let from = found.ok_or_else(|| Refusal::not_found(format!("session {}", self.from)))?;
         let at = self.at.unwrap_or(from.messages);
         if at < 1 || at > from.messages {
-            let detail = format!("the session has the messages 1 to {}, not {at}", from.messages);
+            let detail =
+                format!("the conversation has the messages 1 to {}, not {at}", from.messages);
             return Err(Refusal::conflict("no_such_message", detail));
         }
         self.make(tx, &from, at).await

@@ -66,13 +66,13 @@ async fn channel_approve_asks_about_each_and_shows_what_a_lasting_yes_covers() {
     assert!(patterns.contains("  1  echo a b $\n  2  echo a\n  3  echo\n"), "{patterns}");
     // One that would not answer it leads back to the question.
     terminal.press("ls\r").unwrap();
-    terminal.sees("that would not answer this question").await.unwrap();
+    terminal.sees("that does not cover this call").await.unwrap();
     terminal.press("a\r").unwrap();
     let twice = |text: &str| text.matches("Enter to go back:").count() == 2;
     terminal.until("the patterns again", twice).await.unwrap();
     terminal.press("3\r").unwrap();
     let covers = terminal.sees("is that what you want?").await.unwrap();
-    let too = "it covers this call, and answers these that wait too:\n  bash in two: echo c";
+    let too = "it covers this call, and approves these that wait too:\n  bash in two: echo c";
     assert!(covers.contains(too), "{covers}");
     terminal.press("y\r").unwrap();
     terminal.sees("approved always: echo a b").await.unwrap();
@@ -198,6 +198,39 @@ async fn channel_chat_approves_a_command_of_several_lines_by_one_key() {
         terminal.press(CONTROL_D).unwrap();
         assert_eq!(terminal.wait().await.unwrap().code(), Some(0));
     }
+}
+
+#[tokio::test]
+async fn channel_chat_reads_a_command_higher_than_the_screen_before_it_approves_it() {
+    let stage = obeys().await;
+    let lines: Vec<String> = (1..=60).map(|number| format!("echo step {number}")).collect();
+    wants(&stage, "Sixty steps.", &format!("touch first\n{}", lines.join("\n")));
+    let play = stage.up().await;
+    let mut terminal = terminal_of(&stage, "chat", 80, 24);
+    terminal.sees("/help").await.unwrap();
+    terminal.press("go\r").unwrap();
+    let shown = terminal.sees("lines, then approve   n deny").await.unwrap();
+    assert!(!shown.contains("touch first") && !shown.contains("y once"), "{shown}");
+    let rule = shown.lines().find(|line| line.contains("rule  ")).unwrap();
+    assert!(rule.ends_with('…') && shown.contains(&format!("{rule}\n  folder")), "{shown}");
+    terminal.press("v").unwrap();
+    let shown = terminal.sees("lines 1-15 of ").await.unwrap();
+    assert!(shown.contains("│ touch first"), "{shown}");
+    // While it is read, no key decides.
+    terminal.press("y").unwrap();
+    assert_eq!(play.questions().await.len(), 1);
+    for page in ["lines 16-30 of ", "lines 31-45 of ", "lines 46-60 of ", "lines 61-"] {
+        terminal.press(" ").unwrap();
+        terminal.sees(page).await.unwrap();
+    }
+    terminal.press(" ").unwrap();
+    terminal.sees("y once").await.unwrap();
+    terminal.press("y").unwrap();
+    terminal.sees("✓ approved once: touch first").await.unwrap();
+    terminal.sees("it said: ").await.unwrap();
+    assert!(stage.home().join("teams/main/work/first").exists());
+    terminal.press(CONTROL_D).unwrap();
+    assert_eq!(terminal.wait().await.unwrap().code(), Some(0));
 }
 
 #[tokio::test]

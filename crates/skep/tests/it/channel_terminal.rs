@@ -177,6 +177,28 @@ async fn channel_chat_counts_down_to_the_next_try_and_tries_again() {
 }
 
 #[tokio::test]
+async fn channel_chat_takes_back_a_try_that_broke_off_and_says_so_on_a_narrow_terminal() {
+    let stage = Stage::patient().await;
+    stage.model.push(Reply::new().open_text().delta("half an answer").gate("cut").cut());
+    stage.model.push(Reply::error(529, "overloaded_error", "Overloaded", Some("600")));
+    stage.model.push(Reply::say("whole"));
+    let _play = stage.up().await;
+    let mut terminal = chat(&stage, &[], 40, 24);
+    terminal.sees("/help for").await.unwrap();
+    terminal.press("first\r").unwrap();
+    terminal.sees("half an answer").await.unwrap();
+    stage.model.gate("cut").open();
+    let shown = terminal.sees("overloaded, ").await.unwrap();
+    assert!(!shown.contains("half an answer"), "{shown}");
+    let shown = terminal.sees("tries now").await.unwrap();
+    let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("next in ") && flat.contains("Esc stops · Enter tries now"), "{shown}");
+    terminal.press("\r").unwrap();
+    terminal.sees("\nwhole\n").await.unwrap();
+    leave(terminal).await;
+}
+
+#[tokio::test]
 async fn channel_chat_folds_a_paste_of_500_lines_and_sends_it_whole() {
     let stage = Stage::patient().await;
     stage.model.push_all([Reply::say("read"), Reply::say("read again")]);
@@ -273,6 +295,8 @@ async fn channel_chat_resumes_an_earlier_conversation() {
     terminal.until("its answer", |text| text.matches("/new").count() > 0).await.unwrap();
     terminal.press("Summer in the huts\r").unwrap();
     terminal.sees("\nheard: Summer in the huts\n").await.unwrap();
+    let ended = |text: &str| text.matches(" out · ").count() == 2;
+    terminal.until("the end of the second turn", ended).await.unwrap();
 
     terminal.press("/resume\r").unwrap();
     let shown = terminal.sees("Resume   filter:    3 of 3, main").await.unwrap();

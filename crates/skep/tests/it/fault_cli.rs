@@ -104,7 +104,7 @@ async fn fault_cli_wrong_words_are_told_apart() {
     assert_eq!(code, 1);
     assert!(told.starts_with("skep: could not send the message to mian\n"), "{told}");
     assert!(told.contains("no agent"), "{told}");
-    assert!(told.contains("next: skep status"), "{told}");
+    assert!(told.contains("next: skep agent list"), "{told}");
     for word in ["main", "plain"] {
         assert!(told.contains(word), "which agents there are: {told}");
     }

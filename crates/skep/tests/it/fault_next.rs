@@ -83,8 +83,11 @@ async fn fault_next_commands_work_as_they_are_printed() {
     person.follow("status", "up").await;
     for (words, next) in [
         ("up", "status"),
-        ("send nobody hello", "status"),
+        ("send nobody hello", "agent list"),
         ("task show nothing", "inbox"),
+        ("task show ''", "inbox"),
+        ("session show ''", "session list main"),
+        ("grant revoke nothing", "grant list"),
         ("task retry nothing", "inbox"),
         ("token revoke nothing", "token list"),
         ("agent show nobody", "agent list"),
@@ -117,6 +120,16 @@ async fn fault_next_a_hive_elsewhere_is_named_again_and_tls_where_there_is_none_
     let next = format!("next: skep --url {url} inbox");
     assert!(failed.stderr.contains(&next), "{}", failed.stderr);
     assert_eq!(person.shell(&next["next: ".len()..]).await.code, Some(0));
+    let bare = person.shell(&format!("skep --url 127.0.0.1:{} status", person.port)).await;
+    let next = format!("next: skep --url {url} status");
+    assert!(bare.stderr.contains(&next), "{}", bare.stderr);
+    let wrong = person.shell(&format!("SKEP_TOKEN=x skep --url {url} status")).await;
+    assert_eq!(wrong.code, Some(3), "{wrong:?}");
+    // A command with the same token would fail the same way.
+    assert!(!wrong.stderr.contains("skep --url"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("next: on the hive's machine: skep token new"), "{wrong:?}");
+    let path = person.shell(&format!("skep --url {url}/wrong status")).await;
+    assert!(path.stderr.contains("the address has a path"), "{}", path.stderr);
     let plain = person.shell(&format!("skep --url https://127.0.0.1:{} status", person.port)).await;
     assert_eq!(plain.code, Some(1), "{plain:?}");
     assert!(plain.stderr.contains("write http:// instead of https://"), "{}", plain.stderr);

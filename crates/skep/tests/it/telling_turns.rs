@@ -221,6 +221,63 @@ async fn telling_whoever_waits_for_an_answer_hears_of_the_next_try() {
 }
 
 #[tokio::test]
+async fn telling_a_streamed_answer_that_broke_off_begins_anew() {
+    let stage = Stage::new().await;
+    stage.model.push(Reply::new().open_text().delta("half").cut());
+    stage.model.push(Reply::say("the whole answer"));
+    let _play = stage.up().await;
+    let sent = command(&stage, &["send", "main", "hello", "--stream"]).await;
+    assert_eq!(sent.code, Some(0), "{}", sent.stderr);
+    assert!(sent.stdout.ends_with("the whole answer\n"), "{}", sent.stdout);
+    if sent.stdout.contains("half") {
+        assert_eq!(sent.stdout, "half\nthe whole answer\n");
+        assert!(sent.stderr.contains("; the answer begins anew"), "{}", sent.stderr);
+    }
+    let mixed = command(&stage, &["--json", "send", "main", "hello", "--stream"]).await;
+    assert_eq!((mixed.code, mixed.stdout.as_str()), (Some(2), ""), "{}", mixed.stderr);
+}
+
+#[tokio::test]
+async fn telling_a_turn_that_waits_is_told_once_and_tried_at_once_on_request() {
+    let stage = Stage::patient().await;
+    stage.model.push(Reply::rate_limited(Some("3600")));
+    let play = stage.up().await;
+    let item = play.item("main", "main", "hello").await;
+    play.until_retrying("main").await;
+    let shown = command(&stage, &["status"]).await.stdout;
+    let turn = shown.lines().find(|line| line.starts_with("turn ")).unwrap();
+    assert!(turn.contains("  rate limited, next in "), "{turn}");
+    assert!(!turn.contains("waits"), "{turn}");
+    stage.model.push(Reply::say("at last"));
+    let tried = command(&stage, &["task", "retry", &item]).await;
+    assert_eq!(tried.code, Some(0), "{}", tried.stderr);
+    assert!(tried.stdout.starts_with("the next try begins now\n"), "{}", tried.stdout);
+    assert_eq!(play.ended("main", &item).await["response"]["content"], "at last");
+    let again = command(&stage, &["task", "retry", &item]).await;
+    assert_eq!(again.code, Some(1), "{}", again.stdout);
+    assert!(again.stderr.contains("is answered; send it again"), "{}", again.stderr);
+}
+
+#[tokio::test]
+async fn telling_who_stops_waiting_learns_that_the_message_goes_on() {
+    let stage = Stage::patient().await;
+    stage.model.answer_with(|_| Reply::rate_limited(Some("3600")));
+    let _play = stage.up().await;
+    for how in ["--wait", "--stream"] {
+        let words = ["send", "main", "hello", "--session", &how[2..], how];
+        let start = Start::new(&locate::rig().unwrap(), stage.home());
+        let start = words.iter().fold(start, |start, word| start.argument(*word));
+        let mut terminal = start.on_terminal(120, 24).unwrap();
+        terminal.sees("rate limited, next in").await.unwrap();
+        terminal.press("\u{3}").unwrap();
+        let said = terminal.sees("next: skep").await.unwrap();
+        assert!(said.contains("skep: stopped waiting"), "{said}");
+        assert!(said.contains("the message goes on in the hive"), "{said}");
+        assert_eq!(terminal.wait().await.unwrap().code(), Some(1));
+    }
+}
+
+#[tokio::test]
 async fn telling_a_failed_message_is_tried_again_and_both_are_linked() {
     let stage = Stage::new().await;
     stage.model.push(Reply::unauthorized());

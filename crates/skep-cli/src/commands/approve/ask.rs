@@ -85,7 +85,7 @@ async fn preview(client: &Client, question: &Value, scope: &str, patterns: &[Str
         }
     };
     if found["covers"] != true {
-        output::note(format!("that would not answer this question: {}", text(&found["why"])));
+        output::note(format!("that does not cover this call: {}", text(&found["why"])));
         return false;
     }
     let reach = if scope == "always" { "from now on" } else { "in this conversation" };
@@ -94,7 +94,7 @@ async fn preview(client: &Client, question: &Value, scope: &str, patterns: &[Str
     let others = items(&found["others"]);
     match others.is_empty() {
         true => output::line("it covers this call, and nothing else that waits"),
-        false => output::line("it covers this call, and answers these that wait too:"),
+        false => output::line("it covers this call, and approves these that wait too:"),
     }
     for other in others {
         let (tool, key) = (text(&other["tool"]), text(&other["session_key"]));
