@@ -98,7 +98,34 @@ test("the rehearsal model will do, and a provider is added later", async (t) => 
     assert.match(hive.read("providers.yaml"), /\n {2}cheap: \{"provider":"anthropic"/);
     await accessible(page, "models");
     await picture(page, "models-light");
-    faultless(page);
+
+    // Its model is changed; key and address stay.
+    model.push(say("ok"));
+    await page.getByRole("button", { name: "Edit cheap" }).click();
+    await page.getByRole("heading", { name: "Edit cheap" }).waitFor();
+    assert.equal(await page.getByLabel("Model", { exact: true }).inputValue(), "claude-haiku");
+    await fill(page, "Model", "claude-haiku-2");
+    await accessible(page, "a profile that is edited");
+    await picture(page, "models-edit-light");
+    await save(page);
+    await page.locator(".profiles", { hasText: "claude-haiku-2" }).waitFor();
+    assert.equal(model.requests.at(-1).model, "claude-haiku-2");
+    assert.ok(hive.read("keys.env").includes(`${KEY}-2`));
+    await page.getByRole("heading", { name: "Add a provider" }).waitFor();
+
+    // One that is used stays; one that is not goes, with its key.
+    const dialog = page.getByRole("dialog", { name: "Delete profile" });
+    await page.getByRole("button", { name: "Delete default" }).click();
+    await dialog.getByRole("button", { name: "Delete" }).click();
+    await dialog.getByText("The profile is used by main").waitFor();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    await page.getByRole("button", { name: "Delete cheap" }).click();
+    await accessible(page, "a profile is deleted");
+    await dialog.getByRole("button", { name: "Delete" }).click();
+    await page.locator(".profiles", { hasText: "claude-haiku" }).waitFor({ state: "detached" });
+    assert.ok(!hive.read("keys.env").includes(`${KEY}-2`));
+    assert.ok(hive.read("keys.env").includes(KEY));
+    faultless(page, REFUSED);
 });
 
 test("a viewer is not asked for a provider", async (t) => {

@@ -13,7 +13,8 @@ mod people;
 mod views;
 
 pub use door::{
-    DraftedProfile, FileWriters, PrepareProfile, ProfileDraft, PutInForce, RuleDraft, WriteRules,
+    DraftedProfile, FileWriters, PrepareProfile, ProfileDraft, PutInForce, RemoveProfile,
+    RuleDraft, WriteRules,
 };
 pub use hive::{Hive, HiveError, Parts, SettingsChange};
 pub use people::browsers::SignedIn;

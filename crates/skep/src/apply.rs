@@ -18,8 +18,8 @@ use tokio::sync::Mutex;
 use crate::home::environment::Variables;
 use crate::home::watch::ReadScope;
 use crate::home::{
-    HomeError, LoadError, LoadedHome, Mistake, ProfileChange, ReadAgents, WrittenProfile, create,
-    load_again, load_agents, local, read_agent_policy, read_hive_policy,
+    FileEdits, HomeError, LoadError, LoadedHome, Mistake, ProfileChange, ReadAgents,
+    WrittenProfile, create, load_again, load_agents, local, read_agent_policy, read_hive_policy,
 };
 use crate::vendors::Vendors;
 
@@ -91,10 +91,20 @@ impl Applier {
         tokio::task::block_in_place(|| ProfileChange::prepare(&self.home, name, wish, key, known))
     }
 
-    /// Writes the change and puts it in force.
-    pub async fn apply_profile(&self, change: ProfileChange) -> Result<(), String> {
+    /// Removes a profile.
+    pub async fn remove_profile(&self, name: &str) -> Result<(), String> {
+        let applied = self.applied.lock().await;
+        let known = (&environment::var as Variables, &applied.loaded.known.local);
+        let files =
+            tokio::task::block_in_place(|| FileEdits::without_profile(&self.home, name, known))?;
+        drop(applied);
+        self.apply_files(files).await
+    }
+
+    /// Writes the files and puts them in force.
+    pub async fn apply_files(&self, files: FileEdits) -> Result<(), String> {
         let mut applied = self.applied.lock().await;
-        tokio::task::block_in_place(|| change.write())?;
+        tokio::task::block_in_place(|| files.write())?;
         let found = applied.read(&self.home, &ReadScope::Home).await;
         let unusable = match &found {
             Found::Home(Err(error)) => Some(format!("saved, but not in force: {error}")),

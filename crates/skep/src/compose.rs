@@ -138,6 +138,7 @@ pub async fn serve(home: Home, mut loaded: LoadedHome, extras: Extras) -> Result
     hive.write_files_with(FileWriters {
         rules: rule_writer::writer(&home, governance, Arc::clone(&applier)),
         profile: profile_draft::preparer(Arc::clone(&applier)),
+        no_profile: profile_draft::remover(Arc::clone(&applier)),
     });
     let close_doors = CancellationToken::new();
     let doors = tokio::spawn(server.run(close_doors.clone()));

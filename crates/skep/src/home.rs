@@ -50,5 +50,5 @@ pub use load::{
 };
 pub use local::LocalModel;
 pub use mistake::Mistake;
-pub use profile_writer::{ProfileChange, WrittenProfile};
+pub use profile_writer::{FileEdits, ProfileChange, WrittenProfile};
 pub use providers::{Vendor, VendorConnection};

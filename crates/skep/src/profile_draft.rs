@@ -1,9 +1,9 @@
-//! A profile that a person gave in the browser, ready to be tried and then saved.
+//! A profile that a person gave in the browser, ready to be tried and then saved; and its removal.
 
 use std::sync::Arc;
 
 use secrecy::ExposeSecret;
-use skep_runtime::{DraftedProfile, PrepareProfile, ProfileDraft};
+use skep_runtime::{DraftedProfile, PrepareProfile, ProfileDraft, RemoveProfile};
 
 use crate::apply::Applier;
 use crate::home::WrittenProfile;
@@ -23,8 +23,15 @@ pub fn preparer(applier: Arc<Applier>) -> PrepareProfile {
             Ok(DraftedProfile {
                 profile: Arc::clone(&change.profile),
                 provider,
-                save: Box::pin(async move { applier.apply_profile(change).await }),
+                save: Box::pin(async move { applier.apply_files(change.files).await }),
             })
         })
+    })
+}
+
+pub fn remover(applier: Arc<Applier>) -> RemoveProfile {
+    Arc::new(move |name| {
+        let applier = Arc::clone(&applier);
+        Box::pin(async move { applier.remove_profile(&name).await })
     })
 }

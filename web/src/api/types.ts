@@ -1,5 +1,5 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum ae82e4bc2331903e.
+// Do not edit; checksum 7a52e6b6e6c998f8.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
@@ -1209,7 +1209,7 @@ export interface NewProfile {
   provider: string;
   /** The model's name at the vendor. */
   model: string;
-  /** Base address of a compatible server; the vendor's own where it is left out. */
+  /** Base address of a compatible server. Left out: the one it has, else the vendor's own. */
   api_url?: string | null;
   /** Kept in `keys.env` and never shown again. Left out, the key that is there stays. */
   api_key?: string | null;

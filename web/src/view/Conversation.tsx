@@ -6,10 +6,9 @@ import type { SessionEdit, SessionInfo } from "../api/types";
 import { madeUp, talkOf } from "../state/route";
 import { nameOf, plural } from "../text/format";
 import { usePage } from "./context";
-import { Dialog } from "./Dialog";
-import { createAction } from "./hooks";
+import { Confirm } from "./Dialog";
+import type { createAction } from "./hooks";
 import { Menu, MenuItem } from "./Menu";
-import { Problem } from "./parts";
 
 /** Characters of a name. */
 const LONGEST = 120;
@@ -117,42 +116,22 @@ export function ConversationMenu(props: {
 }
 
 function Delete(props: { info: SessionInfo; close: () => void }) {
-  const { busy, problem, run } = createAction();
-  const act = (work: () => Promise<unknown>) => () => void run(() => work().then(props.close));
-  const files = () => {
-    const count = props.info.attachments?.count;
-    return count ? `, ${plural(count, "attachment")}` : "";
-  };
+  const { archived, attachments, messages } = props.info;
+  const files = attachments?.count ? `, ${plural(attachments.count, "attachment")}` : "";
+  const acts: ComponentProps<typeof Confirm>["acts"] = [
+    ["Delete", () => remove(pathOf(props.info))],
+    ["Archive instead", () => edit(props.info, { archived: true })],
+  ];
   return (
-    <Dialog class="confirm" label="Delete conversation" close={props.close}>
-      <h2>Delete “{nameOf(props.info)}”?</h2>
-      <p class="muted">
-        Deletes {plural(props.info.messages, "message")}
-        {files()} and their search entries. Workspace files, the audit log and costs are kept. This
-        cannot be undone.
-      </p>
-      <Problem text={problem()} />
-      <div class="acts">
-        <button
-          class="btn stop"
-          aria-disabled={busy()}
-          onClick={act(() => remove(pathOf(props.info)))}
-        >
-          Delete
-        </button>
-        <Show when={!props.info.archived}>
-          <button
-            class="btn"
-            aria-disabled={busy()}
-            onClick={act(() => edit(props.info, { archived: true }))}
-          >
-            Archive instead
-          </button>
-        </Show>
-        <button class="btn bare" autofocus onClick={() => props.close()}>
-          Cancel
-        </button>
-      </div>
-    </Dialog>
+    <Confirm
+      label="Delete conversation"
+      title={`Delete “${nameOf(props.info)}”?`}
+      acts={acts.slice(0, archived ? 1 : 2)}
+      close={props.close}
+    >
+      Deletes {plural(messages, "message")}
+      {files} and their search entries. Workspace files, the audit log and costs are kept. This
+      cannot be undone.
+    </Confirm>
   );
 }

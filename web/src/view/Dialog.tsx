@@ -1,6 +1,8 @@
 // A dialog above the page. It takes the focus and gives it back. Esc and a click beside close it.
 
-import { type JSX, onCleanup, onMount } from "solid-js";
+import { For, type JSX, onCleanup, onMount } from "solid-js";
+import { createAction } from "./hooks";
+import { Problem } from "./parts";
 
 export function Dialog(props: {
   label: string;
@@ -28,5 +30,40 @@ export function Dialog(props: {
     >
       {props.children}
     </dialog>
+  );
+}
+
+/** Asks before something is gone; the first of the acts does it. */
+export function Confirm(props: {
+  label: string;
+  title: string;
+  acts: [words: string, work: () => Promise<unknown>][];
+  close: () => void;
+  children: JSX.Element;
+}) {
+  const { busy, problem, run } = createAction();
+  return (
+    <Dialog class="confirm" label={props.label} close={props.close}>
+      <h2>{props.title}</h2>
+      <p class="muted">{props.children}</p>
+      <Problem text={problem()} />
+      <div class="acts">
+        <For each={props.acts}>
+          {([words, work], at) => (
+            <button
+              class="btn"
+              classList={{ stop: at() === 0 }}
+              aria-disabled={busy()}
+              onClick={() => void run(() => work().then(props.close))}
+            >
+              {words}
+            </button>
+          )}
+        </For>
+        <button class="btn bare" autofocus onClick={() => props.close()}>
+          Cancel
+        </button>
+      </div>
+    </Dialog>
   );
 }

@@ -1,17 +1,19 @@
 // Model providers. On the first run: what the rehearsal model is, and how to get another. Later:
-// the profiles there are, each with a test, and the form for one more.
+// the profiles there are, to be tested, edited and deleted, and the form for one more.
 
-import { createSignal, For, type JSX, Show } from "solid-js";
+import { createComputed, createSignal, For, type JSX, Show } from "solid-js";
 import { createStore } from "solid-js/store";
-import { post, put, url } from "../api/http";
+import { post, put, remove, url } from "../api/http";
 import type { ProviderInfo, ProviderList, ProviderTry } from "../api/types";
 import { draftId } from "../state/drafts";
 import { href, talkOf } from "../state/route";
 import { sentence, span } from "../text/format";
+import { inert } from "../text/visible";
 import { usePage } from "./context";
+import { Confirm } from "./Dialog";
 import { createAction, createReading } from "./hooks";
 import { Mark } from "./marks";
-import { Notice, PageBody, Select, Unavailable } from "./parts";
+import { Notice, PageBody, Section, Select, Unavailable } from "./parts";
 
 /** What is chosen, in words; its wire, model, usual address, and one that has to be given. */
 type Preset = [id: string, words: string, wire: string, model: string, usual: string, url?: string];
@@ -31,17 +33,20 @@ export function Models(props: { first: boolean }) {
   const { hive } = usePage();
   const [changed, setChanged] = createSignal(0);
   const [saved, setSaved] = createSignal<ProviderTry>();
+  const [edited, edit] = createSignal<ProviderInfo>();
   const list = createReading<ProviderList>(() => "/providers", changed);
   /** No profile is written yet: what is listed was found, or is the rehearsal model. */
   const none = () => !hive.state.snapshot?.hive.model_note.endsWith("of providers.yaml)");
-  function keep(tried: ProviderTry): void {
+  function keep(tried?: ProviderTry): void {
     setSaved(tried);
+    edit(undefined);
     setChanged(changed() + 1);
     void hive.refresh();
   }
-  const form = () => (
-    <ModelForm name={none() || props.first ? "default" : undefined} saved={saved()} keep={keep} />
-  );
+  const form = () => {
+    const name = () => edited()?.name ?? (none() || props.first ? "default" : undefined);
+    return <ModelForm name={name()} edited={edited()} saved={saved()} keep={keep} />;
+  };
   return (
     <Show
       when={props.first}
@@ -49,14 +54,24 @@ export function Models(props: { first: boolean }) {
         <PageBody title="Models" text="Profiles that agents can use." beside={<></>}>
           <Notice text={list.error} />
           <ul class="profiles">
-            <For each={list.latest?.providers}>{(one) => <Profile one={one} />}</For>
+            <For each={list.latest?.providers}>
+              {(one) => <Profile one={one} edit={none() ? undefined : edit} removed={keep} />}
+            </For>
           </ul>
-          <section class="setup" aria-labelledby="add-h">
-            <div class="sec">
-              <h2 id="add-h">Add a provider</h2>
-            </div>
+          <Section
+            id="add-h"
+            class="setup"
+            title={edited() ? `Edit ${edited()!.name}` : "Add a provider"}
+            beside={
+              <Show when={edited()}>
+                <button class="btn bare" onClick={() => edit(undefined)}>
+                  Cancel
+                </button>
+              </Show>
+            }
+          >
             {form()}
-          </section>
+          </Section>
         </PageBody>
       }
     >
@@ -123,35 +138,68 @@ function FirstRun(props: { form: JSX.Element; model: string | undefined }) {
   );
 }
 
-function Profile(props: { one: ProviderInfo }) {
+function Profile(props: {
+  one: ProviderInfo;
+  /** Nothing while no profile is written. */
+  edit: ((one: ProviderInfo) => void) | undefined;
+  removed: () => void;
+}) {
   const action = createAction();
   const [tried, setTried] = createSignal<ProviderTry>();
+  const [deleting, setDeleting] = createSignal(false);
+  const path = () => url`/providers/${props.one.name}`;
   const facts = () => {
     const { address, agents, key } = props.one;
     const used = agents.length ? `used by ${agents.join(", ")}` : "not used";
     return [address, `key: ${key}`, used].filter(Boolean).join(" · ");
   };
-  const test = async () =>
-    setTried(await post<ProviderTry>(url`/providers/${props.one.name}/test`, {}));
+  const test = async () => setTried(await post<ProviderTry>(`${path()}/test`, {}));
+  const acts = () => {
+    const all: [string, () => void][] = [
+      ["Test", () => void action.run(test)],
+      ["Edit", edit],
+      ["Delete", () => setDeleting(true)],
+    ];
+    return props.edit ? all : all.slice(0, 1);
+  };
   return (
     <li>
       <div class="row">
         <b>{props.one.name}</b>
-        <span class="grow clip">{props.one.model}</span>
-        <button
-          class="btn"
-          aria-label={`Test ${props.one.name}`}
-          aria-disabled={action.busy()}
-          onClick={() => void action.run(test)}
-        >
-          Test
-        </button>
+        <span class="grow clip">{inert(props.one.model)}</span>
+        <For each={acts()}>
+          {([words, act]) => (
+            <button
+              class="btn"
+              aria-label={`${words} ${props.one.name}`}
+              aria-disabled={action.busy()}
+              onClick={act}
+            >
+              {words}
+            </button>
+          )}
+        </For>
       </div>
-      <p class="small faint">{facts()}</p>
+      <p class="small faint">{inert(facts())}</p>
       <Notice text={action.problem() ?? tried()?.error?.error} marked />
       <Show when={tried()?.ok && tried()}>{(tried) => <Answered tried={tried()} words="" />}</Show>
+      <Show when={deleting()}>
+        <Confirm
+          label="Delete profile"
+          title={`Delete the profile ${props.one.name}?`}
+          acts={[["Delete", () => remove(path()).then(props.removed)]]}
+          close={() => setDeleting(false)}
+        >
+          Its key is removed from <code>keys.env</code>. This cannot be undone.
+        </Confirm>
+      </Show>
     </li>
   );
+
+  function edit(): void {
+    props.edit?.(props.one);
+    document.getElementById("model")?.focus();
+  }
 }
 
 function Answered(props: { tried: ProviderTry; words: string }) {
@@ -160,7 +208,7 @@ function Answered(props: { tried: ProviderTry; words: string }) {
       <Mark name="done" quiet />
       <span class="grow">
         {props.words}
-        {props.tried.model} answered in {span(props.tried.took_ms)}.
+        {inert(props.tried.model)} answered in {span(props.tried.took_ms)}.
       </span>
     </div>
   );
@@ -169,19 +217,26 @@ function Answered(props: { tried: ProviderTry; words: string }) {
 function ModelForm(props: {
   /** Nothing: the person chooses one. */
   name: string | undefined;
+  edited: ProviderInfo | undefined;
   saved: ProviderTry | undefined;
   keep: (tried: ProviderTry) => void;
 }) {
   const { live } = usePage();
   const action = createAction();
   const testing = () => action.busy() && live.away() === undefined;
+  const saved = () => (props.edited ? undefined : props.saved);
   const [form, set] = createStore({ kind: "", name: "", address: "", key: "", model: "" });
   const preset = (id = form.kind) => PRESETS.find(([one]) => one === id) ?? PRESETS[0]!;
   function choose(id: string): void {
     const [kind, , , model, , address = ""] = preset(id);
     set({ kind, name: kind, address, model });
   }
-  choose("");
+  createComputed(() => {
+    const { edited } = props;
+    action.forget();
+    choose(edited ? kindOf(edited) : "");
+    if (edited) set({ address: "", model: edited.model });
+  });
 
   async function save(): Promise<void> {
     const { key, ...typed } = form;
@@ -196,7 +251,17 @@ function ModelForm(props: {
     props.keep(await put<ProviderTry>(url`/providers/${props.name ?? typed.name.trim()}`, body));
   }
 
-  const field = (id: "name" | "address" | "key" | "model", words: string, hint: string) => (
+  const hints = () => {
+    const { edited, saved } = props;
+    const same = edited && preset()[2] === edited.provider ? edited.address : undefined;
+    return {
+      name: "for /model",
+      key: edited || saved ? "Saved. Paste a new key to replace it" : "Paste the key",
+      model: "as the provider calls it",
+      address: same ? `Unchanged: ${same}` : preset()[4],
+    };
+  };
+  const field = (id: "name" | "address" | "key" | "model", words: string) => (
     <>
       <label for={id}>{words}</label>
       <input
@@ -205,7 +270,7 @@ function ModelForm(props: {
         type={id === "key" ? "password" : "text"}
         autocomplete="off"
         spellcheck={false}
-        placeholder={hint}
+        placeholder={hints()[id]}
         value={form[id]}
         onInput={(event) => set(id, event.currentTarget.value)}
       />
@@ -227,25 +292,32 @@ function ModelForm(props: {
         chosen={form.kind}
         choose={choose}
       />
-      <Show when={props.name === undefined}>{field("name", "Name", "for /model")}</Show>
-      {field("key", "Key", props.saved ? "Saved. Paste a new key to replace it" : "Paste the key")}
+      <Show when={props.name === undefined}>{field("name", "Name")}</Show>
+      {field("key", "Key")}
       <p class="hint">
         Saved in <code>keys.env</code> on the server. It is not shown again. Leave it empty for a
         server that needs none.
       </p>
-      {field("model", "Model", "as the provider calls it")}
-      {field("address", "Address", preset()[4])}
+      {field("model", "Model")}
+      {field("address", "Address")}
       <div class="acts">
-        <button class="btn" classList={{ go: !props.saved }} aria-disabled={action.busy()}>
+        <button class="btn" classList={{ go: !saved() }} aria-disabled={action.busy()}>
           {testing() ? "Testing…" : "Test and save"}
         </button>
         <span class="small faint">one call, less than $0.01</span>
         <Unavailable />
       </div>
       <Notice text={action.problem() && sentence(action.problem()!)} marked />
-      <Show when={!action.problem() && props.saved}>
+      <Show when={!action.problem() && saved()}>
         {(tried) => <Answered tried={tried()} words="Saved. " />}
       </Show>
     </form>
   );
+}
+
+/** The type whose wire and address a profile has. */
+function kindOf({ provider, address }: ProviderInfo): string {
+  const same = PRESETS.filter(([, , wire]) => wire === provider);
+  const found = same.find(([, , , , usual, given]) => (given ?? usual).startsWith(address ?? "-"));
+  return (found ?? same.at(-1) ?? PRESETS[0]!)[0];
 }

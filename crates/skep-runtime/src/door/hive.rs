@@ -87,6 +87,7 @@ pub struct ProfileDraft {
     pub name: String,
     pub provider: String,
     pub model: String,
+    /// Nothing: the address that is there stays; for a new profile the vendor's own.
     pub api_url: Option<String>,
     /// Nothing: the key that is there stays.
     pub key: Option<Secret>,
@@ -102,8 +103,13 @@ pub struct DraftedProfile {
 pub type PrepareProfile =
     Arc<dyn Fn(ProfileDraft) -> BoxFuture<'static, Result<DraftedProfile, String>> + Send + Sync>;
 
+/// Removes the profile of this name from the files and puts that in force.
+pub type RemoveProfile =
+    Arc<dyn Fn(String) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
 /// What changes files of the home. Whoever composes the program knows the files.
 pub struct FileWriters {
     pub rules: WriteRules,
     pub profile: PrepareProfile,
+    pub no_profile: RemoveProfile,
 }

@@ -12,7 +12,7 @@ pub use approvals::{
 };
 pub use hive::{
     DraftedProfile, FileWriters, IntegrityInfo, PrepareProfile, ProfileDraft, ProviderInfo,
-    ProviderTry, Reached,
+    ProviderTry, Reached, RemoveProfile,
 };
 pub use sessions::{
     AttachmentSum, ForkWish, ForkedFrom, HistoryForm, ImportReport, SearchHit, SearchPage,

@@ -1,6 +1,6 @@
-//! A model profile given by a person: tried first, then saved and in force.
+//! A model profile given by a person: tried first, then saved and in force; or removed.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use skep_core::audit::AuditRow;
 use skep_core::ids::Principal;
@@ -18,10 +18,7 @@ impl Hive {
         draft: ProfileDraft,
         by: &Principal,
     ) -> Result<ProviderTry, DoorError> {
-        let Some(FileWriters { profile: prepare, .. }) = self.shared.facts.writers.get() else {
-            let text = "This hive cannot change its files; write the profile by hand.";
-            return Err(DoorError::new(ErrorKind::Conflict, "profile_not_saved", text));
-        };
+        let FileWriters { profile: prepare, .. } = self.writers()?;
         let key = draft.key.as_ref();
         let ProfileDraft { name, provider, model, api_url, .. } = &draft;
         let which = if key.is_some() { "replaced" } else { "kept" };
@@ -38,11 +35,45 @@ impl Hive {
             let text = format!("{}. Not saved.", failure.error.trim_end_matches('.'));
             return Err(DoorError::new(ErrorKind::Conflict, "profile_test_failed", text));
         }
-        let not_saved = |why| DoorError::new(ErrorKind::Conflict, "profile_not_saved", why);
         drafted.save.await.map_err(not_saved)?;
         scrub::known().clean_json(&mut what);
-        let row = AuditRow::change("profile_written", Some(by.as_str()), &what, clock::now_ms());
-        self.shared.store.write(AddAudit { row }).await.map_err(door_error)?;
+        self.note_change("profile_written", &what, by).await?;
         Ok(tried)
     }
+
+    /// Removes a profile that nobody uses, and its key where no other profile uses that.
+    pub async fn remove_profile(&self, name: &str, by: &Principal) -> Result<(), DoorError> {
+        let FileWriters { no_profile: remove, .. } = self.writers()?;
+        let profiles = self.providers();
+        let Some(found) = profiles.iter().find(|profile| profile.name == name) else {
+            let text = format!("There is no profile `{name}`.");
+            return Err(DoorError::new(ErrorKind::NotFound, "unknown_profile", text));
+        };
+        let agents = found.agents.iter().map(ToString::to_string);
+        let behind = profiles.iter().filter(|it| it.fallback.iter().any(|other| other == name));
+        let users: Vec<String> =
+            agents.chain(behind.map(|it| format!("profile {}", it.name))).collect();
+        if !users.is_empty() {
+            let users = users.join(", ");
+            let text = format!("The profile is used by {users}: give them another one first.");
+            return Err(DoorError::new(ErrorKind::Conflict, "profile_in_use", text));
+        }
+        remove(name.to_owned()).await.map_err(not_saved)?;
+        self.note_change("profile_removed", &json!({"profile": name}), by).await
+    }
+
+    fn writers(&self) -> Result<&FileWriters, DoorError> {
+        let text = "This hive cannot change its files; change them by hand.";
+        self.shared.facts.writers.get().ok_or_else(|| not_saved(text.to_owned()))
+    }
+
+    async fn note_change(&self, what: &str, of: &Value, by: &Principal) -> Result<(), DoorError> {
+        let row = AuditRow::change(what, Some(by.as_str()), of, clock::now_ms());
+        self.shared.store.write(AddAudit { row }).await.map_err(door_error)?;
+        Ok(())
+    }
+}
+
+fn not_saved(why: String) -> DoorError {
+    DoorError::new(ErrorKind::Conflict, "profile_not_saved", why)
 }

@@ -1,7 +1,8 @@
-//! The model profiles, without their keys, a try of one, and a new one.
+//! The model profiles, without their keys, a try of one, a new one and its removal.
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use skep_guard::scrub::Secret;
 use skep_runtime::door::{ProfileDraft, ProviderInfo, ProviderTry};
@@ -68,7 +69,7 @@ pub(crate) struct NewProfile {
     /// The model's name at the vendor.
     #[schema(max_length = 500)]
     model: String,
-    /// Base address of a compatible server; the vendor's own where it is left out.
+    /// Base address of a compatible server. Left out: the one it has, else the vendor's own.
     #[schema(max_length = 500)]
     api_url: Option<String>,
     /// Kept in `keys.env` and never shown again. Left out, the key that is there stays.
@@ -98,4 +99,22 @@ pub(crate) async fn save(
     let key = api_key.map(|key| Secret::new(format!("{name}.api_key"), key));
     let draft = ProfileDraft { name, provider, model, api_url, key };
     Ok(Json(doors.hive.set_profile(draft, permit.principal()).await?))
+}
+
+/// Removes a model profile that no agent uses.
+///
+/// One that was written by hand is not touched. Its key is removed from `keys.env` where no other
+/// profile uses it.
+#[utoipa::path(
+    delete, path = "/api/v1/providers/{name}", tag = "providers",
+    params(("name" = String, Path, description = "The name of a profile.")),
+    responses((status = 204, description = "It is gone."), Missing, Clash, NotKept)
+)]
+pub(crate) async fn remove(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments(name): Segments<String>,
+) -> Result<StatusCode, Problem> {
+    doors.hive.remove_profile(&name, permit.principal()).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -103,7 +103,7 @@ fn routes() -> Routes {
         .guarded(Action::ReadAudit, routes!(audit::verify))
         .guarded(Action::ReadAudit, routes!(audit::export))
         .guarded(Action::ReadSettings, routes!(providers::list))
-        .guarded(Action::Configure, routes!(providers::save))
+        .guarded(Action::Configure, routes!(providers::save, providers::remove))
         .guarded(Action::Configure, routes!(providers::try_out))
         .guarded(Action::ManageTokens, routes!(tokens::list, tokens::create))
         .guarded(Action::ManageTokens, routes!(tokens::revoke))

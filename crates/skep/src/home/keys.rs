@@ -55,9 +55,11 @@ pub fn variable(profile: &str) -> Option<String> {
 /// The text of the file with this key in it.
 pub fn put(text: &str, name: &str, value: &str) -> String {
     let text = if text.trim().is_empty() { HEAD } else { text };
+    take(text, name) + &format!("{name}={value}\n")
+}
+
+/// The text of the file without this key.
+pub fn take(text: &str, name: &str) -> String {
     let other = |line: &&str| line.split_once('=').is_none_or(|(known, _)| known != name);
-    let mut lines: Vec<&str> = text.lines().filter(other).collect();
-    let line = format!("{name}={value}");
-    lines.push(&line);
-    lines.join("\n") + "\n"
+    text.lines().filter(other).map(|line| format!("{line}\n")).collect()
 }

@@ -1,5 +1,5 @@
-//! Adds a profile to `providers.yaml`, or changes one that was added so: a line of JSON, which is
-//! YAML too. The rest of the file stays as it is; a profile written by hand is not touched.
+//! Adds a profile to `providers.yaml`, changes or removes one that was added so: a line of JSON,
+//! which is YAML too. The rest of the file stays as it is; what was written by hand is not touched.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,72 +39,78 @@ pub struct WrittenProfile {
 
 /// A change that can be made. No `Debug`: it holds a key.
 pub struct ProfileChange {
-    /// Each file as it was read, and as it is going to be; in the order of writing.
-    files: [(SourceText, String); 3],
+    pub files: FileEdits,
     pub profile: Arc<Profile>,
     pub connection: VendorConnection,
 }
 
 impl ProfileChange {
-    /// Reads the files and says what they would be, or why they cannot be changed so. Without a
-    /// key the profile keeps the one it has, as long as that goes to the same address.
+    /// Reads the files and says what they would be, or why they cannot be changed so. Without an
+    /// address the profile keeps the one it has, without a key the one for the same address.
     pub fn prepare(
         home: &Home,
         name: &str,
         mut wish: WrittenProfile,
         key: Option<&str>,
-        (variables, local): (Variables, &LocalModel),
+        known: (Variables, &LocalModel),
     ) -> Result<Self, String> {
         let Some(variable) = keys::variable(name) else {
             return Err("a profile's name has lower-case letters, digits and single dashes".into());
         };
         check(&wish, key)?;
-        let (source, kept) = (read(&home.providers_yaml())?, read(&home.keys_env())?);
+        let files = ProfileFiles::read(home, known)?;
         let hive = read(&home.skep_yaml())?;
-        let resolve = |text: &str, keys: &str| -> Result<ResolvedProviders, Mistake> {
-            let of = |source: &SourceText, text: &str| SourceText {
-                file: source.file.clone(),
-                text: text.to_owned(),
-            };
-            let keys = KeyFile::parse(&of(&kept, keys))?;
-            let with_keys = |name: &str| keys.get(name).or_else(|| variables(name));
-            providers::read(&of(&source, text), &with_keys, local)
-        };
-        let before = resolve(&source.text, &kept.text)
-            .map_err(|mistake| format!("the files have a mistake, correct it first: {mistake}"))?;
-        let known = find(&source.text, name)?;
-        let same_place = |known: &WrittenProfile| {
-            known.provider == wish.provider && known.api_url == wish.api_url
-        };
-        let keeps =
-            known.as_ref().is_some_and(|known| known.api_key.is_some() && same_place(known));
-        wish.api_key = (key.is_some() || keeps).then(|| format!("${{{variable}}}"));
-        let text = put(&source.text, name, &wish)?;
-        let keys =
-            key.map_or_else(|| kept.text.clone(), |key| keys::put(&kept.text, &variable, key));
-        let mut after = resolve(&text, &keys).map_err(|mistake| short(&mistake))?;
-        let models = |found: &ResolvedProviders| -> BTreeMap<String, (String, String)> {
-            let others = found.profiles.values().filter(|profile| profile.name != name);
-            let others =
-                others.map(|it| (it.name.clone(), (it.provider.clone(), it.model.clone())));
-            others.collect()
-        };
-        let found = after.profiles.remove(name).zip(after.connections.remove(name));
-        match found.filter(|_| models(&before) == models(&after)) {
-            Some((profile, connection)) => {
-                let first = costs_money(&profile, &connection.api_url)
-                    && !source.text.contains("\nprofiles:");
-                let limited = if first { with_limit(&hive.text) } else { hive.text.clone() };
-                let files = [(hive, limited), (kept, keys), (source, text)];
-                Ok(Self { files, profile, connection })
-            }
-            None => Err(by_hand()),
+        let written = find(&files.source.text, name)?;
+        let written = written.filter(|written| written.provider == wish.provider);
+        if let Some(written) = written {
+            let same_place =
+                wish.api_url.as_ref().is_none_or(|url| written.api_url.as_ref() == Some(url));
+            wish.api_key = written.api_key.filter(|_| same_place);
+            wish.api_url = wish.api_url.or(written.api_url);
         }
+        if key.is_some() {
+            wish.api_key = Some(format!("${{{variable}}}"));
+        }
+        let text = put(&files.source.text, name, &wish)?;
+        let keys = &files.keys.text;
+        let keys = key.map_or_else(|| keys.clone(), |key| keys::put(keys, &variable, key));
+        let mut after = files.resolve(name, &text, &keys)?;
+        let found = after.profiles.remove(name).zip(after.connections.remove(name));
+        let (profile, connection) = found.ok_or_else(by_hand)?;
+        let first = costs_money(&profile, &connection.api_url)
+            && !files.source.text.contains("\nprofiles:");
+        let limited = if first { with_limit(&hive.text) } else { hive.text.clone() };
+        // The key before the profile that needs it.
+        let files = vec![(hive, limited), (files.keys, keys), (files.source, text)];
+        Ok(Self { files: FileEdits(files), profile, connection })
+    }
+}
+
+/// Each file as it was read, and as it is going to be; in the order of writing. No `Debug`: they
+/// hold keys.
+pub struct FileEdits(Vec<(SourceText, String)>);
+
+impl FileEdits {
+    /// Takes a profile away, and its key where no other profile uses it.
+    pub fn without_profile(
+        home: &Home,
+        name: &str,
+        known: (Variables, &LocalModel),
+    ) -> Result<Self, String> {
+        let files = ProfileFiles::read(home, known)?;
+        find(&files.source.text, name)?.ok_or_else(by_hand)?;
+        let text = take(&files.source.text, name);
+        let unused = |variable: &String| !text.contains(&format!("${{{variable}}}"));
+        let keys = match keys::variable(name).filter(unused) {
+            Some(variable) => keys::take(&files.keys.text, &variable),
+            None => files.keys.text.clone(),
+        };
+        files.resolve(name, &text, &keys)?;
+        Ok(Self(vec![(files.source, text), (files.keys, keys)]))
     }
 
-    /// Writes the files; the key before the profile that needs it.
     pub fn write(&self) -> Result<(), String> {
-        for (source, after) in &self.files {
+        for (source, after) in &self.0 {
             if read(&source.file)?.text != source.text {
                 return Err("the files were changed at the same time; try again".to_owned());
             }
@@ -115,6 +121,50 @@ impl ProfileChange {
         }
         Ok(())
     }
+}
+
+/// The files that profiles are in, and what they mean now.
+struct ProfileFiles<'k> {
+    source: SourceText,
+    keys: SourceText,
+    known: (Variables<'k>, &'k LocalModel),
+    before: ResolvedProviders,
+}
+
+impl<'k> ProfileFiles<'k> {
+    fn read(home: &Home, known: (Variables<'k>, &'k LocalModel)) -> Result<Self, String> {
+        let (source, keys) = (read(&home.providers_yaml())?, read(&home.keys_env())?);
+        let before = meaning(&source, &keys, known)
+            .map_err(|mistake| format!("the files have a mistake, correct it first: {mistake}"))?;
+        Ok(Self { source, keys, known, before })
+    }
+
+    /// What the files would mean with these texts. No other profile may change by that.
+    fn resolve(&self, name: &str, text: &str, keys: &str) -> Result<ResolvedProviders, String> {
+        let of = |source: &SourceText, text: &str| SourceText {
+            file: source.file.clone(),
+            text: text.to_owned(),
+        };
+        let after = meaning(&of(&self.source, text), &of(&self.keys, keys), self.known)
+            .map_err(|mistake| short(&mistake))?;
+        let models = |found: &ResolvedProviders| -> BTreeMap<String, (String, String)> {
+            let others = found.profiles.values().filter(|profile| profile.name != name);
+            let others =
+                others.map(|it| (it.name.clone(), (it.provider.clone(), it.model.clone())));
+            others.collect()
+        };
+        if models(&self.before) == models(&after) { Ok(after) } else { Err(by_hand()) }
+    }
+}
+
+fn meaning(
+    source: &SourceText,
+    keys: &SourceText,
+    (variables, local): (Variables, &LocalModel),
+) -> Result<ResolvedProviders, Mistake> {
+    let keys = KeyFile::parse(keys)?;
+    let with_keys = |name: &str| keys.get(name).or_else(|| variables(name));
+    providers::read(source, &with_keys, local)
 }
 
 /// A file as it is; absent is the same as empty.
@@ -201,6 +251,20 @@ fn find(text: &str, name: &str) -> Result<Option<WrittenProfile>, String> {
         None => Ok(None),
         Some((_, rest)) => serde_json::from_str(rest).map(Some).map_err(|_| by_hand()),
     }
+}
+
+/// The text without the line of this profile.
+fn take(text: &str, name: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    if let Some((number, _)) = line_of(&lines, name) {
+        lines.remove(number);
+    }
+    if let Some((at, _, inside)) = block(&lines)
+        && inside.is_empty()
+    {
+        lines[at] = "profiles: {}";
+    }
+    lines.join("\n") + "\n"
 }
 
 /// The text with this profile in it. Whether it means that, the caller finds out.

@@ -43,7 +43,7 @@ fn a_profile_is_added_or_changed_and_the_rest_stays() {
         let files = [("providers.yaml", before.as_str())];
         let (folder, change) =
             prepare(&files, "default", wish("anthropic", None), Some("sk-12345678"));
-        change.map_err(|why| format!("{before}: {why}")).unwrap().write().unwrap();
+        change.map_err(|why| format!("{before}: {why}")).unwrap().files.write().unwrap();
         let read = |file: &str| std::fs::read_to_string(folder.path().join(file)).unwrap();
         assert_eq!(read("providers.yaml"), after);
         assert!(read("keys.env").ends_with("\nSKEP_KEY_DEFAULT=sk-12345678\n"));
@@ -87,6 +87,58 @@ fn a_key_stays_with_the_address_it_was_given_for() {
 }
 
 #[test]
+fn an_address_stays_until_another_one_is_given() {
+    let url = "http://127.0.0.1:9/v1";
+    let line = LINE.replace("m\"", &format!("m\",\"api_url\":\"{url}\""));
+    let files = [
+        ("providers.yaml", &*format!("profiles:\n  {line}\n")),
+        ("keys.env", "SKEP_KEY_DEFAULT=sk-12345678\n"),
+    ];
+    let same = prepare(&files, "default", wish("anthropic", None), None).1.ok().unwrap();
+    assert_eq!(same.connection.api_url, url);
+    assert!(same.connection.api_key.is_some());
+    let other = prepare(&files, "default", wish("ollama", None), None).1.ok().unwrap();
+    assert_ne!(other.connection.api_url, url);
+    assert!(other.connection.api_key.is_none());
+}
+
+#[test]
+fn a_profile_is_removed_with_its_key_and_the_rest_stays() {
+    let other = "other: {provider: rehearsal}";
+    let shared = "other: {provider: openai, model: m, api_key: \"${SKEP_KEY_CHEAP}\"}";
+    let cheap = LINE.replace("default", "cheap").replace("DEFAULT", "CHEAP");
+    let keys = "# mine\nSKEP_KEY_CHEAP=sk-12345678\nSKEP_KEY_OTHER=sk-87654321\n";
+    let fewer = "# mine\nSKEP_KEY_OTHER=sk-87654321\n";
+    let default = "default: {provider: rehearsal}";
+    let cases = [
+        (other, "cheap", Ok(fewer)),
+        (shared, "cheap", Ok(keys)),
+        (other, "other", Err("by hand")),
+        (other, "nobody", Err("by hand")),
+    ];
+    for (other, name, expected) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::new(folder.path());
+        let text = format!("profiles: # why\n  {default}\n  {cheap}\n  # this\n  {other}\n");
+        std::fs::write(home.providers_yaml(), &text).unwrap();
+        std::fs::write(home.keys_env(), keys).unwrap();
+        let none = |_: &str| None;
+        let edits = FileEdits::without_profile(&home, name, (&none, &LocalModel::Absent));
+        match (edits, expected) {
+            (Ok(edits), Ok(keys)) => {
+                edits.write().unwrap();
+                let read = |file| std::fs::read_to_string(file).unwrap();
+                assert_eq!(read(home.providers_yaml()), text.replace(&format!("  {cheap}\n"), ""));
+                assert_eq!(read(home.keys_env()), keys);
+            }
+            (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+            (edits, _) => panic!("{other} {name}: {:?}", edits.err()),
+        }
+    }
+    assert_eq!(take(&format!("profiles:\n  {cheap}\n"), "cheap"), "profiles: {}\n");
+}
+
+#[test]
 fn values_that_would_mean_something_else_are_refused() {
     let long = "k".repeat(5000);
     for key in
@@ -126,7 +178,7 @@ fn a_new_home_gets_a_limit_with_its_first_model_that_costs_money() {
     for (text, wish, limited) in cases {
         let key = (wish.provider == "anthropic").then_some("sk-12345678");
         let (folder, change) = prepare(&[("skep.yaml", text)], "default", wish, key);
-        change.map_err(|why| why.clone()).unwrap().write().unwrap();
+        change.map_err(|why| why.clone()).unwrap().files.write().unwrap();
         let written = std::fs::read_to_string(folder.path().join("skep.yaml")).unwrap();
         assert_eq!(written.contains("\n  cost_per_day: 10\n"), limited);
     }

@@ -169,3 +169,41 @@ async fn attack_a_profile_that_cannot_be_is_refused_and_nothing_is_written() {
     assert_eq!(key.find_below(&home).unwrap(), []);
     assert!(key.find_in(hive.stderr().as_bytes()).is_none());
 }
+
+#[tokio::test]
+async fn attack_a_removed_profile_leaves_no_key() {
+    let (folder, hive) = new_home().await;
+    let api = hive.socket_api().unwrap();
+    let model = ScriptedModel::start().await.unwrap();
+    let keys = [("default", Canary::new("default")), ("cheap", Canary::new("cheap"))];
+    for (name, key) in &keys {
+        model.push(Reply::say("ok"));
+        let body = json!({"provider": "anthropic", "model": "m", "api_url": model.base_url(),
+            "api_key": key.value()});
+        assert_eq!(put(&api, name, None, &body).await.status, 200);
+    }
+    let remove = async |api: &Api, name: &str| {
+        let request = api.request(Method::DELETE, &format!("/api/v1/providers/{name}"));
+        let answer = answer(request).await.unwrap();
+        (answer.status, answer.json["code"].as_str().unwrap_or_default().to_owned(), answer.text)
+    };
+    let (status, code, text) = remove(&api, "default").await;
+    assert_eq!((status, &*code), (409, "profile_in_use"), "{text}");
+    assert!(text.contains("used by main"), "{text}");
+    assert_eq!(remove(&api, "nobody").await.1, "unknown_profile");
+    let made = api.post("/api/v1/tokens", &json!({"name": "eve", "role": "user"})).await.unwrap();
+    let token = made.good().unwrap()["token"].as_str().unwrap().to_owned();
+    assert_eq!(remove(&hive.api(Some(&token)).unwrap(), "cheap").await.1, "role");
+
+    assert_eq!(remove(&api, "cheap").await.0, 204);
+    let listed = api.get("/api/v1/providers").await.unwrap().good().unwrap();
+    let listed = listed["providers"].as_array().unwrap();
+    let names: Vec<&Value> = listed.iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["default"]);
+    let audit = api.get("/api/v1/audit").await.unwrap();
+    assert_eq!(audit.json["rows"][0]["outcome"], "profile_removed", "{}", audit.text);
+    let home = folder.path().join("home");
+    assert_eq!(keys[1].1.find_below(&home).unwrap(), []);
+    let files: Vec<_> = keys[0].1.find_below(&home).unwrap();
+    assert_eq!(files.len(), 1, "{files:?}");
+}
