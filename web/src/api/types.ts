@@ -1,9 +1,9 @@
 // Generated from the OpenAPI document by page_types_tests.rs of skep-server.
-// Do not edit; checksum 7a52e6b6e6c998f8.
+// Do not edit; checksum 27e84f94ddc7b161.
 
 export type AckState = "started" | "queued" | "waiting" | "done";
 
-export type Action = "see_self" | "list_agents" | "talk" | "read_history" | "watch" | "connect" | "read_settings" | "read_metrics" | "read_logs" | "read_audit" | "manage_tokens" | "decide" | "approve" | "configure" | "shutdown";
+export type Action = "see_self" | "list_agents" | "talk" | "read_history" | "read_files" | "watch" | "connect" | "read_settings" | "read_metrics" | "read_logs" | "read_audit" | "manage_tokens" | "decide" | "approve" | "configure" | "shutdown";
 
 /** The model call under way, for whoever comes late. Its deltas up to `deltas` are in `content`. */
 export interface ActiveTurn {
@@ -889,6 +889,24 @@ export interface File {
   hash: string;
   /** Base64; only where the bytes were asked for. */
   data?: string | null;
+}
+
+export interface FileChange {
+  /** From the workspace on; absolute for a file elsewhere. */
+  path: string;
+  at: i64;
+  /** The message that asked for it. */
+  seq: number;
+  /** As a unified diff. */
+  diff: string;
+}
+
+/** What `write` and `edit` changed in a conversation. What commands changed is not known. */
+export interface FileChanges {
+  /** Oldest first. */
+  changes: FileChange[];
+  /** There are older ones. */
+  cut: boolean;
 }
 
 export type FindingKind = "changed" | "foreign" | "removed" | "reordered" | "cut_off" | "rewritten" | "head" | "break";
@@ -1780,5 +1798,32 @@ export interface WorkInfo {
   /** Messages that a turn has still to take up, and those of turns that are about to go on. */
   queued: number;
 }
+
+export interface WorkspaceEntry {
+  /** From the workspace on. */
+  path: string;
+  kind: WorkspaceKind;
+  size: number;
+  modified_at: i64;
+}
+
+/** A folder or a file of an agent's workspace. */
+export interface WorkspaceItem {
+  /** From the workspace on, links followed; `.` for the workspace itself. */
+  path: string;
+  /** Of a folder: folders first, each kind by name. */
+  entries?: WorkspaceEntry[] | null;
+  /** Of a text, without secrets of the hive. */
+  text?: string | null;
+  /** Of a picture: its type. */
+  picture?: string | null;
+  /** There is more than these entries or this text. */
+  cut: boolean;
+  /** Of a file. */
+  size?: number | null;
+  modified_at?: i64 | null;
+}
+
+export type WorkspaceKind = "folder" | "file" | "link" | "other";
 
 export type i64 = number;

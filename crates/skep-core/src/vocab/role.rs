@@ -31,6 +31,8 @@ words! {
         Talk = "talk",
         /// Messages, sessions, search, exports, files.
         ReadHistory = "read_history",
+        /// Files of workspaces. What all conversations of an agent wrote there is nobody's own.
+        ReadFiles = "read_files",
         /// Inbox, state and live events.
         Watch = "watch",
         /// Open a WebSocket; its frames are asked for one by one.
@@ -67,6 +69,7 @@ pub fn decide(role: Role, action: Action) -> Reach {
         ListAgents => [All, All, All, All, Own],
         Talk => [All, Own, Nothing, Own, Nothing],
         ReadHistory => [All, Own, All, Own, Own],
+        ReadFiles => [All, Nothing, All, Nothing, Nothing],
         Watch => [All, Own, All, Own, Nothing],
         Connect => [All, Own, All, Own, Nothing],
         ReadSettings => [All, Nothing, All, Nothing, Nothing],

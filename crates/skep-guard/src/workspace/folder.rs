@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
+use super::walk::Facts;
+
 #[derive(Debug)]
 pub struct Folder {
     handle: OwnedFd,
@@ -22,6 +24,7 @@ pub struct Folder {
 pub struct FolderEntry {
     pub name: OsString,
     pub kind: EntryKind,
+    pub size: u64,
     pub modified_ms: i64,
 }
 
@@ -161,10 +164,8 @@ impl Folder {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
-        let kind = EntryKind::of(FileType::from_raw_mode(status.st_mode));
-        let milliseconds = i64::try_from(status.st_mtime_nsec / 1_000_000).unwrap_or(0);
-        let modified_ms = status.st_mtime.saturating_mul(1000).saturating_add(milliseconds);
-        Ok(Some(FolderEntry { name: name.to_owned(), kind, modified_ms }))
+        let Facts { kind, size, modified_ms, .. } = Facts::of(&status);
+        Ok(Some(FolderEntry { name: name.to_owned(), kind, size, modified_ms }))
     }
 
     pub(super) fn handle(&self) -> &OwnedFd {

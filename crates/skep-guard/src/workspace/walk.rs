@@ -23,11 +23,14 @@ pub struct Facts {
     pub size: u64,
     /// When content, name count, owner or rights changed last.
     pub changed_ns: i128,
+    /// What whoever writes the file says.
+    pub modified_ms: i64,
 }
 
 impl Facts {
     pub(super) fn of(status: &Stat) -> Self {
         let seconds = i128::from(status.st_ctime);
+        let milliseconds = i64::try_from(status.st_mtime_nsec / 1_000_000).unwrap_or(0);
         Self {
             kind: EntryKind::of(FileType::from_raw_mode(status.st_mode)),
             device: status.st_dev,
@@ -35,6 +38,7 @@ impl Facts {
             mode: status.st_mode,
             size: u64::try_from(status.st_size).unwrap_or(0),
             changed_ns: seconds * 1_000_000_000 + i128::from(status.st_ctime_nsec),
+            modified_ms: status.st_mtime.saturating_mul(1000).saturating_add(milliseconds),
         }
     }
 

@@ -4,6 +4,7 @@ mod approvals;
 mod hive;
 mod sessions;
 mod turns;
+mod workspace;
 
 pub use approvals::{
     ApprovalBrief, ApprovalInfo, ApprovalPage, ApprovalQuery, CallPart, ClassEffect, Covered,
@@ -20,6 +21,7 @@ pub use sessions::{
 };
 
 pub use turns::{TurnOutcome, TurnOutcomeState};
+pub use workspace::{FileChange, FileChanges, WorkspaceEntry, WorkspaceItem, WorkspaceKind};
 
 use serde::Serialize;
 use utoipa::ToSchema;

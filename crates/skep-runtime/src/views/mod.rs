@@ -18,3 +18,4 @@ mod sessions;
 mod transcript;
 mod turn_outcomes;
 pub(crate) mod watch;
+mod workspace;

@@ -31,7 +31,13 @@ pub(crate) async fn show(
     }
     let (credential, sight) = (permit.credential(), permit.sight());
     let (name, bytes) = doors.hive.file(&hash, credential, &sight).await?;
-    // The bytes decide again: whatever a row says, nothing else is shown in a browser.
+    // The address is the content: it never changes. Who may see it can.
+    Ok(answer(&name, bytes, "private, max-age=3600, immutable"))
+}
+
+/// A file as an answer. The bytes decide: whatever a name or a row says, nothing but a picture is
+/// shown in a browser.
+pub(super) fn answer(name: &str, bytes: Vec<u8>, cache: &'static str) -> Response {
     let kind = image_type(&bytes);
     let mut response = bytes.into_response();
     let headers = response.headers_mut();
@@ -41,18 +47,17 @@ pub(crate) async fn show(
         (header::X_CONTENT_TYPE_OPTIONS, plain("nosniff")),
         (header::CONTENT_SECURITY_POLICY, plain("default-src 'none'; sandbox")),
         (HeaderName::from_static("cross-origin-resource-policy"), plain("same-origin")),
-        // The address is the content: it never changes. Who may see it can.
-        (header::CACHE_CONTROL, plain("private, max-age=3600, immutable")),
+        (header::CACHE_CONTROL, plain(cache)),
     ];
     for (name, value) in fixed {
         headers.insert(name, value);
     }
     let how = if kind.is_some() { "inline" } else { "attachment" };
-    let disposition = format!("{how}; filename*=UTF-8''{}", escaped(&name));
+    let disposition = format!("{how}; filename*=UTF-8''{}", escaped(name));
     if let Ok(value) = HeaderValue::from_str(&disposition) {
         headers.insert(header::CONTENT_DISPOSITION, value);
     }
-    Ok(response)
+    response
 }
 
 /// A name as RFC 8187 wants it in a header.

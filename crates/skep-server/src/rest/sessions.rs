@@ -8,8 +8,8 @@ use serde::Deserialize;
 use skep_core::ids::{SessionId, SessionKey};
 use skep_guard::random;
 use skep_runtime::door::{
-    Followed, ForkWish, HistoryForm, ImportReport, Inbound, Receipt, SessionEdit, SessionInfo,
-    SessionPage, SessionQuery, Source,
+    FileChanges, Followed, ForkWish, HistoryForm, ImportReport, Inbound, Receipt, SessionEdit,
+    SessionInfo, SessionPage, SessionQuery, Source,
 };
 use utoipa::{IntoParams, ToSchema};
 
@@ -68,6 +68,22 @@ pub(crate) async fn show(
     let cache_breaks = doors.hive.cache_breaks(&info.agent, &session, permit.credential()).await?;
     let attachments = doors.hive.attachments(&session).await?;
     Ok(Json(SessionInfo { cache_breaks, attachments, ..info }))
+}
+
+/// What tools changed in files in a session: the diffs of `write` and `edit`, up to 2 MiB, the
+/// newest where there are more.
+#[utoipa::path(
+    get, path = "/api/v1/agents/{agent}/sessions/{id}/changes", tag = "sessions",
+    responses((status = 200, description = "Oldest first.", body = FileChanges), Missing)
+)]
+pub(crate) async fn changes(
+    State(doors): State<Doors>,
+    permit: Permit,
+    Segments((agent, session)): Segments<(String, String)>,
+) -> Result<Json<FileChanges>, Problem> {
+    let (agent, session) = (extract::agent(&agent)?, SessionId::new(session));
+    let (credential, sight) = (permit.credential(), permit.sight());
+    Ok(Json(doors.hive.changes(&agent, &session, credential, &sight).await?))
 }
 
 /// Names, pins or archives a session, or takes that back.

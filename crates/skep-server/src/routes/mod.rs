@@ -37,7 +37,7 @@ use crate::door::{Doors, Entrance, admission};
 use crate::request::problem::Problem;
 use crate::rest::{
     agents, approvals, audit, budgets, calls, commands, events, files, hive, items, logs, messages,
-    metrics, policies, providers, search, session, sessions, tokens, usage,
+    metrics, policies, providers, search, session, sessions, tokens, usage, workspace,
 };
 use crate::{openai, ws};
 use declared::Routes;
@@ -62,6 +62,9 @@ fn routes() -> Routes {
         .guarded(Action::ReadHistory, routes!(sessions::list))
         .guarded(Action::ReadHistory, routes!(sessions::show))
         .guarded(Action::ReadHistory, routes!(sessions::export))
+        .guarded(Action::ReadHistory, routes!(sessions::changes))
+        .guarded(Action::ReadFiles, routes!(workspace::show))
+        .guarded(Action::ReadFiles, routes!(workspace::content))
         .guarded(Action::Talk, routes!(sessions::edit, sessions::delete))
         .guarded(Action::Talk, routes!(sessions::fork))
         .guarded(Action::Talk, routes!(sessions::regenerate))

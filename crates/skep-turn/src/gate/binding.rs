@@ -390,7 +390,7 @@ impl Eye {
 
     /// What the kernel says of an entry, and whether that is news.
     fn told(&mut self, path: &Path, facts: &Facts) -> String {
-        let Facts { kind, device, inode, mode, size, changed_ns } = facts;
+        let Facts { kind, device, inode, mode, size, changed_ns, .. } = facts;
         if *kind == EntryKind::Folder {
             return format!("\0{device} {inode} {mode}\n");
         }

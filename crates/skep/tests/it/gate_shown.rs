@@ -301,6 +301,7 @@ async fn gate_everybody_is_told_what_their_role_may_do() {
         "see_self",
         "list_agents",
         "read_history",
+        "read_files",
         "watch",
         "connect",
         "read_settings",

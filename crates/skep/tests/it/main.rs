@@ -17,6 +17,7 @@ mod attack_roles;
 mod attack_secrets;
 mod attack_shares;
 mod attack_swap;
+mod attack_workspace;
 mod channel_calls;
 mod channel_chat;
 mod channel_conversations;
