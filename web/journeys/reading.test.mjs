@@ -185,6 +185,7 @@ test("a changed file leads to its change", async (t) => {
     await page.locator(".after").nth(1).waitFor();
     await page.getByRole("heading", { name: "Files changed (1)" }).waitFor();
     await page.getByRole("link", { name: "prices.toml" }).click();
+    await page.getByRole("link", { name: "Write the prices" }).click();
     await page.waitForFunction(() => {
         const box = document.querySelector(".scroll").getBoundingClientRect();
         const card = document.querySelector(".found .tool")?.getBoundingClientRect();

@@ -15,6 +15,7 @@ import { createOutbox } from "./state/outbox";
 import { createRoute, type PageName, type Route } from "./state/route";
 import { standingOf } from "./state/standing";
 import { wishWords } from "./text/asks";
+import { visible } from "./text/visible";
 import { createShortcuts } from "./view/Account";
 import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
@@ -29,6 +30,7 @@ import { Shell, TITLES } from "./view/Shell";
 import { SignIn } from "./view/SignIn";
 import { Sprite } from "./view/Sprite";
 import { Usage } from "./view/Usage";
+import { Workspace } from "./view/Workspace";
 
 function App(props: { me: Me }) {
   const live = createLive();
@@ -58,6 +60,7 @@ function App(props: { me: Me }) {
     if (route.page === "home") return headline(waiting());
     const approval = route.page === "approvals" && route.id && approvals.find(route.id);
     if (approval) return `${approval.agent} wants to ${wishWords(approval)}`;
+    if (route.page === "files" && route.path) return visible(route.path);
     if (route.page !== "chat") return TITLES[route.page];
     const standing = standingOf(hive.state, { ...route, current: true });
     return standing === "idle" ? route.agent : `${route.agent} (${standing})`;
@@ -84,6 +87,7 @@ function App(props: { me: Me }) {
               <Models first={firstRun.is()} />
             </Match>
             <Match when={at("chat")}>{(route) => <Chat route={route()} />}</Match>
+            <Match when={at("files")}>{(route) => <Workspace route={route()} />}</Match>
             <Match when={at("approvals")}>{(route) => <ApprovalsPage id={route().id} />}</Match>
             <Match when={at("log")}>
               {(route) => <LogPage tab={route().tab} turn={route().turn} />}

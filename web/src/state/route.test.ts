@@ -6,6 +6,8 @@ test("what is written is what is read", () => {
     { page: "home" },
     { page: "chat", agent: "main", key: "main" },
     { page: "chat", agent: "cto", key: "ws:a/b?c#d", session: "0198-ab", at: 41 },
+    { page: "files", agent: "cto", session: "0198-ab", path: "a b/ü?#%2e.md" },
+    { page: "files", agent: "main" },
     { page: "approvals" },
     { page: "approvals", id: "0198-cd" },
     { page: "log", tab: "lines" },

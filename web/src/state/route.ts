@@ -12,6 +12,7 @@ type Given<T = string> = T | undefined;
 export type Route =
   | { page: "home" }
   | { page: "chat"; agent: string; key: string; session?: Given; at?: Given<number> }
+  | { page: "files"; agent: string; session?: Given; path?: Given }
   | { page: "approvals"; id?: Given }
   | { page: "log"; tab: LogTab; turn?: Given }
   | { page: "usage"; span: UsageSpan; agent?: Given }
@@ -19,6 +20,7 @@ export type Route =
 
 export type PageName = Route["page"];
 export type ChatRoute = Extract<Route, { page: "chat" }>;
+export type FilesRoute = Extract<Route, { page: "files" }>;
 
 export function parse(hash: string): Route {
   const [path = "", search] = hash.replace(/^#\/?/, "").split("?");
@@ -31,6 +33,8 @@ export function parse(hash: string): Route {
       const at = Number(given("at"));
       return { page, agent, key, session, at: Number.isInteger(at) && at > 0 ? at : undefined };
     }
+    case "files":
+      return { page, agent: rest || "main", session: given("session"), path: given("path") };
     case "approvals":
       return { page, id: rest || undefined };
     case "log":
@@ -52,6 +56,8 @@ export function href(route: Route): string {
       const key = route.key === "main" ? undefined : route.key;
       return url`#/chat/${route.agent}` + query({ session: route.session, key, at: route.at });
     }
+    case "files":
+      return url`#/files/${route.agent}` + query({ session: route.session, path: route.path });
     case "approvals":
       return route.id ? url`#/approvals/${route.id}` : "#/approvals";
     case "log":

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parse } from "./diff";
+import { changedFiles, parse } from "./diff";
 
 const text = [
   "--- a/x.rs",
@@ -51,4 +51,13 @@ test("lines that share nothing are not marked", () => {
 
 test("what is no diff has no lines", () => {
   expect(parse("hello\n+not a diff").lines).toEqual([]);
+});
+
+test("changes come to one line per file, named by the diff where nothing else names it", () => {
+  const fresh = "--- b.md\n+++ b.md\n@@ -0,0 +1,2 @@\n+one\n+two\n";
+  const more = "--- b.md\n+++ b.md\n@@ -1,2 +1 @@\n-one\n two\n";
+  expect(changedFiles([{ diff: fresh }, { diff: more }, { path: "x.rs", diff: text }])).toEqual([
+    { path: "b.md", added: 2, removed: 1, isNew: true },
+    { path: "x.rs", added: 2, removed: 1, isNew: false },
+  ]);
 });

@@ -15,6 +15,27 @@ export function diffOf(message: Message | undefined): string | undefined {
   return typeof details?.diff === "string" ? details.diff : undefined;
 }
 
+/** What the changes of one file come to. */
+export interface ChangedFile {
+  path: string;
+  added: number;
+  removed: number;
+  /** It was not there before. */
+  isNew: boolean;
+}
+
+/** Each file once. A change without a path names it in its first line. */
+export function changedFiles(changes: { path?: string; diff: string }[]): ChangedFile[] {
+  const files = new Map<string, ChangedFile>();
+  for (const { diff, path = /^--- (.*)/.exec(diff)?.[1] ?? "a file" } of changes) {
+    const { added, removed } = parse(diff);
+    const isNew = diff.includes("\n@@ -0,0 ");
+    const file = files.get(path) ?? { path, added: 0, removed: 0, isNew };
+    files.set(path, { ...file, added: file.added + added, removed: file.removed + removed });
+  }
+  return [...files.values()];
+}
+
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
 
 export function parse(text: string) {

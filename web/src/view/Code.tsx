@@ -13,11 +13,17 @@ export function Code(props: { text: string; language: string }) {
       </header>
       <pre tabindex="0">
         <code>
-          <For each={coloured(props.text, props.language)}>
-            {({ text, kind }) => (kind ? <span class={`in-${kind}`}>{text}</span> : text)}
-          </For>
+          <Coloured {...props} />
         </code>
       </pre>
     </figure>
+  );
+}
+
+export function Coloured(props: { text: string; language: string }) {
+  return (
+    <For each={coloured(props.text, props.language)}>
+      {({ text, kind }) => (kind ? <span class={`in-${kind}`}>{text}</span> : text)}
+    </For>
   );
 }

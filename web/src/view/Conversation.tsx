@@ -68,13 +68,16 @@ export function ConversationMenu(props: {
   rename: () => void;
   run: Run;
 }) {
-  const { may } = usePage();
+  const { may, router } = usePage();
   const begin = useNewTalk();
   const [deleting, setDeleting] = createSignal<SessionInfo>();
   const items = (): Item[] => {
     const { agent, info, rename, run } = props;
     const fresh: Item = { icon: "plus", words: "New conversation", act: () => begin(agent) };
-    if (!info) return may("talk") ? [fresh] : [];
+    const look = () => router.go({ page: "files", agent, session: info?.id });
+    const files: Item = { icon: "folder", words: "Workspace files", act: look };
+    const looks = may("read_files") ? [files] : [];
+    if (!info) return may("talk") ? [fresh, ...looks] : looks;
     const { archived, pinned } = info;
     const set = (part: SessionEdit) => void run(() => edit(info, part));
     const save = (format: string, ending: string) => () => {
@@ -82,6 +85,7 @@ export function ConversationMenu(props: {
       void run(() => download(path, `${nameOf(info)}.${ending}`), "Not exported: ");
     };
     const exports: Item[] = [
+      ...looks,
       { icon: "down", words: "Export as Markdown", act: save("markdown", "md") },
       { icon: "down", words: "Export as JSON lines", act: save("skep", "jsonl") },
     ];

@@ -3,16 +3,18 @@
 import { createMemo, For, Index, Show } from "solid-js";
 import type { ApprovalInfo, ContextInfo, SessionInfo } from "../api/types";
 import type { RunningTurn } from "../state/hive";
-import { type ChatRoute, href, talkOf } from "../state/route";
+import { type FilesRoute, href } from "../state/route";
 import type { Talk } from "../state/talk";
 import { wishWords } from "../text/asks";
-import { mainArgument } from "../text/calls";
-import { diffOf, parse } from "../text/diff";
+import { changedFiles, diffOf } from "../text/diff";
 import { clock, count, plural, span } from "../text/format";
 import { retryWords } from "../text/outcomes";
+import { visible } from "../text/visible";
 import { Coil } from "./Coil";
+import { usePage } from "./context";
 import { createHiveClock } from "./hooks";
 import { Mark } from "./marks";
+import { Sums } from "./Workspace";
 
 export function Inspector(props: {
   talk: Talk;
@@ -144,51 +146,44 @@ function Meter(props: { context: KnownContext }) {
   );
 }
 
-/** Each leads to its last change in the conversation. */
+/** Each leads to its changes. */
 function Changed(props: { talk: Talk }) {
-  const files = createMemo(() => {
-    const changed = new Map<string, { added: number; removed: number; route: ChatRoute }>();
-    const calls = new Map<string, { name: string; seq: number }>();
-    const { agent, key, session } = props.talk.place;
-    for (const message of props.talk.state.messages) {
-      for (const block of message.content) {
-        if (block.type !== "toolCall") continue;
-        calls.set(block.id, { name: mainArgument(block.arguments), seq: message.seq });
-      }
-      const text = diffOf(message);
-      if (text === undefined || !message.toolCallId) continue;
-      const { added, removed } = parse(text);
-      const { name, seq } = calls.get(message.toolCallId) ?? { name: "a file", seq: message.seq };
-      const before = changed.get(name) ?? { added: 0, removed: 0 };
-      changed.set(name, {
-        added: before.added + added,
-        removed: before.removed + removed,
-        route: talkOf({ agent, session_key: key, session }, seq),
-      });
-    }
-    return [...changed.entries()];
-  });
+  const { may } = usePage();
+  const files = createMemo(() =>
+    changedFiles(
+      props.talk.state.messages.flatMap((message) => {
+        const diff = diffOf(message);
+        return diff === undefined ? [] : [{ diff }];
+      }),
+    ),
+  );
+  const route = (path?: string): FilesRoute => {
+    const { agent, session } = props.talk.place;
+    return { page: "files", agent, session: props.talk.state.session ?? session, path };
+  };
   return (
-    <Show when={files().length}>
-      <section>
+    <section>
+      <Show when={files().length}>
         <h2>Files changed ({files().length})</h2>
         <ul>
           <For each={files()}>
-            {([name, change]) => (
+            {(file) => (
               <li>
-                <a class="clip ltr" title={name} href={href(change.route)}>
-                  {name}
+                <a class="clip ltr" title={visible(file.path)} href={href(route(file.path))}>
+                  {visible(file.path)}
                 </a>
-                <span>
-                  <span class="add-n">+{change.added}</span>{" "}
-                  <span class="del-n">−{change.removed}</span>
-                </span>
+                <Sums of={file} />
               </li>
             )}
           </For>
         </ul>
-      </section>
-    </Show>
+      </Show>
+      <Show when={may("read_files")}>
+        <a class="small muted" href={href(route())}>
+          All workspace files
+        </a>
+      </Show>
+    </section>
   );
 }
 

@@ -9,8 +9,10 @@ import { usePage } from "./context";
 import { LinkNotice } from "./LinkNotice";
 import { Brand, Icon, Mark } from "./marks";
 
+/** Files are a part of Chat. */
+type ListedPage = Exclude<PageName, "files">;
 /** Pages that not everybody may read. */
-const READINGS: [PageName, Action][] = [
+const READINGS: [ListedPage, Action][] = [
   ["usage", "read_metrics"],
   ["log", "read_audit"],
   ["models", "configure"],
@@ -19,7 +21,7 @@ const READINGS: [PageName, Action][] = [
 /** `needs` is without approvals: they have a count of their own. */
 export function Shell(props: { needs: number; children: JSX.Element }) {
   const { approvals, find, live, may, router } = usePage();
-  const links = (pages: PageName[], link: (link: JSX.Element) => JSX.Element) => (
+  const links = (pages: ListedPage[], link: (link: JSX.Element) => JSX.Element) => (
     <For each={pages}>{(page) => link(<PageLink page={page} needs={needs(page)} />)}</For>
   );
   /** On a phone there is room for five; models are in the menu. */
@@ -84,6 +86,7 @@ function toMain(event: MouseEvent): void {
 export const TITLES: Record<PageName, string> = {
   home: "Home",
   chat: "Chat",
+  files: "Files",
   approvals: "Approvals",
   usage: "Usage",
   log: "Log & audit",
@@ -93,7 +96,7 @@ export const TITLES: Record<PageName, string> = {
 /** Back to the talk one was in, else to main. */
 let lastTalk = talkOf({ agent: "main" });
 
-function target(page: PageName): string {
+function target(page: ListedPage): string {
   const { router } = usePage();
   const route = router.route();
   if (route.page === "chat") lastTalk = route;
@@ -111,9 +114,12 @@ function target(page: PageName): string {
   }
 }
 
-function PageLink(props: { page: PageName; needs: number }) {
+function PageLink(props: { page: ListedPage; needs: number }) {
   const { router } = usePage();
-  const current = () => (router.route().page === props.page ? "page" : undefined);
+  const current = () => {
+    const { page } = router.route();
+    return (page === "files" ? "chat" : page) === props.page ? "page" : undefined;
+  };
   return (
     <a href={target(props.page)} aria-current={current()}>
       <Icon name={props.page === "approvals" ? "approve" : props.page} />
