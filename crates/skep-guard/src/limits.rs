@@ -38,9 +38,10 @@ pub fn set_slice_of_thread(slice: Slice) {
     let mut attributes = unsafe { std::mem::zeroed::<libc::sched_attr>() };
     attributes.size = size_of::<libc::sched_attr>() as u32;
     attributes.sched_nice = rustix::process::getpriority_process(None).unwrap_or(0);
-    // The shortest there is. Zero is the usual one.
+    // Nanoseconds. A tenth of it wakes no thread sooner and costs a twentieth of the time of a
+    // stream. Zero is the usual one, three or four times as long.
     attributes.sched_runtime = match slice {
-        Slice::Short => 100_000,
+        Slice::Short => 1_000_000,
         Slice::Usual => 0,
     };
     // SAFETY: the kernel reads as many bytes as the struct says it has. A kernel that refuses, or

@@ -237,9 +237,7 @@ impl Sandbox {
     ) -> Result<JobOutput, SandboxError> {
         let room = self.checked(room)?;
         let limits = &self.settings.limits;
-        let size = self.sizes.known(&room.workspace).await;
-        let most = limits.workspace_bytes;
-        let space = size.map_or(Space::Left, |size| self.sizes.space(&room.workspace, size, most));
+        let (size, space) = self.sizes.look(&room.workspace, limits.workspace_bytes).await;
         let ready = tokio::task::spawn_blocking({
             let (room, counting, limits) = (room.clone(), self.settings.counting, limits.clone());
             move || Ok::<_, SandboxError>((entrance::user_for(&room)?, group(counting, &limits)))

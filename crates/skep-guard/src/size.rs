@@ -111,8 +111,21 @@ pub(crate) enum Space {
 }
 
 impl Sizes {
+    /// What a folder takes that may take `most` bytes, and what may be done to it. One that was
+    /// full is measured anew: somebody may have made room.
+    pub async fn look(&self, path: &Path, most: u64) -> (Option<Size>, Space) {
+        let space = |size: Option<Size>| size.map_or(Space::Left, |it| self.space(path, it, most));
+        let known = self.known(path).await;
+        if space(known) == Space::Left {
+            return (known, Space::Left);
+        }
+        self.measure(path);
+        let now = self.known(path).await;
+        (now, space(now))
+    }
+
     /// As it was last measured, or as it is now where it never was. Nothing where that failed.
-    pub async fn known(&self, path: &Path) -> Option<Size> {
+    async fn known(&self, path: &Path) -> Option<Size> {
         let known = self.measured.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
         let mut size = match known {
             Some(size) => size,
@@ -123,7 +136,7 @@ impl Sizes {
     }
 
     /// What a folder of this size may still take, where it may take `most` bytes.
-    pub fn space(&self, path: &Path, size: Size, most: u64) -> Space {
+    fn space(&self, path: &Path, size: Size, most: u64) -> Space {
         let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
         if !size.endless && size.bytes <= most {
             full.remove(path);
@@ -207,6 +220,18 @@ mod tests {
         let after = sizes.known(place.path()).await.unwrap();
         assert!(after.bytes >= before.bytes + (1 << 20), "{before:?} {after:?}");
         assert_eq!(sizes.known(Path::new("/nowhere")).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_full_folder_is_measured_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let sizes = Sizes::default();
+        let look = || sizes.look(place.path(), 1 << 20);
+        let file = place.path().join("file");
+        fs::write(&file, vec![1; 2 << 20]).unwrap();
+        assert_eq!(look().await.1, Space::Full);
+        fs::remove_file(file).unwrap();
+        assert_eq!(look().await.1, Space::Left);
     }
 
     #[test]

@@ -420,12 +420,13 @@ impl Story {
         let expire = Expire {
             events_before: 100,
             frames_before: 100,
+            frames_after: String::new(),
             ids_before: 100,
             files_before: 100,
             audit_before: 100,
             now: 100,
         };
-        assert!(self.store.write(expire).await.unwrap());
+        assert!(self.store.write(expire).await.unwrap().is_some());
     }
 
     async fn sessions(&mut self, lease: &Lease) {

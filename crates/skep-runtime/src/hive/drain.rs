@@ -127,25 +127,24 @@ pub(crate) async fn expire(shared: Arc<Shared>) {
             () = shared.env().stop.draining.cancelled() => return,
             _ = tick.tick() => {}
         }
-        loop {
+        let mut frames_after = Some(String::new());
+        while let Some(after) = frames_after {
             let settings = shared.settings();
             let limits = &settings.limits;
             let command = Expire {
                 events_before: before(limits.keep_events),
                 frames_before: before(limits.keep_frames),
+                frames_after: after,
                 ids_before: before(KEEP_IDS),
                 files_before: before(KEEP_FILES),
                 audit_before: whole_day(before(limits.keep_audit)),
                 now: clock::now_ms(),
             };
-            match shared.store.write(command).await {
-                Ok(true) => tokio::task::yield_now().await,
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "old rows could not be let go");
-                    break;
-                }
-            }
+            frames_after = shared.store.write(command).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "old rows could not be let go");
+                None
+            });
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -81,10 +81,18 @@ async fn uses(store: &Store) -> Vec<i64> {
 }
 
 async fn expire(store: &Store, files_before: i64) -> bool {
-    let (events_before, frames_before, ids_before) = (0, 0, 0);
-    let expire =
-        Expire { events_before, frames_before, ids_before, files_before, audit_before: 0, now: 0 };
-    store.write(expire).await.unwrap()
+    let (events_before, frames_before, frames_after, ids_before) = (0, 0, String::new(), 0);
+    let (audit_before, now) = (0, 0);
+    let expire = Expire {
+        events_before,
+        frames_before,
+        frames_after,
+        ids_before,
+        files_before,
+        audit_before,
+        now,
+    };
+    store.write(expire).await.unwrap().is_some()
 }
 
 #[tokio::test]

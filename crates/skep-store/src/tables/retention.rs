@@ -7,12 +7,16 @@ use crate::tables::audit;
 
 /// Rows that one command deletes from one table.
 const BITE: i64 = 500;
+/// Channels whose frames one command looks at.
+const CHANNELS: usize = 50;
 
 /// Lets go of events, frames, remembered ids, files and audit rows that are older than their time.
 /// The newest event stays: numbers given after it go on from there.
 pub struct Expire {
     pub events_before: Millis,
     pub frames_before: Millis,
+    /// Frames of the channels behind this one are looked at.
+    pub frames_after: String,
     /// Ids of messages that ended before this may be used again.
     pub ids_before: Millis,
     /// Unreferenced files from before this time are deleted.
@@ -22,10 +26,10 @@ pub struct Expire {
 }
 
 impl Run for Expire {
-    /// True: there is more.
-    type Out = bool;
+    /// Where there is more: the channel behind which it goes on.
+    type Out = Option<String>;
 
-    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<bool, Refusal> {
+    async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<Option<String>, Refusal> {
         // The oldest have the lowest numbers.
         let ends = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)";
         let (first, last): (Option<i64>, Option<i64>) =
@@ -35,19 +39,8 @@ impl Run for Expire {
         let end = last.min(first + BITE);
         let args = args![first, end, self.events_before];
         let mut gone = tx.conn.run(events, &args).await?;
-        // Frames of items that are not ended stay, whatever their age.
-        let select = "SELECT o.channel, o.seq FROM outbox o WHERE o.at < $1 AND (o.item IS NULL \
-                      OR EXISTS (SELECT 1 FROM items i \
-                      WHERE i.id = o.item AND i.finished_at IS NOT NULL)) \
-                      ORDER BY o.at LIMIT $2";
-        let frames: Vec<(String, i64)> =
-            tx.conn.list(select, &args![self.frames_before, BITE]).await?;
-        for (channel, seq) in frames {
-            let delete = "DELETE FROM outbox WHERE channel = $1 AND seq = $2";
-            gone += tx.conn.run(delete, &args![channel, seq]).await?;
-            let floor = "UPDATE channels SET floor_seq = $2 WHERE id = $1 AND floor_seq < $2";
-            tx.conn.run(floor, &args![channel, seq]).await?;
-        }
+        let mut frames_after = self.frames_after.clone();
+        let more_frames = self.frames(tx, &mut frames_after).await?;
         // By their own age first: a message cannot have ended before it was accepted. Other
         // requests have no item.
         let ids = "DELETE FROM requests WHERE (scope, id) IN (SELECT r.scope, r.id \
@@ -59,6 +52,41 @@ impl Run for Expire {
                      WHERE uses = 0 AND added_at < $1 ORDER BY added_at LIMIT $2)";
         gone += tx.conn.run(files, &args![self.files_before, BITE]).await?;
         let more = audit::expire(tx, self.audit_before, BITE, self.now).await?;
-        Ok(gone > 0 || more)
+        let more = more || gone > 0 || more_frames;
+        Ok(more.then_some(frames_after))
+    }
+}
+
+impl Expire {
+    /// Whether there is more behind the channel `after`. By channel, in which the oldest come
+    /// first: an index by age would cost every frame a page more.
+    async fn frames(&self, tx: &mut Tx<'_>, after: &mut String) -> Result<bool, Refusal> {
+        let next = "SELECT id FROM channels WHERE id > $1 ORDER BY id LIMIT $2";
+        let channels: Vec<String> = tx.conn.list(next, &args![*after, CHANNELS]).await?;
+        let more = channels.len() == CHANNELS;
+        let mut gone = 0;
+        for channel in channels {
+            // Frames of items that are not ended stay, whatever their age.
+            let old = "SELECT o.seq FROM outbox o WHERE o.channel = $1 AND o.at < $2 \
+                       AND o.seq < $3 + (SELECT min(seq) FROM outbox WHERE channel = $1) \
+                       AND (o.item IS NULL OR EXISTS (SELECT 1 FROM items i \
+                       WHERE i.id = o.item AND i.finished_at IS NOT NULL)) ORDER BY o.seq";
+            let old: Vec<i64> =
+                tx.conn.list(old, &args![channel, self.frames_before, BITE]).await?;
+            gone += old.len();
+            for seq in &old {
+                let delete = "DELETE FROM outbox WHERE channel = $1 AND seq = $2";
+                tx.conn.run(delete, &args![channel, seq]).await?;
+            }
+            if let Some(last) = old.last() {
+                let floor = "UPDATE channels SET floor_seq = $2 WHERE id = $1 AND floor_seq < $2";
+                tx.conn.run(floor, &args![channel, last]).await?;
+            }
+            if gone >= BITE as usize {
+                return Ok(true);
+            }
+            *after = channel;
+        }
+        Ok(more)
     }
 }

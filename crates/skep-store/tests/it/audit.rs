@@ -126,16 +126,17 @@ async fn audit_rows_are_let_go_at_a_checkpoint_and_the_rest_still_holds() {
     let expire = |audit_before| Expire {
         events_before: 0,
         frames_before: 0,
+        frames_after: String::new(),
         ids_before: 0,
         files_before: 0,
         audit_before,
         now: 11,
     };
-    assert!(!store.write(expire(5)).await.unwrap());
+    assert!(store.write(expire(5)).await.unwrap().is_none());
     assert_eq!(verified(&store).await, (true, 7, 5, 11), "five and later, and the checkpoint");
-    assert!(!store.write(expire(5)).await.unwrap());
+    assert!(store.write(expire(5)).await.unwrap().is_none());
     assert_eq!(verified(&store).await, (true, 7, 5, 11), "nothing to let go, nothing to tell");
-    assert!(!store.write(expire(11)).await.unwrap());
+    assert!(store.write(expire(11)).await.unwrap().is_none());
     assert_eq!(verified(&store).await, (true, 2, 11, 12));
     store.write(noted(12)).await.unwrap();
     store.close().await;

@@ -113,13 +113,14 @@ async fn time_takes_what_is_over_and_nothing_else() {
     let expire = || Expire {
         events_before: 10,
         frames_before: 10,
+        frames_after: String::new(),
         ids_before: 10,
         files_before: 10,
         audit_before: 0,
         now: 10,
     };
-    assert!(store.write(expire()).await.unwrap(), "there was something");
-    assert!(!store.write(expire()).await.unwrap(), "once");
+    assert!(store.write(expire()).await.unwrap().is_some(), "there was something");
+    assert!(store.write(expire()).await.unwrap().is_none(), "once");
 
     let channel = ChannelId::new(CHANNELS[0]);
     let read = store.read(async |conn| {

@@ -34,6 +34,7 @@ async fn a_write_with_a_key_is_begun_once() {
     let expire = Expire {
         events_before: 0,
         frames_before: 0,
+        frames_after: String::new(),
         ids_before: 16,
         files_before: 0,
         audit_before: 0,

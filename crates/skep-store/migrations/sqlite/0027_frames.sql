@@ -1,0 +1,2 @@
+-- Old frames are found by channel.
+DROP INDEX outbox_at;
