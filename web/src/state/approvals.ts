@@ -1,10 +1,10 @@
 // Approvals that wait, and the last decisions.
 
-import { createSignal } from "solid-js";
+import { batch, createSignal } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { get, post, Refusal } from "../api/http";
 import type { ApprovalInfo, ApprovalPage, Scope } from "../api/types";
-import { type Live, settled } from "./live";
+import { inOrder, type Live, settled } from "./live";
 
 export interface Choice {
   decision: "approve" | "deny";
@@ -33,6 +33,7 @@ const MOVED = 500;
 export function createApprovals(live: Live) {
   const [state, set] = createStore<State>({ open: [], unused: [], past: [], loaded: false });
   const soon = settled(SETTLE, refresh);
+  const asking = inOrder();
   const [moved, setMoved] = createSignal(false);
   let still: ReturnType<typeof setTimeout> | undefined;
 
@@ -44,6 +45,7 @@ export function createApprovals(live: Live) {
 
   async function refresh(): Promise<void> {
     if (state.refused !== undefined) return;
+    const isNewer = asking();
     try {
       const [open, unused, decided, expired] = await Promise.all([
         read("open"),
@@ -51,15 +53,19 @@ export function createApprovals(live: Live) {
         read("decided"),
         read("expired"),
       ]);
+      if (!isNewer()) return;
       const idle = new Set(unused.map((one) => one.id));
       const used = decided.filter((one) => !idle.has(one.id));
       const past = [...used, ...expired].sort((a, b) => when(b) - when(a));
       open.sort((a, b) => a.expires_at - b.expires_at);
-      if (ids(open) !== ids(state.open)) move();
-      set("open", reconcile(open, { key: "id" }));
-      set("unused", reconcile(unused, { key: "id" }));
-      set("past", reconcile(past, { key: "id" }));
-      set("loaded", true);
+      // At once: one that was decided is in one of the lists at any time.
+      batch(() => {
+        if (ids(open) !== ids(state.open)) move();
+        set("open", reconcile(open, { key: "id" }));
+        set("unused", reconcile(unused, { key: "id" }));
+        set("past", reconcile(past, { key: "id" }));
+        set("loaded", true);
+      });
     } catch (error) {
       if (error instanceof Refusal && !error.passing) set("refused", error.message);
       // Else the stream breaks as well and says so; the next snapshot mends this.

@@ -4,7 +4,7 @@ import { batch } from "solid-js";
 import { createStore, produce, reconcile } from "solid-js/store";
 import { get, query, url } from "../api/http";
 import type { Event, HistoryPage, HiveState, Inbox, InboxItem, TurnInfo } from "../api/types";
-import { type Live, settled } from "./live";
+import { inOrder, type Live, settled } from "./live";
 import { isFailure } from "./standing";
 
 /** A piece of a turn's strip: model time or a tool call. */
@@ -36,6 +36,7 @@ const SETTLE = 400;
 export function createHive(live: Live) {
   const [state, set] = createStore<PageState>({ turns: {}, recent: [], read: false });
   const soon = settled(SETTLE, refresh);
+  const asking = inOrder();
   /** Of older failures: whether their conversation went on. What goes on later is a recent item. */
   const wentOn = new Map<string, Promise<boolean>>();
 
@@ -53,12 +54,14 @@ export function createHive(live: Live) {
   }
 
   async function refresh(): Promise<void> {
+    const isNewer = asking();
     try {
       const [snapshot, inbox] = await Promise.all([
         get<HiveState>("/state"),
         get<Inbox>("/inbox?limit=100"),
       ]);
       const older = inbox.after == null ? [] : await failures(inbox.after);
+      if (!isNewer()) return;
       takeIn(snapshot);
       set("recent", reconcile([...inbox.items, ...older], { key: "item_id" }));
       set("read", true);

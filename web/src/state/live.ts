@@ -133,6 +133,18 @@ export function settled(pause: number, act: () => Promise<void>): () => void {
   };
 }
 
+/**
+ * For answers that come in another order than they were asked for: called when asking, it gives
+ * whether the answer is newer than what is known.
+ */
+export function inOrder(): () => () => boolean {
+  let [asked, known] = [0, 0];
+  return () => {
+    const mine = ++asked;
+    return () => mine > known && (known = mine) > 0;
+  };
+}
+
 /** The same response; every piece of it, a sign of life too, calls `beat`. */
 function alive(response: Response, beat: () => void): Response {
   if (!response.body) return response;

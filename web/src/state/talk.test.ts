@@ -1,5 +1,6 @@
+import { unwrap } from "solid-js/store";
 import { afterEach, expect, test, vi } from "vitest";
-import type { Event } from "../api/types";
+import type { Event, HiveState } from "../api/types";
 import type { Listener, Live } from "./live";
 import { createTalk } from "./talk";
 
@@ -22,7 +23,8 @@ function hive() {
     },
   } as unknown as Live;
   const tell = (event: object) => listener?.event(event as Event);
-  return { asked, live, tell };
+  const back = () => listener?.snapshot({} as HiveState);
+  return { asked, back, live, tell };
 }
 
 const page = (...texts: string[]) => ({
@@ -154,7 +156,8 @@ async function begun(turns: object[] = []) {
   const known = hive();
   const talk = createTalk({ agent: "main", key: "main" }, known.live, () => {});
   await vi.waitFor(() => expect(known.asked.length).toBe(1));
-  known.asked[0]?.answer({ ...page("asked"), turns });
+  const messages = page("asked").messages.map((one) => ({ ...one, turn: "t1" }));
+  known.asked[0]?.answer({ ...page(), messages, turns });
   await vi.waitFor(() => expect(talk.state.loaded).toBe(true));
   return { ...known, talk };
 }
@@ -164,7 +167,7 @@ test("a failed turn is the same row live and after a reload", async () => {
   expect(talk.state.outcomes).toEqual([]);
   tell({ ...T1, type: "turn_end", ok: false, code: "provider_auth" });
   await vi.waitFor(() => expect(asked.length).toBe(2));
-  expect(asked[1]?.path).toContain("limit=1");
+  expect(asked[1]?.path).toContain("after=0");
   asked[1]?.answer({ ...page("asked"), turns: [FAILED] });
   await vi.waitFor(() => expect(talk.state.outcomes).toEqual([FAILED]));
   expect((await begun([FAILED])).talk.state.outcomes).toEqual([FAILED]);
@@ -189,4 +192,45 @@ test("rows of other pages keep their outcomes, and one that was tried again says
   await vi.waitFor(() => expect(talk.state.outcomes.length).toBe(2));
   talk.retried("t1", "i9");
   expect(talk.state.outcomes.map((one) => one.retried_as)).toEqual(["i9", undefined]);
+});
+
+test("what is read again and has not changed is the same row", async () => {
+  const { asked, back, talk } = await begun([FAILED]);
+  const rows = () => [...unwrap(talk.state.messages), ...unwrap(talk.state.outcomes)];
+  const before = rows();
+  back();
+  await vi.waitFor(() => expect(asked.length).toBe(2));
+  const messages = page("asked", "new").messages.map((one) => ({ ...one, turn: "t1" }));
+  asked[1]?.answer({ ...page(), messages, turns: [FAILED] });
+  await vi.waitFor(() => expect(talk.state.messages.length).toBe(2));
+  expect(rows()[0]).toBe(before[0]);
+  expect(rows()[2]).toBe(before[1]);
+});
+
+test("a pause that is over is gone with what is read, one that began meanwhile stays", async () => {
+  const { asked, back, tell, talk } = await begun();
+  tell({ ...T1, ...RETRY, at: 5 });
+  back();
+  await vi.waitFor(() => expect(asked.length).toBe(2));
+  expect(talk.state.outcomes.length).toBe(1);
+  tell({ ...T1, ...RETRY, turn: "t2", at: 6 });
+  asked[1]?.answer(page("asked"));
+  await vi.waitFor(() => expect(talk.state.loading).toBe(false));
+  expect(talk.state.outcomes.map((one) => one.turn)).toEqual(["t2"]);
+});
+
+test("how a turn ended stays when what was asked before it ended comes later", async () => {
+  const { asked, tell, talk } = await begun();
+  tell(row(2));
+  tell({ ...T1, type: "turn_end", ok: false, code: "provider_auth" });
+  await vi.waitFor(() => expect(asked.length).toBe(3));
+  asked[2]?.answer({ ...page("asked", "again"), turns: [{ ...FAILED, seq: 2 }] });
+  await vi.waitFor(() => expect(talk.state.outcomes.length).toBe(1));
+  const retry = { scope: "call", code: "overloaded", next_at: 9 };
+  const older = { ...FAILED, seq: 2, state: "retrying", retry };
+  const late = page("asked", "again").messages.slice(1);
+  asked[1]?.answer({ ...page(), messages: late, turns: [older] });
+  await vi.waitFor(() => expect(talk.state.messages.length).toBe(2));
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(talk.state.outcomes).toMatchObject([{ turn: "t1", state: "failed" }]);
 });

@@ -55,6 +55,8 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
   /** Reads the newest page anew; what is shown stays, what is being said unless it is void. */
   async function load(isVoid: Saying[] = []): Promise<void> {
     behind = false;
+    // A turn may have gone on unseen. What is read says so; what comes meanwhile is newer.
+    const passed = unwrap(state.outcomes).filter((one) => one.retry);
     set("loading", true);
     try {
       const limit = Math.min(LARGEST, Math.max(FIRST_PAGE, state.messages.length));
@@ -63,7 +65,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
       batch(() => {
         if (page.session) set("session", page.session);
         if (page.context) set("context", page.context);
-        merge(page);
+        merge(page, passed);
         const active = page.active?.turn === over ? undefined : page.active;
         const heard = unwrap(state.saying).filter((one) => !isVoid.includes(one));
         set("saying", withPage(heard, active, page.messages));
@@ -95,17 +97,20 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     return session != null && state.session !== undefined && session !== state.session;
   }
 
-  function merge(page: HistoryPage): void {
+  /** What has not changed is the same object: its row stays as it is, with what is open in it. */
+  function merge(page: HistoryPage, passed: TurnOutcome[] = []): void {
     if (isPast(page)) return;
     const known = unwrap(state.messages);
     const seen = new Map(known.map((message) => [message.seq, message]));
     const oldest = known[0]?.seq;
-    for (const message of page.messages) seen.set(message.seq, message);
+    for (const message of page.messages) {
+      if (!isSame(seen.get(message.seq), message)) seen.set(message.seq, message);
+    }
     const messages = [...seen.values()].sort((a, b) => a.seq - b.seq);
     const first = page.messages[0]?.seq;
     batch(() => {
       set("messages", messages);
-      setOutcomes(page);
+      setOutcomes(page, passed);
       if (first !== undefined && (oldest === undefined || first <= oldest)) {
         if (page.before == null) set(produce((talk) => void delete talk.before));
         else set("before", page.before);
@@ -114,21 +119,35 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     });
   }
 
-  /** Of a turn with rows on two pages, the one with its newest row holds. */
-  function setOutcomes(page: HistoryPage): void {
+  /**
+   * Of a turn with rows on two pages, the one with its newest row holds. How a turn ended stays,
+   * whatever an answer says that was asked for before.
+   */
+  function setOutcomes(page: HistoryPage, passed: TurnOutcome[]): void {
     const [first, last] = [page.messages[0]?.seq ?? 0, page.messages.at(-1)?.seq ?? 0];
-    const outside = state.outcomes.filter(({ seq }) => seq < first || seq > last);
-    const later = (one: TurnOutcome) =>
-      outside.some((known) => known.turn === one.turn && known.seq > one.seq);
-    const fresh = page.turns.filter((one) => !later(one));
-    const kept = outside.filter((known) => !fresh.some((one) => one.turn === known.turn));
+    const all = unwrap(state.outcomes);
+    const known = new Map(all.map((one) => [one.turn, one]));
+    const fresh = page.turns.flatMap((one) => {
+      const before = known.get(one.turn);
+      const isOver = one.turn === over || (before && !before.retry);
+      if (one.retry && isOver) return before ?? [];
+      const isOlder = before && before.seq > one.seq && (one.retry || !before.retry);
+      return before && (isOlder || isSame(before, one)) ? before : one;
+    });
+    const named = new Set(fresh.map((one) => one.turn));
+    const isOutside = (one: TurnOutcome) => one.seq < first || one.seq > last;
+    const stays = (one: TurnOutcome) =>
+      !one.retry || (isOutside(one) && !passed.includes(one));
+    const kept = all.filter((one) => !named.has(one.turn) && stays(one));
     set("outcomes", [...kept, ...fresh]);
   }
 
-  /** Reads what became of the newest turn. */
-  async function ended(): Promise<void> {
+  /** Reads what became of a turn, with its last row: others may have come behind that. */
+  async function ended(turn: string | undefined): Promise<void> {
+    const own = state.messages.findLast((message) => message.turn === turn);
+    const which = own ? { limit: PAGE, after: own.seq - 1 } : { limit: FIRST_PAGE };
     try {
-      merge(await get<HistoryPage>(path({ limit: 1 })));
+      merge(await get<HistoryPage>(path(which)));
     } catch {
       // The stream breaks as well; reading starts anew when it is back.
     }
@@ -219,7 +238,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
         // What is stored stays until it is read: the hive may be gone before.
         set("saying", (saying) => saying.filter((one) => one.stored));
         goesOn(event.turn);
-        if (event.code != null || isBlank(state.messages.at(-1))) void ended();
+        if (event.code != null || isBlank(state.messages.at(-1))) void ended(over);
         break;
     }
   }
@@ -234,11 +253,7 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
   }
 
   live.on({
-    snapshot() {
-      // A turn may have gone on unseen.
-      set("outcomes", (all) => all.filter((one) => !one.retry));
-      void load(unwrap(state.saying));
-    },
+    snapshot: () => void load(unwrap(state.saying)),
     event: apply,
   });
   void load();
@@ -251,6 +266,11 @@ export function createTalk(place: Place, live: Live, arrived: (items: string[]) 
     retried: (turn: string, item: string) =>
       set("outcomes", (one) => one.turn === turn, "retried_as", item),
   };
+}
+
+/** As the hive wrote them. */
+function isSame(known: object | undefined, read: object): boolean {
+  return known !== undefined && JSON.stringify(known) === JSON.stringify(read);
 }
 
 function isBlank(message: Message | undefined): boolean {

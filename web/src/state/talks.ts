@@ -4,7 +4,7 @@ import { createEffect, createSignal, on } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { get, query, url } from "../api/http";
 import type { Event, SessionInfo, SessionPage } from "../api/types";
-import { type Live, settled } from "./live";
+import { inOrder, type Live, settled } from "./live";
 
 const FIRST = 8;
 /** The hive gives no more at once. */
@@ -21,9 +21,11 @@ export function createTalks(
   const [state, set] = createStore({ rows: [] as SessionInfo[], more: false, read: false });
   const [most, setMost] = createSignal(FIRST);
   const soon = settled(SETTLE, read);
+  const asking = inOrder();
 
   async function read(): Promise<void> {
     const [of, wanted] = [agent(), most()];
+    const isNewer = asking();
     const rows: SessionInfo[] = [];
     let after: string | undefined;
     try {
@@ -38,7 +40,7 @@ export function createTalks(
       // The stream breaks as well; the next snapshot reads them anew.
       return;
     }
-    if (of !== agent() || wanted !== most()) return;
+    if (of !== agent() || wanted !== most() || !isNewer()) return;
     set("rows", reconcile(rows, { key: "id" }));
     set({ more: after !== undefined, read: true });
   }

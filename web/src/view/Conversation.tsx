@@ -1,6 +1,6 @@
 // What can be done with a conversation as a whole: rename, pin, archive, export, delete.
 
-import { type ComponentProps, createSignal, For, Show, untrack } from "solid-js";
+import { type ComponentProps, createSignal, Index, Show, untrack } from "solid-js";
 import { download, patch, query, remove, url } from "../api/http";
 import type { SessionEdit, SessionInfo } from "../api/types";
 import { madeUp, talkOf } from "../state/route";
@@ -103,14 +103,14 @@ export function ConversationMenu(props: {
   return (
     <>
       <Menu label="Conversation menu" icon="more">
-        <For each={items()}>
-          {({ apart, ...item }) => (
+        <Index each={items()}>
+          {(item) => (
             <>
-              {apart && <hr />}
-              <MenuItem {...item} />
+              {item().apart && <hr />}
+              <MenuItem {...item()} />
             </>
           )}
-        </For>
+        </Index>
       </Menu>
       <Show when={deleting()}>
         {(info) => <Delete info={info()} close={() => setDeleting(undefined)} />}

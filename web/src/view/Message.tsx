@@ -1,6 +1,6 @@
 // One stored message, or what is being said right now.
 
-import { createMemo, createResource, For, Match, Show, Switch } from "solid-js";
+import { createMemo, createResource, For, Index, Match, Show, Switch } from "solid-js";
 import { get } from "../api/http";
 import type { Block, File, ItemInfo, Message, Meta, Origin, Usage } from "../api/types";
 import type { Saying } from "../state/fold";
@@ -170,9 +170,16 @@ export function SayingView(props: { saying: Saying; around: Around }) {
   );
 }
 
-type Piece = { text: string } | { thinking: string } | { calls: Call[] };
+interface Piece {
+  text?: string;
+  thinking?: string;
+  calls?: Call[];
+}
 
-/** Blocks in the order they happened; calls side by side share one frame. */
+/**
+ * Blocks in the order they happened; calls side by side share one frame. While they grow each
+ * keeps its elements, and what somebody opened in them.
+ */
 function Blocks(props: {
   blocks: Block[];
   at: number;
@@ -182,17 +189,17 @@ function Blocks(props: {
 }) {
   const pieces = createMemo(() => cut(props.blocks, props.at, props.turn));
   return (
-    <For each={pieces()}>
+    <Index each={pieces()}>
       {(piece) => (
         <Switch>
-          <Match when={"text" in piece && piece}>{(one) => <Markdown text={one().text} />}</Match>
-          <Match when={"thinking" in piece && props.around.full() && piece}>
-            {(one) => <Thinking text={one().thinking} live={props.open === true} />}
+          <Match when={piece().text}>{(text) => <Markdown text={text()} />}</Match>
+          <Match when={props.around.full() && piece().thinking !== undefined}>
+            <Thinking text={piece().thinking ?? ""} live={props.open === true} />
           </Match>
-          <Match when={"calls" in piece && props.around.full() && piece}>
-            {(one) => (
+          <Match when={props.around.full() && piece().calls}>
+            {(calls) => (
               <div class="tools">
-                <For each={one().calls}>
+                <For each={calls()}>
                   {(call) => (
                     <ToolCard
                       call={call}
@@ -207,7 +214,7 @@ function Blocks(props: {
           </Match>
         </Switch>
       )}
-    </For>
+    </Index>
   );
 }
 
@@ -219,7 +226,7 @@ function cut(blocks: Block[], at: number, turn: string): Piece[] {
     else if (block.type === "toolCall") {
       const call = { id: block.id, name: block.name, arguments: block.arguments, at, turn };
       const last = pieces.at(-1);
-      if (last && "calls" in last) last.calls.push(call);
+      if (last?.calls) last.calls.push(call);
       else pieces.push({ calls: [call] });
     }
   }

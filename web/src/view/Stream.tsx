@@ -6,6 +6,7 @@ import {
   createMemo,
   createSignal,
   For,
+  Index,
   type JSX,
   on,
   onCleanup,
@@ -189,16 +190,16 @@ export function Stream(props: {
             )}
           </For>
           <div role="log" aria-live="polite" class="now-saying">
-            <For each={state().saying}>
+            <Index each={state().saying}>
               {(saying) => (
                 <>
                   <Show when={endsWithUser(shown())}>
                     <Who agent={props.talk.place.agent} at={Date.now()} />
                   </Show>
-                  <SayingView saying={saying} around={around} />
+                  <SayingView saying={saying()} around={around} />
                 </>
               )}
-            </For>
+            </Index>
           </div>
           <For each={props.sending.filter((one) => one.state === "started")}>
             {(one) => <Unstored one={one} />}

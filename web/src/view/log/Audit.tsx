@@ -5,7 +5,7 @@ import { createEffect, createSignal, For, on, Show } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { download, get, query, said } from "../../api/http";
 import type { AuditInfo, AuditPage, AuditVerdict } from "../../api/types";
-import { settled } from "../../state/live";
+import { inOrder, settled } from "../../state/live";
 import { href, talkOf } from "../../state/route";
 import { outcomeWords, sentence } from "../../text/audit";
 import { allArguments } from "../../text/calls";
@@ -48,13 +48,17 @@ export function Audit(props: { turn: string | undefined }) {
       setProblem(`Reading the audit trail failed: ${said(error)}`);
     }
   }
-  const load = () =>
-    read(undefined, (page) => {
+  const asking = inOrder();
+  const load = () => {
+    const isNewer = asking();
+    return read(undefined, (page) => {
+      if (!isNewer()) return;
       const oldest = page.rows.at(-1)?.id ?? 0;
       const kept = rows.filter((row) => row.id < oldest && page.next != null);
       setRows(reconcile([...page.rows, ...kept], { key: "id" }));
       if (kept.length === 0) setNext(page.next ?? undefined);
     });
+  };
   const older = () =>
     read(next(), (page) => {
       setRows(reconcile([...rows, ...page.rows], { key: "id" }));
