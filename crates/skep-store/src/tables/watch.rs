@@ -318,6 +318,7 @@ macro_rules! select_outcomes {
             " AND seq >= $2 AND seq <= $3 GROUP BY turn) h CROSS JOIN turns t LEFT JOIN items i ",
             "ON i.id = (SELECT f.id FROM items f WHERE f.turn = t.id ORDER BY f.ord LIMIT 1) ",
             "WHERE t.id = h.turn AND t.session = $1 ",
+            "AND COALESCE(t.outcome, '') <> 'imported' ",
             "AND (t.ended_at IS NULL OR t.outcome <> 'done' OR t.answer = '')"
         )
     };
