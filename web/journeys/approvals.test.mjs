@@ -13,7 +13,17 @@ import {
     picture,
 } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
-import { said, say, SIZES, talk, withModel } from "./person.mjs";
+import {
+    answered,
+    becomes,
+    boxes,
+    keysDecide,
+    said,
+    say,
+    SIZES,
+    talk,
+    withModel,
+} from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -35,6 +45,7 @@ const HOME = {
 const asking = (t, options) => withModel(browser, t, options, HOME);
 const approvals = (page) => page.getByRole("link", { name: /^Approvals/ }).first();
 const exact = (page) => page.getByRole("region", { name: "Exactly what is asked for" });
+const EXACT = "[aria-label='Exactly what is asked for']";
 const DECIDED = /Approved once by operator, \d\d:\d\d, in the dashboard/;
 const decided = (page) => page.locator(".decided", { hasText: DECIDED }).waitFor();
 
@@ -75,6 +86,7 @@ test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
     await page.getByText(/Live, event/).waitFor();
     assert.match(await exact(page).textContent(), /rm -rf build/);
     await page.locator("h1").first().click();
+    await keysDecide(page);
     await page.keyboard.press("y");
     await page.getByText("Nothing to approve.").waitFor();
     await decided(page);
@@ -121,19 +133,19 @@ test("always shows its pattern and what it covers, and the next one is not asked
     await exact(page).waitFor();
     assert.equal(await page.getByRole("radio", { name: /Once/ }).isChecked(), true);
     await page.locator("h1").first().click();
-    await page.waitForTimeout(500);
+    await keysDecide(page);
     await page.keyboard.press("3");
     const pattern = page.getByRole("textbox", { name: "Pattern" });
     await pattern.fill("ls");
     await page.getByText("does not match this call").waitFor();
     const yes = page.getByRole("button", { name: /^Approve always/ });
-    assert.equal(await yes.getAttribute("aria-disabled"), "true");
+    await becomes(() => yes.getAttribute("aria-disabled"), "true");
     await pattern.fill("rm -rf");
     await page.getByRole("img", { name: "matches" }).waitFor();
     await yes.click();
     await page.getByText("Nothing to approve.").waitFor();
     await talk(page);
-    await said(page, "Once.");
+    await answered(page, "Once.");
     model.push(call("bash", { command: "rm -rf other" }));
     model.push(says("Not asked again."));
     await say(page, "And the other.");
@@ -215,6 +227,9 @@ test("what nobody decided in time is no no: reopened, a yes runs exactly it", as
     await hive.kill();
     await hive.up();
     await page.locator(".decided", { hasText: "Expired, can be reopened" }).waitFor();
+    // The turn goes on, and ends without it.
+    await model.asked(2);
+    await becomes(async () => (await hive.skep("status")).work.running, 0);
     assert.equal(model.requests.length, 2, "the turn went on");
     assert.ok(existsSync(join(hive.home, "teams/main/work/build/old.o")));
     await page.getByRole("button", { name: "Reopen" }).click();
@@ -284,12 +299,10 @@ for (const [where, options] of Object.entries(SIZES)) {
         await page.getByText("1 of 3").waitFor();
         assert.equal(await previous.getAttribute("aria-disabled"), "true");
         await picture(page, `approvals-${size}`);
-        const inView = (one) => one.evaluate((box) => {
-            const { top, bottom } = box.getBoundingClientRect();
-            return top >= 0 && bottom <= innerHeight;
-        });
-        assert.ok(await inView(exact(page)), "six lines are seen whole");
-        assert.ok(await inView(approve), "with the buttons below them");
+        const [lines, button] = await boxes(page, EXACT, ".decide .go");
+        const inView = ({ top, bottom }) => top >= 0 && bottom <= page.viewportSize().height;
+        assert.ok(inView(lines), "six lines are seen whole");
+        assert.ok(inView(button), "with the buttons below them");
         await accessible(page, `approvals, ${size}`);
         for (const [at, command] of commands.entries()) {
             await page.getByText(`${at + 1} of 3`).waitFor();

@@ -4,7 +4,7 @@ import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { accessible, faultless, launch, open, picture } from "./browser.mjs";
 import { say as says } from "./model.mjs";
-import { said, say, SIZES, talk, withModel } from "./person.mjs";
+import { answered, becomes, said, say, SIZES, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -125,7 +125,7 @@ for (const [where, size] of Object.entries(SIZES)) {
         const list = await side(page);
         await list.getByRole("button", { name: "Older conversations" }).click();
         await list.getByRole("link", { name: /^Conversation number 0/ }).waitFor();
-        assert.equal(await opened(page, "The oldest one").count(), 1);
+        await becomes(() => opened(page, "The oldest one").count(), 1);
         await list.getByRole("button", { name: "New conversation" }).click();
         await heading(page, "New conversation").waitFor();
         await page.getByText("No messages yet").waitFor();
@@ -134,7 +134,7 @@ for (const [where, size] of Object.entries(SIZES)) {
         await picture(page, `new-talk-${width}`);
         model.push(says("In a new one."));
         await say(page, "Prices of the winter.");
-        await said(page, "In a new one.");
+        await answered(page, "In a new one.");
         await heading(page, "Prices of the winter").waitFor();
         await opened(page, "Prices of the winter").waitFor({ state: "attached" });
         assert.equal(await page.locator(".say", { hasText: "Long ago." }).count(), 0);

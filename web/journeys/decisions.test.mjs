@@ -5,7 +5,17 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { accessible, context, faultless, launch, open, picture } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
-import { composer, said, say, SIZES, talk, withModel } from "./person.mjs";
+import {
+    answered,
+    boxes,
+    composer,
+    keysDecide,
+    said,
+    say,
+    SIZES,
+    talk,
+    withModel,
+} from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -43,7 +53,7 @@ for (const [where, options] of Object.entries(SIZES)) {
         await picture(page, `card-${size}`);
         if (size === "desktop") {
             await page.locator("h1").first().click();
-            await page.waitForTimeout(500);
+            await keysDecide(page);
             await page.keyboard.press("s");
         } else {
             await card(page).getByRole("button", { name: "Conversation…" }).click();
@@ -72,7 +82,7 @@ for (const [where, options] of Object.entries(SIZES)) {
         const yes = card(page).getByRole("button", { name: /^Approve for this conversation/ });
         await card(page).getByRole("img", { name: "matches" }).waitFor();
         await yes.click();
-        await said(page, "Cleaned.");
+        await answered(page, "Cleaned.");
         const row = page.locator(".event", { hasText: "Approved for this conversation by" });
         await row.getByText(/operator, \d\d:\d\d, in the dashboard; allows rm -rf and touch$/).waitFor();
         await picture(page, `card-decided-${size}`);
@@ -80,7 +90,7 @@ for (const [where, options] of Object.entries(SIZES)) {
         model.push(call("bash", { command: "rm -rf src && touch more.txt" }));
         model.push(says("Not asked again."));
         await say(page, "And the rest.");
-        await said(page, "Not asked again.");
+        await answered(page, "Not asked again.");
         await page.reload();
         await row.waitFor();
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
@@ -95,7 +105,8 @@ for (const [where, options] of Object.entries(SIZES)) {
         await hive.skep("send", "main", "Repair it.");
         await visit(page, "Approvals");
         await page.getByRole("heading", { name: "main wants to run sh repair/fix.sh" }).waitFor();
-        assert.equal(await page.title(), "main wants to run sh repair/fix.sh · Skep");
+        const title = "main wants to run sh repair/fix.sh · Skep";
+        await page.waitForFunction((title) => document.title === title, title);
         const content = page.getByRole("region", { name: "Content of repair/fix.sh" });
         const folded = size !== "desktop";
         if (folded) {
@@ -209,8 +220,9 @@ for (const [where, options] of Object.entries(SIZES)) {
         const wide = await exact.evaluate((box) => box.scrollWidth - box.clientWidth);
         assert.ok(wide <= 1, `nothing is out of sight at the side: ${wide}`);
         const deny = page.getByRole("button", { name: /^Deny/ });
-        const [command, button] = [await exact.boundingBox(), await deny.boundingBox()];
-        const above = command.y + command.height <= button.y;
+        const whole = "[aria-label='Exactly what is asked for']";
+        const [command, buttons] = await boxes(page, whole, ".decide .acts");
+        const above = command.bottom <= buttons.top;
         assert.ok(above || size === "desktop", "the buttons come after it");
         await accessible(page, `hostile lines, ${size}`);
         await deny.click();
@@ -261,7 +273,8 @@ test("words typed before the composer has the focus decide nothing", async (t) =
     await page.goto(`${hive.url}/#/chat/main`);
     await page.reload();
     await card(page).waitFor();
-    await page.clock.pauseAt(Date.now() + 60_000);
+    // Not so far ahead that the page takes its silent stream for a dead one.
+    await page.clock.pauseAt(Date.now() + 10_000);
     for (const word of ["sorry", "why", "already"]) {
         await page.evaluate(() => document.activeElement.blur());
         for (const key of word) {

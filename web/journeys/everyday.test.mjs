@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, faultless, launch, picture } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
-import { said, say, sign, SIZES, talk, withModel } from "./person.mjs";
+import { answered, becomes, said, say, sign, SIZES, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -22,8 +22,11 @@ for (const [where, options] of Object.entries(SIZES)) {
         const light = await background();
         await account(page).click();
         await page.locator("label", { hasText: "Dark" }).locator("visible=true").click();
+        await page.waitForFunction(
+            (light) => getComputedStyle(document.body).backgroundColor !== light,
+            light,
+        );
         const dark = await background();
-        assert.notEqual(dark, light);
         await accessible(page, `account menu, dark, ${where}`);
         await picture(page, `account-dark-${where.replaceAll(" ", "-")}`);
         // The page's own script has not run when the theme is there already.
@@ -34,7 +37,7 @@ for (const [where, options] of Object.entries(SIZES)) {
         await page.reload();
         await account(page).click();
         await page.locator("label", { hasText: "System" }).locator("visible=true").click();
-        assert.equal(await background(), light);
+        await becomes(background, light);
         faultless(page, /Failed to load resource: net::ERR_FAILED/);
     });
 }
@@ -109,7 +112,7 @@ test("a person who looks elsewhere is told that something waits or has ended", a
     // Seen: nothing to tell.
     model.push(says("first"));
     await say(page, "one");
-    await said(page, "first");
+    await answered(page, "first");
     assert.deepEqual(await page.evaluate(() => window.shown), []);
     await page.evaluate(() => window.hide(true));
     model.push(call("bash", { command: "make deploy" }));
@@ -126,22 +129,24 @@ test("a person who looks elsewhere is told that something waits or has ended", a
     // After a reload it is on without a question; off is off.
     await page.reload();
     await account(page).click();
-    assert.equal(await notifications(page).isChecked(), true);
+    await becomes(() => notifications(page).isChecked(), true);
     await notifications(page).uncheck();
     assert.equal(await page.evaluate(() => localStorage.getItem("skep.notify")), null);
     faultless(page);
 });
 
+const CHEAP = ({ url }) =>
+    `  cheap: {provider: anthropic, model: claude-haiku, api_url: "${url}", ` +
+    "api_key: key-of-a-journey, max_output_tokens: 4000}\n";
+
 for (const [where, options] of Object.entries(SIZES)) {
     test(`model and thinking are chosen in the composer ${where}`, async (t) => {
-        const { model, page, hive } = await withModel(browser, t, options);
-        const more = `  cheap: {provider: anthropic, model: claude-haiku, api_url: "${model.url}", api_key: key-of-a-journey, max_output_tokens: 4000}\n`;
-        hive.write("providers.yaml", model.profiles() + more);
+        const { model, page } = await withModel(browser, t, options, {}, CHEAP);
         const picker = page.locator("summary[aria-label^='Model and thinking']");
         await talk(page);
         model.push(says("first"));
         await say(page, "one");
-        await said(page, "first");
+        await answered(page, "first");
         await picker.getByText("claude-sonnet-4-5").waitFor();
         await page.reload();
         await picker.click();

@@ -32,7 +32,13 @@ export class Hive {
         const port = this.url ? new URL(this.url).port : "0";
         const log = join(this.home, "..", `${this.home.split("/").pop()}.log`);
         this.log = log;
-        const environment = { PATH: process.env.PATH, HOME: this.home, SKEP_LOG: "info" };
+        // Nor is a model server of this machine looked for.
+        const environment = {
+            PATH: process.env.PATH,
+            HOME: this.home,
+            SKEP_LOG: "info",
+            SKEP_LOCAL_SERVERS: "none",
+        };
         this.child = spawn(program, ["up", "--home", this.home, "--port", port], {
             env: environment,
             stdio: ["ignore", "pipe", "pipe"],
@@ -68,7 +74,9 @@ export class Hive {
      * take a killed hive's log away, and the hive refuses to start without it.
      */
     async sql(text) {
-        await run("sqlite3", [join(this.home, "run/skep.db"), text]);
+        // The hive writes at the same time.
+        const wait = ["-cmd", ".timeout 20000"];
+        await run("sqlite3", [...wait, join(this.home, "run/skep.db"), text]);
     }
 
     /** Rows of the audit trail, newest first. */
@@ -125,6 +133,12 @@ export class Hive {
         return readFileSync(join(this.home, path), "utf8");
     }
 
+    /** Of its log. */
+    lastLines(number) {
+        const log = existsSync(this.log) ? readFileSync(this.log, "utf8") : "";
+        return log.split("\n").slice(-number).join("\n");
+    }
+
     /** As a crash does it. */
     async kill() {
         const ended = new Promise((resolve) => this.child.once("exit", resolve));
@@ -138,7 +152,8 @@ export class Hive {
             this.child.kill("SIGTERM");
             await ended;
         }
-        rmSync(this.home, { recursive: true, force: true });
+        // What a killed hive had started may still write.
+        rmSync(this.home, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
         rmSync(this.log, { force: true });
     }
 }

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, faultless, launch } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
-import { withModel } from "./person.mjs";
+import { answered, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -78,7 +78,7 @@ test("hostile words are shown and do nothing, on every page of the gate", async 
     await page.getByText("Nothing to approve.").waitFor();
     plain(await harmless(page, "approvals, decided"), "approvals, decided");
     await go(page, "Chat");
-    await page.getByText("done").first().waitFor();
+    await answered(page, "bank.example (evil.example)");
     const words = await harmless(page, "chat, done");
     assert.doesNotMatch(words, turns);
     assert.ok(words.includes("bank.example (evil.example)"), "a link shows where it leads");
@@ -141,7 +141,7 @@ test("a letter that runs from the right moves nothing of a command or a name", a
     await page.getByText("Nothing to approve.").waitFor();
     await order("approvals, decided");
     await go(page, "Chat");
-    await page.getByText("All done.").first().waitFor();
+    await answered(page, "All done.");
     await page.locator(".tool", { hasText: "b.md" }).first().waitFor();
     await page.evaluate(() =>
         document.querySelectorAll(".tool").forEach((one) => (one.open = true)),

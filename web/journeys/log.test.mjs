@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { accessible, AWAY, faultless, launch, picture } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
-import { said, say, talk, withModel } from "./person.mjs";
+import { answered, becomes, say, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -31,17 +31,18 @@ test("each call has its row with the whole chain, live, and the trail holds", as
     await rows(page).filter({ hasText: "welcome.md" }).waitFor();
     const refused = rows(page).filter({ hasText: "Cargo.lock" });
     await refused.locator("summary").click();
-    const chain = await refused.locator(".trace").innerText();
-    assert.match(chain, /^allow-list/);
+    await becomes(() => refused.locator(".trace").innerText(), /^allow-list/);
     const kind = page.getByRole("combobox", { name: "What" });
     await kind.selectOption("change");
+    // The row is there before, among the others.
+    await becomes(() => rows(page).count(), 1);
     await rows(page).filter({ hasText: "operator signed in with a browser" }).waitFor();
-    assert.equal(await rows(page).count(), 1);
     await kind.selectOption("call");
-    await page.waitForFunction(() => document.querySelectorAll(".audit-row").length === 2);
+    await becomes(() => rows(page).count(), 2);
     await page.getByRole("combobox", { name: "Outcome" }).selectOption("refused");
-    await page.waitForFunction(() => document.querySelectorAll(".audit-row").length === 1);
+    await becomes(() => rows(page).count(), 1);
     await page.getByRole("combobox", { name: "Outcome" }).selectOption("");
+    await becomes(() => rows(page).count(), 2);
 
     await page.getByRole("button", { name: "Verify" }).click();
     await page.getByText(/\d+ rows, the chain holds/).waitFor();
@@ -64,7 +65,7 @@ test("a tool card leads to its decision chain", async (t) => {
     model.push(says("Read."));
     await talk(page);
     await say(page, "Read it.");
-    await said(page, "Read.");
+    await answered(page, "Read.");
     await page.locator(".tool summary", { hasText: "welcome.md" }).click();
     await page.getByRole("link", { name: "Decision chain" }).click();
     await page.waitForURL(/#\/log\/audit\?turn=/);

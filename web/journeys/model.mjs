@@ -1,5 +1,6 @@
 // A model on the Anthropic wire that says what the journey gave it, in order, and remembers what
 // it was asked. Asked more often than it has answers, it says so: a turn that asks again is seen.
+import { once } from "node:events";
 import { createServer } from "node:http";
 
 export class Model {
@@ -24,8 +25,23 @@ export class Model {
     }
 
     /** An answer as a vendor refuses: a status and the type and words of its error. */
-    pushError(status, type, message) {
-        this.answers.push(() => ({ status, error: { type: "error", error: { type, message } } }));
+    pushError(status, type, message, headers = {}) {
+        const error = { type: "error", error: { type, message } };
+        this.answers.push(() => ({ status, error, headers }));
+    }
+
+    /** Keeps the last answer back until what this gives is called. */
+    hold() {
+        const answer = this.answers.pop();
+        let release;
+        const released = new Promise((resolve) => (release = resolve));
+        this.answers.push((request) => released.then(() => answer(request)));
+        return release;
+    }
+
+    /** Once it was asked so often. */
+    async asked(times) {
+        while (this.requests.length < times) await once(this.server, "asked");
     }
 
     /** The beginning of an answer, and then the connection is gone. */
@@ -62,14 +78,17 @@ export class Model {
         let body = "";
         for await (const piece of request) body += piece;
         this.requests.push(JSON.parse(body));
+        this.server.emit("asked");
         const answer = this.answers.shift() ?? (() => [say("I have no answer left.")]);
-        const given = answer(this.requests.at(-1));
+        const asked = this.requests.at(-1);
+        const given = await answer(asked);
         if (given.status) {
-            response.writeHead(given.status, { "content-type": "application/json" });
+            const headers = { "content-type": "application/json", ...given.headers };
+            response.writeHead(given.status, headers);
             return void response.end(JSON.stringify(given.error));
         }
         const blocks = given.cut ?? given;
-        const { model } = this.requests.at(-1);
+        const { model } = asked;
         const prompt = Math.round(body.length / 4);
         const usage = {
             input_tokens: Math.round(prompt / 10),

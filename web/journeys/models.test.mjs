@@ -39,6 +39,7 @@ for (const [where, options] of Object.entries(SIZES)) {
         await fill(page, "Model", "claude-of-a-journey");
         await fill(page, "Key", `wrong-${KEY}`);
         await save(page);
+        await page.getByRole("alert").filter({ hasText: "Not saved." }).waitFor();
         const why = await page.getByRole("alert").textContent();
         assert.match(why, /401/);
         assert.match(why, /Not saved\.$/);

@@ -1,9 +1,9 @@
 // What somebody wrote is theirs: whoever signs in next in the same browser neither sees nor sends it.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { AWAY, context, faultless, launch, open } from "./browser.mjs";
-import { Hive, script } from "./hive.mjs";
-import { composer, said, say, talk } from "./person.mjs";
+import { AWAY, faultless, launch, open } from "./browser.mjs";
+import { script } from "./hive.mjs";
+import { answered, becomes, composer, say, start, talk } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -11,13 +11,8 @@ before(async () => {
 });
 after(() => browser.close());
 
-async function start(t) {
-    const hive = await Hive.start();
-    const mine = await context(browser);
-    t.after(async () => {
-        await mine.close();
-        await hive.end();
-    });
+async function signing(t) {
+    const { hive, mine } = await start(browser, t);
     const link = async (...who) => (await hive.skep("link", ...who)).link;
     const user = (name) => link("--role", "user", "--name", name);
     return { hive, mine, link, user };
@@ -26,7 +21,7 @@ async function start(t) {
 const named = (page, who) => page.locator(".nav").getByText(who, { exact: true }).first().waitFor();
 
 test("a draft and a message on its way stay with who wrote them", async (t) => {
-    const { hive, mine, user } = await start(t);
+    const { hive, mine, user } = await signing(t);
     const page = await open(mine, await user("Ann"));
     await named(page, "Ann (user)");
     await page.goto(`${hive.url}/#/chat/main?key=other`);
@@ -47,7 +42,7 @@ test("a draft and a message on its way stay with who wrote them", async (t) => {
     for (const key of ["main", "other"]) {
         await page.goto(`${hive.url}/#/chat/main?key=${key}`);
         await page.getByText("No messages yet").waitFor();
-        assert.equal(await composer(page).inputValue(), "");
+        await becomes(() => composer(page).inputValue(), "");
     }
     assert.deepEqual((await hive.skep("inbox")).items, []);
 
@@ -59,13 +54,13 @@ test("a draft and a message on its way stay with who wrote them", async (t) => {
         () => document.querySelector(".compose textarea")?.value === "A secret draft of Ann.",
     );
     await page.goto(`${hive.url}/#/chat/main`);
-    await said(page, "Sent for Ann.");
+    await answered(page, "Sent for Ann.");
     assert.equal((await hive.skep("inbox")).items.length, 1);
     faultless(page, AWAY);
 });
 
 test("a tab whose person is no longer signed in becomes the other's", async (t) => {
-    const { mine, link, user } = await start(t);
+    const { mine, link, user } = await signing(t);
     const first = await open(mine, await user("Eve"));
     await talk(first);
     await composer(first).fill("A draft of Eve.");
@@ -73,11 +68,11 @@ test("a tab whose person is no longer signed in becomes the other's", async (t) 
     await named(second, "operator");
     await named(first, "operator");
     await talk(first);
-    assert.equal(await composer(first).inputValue(), "");
+    await becomes(() => composer(first).inputValue(), "");
 });
 
 test("a tab that did not notice sends nothing under another name", async (t) => {
-    const { hive, mine, link, user } = await start(t);
+    const { hive, mine, link, user } = await signing(t);
     const first = await open(mine, "about:blank");
     await first.addInitScript(() =>
         addEventListener("storage", (event) => event.stopImmediatePropagation(), true),
@@ -88,7 +83,7 @@ test("a tab that did not notice sends nothing under another name", async (t) => 
     await named(second, "operator");
     await say(first, "From the tab that says Eve.");
     await first.getByText("Not sent:").waitFor();
-    assert.equal(await composer(first).inputValue(), "From the tab that says Eve.");
+    await becomes(() => composer(first).inputValue(), "From the tab that says Eve.");
     assert.deepEqual((await hive.skep("inbox")).items, []);
     await second.reload();
     await named(second, "operator");

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, AWAY, context, faultless, launch, open, picture } from "./browser.mjs";
-import { Hive, script } from "./hive.mjs";
+import { script } from "./hive.mjs";
 import { call, say as says, think } from "./model.mjs";
-import { composer, said, say, sign, talk, withModel } from "./person.mjs";
+import { answered, becomes, composer, said, say, sign, start, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -14,12 +14,8 @@ after(() => browser.close());
 const signedIn = (t, options) => sign(browser, t, options);
 
 test("a link signs in once, and a cookie without its key opens nothing", async (t) => {
-    const hive = await Hive.start({ "providers.yaml": "profiles: {default: {provider: rehearsal}}\n" });
-    const mine = await context(browser);
-    t.after(async () => {
-        await mine.close();
-        await hive.end();
-    });
+    const profiles = "profiles: {default: {provider: rehearsal}}\n";
+    const { hive, mine } = await start(browser, t, {}, { "providers.yaml": profiles });
     const link = await hive.link();
     const page = await open(mine, link);
     await page.getByText("Nothing needs attention").first().waitFor();
@@ -29,7 +25,9 @@ test("a link signs in once, and a cookie without its key opens nothing", async (
     await page.getByText("Nothing needs attention").first().waitFor();
     faultless(page);
 
-    const again = await open(await context(browser), link);
+    const theirs = await context(browser);
+    t.after(() => theirs.close());
+    const again = await open(theirs, link);
     await again.getByText("This link was used already").waitFor();
     faultless(again, /status of 403/);
 
@@ -67,24 +65,24 @@ test("send, stream, thinking, tool card with diff, usage, context", async (t) =>
     const done = "The comparison uses **instants** now. Run `cargo test -p booking` to see it.";
     model.push(says(done));
     await say(page, "Two guests hold the same bunk in the night of 25 October. Find out why.");
-    await said(page, "uses instants now");
+    await answered(page, "uses instants now");
     assert.equal(await page.locator(".say strong").first().textContent(), "instants");
     assert.equal(hive.read(file), AFTER);
 
     const card = page.locator(".tool", { hasText: "write" });
-    assert.match(await card.locator("summary").textContent(), /src\/overlap\.rs.*\+3.*−2/s);
-    assert.equal(await card.locator(".diff .a").count(), 3);
+    await becomes(() => card.locator("summary").textContent(), /src\/overlap\.rs.*\+3.*−2/s);
+    await becomes(() => card.locator(".diff .a").count(), 3);
     await page.getByText("Thought").click();
     await page.locator(".think p", { hasText: "goes back in October" }).waitFor();
     await page.getByText("Thought").click();
-    const usage = await page.locator(".usage").first().textContent();
-    assert.match(usage, /claude-sonnet-4-5.*in, 90 % cached.*out.*\$0\.00/s);
+    const usage = /claude-sonnet-4-5.*in, 90 % cached.*out.*\$0\.00/s;
+    await becomes(() => page.locator(".usage").first().textContent(), usage);
     const facts = page.getByRole("complementary", { name: "This conversation" });
-    const context = await facts.locator("section").first().innerText();
-    assert.match(context, /Context, .* of 200\.0 k.*Tools.*System.*History.*Newest.*Free/s);
-    assert.equal(await facts.locator(".meter i").count(), 4);
+    const context = /Context, .* of 200\.0 k.*Tools.*System.*History.*Newest.*Free/s;
+    await becomes(() => facts.locator("section").first().innerText(), context);
+    await becomes(() => facts.locator(".meter i").count(), 4);
     await page.getByText("Simple", { exact: true }).click();
-    assert.equal(await page.locator(".tool").count(), 0, "simple shows what was said");
+    await becomes(() => page.locator(".tool").count(), 0, "simple shows what was said");
     await page.getByText("Full", { exact: true }).click();
     await accessible(page, "chat");
     await picture(page, "chat-light");
@@ -138,7 +136,7 @@ test("a reload in the middle of a stream shows what was said so far and goes on"
     await said(page, "First half,");
     await page.reload();
     await said(page, "First half,");
-    await said(page, "second half.");
+    await answered(page, "second half.");
     assert.equal(await page.locator(".stream .who b", { hasText: "main" }).count(), 1);
     faultless(page, AWAY);
 });
@@ -154,7 +152,7 @@ test("the server is killed under the page and comes back", async (t) => {
     await say(page, script("say Sent while it was away."));
     await page.getByText("not sent yet").waitFor();
     await hive.up();
-    await said(page, "Sent while it was away.");
+    await answered(page, "Sent while it was away.");
     await page.getByText(/Live, event/).waitFor();
     const history = await hive.skep("history", "show", "main");
     const answers = history.messages.filter((message) => message.role === "assistant");
@@ -199,7 +197,7 @@ test("a queued message is taken back, or sent at once", async (t) => {
     await page.locator(".queued").waitFor({ state: "detached" });
     await say(page, script("say Wanted now."));
     await page.getByRole("button", { name: "Send now" }).click();
-    await said(page, "Wanted now.");
+    await answered(page, "Wanted now.");
     const { items } = await hive.skep("inbox");
     const states = items.map((item) => [item.preview.split("say ")[1].trim(), item.state]);
     assert.deepEqual(states.slice(0, 3), [
@@ -216,7 +214,7 @@ test("commands: the menu, the keyboard, the answer", async (t) => {
     await composer(page).fill("/st");
     await page.getByRole("option", { name: /\/status/ }).waitFor();
     await composer(page).press("Escape");
-    assert.equal(await page.getByRole("listbox").count(), 0);
+    await becomes(() => page.getByRole("listbox").count(), 0);
     await say(page, "/status");
     await page.locator(".note", { hasText: "queued" }).waitFor();
     faultless(page);
@@ -226,13 +224,13 @@ test("edit and fork leads to a session of its own", async (t) => {
     const { hive, page } = await signedIn(t);
     await talk(page);
     await say(page, script("say The first answer."));
-    await said(page, "The first answer.");
+    await answered(page, "The first answer.");
     await say(page, script("say The second answer."));
-    await said(page, "The second answer.");
+    await answered(page, "The second answer.");
     await page.getByRole("button", { name: "Edit and fork" }).nth(1).click();
     await say(page, script("say Another answer."));
     await page.waitForURL(/fork/);
-    await said(page, "Another answer.");
+    await answered(page, "Another answer.");
     await said(page, "The first answer.");
     assert.equal(await page.locator(".say", { hasText: /^The second answer\.$/ }).count(), 0);
     const sessions = await hive.skep("session", "list", "main");
@@ -244,7 +242,7 @@ test("search finds what was said and leads there", async (t) => {
     const { page } = await signedIn(t);
     await talk(page);
     await say(page, script("say The heron stands in the reeds."));
-    await said(page, "The heron stands");
+    await answered(page, "The heron stands");
     await page.locator("h1").click();
     await page.keyboard.press("/");
     await page.getByRole("combobox", { name: "Search conversations" }).fill("heron");
@@ -270,8 +268,7 @@ test("a picture dropped on the composer is sent and shown", async (t) => {
     await say(page, script("say I see it."));
     await said(page, "I see it.");
     const shown = page.locator("figure.thumb img[alt='dot.png']");
-    await shown.waitFor();
-    assert.equal(await shown.evaluate((image) => image.naturalWidth), 1);
+    await becomes(() => shown.evaluate((image) => image.naturalWidth), 1);
     faultless(page);
 });
 
@@ -287,7 +284,7 @@ test("words of a model are never markup", async (t) => {
     ].join(" ");
     page.on("dialog", () => page.faults.push("a dialog opened"));
     await say(page, script(`say ${hostile} done.`));
-    await said(page, "done.");
+    await answered(page, "done.");
     assert.equal(await page.locator(".stream img, .stream script, .stream iframe").count(), 0);
     assert.equal(await page.locator(".stream a[href^='javascript']").count(), 0);
     faultless(page);
@@ -297,7 +294,7 @@ test("Home says what needs a person, what runs and what it cost", async (t) => {
     const { page } = await signedIn(t);
     await talk(page);
     await say(page, script("say An answer is counted."));
-    await said(page, "An answer is counted.");
+    await answered(page, "An answer is counted.");
     await say(page, script("fail auth"));
     await page.getByRole("link", { name: /Home/ }).first().click();
     await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
@@ -324,7 +321,7 @@ test("Usage draws what models used, by time, agent and model", async (t) => {
     await page.getByRole("heading", { level: 1, name: /^\$0\.0\d+ today$/ }).waitFor();
     await page.getByText(/^1 turn, 2 model calls, .* tokens\./).waitFor();
     const row = page.locator("tr", { hasText: "claude-sonnet-4-5" });
-    assert.match(await row.innerText(), /1\s+2\s+[\d.]+ k\s+90 %\s+\$0\.0/);
+    await becomes(() => row.innerText(), /1\s+2\s+[\d.]+ k\s+90 %\s+\$0\.0/);
     for (const name of ["Cost", "Tokens", "Turns", "Cached share of prompt"]) {
         await page.getByRole("img", { name: new RegExp(`^${name} over time, most `) }).waitFor();
     }
@@ -359,7 +356,7 @@ test("phone size", async (t) => {
     await page.locator(".tabs a", { hasText: "Chat" }).click();
     await composer(page).waitFor();
     await say(page, script('call read {"file_path": "welcome.md"}', "next", "say On a phone."));
-    await said(page, "On a phone.");
+    await answered(page, "On a phone.");
     const wide = await page.evaluate(() => document.documentElement.scrollWidth);
     assert.ok(wide <= 390, `nothing sticks out: ${wide}`);
     await page.getByRole("button", { name: "Agents and conversations" }).click();
@@ -374,7 +371,7 @@ test("dark", async (t) => {
     const { page } = await signedIn(t, { colorScheme: "dark" });
     await talk(page);
     await say(page, script("think In the dark.", "say It is night."));
-    await said(page, "It is night.");
+    await answered(page, "It is night.");
     const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.equal(ground, "rgb(25, 25, 24)");
     await accessible(page, "chat in the dark");

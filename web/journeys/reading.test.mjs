@@ -4,7 +4,7 @@ import { after, before, test } from "node:test";
 import { accessible, faultless, launch, picture } from "./browser.mjs";
 import { script } from "./hive.mjs";
 import { call, say as says } from "./model.mjs";
-import { composer, said, say, sign, SIZES, talk, withModel } from "./person.mjs";
+import { answered, becomes, composer, say, sign, SIZES, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -40,7 +40,7 @@ for (const [where, size] of Object.entries(SIZES)) {
         await picked(page, "stands in the reeds");
         await field(page).fill("no such word");
         await page.getByText("No results.").waitFor();
-        assert.equal(await height(), before, "its height stays");
+        await becomes(height, before, "its height stays");
         await page.keyboard.press("Escape");
         await page.locator("dialog").waitFor({ state: "detached" });
 
@@ -57,7 +57,7 @@ for (const [where, size] of Object.entries(SIZES)) {
             return at && at.top >= box.top && at.bottom <= box.bottom;
         };
         await page.waitForFunction(inSight);
-        assert.match(await page.locator(".found").textContent(), /24 beds/);
+        await becomes(() => page.locator(".found").textContent(), /24 beds/);
         await page.getByRole("button", { name: "Go to newest" }).click();
         await page.keyboard.press("Control+k");
         await field(page).fill("24 beds");
@@ -76,25 +76,22 @@ for (const [where, size] of Object.entries(SIZES)) {
         model.push(says("Again."));
         await talk(page);
         await say(page, "Show how you round.");
-        await said(page, "It is rounded.");
+        await answered(page, "It is rounded.");
         await say(page, "Once more.\nIn two lines.");
-        await said(page, "Again.");
-        await page.locator(".after").nth(1).waitFor();
+        await answered(page, "Again.");
         const colours = await page.evaluate(() => {
             const colour = (what) => getComputedStyle(document.querySelector(what)).color;
             return [".in-word", ".in-string", ".in-comment", ".code code"].map(colour);
         });
         assert.equal(new Set(colours).size, 4, `four colours: ${colours}`);
         await page.getByRole("button", { name: "Copy code" }).click();
-        await page.getByRole("button", { name: "Copied" }).waitFor();
-        assert.equal(await clipboard(), code);
+        await page.locator(".code").getByRole("button", { name: "Copied" }).waitFor();
+        await becomes(clipboard, code);
         await page.getByRole("button", { name: "Copy answer" }).first().press("Enter");
-        await page.getByRole("button", { name: "Copied" }).first().waitFor();
-        assert.match(await clipboard(), /^The price:\n\n```python/);
+        await page.locator(".after").getByRole("button", { name: "Copied" }).waitFor();
+        await becomes(clipboard, /^The price:\n\n```python/);
         await page.getByRole("button", { name: "Copy message" }).first().click();
-        await page.waitForFunction(
-            async () => (await navigator.clipboard.readText()) === "Show how you round.",
-        );
+        await becomes(clipboard, "Show how you round.");
         await accessible(page, "an answer with code");
         await picture(page, `code-${size.viewport?.width ?? "light"}`);
 
@@ -114,7 +111,8 @@ for (const [where, size] of Object.entries(SIZES)) {
         await text("");
         await composer(page).fill("My own words");
         await composer(page).press("ArrowUp");
-        assert.equal(await composer(page).inputValue(), "My own words", "never overwritten");
+        const own = () => composer(page).inputValue();
+        await becomes(own, "My own words", "never overwritten");
         faultless(page);
     });
 }
@@ -168,7 +166,7 @@ test("pictures open large, before they are sent and after", async (t) => {
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
     await say(page, script("say I see it."));
-    await said(page, "I see it.");
+    await answered(page, "I see it.");
     await page.locator("figure.thumb").getByRole("button", { name: "Show dot.png" }).click();
     await dialog.getByRole("link", { name: "Download" }).waitFor();
     await dialog.getByRole("button", { name: "Close" }).click();
@@ -182,7 +180,7 @@ test("a changed file leads to its change", async (t) => {
     model.push(call("write", { file_path: "prices.toml", content: "night = 18\n" }));
     model.push(says(`Written. ${"A long explanation follows. ".repeat(300)}`));
     await say(page, "Write the prices.");
-    await page.locator(".after").nth(1).waitFor();
+    await answered(page, "A long explanation follows.");
     await page.getByRole("heading", { name: "Files changed (1)" }).waitFor();
     await page.getByRole("link", { name: "prices.toml" }).click();
     await page.getByRole("link", { name: "Write the prices" }).click();

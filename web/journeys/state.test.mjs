@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, AWAY, faultless, launch, picture } from "./browser.mjs";
 import { call, say as says } from "./model.mjs";
-import { said, say, SIZES, talk, withModel } from "./person.mjs";
+import { answered, becomes, said, say, SIZES, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -16,17 +16,14 @@ const ASKING = {
         "allowed_tools: ['*']\npolicy:\n  - {effect: ask, tool: bash, command: make}\n",
 };
 
-/** The marks of the conversations at the side, by their keys. */
-async function marks(page) {
-    const rows = await page.locator(".side details[open] li").all();
-    const found = {};
-    for (const row of rows) {
-        const key = (await row.locator("a span").textContent()).split(" · ")[0];
-        const mark = row.getByRole("img");
-        found[key] = (await mark.count()) ? await mark.getAttribute("aria-label") : "none";
-    }
-    return found;
-}
+/** The marks of the conversations at the side, by their keys; all at one moment. */
+const marks = (page) =>
+    page.evaluate(() => {
+        const rows = [...document.querySelectorAll(".side details[open] > ul > li")];
+        const key = (row) => row.querySelector("a > span").textContent.split(" · ")[0];
+        const mark = (row) => row.querySelector("[role=img]")?.getAttribute("aria-label");
+        return Object.fromEntries(rows.map((row) => [key(row), mark(row) ?? "none"]));
+    });
 
 test("each conversation has its own mark, and the numbers are those of the marks", async (t) => {
     const { hive, model, page } = await withModel(browser, t, {}, ASKING);
@@ -40,11 +37,10 @@ test("each conversation has its own mark, and the numbers are those of the marks
     await send("asking", "Deploy.");
     await page.getByRole("heading", { name: "Needs attention (2)" }).waitFor();
     await page.getByText(/^0 turns running, 1 waiting, 0 queued\./).waitFor();
-    assert.equal(await page.locator(".live li").count(), 1);
+    await becomes(() => page.locator(".live li").count(), 1);
     await page.goto(`${hive.url}/#/chat/main?key=calm`);
     await said(page, "Here.");
-    await page.locator(".side li").nth(2).waitFor();
-    assert.deepEqual(await marks(page), { asking: "waiting", broken: "failed", calm: "none" });
+    await becomes(() => marks(page), { asking: "waiting", broken: "failed", calm: "none" });
     await page.locator(".talk-head").getByRole("img", { name: "idle" }).waitFor();
     await page.locator(".side a", { hasText: "asking · waiting" }).click();
     await page.locator(".talk-head").getByRole("img", { name: "waiting" }).waitFor();
@@ -65,17 +61,14 @@ test("Home: a failure is tried again, or dismissed", async (t) => {
     await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
     await picture(page, "home-failed-light");
     model.pushError(401, "authentication_error", "invalid x-api-key");
+    const release = model.hold();
     await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
+    release();
     // The message is in the inbox twice; the newer one failed as well, and one of them is shown.
-    await page.waitForFunction(
-        async (key) => {
-            const headers = { "X-Skep-Key": key };
-            const inbox = await (await fetch("/api/v1/inbox", { headers })).json();
-            return inbox.items.filter((item) => item.state === "failed").length === 2;
-        },
-        await page.evaluate(() => localStorage.getItem("skep.key")),
-    );
     await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
+    const { items } = await hive.skep("inbox");
+    assert.deepEqual(items.map((item) => item.state), ["failed", "failed"]);
     await accessible(page, "Home with a failure");
     await page.getByRole("button", { name: "Dismiss" }).click();
     await page.getByRole("heading", { level: 1, name: "Nothing needs attention" }).waitFor();
@@ -130,7 +123,7 @@ for (const [where, size] of Object.entries(SIZES)) {
         await talk(page);
         model.push(says(ANSWER));
         await say(page, `Translate ${WORD}`);
-        await page.locator(".stream .usage").waitFor();
+        await answered(page, "The source is unchanged");
         // Measured at one moment: a stored answer replaces the streamed one.
         const outside = await page.evaluate(() => {
             const column = document.querySelector(".scroll").getBoundingClientRect();

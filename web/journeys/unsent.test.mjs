@@ -4,7 +4,17 @@ import { after, before, test } from "node:test";
 import { accessible, AWAY, faultless, launch, picture } from "./browser.mjs";
 import { script } from "./hive.mjs";
 import { call, say as says } from "./model.mjs";
-import { composer, said, say, sign, SIZES, talk, withModel } from "./person.mjs";
+import {
+    answered,
+    becomes,
+    boxes,
+    composer,
+    say,
+    sign,
+    SIZES,
+    talk,
+    withModel,
+} from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -25,7 +35,7 @@ async function attach(page, ...files) {
 
 /** The whole composer is on the screen. */
 async function whole(page, where) {
-    const box = await page.locator(".compose .box").boundingBox();
+    const [box] = await boxes(page, ".compose .box");
     const { height, width } = page.viewportSize();
     assert.ok(box.y >= 0 && box.y + box.height <= height, `${where}: ${JSON.stringify(box)}`);
     assert.ok(box.x >= 0 && box.x + box.width <= width, `${where}: ${JSON.stringify(box)}`);
@@ -44,15 +54,15 @@ for (const [where, size] of Object.entries(SIZES)) {
         const text = script("say I see one picture.");
         await say(page, text);
         await page.getByRole("alert").filter({ hasText: /^Not sent: .*plan\.heic/ }).waitFor();
-        assert.equal(await composer(page).inputValue(), text);
+        await becomes(() => composer(page).inputValue(), text);
         await page.getByRole("button", { name: "Remove calendar.png" }).waitFor();
         await whole(page, where);
         await accessible(page, "a refused file");
         await picture(page, `refused-${size.viewport?.width ?? "light"}`);
         await page.getByRole("button", { name: "Remove plan.heic" }).click();
-        assert.equal(await page.getByRole("alert").count(), 0);
+        await becomes(() => page.getByRole("alert").count(), 0);
         await composer(page).press("Enter");
-        await said(page, "I see one picture.");
+        await answered(page, "I see one picture.");
         await page.locator("figure.thumb img[alt='calendar.png']").waitFor();
         const { items } = await hive.skep("inbox");
         assert.equal(items.length, 1);
@@ -72,17 +82,18 @@ for (const [where, size] of Object.entries(SIZES)) {
         model.push(says("I deploy it."), call("bash", { command: "make deploy" }));
         await say(page, "Deploy it.");
         await page.getByRole("button", { name: /^Approve once/ }).waitFor();
-        const before = await page.locator(".compose .box").boundingBox();
+        await page.locator("summary[aria-label^='Model and thinking']").waitFor();
+        const [before] = await boxes(page, ".compose .box");
         await composer(page).fill("Wait until");
         await hive.kill();
         const strip = page.locator(".compose .strip", { hasText: "Disconnected since" });
         await strip.waitFor();
         await whole(page, where);
-        const now = await page.locator(".compose .box").boundingBox();
+        const [now] = await boxes(page, ".compose .box");
         assert.deepEqual(now, before, "the composer stays where it is");
-        assert.equal(await composer(page).inputValue(), "Wait until");
+        await becomes(() => composer(page).inputValue(), "Wait until");
         const yes = page.getByRole("button", { name: /^Approve once/ });
-        assert.equal(await yes.getAttribute("aria-disabled"), "true");
+        await becomes(() => yes.getAttribute("aria-disabled"), "true");
         await page.getByText("Not available while disconnected").waitFor();
         await page.getByText(/as of \d\d:\d\d/).first().waitFor();
         await accessible(page, "away");
