@@ -250,6 +250,12 @@ async fn gate_command_bounds_and_levels() {
     }
     assert_eq!(rig.outcome("echo many/*").await, "waiting", "1001 names");
     assert_eq!(rig.said("echo many/0* | wc -w").await, "1000\n");
+    let wide = rig.path().join("wide");
+    fs::create_dir(&wide).unwrap();
+    for number in 0..=100_000 {
+        fs::File::create(wide.join(number.to_string())).unwrap();
+    }
+    assert_eq!(rig.outcome("echo wide/77777*").await, "waiting", "100001 names to look at");
     assert_eq!(rig.outcome(&"echo a;".repeat(501)).await, "waiting");
     assert_eq!(rig.outcome(&format!("echo {}", "a".repeat(65 << 10))).await, "waiting");
     // Constants are known in the sandbox alone.

@@ -44,7 +44,7 @@ impl Surroundings for Around {
             Ok(Opened::File(_)) | Err(PathRefusal::NotFound { .. }) => return Ok(Vec::new()),
             Err(refusal) => return Err(format!("a pattern for file names: {refusal}")),
         };
-        let entries = opened.entries(MOST_LISTED).map_err(|error| error.to_string())?;
+        let entries = opened.entries(MOST_LISTED + 1).map_err(|error| error.to_string())?;
         if entries.len() > MOST_LISTED {
             return Err(format!("{folder} has more than {MOST_LISTED} names"));
         }
