@@ -223,7 +223,8 @@ async fn attack_workspace_a_link_that_is_swapped_meanwhile_leads_nowhere() {
     for _ in 0..200 {
         for answer in [look(&api, "notes/week.md").await, content(&api, "notes/week.md").await] {
             assert!(!answer.text.contains(CANARY), "{}", answer.text);
-            assert!([200, 403, 404].contains(&answer.status), "{}", answer.text);
+            // 400: it became a link while it was opened.
+            assert!([200, 400, 403, 404].contains(&answer.status), "{}", answer.text);
             shown += usize::from(answer.status == 200);
         }
     }

@@ -324,7 +324,7 @@ async fn channel_hostile_text_of_an_approval_reaches_no_terminal() {
     let mut terminal = terminal_of(&stage, "chat", 80, 24);
     terminal.sees("/help").await.unwrap();
     terminal.press("go\r").unwrap();
-    terminal.sees("y once   s conversation").await.unwrap();
+    terminal.sees("lines, then approve   n deny").await.unwrap();
     let shown = terminal.everything();
     for line in [
         "│ echo last",
@@ -334,6 +334,13 @@ async fn channel_hostile_text_of_an_approval_reaches_no_terminal() {
         assert!(shown.contains(line), "{line} not in the last part of {}", terminal.screen());
     }
     assert!(!shown.contains("\n  └ 1 line\n"), "no line of the call passes for one of ours");
+    terminal.press("v").unwrap();
+    let page = terminal.sees("lines 1-15 of ").await.unwrap();
+    let count = page.split("lines 1-15 of ").nth(1).unwrap();
+    let count: usize =
+        count.split(|letter: char| !letter.is_numeric()).next().unwrap().parse().unwrap();
+    terminal.press(&" ".repeat(count.div_ceil(15))).unwrap();
+    terminal.sees("y once   s conversation").await.unwrap();
     terminal.press("v").unwrap();
     terminal.sees("more lines").await.unwrap();
     let raw = String::from_utf8_lossy(&terminal.raw()).into_owned();

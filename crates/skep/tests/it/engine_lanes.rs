@@ -40,7 +40,10 @@ async fn engine_answer_goes_to_every_channel_that_asked() {
     assert_eq!(frames(&one)[2..], ["response a1,a2: to all of you"]);
     assert_eq!(frames(&two)[1..], ["response b1: to all of you"]);
     let rest = play.ended("main", &item).await["response"].clone();
-    assert_eq!(rest, json!({"content": "to all of you", "in_reply_to": ["a1", "b1", item, "a2"]}));
+    let replies = ["a1", "b1", &item, "a2"];
+    let told =
+        json!({"content": "to all of you", "in_reply_to": replies, "stop_reason": "end_turn"});
+    assert_eq!(rest, told);
 }
 
 #[tokio::test]
