@@ -211,7 +211,8 @@ fn refused(refusal: &PathRefusal) -> DoorError {
     let (kind, code) = match refusal {
         PathRefusal::NotFound { .. } => (ErrorKind::NotFound, "unknown_file"),
         PathRefusal::OutsideWorkspace { .. } => (ErrorKind::Forbidden, "outside_workspace"),
-        PathRefusal::BadPath { .. } => (ErrorKind::Invalid, "bad_path"),
+        // Nothing can be there.
+        PathRefusal::BadPath { .. } => (ErrorKind::NotFound, "bad_path"),
         PathRefusal::IsDirectory { .. } => (ErrorKind::Conflict, "is_directory"),
         PathRefusal::NotRegular { .. } => (ErrorKind::Conflict, "not_a_regular_file"),
         PathRefusal::TooLarge { .. } => (ErrorKind::Conflict, "too_large"),
