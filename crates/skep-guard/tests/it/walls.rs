@@ -252,7 +252,7 @@ async fn walls_end_everything_when_cancelled_or_dropped() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let begun = Instant::now();
+        let begun;
         {
             let running = scene.sandbox.run(command, &room, &cancel);
             tokio::pin!(running);
@@ -262,6 +262,7 @@ async fn walls_end_everything_when_cancelled_or_dropped() {
             }
             let work = scene.work().canonicalize().unwrap();
             assert!(processes_in(&work).len() >= 2, "{:?}", processes_in(&work));
+            begun = Instant::now();
             if !dropped {
                 cancel.cancel();
                 assert_eq!(running.await.unwrap().ending, Ending::Cancelled);

@@ -183,10 +183,10 @@ async fn a_call_without_arguments_and_fifty_parallel_ones_are_whole(wire: Wire) 
 
 async fn pings_keep_a_slow_answer_alive(wire: Wire) {
     let server = ScriptedModel::start().await.unwrap();
-    let idle = Duration::from_millis(1200);
+    let idle = Duration::from_secs(4);
     let provider = provider_with(wire, &server, Timeouts { idle, ..Timeouts::default() });
-    let slow = Duration::from_millis(300);
-    let reply = (0..6).fold(Reply::new(), |reply, _| reply.delay(slow).ping());
+    let slow = Duration::from_millis(500);
+    let reply = (0..10).fold(Reply::new(), |reply, _| reply.delay(slow).ping());
     server.push(reply.text("late"));
     let (events, failure) = follow(provider.as_ref(), request(vec![user("one", "hi")])).await;
     assert_eq!((said(events), failure), (vec![text("late")], None));

@@ -37,13 +37,19 @@ fn extras() -> Extras {
             tries: 4,
             first_pause: Duration::from_millis(20),
             longest_pause: Duration::from_millis(80),
-            longest_retry_after: Duration::from_secs(1),
+            longest_retry_after: longest_retry_after(),
             longest_park: Duration::from_secs(3600),
             requeue: Duration::from_millis(200),
         },
         call_times: call_times(),
         opened: Box::new(door::open),
     }
+}
+
+/// `RIG_LONGEST_RETRY_AFTER`, in seconds.
+fn longest_retry_after() -> Duration {
+    let given = std::env::var("RIG_LONGEST_RETRY_AFTER").map(|given| given.parse().unwrap());
+    Duration::from_secs(given.unwrap_or(1))
 }
 
 /// `RIG_CALL_TIMES`: grace, join, headers and space in milliseconds.

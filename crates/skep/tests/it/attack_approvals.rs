@@ -76,7 +76,7 @@ async fn attack_a_lasting_yes_covers_no_more_than_was_shown() {
 /// go on, is about others.
 #[tokio::test]
 async fn attack_a_no_stays_a_no_when_a_grant_follows() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("skep.yaml", "limits: {concurrent_turns: 1}\n");
     stage.write("teams/main/config.yaml", ASKS);
     obeys(&stage);

@@ -59,7 +59,7 @@ impl Browser<'_> {
 
 #[tokio::test]
 async fn attack_a_browser_that_signs_out_keeps_nothing_open_and_others_do() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let gate = stage.model.gate("held");
     stage.model.push(Reply::new().gate_first("held").text("late"));
     let play = stage.up().await;

@@ -41,7 +41,7 @@ impl Scene {
                 "profiles:\n  default:\n    provider: {vendor}\n    model: scripted\n    \
                  api_url: {url}{path}\n    api_key: ${{CANARY_KEY}}\n    \
                  extra_headers: {{ X-Extra: 'v1 ${{CANARY_HEADER}}' }}\n    \
-                 timeouts: {{ connect: 2, first: 2, idle: 2 }}\n"
+                 timeouts: {{ connect: 600, first: 600, idle: 600 }}\n"
             ),
         );
         let tools = "allowed_tools: [read, write, edit, glob, grep, bash]\n";

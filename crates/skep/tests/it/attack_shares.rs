@@ -44,7 +44,7 @@ async fn operator_start(stage: &Stage, play: &Play, session: &str) -> Duration {
 
 #[tokio::test]
 async fn attack_a_user_at_every_limit_does_not_delay_an_operator() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("skep.yaml", "limits: {user_storage_mib: 1}\n");
     stage.model.answer_with(|_| Reply::new().open_text().delta("x").gate("held").close());
     let play = stage.up().await;
@@ -113,7 +113,7 @@ async fn attack_a_user_at_every_limit_does_not_delay_an_operator() {
 
 #[tokio::test]
 async fn attack_held_messages_survive_a_kill_and_a_change_of_the_limit() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("skep.yaml", "limits: {turns_per_user: 1}\n");
     stage.model.answer_with(|_| Reply::new().open_text().delta("x").gate("held").close());
     let mut play = stage.up().await;

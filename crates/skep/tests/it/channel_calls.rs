@@ -106,7 +106,7 @@ fn content(answer: &Value) -> &str {
 
 #[tokio::test]
 async fn channel_calls_sent_again_after_the_connection_closed_join_the_first() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let gate = stage.held("here");
     let play = stage.up_for_calls(PATIENT).await;
     let body = ask("long work");
@@ -146,7 +146,7 @@ async fn channel_calls_sent_again_after_the_connection_closed_join_the_first() {
 
 #[tokio::test]
 async fn channel_calls_that_are_open_at_once_are_two_unless_one_is_a_retry() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let gate = stage.held("here");
     let play = stage.up_for_calls(PATIENT).await;
     let mut body = ask("the same");
@@ -176,7 +176,7 @@ async fn channel_calls_that_are_open_at_once_are_two_unless_one_is_a_retry() {
 
 #[tokio::test]
 async fn channel_calls_join_across_a_restart() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let gate = stage.held("here");
     let mut play = stage.up_for_calls(PATIENT).await;
     let mut body = ask("long work");
@@ -202,7 +202,7 @@ async fn channel_calls_join_across_a_restart() {
 
 #[tokio::test]
 async fn channel_calls_of_clients_that_went_away_are_stopped() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let _held = stage.held("never");
     let mut play = stage.up_for_calls("200 600000 600000 600000").await;
     let whole = ask("whole");
@@ -271,7 +271,7 @@ async fn channel_calls_of_clients_that_went_away_are_stopped() {
 
 #[tokio::test]
 async fn channel_calls_that_take_long_are_kept_alive_and_break_off_when_they_fail() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let gate = stage.held("at last");
     let play = stage.up_for_calls("600000 600000 50 20").await;
     let request = play.api().request(Method::POST, COMPLETIONS).json(&ask("slow"));

@@ -200,7 +200,7 @@ async fn leftovers(stage: &Stage, play: &Play) -> String {
 
 #[tokio::test]
 async fn channel_a_conversation_at_work_is_not_deleted_nor_regenerated() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let play = stage.up().await;
     let api = play.api();
     let gate = stage.model.gate("open");

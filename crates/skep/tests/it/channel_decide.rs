@@ -14,7 +14,7 @@ const CONTROL_D: &str = "\x04";
 
 /// The message is the command; its answer is said.
 async fn obeys() -> Stage {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("teams/main/config.yaml", ASKS);
     stage.model.answer_with(|request| match request.last_tool_results().as_slice() {
         [] => {

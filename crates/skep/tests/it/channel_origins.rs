@@ -68,7 +68,7 @@ async fn channel_origins_that_are_listed_may_ask_and_read() {
 
 #[tokio::test]
 async fn channel_frames_end_at_their_limit() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let play = stage.up().await;
     let mut ws = play.ws().await;
     let text = |bytes: usize| Message::text(format!("{{\"content\": \"{}\"}}", "x".repeat(bytes)));

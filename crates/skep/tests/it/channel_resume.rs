@@ -321,7 +321,7 @@ async fn channel_slow_reader_is_told_resync_and_has_every_durable_frame() {
     // keeps for this reader.
     const SESSIONS: usize = 8;
     const DELTAS: usize = 400;
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let piece = "x".repeat(2048);
     stage.model.answer_with(move |_| Reply::new().text_in(vec![piece.as_str(); DELTAS]));
     let play = stage.up().await;
@@ -459,7 +459,7 @@ async fn channel_late_subscriber_gets_the_active_turn_so_far() {
 /// What a model call said before it broke off, or the process before a crash, is void.
 #[tokio::test]
 async fn channel_deltas_tell_which_call_and_lease_they_belong_to() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.model.push(Reply::new().open_text().delta("void").cut());
     stage.model.push(Reply::new().open_text().delta("also void").gate("half"));
     let mut play = stage.up().await;

@@ -27,7 +27,7 @@ fn from<'a>(screen: &'a str, line: &str) -> &'a str {
 
 #[tokio::test]
 async fn channel_chat_help_and_model_are_lists() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let _play = stage.up().await;
     let mut wide = chat(&stage, &[], 80, 60);
     wide.sees("/help for commands").await.unwrap();
@@ -71,7 +71,7 @@ async fn channel_chat_help_and_model_are_lists() {
 
 #[tokio::test]
 async fn channel_chat_help_and_status_fit_a_narrow_terminal() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let _play = stage.up().await;
     let mut narrow = chat(&stage, &[], 40, 60);
     narrow.sees("/help for commands").await.unwrap();
@@ -141,7 +141,7 @@ async fn channel_chat_help_and_status_fit_a_narrow_terminal() {
 
 #[tokio::test]
 async fn channel_chat_counts_down_to_the_next_try_and_tries_again() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let busy = || Reply::error(529, "overloaded_error", "Overloaded", Some("600"));
     stage.model.push_all([busy(), Reply::say("at last"), Reply::unauthorized(), Reply::say("hi")]);
     let play = stage.up().await;
@@ -178,7 +178,7 @@ async fn channel_chat_counts_down_to_the_next_try_and_tries_again() {
 
 #[tokio::test]
 async fn channel_chat_takes_back_a_try_that_broke_off_and_says_so_on_a_narrow_terminal() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.model.push(Reply::new().open_text().delta("half an answer").gate("cut").cut());
     stage.model.push(Reply::error(529, "overloaded_error", "Overloaded", Some("600")));
     stage.model.push(Reply::say("whole"));
@@ -200,7 +200,7 @@ async fn channel_chat_takes_back_a_try_that_broke_off_and_says_so_on_a_narrow_te
 
 #[tokio::test]
 async fn channel_chat_folds_a_paste_of_500_lines_and_sends_it_whole() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.model.push_all([Reply::say("read"), Reply::say("read again")]);
     let play = stage.up().await;
     let mut terminal = chat(&stage, &[], 80, 24);
@@ -241,7 +241,7 @@ async fn channel_chat_folds_a_paste_of_500_lines_and_sends_it_whole() {
 
 #[tokio::test]
 async fn channel_chat_starts_the_hive_when_none_runs() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("skep.yaml", "server: {port: 0}\n");
     stage.model.push(Reply::say("awake"));
     let skep = |words: &[&str]| {
@@ -276,7 +276,7 @@ async fn channel_chat_starts_the_hive_when_none_runs() {
 
 #[tokio::test]
 async fn channel_chat_resumes_an_earlier_conversation() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.model.answer_with(|request| {
         let said = request.last_user_text();
         Reply::say(&format!("heard: {}", said.rsplit('\n').next().unwrap()))
@@ -337,7 +337,7 @@ async fn channel_chat_resumes_an_earlier_conversation() {
 
 #[tokio::test]
 async fn channel_chat_completes_files_of_the_agent_and_sends_their_names() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("teams/main/work/prices.toml", "a = 1\n");
     stage.write("teams/main/work/prices-2025.toml", "a = 2\n");
     stage.write("teams/main/work/docs/year.md", "# 2025\n");

@@ -67,7 +67,7 @@ const RESPONSES: &[(&str, Leads)] = &[
 ];
 
 async fn stage(provider: &str, path: &str) -> Stage {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let text = std::fs::read_to_string(stage.home().join("providers.yaml")).unwrap();
     let url = stage.model.base_url();
     let text = text.replace("provider: anthropic", &format!("provider: {provider}"));

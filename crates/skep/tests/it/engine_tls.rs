@@ -59,7 +59,7 @@ async fn tls_before(model: &str, folder: &Path) -> String {
 
 #[tokio::test]
 async fn engine_a_vendor_is_asked_over_tls_where_its_certificate_is_trusted() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.model.answer_with(|_| Reply::say("over TLS"));
     let url = tls_before(&stage.model.base_url(), stage.folder()).await;
     stage.write(

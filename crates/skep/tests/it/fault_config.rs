@@ -77,7 +77,7 @@ async fn command(home: &Path, words: &[&str]) -> Finished {
 fn providers(model: &ScriptedModel, name: &str) -> String {
     format!(
         "profiles:\n  default:\n    provider: anthropic\n    model: {name}\n    api_url: {}\n    \
-         api_key: ${{RIG_KEY}}\n    timeouts: {{ connect: 2, first: 2, idle: 2 }}\n",
+         api_key: ${{RIG_KEY}}\n    timeouts: {{ connect: 600, first: 600, idle: 600 }}\n",
         model.base_url()
     )
 }
@@ -226,7 +226,7 @@ async fn fault_config_agents_come_break_alone_and_go() {
 
 #[tokio::test]
 async fn fault_config_whoever_waits_for_an_agent_that_is_removed_learns_the_end() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("teams/cto/config.yaml", "description: first\n");
     stage.model.push(Reply::new().gate_first("removed").text("the last words"));
     let play = stage.up().await;

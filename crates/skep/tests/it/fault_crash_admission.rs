@@ -199,7 +199,7 @@ async fn tell_all(play: &Play, tool: &str, count: usize) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fault_calls_behind_admission_run_once_through_kills_and_stops() {
     let (each, kills, stops) = if skep_testkit::all() { (200, 20, 5) } else { (40, 4, 2) };
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("skep.yaml", "limits: {drain_seconds: 0, concurrent_turns: 512}\n");
     obeys(&stage);
     let mut play = stage.up().await;

@@ -47,7 +47,7 @@ async fn open_questions(play: &Play, count: usize) -> Vec<Value> {
 async fn gate_a_swapped_file_is_asked_about_again_however_it_is_spelled() {
     let all = spellings();
     assert!(all.len() >= 57, "seven of the issue and fifty more");
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("teams/main/config.yaml", ASKS);
     let files = ["run.py", "mk", "lib.sh", "sub/run.py", "pkg/run.py", "sub/deep/x.sh", "other"];
     for file in files {
@@ -94,7 +94,7 @@ async fn gate_a_swapped_file_is_asked_about_again_however_it_is_spelled() {
 /// A plain line runs, whatever else changed; any other is told by the whole workspace.
 #[tokio::test]
 async fn gate_a_plain_line_is_not_held_up_by_other_files() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("teams/main/config.yaml", ASKS);
     stage.write(&format!("{WORK}/run.sh"), "echo ran >> log\n");
     obeys(&stage);

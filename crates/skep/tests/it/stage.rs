@@ -40,28 +40,22 @@ impl Stage {
             home,
             folder,
         };
-        stage.write_profile(2);
+        // Gates hold the model back for as long as it takes: a machine under load is not taken for
+        // a vendor that hangs.
+        stage.write_profile(600);
         stage.write("teams/main/config.yaml", "allowed_tools: ['*']\n");
         stage.write("teams/plain/config.yaml", "engine: blunt\nallowed_tools: ['*']\n");
         stage
     }
 
-    /// For a journey that holds the model back for as long as it takes: a machine under load is
-    /// not taken for a vendor that hangs.
-    pub async fn patient() -> Self {
-        let stage = Self::new().await;
-        stage.write_profile(600);
-        stage
-    }
-
     /// The scripted model, given up after this many seconds of silence.
-    fn write_profile(&self, seconds: u32) {
+    pub fn write_profile(&self, seconds: u32) {
         self.write(
             "providers.yaml",
             &format!(
                 "profiles:\n  default:\n    provider: anthropic\n    model: scripted\n    \
                  api_url: {}\n    api_key: ${{RIG_KEY}}\n    max_output_tokens: 1024\n    \
-                 timeouts: {{ connect: {seconds}, first: {seconds}, idle: {seconds} }}\n",
+                 timeouts: {{ connect: 600, first: {seconds}, idle: {seconds} }}\n",
                 self.model.base_url()
             ),
         );

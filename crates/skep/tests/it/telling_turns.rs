@@ -239,7 +239,7 @@ async fn telling_a_streamed_answer_that_broke_off_begins_anew() {
 
 #[tokio::test]
 async fn telling_a_turn_that_waits_is_told_once_and_tried_at_once_on_request() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.model.push(Reply::rate_limited(Some("3600")));
     let play = stage.up().await;
     let item = play.item("main", "main", "hello").await;
@@ -260,7 +260,7 @@ async fn telling_a_turn_that_waits_is_told_once_and_tried_at_once_on_request() {
 
 #[tokio::test]
 async fn telling_who_stops_waiting_learns_that_the_message_goes_on() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.model.answer_with(|_| Reply::rate_limited(Some("3600")));
     let _play = stage.up().await;
     for how in ["--wait", "--stream"] {
@@ -303,7 +303,7 @@ async fn telling_a_failed_message_is_tried_again_and_both_are_linked() {
 
 #[tokio::test]
 async fn telling_a_stopped_turn_says_what_was_run_and_what_was_not_counted() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.model.push(Reply::new().open_text().delta("half an ans").gate("hold"));
     let play = stage.up().await;
     let item = play.item("main", "main", "hello").await;

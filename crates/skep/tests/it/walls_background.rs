@@ -74,7 +74,7 @@ async fn walls_background_outlasts_turns_and_ends_with_stop_and_with_a_new_sessi
 
 #[tokio::test]
 async fn walls_background_ends_when_its_agent_is_removed() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("teams/main/config.yaml", "allowed_tools: [bash]\n");
     let play = stage.up().await;
     let one = mark("removed");
@@ -156,7 +156,7 @@ async fn walls_are_named_by_doctor_and_an_agent_without_them_is_shown() {
 /// Whoever looks at a silent job waits for it, and does not spend a model call on each look.
 #[tokio::test]
 async fn walls_background_that_is_silent_is_waited_for() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("teams/main/config.yaml", "allowed_tools: [bash]\n");
     let play = stage.up().await;
     let silent = json!({"command": "sleep 2; echo built", "background": true});

@@ -42,7 +42,7 @@ fn inheritable(stage: &Stage) -> Vec<OwnedFd> {
 
 #[tokio::test]
 async fn walls_let_no_descriptor_of_the_hive_in() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let handles = inheritable(&stage);
     let mut play = stage.up().await;
     let said = bash(&stage, &play, "for each in /proc/$$/fd/*; do echo ${each##*/}; done").await;
@@ -68,7 +68,7 @@ async fn walls_let_no_descriptor_of_the_hive_in() {
 /// The same program on a kernel that was told not to close anything.
 #[tokio::test]
 async fn walls_without_the_closing_are_named_and_nothing_runs() {
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     let handles = inheritable(&stage);
     let doctor = Start::new(&locate::rig().unwrap(), stage.home())
         .env("RIG_UNCLOSED", "1")

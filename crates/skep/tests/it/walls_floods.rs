@@ -85,7 +85,7 @@ fn middle_and_most(mut times: Vec<Duration>) -> (Duration, Duration) {
 #[tokio::test]
 async fn walls_stop_floods_while_others_go_on_and_the_hive_stays_small() {
     let (rounds, each) = if skep_testkit::all() { (10, 20) } else { (1, 5) };
-    let stage = Stage::patient().await;
+    let stage = Stage::new().await;
     stage.write("teams/main/config.yaml", LIMITS);
     stage.write("teams/other/config.yaml", "allowed_tools: []\n");
     stage.write("teams/main/work/letters", &"a".repeat(1 << 20));
