@@ -55,6 +55,13 @@ async fn channel_approve_asks_about_each_and_shows_what_a_lasting_yes_covers() {
     let three = waits(&play, "three", "date +%Y").await;
     let four = waits(&play, "four", "rm important").await;
     let mut terminal = terminal(&stage, "approve");
+    // What is typed before the question is thrown away.
+    let asks = |session: &'static str| {
+        move |text: &str| {
+            let shown = text.rsplit_once(&format!("session  {session}\n"));
+            shown.is_some_and(|(_, shown)| shown.contains("Enter to leave it:"))
+        }
+    };
     // The oldest first, whole.
     let shown = terminal.sees("Enter to leave it:").await.unwrap();
     for line in ["main wants to run echo a b\n  echo a b\n", "session  one", "no network"] {
@@ -77,13 +84,16 @@ async fn channel_approve_asks_about_each_and_shows_what_a_lasting_yes_covers() {
     terminal.press("y\r").unwrap();
     terminal.sees("approved always: echo a b").await.unwrap();
     // The second is decided with it and not asked about.
-    let third = terminal.sees("main wants to run date +%Y\n  date +%Y\n").await.unwrap();
+    terminal.sees("main wants to run date +%Y\n  date +%Y\n").await.unwrap();
+    let third = terminal.until("the third question", asks("three")).await.unwrap();
     assert!(third.contains("was decided meanwhile") && !third.contains("session  two"), "{third}");
-    terminal.press("s\re\r").unwrap();
+    terminal.press("s\r").unwrap();
+    terminal.sees("  2  date\n  e  exactly this call\n").await.unwrap();
+    terminal.press("e\r").unwrap();
     terminal.sees("it covers this call, and nothing else that waits").await.unwrap();
     terminal.press("y\r").unwrap();
     terminal.sees("approved for this conversation: date +%Y").await.unwrap();
-    terminal.sees("main wants to run rm important").await.unwrap();
+    terminal.until("the last question", asks("four")).await.unwrap();
     terminal.press("n\r").unwrap();
     terminal.sees("why, for the agent").await.unwrap();
     terminal.press("use the trash\r").unwrap();
