@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { accessible, faultless, launch, picture } from "./browser.mjs";
 import { Model, say } from "./model.mjs";
-import { composer, said, SIZES, sign } from "./person.mjs";
+import { becomes, composer, said, SIZES, sign } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -33,7 +33,10 @@ for (const [where, options] of Object.entries(SIZES)) {
         await accessible(page, `first run ${where}`);
         await picture(page, `first-run-${where.replaceAll(" ", "-")}`);
 
-        // A wrong key: why, and everything that was typed but the key.
+        // Nothing is sent that cannot be right.
+        await save(page);
+        await page.getByRole("alert").filter({ hasText: "Enter the key." }).waitFor();
+        // A wrong key: why, and everything that was typed, to be corrected.
         model.pushError(401, "authentication_error", `invalid x-api-key: wrong-${KEY}`);
         await fill(page, "Address", model.url);
         await fill(page, "Model", "claude-of-a-journey");
@@ -44,7 +47,8 @@ for (const [where, options] of Object.entries(SIZES)) {
         assert.match(why, /401/);
         assert.match(why, /Not saved\.$/);
         assert.ok(!why.includes(KEY), why);
-        assert.equal(await page.getByLabel("Key", { exact: true }).inputValue(), "");
+        const kept = await page.getByLabel("Key", { exact: true }).inputValue();
+        assert.equal(kept, `wrong-${KEY}`);
         const typed = await page.getByLabel("Model", { exact: true }).inputValue();
         assert.equal(typed, "claude-of-a-journey");
         await accessible(page, `a refused key ${where}`);
@@ -55,6 +59,9 @@ for (const [where, options] of Object.entries(SIZES)) {
         await save(page);
         await page.getByText("Saved. claude-of-a-journey answered in").waitFor();
         await page.getByText("Answered by claude-of-a-journey").waitFor();
+        await page.getByText("main answers with claude-of-a-journey").waitFor();
+        await page.getByText("No provider key is set").waitFor({ state: "detached" });
+        await becomes(() => page.getByLabel("Key", { exact: true }).inputValue(), "");
         assert.ok(hive.read("keys.env").includes(`\nSKEP_KEY_DEFAULT=${KEY}\n`));
         assert.ok(!(await page.content()).includes(KEY));
 
@@ -85,6 +92,19 @@ test("the rehearsal model will do, and a provider is added later", async (t) => 
     await fill(page, "Key", KEY);
     await save(page);
     await page.getByText("key: keys.env").waitFor();
+    // The same name again replaces it, if that is meant.
+    const replace = page.getByRole("dialog", { name: "Replace profile" });
+    await fill(page, "Name", "default");
+    await fill(page, "Key", KEY);
+    await save(page);
+    await replace.getByText("used by main").waitFor();
+    await replace.getByRole("button", { name: "Cancel" }).click();
+    // A key never goes to a vendor that nobody named.
+    await page.getByLabel("Type", { exact: true }).selectOption("server");
+    await fill(page, "Model", "llama");
+    await save(page);
+    await page.getByRole("alert").filter({ hasText: "Enter the address." }).waitFor();
+    await page.getByLabel("Type", { exact: true }).selectOption("anthropic");
     model.push(say("ok"));
     await page.getByRole("button", { name: "Test default" }).click();
     await page.locator(".profiles").getByText("answered in").waitFor();
@@ -117,8 +137,8 @@ test("the rehearsal model will do, and a provider is added later", async (t) => 
     // One that is used stays; one that is not goes, with its key.
     const dialog = page.getByRole("dialog", { name: "Delete profile" });
     await page.getByRole("button", { name: "Delete default" }).click();
-    await dialog.getByRole("button", { name: "Delete" }).click();
-    await dialog.getByText("The profile is used by main").waitFor();
+    await dialog.getByText("It is used by main").waitFor();
+    await becomes(() => dialog.getByRole("button", { name: "Delete" }).count(), 0);
     await dialog.getByRole("button", { name: "Cancel" }).click();
     await page.getByRole("button", { name: "Delete cheap" }).click();
     await accessible(page, "a profile is deleted");

@@ -8,6 +8,7 @@ import type { ProviderInfo, ProviderList, ProviderTry } from "../api/types";
 import { draftId } from "../state/drafts";
 import { href, talkOf } from "../state/route";
 import { sentence, span } from "../text/format";
+import { formProblem, formWords } from "../text/profile";
 import { inert } from "../text/visible";
 import { usePage } from "./context";
 import { Confirm } from "./Dialog";
@@ -43,10 +44,16 @@ export function Models(props: { first: boolean }) {
     setChanged(changed() + 1);
     void hive.refresh();
   }
-  const form = () => {
-    const name = () => edited()?.name ?? (none() || props.first ? "default" : undefined);
-    return <ModelForm name={name()} edited={edited()} saved={saved()} keep={keep} />;
-  };
+  const form = () => (
+    <ModelForm
+      known={list.latest?.providers ?? []}
+      first={props.first}
+      none={none()}
+      edited={edited()}
+      saved={saved()}
+      keep={keep}
+    />
+  );
   return (
     <Show
       when={props.first}
@@ -92,14 +99,23 @@ function FirstRun(props: { form: JSX.Element; model: string | undefined }) {
     <div class="page setup">
       <header>
         <h1>Add a model provider</h1>
-        <p class="lead">
-          No provider key is set, so <b>main</b> answers with the <b>rehearsal model</b>, a
-          built-in script that is free and works offline. It shows conversations, tool calls and
-          approvals, but it does not understand what you write.
-        </p>
-        <a class="btn" href={href(main)} onClick={firstRun.skip}>
-          Continue with the rehearsal model
-        </a>
+        <Show
+          when={props.model === undefined}
+          fallback={
+            <p class="lead">
+              <b>main</b> answers with <b>{inert(props.model!)}</b>.
+            </p>
+          }
+        >
+          <p class="lead">
+            No provider key is set, so <b>main</b> answers with the <b>rehearsal model</b>, a
+            built-in script that is free and works offline. It shows conversations, tool calls and
+            approvals, but it does not understand what you write.
+          </p>
+          <a class="btn" href={href(main)} onClick={firstRun.skip}>
+            Continue with the rehearsal model
+          </a>
+        </Show>
       </header>
       <ol class="steps">
         <li>
@@ -125,7 +141,7 @@ function FirstRun(props: { form: JSX.Element; model: string | undefined }) {
               </For>
             </div>
             <p class="small faint">
-              Answered by {props.model ?? "the rehearsal model"}.{" "}
+              Answered by {inert(props.model ?? "the rehearsal model")}.{" "}
               <a href={href(main)}>Write your own</a>
             </p>
           </div>
@@ -150,9 +166,10 @@ function Profile(props: {
   const path = () => url`/providers/${props.one.name}`;
   const facts = () => {
     const { address, agents, key } = props.one;
-    const used = agents.length ? `used by ${agents.join(", ")}` : "not used";
+    const used = agents.length ? `used by ${agents.join(", ")}` : "used by no agent";
     return [address, `key: ${key}`, used].filter(Boolean).join(" · ");
   };
+  const users = () => props.one.agents.join(", ");
   const test = async () => setTried(await post<ProviderTry>(`${path()}/test`, {}));
   const acts = () => {
     const all: [string, () => void][] = [
@@ -167,30 +184,44 @@ function Profile(props: {
       <div class="row">
         <b>{props.one.name}</b>
         <span class="grow clip">{inert(props.one.model)}</span>
-        <For each={acts()}>
-          {([words, act]) => (
-            <button
-              class="btn"
-              aria-label={`${words} ${props.one.name}`}
-              aria-disabled={action.busy()}
-              onClick={act}
-            >
-              {words}
-            </button>
-          )}
-        </For>
+        <div class="acts">
+          <For each={acts()}>
+            {([words, act]) => (
+              <button
+                class="btn"
+                aria-label={`${words} ${props.one.name}`}
+                aria-disabled={action.busy()}
+                onClick={act}
+              >
+                {words}
+              </button>
+            )}
+          </For>
+        </div>
       </div>
       <p class="small faint">{inert(facts())}</p>
-      <Notice text={action.problem() ?? tried()?.error?.error} marked />
+      <Notice text={action.problem() ?? formWords(tried()?.error?.error ?? "")} marked />
       <Show when={tried()?.ok && tried()}>{(tried) => <Answered tried={tried()} words="" />}</Show>
       <Show when={deleting()}>
         <Confirm
           label="Delete profile"
-          title={`Delete the profile ${props.one.name}?`}
-          acts={[["Delete", () => remove(path()).then(props.removed)]]}
+          title={users() ? `${props.one.name} is in use` : `Delete the profile ${props.one.name}?`}
+          acts={users() ? [] : [["Delete", () => remove(path()).then(props.removed)]]}
           close={() => setDeleting(false)}
         >
-          Its key is removed from <code>keys.env</code>. This cannot be undone.
+          <Show
+            when={users()}
+            fallback={
+              <>
+                {props.one.key === "keys.env" ? "Its key is removed from keys.env. " : ""}
+                Conversations that chose it with /model have to choose another one. This cannot be
+                undone.
+              </>
+            }
+          >
+            It is used by {users()}. Name another profile in their <code>config.yaml</code>{" "}
+            (<code>profile: NAME</code>) first.
+          </Show>
         </Confirm>
       </Show>
     </li>
@@ -215,50 +246,71 @@ function Answered(props: { tried: ProviderTry; words: string }) {
 }
 
 function ModelForm(props: {
-  /** Nothing: the person chooses one. */
-  name: string | undefined;
+  known: ProviderInfo[];
+  /** Of the first run, which gives no name. */
+  first: boolean;
+  none: boolean;
   edited: ProviderInfo | undefined;
   saved: ProviderTry | undefined;
   keep: (tried: ProviderTry) => void;
 }) {
   const { live } = usePage();
   const action = createAction();
+  const [replacing, setReplacing] = createSignal(false);
   const testing = () => action.busy() && live.away() === undefined;
   const saved = () => (props.edited ? undefined : props.saved);
   const [form, set] = createStore({ kind: "", name: "", address: "", key: "", model: "" });
   const preset = (id = form.kind) => PRESETS.find(([one]) => one === id) ?? PRESETS[0]!;
   function choose(id: string): void {
     const [kind, , , model, , address = ""] = preset(id);
-    set({ kind, name: kind, address, model });
+    const name = props.edited?.name ?? (props.first || props.none ? "default" : kind);
+    set({ kind, name, address, model });
   }
   createComputed(() => {
     const { edited } = props;
     action.forget();
     choose(edited ? kindOf(edited) : "");
+    set({ key: "" });
     if (edited) set({ address: "", model: edited.model });
   });
+  const name = () => form.name.trim();
+  const known = () => props.known.find((one) => one.name === name());
+  /** Whose key and address stay when nothing is typed. */
+  const before = () => {
+    const isSame = (props.edited || props.first) && known()?.provider === preset()[2];
+    return isSame ? known() : undefined;
+  };
+
+  function submit(): void {
+    // What is not written down can be replaced by the first that is, without a word if it is the
+    // rehearsal model.
+    const isOver = known() && !(props.none && known()?.provider === "rehearsal");
+    if (!formProblem(form, before()) && isOver && !props.edited && !props.first) setReplacing(true);
+    else void action.run(save);
+  }
 
   async function save(): Promise<void> {
-    const { key, ...typed } = form;
-    // The key is never kept, whatever becomes of it.
-    set("key", "");
+    const problem = formProblem(form, before());
+    if (problem) throw new Error(problem);
     const body = {
       provider: preset()[2],
-      model: typed.model.trim(),
-      api_url: typed.address.trim() || undefined,
-      api_key: key.trim() || undefined,
+      model: form.model.trim(),
+      api_url: form.address.trim() || undefined,
+      api_key: form.key.trim() || undefined,
     };
-    props.keep(await put<ProviderTry>(url`/providers/${props.name ?? typed.name.trim()}`, body));
+    const tried = await put<ProviderTry>(url`/providers/${name()}`, body);
+    set("key", "");
+    props.keep(tried);
   }
 
   const hints = () => {
-    const { edited, saved } = props;
-    const same = edited && preset()[2] === edited.provider ? edited.address : undefined;
+    const has = before();
+    const paste = form.kind === "ollama" ? "Not needed" : "Paste the key";
     return {
       name: "for /model",
-      key: edited || saved ? "Saved. Paste a new key to replace it" : "Paste the key",
+      key: has && has.key !== "none" ? "Saved. Paste a new key to replace it" : paste,
       model: "as the provider calls it",
-      address: same ? `Unchanged: ${same}` : preset()[4],
+      address: has?.address ? `Unchanged: ${has.address}` : preset()[4],
     };
   };
   const field = (id: "name" | "address" | "key" | "model", words: string) => (
@@ -281,7 +333,7 @@ function ModelForm(props: {
       class="form"
       onSubmit={(event) => {
         event.preventDefault();
-        void action.run(save);
+        submit();
       }}
     >
       <label for="kind">Type</label>
@@ -292,7 +344,7 @@ function ModelForm(props: {
         chosen={form.kind}
         choose={choose}
       />
-      <Show when={props.name === undefined}>{field("name", "Name")}</Show>
+      <Show when={!props.edited && !props.first}>{field("name", "Name")}</Show>
       {field("key", "Key")}
       <p class="hint">
         Saved in <code>keys.env</code> on the server. It is not shown again. Leave it empty for a
@@ -307,9 +359,20 @@ function ModelForm(props: {
         <span class="small faint">one call, less than $0.01</span>
         <Unavailable />
       </div>
-      <Notice text={action.problem() && sentence(action.problem()!)} marked />
+      <Notice text={action.problem() && sentence(formWords(action.problem()!))} marked />
       <Show when={!action.problem() && saved()}>
         {(tried) => <Answered tried={tried()} words="Saved. " />}
+      </Show>
+      <Show when={replacing()}>
+        <Confirm
+          label="Replace profile"
+          title={`${name()} exists. Replace it?`}
+          acts={[["Replace", async () => void action.run(save)]]}
+          close={() => setReplacing(false)}
+        >
+          It is {inert(known()?.model ?? "")}
+          {known()?.agents.length ? `, used by ${known()!.agents.join(", ")}` : ""}.
+        </Confirm>
       </Show>
     </form>
   );
