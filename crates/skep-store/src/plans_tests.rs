@@ -531,7 +531,7 @@ impl Story {
             outbox::frames_of_item(conn, channel, &ItemId::new("i1")).await?;
             outbox::channel(conn, channel).await?;
             outbox::next_undelivered(conn, channel, 0).await?;
-            outbox::first_undelivered(conn, "ws", "").await?;
+            outbox::next_channel(conn, "ws", "").await?;
             outbox::undelivered_of_item(conn, &ItemId::new("i1")).await?;
             tokens::all(conn).await?;
             for turn in [None, Some(turn.0.clone())] {

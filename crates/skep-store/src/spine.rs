@@ -58,6 +58,7 @@ const SCHEMA: Schema = Schema {
         migration(25, "conversations", include_str!("../migrations/sqlite/0025_conversations.sql")),
         migration(26, "stop_reason", include_str!("../migrations/sqlite/0026_stop_reason.sql")),
         migration(27, "frames by channel", include_str!("../migrations/sqlite/0027_frames.sql")),
+        migration(28, "tried frames", include_str!("../migrations/sqlite/0028_tried.sql")),
     ],
     counters: "SELECT (SELECT max(seq) FROM events), \
                (SELECT max(top) FROM (SELECT max(ord) AS top FROM items \

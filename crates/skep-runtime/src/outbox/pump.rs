@@ -233,10 +233,9 @@ impl Pump {
         tokio::task::yield_now().await;
         let Some(upto) = self.sweep.take() else { return };
         let word = self.channel.id();
-        let read = async |conn: &mut _| outbox::first_undelivered(conn, word, &upto).await;
+        let read = async |conn: &mut _| outbox::next_channel(conn, word, &upto).await;
         match self.store.read(read).await {
-            Ok(Some(first)) => {
-                let channel = first.frame.channel.clone();
+            Ok(Some(channel)) => {
                 self.sweep = Some(channel.to_string());
                 self.look_at(channel);
             }

@@ -44,23 +44,52 @@ impl Run for RecordFrames {
 
     async fn run<'a>(&'a self, tx: &'a mut Tx<'_>) -> Result<(), Refusal> {
         for record in &self.records {
+            let in_order = record.is_in_order(tx).await?;
             let (state, next_at, reason) = match &record.delivery {
                 Delivery::Delivered => (FrameState::Delivered, None, None),
                 Delivery::Absent => continue,
                 Delivery::Retry { at } => (FrameState::Pending, Some(*at), None),
                 Delivery::Refused { why } => (FrameState::Refused, None, Some(why.as_str())),
             };
-            let update = "UPDATE outbox SET state = $4, attempts = attempts + 1, next_at = $5, \
-                          reason = $6 WHERE channel = $1 AND seq >= $2 AND seq <= $3 \
-                          AND state = 'pending'";
+            let rows = match (in_order, &record.delivery) {
+                // Of these, only one that was put off has to say more than its channel.
+                (true, Delivery::Delivered) => update_frames!("AND attempts > 0"),
+                _ => update_frames!(""),
+            };
             let args = args![record.channel, record.from, record.to, state, next_at, reason];
-            tx.conn.run(update, &args).await?;
+            tx.conn.run(rows, &args).await?;
+            if in_order {
+                let tried = "UPDATE channels SET tried_seq = $2 WHERE id = $1 AND tried_seq < $2";
+                tx.conn.run(tried, &args![record.channel, record.to]).await?;
+            }
         }
         Ok(())
     }
 
     fn cost(&self) -> usize {
         self.records.len() * std::mem::size_of::<FrameRecord>()
+    }
+}
+
+macro_rules! update_frames {
+    ($which:literal) => {
+        concat!(
+            "UPDATE outbox SET state = $4, attempts = attempts + 1, next_at = $5, reason = $6 ",
+            "WHERE channel = $1 AND seq >= $2 AND seq <= $3 AND state = 'pending' ",
+            $which
+        )
+    };
+}
+use update_frames;
+
+impl FrameRecord {
+    /// Whether no frame before these waits for its first try.
+    async fn is_in_order(&self, tx: &mut Tx<'_>) -> Result<bool, Refusal> {
+        let waits = "SELECT EXISTS (SELECT 1 FROM outbox o WHERE o.channel = $1 AND o.seq < $2 \
+                     AND o.seq > (SELECT tried_seq FROM channels WHERE id = $1) \
+                     AND o.state = 'pending' AND o.attempts = 0)";
+        let waits: bool = tx.conn.one(waits, &args![self.channel, self.from], "no answer").await?;
+        Ok(!waits)
     }
 }
 
@@ -116,29 +145,40 @@ record!(Frame { channel, seq, id, kind, at, payload });
 record!(PendingFrame { frame, not_before });
 record!(UndeliveredFrame { kind, state, attempts, next_at, reason });
 
-/// The first undelivered frame of a channel after `after`.
+/// The first frame of a channel after `after` that is to be sent.
 pub async fn next_undelivered(
     conn: &mut Conn,
     channel: &ChannelId,
     after: i64,
 ) -> Result<Option<PendingFrame>, SqlError> {
-    let select = "SELECT channel, seq, id, kind, at, payload, next_at FROM outbox \
-                  WHERE state = 'pending' AND channel = $1 AND seq > $2 ORDER BY seq LIMIT 1";
-    conn.find(select, &args![channel, after]).await
+    let put_off = "SELECT channel, seq, id, kind, at, payload, next_at FROM outbox \
+                   WHERE state = 'pending' AND attempts > 0 AND channel = $1 AND seq > $2 \
+                   ORDER BY seq LIMIT 1";
+    let put_off: Option<PendingFrame> = conn.find(put_off, &args![channel, after]).await?;
+    let untried = "SELECT channel, seq, id, kind, at, payload, next_at FROM outbox \
+                   WHERE state = 'pending' AND channel = $1 \
+                   AND seq > max($2, (SELECT tried_seq FROM channels WHERE id = $1)) \
+                   ORDER BY seq LIMIT 1";
+    let untried: Option<PendingFrame> = conn.find(untried, &args![channel, after]).await?;
+    Ok(put_off.into_iter().chain(untried).min_by_key(|next| next.frame.seq))
 }
 
-/// The first undelivered frame of the next channel after this one whose id begins with the word.
-pub async fn first_undelivered(
+/// The next channel after this one whose id begins with the word and that may have a frame to send.
+pub async fn next_channel(
     conn: &mut Conn,
     word: &str,
     after: &str,
-) -> Result<Option<PendingFrame>, SqlError> {
+) -> Result<Option<ChannelId>, SqlError> {
     // `;` is the sign behind `:`.
     let (first, end) = (format!("{word}:"), format!("{word};"));
-    let select = "SELECT channel, seq, id, kind, at, payload, next_at FROM outbox \
-                  WHERE state = 'pending' AND channel > $1 AND channel < $2 \
-                  ORDER BY channel, seq LIMIT 1";
-    conn.find(select, &args![after.max(&first), end]).await
+    let (first, end) = (after.max(&first), end.as_str());
+    let put_off = "SELECT channel FROM outbox WHERE state = 'pending' AND attempts > 0 \
+                   AND channel > $1 AND channel < $2 ORDER BY channel LIMIT 1";
+    let put_off: Option<ChannelId> = conn.find(put_off, &args![first, end]).await?;
+    let untried = "SELECT id FROM channels WHERE id > $1 AND id < $2 \
+                   AND last_seq > tried_seq ORDER BY id LIMIT 1";
+    let untried: Option<ChannelId> = conn.find(untried, &args![first, end]).await?;
+    Ok(put_off.into_iter().chain(untried).min())
 }
 
 /// The frames about one item that were tried and are not delivered, in order.

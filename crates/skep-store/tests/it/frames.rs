@@ -1,6 +1,7 @@
 //! What a channel is told again, and what time takes away.
 
 use skep_core::cause::Cause;
+use skep_core::channel::Delivery;
 use skep_core::engine::Capabilities;
 use skep_core::frame::Frame;
 use skep_core::ids::*;
@@ -10,11 +11,11 @@ use skep_store::close::{Close, Outcome};
 use skep_store::inbox::{Accept, Accepted, Letter, NewTurn};
 use skep_store::journal::Journal;
 use skep_store::leases::Lease;
-use skep_store::outbox;
+use skep_store::outbox::{self, FrameRecord, RecordFrames};
 use skep_store::requests::Request;
 use skep_store::retention::Expire;
 
-use crate::lab::{CHANNELS, LabStore, furnished};
+use crate::lab::{CHANNELS, LabStore, Raw, furnished};
 
 /// A message on the first channel, under its own name as the sender's id.
 async fn accept(store: &LabStore, name: &str, key: &str, now: i64) -> Accepted {
@@ -136,4 +137,69 @@ async fn time_takes_what_is_over_and_nothing_else() {
     assert!(again(accept(&store, "open", "side", 60).await));
     assert!(again(accept(&store, "late", "main", 61).await), "it ended later than that");
     assert!(!again(accept(&store, "old", "new", 62).await), "its time is over");
+}
+
+async fn record(store: &LabStore, from: i64, to: i64, delivery: Delivery) {
+    let channel = ChannelId::new(CHANNELS[0]);
+    let records = vec![FrameRecord { channel, from, to, delivery }];
+    store.write(RecordFrames { records }).await.unwrap();
+}
+
+/// The frames that are to be sent, in order.
+async fn undelivered(store: &LabStore) -> Vec<i64> {
+    let channel = ChannelId::new(CHANNELS[0]);
+    let (mut seqs, mut after) = (Vec::new(), 0);
+    loop {
+        let read = store.read(async |conn| outbox::next_undelivered(conn, &channel, after).await);
+        let Some(next) = read.await.unwrap() else { return seqs };
+        after = next.frame.seq;
+        seqs.push(after);
+    }
+}
+
+async fn has_channel(store: &LabStore) -> bool {
+    let read = store.read(async |conn| outbox::next_channel(conn, "ws", "").await);
+    read.await.unwrap().is_some_and(|channel| channel.as_str() == CHANNELS[0])
+}
+
+#[tokio::test]
+async fn what_was_tried_is_sent_again_only_where_it_was_put_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = furnished(folder.path()).await;
+    for number in 1..=6 {
+        accept(&store, &format!("m{number}"), "main", number).await;
+    }
+    assert_eq!(undelivered(&store).await, [1, 2, 3, 4, 5, 6]);
+    record(&store, 1, 2, Delivery::Delivered).await;
+    record(&store, 3, 3, Delivery::Retry { at: 9 }).await;
+    assert_eq!(undelivered(&store).await, [3, 4, 5, 6]);
+    // Before its turn: the one before it was never tried.
+    record(&store, 5, 5, Delivery::Delivered).await;
+    assert_eq!(undelivered(&store).await, [3, 4, 6]);
+    record(&store, 3, 4, Delivery::Delivered).await;
+    assert_eq!(undelivered(&store).await, [6]);
+    record(&store, 6, 6, Delivery::Refused { why: "no".to_owned() }).await;
+    assert_eq!(undelivered(&store).await, [0_i64; 0]);
+    assert!(!has_channel(&store).await);
+    accept(&store, "m7", "main", 7).await;
+    assert!(has_channel(&store).await);
+    record(&store, 7, 7, Delivery::Retry { at: 9 }).await;
+    assert!(has_channel(&store).await, "it is put off");
+    record(&store, 7, 7, Delivery::Delivered).await;
+    assert!(!has_channel(&store).await);
+}
+
+#[tokio::test]
+async fn frames_that_are_gone_hold_up_none_behind_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = furnished(folder.path()).await;
+    for number in 1..=4 {
+        accept(&store, &format!("m{number}"), "main", number).await;
+    }
+    let gone = "DELETE FROM outbox WHERE seq <= 2".to_owned();
+    store.write(Raw(vec![gone])).await.unwrap();
+    record(&store, 3, 3, Delivery::Delivered).await;
+    assert_eq!(undelivered(&store).await, [4]);
+    record(&store, 4, 4, Delivery::Delivered).await;
+    assert!(!has_channel(&store).await);
 }

@@ -14,7 +14,7 @@ use skep_store::item_views::CancelItem;
 use skep_store::journal::Journal;
 use skep_store::lanes::{ClockSetBack, WakeLanes};
 use skep_store::leases::{Recover, Release, Take};
-use skep_store::outbox::OpenChannel;
+use skep_store::outbox::{OpenChannel, RecordFrames};
 use skep_store::requests::{BeginRequest, CloseRequest};
 use skep_store::retention::Expire;
 use skep_store::search::IndexSpoken;
@@ -28,7 +28,7 @@ skep_store::commands! {
     pub enum Lab -> LabOutcome, <Command as CommandSet>::SCHEMA;
     RegisterAgents, OpenChannel, Accept, Order, StopLane, CancelItem, Take, Journal, Park, Release,
     Close, Decide, Recover, WakeLanes, Expire, Import, ForkSession, EditSession,
-    DeleteSession, IndexSpoken, Prioritise, Raw, AddAudit, TimedTake, TimedAccept,
+    DeleteSession, IndexSpoken, Prioritise, RecordFrames, Raw, AddAudit, TimedTake, TimedAccept,
     BeginRequest, CloseRequest, ClockSetBack,
 }
 

@@ -15,10 +15,10 @@ use skep_store::{
 use crate::lab::{self, Raw};
 
 const NEW: Schema = <Command as CommandSet>::SCHEMA;
-/// Without the newest five.
+/// Without the newest six.
 const OLD: Schema = Schema {
     migrations: match NEW.migrations {
-        [before @ .., MigrationFile { version: 23, .. }, _, _, _, _] => before,
+        [before @ .., MigrationFile { version: 23, .. }, _, _, _, _, _] => before,
         _ => panic!("the rows below are those of the schema before 23"),
     },
     ..NEW
@@ -100,6 +100,8 @@ async fn agents_retries_and_frames_keep_what_they_said() {
         ["f3", "first", "pending", "0"],
     ];
     assert_eq!(rows(&store, frames, 4).await, expected);
+    let tried = "SELECT tried_seq || '' FROM channels";
+    assert_eq!(rows(&store, tried, 1).await, [["2"]]);
     store.close().await;
 }
 
