@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { AWAY, faultless, launch, open } from "./browser.mjs";
 import { script } from "./hive.mjs";
+import { Model, say as says } from "./model.mjs";
 import { answered, becomes, composer, say, start, talk } from "./person.mjs";
 
 let browser;
@@ -11,8 +12,8 @@ before(async () => {
 });
 after(() => browser.close());
 
-async function signing(t) {
-    const { hive, mine } = await start(browser, t);
+async function signing(t, files) {
+    const { hive, mine } = await start(browser, t, {}, files);
     const link = async (...who) => (await hive.skep("link", ...who)).link;
     const user = (name) => link("--role", "user", "--name", name);
     return { hive, mine, link, user };
@@ -57,6 +58,41 @@ test("a draft and a message on its way stay with who wrote them", async (t) => {
     await answered(page, "Sent for Ann.");
     assert.equal((await hive.skep("inbox")).items.length, 1);
     faultless(page, AWAY);
+});
+
+test("a user begins conversations, reads answers as they come and regenerates them", async (t) => {
+    const model = await Model.start();
+    t.after(() => model.end());
+    const { mine, user } = await signing(t, { "providers.yaml": model.profiles() });
+    const page = await open(mine, await user("dora"));
+    await named(page, "dora (user)");
+    const rows = () => page.locator(".stream .say").allTextContents();
+    const listed = () => page.locator(".side > details > ul > li > a > b").allTextContents();
+    const regenerate = page.getByRole("button", { name: "Regenerate" });
+    await talk(page);
+    model.push(says("One row of pines."));
+    await say(page, "Describe the first garden.");
+    await answered(page, "One row of pines.");
+    await becomes(listed, ["Describe the first garden"], "one entry");
+    await page.getByRole("button", { name: "New conversation" }).first().click();
+    await page.getByText("No messages yet").waitFor();
+    model.push(says("Two beds of roses."));
+    await say(page, "Describe the second garden.");
+    await answered(page, "Two beds of roses.");
+    await becomes(listed, ["Describe the second garden", "Describe the first garden"]);
+    await becomes(() => page.locator(".who b").allTextContents(), ["You", "main"]);
+    assert.doesNotMatch(page.url(), /dora/);
+    model.push(says("Two beds of tulips."));
+    await regenerate.click();
+    await becomes(rows, ["Describe the second garden.", "Two beds of tulips."]);
+    // From the list, where its session is named.
+    await page.getByRole("link", { name: /Describe the first garden/ }).click();
+    await answered(page, "One row of pines.");
+    model.push(says("One row of oaks."));
+    await regenerate.click();
+    await becomes(rows, ["Describe the first garden.", "One row of oaks."]);
+    await becomes(listed, ["Describe the first garden", "Describe the second garden"]);
+    faultless(page);
 });
 
 test("a tab whose person is no longer signed in becomes the other's", async (t) => {

@@ -13,6 +13,7 @@ import { needs } from "./state/needs";
 import { createNotices } from "./state/notices";
 import { createOutbox } from "./state/outbox";
 import { createRoute, type PageName, type Route } from "./state/route";
+import { signedInAs } from "./state/self";
 import { standingOf } from "./state/standing";
 import { wishWords } from "./text/asks";
 import { visible } from "./text/visible";
@@ -33,6 +34,7 @@ import { Usage } from "./view/Usage";
 import { Workspace } from "./view/Workspace";
 
 function App(props: { me: Me }) {
+  signedInAs(props.me);
   const live = createLive();
   const hive = createHive(live);
   const router = createRoute();

@@ -2,6 +2,7 @@
 
 import { createSignal } from "solid-js";
 import { query, url } from "../api/http";
+import { shortKey, wholeKey } from "./self";
 
 const TABS = ["audit", "why", "lines"] as const;
 const SPANS = ["today", "week", "month", "quarter"] as const;
@@ -29,8 +30,8 @@ export function parse(hash: string): Route {
   const given = (name: string) => parameters.get(name) || undefined;
   switch (page) {
     case "chat": {
-      const [agent, key, session] = [rest || "main", given("key") ?? "main", given("session")];
-      const at = Number(given("at"));
+      const [agent, session, at] = [rest || "main", given("session"), Number(given("at"))];
+      const key = wholeKey(given("key") ?? "main");
       return { page, agent, key, session, at: Number.isInteger(at) && at > 0 ? at : undefined };
     }
     case "files":
@@ -53,8 +54,10 @@ export function href(route: Route): string {
     case "home":
       return "#/";
     case "chat": {
-      const key = route.key === "main" ? undefined : route.key;
-      return url`#/chat/${route.agent}` + query({ session: route.session, key, at: route.at });
+      const { agent, session, at } = route;
+      const key = shortKey(route.key);
+      const named = key === "main" ? undefined : key;
+      return url`#/chat/${agent}` + query({ session, key: named, at });
     }
     case "files":
       return url`#/files/${route.agent}` + query({ session: route.session, path: route.path });
@@ -70,8 +73,8 @@ export function href(route: Route): string {
 }
 
 /** Keys of conversations that began on the page say nothing to a person. */
-export const isMadeUp = (key: string) => /^(chat|fork|import):[0-9a-f]{8}/.test(key);
-export const madeUp = (kind: "chat" | "fork") => `${kind}:${random().slice(0, 8)}`;
+export const isMadeUp = (key: string) => /^(chat|fork|import):[0-9a-f]{8}/.test(shortKey(key));
+export const madeUp = (kind: "chat" | "fork") => wholeKey(`${kind}:${random().slice(0, 8)}`);
 
 /** 128 bits as hex digits. Browsers have `randomUUID` for HTTPS and localhost only. */
 export function random(): string {
@@ -85,7 +88,7 @@ export function talkOf(
   at?: number,
 ): ChatRoute {
   const { agent, session_key: key = "main", session } = thing;
-  return { page: "chat", agent, key, session: session ?? undefined, at };
+  return { page: "chat", agent, key: wholeKey(key), session: session ?? undefined, at };
 }
 
 export function createRoute() {

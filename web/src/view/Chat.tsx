@@ -5,6 +5,7 @@ import { post, said, url } from "../api/http";
 import type { Commands, Message, SessionInfo, View } from "../api/types";
 import { type Draft, draftId } from "../state/drafts";
 import { type ChatRoute, madeUp, talkOf } from "../state/route";
+import { shortKey } from "../state/self";
 import { standingOf } from "../state/standing";
 import { createTalk } from "../state/talk";
 import { textOf } from "../text/calls";
@@ -159,7 +160,7 @@ export function Chat(props: { route: ChatRoute }) {
           <div class="grow">
             <ConversationTitle
               info={known()}
-              words={isNew() ? "New conversation" : inert(props.route.key)}
+              words={isNew() ? "New conversation" : inert(shortKey(props.route.key))}
               renaming={renaming()}
               run={run}
               close={() => setRenaming(false)}

@@ -5,6 +5,7 @@ import { post, said, url } from "../api/http";
 import type { CommandInfo, SessionInfo } from "../api/types";
 import type { Draft } from "../state/drafts";
 import type { Attachment, Mode, Sending } from "../state/outbox";
+import { shortKey } from "../state/self";
 import type { Talk } from "../state/talk";
 import { looksLikeAnswer } from "../text/asks";
 import { textOf } from "../text/calls";
@@ -241,7 +242,7 @@ export function Composer(props: Props) {
         <Strip lead={<Icon name={props.older ? "chat" : "box"} />}>
           <Show when={props.older} fallback="Archived. A message moves it out of the archive.">
             An older conversation. Messages go to the newest one of{" "}
-            <b>{inert(props.talk.place.key)}</b>.
+            <b>{inert(shortKey(props.talk.place.key))}</b>.
           </Show>
         </Strip>
       </Show>

@@ -4,6 +4,7 @@ import { createMemo, createResource, For, Index, Match, Show, Switch } from "sol
 import { get } from "../api/http";
 import type { Block, File, ItemInfo, Message, Meta, Origin, Usage } from "../api/types";
 import type { Saying } from "../state/fold";
+import { isSelf } from "../state/self";
 import { textOf } from "../text/calls";
 import { clock, count, money, span, undelivered } from "../text/format";
 import { inert } from "../text/visible";
@@ -96,7 +97,7 @@ function Undelivered(props: { origin: Origin | null | undefined }) {
 }
 
 function who(principal: string | undefined): string {
-  return principal === undefined || principal === "operator" ? "You" : principal;
+  return principal === undefined || isSelf(principal) ? "You" : principal;
 }
 
 function Said(props: { message: Message; before: Message | undefined; around: Around }) {

@@ -3,7 +3,7 @@
 
 import { createEffect, For, type JSX, on, Show } from "solid-js";
 import type { Action } from "../api/types";
-import { href, type PageName, talkOf } from "../state/route";
+import { type ChatRoute, href, type PageName, talkOf } from "../state/route";
 import { Account } from "./Account";
 import { usePage } from "./context";
 import { LinkNotice } from "./LinkNotice";
@@ -94,7 +94,7 @@ export const TITLES: Record<PageName, string> = {
 };
 
 /** Back to the talk one was in, else to main. */
-let lastTalk = talkOf({ agent: "main" });
+let lastTalk: ChatRoute | undefined;
 
 function target(page: ListedPage): string {
   const { router } = usePage();
@@ -106,7 +106,7 @@ function target(page: ListedPage): string {
     case "models":
       return href({ page });
     case "chat":
-      return href(lastTalk);
+      return href(lastTalk ?? talkOf({ agent: "main" }));
     case "log":
       return href({ page, tab: "audit" });
     case "usage":

@@ -4,6 +4,7 @@ import { createEffect, createSignal, For, Show } from "solid-js";
 import type { AgentInfo, SessionInfo } from "../api/types";
 import { draftId } from "../state/drafts";
 import { href, isMadeUp, talkOf } from "../state/route";
+import { shortKey } from "../state/self";
 import { agentStanding, standingOf } from "../state/standing";
 import { createTalks } from "../state/talks";
 import { clock, nameOf } from "../text/format";
@@ -131,7 +132,7 @@ function Row(props: { session: SessionInfo; isOpen: boolean }) {
       >
         <b class="clip">{nameOf(props.session)}</b>
         <span>
-          {isMadeUp(key) ? "" : `${key} · `}
+          {isMadeUp(key) ? "" : `${shortKey(key)} · `}
           {doing() === "idle" ? clock(props.session.last_at) : standingWords(doing(), live.away())}
           <Show when={drafts.has(draftId({ agent, key }, id))}>
             <i>draft</i>
