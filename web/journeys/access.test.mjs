@@ -2,10 +2,10 @@
 // proxy.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { accessible, AWAY, faultless, launch, picture } from "./browser.mjs";
+import { accessible, AWAY, faultless, launch, open, picture } from "./browser.mjs";
 import { script } from "./hive.mjs";
 import { say as says } from "./model.mjs";
-import { composer, said, say, sign, talk, withModel } from "./person.mjs";
+import { becomes, composer, said, say, sign, start, talk, withModel } from "./person.mjs";
 
 let browser;
 before(async () => {
@@ -92,6 +92,49 @@ test("the bars of Usage are seen in forced colours", async (t) => {
     });
     assert.notEqual(colours[0], colours[1]);
     await picture(page, "usage-forced-colours");
+    faultless(page);
+});
+
+test("on paper there is the whole conversation, and nothing else", async (t) => {
+    const { hive, page } = await sign(browser, t);
+    const session = await hive.import(
+        Array.from({ length: 58 }, (_, at) => `Message ${at + 1}. ${"Some words. ".repeat(60)}`),
+    );
+    await page.goto(`${hive.url}/#/chat/main?session=${session}`);
+    await page.getByText("Message 58.").waitFor();
+    const first = page.locator(".stream .say", { hasText: "Message 1." });
+    await first.waitFor({ state: "detached" });
+    await page.emulateMedia({ media: "print" });
+    await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+    await becomes(() => page.locator(".stream .say").count(), 58);
+    const [cut, shown] = await page.evaluate(() => {
+        const box = document.querySelector(".scroll");
+        const bars = document.querySelectorAll(".nav, .side, .insp, .compose, .stream .btn");
+        const isSeen = (one) => one.checkVisibility();
+        return [box.scrollHeight - box.clientHeight, [...bars].filter(isSeen).length];
+    });
+    assert.deepEqual([cut, shown], [0, 0]);
+    faultless(page);
+});
+
+test("a browser that keeps nothing says so, and the link stays good", async (t) => {
+    const { hive, mine } = await start(browser, t);
+    const link = await hive.link();
+    await mine.addInitScript(() => {
+        if (!location.search.includes("blocked")) return;
+        Object.defineProperty(window, "localStorage", {
+            get() {
+                throw new DOMException("Access is denied for this document.", "SecurityError");
+            },
+        });
+    });
+    const page = await open(mine, link.replace("/#", "/?blocked#"));
+    await page.getByRole("alert").filter({ hasText: "Allow cookies and site data" }).waitFor();
+    await page.goto(link);
+    await page.getByRole("heading", { level: 1, name: "Add a model provider" }).waitFor();
+    await page.goto(`${hive.url}/#/nope`);
+    await page.getByRole("heading", { level: 1, name: "Page not found" }).waitFor();
+    await accessible(page, "no page");
     faultless(page);
 });
 

@@ -70,6 +70,11 @@ test("asked, killed, restarted, approved: it runs exactly once", async (t) => {
     await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
     await page.locator(".needs .cmd", { hasText: "rm -rf build" }).waitFor();
     await page.getByText(/, 1 waiting, /).waitFor();
+    const isAbove = () => {
+        const box = (what) => document.querySelector(`.needs .ask ${what}`).getBoundingClientRect();
+        return box(".cmd").bottom <= box(".acts").top;
+    };
+    assert.ok(await page.evaluate(isAbove), "the command has the whole width");
     await accessible(page, "home");
     await picture(page, "home-light");
     await approvals(page).click();

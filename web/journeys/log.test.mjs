@@ -83,6 +83,9 @@ test("a call that a crash left open is named as what it is, and somebody says it
     await hive.up();
     await page.getByRole("heading", { name: "Needs attention (1)" }).waitFor();
     await page.getByText("does not know the outcome of bash").first().waitFor();
+    await page.locator(".needs .cmd", { hasText: "echo begun > begun" }).waitFor();
+    await page.locator(".needs").getByRole("link", { name: "Open" }).waitFor();
+    await picture(page, "home-unknown-light");
     await logPage(page).click();
     await page.getByRole("heading", { name: "Outcome unknown" }).waitFor();
     await page.locator(".unknown .cmd", { hasText: "echo begun > begun" }).waitFor();

@@ -325,6 +325,13 @@ test("Home says what needs a person, what runs and what it cost", async (t) => {
     await page.locator(".live li", { hasText: "main" }).waitFor();
     await page.getByRole("img", { name: /^Tokens per hour, highest at \d\d:00 UTC/ }).waitFor();
     await page.locator(".spend tr", { hasText: /main\s*1 turn/ }).waitFor();
+    const off = await page.evaluate(() => {
+        const left = (what) => document.querySelector(what).getBoundingClientRect().left;
+        return left(".spend .axis :nth-child(4)") - left(".spend .hours :nth-child(19)");
+    });
+    assert.ok(Math.abs(off) < 3, `18 begins at its bar: ${off}`);
+    await page.reload();
+    await page.locator(".live li", { hasText: "#rehearsal" }).waitFor();
     await accessible(page, "home");
     await page.getByRole("button", { name: "Stop main" }).click();
     await page.getByText("No turn is running.").waitFor();

@@ -12,7 +12,7 @@ import { createLive } from "./state/live";
 import { needs } from "./state/needs";
 import { createNotices } from "./state/notices";
 import { createOutbox } from "./state/outbox";
-import { createRoute, type PageName, type Route } from "./state/route";
+import { createRoute, href, type PageName, type Route } from "./state/route";
 import { signedInAs } from "./state/self";
 import { standingOf } from "./state/standing";
 import { wishWords } from "./text/asks";
@@ -26,6 +26,7 @@ import { headline, Home } from "./view/Home";
 import { isTyping, onKey } from "./view/hooks";
 import { LogPage } from "./view/log/LogPage";
 import { Models } from "./view/Models";
+import { PageBody } from "./view/parts";
 import { Search } from "./view/Search";
 import { Shell, TITLES } from "./view/Shell";
 import { SignIn } from "./view/SignIn";
@@ -83,10 +84,17 @@ function App(props: { me: Me }) {
     <PageContext.Provider value={page}>
       <Title text={`${name()} · Skep`} />
       <Show when={live.link().state !== "out"} fallback={<SignIn why="You were signed out." />}>
-        <Shell needs={waiting() - approvals.state.open.length}>
+        <Shell needs={waiting()}>
           <Switch fallback={<Home />}>
             <Match when={firstRun.is() || at("models")}>
               <Models first={firstRun.is()} />
+            </Match>
+            <Match when={at("none")}>
+              <PageBody title={TITLES.none} text="No page has this address." beside={<></>}>
+                <a class="btn" href={href({ page: "home" })}>
+                  Home
+                </a>
+              </PageBody>
             </Match>
             <Match when={at("chat")}>{(route) => <Chat route={route()} />}</Match>
             <Match when={at("files")}>{(route) => <Workspace route={route()} />}</Match>

@@ -33,6 +33,17 @@ export function useStoredKey(changed: () => void): string | null {
   return (own = localStorage.getItem(KEY));
 }
 
+/** Whether this browser keeps anything here: asked before a link is used up. */
+export function mayStore(): boolean {
+  try {
+    localStorage.setItem("skep.try", "");
+    localStorage.removeItem("skep.try");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 export function keep(key: string): void {
   localStorage.setItem(KEY, key);
 }

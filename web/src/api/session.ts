@@ -1,11 +1,15 @@
 // Signing in: the link carries a word after `#`, which never reaches a server's log. It is posted
 // once and becomes a cookie and a key.
 
-import { get, keep, post, Refusal, said, useStoredKey } from "./http";
+import { get, keep, mayStore, post, Refusal, said, useStoredKey } from "./http";
 import type { Entered, Me } from "./types";
 
 /** Who is signed in here; why not, otherwise. */
 export async function signIn(): Promise<{ me: Me } | { why: string | undefined }> {
+  if (!mayStore()) {
+    const what = "This browser keeps no data for this address, and Skep needs it to sign you in.";
+    return { why: `${what} Allow cookies and site data for ${location.host}, then reload.` };
+  }
   const once = /^#once=([\w-]+)$/.exec(location.hash)?.[1];
   if (once) {
     history.replaceState(null, "", "/");

@@ -70,6 +70,7 @@ test("unknown outcomes and broken agents", () => {
     none,
     now,
   );
+  expect(list.at(-1)?.open).toBe("#/chat/main");
   expect(list.map((need) => [need.agent, need.what])).toEqual([
     ["books", "cannot work"],
     ["plug", "has tools that are not available"],

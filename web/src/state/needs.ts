@@ -50,6 +50,7 @@ export function needs(
       what: `does not know the outcome of ${call.tool}`,
       why: "It was running when the hive stopped and was not repeated.",
       at: call.at,
+      open: href(talkOf(call)),
       unknown: call,
     });
   }

@@ -18,9 +18,9 @@ test("what is written is what is read", () => {
   for (const route of routes) expect(parse(href(route))).toEqual(route);
 });
 
-test("what cannot be read leads home or to main", () => {
+test("what cannot be read leads to main, or is no page", () => {
   expect(parse("")).toEqual({ page: "home" });
-  expect(parse("#/nowhere")).toEqual({ page: "home" });
+  expect(parse("#/nowhere")).toEqual({ page: "none" });
   expect(parse("#/chat")).toEqual({ page: "chat", agent: "main", key: "main" });
   expect(parse("#/usage/century")).toEqual({ page: "usage", span: "today" });
   expect(parse("#/chat/x?at=-3")).toEqual({ page: "chat", agent: "x", key: "main" });

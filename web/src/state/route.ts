@@ -17,7 +17,9 @@ export type Route =
   | { page: "approvals"; id?: Given }
   | { page: "log"; tab: LogTab; turn?: Given }
   | { page: "usage"; span: UsageSpan; agent?: Given }
-  | { page: "models" };
+  | { page: "models" }
+  /** What the address says is no page. */
+  | { page: "none" };
 
 export type PageName = Route["page"];
 export type ChatRoute = Extract<Route, { page: "chat" }>;
@@ -45,13 +47,14 @@ export function parse(hash: string): Route {
     case "models":
       return { page };
     default:
-      return { page: "home" };
+      return { page: page ? "none" : "home" };
   }
 }
 
 export function href(route: Route): string {
   switch (route.page) {
     case "home":
+    case "none":
       return "#/";
     case "chat": {
       const { agent, session, at } = route;

@@ -27,15 +27,17 @@ export function createTalks(
     const [of, wanted] = [agent(), most()];
     const isNewer = asking();
     const rows: SessionInfo[] = [];
+    // Pinned ones stand above and take no place of the latest.
+    const missing = () => wanted - rows.filter((row) => !row.pinned).length;
     let after: string | undefined;
     try {
       do {
-        const limit = Math.min(LARGEST, wanted - rows.length);
+        const limit = Math.min(LARGEST, missing());
         const parts = query({ archived: String(archived), limit, after });
         const page = await get<SessionPage>(url`/agents/${of}/sessions` + parts);
         rows.push(...page.sessions);
         after = page.after ?? undefined;
-      } while (after && rows.length < wanted);
+      } while (after && missing() > 0);
     } catch {
       // The stream breaks as well; the next snapshot reads them anew.
       return;

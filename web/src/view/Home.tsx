@@ -3,10 +3,12 @@
 import { createComputed, For, Show } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import { post, url } from "../api/http";
-import type { SpendInfo, UsagePage } from "../api/types";
+import type { InboxItem, SpendInfo, UsagePage } from "../api/types";
 import type { RunningTurn } from "../state/hive";
+import { createNames } from "../state/names";
 import { type Need, needs } from "../state/needs";
 import { href, talkOf } from "../state/route";
+import { shortKey } from "../state/self";
 import { counts, isWaiting } from "../state/standing";
 import { clock, count, money, plural, span, title } from "../text/format";
 import { retryWords } from "../text/outcomes";
@@ -126,12 +128,21 @@ function Running() {
 }
 
 function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
+  const { hive } = usePage();
   const doing = () => {
     const { retry, state, waiting_for } = props.turn;
     if (retry && retry.next_at > props.now) return `retrying: ${retryWords(retry, props.now)}`;
     if (state === "waiting") return `waiting: ${waiting_for ?? ""}`;
     const tool = props.turn.strip.findLast((step) => step.kind === "tool" && !step.until);
     return tool?.tool ?? "waiting for the model";
+  };
+  /** Of a turn that began before the page was opened, the newest message. */
+  const words = () => {
+    const { agent, body, session_key } = props.turn;
+    const item = hive.state.recent.find(
+      (one) => one.agent === agent && one.session_key === session_key && one.state !== "pending",
+    );
+    return title(body ?? item?.preview ?? "") || shortKey(session_key);
   };
   const stop = () => {
     const { agent, session_key } = props.turn;
@@ -144,7 +155,7 @@ function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
         <a href={href(talkOf(props.turn))}>
           <b>{props.turn.agent}</b>
         </a>
-        <span class="grow clip muted">{title(props.turn.body ?? props.turn.session_key)}</span>
+        <span class="grow clip muted">{words()}</span>
         <button
           class="btn bare sq stop small-stop"
           aria-label={`Stop ${props.turn.agent}`}
@@ -155,8 +166,8 @@ function RunningTurnRow(props: { turn: RunningTurn; now: number }) {
       </div>
       <Coil strip={props.turn.strip} now={props.now} />
       <div class="row now">
-        <span class="grow clip">{doing()}</span>
-        <span>
+        <span class="grow">{doing()}</span>
+        <span class="nowrap">
           {span(Math.max(0, props.now - props.turn.since))}
           {props.turn.steps ? ` · step ${props.turn.steps}` : ""}
         </span>
@@ -266,8 +277,11 @@ function HourBars(props: { page: UsagePage }) {
 }
 
 function Results() {
-  const { hive } = usePage();
-  const done = () => hive.state.recent.filter((item) => item.state === "done").slice(0, 8);
+  const { hive, live } = usePage();
+  // What was said in a conversation that was deleted is gone.
+  const isDone = (item: InboxItem) => item.state === "done" && item.preview.trim() !== "";
+  const done = () => hive.state.recent.filter(isDone).slice(0, 8);
+  const nameOf = createNames(live, done);
   return (
     <Show when={done().length}>
       <Section id="res-h" class="gap-top whole" title="Recent results">
@@ -289,7 +303,7 @@ function Results() {
                     <a href={href(talkOf(item))}>{title(item.preview, 90)}</a>
                   </td>
                   <td>{item.agent}</td>
-                  <td class="muted hide-s">{item.session_key}</td>
+                  <td class="muted hide-s">{nameOf(item)}</td>
                   <td class="num muted hide-s">
                     {item.finished_at ? span(item.finished_at - item.created_at) : ""}
                   </td>

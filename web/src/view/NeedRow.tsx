@@ -2,13 +2,15 @@
 
 import { Show } from "solid-js";
 import { post, url } from "../api/http";
+import type { UnknownCall } from "../api/types";
 import type { Need } from "../state/needs";
 import { left } from "../text/asks";
+import { allArguments } from "../text/calls";
 import { clock } from "../text/format";
 import { Answer, Wants } from "./approvals/AskCard";
 import { usePage } from "./context";
 import { createAction } from "./hooks";
-import { Resolve } from "./log/UnknownCalls";
+import { createUnknownCalls, Resolve } from "./log/UnknownCalls";
 import { NeedItem, Problem } from "./parts";
 
 export function NeedRow(props: { need: Need; now: number }) {
@@ -47,16 +49,13 @@ function Failure(props: { need: Need }) {
   return (
     <div class="inline-cmd">
       <blockquote>{props.need.why}</blockquote>
-      <Show when={may("configure") && props.need.unknown}>
-        {(call) => (
-          <div class="acts">
-            <Resolve call={call()} />
-          </div>
-        )}
-      </Show>
+      <Show when={props.need.unknown}>{(call) => <Command of={call()} />}</Show>
       <Show when={props.need.open}>
         {(open) => (
           <div class="acts">
+            <Show when={may("configure") && props.need.unknown}>
+              {(call) => <Resolve call={call()} />}
+            </Show>
             <Show when={props.need.item}>
               {(item) => <Again item={item()} of={props.need.what} />}
             </Show>
@@ -67,6 +66,17 @@ function Failure(props: { need: Need }) {
         )}
       </Show>
     </div>
+  );
+}
+
+function Command(props: { of: UnknownCall }) {
+  const calls = createUnknownCalls();
+  const found = () =>
+    calls().find(({ turn, call_id }) => turn === props.of.turn && call_id === props.of.call_id);
+  return (
+    <Show when={found()}>
+      {(call) => <code class="cmd wrap">{allArguments(call().arguments)}</code>}
+    </Show>
   );
 }
 

@@ -10,7 +10,7 @@ import { LinkNotice } from "./LinkNotice";
 import { Brand, Icon, Mark } from "./marks";
 
 /** Files are a part of Chat. */
-type ListedPage = Exclude<PageName, "files">;
+type ListedPage = Exclude<PageName, "files" | "none">;
 /** Pages that not everybody may read. */
 const READINGS: [ListedPage, Action][] = [
   ["usage", "read_metrics"],
@@ -18,7 +18,7 @@ const READINGS: [ListedPage, Action][] = [
   ["models", "configure"],
 ];
 
-/** `needs` is without approvals: they have a count of their own. */
+/** `needs` is what the title of Home counts; approvals among them are counted at theirs too. */
 export function Shell(props: { needs: number; children: JSX.Element }) {
   const { approvals, find, live, may, router } = usePage();
   const links = (pages: ListedPage[], link: (link: JSX.Element) => JSX.Element) => (
@@ -91,6 +91,7 @@ export const TITLES: Record<PageName, string> = {
   usage: "Usage",
   log: "Log & audit",
   models: "Models",
+  none: "Page not found",
 };
 
 /** Back to the talk one was in, else to main. */

@@ -8,6 +8,7 @@ import { shortKey } from "../state/self";
 import { agentStanding, standingOf } from "../state/standing";
 import { createTalks } from "../state/talks";
 import { clock, nameOf } from "../text/format";
+import { inert } from "../text/visible";
 import { usePage } from "./context";
 import { useNewTalk } from "./Conversation";
 import { Icon } from "./marks";
@@ -132,7 +133,9 @@ function Row(props: { session: SessionInfo; isOpen: boolean }) {
       >
         <b class="clip">{nameOf(props.session)}</b>
         <span>
-          {isMadeUp(key) ? "" : `${shortKey(key)} · `}
+          <Show when={!isMadeUp(key)}>
+            <span class="clip">{inert(shortKey(key))}</span>
+          </Show>
           {doing() === "idle" ? clock(props.session.last_at) : standingWords(doing(), live.away())}
           <Show when={drafts.has(draftId({ agent, key }, id))}>
             <i>draft</i>

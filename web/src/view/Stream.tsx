@@ -22,6 +22,7 @@ import { LARGEST, type Talk } from "../state/talk";
 import { textOf } from "../text/calls";
 import { AskCard, Decisions } from "./approvals/AskCard";
 import { usePage } from "./context";
+import { printing } from "./hooks";
 import { Mark } from "./marks";
 import { type Around, MessageView, SayingView, Who } from "./Message";
 import { OutcomeRow } from "./Outcome";
@@ -263,7 +264,7 @@ function Group(props: {
   let box!: HTMLDivElement;
   const [near, setNear] = createSignal(true);
   const [height, setHeight] = createSignal(0);
-  const drawn = () => near() || props.holds;
+  const drawn = () => near() || props.holds || printing();
   onMount(() => {
     const watch = new IntersectionObserver(
       ([entry]) => {

@@ -46,6 +46,12 @@ export function createReading<T>(address: () => string | undefined, stale?: () =
   };
 }
 
+const [printing, setPrinting] = createSignal(false);
+/** Whether the page is drawn for paper. */
+export { printing };
+addEventListener("beforeprint", () => setPrinting(true));
+addEventListener("afterprint", () => setPrinting(false));
+
 /** Keys act where nothing is typed. */
 export function isTyping(event: KeyboardEvent): boolean {
   const field = (event.target as HTMLElement).closest("input, textarea, select");

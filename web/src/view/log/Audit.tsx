@@ -122,11 +122,17 @@ export function Audit(props: { turn: string | undefined }) {
         <Verify />
       </div>
       <Notice text={problem()} />
-      <div class="audit" role="list" aria-label="Audit trail">
-        <For each={rows} fallback={<Nothing />}>
-          {(row) => <Row row={row} />}
-        </For>
-      </div>
+      <Show when={rows.length} fallback={<Nothing />}>
+        <ul class="audit" aria-label="Audit trail">
+          <For each={rows}>
+            {(row) => (
+              <li>
+                <Row row={row} />
+              </li>
+            )}
+          </For>
+        </ul>
+      </Show>
       <Show when={next() !== undefined}>
         <button class="btn" onClick={() => void older()}>
           Older
@@ -214,7 +220,7 @@ function stages(decision: unknown): { stage: string; word: string }[] {
 function Row(props: { row: AuditInfo }) {
   const row = () => props.row;
   return (
-    <details class="tool audit-row" role="listitem">
+    <details class="tool audit-row">
       <summary>
         <Icon name="chev" class="chev" />
         <Mark name={markOf(row())} label={outcomeWords(row())} />

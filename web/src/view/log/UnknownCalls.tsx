@@ -3,7 +3,12 @@
 
 import { createMemo, For, Show } from "solid-js";
 import { post, url } from "../../api/http";
-import type { Resolution, UnknownCall, UnknownCalls as Calls } from "../../api/types";
+import type {
+  Resolution,
+  UnknownCall,
+  UnknownCallInfo,
+  UnknownCalls as Calls,
+} from "../../api/types";
 import { href } from "../../state/route";
 import { allArguments } from "../../text/calls";
 import { clock } from "../../text/format";
@@ -11,12 +16,19 @@ import { usePage } from "../context";
 import { createAction, createReading } from "../hooks";
 import { NeedItem, Problem, Section } from "../parts";
 
-export function UnknownCalls() {
+/** With what they were to do, for those who may read it. */
+export function createUnknownCalls(): () => UnknownCallInfo[] {
   const { hive, may } = usePage();
   const known = () => hive.state.snapshot?.unknown_calls ?? [];
   const which = createMemo(() => known().map((call) => `${call.turn} ${call.call_id}`).join("\n"));
-  const whole = createReading<Calls>(() => (which() ? "/calls/unknown" : undefined), which);
-  const calls = () => (which() ? (whole.latest?.calls ?? []) : []);
+  const path = () => (which() && may("read_audit") ? "/calls/unknown" : undefined);
+  const whole = createReading<Calls>(path, which);
+  return () => (which() ? (whole.latest?.calls ?? []) : []);
+}
+
+export function UnknownCalls() {
+  const { may } = usePage();
+  const calls = createUnknownCalls();
   return (
     <Show when={calls().length}>
       <Section
