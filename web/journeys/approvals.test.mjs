@@ -320,6 +320,10 @@ for (const [where, options] of Object.entries(SIZES)) {
         assert.equal(await next.getAttribute("aria-disabled"), "true");
         await previous.click();
         await page.getByText("2 of 3").waitFor();
+        // A key decides only what was read: each press shows more of it first.
+        await keysDecide(page);
+        await page.keyboard.press("y");
+        await page.getByText("Read the whole command, then press the key again.").waitFor();
         await approve.click();
         await decided(page);
         faultless(page);

@@ -7,6 +7,7 @@ import { accessible, context, faultless, launch, open, picture } from "./browser
 import { call, say as says } from "./model.mjs";
 import {
     answered,
+    becomes,
     boxes,
     composer,
     keysDecide,
@@ -230,6 +231,29 @@ for (const [where, options] of Object.entries(SIZES)) {
         faultless(page);
     });
 }
+
+test("cards stand in the order of the calls; a key decides only the one on the screen", async (t) => {
+    const { model, page } = await asking(t, SIZES["at 200 % zoom"]);
+    const commands = ["rm -f first", "rm -f second", "rm -f third", "rm -f fourth"];
+    model.push(...commands.map((command) => call("bash", { command })));
+    await talk(page);
+    await say(page, "Clean up.");
+    await card(page).nth(3).waitFor();
+    const shown = () => card(page).locator(".cmd").allTextContents();
+    assert.deepEqual(await shown(), commands);
+    await page.evaluate(() => document.activeElement.blur());
+    await page.waitForFunction(() => {
+        const { bottom } = document.querySelector(".ask-card .cmd").getBoundingClientRect();
+        return bottom < document.querySelector(".scroll").getBoundingClientRect().top;
+    });
+    await keysDecide(page);
+    await page.keyboard.press("y");
+    await page.getByText("Read the whole command, then press the key again.").waitFor();
+    assert.deepEqual(await shown(), commands, "nothing is decided");
+    await page.keyboard.press("y");
+    await becomes(shown, commands.slice(1));
+    faultless(page);
+});
 
 test("a click that lands on the next approval because the list moved decides nothing", async (t) => {
     const { hive, model, page } = await asking(t);

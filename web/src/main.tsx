@@ -12,6 +12,7 @@ import { createLive } from "./state/live";
 import { needs } from "./state/needs";
 import { createNotices } from "./state/notices";
 import { createOutbox } from "./state/outbox";
+import { createPeople } from "./state/people";
 import { createRoute, href, type PageName, type Route } from "./state/route";
 import { signedInAs } from "./state/self";
 import { standingOf } from "./state/standing";
@@ -70,7 +71,8 @@ function App(props: { me: Me }) {
   };
 
   const state = { approvals, dismissed, drafts, firstRun, hive, live, notices, outbox, router };
-  const page = { ...state, find, shortcuts: shortcuts.open, me, may };
+  const whoIs = createPeople(may("manage_tokens"));
+  const page = { ...state, find, shortcuts: shortcuts.open, me, may, whoIs };
 
   onMount(() => live.start());
   onKey((event) => {

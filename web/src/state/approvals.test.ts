@@ -40,3 +40,21 @@ test("a decision is about the call of its own turn: vendors give ids anew", asyn
   expect(approvals.decidedOn("t1", "toolu_1")?.id).toBe("a1");
   expect(approvals.decidedOn("t2", "toolu_1")).toBeUndefined();
 });
+
+test("calls of one message stand in their order, what expires first before them", async () => {
+  const newestFirst = [
+    { id: "later", expires_at: 3 },
+    { id: "third", expires_at: 2 },
+    { id: "second", expires_at: 2 },
+    { id: "first", expires_at: 2 },
+  ];
+  vi.stubGlobal("fetch", async (path: string) =>
+    Response.json({ approvals: path.includes("open") ? newestFirst : [] }),
+  );
+  let listener: Listener | undefined;
+  const approvals = createApprovals({ on: (one: Listener) => void (listener = one) } as Live);
+  listener?.snapshot({} as HiveState);
+  await vi.waitFor(() => expect(approvals.state.loaded).toBe(true));
+  const order = approvals.state.open.map((one) => one.id);
+  expect(order).toEqual(["first", "second", "third", "later"]);
+});

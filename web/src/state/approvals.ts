@@ -57,7 +57,8 @@ export function createApprovals(live: Live) {
       const idle = new Set(unused.map((one) => one.id));
       const used = decided.filter((one) => !idle.has(one.id));
       const past = [...used, ...expired].sort((a, b) => when(b) - when(a));
-      open.sort((a, b) => a.expires_at - b.expires_at);
+      // Read newest first: calls of one message are asked about in their order.
+      open.reverse().sort((a, b) => a.expires_at - b.expires_at);
       // At once: one that was decided is in one of the lists at any time.
       batch(() => {
         if (ids(open) !== ids(state.open)) move();

@@ -8,6 +8,7 @@ import { isSelf } from "../state/self";
 import { textOf } from "../text/calls";
 import { clock, count, money, span, undelivered } from "../text/format";
 import { inert } from "../text/visible";
+import { usePage } from "./context";
 import { Copy } from "./Copy";
 import { Files } from "./Files";
 import { Icon } from "./marks";
@@ -52,11 +53,16 @@ export function MessageView(props: {
 }
 
 function Mine(props: { message: Message; fork: Around["fork"] }) {
+  const { whoIs } = usePage();
   const origin = () => props.message.origin;
+  const who = () => {
+    const principal = origin()?.principal;
+    return principal === undefined || isSelf(principal) ? "You" : inert(whoIs(principal));
+  };
   return (
     <article class="mine" aria-label="You">
       <div class="who">
-        <b>{who(origin()?.principal)}</b>
+        <b class="clip">{who()}</b>
         <span class="small faint">
           {OWN.includes(origin()?.channel ?? "api") ? "" : origin()?.channel}{" "}
           {clock(props.message.timestamp)}
@@ -94,10 +100,6 @@ function Undelivered(props: { origin: Origin | null | undefined }) {
       {(frame) => <div class="seam">{undelivered(props.origin?.channel ?? "", frame)}</div>}
     </For>
   );
-}
-
-function who(principal: string | undefined): string {
-  return principal === undefined || isSelf(principal) ? "You" : principal;
 }
 
 function Said(props: { message: Message; before: Message | undefined; around: Around }) {

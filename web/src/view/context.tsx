@@ -10,6 +10,7 @@ import type { HiveModel } from "../state/hive";
 import type { Live } from "../state/live";
 import type { Notices } from "../state/notices";
 import type { Outbox } from "../state/outbox";
+import type { People } from "../state/people";
 import type { Router } from "../state/route";
 
 export interface Page {
@@ -27,6 +28,8 @@ export interface Page {
   /** Opens the list of keys. */
   shortcuts: () => void;
   me: string;
+  /** What a principal is called. */
+  whoIs: People;
   /** What the role of whoever looks allows; the hive refuses the rest. */
   may: (action: Action) => boolean;
 }

@@ -54,7 +54,7 @@ export function ApprovalsPage(props: { id: string | undefined }) {
             <article class="detail" aria-labelledby="ap-h">
               <Detail
                 approval={approval}
-                lasts={choice.lasts()}
+                choice={choice}
                 now={now()}
                 place={place()}
                 of={open().length}

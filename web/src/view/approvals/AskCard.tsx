@@ -1,6 +1,6 @@
 // An approval away from its own page: decided on the spot when all of it can be read there.
 
-import { For, Show } from "solid-js";
+import { createEffect, For, on, Show } from "solid-js";
 import type { ApprovalInfo, Message, Scope } from "../../api/types";
 import { when } from "../../state/approvals";
 import { href } from "../../state/route";
@@ -112,15 +112,16 @@ export function Answer(props: Props) {
   onKey((event) => {
     if (event.key === "Escape" && choice.lasts()) choice.setScope("once");
   });
+  createEffect(on(() => props.keys, choice.settle));
   onLone({
     key(key, at) {
       if (!mayAnswer() || !props.keys || !isShort(props.approval)) return false;
-      if (choice.isEarly(at)) return false;
+      if (!(mayLast() ? "ynsa" : "yn").includes(key) || choice.isEarly(at)) return false;
+      if (!choice.reading.isRead()) return true;
       if (key === "y") void choice.decide("approve");
       else if (key === "n" && !choice.lasts()) void choice.decide("deny");
-      else if (key === "s" && mayLast()) choice.setScope("session");
-      else if (key === "a" && mayLast()) choice.setScope("always");
-      else return false;
+      else if (key === "s") choice.setScope("session");
+      else if (key === "a") choice.setScope("always");
       return true;
     },
   });
@@ -140,7 +141,7 @@ export function Answer(props: Props) {
             </>
           }
         >
-          <div class="grow">
+          <div class="grow" ref={choice.reading.place}>
             <code class="cmd wrap">{shown().text}</code>
             <Show when={shown().rest}>
               {(rest) => <code class="cmd wrap more-args">{rest()}</code>}
@@ -159,6 +160,7 @@ export function Answer(props: Props) {
               <Buttons choice={choice} keys={props.keys === true} lasting={mayLast()} />
             </Show>
             <Unavailable />
+            <Unread choice={choice} />
             <a class="btn bare" href={there()}>
               Details
             </a>
@@ -167,6 +169,17 @@ export function Answer(props: Props) {
       </div>
       <Problem text={choice.problem()} />
     </>
+  );
+}
+
+/** Why a key did nothing. */
+export function Unread(props: { choice: DecisionChoice }) {
+  return (
+    <Show when={props.choice.reading.unread()}>
+      <span class="small muted" role="status">
+        Read the whole command, then press the key again.
+      </span>
+    </Show>
   );
 }
 

@@ -8,7 +8,7 @@ import { createAction, isTyping, onKey, onLone } from "../hooks";
 import { Mark } from "../marks";
 import { Notice, Unavailable } from "../parts";
 import { markOf } from "./Approvals";
-import { Verdict } from "./AskCard";
+import { Unread, Verdict } from "./AskCard";
 import type { DecisionChoice } from "./choice";
 import { Patterns } from "./Patterns";
 
@@ -82,7 +82,7 @@ function Form(props: Props) {
   onLone({
     key(key, at) {
       if ((key !== "y" && key !== "n") || choice.isEarly(at)) return false;
-      void choice.decide(key === "y" ? "approve" : "deny", note());
+      if (choice.reading.isRead()) void choice.decide(key === "y" ? "approve" : "deny", note());
       return true;
     },
   });
@@ -150,6 +150,7 @@ function Form(props: Props) {
           <kbd>n</kbd>
         </button>
         <Unavailable />
+        <Unread choice={choice} />
         <span class="grow hide-s" />
         <span class="small faint hide-s">
           Note <kbd>e</kbd> Conversation <kbd>o</kbd>

@@ -6,17 +6,18 @@ import { href, talkOf } from "../../state/route";
 import { approverWords, exact, left } from "../../text/asks";
 import { bytes, clock, plural } from "../../text/format";
 import { lineCount, visible } from "../../text/visible";
+import { usePage } from "../context";
 import { DiffView } from "../Diff";
 import { createReading } from "../hooks";
 import { Icon } from "../marks";
 import { Problem } from "../parts";
 import { Trace } from "../Trace";
 import { Wants } from "./AskCard";
+import type { DecisionChoice } from "./choice";
 
 interface Props {
   approval: ApprovalInfo;
-  /** Whether more than this call is about to be approved. */
-  lasts: boolean;
+  choice: DecisionChoice;
   now: number;
   /** Among those that wait; -1 for one that does not. */
   place: number;
@@ -25,6 +26,7 @@ interface Props {
 }
 
 export function Detail(props: Props) {
+  const { whoIs } = usePage();
   const approval = () => props.approval;
   return (
     <div class="read">
@@ -34,12 +36,12 @@ export function Detail(props: Props) {
       </h1>
       <p class="path">
         {clock(approval().asked_at)} in <a href={href(talkOf(approval()))}>this conversation</a>,
-        asked by <b>{approval().asked_by.join(", ")}</b>
+        asked by <b>{visible(approval().asked_by.map(whoIs).join(", "))}</b>
       </p>
       <div class="cols">
         <div>
-          <Exact approval={approval()} />
-          <Files approval={approval()} lasts={props.lasts} />
+          <Exact approval={approval()} place={props.choice.reading.place} />
+          <Files approval={approval()} lasts={props.choice.lasts()} />
           <Fold title="Reason and sandbox">
             <dl class="kv">
               <Show when={approval().words}>
@@ -162,7 +164,7 @@ const KINDS: Record<string, string> = {
 };
 
 /** The very text that runs: wrapped, never cut. */
-function Exact(props: { approval: ApprovalInfo }) {
+function Exact(props: { approval: ApprovalInfo; place: (element: HTMLElement) => void }) {
   const hash = () => `${props.approval.hash.slice(0, 4)}…${props.approval.hash.slice(-4)}`;
   const change = createMemo(() => changeOf(props.approval));
   const parts = createMemo(() => exact(props.approval));
@@ -174,16 +176,18 @@ function Exact(props: { approval: ApprovalInfo }) {
           {plural(lineCount(parts().text), "line")}, sha256 {hash()}
         </span>
       </div>
-      <pre class="cmd wrap" tabindex="0" role="region" aria-label="Exactly what is asked for">
-        {parts().text}
-      </pre>
-      <Show when={parts().rest}>
-        {(rest) => (
-          <pre class="cmd wrap more-args" tabindex="0" role="region" aria-label="Other arguments">
-            {rest()}
-          </pre>
-        )}
-      </Show>
+      <div class="exact" ref={props.place}>
+        <pre class="cmd wrap" tabindex="0" role="region" aria-label="Exactly what is asked for">
+          {parts().text}
+        </pre>
+        <Show when={parts().rest}>
+          {(rest) => (
+            <pre class="cmd wrap more-args" tabindex="0" role="region" aria-label="Other arguments">
+              {rest()}
+            </pre>
+          )}
+        </Show>
+      </div>
       <Show when={change()}>
         {(text) => (
           <>

@@ -19,7 +19,9 @@ export function Patterns(props: Props) {
   const label = () => {
     if (commands().length > 0) return commands().length > 1 ? "One pattern per command" : "Pattern";
     const { tool } = props.approval;
-    const allows = props.choice.preview()?.allows ?? [];
+    const preview = props.choice.preview();
+    if (!preview) return undefined;
+    const { allows } = preview;
     return `Allows ${allows.length ? allows.map(visible).join(" and ") : `every call of ${tool}`}`;
   };
   const reach = () =>
@@ -29,9 +31,13 @@ export function Patterns(props: Props) {
   return (
     <>
       <div class="row small">
-        <span class="grow muted">
-          {label()}. {reach()}
-        </span>
+        <Show when={label()}>
+          {(words) => (
+            <span class="grow muted">
+              {words()}. {reach()}
+            </span>
+          )}
+        </Show>
         <Show when={props.choice.preview()?.last}>
           {(last) => (
             <span class="faint">
@@ -94,12 +100,15 @@ function PatternField(props: {
   );
 }
 
-/** Whether other waiting calls of the agent are approved with it. */
+/** Whether other waiting calls of the agent, or of the conversation, are approved with it. */
 function Others(props: Props) {
   const { approvals } = usePage();
   const others = () =>
     approvals.state.open.filter(
-      (one) => one.agent === props.approval.agent && one.id !== props.approval.id,
+      (one) =>
+        one.agent === props.approval.agent &&
+        (props.choice.scope() === "always" || one.session === props.approval.session) &&
+        one.id !== props.approval.id,
     );
   return (
     <Show when={props.choice.preview()}>

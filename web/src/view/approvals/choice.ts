@@ -6,6 +6,7 @@ import type { ApprovalInfo, Covered, Scope } from "../../api/types";
 import type { Choice } from "../../state/approvals";
 import { usePage } from "../context";
 import { createAction, createReading } from "../hooks";
+import { createCommandReading } from "./reading";
 
 /** A key pressed for the item before must not decide this one. */
 const SETTLE = 400;
@@ -13,6 +14,7 @@ const SETTLE = 400;
 export function createChoice(approval: () => ApprovalInfo) {
   const { approvals } = usePage();
   const { busy, problem, run, forget } = createAction();
+  const reading = createCommandReading();
   const [scope, setScope] = createSignal<Scope>("once");
   const [patterns, setPatterns] = createSignal<string[]>([]);
   let since = Date.now();
@@ -61,6 +63,8 @@ export function createChoice(approval: () => ApprovalInfo) {
 
   const still = () => busy() || approvals.moved();
   return {
+    /** Of its command. */
+    reading,
     /** Whether its buttons do nothing now. */
     still,
     /** By its button. */
@@ -78,6 +82,8 @@ export function createChoice(approval: () => ApprovalInfo) {
     decide,
     /** Whether something pressed at this time was meant for the item before. */
     isEarly: (at: number) => at - since < SETTLE,
+    /** Keys decide this one from now on. */
+    settle: () => (since = Date.now()),
   };
 }
 
