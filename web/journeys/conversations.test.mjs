@@ -65,6 +65,8 @@ for (const [where, size] of Object.entries(SIZES)) {
         // Live in the other tab as well.
         await names(other, "Plan the opening in December", "Mattresses");
         await menu(page, "Pin");
+        const label = () => page.evaluate(() => document.activeElement.getAttribute("aria-label"));
+        assert.equal(await label(), "Conversation menu", "the focus stays");
         await names(other, "Mattresses", "Plan the opening in December");
         await names(page, "Mattresses", "Plan the opening in December");
         await page.getByLabel("Conversation menu").click();
@@ -158,6 +160,12 @@ test("another answer takes the place of the last one, in every tab", async (t) =
     assert.equal(await button.count(), 1);
     model.push(says("A better answer."));
     await button.click();
+    const keeps = () =>
+        page.evaluate(() => {
+            const { activeElement: at } = document;
+            return at.closest(".stage") !== null && at.textContent !== "";
+        });
+    await becomes(keeps, true, "the focus stays in the conversation");
     const rows = ["First question.", "First answer.", "Second question.", "A better answer."];
     for (const tab of [page, other]) {
         await tab.bringToFront();

@@ -63,6 +63,9 @@ for (const [where, size] of Object.entries(SIZES)) {
 
         // An edited message keeps what it is an edit of, wherever one goes meanwhile.
         await page.getByRole("button", { name: "Edit and fork" }).click();
+        await page.getByRole("button", { name: "Cancel" }).click();
+        await written(page, script("say Written in the first."));
+        await page.getByRole("button", { name: "Edit and fork" }).click();
         await banner(page).waitFor();
         await composer(page).fill(script("say Forked."));
         await go(page, "second");
@@ -87,6 +90,8 @@ for (const [where, size] of Object.entries(SIZES)) {
         await composer(page).press("Enter");
         await page.waitForURL(/fork/);
         await answered(page, "Forked.");
+        await go(page, "main");
+        await written(page, script("say Written in the first."));
         const { items } = await hive.skep("inbox");
         const sent = items.map((item) => {
             const key = item.session_key.replace(/^fork:.*/, "fork");

@@ -212,6 +212,11 @@ test("a queued message is taken back, or sent at once", async (t) => {
     await said(page, "Long work.");
     await say(page, script("say Not wanted any more."));
     await page.locator(".queued", { hasText: "Queued" }).waitFor();
+    // Other tabs have it, and this one after a reload.
+    const other = await open(page.context(), `${hive.url}/#/chat/main`);
+    await other.locator(".queued", { hasText: "Not wanted any more." }).waitFor();
+    await other.close();
+    await page.reload();
     await page.getByRole("button", { name: "Remove from queue" }).click();
     await page.locator(".queued").waitFor({ state: "detached" });
     await say(page, script("say Wanted now."));

@@ -19,6 +19,8 @@ export interface Draft {
 export interface Fork {
   session: string;
   seq: number;
+  /** What was written before; it is there again afterwards. */
+  before?: string;
 }
 
 const EMPTY: Draft = { text: "", files: [], mode: "queue" };

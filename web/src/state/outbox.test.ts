@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Event, HiveState } from "../api/types";
+import type { Event, HiveState, InboxItem } from "../api/types";
 import { createDrafts, draftId } from "./drafts";
 import type { Listener, Live } from "./live";
-import { createOutbox } from "./outbox";
+import { createOutbox, queued } from "./outbox";
 
 const kept = new Map<string, string>();
 beforeEach(() => {
@@ -175,4 +175,25 @@ test("what one person did not get sent is not sent by the next one in the tab", 
   const ann = page("person:ann");
   ann.back();
   expect(ann.asked.map(({ body }) => body.message)).toEqual(["hello"]);
+});
+
+test("what is queued is known from the hive too, each message once and the oldest first", () => {
+  const of = (item_id: string, state: string, kind = "message") =>
+    ({ item_id, state, kind, agent: "main", session_key: "main", preview: item_id }) as InboxItem;
+  const mine = { ...written, key: "k", item: "mine", mode: "queue" as const };
+  const sending = [
+    { ...mine, state: "queued" as const },
+    { ...mine, item: "begins", state: "started" as const },
+  ];
+  const items = [
+    of("mine", "pending"),
+    of("second", "pending"),
+    of("begins", "pending"),
+    of("stored", "pending"),
+    of("taken", "running"),
+    of("decided", "pending", "approval"),
+    of("first", "pending"),
+  ];
+  const found = queued(sending, items, (item) => item === "stored");
+  expect(found.map((one) => one.item)).toEqual(["first", "second", "mine"]);
 });

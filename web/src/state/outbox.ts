@@ -3,7 +3,7 @@
 
 import { createStore } from "solid-js/store";
 import { post, Refusal, said, url } from "../api/http";
-import type { Event, Receipt } from "../api/types";
+import type { Event, InboxItem, Receipt } from "../api/types";
 import type { Drafts } from "./drafts";
 import type { Live } from "./live";
 import { random } from "./route";
@@ -98,10 +98,9 @@ export function createOutbox(live: Live, drafts: Drafts, owner: string) {
   }
 
   /** Takes a message back that no turn has taken yet; gives why that failed. */
-  async function withdraw(key: string): Promise<string | undefined> {
-    const one = state.all.find((one) => one.key === key);
+  async function withdraw({ item, key }: Sending): Promise<string | undefined> {
     try {
-      if (one?.item) await post(url`/inbox/${one.item}/cancel`, {});
+      if (item) await post(url`/inbox/${item}/cancel`, {});
       drop((other) => other.key === key);
       return undefined;
     } catch (error) {
@@ -110,11 +109,19 @@ export function createOutbox(live: Live, drafts: Drafts, owner: string) {
   }
 
   /** Not after the turn but in its place. */
-  async function hurry(key: string): Promise<string | undefined> {
-    const one = state.all.find((one) => one.key === key);
-    const why = await withdraw(key);
-    if (one && why === undefined) send({ ...one, mode: "interrupt" });
-    return why;
+  async function hurry(one: Sending): Promise<string | undefined> {
+    if (state.all.some(({ key }) => key === one.key)) {
+      const why = await withdraw(one);
+      if (why === undefined) send({ ...one, mode: "interrupt" });
+      return why;
+    }
+    try {
+      // The hive alone has its files: what is queued comes next.
+      await post(url`/agents/${one.agent}/stop`, { session_key: one.sessionKey });
+      return undefined;
+    } catch (error) {
+      return `Not sent now: ${said(error)}`;
+    }
   }
 
   function drop(which: (one: Sending) => boolean): void {
@@ -159,6 +166,27 @@ export function createOutbox(live: Live, drafts: Drafts, owner: string) {
 }
 
 export type Outbox = ReturnType<typeof createOutbox>;
+
+/**
+ * What waits for the turn under way, oldest first: of this page, and what the hive has of other
+ * tabs, other people and before a reload. `isStored`: its message is in the history.
+ */
+export function queued(
+  sending: Sending[],
+  items: InboxItem[],
+  isStored: (item: string) => boolean,
+): Sending[] {
+  const known = new Set(sending.map((one) => one.item));
+  const isOther = ({ item_id, kind, state }: InboxItem) =>
+    state === "pending" && kind === "message" && !known.has(item_id) && !isStored(item_id);
+  const others = items.filter(isOther).reverse().map(fromItem);
+  return [...others, ...sending.filter((one) => one.state === "queued")];
+}
+
+function fromItem({ agent, item_id, preview, session_key }: InboxItem): Sending {
+  const written = { agent, sessionKey: session_key, draft: "", text: preview, files: [] };
+  return { ...written, key: item_id, item: item_id, mode: "queue", state: "queued" };
+}
 
 function isOf(one: Sending, agent: string, sessionKey: string): boolean {
   return one.agent === agent && one.sessionKey === sessionKey;

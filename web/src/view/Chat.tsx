@@ -2,8 +2,9 @@
 
 import { createEffect, createMemo, createSignal, on, Show, untrack } from "solid-js";
 import { post, said, url } from "../api/http";
-import type { Commands, Message, SessionInfo, View } from "../api/types";
+import type { Commands, InboxItem, Message, SessionInfo, View } from "../api/types";
 import { type Draft, draftId } from "../state/drafts";
+import { queued } from "../state/outbox";
 import { type ChatRoute, madeUp, talkOf } from "../state/route";
 import { shortKey } from "../state/self";
 import { standingOf } from "../state/standing";
@@ -94,6 +95,14 @@ export function Chat(props: { route: ChatRoute }) {
     return standingOf(hive.state, { agent, key, session: session(), current: current() });
   };
   const sending = () => outbox.of(props.route.agent, props.route.key);
+  const waiting = createMemo(() => {
+    const { agent, key } = props.route;
+    const { loaded, messages } = talk().state;
+    const isHere = (item: InboxItem) => item.agent === agent && item.session_key === key;
+    const items = loaded && current() ? hive.state.recent.filter(isHere) : [];
+    const isStored = (item: string) => messages.some(({ origin }) => origin?.item === item);
+    return queued(sending(), items, isStored);
+  });
   const asked = () => approvals.of(props.route.agent, session());
   const isNew = () => talk().state.loaded && session() === undefined;
   const open = () => ({
@@ -110,8 +119,10 @@ export function Chat(props: { route: ChatRoute }) {
 
   function startFork(message: Message): void {
     const { seq, sessionId } = message;
-    const fork = { session: sessionId, seq };
-    drafts.change(draft(), { text: textOf(message.content), fork });
+    const { fork, text } = drafts.of(draft());
+    const before = fork ? (fork.before ?? "") : text;
+    const next = { session: sessionId, seq, before };
+    drafts.change(draft(), { text: textOf(message.content), fork: next });
   }
 
   /** In a copy without the last answer, to which the key leads from then on. */
@@ -125,7 +136,8 @@ export function Chat(props: { route: ChatRoute }) {
   async function send({ text, mode, files, fork }: Draft): Promise<void> {
     const [at, from] = [draft(), place()];
     const { agent, key } = from;
-    drafts.change(at, { text: "", files: [], mode: "queue", fork: undefined });
+    const before = fork?.before ?? "";
+    drafts.change(at, { text: before, files: [], mode: "queue", fork: undefined });
     if (!fork) {
       outbox.send({ agent, sessionKey: key, draft: at, text, mode, files });
       return current() ? undefined : void router.go(talkOf({ agent, session_key: key }));
@@ -218,7 +230,7 @@ export function Chat(props: { route: ChatRoute }) {
           <Composer
             talk={talk()}
             asks={asked().length > 0}
-            queued={sending().filter((one) => one.state === "queued")}
+            queued={waiting()}
             unsent={sending().filter((one) => one.state === "sending").length}
             running={turn() !== undefined}
             commands={commands.latest?.commands ?? []}

@@ -125,6 +125,10 @@ export function Composer(props: Props) {
     drafts.change(props.at, {});
   }
 
+  function cancelFork(): void {
+    drafts.change(props.at, { text: draft().fork?.before ?? "", fork: undefined });
+  }
+
   function choose(command: CommandInfo): void {
     write(command.arguments ? `${command.name} ` : command.name);
     setClosed(true);
@@ -250,7 +254,7 @@ export function Composer(props: Props) {
         <Strip
           class="queued"
           lead={<Icon name="pen" />}
-          acts={[["Cancel", () => drafts.change(props.at, { text: "", fork: undefined })]]}
+          acts={[["Cancel", cancelFork]]}
         >
           Edit and fork: sends the edited message in a new conversation
         </Strip>
@@ -384,14 +388,14 @@ function Queued(props: { one: Sending; failed: (why: string | undefined) => void
       <span class="grow clip">Queued: {props.one.text}</span>
       <button
         class="btn bare"
-        onClick={() => void outbox.hurry(props.one.key).then(props.failed)}
+        onClick={() => void outbox.hurry(props.one).then(props.failed)}
       >
         Send now
       </button>
       <button
         class="btn bare sq"
         aria-label="Remove from queue"
-        onClick={() => void outbox.withdraw(props.one.key).then(props.failed)}
+        onClick={() => void outbox.withdraw(props.one).then(props.failed)}
       >
         <Icon name="x" />
       </button>

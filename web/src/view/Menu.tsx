@@ -29,7 +29,9 @@ export function Menu(props: {
 
   /** A switch in it stays in sight. */
   function choose(event: MouseEvent): void {
-    if ((event.target as Element).closest("button, a")) menu.open = false;
+    if (!(event.target as Element).closest("button, a")) return;
+    if (menu.contains(document.activeElement)) menu.querySelector("summary")?.focus();
+    menu.open = false;
   }
 
   function key(event: KeyboardEvent): void {

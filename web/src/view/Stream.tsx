@@ -237,7 +237,7 @@ function Unstored(props: { one: Sending }) {
             <Mark name="queue" quiet />
             not sent yet
           </span>
-          <button class="btn bare edit" onClick={() => void outbox.withdraw(props.one.key)}>
+          <button class="btn bare edit" onClick={() => void outbox.withdraw(props.one)}>
             Remove
           </button>
         </div>

@@ -40,6 +40,8 @@ function replace(lost: Node, records: MutationRecord[]): void {
 function focus(place: HTMLElement): boolean {
   if (place.matches(CONTROLS)) return false;
   const to = place.matches(".box") ? place.querySelector("textarea") : place;
+  // Nothing would be read out, and an empty box be drawn.
+  if (to === place && !place.matches(PLACES) && place.textContent === "") return false;
   if (to?.isConnected && to.tabIndex < 0) to.tabIndex = -1;
   to?.focus({ preventScroll: true });
   return document.activeElement === to;
