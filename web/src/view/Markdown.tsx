@@ -1,30 +1,25 @@
 // What a model or a person wrote, as elements. Text becomes text nodes: there is no way from a
 // message to markup, to a script or to another host. Pictures of other hosts are named, not loaded.
 
-import { marked, type Token, type Tokens } from "marked";
-import { createMemo, For, type JSX } from "solid-js";
+import type { Token, Tokens } from "marked";
+import { createDeferred, createMemo, For, type JSX } from "solid-js";
 import { Dynamic } from "solid-js/web";
+import { lex } from "../text/markdown";
 import { inert } from "../text/visible";
 import { Code } from "./Code";
 
-const LONGEST = 200_000;
-
 export function Markdown(props: { text: string }) {
+  // Of all that comes at once only the last is taken apart.
+  const text = createDeferred(() => inert(props.text));
   // While a text grows only its last block changes: the others keep their elements.
   const tokens = createMemo<Token[]>((before) => {
-    const fresh = lex(inert(props.text));
+    const fresh = lex(text());
     return fresh.map((token, at) => {
       const known = before[at];
       return known && known.type === token.type && known.raw === token.raw ? known : token;
     });
   }, []);
   return <For each={tokens()}>{(token) => block(token)}</For>;
-}
-
-function lex(text: string): Token[] {
-  // A text no person reads is not worth the time to take it apart.
-  if (text.length > LONGEST) return [{ type: "code", raw: text, text }];
-  return marked.lexer(text, { gfm: true, breaks: true });
 }
 
 function block(token: Token): JSX.Element {
