@@ -136,6 +136,7 @@ function Row(props: { session: SessionInfo; isOpen: boolean }) {
           <Show when={!isMadeUp(key)}>
             <span class="clip">{inert(shortKey(key))}</span>
           </Show>
+          {isMadeUp(key) ? "" : " · "}
           {doing() === "idle" ? clock(props.session.last_at) : standingWords(doing(), live.away())}
           <Show when={drafts.has(draftId({ agent, key }, id))}>
             <i>draft</i>
