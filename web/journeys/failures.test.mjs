@@ -49,6 +49,8 @@ for (const [where, size] of Object.entries(SIZES)) {
 
         // Once more, and this time it works. The row that failed stays.
         model.push(says("Now it works."));
+        const models = failed(page, FAULTS[401][3]).getByRole("link", { name: "Models" });
+        assert.equal(await models.getAttribute("href"), "#/models");
         await failed(page, FAULTS[401][3]).getByRole("button", { name: "Try again" }).click();
         await answered(page, "Now it works.");
         await failed(page, FAULTS[401][3]).getByText("Tried again").waitFor();

@@ -44,7 +44,10 @@ test("each conversation has its own mark, and the numbers are those of the marks
     await page.locator(".talk-head").getByRole("img", { name: "idle" }).waitFor();
     await page.locator(".side a", { hasText: "asking · waiting" }).click();
     await page.locator(".talk-head").getByRole("img", { name: "waiting" }).waitFor();
-    await page.waitForFunction(() => document.title === "main (waiting) · Skep");
+    await page.waitForFunction(() => {
+        const name = document.querySelector(".talk-head h1").textContent;
+        return name !== "" && document.title === `${name} (waiting) · Skep`;
+    });
     const status = await hive.skep("status");
     assert.deepEqual(status.work, { running: 0, waiting: 1, queued: 0 });
     await accessible(page, "marks");

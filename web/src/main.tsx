@@ -41,6 +41,7 @@ function App(props: { me: Me }) {
   const hive = createHive(live);
   const router = createRoute();
   const [searching, setSearching] = createSignal(false);
+  const [conversation, setConversation] = createSignal<string>();
   const approvals = createApprovals(live);
   const dismissed = createDismissed();
   const { name: owner, role } = props.me;
@@ -67,12 +68,13 @@ function App(props: { me: Me }) {
     if (route.page === "files" && route.path) return visible(route.path);
     if (route.page !== "chat") return TITLES[route.page];
     const standing = standingOf(hive.state, { ...route, current: true });
-    return standing === "idle" ? route.agent : `${route.agent} (${standing})`;
+    const words = conversation() ?? route.agent;
+    return standing === "idle" ? words : `${words} (${standing})`;
   };
 
   const state = { approvals, dismissed, drafts, firstRun, hive, live, notices, outbox, router };
   const whoIs = createPeople(may("manage_tokens"));
-  const page = { ...state, find, shortcuts: shortcuts.open, me, may, whoIs };
+  const page = { ...state, find, shortcuts: shortcuts.open, me, may, whoIs, setConversation };
 
   onMount(() => live.start());
   onKey((event) => {

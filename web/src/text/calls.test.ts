@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { allArguments, mainArgument } from "./calls";
+import { allArguments, mainArgument, ranFor } from "./calls";
 
 test("the argument that says most", () => {
   const cases: [unknown, string][] = [
@@ -16,4 +16,9 @@ test("the argument that says most", () => {
 
 test("all arguments", () => {
   expect(allArguments({ a: "x", b: 2, c: "l1\nl2" })).toBe("a: x\nb: 2\nc:\nl1\nl2");
+});
+
+test("a call does not run while it waits for a person", () => {
+  expect(ranFor(1000, undefined, 1400)).toBe(400);
+  expect(ranFor(1000, 57_000, 57_400)).toBe(400);
 });

@@ -31,6 +31,11 @@ export function allArguments(input: unknown): string {
   return visible(lines.join("\n"));
 }
 
+/** How long a call ran: from when the model asked for it, or a person approved it. */
+export function ranFor(asked: number, approved: number | undefined, ended: number): number {
+  return ended - Math.max(asked, approved ?? asked);
+}
+
 export function textOf(blocks: Block[]): string {
   return blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
 }

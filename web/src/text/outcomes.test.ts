@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Message, RetryInfo, TurnOutcome } from "../api/types";
-import { outcomeDetails, outcomeTitle, retryWords } from "./outcomes";
+import { isAboutProfile, outcomeDetails, outcomeTitle, retryWords } from "./outcomes";
 
 const turn = { turn: "t", seq: 3, started_at: 1000, steps: 0, tools_run: 0 };
 const outcome = (state: TurnOutcome["state"], over: Partial<TurnOutcome> = {}) =>
@@ -78,9 +78,55 @@ test.each([
     "Empty answer: output limit reached",
     "8192 output tokens were used.",
   ],
+  [
+    outcome("failed", {
+      code: "provider_auth",
+      error: "the account at the model vendor has no credit (402); pay there, or check the key",
+    }),
+    undefined,
+    "Failed: no credit at the provider (402)",
+    "Pay there, or check the key. No tool was run.",
+  ],
+  [
+    outcome("failed", {
+      code: "provider_auth",
+      error: "the model vendor refused the key (403): not allowed to use this model; check it",
+    }),
+    undefined,
+    "Failed: provider denied access (403)",
+    "Not allowed to use this model; check it. No tool was run.",
+  ],
+  [
+    outcome("failed", {
+      code: "provider_rejected",
+      error: "the model vendor rejected the request (404): no such model",
+    }),
+    undefined,
+    "Failed: provider rejected the request (404)",
+    "No such model. No tool was run.",
+  ],
   [outcome("retrying", { retry: retry({}) }), undefined, "Overloaded", "No action needed."],
+  [
+    outcome("retrying", { retry: retry({ code: "unreachable" }) }),
+    undefined,
+    "Provider not reachable",
+    "If it goes on, check the network and the profile's address.",
+  ],
+  [
+    outcome("retrying", { retry: retry({ code: "unreachable" }), error: "check api_url" }),
+    undefined,
+    "Provider not reachable",
+    "Check api_url.",
+  ],
 ])("a row says what happened and what there is to know", (outcome, last, title, details) => {
   expect([outcomeTitle(outcome, last), outcomeDetails(outcome, last)]).toEqual([title, details]);
+});
+
+test("a change of the profile may help when the provider refuses the key or the model", () => {
+  const is = (code: string, error: string) => isAboutProfile(outcome("failed", { code, error }));
+  expect(is("provider_auth", "the model vendor refused the key (401)")).toBe(true);
+  expect(is("provider_rejected", "the model vendor rejected the request (404)")).toBe(true);
+  expect(is("provider_rejected", "the model vendor rejected the request (400)")).toBe(false);
 });
 
 test.each([

@@ -22,7 +22,8 @@ const FAILURES: Record<string, string> = {
 };
 
 /** What an error repeats of its title, and the number that the title takes from it. */
-const REPEATED = /^the model vendor (?:refused the key|rejected the request)( \(\d+\))?[;:]? ?/;
+const REPEATED =
+  /^the (?:\w+ at the )?model vendor (?:re\w+ the \w+|has (no credit))( \((\d+)\))?[;:]? ?/;
 /** The provider answered, and nothing of the answer can be used. */
 const UNUSABLE = /^the model(?:'s answer| used| vendor's filter)/;
 
@@ -42,6 +43,13 @@ const RETRIES: Record<string, string> = {
   engine_crashed: "Engine crashed",
 };
 
+/** What may have to be changed before a try can succeed, where the error does not say it. */
+const HINTS: Record<string, string> = {
+  unreachable: "If it goes on, check the network and the profile's address.",
+  unusable: "If it goes on, check the profile's address and model.",
+};
+const ASKS = /\b(?:check|pay)\b|\?/;
+
 /** Why an answer without words ended; the usual reason explains nothing. */
 const EMPTY: Record<string, string> = {
   max_tokens: "output limit reached",
@@ -55,9 +63,7 @@ export function outcomeTitle(outcome: TurnOutcome, last: Message | undefined): s
   switch (outcome.state) {
     case "failed":
       if (UNUSABLE.test(error)) return "Failed: no usable answer from the model";
-      return `Failed: ${FAILURES[code ?? ""] ?? code ?? "unknown reason"}${
-        REPEATED.exec(error)?.[1] ?? ""
-      }`;
+      return `Failed: ${failure(code, error)}`;
     case "cancelled": {
       const { started_at, ended_at } = outcome;
       const took = ended_at == null ? "" : ` after ${span(ended_at - started_at)}`;
@@ -70,6 +76,19 @@ export function outcomeTitle(outcome: TurnOutcome, last: Message | undefined): s
     case "retrying":
       return retry ? (RETRIES[retry.code] ?? retry.code) : "Retrying";
   }
+}
+
+function failure(code: string | null | undefined, error: string): string {
+  const [, unpaid, number = "", status = ""] = REPEATED.exec(error) ?? [];
+  const denied = status === "403" ? "provider denied access" : undefined;
+  const known = unpaid ? "no credit at the provider" : denied;
+  return `${known ?? FAILURES[code ?? ""] ?? code ?? "unknown reason"}${number}`;
+}
+
+/** Whether a change of its model profile may help. */
+export function isAboutProfile({ code, error, state }: TurnOutcome): boolean {
+  const status = REPEATED.exec(error ?? "")?.[3];
+  return state === "failed" && (code === "provider_auth" || status === "404");
 }
 
 /** `try 2 of 4`, with the attempt of the turn where that is not the first. */
@@ -98,7 +117,9 @@ export function outcomeDetails(outcome: TurnOutcome, last: Message | undefined):
     const verb = calls === 1 ? "was" : "were";
     parts.push(calls ? `${plural(calls, "tool call")} ${verb} run.` : "No tool was run.");
   }
-  if (outcome.state === "retrying") parts.push("No action needed.");
+  if (outcome.state === "retrying" && !ASKS.test(error)) {
+    parts.push(HINTS[outcome.retry?.code ?? ""] ?? "No action needed.");
+  }
   const used = last?.meta?.usage?.output;
   if (outcome.state === "empty" && used) parts.push(`${used} output tokens were used.`);
   return parts.join(" ");

@@ -1,8 +1,15 @@
 // One talk with an agent: sessions at the side, the messages, the composer, facts at the right.
 
-import { createEffect, createMemo, createSignal, on, Show, untrack } from "solid-js";
+import { createEffect, createMemo, createSignal, on, onCleanup, Show, untrack } from "solid-js";
 import { post, said, url } from "../api/http";
-import type { Commands, InboxItem, Message, SessionInfo, View } from "../api/types";
+import type {
+  Commands,
+  InboxItem,
+  Message,
+  ProviderList,
+  SessionInfo,
+  View,
+} from "../api/types";
 import { type Draft, draftId } from "../state/drafts";
 import { queued } from "../state/outbox";
 import { type ChatRoute, madeUp, talkOf } from "../state/route";
@@ -10,7 +17,7 @@ import { shortKey } from "../state/self";
 import { standingOf } from "../state/standing";
 import { createTalk } from "../state/talk";
 import { textOf } from "../text/calls";
-import { clock, money } from "../text/format";
+import { clock, money, nameOf } from "../text/format";
 import { inert } from "../text/visible";
 import { Composer } from "./Composer";
 import { usePage } from "./context";
@@ -29,7 +36,7 @@ const VIEWS: [View, string][] = [
 ];
 
 export function Chat(props: { route: ChatRoute }) {
-  const { approvals, drafts, hive, live, may, outbox, router } = usePage();
+  const { approvals, drafts, hive, live, may, outbox, router, setConversation } = usePage();
   const { problem, run, forget } = createAction();
   const [renaming, setRenaming] = createSignal(false);
   const [changed, setChanged] = createSignal(0);
@@ -37,6 +44,11 @@ export function Chat(props: { route: ChatRoute }) {
   const [view, setView] = createSignal<View>(stored);
   const [sheet, setSheet] = createSignal(false);
   const commands = createReading<Commands>(() => "/commands");
+  const providers = createReading<ProviderList>(
+    () => (may("read_settings") ? "/providers" : undefined),
+    () => hive.state.snapshot?.hive.model_note,
+  );
+  const listed = () => providers.latest?.providers ?? [];
 
   const place = createMemo(
     () => {
@@ -88,6 +100,11 @@ export function Chat(props: { route: ChatRoute }) {
     if (event.key === "F2" && known() && may("talk")) setRenaming(true);
   });
   const known = () => (info.latest?.id === session() ? info.latest : undefined);
+  createEffect(() => {
+    const info = known();
+    setConversation(info && nameOf(info));
+  });
+  onCleanup(() => setConversation(undefined));
   /** Whether a message under its key goes on in it. */
   const current = () => known()?.current ?? true;
   const standing = () => {
@@ -193,6 +210,11 @@ export function Chat(props: { route: ChatRoute }) {
           <ConversationMenu
             agent={props.route.agent}
             info={known()}
+            view={
+              view() === "full"
+                ? ["Simple view", () => choose("simple")]
+                : ["Full view", () => choose("full")]
+            }
             rename={() => setRenaming(true)}
             run={run}
           />
@@ -237,6 +259,7 @@ export function Chat(props: { route: ChatRoute }) {
             at={draft()}
             older={!current()}
             info={known()}
+            models={listed()}
             send={(draft) => void send(draft)}
           />
         </Show>
@@ -246,7 +269,9 @@ export function Chat(props: { route: ChatRoute }) {
   );
 
   function facts(): string {
-    const parts = [props.route.agent, inert(agent()?.model ?? "")];
+    const { profile } = known() ?? {};
+    const chosen = profile && (listed().find((one) => one.name === profile)?.model ?? profile);
+    const parts = [props.route.agent, inert(chosen ?? agent()?.model ?? "")];
     const away = live.away();
     if (away !== undefined) return [...parts, `as of ${clock(away)}`].join(" · ");
     const context = talk().state.context;

@@ -2,7 +2,7 @@
 
 import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
 import { post, said, url } from "../api/http";
-import type { CommandInfo, SessionInfo } from "../api/types";
+import type { CommandInfo, ProviderInfo, SessionInfo } from "../api/types";
 import type { Draft } from "../state/drafts";
 import type { Attachment, Mode, Sending } from "../state/outbox";
 import { shortKey } from "../state/self";
@@ -43,6 +43,8 @@ interface Props {
   older: boolean;
   /** What is known of the conversation. */
   info: SessionInfo | undefined;
+  /** For whoever may choose among them. */
+  models: ProviderInfo[];
   send: (draft: Draft) => void;
 }
 
@@ -51,7 +53,7 @@ export function Composer(props: Props) {
   let picker!: HTMLInputElement;
   /** How many messages back the text is. */
   let recalled = 0;
-  const { drafts, live, may } = usePage();
+  const { drafts, live } = usePage();
   const draft = () => drafts.of(props.at);
   const text = () => draft().text;
   const [problem, setProblem] = createSignal<string>();
@@ -327,9 +329,7 @@ export function Composer(props: Props) {
           >
             <Icon name="slash" />
           </button>
-          <Show when={may("read_settings")}>
-            <ModelPicker place={props.talk.place} info={props.info} />
-          </Show>
+          <ModelPicker place={props.talk.place} info={props.info} listed={props.models} />
           <span class="grow hide-s" />
           <Show when={props.running}>
             <Radios

@@ -65,6 +65,8 @@ export function ConversationTitle(props: {
 export function ConversationMenu(props: {
   agent: string;
   info: SessionInfo | undefined;
+  /** Where there is no room for a switch: the other view. */
+  view: [words: string, choose: () => void];
   rename: () => void;
   run: Run;
 }) {
@@ -73,10 +75,12 @@ export function ConversationMenu(props: {
   const [deleting, setDeleting] = createSignal<SessionInfo>();
   const items = (): Item[] => {
     const { agent, info, rename, run } = props;
+    const [words, act] = props.view;
+    const other: Item = { icon: "file", words, class: "only-s", act };
     const fresh: Item = { icon: "plus", words: "New conversation", act: () => begin(agent) };
     const look = () => router.go({ page: "files", agent, session: info?.id });
     const files: Item = { icon: "folder", words: "Workspace files", act: look };
-    const looks = may("read_files") ? [files] : [];
+    const looks = may("read_files") ? [files, other] : [other];
     if (!info) return may("talk") ? [fresh, ...looks] : looks;
     const { archived, pinned } = info;
     const set = (part: SessionEdit) => void run(() => edit(info, part));

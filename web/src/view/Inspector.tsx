@@ -1,7 +1,7 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
 import { createMemo, For, Index, Show } from "solid-js";
-import type { ApprovalInfo, ContextInfo, SessionInfo } from "../api/types";
+import type { ApprovalInfo, ContextInfo, RetryInfo, SessionInfo } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { type FilesRoute, href } from "../state/route";
 import type { Talk } from "../state/talk";
@@ -44,7 +44,9 @@ export function Inspector(props: {
         </section>
       </Show>
       <Changed talk={props.talk} />
-      <Show when={props.turn}>{(turn) => <ThisTurn turn={turn()} />}</Show>
+      <Show when={props.turn}>
+        {(turn) => <ThisTurn turn={turn()} retry={retryOf(props.talk, turn())} />}
+      </Show>
     </aside>
   );
 }
@@ -187,11 +189,16 @@ function Changed(props: { talk: Talk }) {
   );
 }
 
-function ThisTurn(props: { turn: RunningTurn }) {
+/** What its row counts, too. */
+function retryOf(talk: Talk, { turn }: RunningTurn): RetryInfo | null | undefined {
+  return talk.state.outcomes.find((one) => one.turn === turn)?.retry;
+}
+
+function ThisTurn(props: { turn: RunningTurn; retry: RetryInfo | null | undefined }) {
   const now = createHiveClock(1000);
   const calls = () => {
-    const { retry, state, steps } = props.turn;
-    if (retry && retry.next_at > now()) return retryWords(retry, now());
+    const { state, steps } = props.turn;
+    if (props.retry) return retryWords(props.retry, now());
     // The one under way is one of them.
     return plural(steps + (state === "running" ? 1 : 0), "model call");
   };

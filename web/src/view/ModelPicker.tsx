@@ -3,12 +3,12 @@
 
 import { createEffect, createSignal, For, on, Show } from "solid-js";
 import { post, url } from "../api/http";
-import type { ProviderList, SessionInfo, Think } from "../api/types";
+import type { ProviderInfo, SessionInfo, Think } from "../api/types";
 import { href } from "../state/route";
 import type { Place } from "../state/talk";
 import { inert } from "../text/visible";
 import { usePage } from "./context";
-import { createAction, createReading } from "./hooks";
+import { createAction } from "./hooks";
 import { Icon } from "./marks";
 import { Menu } from "./Menu";
 import { Problem, Radios } from "./parts";
@@ -22,15 +22,17 @@ const LEVELS: [Level, string][] = [
   ["high", "High"],
 ];
 
-export function ModelPicker(props: { place: Place; info: SessionInfo | undefined }) {
-  const { hive, may } = usePage();
+export function ModelPicker(props: {
+  place: Place;
+  info: SessionInfo | undefined;
+  listed: ProviderInfo[];
+}) {
+  const { may } = usePage();
   const action = createAction();
   /** Chosen here, and perhaps not in `info` yet. */
   const [chosen, setChosen] = createSignal<{ model?: string; think?: Level }>({});
   createEffect(on(() => [props.place, props.info], () => setChosen({})));
-  const note = () => hive.state.snapshot?.hive.model_note;
-  const list = createReading<ProviderList>(() => "/providers", note);
-  const listed = () => list.latest?.providers ?? [];
+  const listed = () => props.listed;
   const own = () => listed().find((one) => one.agents.includes(props.place.agent))?.name;
   const model = () => chosen().model ?? props.info?.profile ?? own();
   const think = (): Level => chosen().think ?? props.info?.think ?? "default";

@@ -4,7 +4,14 @@
 import { Match, Show, Switch } from "solid-js";
 import { post, url } from "../api/http";
 import type { Message, Receipt, TurnOutcome } from "../api/types";
-import { outcomeDetails, outcomeTitle, retryWords, tryWords } from "../text/outcomes";
+import { href } from "../state/route";
+import {
+  isAboutProfile,
+  outcomeDetails,
+  outcomeTitle,
+  retryWords,
+  tryWords,
+} from "../text/outcomes";
 import { usePage } from "./context";
 import { createAction, createClock } from "./hooks";
 import { Icon, Mark } from "./marks";
@@ -52,6 +59,11 @@ export function OutcomeRow(props: {
         <Problem text={problem()} />
       </div>
       <div class="acts">
+        <Show when={may("configure") && isAboutProfile(props.outcome)}>
+          <a class="btn bare" href={href({ page: "models" })}>
+            Models
+          </a>
+        </Show>
         <Switch>
           <Match when={may("talk") && props.outcome.retry}>
             <button class="btn bare" aria-disabled={busy()} onClick={() => void run(now)}>

@@ -135,6 +135,7 @@ function Row(props: { session: SessionInfo; isOpen: boolean }) {
         <span>
           <Show when={!isMadeUp(key)}>
             <span class="clip">{inert(shortKey(key))}</span>
+            {" · "}
           </Show>
           {isMadeUp(key) ? "" : " · "}
           {doing() === "idle" ? clock(props.session.last_at) : standingWords(doing(), live.away())}

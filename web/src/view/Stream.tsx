@@ -242,7 +242,7 @@ function Unstored(props: { one: Sending }) {
           </button>
         </div>
       </Show>
-      <p class="say" dir="auto">
+      <p class="say words" dir="auto">
         {props.one.text}
       </p>
     </article>

@@ -4,10 +4,11 @@
 import { createMemo, createSignal, Show } from "solid-js";
 import type { Message } from "../api/types";
 import { href } from "../state/route";
-import { allArguments, mainArgument, textOf } from "../text/calls";
+import { allArguments, mainArgument, ranFor, textOf } from "../text/calls";
 import { diffOf, parse } from "../text/diff";
 import { plural, span } from "../text/format";
 import { inert, visible } from "../text/visible";
+import { usePage } from "./context";
 import { DiffView } from "./Diff";
 import { Icon, Mark, type MarkName } from "./marks";
 
@@ -53,6 +54,7 @@ export function ToolCard(props: Props) {
 }
 
 function Outcome(props: Props) {
+  const { approvals } = usePage();
   const change = createMemo(() => {
     const text = diffOf(props.result);
     return text === undefined ? undefined : parse(text);
@@ -65,7 +67,8 @@ function Outcome(props: Props) {
     }
     const end = result.isError ? endOf(result) : undefined;
     if (end) return [ENDS[end] ?? end, end === "unknown" ? "fail" : "stop"];
-    const ms = result.timestamp - call.at;
+    const approved = approvals.decidedOn(call.turn, call.id)?.decision?.at;
+    const ms = ranFor(call.at, approved, result.timestamp);
     const took = ms >= 0 ? ` · ${span(ms)}` : "";
     if (result.isError) return [`failed${took}`, "fail"];
     return [(change() ? "" : lines(result)) + took];

@@ -27,6 +27,8 @@ export interface Page {
   find: () => void;
   /** Opens the list of keys. */
   shortcuts: () => void;
+  /** What the open conversation is called, for the title of the window. */
+  setConversation: (name: string | undefined) => void;
   me: string;
   /** What a principal is called. */
   whoIs: People;
