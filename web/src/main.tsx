@@ -17,7 +17,7 @@ import { createRoute, href, type PageName, type Route } from "./state/route";
 import { signedInAs } from "./state/self";
 import { standingOf } from "./state/standing";
 import { wishWords } from "./text/asks";
-import { visible } from "./text/visible";
+import { visibleName } from "./text/visible";
 import { createShortcuts } from "./view/Account";
 import { ApprovalsPage } from "./view/approvals/Approvals";
 import { Chat } from "./view/Chat";
@@ -65,7 +65,7 @@ function App(props: { me: Me }) {
     if (route.page === "home") return headline(waiting());
     const approval = route.page === "approvals" && route.id && approvals.find(route.id);
     if (approval) return `${approval.agent} wants to ${wishWords(approval)}`;
-    if (route.page === "files" && route.path) return visible(route.path);
+    if (route.page === "files" && route.path) return visibleName(route.path);
     if (route.page !== "chat") return TITLES[route.page];
     const standing = standingOf(hive.state, { ...route, current: true });
     const words = conversation() ?? route.agent;

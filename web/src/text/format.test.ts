@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, money, sentence, span, title, undelivered } from "./format";
+import { bytes, count, money, nameOf, sentence, span, title, undelivered } from "./format";
 
 test("spans", () => {
   const cases: [number, string][] = [
@@ -48,4 +48,7 @@ test("words", () => {
   expect(["no room", "Is it?", "Done."].map(sentence)).toEqual(["No room.", "Is it?", "Done."]);
   expect(title("  first line\nsecond")).toBe("first line");
   expect(title("x".repeat(80))).toHaveLength(60);
+  const of = { agent: "main", created_at: Date.now() };
+  expect(nameOf({ ...of, title: "Winter" })).toBe("Winter");
+  for (const title of ["", "\u200b"]) expect(nameOf({ ...of, title })).toMatch(/^main, \d/);
 });

@@ -1,7 +1,7 @@
 // Numbers, times and sizes as people read them.
 
 import type { UndeliveredFrame } from "../api/types";
-import { inert } from "./visible";
+import { inert, isBlank } from "./visible";
 
 export function clock(at: number, now = Date.now()): string {
   const date = new Date(at);
@@ -76,5 +76,5 @@ export function title(text: string, longest = 60): string {
 
 /** What a conversation is called; one whose words say nothing, by when it began. */
 export function nameOf(of: { title: string; agent: string; created_at: number }): string {
-  return inert(of.title) || `${of.agent}, ${clock(of.created_at)}`;
+  return isBlank(of.title) ? `${of.agent}, ${clock(of.created_at)}` : inert(of.title);
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { inert, lineCount, visible } from "./visible";
+import { inert, isBlank, lineCount, visible, visibleName } from "./visible";
 
 test("in what is only read, marks that mislead have a name and scripts stay whole", () => {
   expect(inert("a\u202etxt.exe\u001b[2K\u2066x")).toBe("a‹U+202E›txt.exe‹U+001B›[2K‹U+2066›x");
@@ -23,6 +23,12 @@ test("what the eye would miss has a name", () => {
     [`a\n${" ".repeat(60)}b\n\n\nc`, `a\n${" ".repeat(60)}b\n\n\nc`],
   ];
   for (const [given, shown] of cases) expect(visible(given)).toBe(shown);
+});
+
+test("a name has one line, and something of it is seen", () => {
+  expect(visibleName("notes\n.md\t")).toBe("notes‹U+000A›.md‹U+0009›");
+  expect(["", " ", "\u200b", "\u200b\u3000"].map(isBlank)).toEqual([true, true, true, true]);
+  expect(["a", "\u200bא", "✔️"].map(isBlank)).toEqual([false, false, false]);
 });
 
 test("lines are counted as they are read", () => {

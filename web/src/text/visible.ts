@@ -26,6 +26,16 @@ export function visible(text: string): string {
   return text.replace(/[ \t\n]+/g, bounded).replace(HIDDEN, number);
 }
 
+/** A name: it has one line, so the end of one is shown by number too. */
+export function visibleName(name: string): string {
+  return visible(name).replace(/[\t\n]/g, number);
+}
+
+/** Whether the eye sees nothing of it. */
+export function isBlank(text: string): boolean {
+  return text.replace(HIDDEN, "").trim() === "";
+}
+
 /** Controls, and marks that turn what comes after them around. */
 const TURNING = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u202a-\u202e\u2066-\u2069]/g;
 

@@ -5,7 +5,7 @@ import { createResource, createSignal, For, onCleanup, Show } from "solid-js";
 import { download, request } from "../api/http";
 import type { File } from "../api/types";
 import { bytes } from "../text/format";
-import { visible } from "../text/visible";
+import { visibleName } from "../text/visible";
 import { Dialog } from "./Dialog";
 import { Icon } from "./marks";
 
@@ -23,7 +23,7 @@ export function Files(props: { files: File[] }) {
               <figure class="thumb">
                 <Picture name={file.name} read={() => read(file)} />
                 <figcaption class="ltr">
-                  {visible(file.name)}, {bytes(file.size)}
+                  {visibleName(file.name)}, {bytes(file.size)}
                 </figcaption>
               </figure>
             </Show>
@@ -53,7 +53,7 @@ export function Picture(props: { name: string; read: () => Promise<Blob> }) {
             <Dialog class="preview" label={props.name} close={() => setLarge(false)}>
               <img src={address()} alt={props.name} />
               <div class="row">
-                <span class="grow clip ltr">{visible(props.name)}</span>
+                <span class="grow clip ltr">{visibleName(props.name)}</span>
                 <a class="btn bare" href={address()} download={props.name}>
                   Download
                 </a>
@@ -74,7 +74,7 @@ function Named(props: { file: File }) {
   return (
     <button class="file row ltr" onClick={save}>
       <Icon name="file" />
-      {visible(props.file.name)}, {bytes(props.file.size)}
+      {visibleName(props.file.name)}, {bytes(props.file.size)}
     </button>
   );
 }

@@ -9,7 +9,7 @@ import { wishWords } from "../text/asks";
 import { changedFiles, diffOf } from "../text/diff";
 import { clock, count, plural, span } from "../text/format";
 import { retryWords } from "../text/outcomes";
-import { visible } from "../text/visible";
+import { visibleName } from "../text/visible";
 import { Coil } from "./Coil";
 import { usePage } from "./context";
 import { createHiveClock } from "./hooks";
@@ -171,8 +171,8 @@ function Changed(props: { talk: Talk }) {
           <For each={files()}>
             {(file) => (
               <li>
-                <a class="clip ltr" title={visible(file.path)} href={href(route(file.path))}>
-                  {visible(file.path)}
+                <a class="clip ltr" title={visibleName(file.path)} href={href(route(file.path))}>
+                  {visibleName(file.path)}
                 </a>
                 <Sums of={file} />
               </li>

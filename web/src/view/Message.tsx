@@ -60,7 +60,7 @@ function Mine(props: { message: Message; fork: Around["fork"] }) {
     return principal === undefined || isSelf(principal) ? "You" : inert(whoIs(principal));
   };
   return (
-    <article class="mine" aria-label="You">
+    <article class="mine" aria-label={who()}>
       <div class="who">
         <b class="clip">{who()}</b>
         <span class="small faint">

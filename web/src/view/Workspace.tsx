@@ -9,7 +9,7 @@ import { settled } from "../state/live";
 import { type FilesRoute, href, talkOf } from "../state/route";
 import { type ChangedFile, changedFiles } from "../text/diff";
 import { bytes, clock, nameOf, plural, sentence } from "../text/format";
-import { inert, lineCount, visible } from "../text/visible";
+import { inert, lineCount, visible, visibleName } from "../text/visible";
 import { Coloured } from "./Code";
 import { usePage } from "./context";
 import { Copy } from "./Copy";
@@ -157,8 +157,8 @@ function FileLink(props: InTree & { children: JSX.Element }) {
       aria-current={props.route.path === props.path ? "page" : undefined}
     >
       <Icon name="file" />
-      <span class="clip ltr" title={visible(props.path)}>
-        {visible(props.name)}
+      <span class="clip ltr" title={visibleName(props.path)}>
+        {visibleName(props.name)}
       </span>
       {props.children}
     </a>
@@ -213,7 +213,7 @@ function Folder(props: InTree & TreeProps) {
       <summary>
         <Icon name="chev" class="chev" />
         <Icon name="folder" />
-        <span class="clip ltr">{visible(props.name)}</span>
+        <span class="clip ltr">{visibleName(props.name)}</span>
       </summary>
       <Show when={open()}>
         <Tree route={props.route} path={props.path} written={props.written} />
@@ -265,8 +265,8 @@ function Viewer(props: {
           <Icon name="chev" class="flip" />
         </a>
         <div class="grow">
-          <h1 id="file-h" class="clip ltr" title={visible(props.path)}>
-            {visible(name)}
+          <h1 id="file-h" class="clip ltr" title={visibleName(props.path)}>
+            {visibleName(name)}
           </h1>
           <Show when={last()}>
             {(last) => (

@@ -5,7 +5,7 @@ import type { ApprovalInfo, NamedFile, NetworkAccess, PinnedFile } from "../../a
 import { href, talkOf } from "../../state/route";
 import { approverWords, exact, left } from "../../text/asks";
 import { bytes, clock, plural } from "../../text/format";
-import { lineCount, visible } from "../../text/visible";
+import { lineCount, visible, visibleName } from "../../text/visible";
 import { usePage } from "../context";
 import { DiffView } from "../Diff";
 import { createReading } from "../hooks";
@@ -268,7 +268,7 @@ function Files(props: { approval: ApprovalInfo; lasts: boolean }) {
 }
 
 function nameOf(file: NamedFile): string {
-  return visible(file.path) + (file.target ? ` → ${visible(file.target)}` : "");
+  return visibleName(file.path) + (file.target ? ` → ${visibleName(file.target)}` : "");
 }
 
 /** What is in a file, read when somebody opens it. */
