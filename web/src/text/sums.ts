@@ -42,7 +42,7 @@ export function total(rows: UsageInfo[]): Sum {
 }
 
 /** Unknown is not nothing. */
-export function costOf(sum: Sum): string {
+export function costOf(sum: Pick<Sum, "calls" | "cost" | "unpriced">): string {
   if (sum.unpriced === sum.calls && sum.calls > 0) return "price unknown";
   return sum.unpriced ? `${money(sum.cost)} and more` : money(sum.cost);
 }

@@ -83,16 +83,19 @@ function sentence(hive: ReturnType<typeof usePage>["hive"]): string {
   const queue = `${plural(running, "turn")} running, ${waiting} waiting, ${queued} queued.`;
   if (!snapshot.spend) return queue;
   const limit = snapshot.spend.limits.cost_per_day;
-  const of = limit == null ? "" : ` of ${money(limit)}`;
-  return `${queue} ${spent(snapshot.spend)}${of} spent today.`;
+  const of = limit == null ? "" : `, limit ${money(limit)}`;
+  return `${queue} Spent today: ${spent(snapshot.spend)}${of}.`;
 }
 
 /** What calls that broke off may have cost counts towards the limit, and is no known cost. */
 function spent(spend: SpendInfo): string {
-  const { known_cost, unsettled_cost } = spend;
+  const { unsettled_cost } = spend;
   const more = unsettled_cost > 0 ? ` + ${money(unsettled_cost)} unsettled` : "";
-  return money(known_cost) + more;
+  return costToday(spend) + more;
 }
+
+const costToday = (spend: SpendInfo) =>
+  costOf({ calls: spend.calls, cost: spend.known_cost, unpriced: spend.unpriced_calls });
 
 function Nothing() {
   return (
@@ -189,11 +192,11 @@ function Spend() {
         >
           <div class="spend">
             <div class="row base">
-              <span class="big">{money(spend().known_cost)}</span>
+              <span class="big">{costToday(spend())}</span>
               <span class="muted grow">
                 {spend().limits.cost_per_day == null
                   ? "no limit set"
-                  : `of ${money(spend().limits.cost_per_day)}; calls stop at the limit`}
+                  : `calls stop at the limit of ${money(spend().limits.cost_per_day)}`}
                 <Show when={spend().unsettled_cost > 0}>
                   {`; ${money(spend().unsettled_cost)} more unsettled`}
                 </Show>

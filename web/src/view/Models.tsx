@@ -37,7 +37,8 @@ export function Models(props: { first: boolean }) {
   const [edited, edit] = createSignal<ProviderInfo>();
   const list = createReading<ProviderList>(() => "/providers", changed);
   /** No profile is written yet: what is listed was found, or is the rehearsal model. */
-  const none = () => !hive.state.snapshot?.hive.model_note.endsWith("of providers.yaml)");
+  const note = () => hive.state.snapshot?.hive.model_note ?? "";
+  const none = () => !note().endsWith("of providers.yaml)");
   function keep(tried?: ProviderTry): void {
     setSaved(tried);
     edit(undefined);
@@ -48,7 +49,7 @@ export function Models(props: { first: boolean }) {
     <ModelForm
       known={list.latest?.providers ?? []}
       first={props.first}
-      none={none()}
+      rehearses={note().startsWith("rehearsal:")}
       edited={edited()}
       saved={saved()}
       keep={keep}
@@ -249,7 +250,8 @@ function ModelForm(props: {
   known: ProviderInfo[];
   /** Of the first run, which gives no name. */
   first: boolean;
-  none: boolean;
+  /** Nothing but the rehearsal model is there: what is saved takes its place. */
+  rehearses: boolean;
   edited: ProviderInfo | undefined;
   saved: ProviderTry | undefined;
   keep: (tried: ProviderTry) => void;
@@ -263,7 +265,7 @@ function ModelForm(props: {
   const preset = (id = form.kind) => PRESETS.find(([one]) => one === id) ?? PRESETS[0]!;
   function choose(id: string): void {
     const [kind, , , model, , address = ""] = preset(id);
-    const name = props.edited?.name ?? (props.first || props.none ? "default" : kind);
+    const name = props.edited?.name ?? (props.first || props.rehearses ? "default" : kind);
     set({ kind, name, address, model });
   }
   createComputed(() => {
@@ -282,10 +284,8 @@ function ModelForm(props: {
   };
 
   function submit(): void {
-    // What is not written down can be replaced by the first that is, without a word if it is the
-    // rehearsal model.
-    const isOver = known() && !(props.none && known()?.provider === "rehearsal");
-    if (!formProblem(form, before()) && isOver && !props.edited && !props.first) setReplacing(true);
+    const isOther = known() && !props.edited && !props.first && !props.rehearses;
+    if (isOther && !formProblem(form, before())) setReplacing(true);
     else void action.run(save);
   }
 
