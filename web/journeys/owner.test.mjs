@@ -74,6 +74,8 @@ test("a user begins conversations, reads answers as they come and regenerates th
     await say(page, "Describe the first garden.");
     await answered(page, "One row of pines.");
     await becomes(listed, ["Describe the first garden"], "one entry");
+    const below = page.locator(".side a[aria-current=page] > span");
+    await becomes(() => below.textContent(), /^main · \d\d:\d\d$/);
     await page.getByRole("button", { name: "New conversation" }).first().click();
     await page.getByText("No messages yet").waitFor();
     model.push(says("Two beds of roses."));

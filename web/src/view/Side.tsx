@@ -137,7 +137,6 @@ function Row(props: { session: SessionInfo; isOpen: boolean }) {
             <span class="clip">{inert(shortKey(key))}</span>
             {" · "}
           </Show>
-          {isMadeUp(key) ? "" : " · "}
           {doing() === "idle" ? clock(props.session.last_at) : standingWords(doing(), live.away())}
           <Show when={drafts.has(draftId({ agent, key }, id))}>
             <i>draft</i>
