@@ -197,3 +197,13 @@ test("what is queued is known from the hive too, each message once and the oldes
   const found = queued(sending, items, (item) => item === "stored");
   expect(found.map((one) => one.item)).toEqual(["first", "second", "mine"]);
 });
+
+test("a queued message of another tab comes next when the turn is stopped", async () => {
+  const here = page();
+  const one = { ...written, key: "item", item: "item", state: "queued" as const };
+  const hurried = here.outbox.hurry(one);
+  expect(here.asked.map(({ path }) => path)).toEqual(["/api/v1/agents/main/stop"]);
+  here.asked[0]?.answer(200, {});
+  expect(await hurried).toBeUndefined();
+  expect(here.asked.length).toBe(1);
+});

@@ -2,14 +2,7 @@
 
 import { createEffect, createMemo, createSignal, on, onCleanup, Show, untrack } from "solid-js";
 import { post, said, url } from "../api/http";
-import type {
-  Commands,
-  InboxItem,
-  Message,
-  ProviderList,
-  SessionInfo,
-  View,
-} from "../api/types";
+import type { Commands, InboxItem, Message, ProviderList, SessionInfo, View } from "../api/types";
 import { type Draft, draftId } from "../state/drafts";
 import { queued } from "../state/outbox";
 import { type ChatRoute, madeUp, talkOf } from "../state/route";
@@ -210,11 +203,8 @@ export function Chat(props: { route: ChatRoute }) {
           <ConversationMenu
             agent={props.route.agent}
             info={known()}
-            view={
-              view() === "full"
-                ? ["Simple view", () => choose("simple")]
-                : ["Full view", () => choose("full")]
-            }
+            view={view()}
+            choose={choose}
             rename={() => setRenaming(true)}
             run={run}
           />

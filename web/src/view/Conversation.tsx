@@ -2,7 +2,7 @@
 
 import { type ComponentProps, createSignal, Index, Show, untrack } from "solid-js";
 import { download, patch, query, remove, url } from "../api/http";
-import type { SessionEdit, SessionInfo } from "../api/types";
+import type { SessionEdit, SessionInfo, View } from "../api/types";
 import { madeUp, talkOf } from "../state/route";
 import { nameOf, plural } from "../text/format";
 import { usePage } from "./context";
@@ -65,8 +65,8 @@ export function ConversationTitle(props: {
 export function ConversationMenu(props: {
   agent: string;
   info: SessionInfo | undefined;
-  /** Where there is no room for a switch: the other view. */
-  view: [words: string, choose: () => void];
+  view: View;
+  choose: (view: View) => void;
   rename: () => void;
   run: Run;
 }) {
@@ -75,8 +75,10 @@ export function ConversationMenu(props: {
   const [deleting, setDeleting] = createSignal<SessionInfo>();
   const items = (): Item[] => {
     const { agent, info, rename, run } = props;
-    const [words, act] = props.view;
-    const other: Item = { icon: "file", words, class: "only-s", act };
+    const [words, view]: [string, View] =
+      props.view === "full" ? ["Simple view", "simple"] : ["Full view", "full"];
+    // Where there is no room for a switch.
+    const other: Item = { icon: "file", words, class: "only-s", act: () => props.choose(view) };
     const fresh: Item = { icon: "plus", words: "New conversation", act: () => begin(agent) };
     const look = () => router.go({ page: "files", agent, session: info?.id });
     const files: Item = { icon: "folder", words: "Workspace files", act: look };

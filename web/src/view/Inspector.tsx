@@ -1,7 +1,7 @@
 // Facts of this session: how full the context is, which files changed, how the turn goes.
 
 import { createMemo, For, Index, Show } from "solid-js";
-import type { ApprovalInfo, ContextInfo, RetryInfo, SessionInfo } from "../api/types";
+import type { ApprovalInfo, ContextInfo, SessionInfo } from "../api/types";
 import type { RunningTurn } from "../state/hive";
 import { type FilesRoute, href } from "../state/route";
 import type { Talk } from "../state/talk";
@@ -44,9 +44,7 @@ export function Inspector(props: {
         </section>
       </Show>
       <Changed talk={props.talk} />
-      <Show when={props.turn}>
-        {(turn) => <ThisTurn turn={turn()} retry={retryOf(props.talk, turn())} />}
-      </Show>
+      <Show when={props.turn}>{(turn) => <ThisTurn turn={turn()} talk={props.talk} />}</Show>
     </aside>
   );
 }
@@ -189,16 +187,13 @@ function Changed(props: { talk: Talk }) {
   );
 }
 
-/** What its row counts, too. */
-function retryOf(talk: Talk, { turn }: RunningTurn): RetryInfo | null | undefined {
-  return talk.state.outcomes.find((one) => one.turn === turn)?.retry;
-}
-
-function ThisTurn(props: { turn: RunningTurn; retry: RetryInfo | null | undefined }) {
+function ThisTurn(props: { turn: RunningTurn; talk: Talk }) {
   const now = createHiveClock(1000);
   const calls = () => {
-    const { state, steps } = props.turn;
-    if (props.retry) return retryWords(props.retry, now());
+    const { state, steps, turn } = props.turn;
+    // What its row counts, too.
+    const retry = props.talk.state.outcomes.find((one) => one.turn === turn)?.retry;
+    if (retry) return retryWords(retry, now());
     // The one under way is one of them.
     return plural(steps + (state === "running" ? 1 : 0), "model call");
   };

@@ -61,17 +61,17 @@ export function Decisions(props: { message: Message }) {
     props.message.content.flatMap((block) =>
       block.type === "toolCall" ? (approvals.decidedOn(props.message.turn, block.id) ?? []) : [],
     );
-  return <For each={decided()}>{(approval) => <DecidedRow approval={approval} />}</For>;
-}
-
-function DecidedRow(props: { approval: ApprovalInfo }) {
   return (
-    <div class="event" role="note">
-      <Mark name={markOf(props.approval)} label={props.approval.state} />
-      <p>
-        <Verdict approval={props.approval} />
-      </p>
-    </div>
+    <For each={decided()}>
+      {(approval) => (
+        <div class="event" role="note">
+          <Mark name={markOf(approval)} label={approval.state} />
+          <p>
+            <Verdict approval={approval} />
+          </p>
+        </div>
+      )}
+    </For>
   );
 }
 

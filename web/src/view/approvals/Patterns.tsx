@@ -19,10 +19,8 @@ export function Patterns(props: Props) {
   const label = () => {
     if (commands().length > 0) return commands().length > 1 ? "One pattern per command" : "Pattern";
     const { tool } = props.approval;
-    const preview = props.choice.preview();
-    if (!preview) return undefined;
-    const { allows } = preview;
-    return `Allows ${allows.length ? allows.map(visible).join(" and ") : `every call of ${tool}`}`;
+    const allows = props.choice.preview()?.allows;
+    return allows && `Allows ${allows.map(visible).join(" and ") || `every call of ${tool}`}`;
   };
   const reach = () =>
     props.choice.scope() === "always"
